@@ -1,0 +1,37 @@
+// Errors are sentences. Everything in gradus, from the kernels up, reports bad input through check() and
+// fail(); libraries throw, a program's main catches once (DESIGN: errors). It lives below src/ because
+// kernels refuse too.
+#pragma once
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace gradus {
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// fail("matmul: x is ", shape, "; give it a matrix") throws Error with the parts streamed together.
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  throw Error(text.str());
+}
+
+// The parts are only streamed when the condition is false, so a check costs one branch.
+template <class... Parts>
+void check(bool ok, const Parts&... parts) {
+  if (!ok) fail(parts...);
+}
+
+// What a stubbed exercise calls in place of its solution. `unused` takes the names that the missing lines
+// would have used, so that a stubbed file compiles without warnings.
+template <class... Unused>
+[[noreturn]] void todo(const char* exercise, const char* what, const Unused&... /*unused*/) {
+  fail("exercise ", exercise, " is open: ", what, " (see the README.md of lesson ", std::string(exercise, 2),
+       ")");
+}
+
+}  // namespace gradus

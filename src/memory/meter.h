@@ -1,0 +1,67 @@
+// Where the bytes are: every allocation has a Kind, and the meter knows at any time, and at the peak, how
+// many bytes of each kind are alive. Kinds count *requested* bytes; `rounding` holds what the allocator
+// added, so that the rows sum to `allocated` exactly. `reserved` is what the device has handed out, in
+// segments.
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "kernels/cost.h"
+
+namespace gradus {
+
+enum class Kind : uint8_t {
+  Weight,
+  Master,
+  Gradient,
+  Optimizer,
+  Activation,
+  Temporary,
+  Data,
+  Comm,
+  Vendor,
+  Other
+};
+constexpr int kKinds = 10;
+const char* name_of(Kind);
+
+struct Usage {
+  std::array<int64_t, kKinds> by_kind{};
+  int64_t rounding = 0;
+  int64_t operator[](Kind k) const { return by_kind[int(k)]; }
+  int64_t allocated() const;  // the sum of all rows
+};
+
+class Meter {
+ public:
+  void add(Kind, int64_t requested, int64_t block);
+  void remove(Kind, int64_t requested, int64_t block);
+  void move(Kind from, Kind to, int64_t requested);
+  void add_segment(int64_t bytes);
+  void remove_segment(int64_t bytes);
+  // Adds a kernel's cost to the totals of its class.
+  void count(const Cost&);
+
+  const Usage& now() const { return now_; }
+  const Usage& at_peak() const {
+    return at_peak_;
+  }  // the full table at the instant of the highest allocated()
+  int64_t reserved() const { return reserved_; }
+  int64_t peak_reserved() const { return peak_reserved_; }
+  int64_t device_requests() const { return device_requests_; }  // segments ever asked of the device
+  struct Work {
+    int64_t calls = 0, flops = 0, bytes = 0;
+  };
+  const Work& work(OpClass c) const { return work_[int(c)]; }
+  int64_t flops() const;
+
+  void reset_peak();  // the peak becomes what is alive now
+  void reset_work();
+
+ private:
+  Usage now_, at_peak_;
+  int64_t allocated_ = 0, peak_allocated_ = 0, reserved_ = 0, peak_reserved_ = 0, device_requests_ = 0;
+  std::array<Work, kOpClasses> work_{};
+};
+
+}  // namespace gradus

@@ -1,0 +1,33 @@
+// Threads: every CPU kernel shares the process's one OpenMP team through parallel_for.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace gradus::cpu {
+
+inline int thread_count() {
+#ifdef _OPENMP
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+// Calls f(begin, end) over pieces of [0, n), on all threads if n is worth it: at least `grain` items a piece.
+// The pieces depend on the number of threads, so f must compute each item independently of its piece.
+template <class F>
+void parallel_for(int64_t n, int64_t grain, F&& f) {
+  const int64_t pieces = std::min<int64_t>(thread_count(), n / std::max<int64_t>(grain, 1));
+  if (pieces <= 1) {
+    if (n > 0) f(int64_t(0), n);
+    return;
+  }
+#pragma omp parallel for num_threads(pieces) schedule(static, 1)
+  for (int64_t p = 0; p < pieces; ++p) f(n * p / pieces, n * (p + 1) / pieces);
+}
+
+}  // namespace gradus::cpu

@@ -1,0 +1,181 @@
+#include "src/autograd/tape.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "src/core/table.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+Tape::Tape() : previous_(current().tape) {
+  current().tape = this;
+  current().dropout_ordinal = 0;
+}
+
+Tape::~Tape() {
+  for (Node& node : nodes_)
+    for (GradSlot& in : node.inputs)
+      if (in.slot.leaf) --in.slot.leaf->uses;
+  current().tape = previous_;
+}
+
+NoTape::NoTape() : previous_(current().tape) { current().tape = nullptr; }
+NoTape::~NoTape() { current().tape = previous_; }
+
+void Tape::append(Node node) {
+  check(!consumed_, node.op,
+        ": this tape was consumed by backward(); make a new Tape for the next forward pass");
+  for (GradSlot& in : node.inputs)
+    if (in.slot.leaf) ++in.slot.leaf->uses;
+  nodes_.push_back(std::move(node));
+}
+
+// --check=nan. Reads the output back, so it is slow and only for finding the first bad op.
+static void check_all_finite(const char* op, const Tensor& y) {
+  const std::vector<double> values = to_host<double>(y);
+  for (size_t i = 0; i < values.size(); ++i)
+    check(std::isfinite(values[i]), op, ": element ", i, " of the output ", y.shape(), " is ", values[i],
+          "; this is the first op with an output that is not finite");
+}
+
+Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tensor y) {
+  Context& context = current();
+  if (context.check_finite) check_all_finite(node.op, y);
+  const bool wanted =
+      std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.slot.wanted(); });
+  if (!context.tape || !wanted) return y;
+  for (const Tensor& x : inputs)
+    node.inputs.push_back(x.defined() ? GradSlot{x.slot, x.shape(), x.dtype()} : GradSlot{});
+  y.slot = {++context.last_slot, nullptr};
+  node.output = {y.slot, y.shape(), y.dtype()};
+  for (Saved& s : node.saved) {
+    if (!s.needed || !s.tensor.defined()) {
+      s.tensor = {};
+      continue;
+    }
+    s.version = s.tensor.storage().version;
+    if (s.tensor.storage().kind() == Kind::Temporary) s.tensor.storage().set_kind(Kind::Activation);
+  }
+  context.tape->append(std::move(node));
+  return y;
+}
+
+static Tensor gradient_buffer(const GradSlot& to) {
+  Device& device = current().device;
+  if (to.slot.leaf) return Tensor(device, to.shape, to.dtype, Kind::Gradient, to.slot.leaf->name + ".grad");
+  return Tensor(device, to.shape, to.dtype, Kind::Temporary, "gradient");
+}
+
+Out Grads::out(int input) {
+  const GradSlot& to = node_.inputs[input];
+  if (!to.slot.wanted()) return {nullptr, to.dtype, Write::Set};
+  if (Leaf* leaf = to.slot.leaf) {
+    if (!leaf->grad.defined()) leaf->grad = gradient_buffer(to);
+    const Write write = leaf->empty ? Write::Set : Write::Add;
+    leaf->empty = false;
+    return leaf->grad.out(write);
+  }
+  Tensor& grad = pending_[to.slot.id];
+  if (!grad.defined()) {
+    grad = gradient_buffer(to);
+    return grad.set();
+  }
+  if (grad.shares_storage()) {  // pass() shared it with another slot, which must not see this contribution
+    Tensor own = gradient_buffer(to);
+    be(own).cast(ctx(own, cost::cast(own.numel(), grad.dtype(), own.dtype())), own.numel(), grad.in(),
+                 own.set());
+    grad = own;
+  }
+  return grad.add();
+}
+
+void Grads::pass(int input, const Tensor& dy) {
+  const GradSlot& to = node_.inputs[input];
+  if (!to.slot.wanted()) return;
+  if (!to.slot.leaf && !pending_[to.slot.id].defined()) {
+    pending_[to.slot.id] = dy;
+    return;
+  }
+  const int64_t n = dy.numel();
+  be(dy).cast(ctx(dy, cost::cast(n, dy.dtype(), to.dtype)), n, dy.in(), out(input));
+}
+
+static void check_unchanged(const Node& node) {
+  for (const Saved& s : node.saved)
+    check(!s.tensor.defined() || s.tensor.storage().version == s.version, node.op, ": its saved tensor '",
+          s.tensor.defined() ? s.tensor.storage().name() : "", "' was written to after the forward pass; ",
+          "backward needs the old values");
+}
+
+void Tape::backward(const Tensor& y, Tensor dy) {
+  check(!consumed_, "backward: this tape was already consumed; run the forward pass again on a new Tape ",
+        "(gradients add up over tapes until zero_grad)");
+  check(y.slot.wanted() && !nodes_.empty(),
+        "backward: y does not depend on any trainable parameter of this tape");
+  if (!dy.defined()) {
+    check(y.numel() == 1, "backward: y is ", y.shape(), ", not a scalar; pass its gradient dy");
+    dy = empty_like(y, "dloss");
+    be(dy).fill(ctx(dy, cost::fill(1, dy.dtype())), 1, dy.set(), 1.0);
+  }
+  check(dy.numel() == y.numel(), "backward: y is ", y.shape(), ", its gradient is ", dy.shape());
+  consumed_ = true;
+  std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};
+  while (!nodes_.empty()) {
+    Node node = std::move(nodes_.back());
+    nodes_.pop_back();
+    // BEGIN SOLUTION 02.1
+    if (auto found = pending.find(node.output.slot.id); found != pending.end()) {
+      const Tensor node_dy = std::move(found->second);
+      pending.erase(found);
+      check_unchanged(node);
+      Grads dx(pending, node);
+      node.backward(node, node_dy, dx);
+    }
+    // STUB: todo("02.1", "take the node's output gradient and call its backward function", node,
+    // check_unchanged); END SOLUTION 02.1
+    for (GradSlot& in : node.inputs) {
+      Leaf* leaf = in.slot.leaf;
+      if (leaf && --leaf->uses == 0 && leaf->on_final) leaf->on_final(*leaf);
+    }
+  }
+  check(pending.empty(), "backward: an op of this tape used a tensor that was made on another tape; ",
+        "run the whole forward pass on one Tape");
+}
+
+// Weights and data are saved too, but they would be alive without the tape.
+static bool is_activation(const Saved& s) {
+  return s.tensor.defined() && s.tensor.storage().kind() == Kind::Activation;
+}
+
+int64_t Tape::saved_bytes() const {
+  std::set<const Storage*> seen;
+  int64_t bytes = 0;
+  for (const Node& node : nodes_)
+    for (const Saved& s : node.saved)
+      if (is_activation(s) && seen.insert(&s.tensor.storage()).second) bytes += s.tensor.bytes();
+  return bytes;
+}
+
+void Tape::print(std::ostream& out) const {
+  Table table({"#", "op", "inputs", "output", "saved", "bytes"});
+  std::set<const Storage*> seen;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    std::ostringstream inputs, output, saved;
+    for (const GradSlot& in : node.inputs) inputs << in.shape << (in.slot.wanted() ? " " : "(no grad) ");
+    output << node.output.shape;
+    int64_t bytes = 0;
+    for (const Saved& s : node.saved) {
+      if (!is_activation(s)) continue;
+      const bool first = seen.insert(&s.tensor.storage()).second;
+      saved << s.tensor.storage().name() << (first ? " " : "(again) ");
+      if (first) bytes += s.tensor.bytes();
+    }
+    table.row({std::to_string(i), node.op, inputs.str(), output.str(), saved.str(), std::to_string(bytes)});
+  }
+  out << table;
+}
+
+}  // namespace gradus

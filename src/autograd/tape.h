@@ -1,0 +1,118 @@
+// The tape: a linear list of what the forward pass did, in execution order. Reverse order is the backward
+// order, so there is no graph to sort and no recursion.
+//
+// A node knows its inputs and outputs only as gradient slots (id, shape, dtype), never as tensors. Only its
+// explicit list `saved` owns storage, so "saved for backward" is a number that can be printed per op.
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <ostream>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/tensor/tensor.h"
+
+namespace gradus {
+
+// Where a parameter's gradient accumulates over nodes and over micro-batches. After zero() it is empty: the
+// first write is Set, later ones Add, so gradients are never filled with zeros.
+struct Leaf {
+  std::string name;
+  Tensor grad;  // allocated (kind Gradient) at the first backward pass, then kept
+  bool empty = true;
+  int uses = 0;                         // nodes on tapes that will still contribute in this backward pass
+  std::function<void(Leaf&)> on_final;  // called once per backward pass, when the gradient is final
+  void zero() { empty = true; }
+};
+
+struct GradSlot {  // a tensor as the backward pass sees it
+  Slot slot;
+  Shape shape;
+  DType dtype;
+};
+
+struct Saved {  // a tensor kept for the backward pass, if some wanted gradient needs it
+  Tensor tensor;
+  bool needed = true;
+  uint32_t version = 0;
+  CBuf in() const { return tensor.in(); }
+};
+
+class Grads;
+struct Node {
+  using Backward = std::function<void(const Node&, const Tensor& dy, Grads& dx)>;
+  const char* op;
+  std::vector<GradSlot> inputs;
+  GradSlot output;
+  std::vector<Saved> saved;
+  Backward backward;
+};
+
+// The gradients of a node's inputs, handed to its backward function.
+class Grads {
+ public:
+  Grads(std::unordered_map<int64_t, Tensor>& pending, const Node& node) : pending_(pending), node_(node) {}
+  bool wanted(int input) const { return node_.inputs[input].slot.wanted(); }
+  // Where to write the gradient of an input: Set for the first contribution, Add for later ones; p is null if
+  // the gradient is not wanted. Call it once per input.
+  Out out(int input);
+  // The gradient of an input is `dy` itself: shared without a copy if it is the first contribution.
+  void pass(int input, const Tensor& dy);
+
+ private:
+  std::unordered_map<int64_t, Tensor>& pending_;
+  const Node& node_;
+};
+
+class Tape {
+ public:
+  Tape();   // recording begins: ops append to the tape made last
+  ~Tape();  // recording returns to the tape before
+  Tape(const Tape&) = delete;
+
+  // Runs the nodes in reverse and frees each one's saved tensors as it goes. `dy` is the gradient of y; by
+  // default 1 for a scalar y. Consumes the tape: a second call is an error.
+  void backward(const Tensor& y, Tensor dy = {});
+
+  const std::vector<Node>& nodes() const { return nodes_; }
+  int64_t saved_bytes() const;      // of kind Activation, each storage counted once
+  void print(std::ostream&) const;  // one line per node: op, shapes, saved bytes
+
+  void append(Node node);  // for record()
+
+ private:
+  std::vector<Node> nodes_;
+  bool consumed_ = false;
+  Tape* previous_;
+};
+
+// A stretch of code that is not recorded: sampling, evaluation, counting.
+class NoTape {
+ public:
+  NoTape();
+  ~NoTape();
+
+ private:
+  Tape* previous_;
+};
+
+template <class... T>
+bool needed_by(const T&... inputs) {
+  return (inputs.slot.wanted() || ...);
+}
+
+// Puts an op on the current tape if some input wants a gradient, and gives y its slot. `saved` lists what
+// backward reads, each with the inputs whose gradient needs it: {{x, needed_by(w)}, {w, needed_by(x)}}. A
+// saved tensor's storage turns from Temporary into Activation. The backward function may capture numbers, but
+// no tensors.
+Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tensor y);
+
+template <class F>
+Tensor record(const char* op, std::initializer_list<Tensor> inputs, std::vector<Saved> saved, Tensor y,
+              F backward) {
+  static_assert(std::is_trivially_copyable_v<F>, "capture numbers only: tensors belong in `saved`");
+  return record_node({op, {}, {}, std::move(saved), backward}, inputs, std::move(y));
+}
+
+}  // namespace gradus

@@ -1,0 +1,36 @@
+// Parameters have names and flags; nothing is ever selected by its position in a list.
+#pragma once
+#include <deque>
+#include <string>
+
+#include "src/autograd/tape.h"
+
+namespace gradus {
+
+struct Parameter {
+  std::string name;
+  Tensor value;  // kind Weight; ops record its slot, so its gradient arrives in `leaf`
+  Leaf leaf;
+  bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no
+  bool trainable() const { return value.slot.wanted(); }
+};
+
+// The parameters of a model, in the order they were added. References stay valid as more are added.
+class Parameters {
+ public:
+  Parameter& add(const std::string& name, const Shape& shape, DType dtype);
+  Parameter& find(const std::string& name);  // an error that lists the names if there is none
+  void set_trainable(Parameter& p, bool trainable);
+  void zero_grad();  // gradients become empty; nothing is filled
+  int64_t numel() const;
+  size_t size() const { return list_.size(); }
+  auto begin() { return list_.begin(); }
+  auto end() { return list_.end(); }
+  auto begin() const { return list_.begin(); }
+  auto end() const { return list_.end(); }
+
+ private:
+  std::deque<Parameter> list_;
+};
+
+}  // namespace gradus

@@ -1,0 +1,32 @@
+// add_positions: y[b,t,:] = x[b,t,:] + table[t,:], for t < T <= Tmax.
+// dx = dy,   dtable[t,:] = sum of dy[b,t,:] over b (rows from T on: nothing).   saves nothing.
+// Seen as (B, T·C), this is a bias over rows: the same kernels.
+#include "src/ops/ops.h"
+
+namespace gradus {
+
+static void add_positions_bwd(const Node& n, const Tensor& dy, Grads& dx) {
+  dx.pass(0, dy);
+  const Out dtable = dx.out(1);
+  if (!dtable.wanted()) return;
+  const int64_t B = dy.shape()[0], used = dy.numel() / B, unused = n.inputs[1].shape.numel() - used;
+  be(dy).bias_bwd(ctx(dy, cost::bias_bwd({B, used}, dy.dtype())), {B, used}, dy.in(), dtable);
+  if (dtable.w == Write::Set && unused > 0) {
+    const Out rest{static_cast<char*>(dtable.p) + used * size_of(dtable.t), dtable.t, Write::Set};
+    be(dy).fill(ctx(dy, cost::fill(unused, dtable.t)), unused, rest, 0.0);
+  }
+}
+
+Tensor add_positions(const Tensor& x, const Tensor& table) {
+  check(x.shape().rank() == 3 && x.shape()[0] > 0 && table.shape().rank() == 2 && x.last() == table.last() &&
+            x.shape()[1] <= table.shape()[0],
+        "add_positions: x is ", x.shape(), ", table is ", table.shape(),
+        "; x must be (B,T,C) with B > 0 and T at most the table's ", table.shape()[0],
+        " positions of width C");
+  const RowShape rows{x.shape()[0], x.shape()[1] * x.last()};
+  Tensor y = empty_like(x, "add_positions");
+  be(x).bias_fwd(ctx(x, cost::bias_fwd(rows, x.dtype())), rows, x.in(), table.in(), y.set());
+  return record("add_positions", {x, table}, {}, y, add_positions_bwd);
+}
+
+}  // namespace gradus

@@ -1,0 +1,40 @@
+// linear: y = x W^T + b, W (out, in).   dx = dy W,   dW = dy^T x,   db = sum of dy over rows.
+// saves: x only if W trains, W only if x wants a gradient.
+#include "src/ops/ops.h"
+
+namespace gradus {
+
+static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
+  const int64_t out = dy.last(), rows = dy.rows().rows, in = n.inputs[0].shape[-1];
+  if (dx.wanted(0)) {
+    const MatmulShape s{.M = rows, .N = in, .K = out, .lda = out, .ldb = in, .ldc = in};
+    be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[1].in(), dx.out(0));
+  }
+  if (dx.wanted(1)) {
+    // BEGIN SOLUTION 03.1
+    const MatmulShape s{.M = out, .N = in, .K = rows, .ta = Trans::Yes, .lda = out, .ldb = in, .ldc = in};
+    be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[0].in(), dx.out(1));
+    // STUB: todo("03.1", "dW = dy^T x, a product of shape (out, in) summed over the rows", rows, in, out);
+    // END SOLUTION 03.1
+  }
+  if (dx.wanted(2))
+    be(dy).bias_bwd(ctx(dy, cost::bias_bwd(dy.rows(), dy.dtype())), dy.rows(), dy.in(), dx.out(2));
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.last() == weight.last(), "linear: x is ",
+        x.shape(), ", weight is ", weight.shape(), "; their last dimensions (in) must be equal");
+  const int64_t in = x.last(), out = weight.shape()[0];
+  check(!bias.defined() || bias.shape() == Shape{out}, "linear: weight is ", weight.shape(), ", bias is ",
+        bias.defined() ? bias.shape() : Shape(), "; it must be [", out, "]");
+  Tensor y = empty(x, x.shape().with_last(out), "linear");
+  if (bias.defined())  // the product is then added: cheaper than adding the bias to it in another pass
+    be(x).bias_fwd(ctx(x, cost::bias_fwd(y.rows(), y.dtype())), y.rows(), {}, bias.in(), y.set());
+  const MatmulShape s{
+      .M = y.rows().rows, .N = out, .K = in, .tb = Trans::Yes, .lda = in, .ldb = in, .ldc = out};
+  be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), weight.in(),
+               bias.defined() ? y.add() : y.set());
+  return record("linear", {x, weight, bias}, {{x, needed_by(weight)}, {weight, needed_by(x)}}, y, linear_bwd);
+}
+
+}  // namespace gradus

@@ -1,0 +1,22 @@
+// Every differentiable operation, a line each. The file of that name has the formula, the backward and what
+// is saved. x is (..., C): all leading dimensions count as rows.
+#pragma once
+#include "src/autograd/tape.h"
+
+namespace gradus {
+
+Tensor add(const Tensor& a, const Tensor& b);                // a + b, same shapes
+Tensor add_positions(const Tensor& x, const Tensor& table);  // x (B,T,C) + table[0..T) (Tmax,C)
+Tensor attention(const Tensor& qkv, int64_t heads, Mask mask, double dropout);  // qkv (B,T,3C) -> (B,T,C)
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets);  // (...,V), int32 (...) -> scalar
+Tensor dropout(const Tensor& x, double p);                          // x (B, ...): sample by sample
+Tensor embedding(const Tensor& table, const Tensor& ids);           // (V,C), int32 (...) -> (...,C)
+Tensor gelu(const Tensor& x);
+Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
+Tensor linear(const Tensor& x, const Tensor& weight,
+              const Tensor& bias = {});        // x W^T + b, W (out,in), b (out)
+Tensor scale(const Tensor& x, double factor);  // factor * x
+Tensor softmax(const Tensor& x);               // over the last dimension
+Tensor tanh(const Tensor& x);
+
+}  // namespace gradus

@@ -1,0 +1,81 @@
+#include "src/optim/optimizer.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+Optimizer::Optimizer(Parameters& parameters, std::vector<std::string> names) : state_names(std::move(names)) {
+  for (Parameter& p : parameters) {
+    if (!p.trainable()) continue;
+    State& state = states.emplace_back(State{&p, {}});
+    for (const std::string& name : state_names) {
+      Tensor t(p.value.device(), p.value.shape(), p.value.dtype(), Kind::Optimizer, p.name + "." + name);
+      be(t).fill(ctx(t, cost::fill(t.numel(), t.dtype())), t.numel(), t.set(), 0.0);
+      state.tensors.push_back(std::move(t));
+    }
+  }
+}
+
+void Optimizer::step(double learning_rate) {
+  check(!states.empty(), "optimizer: no parameter is trainable");
+  std::vector<ParamUpdate> updates;
+  int64_t elements = 0;
+  for (State& s : states) {
+    Parameter& p = *s.parameter;
+    check(!p.leaf.empty, "optimizer: parameter '", p.name,
+          "' has no gradient; call backward() before step()");
+    ParamUpdate u{.n = p.value.numel(),
+                  .value = p.value.set(),
+                  .grad = p.leaf.grad.in(),
+                  .m = {},
+                  .v = {},
+                  .master = {},
+                  .decay = p.decay};
+    if (s.tensors.size() > 0) u.m = s.tensors[0].set();
+    if (s.tensors.size() > 1) u.v = s.tensors[1].set();
+    updates.push_back(u);
+    elements += u.n;
+  }
+  const Tensor& any = states[0].parameter->value;
+  StepScalars& scalars = any.device().scalars();
+  scalars.learning_rate = float(learning_rate);
+  ++scalars.step;
+  update(ctx(any, cost::adamw(elements, any.dtype())), {int64_t(updates.size()), updates.data()});
+  scalars.clip_factor = 1;
+}
+
+Sgd::Sgd(Parameters& p, SgdArgs args)
+    : Optimizer(p, args.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
+      args_(args) {}
+void Sgd::update(const Ctx& c, ParamList list) { current().device.backend().sgd(c, list, args_); }
+
+AdamW::AdamW(Parameters& p, AdamWArgs args) : Optimizer(p, {"m", "v"}), args_(args) {}
+void AdamW::update(const Ctx& c, ParamList list) { current().device.backend().adamw(c, list, args_); }
+
+void clip_grad_norm(Parameters& parameters, double max_norm) {
+  std::vector<CBuf> grads;
+  std::vector<int64_t> sizes;
+  int64_t elements = 0;
+  for (Parameter& p : parameters) {
+    if (!p.trainable() || p.leaf.empty) continue;
+    grads.push_back(p.leaf.grad.in());
+    sizes.push_back(p.value.numel());
+    elements += sizes.back();
+  }
+  check(!grads.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
+  const Tensor& any = parameters.begin()->value;
+  be(any).grad_norm(ctx(any, cost::grad_norm(elements, any.dtype())),
+                    {int64_t(grads.size()), grads.data(), sizes.data()}, float(max_norm));
+}
+
+double warmup_cosine(int64_t step, int64_t warmup, int64_t total, double peak, double floor) {
+  if (step < warmup) return peak * double(step + 1) / double(warmup);
+  if (step >= total) return floor;
+  const double progress = double(step - warmup) / double(std::max<int64_t>(total - warmup, 1));
+  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+}
+
+}  // namespace gradus

@@ -1,0 +1,137 @@
+#include "src/tensor/tensor.h"
+
+#include <cstring>
+
+namespace gradus {
+
+Storage::Storage(Device& device, int64_t bytes, Kind kind, std::string_view name, const Shape& shape)
+    : device_(&device), block_(device.allocator().allocate(bytes, kind, name, shape)) {}
+
+Storage::~Storage() { device_->allocator().free(block_); }
+
+static int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name) {
+  int64_t bytes = 0;
+  check(!__builtin_mul_overflow(shape.numel(), size_of(dtype), &bytes), name, ": ", shape, " of ",
+        name_of(dtype), " has more bytes than an int64 can count");
+  return bytes;
+}
+
+Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Kind kind, std::string_view name)
+    : storage_(std::make_shared<Storage>(device, bytes_of(shape, dtype, name), kind, name, shape)),
+      shape_(shape),
+      dtype_(dtype) {}
+
+Storage& Tensor::storage() const {
+  check(storage_ != nullptr, "tensor: read of an undefined tensor (never assigned, or not saved by its op)");
+  return *storage_;
+}
+
+Out Tensor::out(Write w) {
+  ++storage().version;
+  return {data(), dtype_, w};
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  check(shape.numel() == numel(), "reshape: ", shape_, " has ", numel(), " elements, ", shape, " has ",
+        shape.numel());
+  Tensor t = *this;
+  t.shape_ = shape;
+  return t;
+}
+
+Tensor Tensor::narrow(int64_t begin, int64_t count) const {
+  check(shape_.rank() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0], "narrow: rows [", begin,
+        ", ", begin + count, ") of ", shape_, " do not exist");
+  Tensor t = *this;
+  t.slot = {};
+  t.offset_ += shape_[0] == 0 ? 0 : begin * (numel() / shape_[0]);
+  t.shape_ = Shape();
+  for (int i = 0; i < shape_.rank(); ++i) t.shape_.push_back(i == 0 ? count : shape_[i]);
+  return t;
+}
+
+Tensor empty(const Tensor& like, const Shape& shape, DType dtype, std::string_view name) {
+  return Tensor(like.device(), shape, dtype, Kind::Temporary, name);
+}
+Tensor empty(const Tensor& like, const Shape& shape, std::string_view name) {
+  return empty(like, shape, like.dtype(), name);
+}
+Tensor empty_like(const Tensor& like, std::string_view name) { return empty(like, like.shape(), name); }
+
+// Calls f.operator()<T>() for every dtype a tensor may hold, floating or integer.
+template <class F>
+static void visit_any(DType t, F&& f) {
+  switch (t) {
+    case DType::I64: return f.template operator()<int64_t>();
+    case DType::I32: return f.template operator()<int32_t>();
+    case DType::I8: return f.template operator()<int8_t>();
+    case DType::U8: return f.template operator()<uint8_t>();
+    default: return visit_float("copy", t, f);
+  }
+}
+
+template <class To, class From>
+static To convert(From x) {
+  if constexpr (sizeof(To) == 2)
+    return To(float(x));  // bf16 and fp16 are made from fp32
+  else
+    return To(x);
+}
+
+template <class V>
+static void copy_in(Tensor& to, const std::vector<V>& values) {
+  check(int64_t(values.size()) == to.numel(), "copy: ", values.size(), " values for a tensor ", to.shape());
+  visit_any(to.dtype(), [&]<class T>() {
+    std::vector<T> converted(values.size());
+    for (size_t i = 0; i < values.size(); ++i) converted[i] = convert<T>(values[i]);
+    to.device().copy_in(to.set().p, converted.data(), to.bytes());
+  });
+}
+
+void copy_from_host(Tensor& to, const std::vector<double>& values) { copy_in(to, values); }
+
+template <class V>
+Tensor from_host(Device& device, const std::vector<V>& values, const Shape& shape, DType dtype, Kind kind,
+                 std::string_view name) {
+  Tensor t(device, shape, dtype, kind, name);
+  copy_in(t, values);
+  return t;
+}
+
+template <class V>
+std::vector<V> to_host(const Tensor& x) {
+  std::vector<V> values(x.numel());
+  visit_any(x.dtype(), [&]<class T>() {
+    std::vector<T> raw(values.size());
+    x.device().copy_out(raw.data(), x.in().p, x.bytes());
+    for (size_t i = 0; i < values.size(); ++i) values[i] = V(raw[i]);
+  });
+  return values;
+}
+
+template Tensor from_host(Device&, const std::vector<double>&, const Shape&, DType, Kind, std::string_view);
+template Tensor from_host(Device&, const std::vector<float>&, const Shape&, DType, Kind, std::string_view);
+template Tensor from_host(Device&, const std::vector<int32_t>&, const Shape&, DType, Kind, std::string_view);
+template std::vector<double> to_host(const Tensor&);
+template std::vector<float> to_host(const Tensor&);
+template std::vector<int32_t> to_host(const Tensor&);
+
+double item(const Tensor& x) {
+  check(x.numel() == 1, "item: the tensor is ", x.shape(), "; only a single element can be read");
+  return to_host<double>(x)[0];
+}
+
+Call::Call(Device& device, const Cost& cost) : device_(device) {
+  device.meter().count(cost);
+  ctx_ = {&device.scalars(), nullptr, device.workspace()};
+  if (cost.scratch > 0) {
+    scratch_ = device.allocator().allocate(cost.scratch, Kind::Temporary, "scratch", {cost.scratch});
+    ctx_.scratch = scratch_->data();
+  }
+}
+
+Call::~Call() {
+  if (scratch_) device_.allocator().free(scratch_);
+}
+
+}  // namespace gradus

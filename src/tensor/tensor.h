@@ -1,0 +1,115 @@
+// Tensor = shared Storage + element offset + shape + dtype, always contiguous (row-major).
+// A tensor never computes: ops/ do. Copying a Tensor copies a reference, not the numbers.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/core/shape.h"
+#include "src/memory/device.h"
+
+namespace gradus {
+
+struct Leaf;  // where a parameter's gradient accumulates (autograd/tape.h)
+
+// A tensor's place in the backward pass. id 0: no gradient is wanted. Reshaped views share their origin's
+// slot, because a gradient is a flat buffer of as many elements.
+struct Slot {
+  int64_t id = 0;
+  Leaf* leaf = nullptr;  // set for parameters
+  bool wanted() const { return id != 0; }
+};
+
+// One allocation. Tensors share it; when the last one goes, the block returns to the allocator.
+class Storage {
+ public:
+  Storage(Device& device, int64_t bytes, Kind kind, std::string_view name, const Shape& shape);
+  ~Storage();
+  Storage(const Storage&) = delete;
+
+  Device& device() const { return *device_; }
+  char* data() const { return block_->data(); }
+  Kind kind() const { return block_->kind; }
+  const std::string& name() const { return block_->name; }
+  void set_kind(Kind kind) { device_->allocator().change_kind(block_, kind); }
+
+  uint32_t version = 0;  // counts writes; a tape compares it to detect that a saved tensor was changed
+
+ private:
+  Device* device_;
+  Block* block_;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined: no storage
+  Tensor(Device& device, const Shape& shape, DType dtype, Kind kind, std::string_view name);
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  DType dtype() const { return dtype_; }
+  int64_t numel() const { return shape_.numel(); }
+  int64_t bytes() const { return numel() * size_of(dtype_); }
+  // All dimensions but the last as one: the number of rows of length shape()[-1].
+  RowShape rows() const { return {shape_.rank() ? numel() / std::max<int64_t>(shape_[-1], 1) : 1, last()}; }
+  int64_t last() const { return shape_.rank() ? shape_[-1] : 1; }
+  Device& device() const { return storage().device(); }
+  Storage& storage() const;
+  bool shares_storage() const { return storage_.use_count() > 1; }
+
+  CBuf in() const { return {data(), dtype_}; }  // to be read by a kernel
+  Out set() { return out(Write::Set); }         // to be overwritten
+  Out add() { return out(Write::Add); }         // to be added to
+  Out out(Write w);
+
+  Tensor reshape(const Shape& shape) const;           // the same elements in another shape
+  Tensor narrow(int64_t begin, int64_t count) const;  // rows [begin, begin+count) of the first dimension
+
+  Slot slot;
+
+ private:
+  void* data() const { return storage().data() + offset_ * size_of(dtype_); }
+
+  std::shared_ptr<Storage> storage_;
+  int64_t offset_ = 0;
+  Shape shape_;
+  DType dtype_ = DType::F32;
+};
+
+// Losses and statistics are kept in this type when activations are of type t.
+constexpr DType statistics_dtype(DType t) { return t == DType::F64 ? DType::F64 : DType::F32; }
+
+// New tensors of kind Temporary on the device of `like`.
+Tensor empty_like(const Tensor& like, std::string_view name);
+Tensor empty(const Tensor& like, const Shape& shape, std::string_view name);
+Tensor empty(const Tensor& like, const Shape& shape, DType dtype, std::string_view name);
+
+// Between host and device. Values are converted: T is double, float or int32_t, the tensor any dtype of that
+// family.
+template <class T>
+Tensor from_host(Device& device, const std::vector<T>& values, const Shape& shape, DType dtype, Kind kind,
+                 std::string_view name);
+template <class T>
+std::vector<T> to_host(const Tensor& x);
+void copy_from_host(Tensor& to, const std::vector<double>& values);
+double item(const Tensor& x);  // the value of a one-element tensor: the one read-back from the device
+
+// What an op passes to a kernel: be(x).gelu_fwd(ctx(x, cost), ...). The call's scratch memory lives until the
+// end of the statement, and its cost is added to the meter.
+class Call {
+ public:
+  Call(Device& device, const Cost& cost);
+  ~Call();
+  Call(const Call&) = delete;
+  operator const Ctx&() const { return ctx_; }
+
+ private:
+  Device& device_;
+  Block* scratch_ = nullptr;
+  Ctx ctx_;
+};
+inline const Backend& be(const Tensor& x) { return x.device().backend(); }
+inline Call ctx(const Tensor& x, const Cost& cost) { return Call(x.device(), cost); }
+
+}  // namespace gradus

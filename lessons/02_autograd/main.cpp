@@ -1,0 +1,159 @@
+// Lesson 02, autograd. A tape records each operation of the forward pass; run backwards, it gives the gradient of the
+// loss with respect to every parameter. Here it trains a small network to separate two spirals.
+//
+// Work: a linear layer of R rows costs 2·R·in·out FLOPs forward and twice that backward (dx = dy W and dW = dy^T x),
+// so backward ÷ forward tends to 2; the first layer wants no dx, which the formula below takes into account.
+//
+//   make lesson-02                        expected last line: PASS
+#include <cmath>
+#include <iostream>
+
+#include "src/autograd/gradcheck.h"
+#include "src/core/progress.h"
+#include "src/core/rng.h"
+#include "src/core/timing.h"
+#include "src/io/png.h"
+#include "src/nn/layers.h"
+#include "src/optim/optimizer.h"
+#include "src/train/lesson.h"
+
+using namespace gradus;
+
+struct Settings {
+  int64_t points = 512, hidden = 64;
+  double learning_rate = 0.01;
+};
+
+struct Mlp {  // 2 -> hidden -> hidden -> 2, with tanh between
+  Mlp(Parameters& p, int64_t hidden) : l1(p, "l1", 2, hidden, DType::F32), l2(p, "l2", hidden, hidden, DType::F32),
+        l3(p, "l3", hidden, 2, DType::F32) {}
+  Tensor operator()(const Tensor& x) const { return l3(tanh(l2(tanh(l1(x))))); }
+  Linear l1, l2, l3;
+};
+
+struct Spirals {  // point i belongs to spiral i % 2; x is (points, 2), label (points)
+  Spirals(int64_t points, uint64_t seed) {
+    Rng rng(seed, 1);
+    for (int64_t i = 0; i < points; ++i) {
+      const double t = 0.25 + 2.75 * rng.uniform(), angle = 1.75 * t * M_PI / 1.5 + (i % 2) * M_PI;
+      x.push_back(float(t / 3 * std::cos(angle) + 0.02 * rng.normal()));
+      x.push_back(float(t / 3 * std::sin(angle) + 0.02 * rng.normal()));
+      label.push_back(int32_t(i % 2));
+    }
+  }
+  std::vector<float> x;
+  std::vector<int32_t> label;
+};
+
+// Uniform in ±1/sqrt(in), as LeCun et al. 1998 (Efficient backprop, sec. 4.6) scale it; biases start at 0.
+static void initialize(Parameters& parameters, uint64_t seed) {
+  uint64_t stream = 100;
+  for (Parameter& p : parameters) {
+    Rng rng(seed, stream++);
+    std::vector<double> values(p.value.numel(), 0.0);
+    if (p.decay)
+      for (double& v : values) v = (2 * rng.uniform() - 1) * std::sqrt(3.0 / double(p.value.last()));
+    copy_from_host(p.value, values);
+  }
+}
+
+static double share_correct(const Mlp& model, const Tensor& x, const std::vector<int32_t>& label) {
+  NoTape no_tape;
+  const std::vector<float> logits = to_host<float>(model(x));
+  int64_t right = 0;
+  for (size_t i = 0; i < label.size(); ++i) right += (logits[2 * i + 1] > logits[2 * i]) == (label[i] == 1);
+  return double(right) / double(label.size());
+}
+
+// The probability of spiral 1 over a grid of the plane, as a picture.
+static void draw_boundary(const Mlp& model, const Spirals& data, const std::string& path) {
+  NoTape no_tape;
+  DecisionMap map{.title = "TWO SPIRALS: PROBABILITY OF SPIRAL 1", .x_min = -1.2, .x_max = 1.2, .y_min = -1.2,
+                  .y_max = 1.2, .probability = {}, .points = {}};
+  for (size_t i = 0; i < data.label.size(); ++i)
+    map.points.push_back({data.x[2 * i], data.x[2 * i + 1], int(data.label[i])});
+  map.probability = [&](double x, double y) {
+    const Tensor at = from_host(current().device, std::vector<double>{x, y}, {1, 2}, DType::F32, Kind::Data, "grid");
+    return to_host<double>(softmax(model(at)))[1];
+  };
+  draw(map).write_png(path);
+  std::cout << "decision boundary: " << path << "\n";
+}
+
+static double mlp_gradcheck(double mutant) {  // the share of the allowed error that is used; below 1 passes
+  const auto mlp = [](const std::vector<Tensor>& in) {
+    const Tensor h = tanh(linear(in[0], in[1], in[2]));
+    return cross_entropy(linear(h, in[3]), from_host(current().device, std::vector<int32_t>{0, 1, 1, 0, 1}, {5},
+                                                     DType::I32, Kind::Data, "labels"));
+  };
+  std::vector<GradcheckInput> inputs;
+  Rng rng(7, 2);
+  for (const Shape& shape : {Shape{5, 2}, Shape{7, 2}, Shape{7}, Shape{2, 7}}) {
+    inputs.push_back({shape, {}});
+    for (int64_t i = 0; i < shape.numel(); ++i) inputs.back().values.push_back(rng.normal());
+  }
+  return gradcheck(mlp, inputs, 1, mutant, 1).worst;
+}
+
+static int lesson_02(int argc, char** argv) {
+  Lesson lesson(argc, argv, "02_autograd", "the tape: train a small network with our own gradients", 1000);
+  lesson.args.done();
+  Context context(lesson.device, lesson.seed, lesson.memory);
+  lesson.apply(context);
+  const Settings set;
+  const Spirals data(set.points, lesson.seed);
+  const Tensor x = from_host(context.device, data.x, {set.points, 2}, DType::F32, Kind::Data, "points");
+  const Tensor label = from_host(context.device, data.label, {set.points}, DType::I32, Kind::Data, "labels");
+  Parameters parameters;
+  const Mlp model(parameters, set.hidden);
+  initialize(parameters, lesson.seed);
+  AdamW optimizer(parameters);
+
+  Meter& meter = context.device.meter();
+  std::vector<double> forward_s, backward_s, losses;
+  int64_t forward_flops = 0, backward_flops = 0;
+  Progress progress("training", lesson.steps);
+  for (int64_t step = 0; step < lesson.steps; ++step) {
+    const double start = seconds_now();
+    meter.reset_work();
+    Tape tape;
+    const Tensor loss = cross_entropy(model(x), label);
+    forward_flops = meter.work(OpClass::Contraction).flops;
+    losses.push_back(item(loss));
+    if (step == 0 && lesson.print == "tape") tape.print(std::cout);
+    const double middle = seconds_now();
+    parameters.zero_grad();
+    tape.backward(loss);
+    backward_flops = meter.work(OpClass::Contraction).flops - forward_flops;
+    forward_s.push_back(middle - start);
+    backward_s.push_back(seconds_now() - middle);
+    optimizer.step(set.learning_rate * (1 - double(step) / double(lesson.steps)));
+    progress.step(step + 1, losses.back());
+  }
+  progress.done();
+  draw_boundary(model, data, lesson.plot("02_boundary.png"));
+
+  Report report = lesson.report();
+  report.config("points", set.points);
+  report.config("hidden", set.hidden);
+  report.config("steps", lesson.steps);
+  const double forward = summarize(forward_s).median, backward = summarize(backward_s).median;
+  ReportRow& row = report.row("mlp");
+  row.ms_per_step = (forward + backward) * 1e3;
+  row.loss_first = losses.front();
+  row.loss_last = losses.back();
+  row.peak = meter.at_peak();
+  row.extra = {{"correct", share_correct(model, x, data.label)}, {"backward/forward time", backward / forward}};
+  const int64_t R = set.points, H = set.hidden;
+  report.check_equal("forward FLOPs = 2 R (2H + HH + 2H)", forward_flops, 2 * R * (2 * H + H * H + 2 * H));
+  report.check_equal("backward = 2 forward - dx of layer 1", backward_flops, 2 * forward_flops - 2 * R * 2 * H);
+  report.check_at_most("gradient check, share of allowed error", mlp_gradcheck(1.0), 1.0);
+  report.check_at_least("the same with a 1 % wrong gradient", mlp_gradcheck(1.01), 1.0);
+  if (lesson.steps >= 1000) report.check_at_least("points on the right side", row.extra[0].second, 0.98);
+  report.timing_at_least("backward ÷ forward in time", backward / forward, 1.0);
+  return report.finish(lesson.json);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_02(argc, argv); });
+}

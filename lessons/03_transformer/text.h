@@ -1,0 +1,42 @@
+// The parts of lesson 03 around the training loop: the text and its floor, evaluation, sampling, the picture.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/data/corpus.h"
+#include "src/data/loader.h"
+#include "src/data/tokenizer.h"
+#include "src/nn/transformer.h"
+
+namespace gradus {
+
+struct Text {
+  Corpus corpus;
+  std::optional<double> floor;   // nats per byte of the held-out text under the grammar that generated it
+  std::string prompt;            // the sample continues this
+};
+// From the file or folder `path`; from the grammar if `path` is empty.
+Text load_text(const std::string& path, uint64_t seed);
+
+// Fills inputs and targets (B, T) with the windows of training step `step`.
+void read_batch(const Loader& loader, int64_t step, Tensor& inputs, Tensor& targets);
+
+// Mean loss in nats per held-out byte; each byte is scored once, with at least T/2 bytes of context.
+double held_out_loss(const Transformer& model, const Loader& loader, int64_t batch);
+
+// Continues `prompt` by `bytes` bytes, drawn from the model's distribution sharpened by 1/temperature.
+std::string sample_text(const Transformer& model, const std::string& prompt, int64_t bytes, double temperature,
+                        uint64_t seed);
+
+struct Curve {
+  std::vector<double> step, loss;
+  void add(int64_t at, double value) {
+    step.push_back(double(at));
+    loss.push_back(value);
+  }
+  double recent() const;         // the mean of the last 50 losses
+};
+void draw_curve(const Curve& curve, double held_out, std::optional<double> floor, const std::string& path);
+
+}  // namespace gradus

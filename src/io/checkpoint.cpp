@@ -1,0 +1,87 @@
+#include "src/io/checkpoint.h"
+
+#include <charconv>
+
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+static Named named_weights(const Parameters& parameters) {
+  Named tensors;
+  for (const Parameter& p : parameters) tensors.emplace_back(p.name, p.value);
+  return tensors;
+}
+
+static Named named_states(const Optimizer& optimizer) {
+  Named tensors;
+  for (const Optimizer::State& s : optimizer.states)
+    for (size_t i = 0; i < s.tensors.size(); ++i)
+      tensors.emplace_back("optimizer." + s.parameter->name + "." + optimizer.state_names[i], s.tensors[i]);
+  return tensors;
+}
+
+static void write_tensors(const std::string& path, const Named& tensors, const Metadata& metadata) {
+  std::vector<std::vector<char>> bytes;
+  std::vector<TensorEntry> entries;
+  for (const auto& [name, tensor] : tensors) {
+    bytes.emplace_back(tensor.bytes());
+    tensor.device().copy_out(bytes.back().data(), tensor.in().p, tensor.bytes());
+    entries.push_back({name, tensor.dtype(), tensor.shape(), bytes.back().data()});
+  }
+  write_safetensors(path, entries, metadata);
+}
+
+// Reads all tensors into host memory first, so that a file that fails half way leaves the model as it was.
+static void read_tensors(const SafetensorsFile& file, const std::string& path, Named tensors) {
+  check(file.tensors().size() == tensors.size(), "load: ", path, " holds ", file.tensors().size(),
+        " tensors, this model needs ", tensors.size(), "; was it saved by another model or optimizer?");
+  std::vector<std::vector<char>> bytes;
+  for (const auto& [name, tensor] : tensors) {
+    bytes.emplace_back(tensor.bytes());
+    file.read(name, tensor.dtype(), tensor.shape(), bytes.back().data());
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    Tensor& tensor = tensors[i].second;
+    tensor.device().copy_in(tensor.set().p, bytes[i].data(), tensor.bytes());
+  }
+}
+
+void save_weights(const std::string& path, const Parameters& parameters, const Metadata& metadata) {
+  write_tensors(path, named_weights(parameters), metadata);
+}
+
+void load_weights(const std::string& path, Parameters& parameters) {
+  read_tensors(SafetensorsFile(path), path, named_weights(parameters));
+}
+
+static Named named_training(const Parameters& parameters, const Optimizer& optimizer) {
+  Named tensors = named_weights(parameters);
+  for (auto& state : named_states(optimizer)) tensors.push_back(state);
+  return tensors;
+}
+
+void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
+                   Metadata metadata) {
+  metadata["step"] = std::to_string(current().device.scalars().step);
+  write_tensors(path, named_training(parameters, optimizer), metadata);
+}
+
+Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer) {
+  const SafetensorsFile file(path);
+  const auto found = file.metadata().find("step");
+  int64_t step = -1;
+  if (found != file.metadata().end()) {
+    const std::string& text = found->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+    if (error != std::errc() || end != text.data() + text.size()) step = -1;
+  }
+  check(step >= 0, "load: ", path,
+        " does not say after how many steps it was saved; it holds weights only, or is corrupt");
+  read_tensors(file, path, named_training(parameters, optimizer));
+  current().device.scalars().step = step;
+  return file.metadata();
+}
+
+}  // namespace gradus

@@ -1,0 +1,26 @@
+// Checkpoints in the safetensors format. A file is replaced as a whole or not at all; loading checks every
+// name, dtype and shape before it changes anything.
+#pragma once
+#include <string>
+
+#include "src/io/safetensors.h"
+#include "src/optim/optimizer.h"
+
+namespace gradus {
+
+// The weights alone, under the parameters' names.
+void save_weights(const std::string& path, const Parameters& parameters, const Metadata& metadata = {});
+// Every parameter must be in the file, with its dtype and shape; tensors that the model lacks are an error
+// too.
+void load_weights(const std::string& path, Parameters& parameters);
+
+// The whole state of a training run: weights, optimizer states, the number of updates made, and what the
+// caller adds (seed, configuration). The batches and dropout masks of step s are functions of (seed, s), so a
+// run that is loaded and continued is bit-equal to one that was never stopped.
+void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
+                   Metadata metadata = {});
+// Returns the metadata; the number of updates made is also in the device's scalars().step, where training
+// goes on.
+Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer);
+
+}  // namespace gradus

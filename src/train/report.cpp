@@ -1,0 +1,145 @@
+#include "src/train/report.h"
+
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+
+#include "src/core/table.h"
+#include "src/io/atomic_file.h"
+
+namespace gradus {
+
+ReportRow& Report::row(const std::string& name) {
+  rows_.push_back({});
+  rows_.back().name = name;
+  return rows_.back();
+}
+
+void Report::add_check(std::string name, std::string relation, double value, double bound, bool passed,
+                       bool timing) {
+  checks_.push_back({std::move(name), std::move(relation), value, bound, passed, timing});
+}
+void Report::check_at_most(const std::string& name, double value, double bound) {
+  add_check(name, "<=", value, bound, value <= bound, false);
+}
+void Report::check_at_least(const std::string& name, double value, double bound) {
+  add_check(name, ">=", value, bound, value >= bound, false);
+}
+void Report::check_equal(const std::string& name, int64_t value, int64_t expected) {
+  add_check(name, "=", double(value), double(expected), value == expected, false);
+}
+void Report::timing_at_least(const std::string& name, double value, double bound) {
+  add_check(name, ">=", value, bound, value >= bound, true);
+}
+
+static std::string number(double x) {
+  std::ostringstream out;
+  if (x == std::floor(x) && std::abs(x) < 1e15)
+    out << int64_t(x);
+  else
+    out << std::setprecision(4) << x;
+  return out.str();
+}
+
+void Report::print_rows() const {
+  if (rows_.empty()) return;
+  std::cout << "\n";
+  for (const ReportRow& row : rows_) {
+    Table table({row.name, ""});
+    const auto line = [&](const char* name, const auto& value, auto text) {
+      if (value) table.row({name, text(*value)});
+    };
+    const auto gflop = [](int64_t n) { return number(double(n) / 1e9) + " GFLOP"; };
+    line("ms/step", row.ms_per_step, number);
+    line("tokens/s", row.tokens_per_s, number);
+    line("loss, first step", row.loss_first, number);
+    line("loss, last steps", row.loss_last, number);
+    line("loss, held out", row.loss_held_out, number);
+    line("model FLOPs a step", row.model_flops, gflop);
+    line("reserved", row.reserved_bytes, bytes_text);
+    line("predicted", row.predicted_bytes, bytes_text);
+    for (const auto& [name, value] : row.extra) table.row({name, number(value)});
+    std::cout << table << "\n";
+  }
+}
+
+void Report::print_memory() const {
+  for (const ReportRow& row : rows_) {
+    if (!row.peak) continue;
+    Table table({"memory at the peak: " + row.name, "bytes", ""});
+    for (int k = 0; k < kKinds; ++k)
+      if (const int64_t bytes = row.peak->by_kind[k])
+        table.row({name_of(Kind(k)), std::to_string(bytes), bytes_text(bytes)});
+    table.row({"rounding", std::to_string(row.peak->rounding), bytes_text(row.peak->rounding)});
+    table.row({"allocated", std::to_string(row.peak->allocated()), bytes_text(row.peak->allocated())});
+    std::cout << table << "\n";
+  }
+}
+
+Json Report::to_json() const {
+  const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(); };
+  Json config = Json::object(), rows = Json::array(), checks = Json::array();
+  for (const auto& [name, value] : config_) config.set(name, value);
+  for (const ReportRow& row : rows_) {
+    Json kinds = Json::object();
+    if (row.peak) {
+      for (int k = 0; k < kKinds; ++k) kinds.set(name_of(Kind(k)), row.peak->by_kind[k]);
+      kinds.set("rounding", row.peak->rounding);
+    }
+    Json r = Json::object();
+    r.set("name", row.name);
+    r.set("ms_per_step", or_null(row.ms_per_step));
+    r.set("tokens_per_s", or_null(row.tokens_per_s));
+    r.set("peak_bytes", row.peak ? Json(row.peak->allocated()) : Json());
+    r.set("reserved_bytes", or_null(row.reserved_bytes));
+    r.set("peak_by_kind", kinds);
+    r.set("predicted_bytes", or_null(row.predicted_bytes));
+    r.set("model_flops", or_null(row.model_flops));
+    r.set("loss_first", or_null(row.loss_first));
+    r.set("loss_last", or_null(row.loss_last));
+    r.set("loss_held_out", or_null(row.loss_held_out));
+    for (const auto& [name, value] : row.extra) r.set(name, value);
+    rows.push(r);
+  }
+  for (const Check& c : checks_) {
+    Json check = Json::object();
+    check.set("name", c.name);
+    check.set("value", c.value);
+    check.set("bound", c.bound);
+    check.set("pass", c.timing ? Json() : Json(c.passed));
+    checks.push(check);
+  }
+  Json json = Json::object();
+  json.set("lesson", lesson_);
+  json.set("device", device_);
+  json.set("config", config);
+  json.set("rows", rows);
+  json.set("checks", checks);
+  return json;
+}
+
+int Report::finish(const std::string& json_path) {
+  std::cout << "\n" << lesson_ << " on " << device_ << ":";
+  for (const auto& [name, value] : config_) std::cout << " " << name << "=" << value.dump();
+  std::cout << "\n";
+  print_rows();
+  print_memory();
+  bool all_passed = true;
+  Table table({"check", "measured", "", "bound", ""});
+  for (const Check& c : checks_) {
+    const char* verdict = c.timing ? (c.passed ? "as predicted" : "differs") : c.passed ? "ok" : "FAILED";
+    table.row({c.name, number(c.value), c.relation, number(c.bound), verdict});
+    all_passed = all_passed && (c.passed || c.timing);
+  }
+  std::cout << table;
+  if (!json_path.empty()) {
+    const std::string text = to_json().dump() + "\n";
+    AtomicFile file(json_path);
+    file.write(text.data(), int64_t(text.size()));
+    file.commit();
+  }
+  std::cout << "\n" << (all_passed ? "PASS" : "FAIL") << std::endl;
+  return all_passed ? 0 : 1;
+}
+
+}  // namespace gradus

@@ -1,0 +1,63 @@
+// The report every lesson ends with: configuration, a row per variant, predicted beside measured, a line per
+// check; on the terminal and, with --json, as a file. Checks on bytes, counts, equality and loss decide the
+// exit code; checks on time only say "as predicted" or "differs", because machines are shared.
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/core/json.h"
+#include "src/memory/meter.h"
+
+namespace gradus {
+
+// One variant of a lesson's experiment. What was not measured stays empty and is left out of the table.
+struct ReportRow {
+  std::string name;
+  std::optional<double> ms_per_step, tokens_per_s, loss_first, loss_last, loss_held_out;
+  std::optional<int64_t> reserved_bytes, predicted_bytes, model_flops;  // flops of one step
+  std::optional<Usage> peak;                                            // the table at the peak
+  std::vector<std::pair<std::string, double>> extra;                    // the lesson's own columns
+};
+
+class Report {
+ public:
+  Report(std::string lesson, std::string device) : lesson_(std::move(lesson)), device_(std::move(device)) {}
+
+  template <class T>
+  void config(const std::string& name, const T& value) {
+    config_.emplace_back(name, Json(value));
+  }
+  ReportRow& row(const std::string& name);
+
+  // measured <= bound, or >= bound: decides the exit code. NaN fails.
+  void check_at_most(const std::string& name, double value, double bound);
+  void check_at_least(const std::string& name, double value, double bound);
+  void check_equal(const std::string& name, int64_t value, int64_t expected);
+  // Timing: never fails.
+  void timing_at_least(const std::string& name, double value, double bound);
+
+  // Prints everything, writes the JSON file if a path is given, and returns the exit code: 0 only if no check
+  // failed.
+  int finish(const std::string& json_path);
+
+ private:
+  struct Check {
+    std::string name, relation;
+    double value, bound;
+    bool passed, timing;
+  };
+  void add_check(std::string name, std::string relation, double value, double bound, bool passed,
+                 bool timing);
+  void print_rows() const;
+  void print_memory() const;
+  Json to_json() const;
+
+  std::string lesson_, device_;
+  std::vector<std::pair<std::string, Json>> config_;
+  std::vector<ReportRow> rows_;
+  std::vector<Check> checks_;
+};
+
+}  // namespace gradus

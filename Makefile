@@ -1,0 +1,121 @@
+# gradus: `make help` lists what can be typed. Plain GNU make; everything that is built goes to build/.
+#
+#   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
+#   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
+#   tests/NAME_test.cpp                           -> build/tests/NAME_test
+#   tests/bench/NAME.cpp                          -> build/bench/NAME
+
+CXX   ?= g++
+ARCH  ?= -march=native
+BUILD := build
+CPPFLAGS := -I. -MMD -MP
+CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -Wall -Wextra
+LDLIBS   := -fopenmp -pthread
+OPTIMIZE := -O3
+
+# SANITIZE=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a tree of its own.
+ifeq ($(SANITIZE),1)
+BUILD    := build/sanitize
+OPTIMIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+LDLIBS   += -fsanitize=address,undefined
+endif
+CXXFLAGS += $(OPTIMIZE)
+
+# Use all cores; a -j of your own wins.
+ifeq ($(MAKELEVEL)$(findstring -j,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+MAKEFLAGS += --no-print-directory
+
+# ---- what this machine has ----------------------------------------------------------------------------
+# 1 if the compiler finds the header, else empty. Nothing is hidden: `make doctor` and the first line of a
+# build say what was found. ONEDNN=0 builds without oneDNN although it is there.
+has = $(shell printf '\043if !__has_include(<$(1)>)\n\043error missing\n\043endif\n' \
+        | $(CXX) -x c++ -E - >/dev/null 2>&1 && echo 1)
+ONEDNN ?= $(or $(call has,oneapi/dnnl/dnnl.hpp),0)
+ifeq ($(ONEDNN),1)
+CPPFLAGS += -DGRADUS_ONEDNN
+LDLIBS   += -ldnnl
+FOUND    := matrix products by oneDNN
+else
+FOUND    := matrix products by our own kernels (oneDNN is not there or switched off)
+endif
+
+# ---- sources and what they become ---------------------------------------------------------------------
+MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
+LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
+TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
+BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
+
+object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
+LIB     := $(BUILD)/libgradus.a
+LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
+TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
+BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
+TOOLS   := tests/tools
+
+.DEFAULT_GOAL := all
+.PHONY: all lessons test bench check doctor setup readme clean help FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+# ---- what a user types --------------------------------------------------------------------------------
+# The targets that must work on a bare machine set it up first and then call make again, because what was
+# found above was found before the set-up.
+all: $(LESSONS) $(TESTS) $(BENCHES)
+
+lessons:
+	@sh $(TOOLS)/setup.sh compiler stb onednn
+	@$(MAKE) $(LESSONS)
+	@sh $(TOOLS)/run_lessons.sh $(BUILD) $(LESSONS)
+
+lesson-%:
+	@sh $(TOOLS)/setup.sh compiler stb onednn
+	@$(MAKE) $(or $(filter $(BUILD)/lessons/$*_%,$(LESSONS)),no-lesson-$*)
+	$(filter $(BUILD)/lessons/$*_%,$(LESSONS)) $(ARGS)
+
+test:
+	@sh $(TOOLS)/setup.sh compiler stb gtest onednn
+	@$(MAKE) $(TESTS)
+	@sh $(TOOLS)/run_tests.sh '*' $(TESTS)
+
+test-%:
+	@sh $(TOOLS)/setup.sh compiler stb gtest onednn
+	@$(MAKE) $(TESTS)
+	@sh $(TOOLS)/run_tests.sh '*L$*_*' $(TESTS)
+
+clean:
+	rm -rf build
+
+# ---- rules --------------------------------------------------------------------------------------------
+# Both files change only when their text does; so objects are rebuilt when flags change, and the library
+# when a source file appears or goes.
+$(BUILD)/flags: TEXT = $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS)
+$(BUILD)/flags: NEWS = building with $(CXX) for $(ARCH), $(FOUND)
+$(BUILD)/sources: TEXT = $(LIB_SRC)
+$(BUILD)/sources: NEWS =
+$(BUILD)/flags $(BUILD)/sources: FORCE
+	@mkdir -p $(@D)
+	@echo '$(TEXT)' | cmp -s - $@ || { echo '$(TEXT)' > $@; printf '%s\n' '$(NEWS)'; }
+
+$(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+
+$(LIB): $(call object,$(LIB_SRC)) $(BUILD)/sources
+	@rm -f $@
+	ar rcs $@ $(filter %.o,$^)
+
+$(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $(LIB)
+	@mkdir -p $(@D)
+	$(CXX) $^ $(LDLIBS) -o $@
+
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(CXX) $^ $(LDLIBS) -lgtest_main -lgtest -o $@
+
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
+	@mkdir -p $(@D)
+	$(CXX) $^ $(LDLIBS) -o $@
+
+-include $(patsubst %.o,%.d,$(call object,$(LIB_SRC) $(MAINS) $(TEST_SRC) $(BENCH_SRC)))

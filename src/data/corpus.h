@@ -1,0 +1,43 @@
+// A corpus: one string of bytes, the first `split` of them to train on, the rest held out.
+//
+// Every source comes down to this. Files are joined with a NUL byte after each (text has none, so byte 0
+// means "end of document"), training files first; a single file and generated text are cut in two. So
+// whatever is held out has text in front of it, and each of its bytes can be scored with context.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "src/data/grammar.h"
+
+namespace gradus {
+
+struct Corpus {
+  std::string bytes;
+  int64_t split = 0;
+  std::string summary;  // one line for the report: the source, the sizes, what was skipped
+
+  std::string_view train() const { return std::string_view(bytes).substr(0, size_t(split)); }
+  std::string_view held_out() const { return std::string_view(bytes).substr(size_t(split)); }
+};
+
+// A file larger than this, or a folder with more, is refused: a corpus is held in memory.
+constexpr int64_t kMaxCorpusBytes = int64_t(1) << 30;
+
+// Whole sentences, at least `bytes` in total; the held-out part is the last 10 %, cut between two sentences.
+Corpus generate_corpus(const Grammar& grammar, uint64_t seed, int64_t bytes);
+
+// A file, or all files below a folder in the order of their paths.
+// Held out, about 10 % of the bytes: of a single file its end; of several, whole files, spread evenly over
+// the list (only the list decides which, no seed). Skipped and counted in the summary: empty files, files
+// that are not text (a NUL byte, or more than 10 % of control characters and malformed UTF-8), exact copies
+// of a file already read (so no training file is held out again), and what is no regular file. A link counts
+// as the file it points to, read once. Errors: nothing there, nothing readable, no text at all, more than
+// kMaxCorpusBytes.
+Corpus load_corpus(const std::string& path);
+
+// Finds a file of the repository's data/ folder from the present folder or the program's, or one above.
+std::string find_data_file(const std::string& name);
+std::string read_text_file(const std::string& path);
+
+}  // namespace gradus

@@ -1,0 +1,39 @@
+// Windows of a corpus: T inputs and the T bytes that follow each of them (its targets).
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "src/data/corpus.h"
+
+namespace gradus {
+
+class Loader {
+ public:
+  // Refers to the corpus, which must outlive it. Needs at least T + 1 training bytes and one held-out byte.
+  Loader(const Corpus& corpus, int64_t T, uint64_t seed);
+
+  // The training windows of step `step`, samples first .. first + count - 1 of its batch: inputs and targets
+  // are [count, T]. Window starts are uniform over the training bytes, and each is a function of (seed, step,
+  // sample) alone: training resumes without any state, and micro-batches or ranks that share out the samples
+  // of a step see the same windows as one big batch.
+  void train_windows(int64_t step, int64_t first, int64_t count, int32_t* inputs, int32_t* targets) const;
+
+  // The held-out bytes cut into windows that score each byte exactly once, with at least T/2 bytes of
+  // context: window w scores only its last rows, scored[w] of them (T - T/2; fewer in the last window, which
+  // is aligned to the end of the corpus). The first window begins with the last training bytes.
+  int64_t held_out_windows() const;
+  // Fills [count, T] inputs and targets with windows first .. first + count - 1 and returns how many of the
+  // last rows of each count. Windows past the last are copies of it with 0 scored rows, so that every batch
+  // of an evaluation may have one shape.
+  std::vector<int64_t> held_out_windows(int64_t first, int64_t count, int32_t* inputs,
+                                        int32_t* targets) const;
+
+ private:
+  void fill(int64_t start, int32_t* inputs, int32_t* targets) const;
+
+  const Corpus& corpus_;
+  int64_t T_;
+  uint64_t seed_;
+};
+
+}  // namespace gradus

@@ -1,0 +1,67 @@
+// The safetensors format: 8 bytes little-endian N, N bytes of JSON header, then the tensors' bytes. A header
+// entry is "name": {"dtype": "F32", "shape": [2,3], "data_offsets": [begin, end]}, offsets counted from the
+// end of the header; "__metadata__" maps strings to strings. (huggingface/safetensors, README.md: "Format".)
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/dtype.h"
+#include "src/core/shape.h"
+
+namespace gradus {
+
+using Metadata = std::map<std::string, std::string>;
+
+// A tensor to be written: `data` holds shape.numel() elements, row-major, in host memory (may be null if
+// none).
+struct TensorEntry {
+  std::string name;
+  DType dtype = DType::F32;
+  Shape shape;
+  const void* data = nullptr;
+};
+
+// Replaces `path` as a whole or not at all (atomic_file.h). The same tensors give the same bytes: they are
+// ordered by element size, largest first, then by name, so that each is aligned, and the header is padded
+// with spaces to a multiple of 8. Refuses two tensors of one name, and the name "__metadata__".
+void write_safetensors(const std::string& path, const std::vector<TensorEntry>& tensors,
+                       const Metadata& metadata = {});
+
+// An open file whose header has been read and checked; tensors are read when asked for. The checks are the
+// format's: header at most 100,000,000 bytes and beginning with '{', no name twice, every tensor's bytes as
+// many as its shape says, and the data covered exactly: no holes, no overlaps, no bytes left over. Errors
+// name the file, the tensor and the byte. dtypes that gradus lacks and more than 5 dimensions are refused.
+class SafetensorsFile {
+ public:
+  struct Tensor {
+    std::string name;
+    DType dtype = DType::F32;
+    Shape shape;
+    int64_t begin = 0, bytes = 0;  // where in the file
+  };
+
+  explicit SafetensorsFile(std::string path);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  const std::vector<Tensor>& tensors() const { return tensors_; }  // in the order of their bytes
+  const Metadata& metadata() const { return metadata_; }
+  const Tensor* find(const std::string& name) const;  // nullptr: the file has none of this name
+  // Copies the tensor's bytes; refuses a name that is missing, or another dtype or shape than expected.
+  void read(const std::string& name, DType dtype, const Shape& shape, void* out) const;
+
+ private:
+  void read_header();
+  void read_at(int64_t position, int64_t bytes, void* out, const std::string& what) const;
+
+  std::string path_;
+  int fd_ = -1;
+  int64_t file_bytes_ = 0;
+  std::vector<Tensor> tensors_;
+  Metadata metadata_;
+};
+
+}  // namespace gradus

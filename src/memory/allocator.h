@@ -33,8 +33,9 @@ struct Block {  // a piece of a segment; owned by the allocator
   int64_t offset, size;  // within the segment, in bytes
   int64_t requested = 0;
   Kind kind = Kind::Other;
-  std::string name;
+  std::string name = {};
   bool free = true;
+  char* separate = nullptr;    // sanitizer builds: this block's own memory
   Block *prev = nullptr, *next = nullptr;  // neighbours within the segment
   char* data() const;
 };

@@ -1,0 +1,66 @@
+#include "src/memory/meter.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace gradus {
+
+const char* name_of(Kind k) {
+  static constexpr const char* names[kKinds] = {"weight",    "master", "gradient", "optimizer", "activation",
+                                                "temporary", "data",   "comm",     "vendor",    "other"};
+  return names[int(k)];
+}
+
+int64_t Usage::allocated() const { return std::accumulate(by_kind.begin(), by_kind.end(), rounding); }
+
+void Meter::add(Kind kind, int64_t requested, int64_t block) {
+  now_.by_kind[int(kind)] += requested;
+  now_.rounding += block - requested;
+  allocated_ += block;
+  if (allocated_ > peak_allocated_) {
+    peak_allocated_ = allocated_;
+    at_peak_ = now_;
+  }
+}
+
+void Meter::remove(Kind kind, int64_t requested, int64_t block) {
+  now_.by_kind[int(kind)] -= requested;
+  now_.rounding -= block - requested;
+  allocated_ -= block;
+}
+
+void Meter::move(Kind from, Kind to, int64_t requested) {
+  now_.by_kind[int(from)] -= requested;
+  now_.by_kind[int(to)] += requested;
+}
+
+void Meter::add_segment(int64_t bytes) {
+  reserved_ += bytes;
+  peak_reserved_ = std::max(peak_reserved_, reserved_);
+  ++device_requests_;
+}
+
+void Meter::remove_segment(int64_t bytes) { reserved_ -= bytes; }
+
+void Meter::count(const Cost& cost) {
+  Work& work = work_[int(cost.op_class)];
+  ++work.calls;
+  work.flops += cost.flops;
+  work.bytes += cost.bytes;
+}
+
+int64_t Meter::flops() const {
+  int64_t sum = 0;
+  for (const Work& work : work_) sum += work.flops;
+  return sum;
+}
+
+void Meter::reset_peak() {
+  at_peak_ = now_;
+  peak_allocated_ = allocated_;
+  peak_reserved_ = reserved_;
+}
+
+void Meter::reset_work() { work_ = {}; }
+
+}  // namespace gradus

@@ -1,5 +1,5 @@
-// Random numbers on the host, counter-based: value i of stream (seed, stream) is a pure function of the three, so
-// streams can be drawn in any order, on any device, and a generator's whole state is its counter.
+// Random numbers on the host, counter-based: value i of stream (seed, stream) is a pure function of the
+// three, so streams can be drawn in any order, on any device, and a generator's whole state is its counter.
 #pragma once
 #include <cmath>
 #include <numbers>
@@ -11,7 +11,8 @@ namespace gradus {
 
 class Rng {
  public:
-  Rng(uint64_t seed, uint64_t stream, uint64_t counter = 0) : seed_(seed), stream_(stream), counter_(counter) {}
+  Rng(uint64_t seed, uint64_t stream, uint64_t counter = 0)
+      : seed_(seed), stream_(stream), counter_(counter) {}
 
   uint64_t bits64() {
     const Philox4 words = philox(seed_, counter_++, stream_);

@@ -1,0 +1,147 @@
+#include "src/core/args.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+
+#include "src/core/table.h"
+
+namespace gradus {
+
+template <class... Parts>
+static void require(bool ok, const Parts&... parts) {
+  try {
+    check(ok, parts...);
+  } catch (const Error& e) {
+    throw BadArguments(e.what());
+  }
+}
+
+Args::Args(int argc, char** argv, std::string program, std::string about)
+    : program_(std::move(program)), about_(std::move(about)) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--help" || arg == "-h") {
+      wants_help_ = true;
+      continue;
+    }
+    require(arg.size() > 2 && arg.starts_with("--"), "argument '", arg,
+            "' is not a flag; flags are --name=value; try --help");
+    const size_t equals = arg.find('=');
+    Given g{arg.substr(2, equals == std::string::npos ? equals : equals - 2), "",
+            equals != std::string::npos};
+    if (g.has_value) g.value = arg.substr(equals + 1);
+    for (const Given& other : given_) require(other.name != g.name, "--", g.name, " is given twice");
+    given_.push_back(g);
+  }
+}
+
+// Declares a flag; returns its value if it was given.
+const std::string* Args::take(const std::string& name, const std::string& fallback, const std::string& help) {
+  declared_.push_back(name);
+  const std::string left = "  --" + name + (fallback.empty() ? "" : "=" + fallback);
+  help_ += left + std::string(left.size() < 26 ? 26 - left.size() : 1, ' ') + help + "\n";
+  for (Given& g : given_)
+    if (g.name == name) {
+      g.known = true;
+      require(g.has_value && !g.value.empty(), "--", name, " needs a value: --", name, "=",
+              fallback.empty() ? "..." : fallback);
+      return &g.value;
+    }
+  return nullptr;
+}
+
+template <class T>
+static T parse_number(const std::string& name, const std::string& text, const char* kind) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error != std::errc::result_out_of_range, "--", name, "=", text, " is too large to be ", kind);
+  require(error == std::errc() && end == text.data() + text.size(), "--", name, "=", text, " is not ", kind);
+  return value;
+}
+
+int64_t Args::integer(const std::string& name, int64_t fallback, const std::string& help, int64_t least,
+                      int64_t most) {
+  const std::string* text = take(name, std::to_string(fallback), help);
+  const int64_t value = text ? parse_number<int64_t>(name, *text, "a whole number") : fallback;
+  require(value >= least && value <= most, "--", name, "=", value, " is out of range; it can be ", least,
+          " to ", most);
+  return value;
+}
+
+double Args::number(const std::string& name, double fallback, const std::string& help, double least,
+                    double most) {
+  const std::string* text = take(name, number_text(fallback), help);
+  const double value = text ? parse_number<double>(name, *text, "a number") : fallback;
+  require(value >= least && value <= most, "--", name, "=", value, " is out of range; it can be ", least,
+          " to ", most);
+  return value;
+}
+
+int64_t Args::bytes(const std::string& name, int64_t fallback, const std::string& help) {
+  const std::string* text = take(name, std::to_string(fallback), help);
+  if (!text) return fallback;
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  const size_t digits = std::min(text->find_first_not_of("0123456789."), text->size());
+  const std::string unit = text->substr(digits);
+  const auto* found = std::find(std::begin(kUnits), std::end(kUnits), unit.empty() ? "B" : unit);
+  require(digits > 0 && found != std::end(kUnits), "--", name, "=", *text,
+          " is not a size; write 4096, 64MiB or 1.5GiB");
+  const double value = parse_number<double>(name, text->substr(0, digits), "a number") *
+                       std::pow(1024.0, double(found - std::begin(kUnits)));
+  require(value <= 0x1p60, "--", name, "=", *text, " is more than any machine has");
+  return int64_t(value);
+}
+
+std::string Args::text(const std::string& name, const std::string& fallback, const std::string& help) {
+  const std::string* text = take(name, fallback, help);
+  return text ? *text : fallback;
+}
+
+bool Args::flag(const std::string& name, const std::string& help) {
+  declared_.push_back(name);
+  help_ += "  --" + name + std::string(name.size() < 22 ? 22 - name.size() : 1, ' ') + help + "\n";
+  for (Given& g : given_)
+    if (g.name == name) {
+      g.known = true;
+      require(!g.has_value, "--", name, " takes no value");
+      return true;
+    }
+  return false;
+}
+
+// Edit distance (Levenshtein 1966), to name the flag that was probably meant.
+static size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+void Args::done() {
+  if (wants_help_) {
+    std::cout << program_ << ": " << about_ << "\n\n"
+              << help_ << "  --help                  this text" << std::endl;
+    std::exit(0);
+  }
+  for (const Given& g : given_) {
+    if (g.known) continue;
+    const auto nearest = std::min_element(
+        declared_.begin(), declared_.end(),
+        [&](const auto& a, const auto& b) { return distance(a, g.name) < distance(b, g.name); });
+    require(false, "--", g.name, " is unknown; did you mean --",
+            nearest == declared_.end() ? "help" : *nearest, "? (--help lists all flags)");
+  }
+}
+
+}  // namespace gradus

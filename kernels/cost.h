@@ -1,7 +1,10 @@
-// What each kernel costs, as formulas of its shapes: floating-point operations, bytes that must move, scratch
-// memory. One function per entry of kernels.h, with the entry's name. The meter sums them; lessons compare
-// them with time.
+// What each kernel costs, as formulas of its shapes: floating-point operations, bytes that must move (each
+// input read once, each output written once), scratch memory. One function per entry of kernels.h, with the
+// entry's name; T is the dtype of the activations. An addition, a multiplication, a division, an exp: one
+// operation each. The meter sums costs; lessons compare them with time.
 #pragma once
+#include <algorithm>
+
 #include "kernels/kernels.h"
 
 namespace gradus {
@@ -14,8 +17,88 @@ constexpr int kOpClasses = 4;
 struct Cost {
   OpClass op_class = OpClass::Other;
   int64_t flops = 0;
-  int64_t bytes = 0;    // each input read once, each output written once
+  int64_t bytes = 0;
   int64_t scratch = 0;  // bytes of Ctx::scratch that the kernel needs
 };
 
+namespace cost {
+
+// Reductions over rows are cut into this many partitions, whatever the number of threads.
+constexpr int64_t partitions(int64_t rows) { return std::clamp<int64_t>(rows, 1, 32); }
+// Statistics and partial sums are fp32, or fp64 for fp64.
+constexpr int64_t stat_size(DType T) { return T == DType::F64 ? 8 : 4; }
+
+// n elements, `flops` operations on each, `buffers` of them read or written.
+constexpr Cost elementwise(int64_t n, DType T, int64_t flops, int64_t buffers) {
+  return {OpClass::Elementwise, flops * n, buffers * n * size_of(T), 0};
+}
+constexpr Cost fill(int64_t n, DType T) { return elementwise(n, T, 0, 1); }
+constexpr Cost cast(int64_t n, DType from, DType to) {
+  return {OpClass::Elementwise, 0, n * (size_of(from) + size_of(to)), 0};
+}
+constexpr Cost add(int64_t n, DType T) { return elementwise(n, T, 1, 3); }
+constexpr Cost scale(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
+constexpr Cost gelu_fwd(int64_t n, DType T) { return elementwise(n, T, 9, 2); }
+constexpr Cost gelu_bwd(int64_t n, DType T) { return elementwise(n, T, 18, 3); }
+constexpr Cost tanh_fwd(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
+constexpr Cost tanh_bwd(int64_t n, DType T) { return elementwise(n, T, 3, 3); }
+constexpr Cost dropout(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 2, 2); }
+constexpr Cost bias_fwd(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 1, 2); }
+
+constexpr Cost normalization(RowShape s, DType T, int64_t flops, int64_t buffers, int64_t scratch = 0) {
+  return {OpClass::Normalization, flops * s.rows * s.cols, buffers * s.rows * s.cols * size_of(T), scratch};
+}
+// Partial sums of each partition, and one row for their total.
+constexpr Cost bias_bwd(RowShape s, DType T) {
+  return normalization(s, T, 1, 1, (partitions(s.rows) + 1) * s.cols * stat_size(T));
+}
+constexpr Cost layernorm_fwd(RowShape s, DType T) { return normalization(s, T, 8, 2); }
+constexpr Cost layernorm_bwd(RowShape s, DType T) {
+  return normalization(s, T, 17, 3, (2 * partitions(s.rows) + 1) * s.cols * stat_size(T));
+}
+constexpr Cost softmax_fwd(RowShape s, DType T) { return normalization(s, T, 5, 2); }
+constexpr Cost softmax_bwd(RowShape s, DType T) { return normalization(s, T, 4, 3); }
+// Scratch: one loss a row.
+constexpr Cost cross_entropy_fwd(RowShape s, DType T) {
+  return normalization(s, T, 4, 1, s.rows * stat_size(T));
+}
+constexpr Cost cross_entropy_bwd_inplace(RowShape s, DType T) { return normalization(s, T, 3, 2); }
+
+constexpr Cost embedding_fwd(RowShape s, DType T) {
+  return {OpClass::Other, 0, 2 * s.rows * s.cols * size_of(T), 0};
+}
+// Scratch: the rows sorted by id (int64), and the sum of one id.
+constexpr Cost embedding_bwd(RowShape s, DType T) {
+  return {OpClass::Other, s.rows * s.cols, 2 * s.rows * s.cols * size_of(T),
+          8 * s.rows + s.cols * stat_size(T)};
+}
+
+// 2 M N K a product. Bytes: A, B and C once.
+constexpr Cost matmul(const MatmulShape& s, DType T) {
+  const int64_t count = s.batch[0].count * s.batch[1].count;
+  return {OpClass::Contraction, 2 * count * s.M * s.N * s.K,
+          count * (s.M * s.K + s.K * s.N + s.M * s.N) * size_of(T), 0};
+}
+// Pairs of query and key that the mask leaves.
+constexpr int64_t attention_pairs(const AttentionShape& s) {
+  return s.B * s.H * (s.mask == Mask::Causal ? s.T * (s.T + 1) / 2 : s.T * s.T);
+}
+// Forward: q k^T and P v, 2 D each a pair. Backward: dv, dP, dq, dk. The softmax between them is not counted.
+constexpr Cost attention_plain_fwd(const AttentionShape& s, DType T) {
+  return {OpClass::Contraction, 4 * s.D * attention_pairs(s),
+          (4 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0};
+}
+constexpr Cost attention_plain_bwd(const AttentionShape& s, DType T) {
+  return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
+          (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0};
+}
+
+// n: the elements of all tensors together.
+constexpr Cost grad_norm(int64_t n, DType T) { return elementwise(n, T, 2, 1); }
+constexpr Cost sgd(int64_t n, DType T) { return elementwise(n, T, 4, 3); }
+constexpr Cost adamw(int64_t n, DType T) {
+  return elementwise(n, T, 14, 7);
+}  // reads w, g, m, v; writes w, m, v
+
+}  // namespace cost
 }  // namespace gradus

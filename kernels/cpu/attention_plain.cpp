@@ -1,0 +1,206 @@
+// Attention that saves its probabilities. Each (sample, head) is one task; within it, queries go in blocks of
+// kQueries rows, so that under a causal mask the products stop at the block's last key: about half of the
+// work.
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/io.h"
+#include "kernels/philox.h"
+
+namespace gradus::cpu {
+
+namespace {
+
+constexpr int64_t kQueries = 64;
+
+// A task's share of the workspace: two blocks of rows of scores, the sums of dk and dv, and room for gemm.
+template <class S>
+struct Share {
+  S *scores, *grads, *dk, *dv;
+  void* gemm;
+  int64_t gemm_size, size;
+  Share(const AttentionShape& s, void* at)
+      : scores(static_cast<S*>(at)),
+        grads(scores + kQueries * s.T),
+        dk(grads + kQueries * s.T),
+        dv(dk + s.T * s.D),
+        gemm(dv + s.T * s.D),
+        gemm_size(gemm_bytes<S>(std::max(s.T, s.D))),
+        size((gemm_size + 2 * (kQueries + s.D) * s.T * int64_t(sizeof(S)) + 63) / 64 * 64) {}
+};
+
+// Calls f(b, h, share) for every sample and head, each on one thread with a share of the workspace to itself.
+template <class S, class F>
+void for_each_head(const Ctx& ctx, const AttentionShape& s, F f) {
+  const int64_t size = Share<S>(s, nullptr).size,
+                shares = std::min<int64_t>(kWorkspaceBytes / size, thread_count());
+  check(shares > 0, "attention_plain: sequences of ", s.T, " need ", size, " bytes of workspace, there are ",
+        kWorkspaceBytes, "; attention that saves its probabilities is for shorter ones");
+#pragma omp parallel for num_threads(shares) schedule(dynamic) if (shares > 1)
+  for (int64_t i = 0; i < s.B * s.H; ++i) {
+#ifdef _OPENMP
+    const int64_t me = shares > 1 ? omp_get_thread_num() : 0;
+#else
+    const int64_t me = 0;
+#endif
+    f(i / s.H, i % s.H, Share<S>(s, static_cast<char*>(ctx.workspace) + me * size));
+  }
+}
+
+int64_t at(const HeadLayout& l, int64_t b, int64_t h) { return b * l.batch + h * l.head; }
+int64_t keys_of(const AttentionShape& s, int64_t last_query) {
+  return s.mask == Mask::Causal ? last_query + 1 : s.T;
+}
+
+// Multiplies the weights of query t to keys [0, n) by their dropout factor: 0 or 1/(1-p).
+template <class S>
+void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t n, S* weights) {
+  const S factor = S(1) / (S(1) - S(s.dropout));
+  const int64_t first = (h * s.T + t) * s.T;  // of the elements of the sample's (H, T, T) weights
+  Philox4 words{};
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t e = first + j;
+    if (j == 0 || e % 4 == 0)
+      words =
+          dropout_words(s.key.seed, ctx.scalars->step, s.key.ordinal, ctx.scalars->first_sample + b, e / 4);
+    weights[j] = uniform01(words[e % 4]) >= s.dropout ? weights[j] * factor : S(0);
+  }
+}
+
+// Turns a row of scores into probabilities: keys [0, n) take part, the others of the T get 0.
+template <class S>
+void softmax_row(S* x, int64_t n, int64_t T) {
+  S max = -INFINITY, sum = 0;
+#pragma omp simd reduction(max : max)
+  for (int64_t j = 0; j < n; ++j) max = std::max(max, x[j]);
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = 0; j < n; ++j) sum += x[j] = vexp(x[j] - max);
+  const S factor = S(1) / sum;
+  for (int64_t j = 0; j < n; ++j) x[j] *= factor;
+  for (int64_t j = n; j < T; ++j) x[j] = 0;
+}
+
+template <class T, class S>
+void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<S>& share,
+              const T* q, const T* k, const T* v, T* probs, Write probs_write, T* y, Write y_write) {
+  const int64_t in = s.qkv.time;
+  for (int64_t t0 = 0; t0 < s.T; t0 += kQueries) {
+    const int64_t rows = std::min(kQueries, s.T - t0), keys = keys_of(s, t0 + rows - 1);
+    gemm(GemmProblem<T, T, S>{rows, keys, s.D, q + t0 * in, in, 1, k, 1, in, share.scores, s.T, s.scale,
+                              Write::Set},
+         share.gemm, share.gemm_size);
+    for (int64_t i = 0; i < rows; ++i) {
+      S* row = share.scores + i * s.T;
+      const int64_t n = keys_of(s, t0 + i);
+      softmax_row(row, n, s.T);
+      visit_write(probs_write, [&]<Write W>() {
+        T* out = probs + (t0 + i) * s.T;
+        for (int64_t j = 0; j < s.T; ++j) store<W>(out, j, row[j]);
+      });
+      if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, n, row);
+    }
+    gemm(GemmProblem<S, T, T>{rows, s.D, keys, share.scores, s.T, 1, v, in, 1, y + t0 * s.y.time, s.y.time, 1,
+                              y_write},
+         share.gemm, share.gemm_size);
+  }
+}
+
+// Copies the finished sums of dk or dv to their place.
+template <class T, class S>
+void write_sums(const AttentionShape& s, const S* sums, T* out, Write write) {
+  visit_write(write, [&]<Write W>() {
+    for (int64_t t = 0; t < s.T; ++t)
+      for (int64_t d = 0; d < s.D; ++d) store<W>(out + t * s.qkv.time, d, sums[t * s.D + d]);
+  });
+}
+
+// Where one head reads and writes in backward; an unwanted gradient is nullptr.
+template <class T>
+struct HeadBwd {
+  const T *q, *k, *v, *probs, *dy;
+  T *dq, *dk, *dv;
+  Write dq_write, dk_write, dv_write;
+};
+
+// dP = dropout(dy v^T) and dS = P (dP - rowsum(P dP)), for a block of queries; share.scores becomes
+// dropout(P).
+template <class T, class S>
+void scores_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, int64_t rows,
+                const Share<S>& share, const T* probs) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t n = keys_of(s, t0 + i);
+    S *p = share.scores + i * s.T, *grad = share.grads + i * s.T;
+    const T* saved = probs + (t0 + i) * s.T;
+    if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, n, grad);
+    S dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t j = 0; j < n; ++j) dot += load(saved, j) * grad[j];
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) {
+      p[j] = load(saved, j);
+      grad[j] = p[j] * (grad[j] - dot);
+    }
+    for (int64_t j = n; j < s.T; ++j) p[j] = grad[j] = 0;
+    if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, n, p);
+  }
+}
+
+template <class T, class S>
+void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<S>& share,
+              const HeadBwd<T>& x) {
+  const int64_t in = s.qkv.time, out = s.y.time;
+  std::fill(share.dk, share.dk + 2 * s.T * s.D, S(0));  // and dv, which follows it
+  const auto product = [&](const auto& problem) { gemm(problem, share.gemm, share.gemm_size); };
+  for (int64_t t0 = 0; t0 < s.T; t0 += kQueries) {
+    const int64_t rows = std::min(kQueries, s.T - t0), keys = keys_of(s, t0 + rows - 1);
+    const T* dy = x.dy + t0 * out;
+    product(GemmProblem<T, T, S>{rows, keys, s.D, dy, out, 1, x.v, 1, in, share.grads, s.T, 1, Write::Set});
+    scores_bwd(ctx, s, b, h, t0, rows, share, x.probs);
+    if (x.dq)
+      product(GemmProblem<S, T, T>{rows, s.D, keys, share.grads, s.T, 1, x.k, in, 1, x.dq + t0 * in, in,
+                                   s.scale, x.dq_write});
+    if (x.dk)
+      product(GemmProblem<S, T, S>{keys, s.D, rows, share.grads, 1, s.T, x.q + t0 * in, in, 1, share.dk, s.D,
+                                   s.scale, Write::Add});
+    if (x.dv)
+      product(GemmProblem<S, T, S>{keys, s.D, rows, share.scores, 1, s.T, dy, out, 1, share.dv, s.D, 1,
+                                   Write::Add});
+  }
+  if (x.dk) write_sums(s, share.dk, x.dk, x.dk_write);
+  if (x.dv) write_sums(s, share.dv, x.dv, x.dv_write);
+}
+
+}  // namespace
+
+void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
+  check_dtype("attention_plain_fwd", q.t, k.t, k.p, "k");
+  check_dtype("attention_plain_fwd", q.t, v.t, v.p, "v");
+  check_dtype("attention_plain_fwd", q.t, probs.t, probs.p, "probs");
+  check_dtype("attention_plain_fwd", q.t, y.t, y.p, "y");
+  check(probs.wanted() && y.wanted(), "attention_plain_fwd: both outputs, probs and y, must be given");
+  visit_float("attention_plain_fwd", q.t, [&]<class T>() {
+    using S = acc_t<T>;
+    for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {
+      const int64_t i = at(s.qkv, b, h);
+      head_fwd(ctx, s, b, h, share, q.as<T>() + i, k.as<T>() + i, v.as<T>() + i,
+               probs.as<T>() + (b * s.H + h) * s.T * s.T, probs.w, y.as<T>() + at(s.y, b, h), y.w);
+    });
+  });
+}
+
+void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
+                         Out dq, Out dk, Out dv) {
+  for (const CBuf& x : {k, v, probs, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
+    check_dtype("attention_plain_bwd", q.t, x.t, x.p, "a tensor");
+  visit_float("attention_plain_bwd", q.t, [&]<class T>() {
+    using S = acc_t<T>;
+    for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {
+      const int64_t i = at(s.qkv, b, h);
+      const auto place = [&](const Out& o) { return o.wanted() ? o.as<T>() + i : nullptr; };
+      head_bwd(
+          ctx, s, b, h, share,
+          HeadBwd<T>{q.as<T>() + i, k.as<T>() + i, v.as<T>() + i, probs.as<T>() + (b * s.H + h) * s.T * s.T,
+                     dy.as<T>() + at(s.y, b, h), place(dq), place(dk), place(dv), dq.w, dk.w, dv.w});
+    });
+  });
+}
+
+}  // namespace gradus::cpu

@@ -1,0 +1,44 @@
+// The hand-written matrix product (lesson 01): packed panels and a register tile, after Goto & van de Geijn
+// 2008, "Anatomy of high-performance matrix multiplication".
+//
+// C[M,N] (+)= alpha op(A) op(B) is cut into tiles of kRows x kVectors vectors that stay in registers while K
+// runs. Before that, A and B are copied ("packed") into panels in exactly the order in which the tile reads
+// them, converted to the type of the arithmetic (fp32, or fp64 for fp64), and padded with zeros; so one inner
+// loop serves every transposition, stride, size and dtype.
+//
+// Each element of C is a sum over K in blocks of kDepth, in an order that depends on K alone: not on M, N,
+// the batch or the number of threads. With Write::Add the finished sum is added to C, as the contract asks.
+#pragma once
+#include "kernels/kernels.h"
+
+namespace gradus::cpu {
+
+// One product without batches, on the threads of the team (on this thread, within a parallel region).
+// TA, TB, TC: the types of A, B and C. Strides are in elements: element (i, k) of op(A) is at a[i * a_row + k
+// * a_col], element (k, j) of op(B) at b[k * b_row + j * b_col], and (i, j) of C at c[i * ldc + j].
+template <class TA, class TB, class TC>
+struct GemmProblem {
+  int64_t M, N, K;
+  const TA* a;
+  int64_t a_row, a_col;
+  const TB* b;
+  int64_t b_row, b_col;
+  TC* c;
+  int64_t ldc;
+  float alpha = 1;
+  Write write = Write::Set;
+};
+// `workspace` is for the packed panels: `bytes` of it, at least gemm_bytes<S>(K); more makes larger blocks.
+// S, the type of the arithmetic, is double if all types are, else float.
+template <class TA, class TB, class TC>
+void gemm(const GemmProblem<TA, TB, TC>& problem, void* workspace, int64_t bytes);
+template <class S>
+int64_t gemm_bytes(int64_t K);
+
+// The `matmul` entry with the hand-written product and with oneDNN's, for comparison. The table's own entry,
+// matmul, chooses between them (matmul.cpp says how). onednn_matmul returns false where oneDNN is not built
+// in or does not serve this case (fp64, fp16; Write::Add).
+void gemm_matmul(const Ctx&, const MatmulShape&, CBuf a, CBuf b, Out c);
+bool onednn_matmul(const Ctx&, const MatmulShape&, CBuf a, CBuf b, Out c);
+
+}  // namespace gradus::cpu

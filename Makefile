@@ -1,5 +1,19 @@
-# gradus: `make help` lists what can be typed. Plain GNU make; everything that is built goes to build/.
+# gradus. What can be typed:
 #
+#   make lessons     set up what is missing, build, run every lesson, print a table of results
+#   make lesson-03   one lesson; ARGS="--steps=200" passes flags on, ARGS=--help lists them
+#   make test        set up what is missing, build, run every test; make test-03: the tests of lesson 03
+#   make bench       time the kernels and whole steps; JSON lines under build/bench
+#   make check       layering, formatting, budgets, exercise marks
+#   make doctor      what was found on this machine, and what will be skipped
+#   make setup       only install what is missing
+#   make readme      write the table of the last `make lessons` into README.md
+#   make             build everything that is there;   make clean: remove build/
+#
+#   Variables: ONEDNN=0 builds without oneDNN; SANITIZE=1 builds into build/sanitize with the address and
+#   undefined-behaviour sanitizers; CXX=clang++; ARCH=-march=haswell compiles for another machine.
+
+# Plain GNU make; everything that is built goes to build/:
 #   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
 #   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
 #   tests/NAME_test.cpp                           -> build/tests/NAME_test
@@ -32,6 +46,7 @@ MAKEFLAGS += --no-print-directory
 # build say what was found. ONEDNN=0 builds without oneDNN although it is there.
 has = $(shell printf '\043if !__has_include(<$(1)>)\n\043error missing\n\043endif\n' \
         | $(CXX) -x c++ -E - >/dev/null 2>&1 && echo 1)
+WANTED := compiler stb $(if $(filter 0,$(ONEDNN)),,onednn)
 ONEDNN ?= $(or $(call has,oneapi/dnnl/dnnl.hpp),0)
 ifeq ($(ONEDNN),1)
 CPPFLAGS += -DGRADUS_ONEDNN
@@ -60,32 +75,58 @@ TOOLS   := tests/tools
 .DELETE_ON_ERROR:
 
 # ---- what a user types --------------------------------------------------------------------------------
-# The targets that must work on a bare machine set it up first and then call make again, because what was
-# found above was found before the set-up.
+# What must work on a bare machine sets it up first and then calls make again, because what was found above
+# was found before the set-up.
+SETUP   := CXX='$(CXX)' sh $(TOOLS)/setup.sh
+PROGRAM  = $(filter $(BUILD)/lessons/$*_%,$(LESSONS))
+
 all: $(LESSONS) $(TESTS) $(BENCHES)
 
 lessons:
-	@sh $(TOOLS)/setup.sh compiler stb onednn
+	@$(SETUP) $(WANTED)
 	@$(MAKE) $(LESSONS)
-	@sh $(TOOLS)/run_lessons.sh $(BUILD) $(LESSONS)
+	@sh $(TOOLS)/run_lessons.sh $(BUILD)/lessons $(LESSONS)
 
 lesson-%:
-	@sh $(TOOLS)/setup.sh compiler stb onednn
-	@$(MAKE) $(or $(filter $(BUILD)/lessons/$*_%,$(LESSONS)),no-lesson-$*)
-	$(filter $(BUILD)/lessons/$*_%,$(LESSONS)) $(ARGS)
+	@$(if $(PROGRAM),,echo 'there is no lesson $*; the lessons are: $(notdir $(LESSONS))'; exit 1)
+	@$(SETUP) $(WANTED)
+	@$(MAKE) $(PROGRAM)
+	$(PROGRAM) $(ARGS)
 
 test:
-	@sh $(TOOLS)/setup.sh compiler stb gtest onednn
+	@$(SETUP) $(WANTED) gtest
 	@$(MAKE) $(TESTS)
-	@sh $(TOOLS)/run_tests.sh '*' $(TESTS)
+	@sh $(TOOLS)/run_tests.sh all $(TESTS)
 
 test-%:
-	@sh $(TOOLS)/setup.sh compiler stb gtest onednn
+	@$(SETUP) $(WANTED) gtest
 	@$(MAKE) $(TESTS)
-	@sh $(TOOLS)/run_tests.sh '*L$*_*' $(TESTS)
+	@sh $(TOOLS)/run_tests.sh $* $(TESTS)
+
+bench:
+	@$(SETUP) $(WANTED)
+	@$(MAKE) $(BENCHES)
+	@for b in $(BENCHES); do echo "---- $$b > $$b.jsonl"; $$b > $$b.jsonl || exit 1; done
+
+check:
+	@$(SETUP) clang-format
+	@sh $(TOOLS)/check_selftest.sh
+	@sh $(TOOLS)/check.sh
+
+doctor:
+	@CXX='$(CXX)' sh $(TOOLS)/doctor.sh '$(ARCH)' $(words $(LESSONS)) $(words $(TESTS))
+
+setup:
+	@$(SETUP) $(WANTED) gtest clang-format
+
+readme:
+	@sh $(TOOLS)/readme.sh $(BUILD)/lessons/results.tsv
 
 clean:
 	rm -rf build
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 # ---- rules --------------------------------------------------------------------------------------------
 # Both files change only when their text does; so objects are rebuilt when flags change, and the library

@@ -1,0 +1,91 @@
+#!/bin/sh
+# check.sh: what `make check` checks, in the folder it is called from. Every violation is a line that says
+# where; the last line is the number of them. check_selftest.sh plants one violation of each kind and looks
+# for the line.
+tools=$(dirname "$0")
+exceptions=tests/tools/exceptions.txt
+found=$(mktemp) && trap 'rm -f "$found"' EXIT
+
+files() { find "$@" -type f 2>/dev/null | LC_ALL=C sort; }
+cxx() { files "$@" | grep -E '\.(h|cpp)$'; }
+everything() { files Makefile README.md .ci src kernels lessons data tests; }
+text_files() { everything | grep -E '(Makefile|run|\.(h|cpp|md|sh|awk|txt|py))$' | grep -v '^tests/golden/.*\.txt$'; }
+over() { echo "$1: $2 lines; the most is $3"; }
+
+top_level() {
+  for entry in *; do
+    case $entry in
+      Makefile | README.md | LICENSE | src | kernels | lessons | data | tests | build) ;;
+      *) echo "$entry: does not belong to the top level" ;;
+    esac
+  done
+}
+
+layers() { awk -f "$tools/layers.awk" $(cxx kernels src lessons) </dev/null; }
+
+formatting() {
+  command -v clang-format >/dev/null || { echo "clang-format is missing: the formatting was not compared"; return; }
+  clang-format --dry-run $(cxx kernels src lessons tests) 2>&1 | awk -F: '/-Wclang-format-violations/ && !seen[$1]++ {
+    print $1 ":" $2 ": not formatted; run clang-format -i " $1 }'
+}
+
+# The limit of a file or function: from the exceptions, else the usual one.
+limit_of() { awk -v name="$1" -v usual="$2" '$1 == name { usual = $2 } END { print usual }' $exceptions; }
+
+file_lengths() {
+  for file in Makefile $(cxx kernels src lessons tests) $(files tests/tools); do
+    [ -f "$file" ] || continue
+    lines=$(wc -l <"$file")
+    [ "$lines" -gt 150 ] || continue
+    case $file in lessons/*/main.cpp) usual=150 ;; *) usual=300 ;; esac
+    limit=$(limit_of "$file" $usual)
+    [ "$lines" -le "$limit" ] || over "$file" "$lines" "$limit"
+  done
+}
+
+function_lengths() {
+  awk -v limit=60 -f "$tools/functions.awk" $(cxx kernels src lessons tests) </dev/null | while read -r name line length; do
+    limit=$(limit_of "$name" 60)
+    [ "$length" -le "$limit" ] || over "${name%%:*}:$line: ${name#*:}" "$length" "$limit"
+  done
+}
+
+engine_size() { cat $(cxx kernels src) </dev/null | wc -l; }
+total_length() { [ "$(engine_size)" -le 15000 ] || over "src and kernels" "$(engine_size)" 15000; }
+
+exceptions() {
+  grep -v '^#' $exceptions | while read -r name limit reason; do
+    [ -f "${name%%:*}" ] && [ -n "$reason" ] || echo "exceptions.txt: $name: no such file, or no reason given"
+  done
+}
+
+# Paths of one machine, addresses of one network, and work left open. (Brackets keep this file from matching.)
+places() {
+  grep -nE '(^|[^A-Za-z0-9_.])/([h]ome|[w]ork|[r]oot|[m]nt|[U]sers|[t]mp|[o]pt)/|[l]ocalhost|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:[0-9]' \
+    $(text_files) /dev/null | cut -c1-160 | sed 's/$/   <- a path or name of one machine/'
+}
+open_work() {
+  grep -nE '\b([T]ODO|[F]IXME|[X]XX)\b' $(text_files) /dev/null | grep -vE '[0-9][0-9]\.[0-9]' | cut -c1-160 |
+    sed 's/$/   <- open work that is no exercise/'
+}
+
+# Each exercise has a test that records its name, and is named in the README of its lesson.
+exercises() {
+  awk -f "$tools/exercises.awk" $(cxx kernels src lessons) </dev/null | while read -r word id place; do
+    [ "$word" = exercise ] || { echo "$word $id $place"; continue; }
+    grep -qrE "RecordProperty\(\"exercise\", \"$id\"\)" tests --include='*.cpp' ||
+      echo "$place: exercise $id: no test has RecordProperty(\"exercise\", \"$id\")"
+    cat lessons/"${id%.*}"_*/README.md 2>/dev/null | grep -qwF "$id" ||
+      echo "$place: exercise $id is not named in the README.md of lesson ${id%.*}"
+  done
+}
+
+for check in top_level layers formatting file_lengths function_lengths total_length exceptions places open_work exercises; do
+  $check >>"$found"
+done
+cat "$found"
+violations=$(wc -l <"$found")
+echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting, file and" \
+  "function lengths, engine size ($(engine_size) of 15000 lines), paths, open work, $(grep -rl 'BEGIN SOLUTION' kernels src lessons --include=*.h --include=*.cpp | xargs -r cat | grep -c 'BEGIN SOLUTION') exercises"
+echo "$violations violations"
+[ "$violations" -eq 0 ]

@@ -1,0 +1,80 @@
+#!/bin/sh
+# check_selftest.sh: plants violations in a small tree, one after another, and sees that check.sh names each.
+# A check that cannot fail checks nothing.
+tools=$(cd "$(dirname "$0")" && pwd)
+tree=$(mktemp -d) && trap 'rm -rf "$tree"' EXIT
+cp "$tools/../../.clang-format" "$tree" && cd "$tree" || exit 1
+failures=0
+
+# A tree without a violation.
+fresh() {
+  rm -rf "${tree:?}"/*
+  mkdir -p src/io src/data src/core kernels lessons/01_a lessons/02_b tests/tools build
+  : >tests/tools/exceptions.txt
+  echo "# a page with exercise 01.1" >lessons/01_a/README.md
+  echo "int main() { return 0; }" | tee lessons/01_a/main.cpp >lessons/02_b/main.cpp
+  echo "#pragma once" | tee kernels/k.h src/core/c.h src/io/i.h src/data/d.h >lessons/01_a/a.h
+  echo 'void t() { RecordProperty("exercise", "01.1"); }' >tests/t_test.cpp
+  exercise 01.1 3 >src/core/c.cpp
+}
+exercise() {  # ID LINES
+  printf 'void f() {\n  // BEGIN SOLUTION %s\n' "$1"
+  yes '  f();' | head -n "$2"
+  printf '  // STUB: todo("%s", "call f");\n  // END SOLUTION %s\n}\n' "$1" "$1"
+}
+function_of() { echo "void $1() {"; yes '  f();' | head -n $(($2 - 2)); echo "}"; }
+include() { printf '#include "%s"\n' "$1"; }
+
+# expect TEXT: check.sh fails and prints TEXT. Then the tree is made anew.
+expect() {
+  if sh "$tools/check.sh" >build/report 2>&1 || ! grep -qF -- "$1" build/report; then
+    echo "self-test of check: did not find: $1"
+    failures=$((failures + 1))
+  fi
+  fresh
+}
+
+# expect_only TEXT: the same, and every violation has TEXT in it.
+expect_only() {
+  sh "$tools/check.sh" | grep -vE "^checked|^self-test|violations$" | grep -vF -- "$1" && failures=$((failures + 1))
+  expect "$1"
+}
+
+fresh
+sh "$tools/check.sh" >build/report 2>&1 || { echo "self-test of check: a clean tree fails:"; cat build/report; failures=1; }
+fresh
+mkdir vendor;                                       expect "vendor: does not belong to the top level"
+include src/core/c.h >>kernels/k.h;                 expect "kernels may not include src/core"
+include src/data/d.h >>src/io/i.h;                  expect "src/io and src/data may not know each other"
+include src/io/i.h >>src/core/c.h;                  expect "src/core may not include src/io, a layer above it"
+include lessons/01_a/a.h >>lessons/02_b/main.cpp;   expect "a lesson includes another lesson"
+include i.h >>src/io/i.h;                           expect "is not a path from the root"
+include tests/t.h >>src/io/i.h; touch tests/t.h;    expect "src/io may not include tests/t.h"
+mkdir src/misc; echo "int x;" >src/misc/m.cpp;      expect "src/misc is not a layer"
+echo "int   x;" >>src/io/i.h;                       expect "src/io/i.h:2: not formatted"
+yes "int f();" | head -n 301 >src/io/i.h;           expect "src/io/i.h: 301 lines; the most is 300"
+yes "int f();" | head -n 151 >lessons/02_b/main.cpp; expect "main.cpp: 151 lines; the most is 150"
+function_of g 61 >src/io/i.cpp;                     expect "src/io/i.cpp:1: g: 61 lines; the most is 60"
+{ echo "namespace n {"; echo 'struct S {'; function_of g 61 | sed 's/^/  /'; echo '};'; echo '}'; } >src/io/i.cpp
+                                                    expect "src/io/i.cpp:3: g: 61 lines"
+{ function_of g 60; function_of h 60; echo 'const char* s = "{";'; function_of k 61; } >src/io/i.cpp
+                                                    expect "src/io/i.cpp:122: k: 61 lines"
+for i in 1 2 3; do yes "int f();" | head -n 5000 >kernels/$i.h; done
+                                                    expect "src and kernels: 15"
+echo "// see /ho""me/x" >>src/io/i.h;               expect "src/io/i.h:2:// see"
+echo "// TO""DO: later" >>src/io/i.h;               expect "open work that is no exercise"
+echo "src/io/gone.h 999 big" >tests/tools/exceptions.txt
+                                                    expect "src/io/gone.h: no such file"
+{ echo "src/io/i.h 301 a table"; echo "src/io/i.cpp:g 61 a list"; } >tests/tools/exceptions.txt
+yes "int f();" | head -n 301 >src/io/i.h; function_of g 61 >src/io/i.cpp; exercise 01.2 3 >src/core/d.cpp
+                                                    expect_only "exercise 01.2"
+exercise 01.2 3 >src/io/i.cpp;                      expect 'no test has RecordProperty("exercise", "01.2")'
+exercise 01.2 3 >src/io/i.cpp;                      expect "exercise 01.2 is not named in the README.md of lesson 01"
+exercise 01.1 3 >src/io/i.cpp;                      expect "exercise 01.1 is marked twice"
+exercise 01.1 16 >src/core/c.cpp;                   expect "exercise 01.1 has 16 lines; the most is 15"
+exercise 01.1 3 | grep -v STUB >src/core/c.cpp;     expect "exercise 01.1 has 0 STUB lines"
+exercise 01.1 3 | grep -v END >src/core/c.cpp;      expect "BEGIN SOLUTION 01.1 has no END"
+exercise 01.1 3 | grep -v BEGIN >src/core/c.cpp;    expect "END SOLUTION 01.1 does not close anything"
+exercise 01.x 3 >src/io/i.cpp;                      expect "an exercise is named NN.k, not 01.x"
+
+if [ $failures -eq 0 ]; then echo "self-test of check: every planted violation was found"; else exit 1; fi

@@ -1,0 +1,37 @@
+#!/bin/sh
+# doctor.sh ARCH LESSONS TESTS: what this machine has, and what will be skipped. CXX names the compiler.
+. tests/tools/setup.sh
+arch=$1 lessons=$2 tests=$3
+
+# The widest vector units that the compiler will use.
+simd() {
+  macros=$($CXX $arch -dM -E -x c++ /dev/null 2>/dev/null | awk '{ print $2 }')
+  for pair in __AMX_BF16__:AMX-bf16 __AVX512BF16__:AVX-512-bf16 __AVX512F__:AVX-512 __AVX2__:AVX2 __FMA__:FMA \
+              __F16C__:F16C __ARM_FEATURE_SVE:SVE __ARM_NEON:NEON; do
+    if echo "$macros" | grep -qx "${pair%:*}"; then printf '%s ' "${pair#*:}"; fi
+  done
+}
+found() { if is_there "$1"; then echo "found"; else echo "not found"; fi; }
+onednn_version() {
+  printf '#include <oneapi/dnnl/dnnl_version.h>\nDNNL_VERSION_MAJOR.DNNL_VERSION_MINOR\n' |
+    $CXX -x c++ -E -P - 2>/dev/null | tail -1 | tr -d ' '
+}
+consequence() {
+  is_there compiler || printf 'nothing can be built; '
+  is_there stb || printf 'nothing with pictures can be built; '
+  is_there onednn || printf "matrix products run on our own kernels; "
+  is_there gtest || printf 'tests cannot be built; '
+  is_there clang-format || printf "'make check' cannot compare the formatting; "
+}
+
+echo "compiler      $($CXX --version 2>/dev/null | head -1 || true)$(is_there compiler || echo ' (no C++20 with OpenMP)')"
+echo "cores         $(nproc)"
+echo "memory        $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"
+echo "SIMD          $(simd)"
+echo "oneDNN        $(found onednn) $(is_there onednn && onednn_version)"
+echo "GoogleTest    $(found gtest)"
+echo "stb           $(found stb)"
+echo "clang-format  $(found clang-format)"
+echo "sources       $lessons lessons, $tests test programs"
+lacks=$(consequence)
+if [ -n "$lacks" ]; then echo "skipped       ${lacks%; } ('make setup' installs what it can)"; else echo "skipped       nothing"; fi

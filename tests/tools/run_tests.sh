@@ -1,0 +1,53 @@
+#!/bin/sh
+# run_tests.sh NN|all PROGRAM...: runs the test programs, with NN only the tests of that lesson, and counts
+# from GoogleTest's XML reports. A program that crashes counts as a failed test, and so does a lesson without
+# a test. The last line is "N passed, N failed"; the exit code is 0 only if something passed and nothing failed.
+lesson=$1
+shift
+case $lesson in all) filter='*' ;; *) filter="*L${lesson}_*" ;; esac
+passed=0 failed=0 skipped=0 disabled=0 suites=
+
+# count.awk: the numbers of one XML report, as shell assignments. One <testcase …> per line is how GoogleTest
+# writes it; <testsuites …> holds the totals.
+count='
+  /<testsuites / { match($0, / failures="[0-9]+"/); f = substr($0, RSTART + 11, RLENGTH - 12) }
+  /<testcase / && /status="notrun"/ { d++ }
+  /<testcase / && /status="run"/ { if (/result="skipped"/) s++; else r++ }
+  END { printf "p=%d f=%d s=%d d=%d", r - f, f, s, d }'
+
+for program; do
+  xml=$program.xml log=$program.log
+  rm -f "$xml"
+  start=$(date +%s)
+  "$program" --gtest_filter="$filter" --gtest_output="xml:$xml" >"$log" 2>&1
+  status=$?
+  p=0 f=0 s=0 d=0
+  [ -s "$xml" ] && eval "$(awk "$count" "$xml")"
+  note=
+  # A failure that no test stands for: a crash before the report was written, or a bad exit after it.
+  if [ $status -ne 0 ] && [ $f -eq 0 ]; then
+    f=1 note=", ended with exit code $status"
+  elif [ ! -s "$xml" ]; then
+    f=1 note=", wrote no report"
+  fi
+  [ $f -eq 0 ] || cat "$log"
+  [ $((p + f + s + d)) -eq 0 ] ||
+    echo "$(basename "$program"): $p passed, $f failed, $s skipped, $d disabled$note ($(($(date +%s) - start)) s)"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)) disabled=$((disabled + d))
+  [ -s "$xml" ] && suites="$suites $(sed -n '/status="run" result="completed"/s/.*classname="\([^"]*\)".*/\1/p' "$xml")"
+done
+
+if [ "$lesson" = all ]; then
+  lessons=$(ls -d lessons/[0-9][0-9]_* 2>/dev/null | sed 's|lessons/\(..\)_.*|\1|')
+else
+  lessons=$lesson
+fi
+for nn in $lessons; do
+  case $suites in
+    *L${nn}_*) ;;
+    *) echo "lesson $nn has no test: give one a suite name that begins with L${nn}_" && failed=$((failed + 1)) ;;
+  esac
+done
+[ $((skipped + disabled)) -eq 0 ] || echo "not run: $skipped skipped, $disabled disabled"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ] && [ $passed -gt 0 ]

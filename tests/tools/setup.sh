@@ -1,0 +1,81 @@
+#!/bin/sh
+# setup.sh NEED...: installs what is missing of compiler, stb, gtest, onednn, clang-format.
+# Root on Debian or Ubuntu: apt-get does it. Elsewhere: a sentence says what to install by hand. The exit
+# code is 0 when everything is there that cannot be done without. CXX names the compiler.
+# Sourced by doctor.sh for the functions that say what is there.
+
+CXX=${CXX:-g++}
+
+# Does the preprocessor accept these lines?
+preprocesses() { printf '%s\n' "$@" | $CXX -std=c++20 -fopenmp -x c++ -E - >/dev/null 2>&1; }
+header() { preprocesses "#if !__has_include(<$1>)" '#error missing' '#endif'; }
+
+is_there() {
+  case $1 in
+    compiler) preprocesses '#if __cplusplus < 202002L || !defined _OPENMP || !__has_include(<omp.h>)' \
+                           '#error too old' '#endif' ;;
+    stb) header stb/stb_image_write.h ;;
+    gtest) header gtest/gtest.h ;;
+    onednn) header oneapi/dnnl/dnnl.hpp ;;
+    clang-format) command -v clang-format >/dev/null ;;
+  esac
+}
+
+package_of() {
+  case $1 in
+    compiler) case $CXX in *clang*) echo clang libomp-dev ;; *) echo g++ ;; esac ;;
+    stb) echo libstb-dev ;;
+    gtest) echo libgtest-dev ;;
+    onednn) echo libdnnl-dev ;;
+    clang-format) echo clang-format ;;
+  esac
+}
+
+# What the thing is, and what happens without it.
+about() {
+  case $1 in
+    compiler) echo "a C++20 compiler with OpenMP (g++ 11 or later); nothing can be built without it" ;;
+    stb) echo "stb_image_write.h; the lessons write their pictures with it" ;;
+    gtest) echo "GoogleTest; the tests need it" ;;
+    onednn) echo "oneDNN; without it matrix products run on our own kernels, which are slower" ;;
+    clang-format) echo "clang-format; 'make check' compares the formatting with it" ;;
+  esac
+}
+can_do_without() { [ "$1" = onednn ]; }
+
+missing_of() { for need; do is_there "$need" || echo "$need"; done; }
+packages_of() { for need; do package_of "$need"; done | tr '\n' ' '; }
+
+apt_install() {
+  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null >>build/setup.log 2>&1
+}
+
+# First with the package lists as they are, then with fresh ones, then one by one, so that a package that
+# this release does not have keeps no other from being installed.
+install() {
+  mkdir -p build
+  echo "setup: installing $* with apt-get (log: build/setup.log)"
+  apt_install "$@" && return
+  apt-get update >>build/setup.log 2>&1
+  apt_install "$@" && return
+  for package; do apt_install "$package" || echo "setup: apt-get could not install $package"; done
+}
+
+main() {
+  missing=$(missing_of "$@")
+  [ -n "$missing" ] || return 0
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    install $(packages_of $missing)
+    missing=$(missing_of $missing)
+  fi
+  status=0
+  for need in $missing; do
+    echo "setup: missing: $(about "$need")" >&2
+    can_do_without "$need" || status=1
+  done
+  [ -z "$missing" ] ||
+    echo "setup: install it yourself; on Debian or Ubuntu: sudo apt-get install -y $(packages_of $missing)" >&2
+  return $status
+}
+
+case $0 in *setup.sh) main "$@" ;; esac

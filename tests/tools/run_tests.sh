@@ -7,13 +7,20 @@ shift
 case $lesson in all) filter='*' ;; *) filter="*L${lesson}_*" ;; esac
 passed=0 failed=0 skipped=0 disabled=0 suites=
 
-# count.awk: the numbers of one XML report, as shell assignments. One <testcase …> per line is how GoogleTest
+# The numbers of one XML report, as shell assignments. One <testcase …> per line is how GoogleTest
 # writes it; <testsuites …> holds the totals.
 count='
   /<testsuites / { match($0, / failures="[0-9]+"/); f = substr($0, RSTART + 11, RLENGTH - 12) }
   /<testcase / && /status="notrun"/ { d++ }
   /<testcase / && /status="run"/ { if (/result="skipped"/) s++; else r++ }
   END { printf "p=%d f=%d s=%d d=%d", r - f, f, s, d }'
+
+# Of a log, what is about failures: without the tests that went well.
+only_failures='
+  /^\[ RUN /  { run = $0; next }
+  /^\[ +OK \]/ { run = ""; next }
+  { if (run != "") print run; run = ""; print }
+  END { if (run != "") print run }'
 
 for program; do
   xml=$program.xml log=$program.log
@@ -30,7 +37,7 @@ for program; do
   elif [ ! -s "$xml" ]; then
     f=1 note=", wrote no report"
   fi
-  [ $f -eq 0 ] || cat "$log"
+  [ $f -eq 0 ] || awk "$only_failures" "$log"
   [ $((p + f + s + d)) -eq 0 ] ||
     echo "$(basename "$program"): $p passed, $f failed, $s skipped, $d disabled$note ($(($(date +%s) - start)) s)"
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)) disabled=$((disabled + d))

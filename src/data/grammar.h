@@ -6,6 +6,7 @@
 // next token of the text then decides every choice, so a text has at most one derivation, the ends of its
 // sentences are determined, and p(text) is the product of the probabilities of the choices on the way.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,8 @@ class Grammar {
   struct Rule {
     std::string name;
     std::vector<Alternative> alternatives;
-    int line = 0;
+    std::map<std::string, int, std::less<>> begins;  // the alternative that each possible first token decides
+    int line = 0;                                    // where it is defined
   };
 
   // Refuses, with the line: bad syntax, unknown, unreachable and doubly defined symbols, probabilities that
@@ -50,6 +52,11 @@ class Grammar {
   const std::vector<Rule>& rules() const { return rules_; }  // the first one is the sentence
 
  private:
+  void find_beginnings(int rule, const std::string& file, std::vector<int>& state);
+  void check_reachable(const std::string& file) const;
+  void compute_expectations(const std::string& file);
+  double sentence_log_probability(std::string_view text, size_t& at) const;
+
   std::vector<Rule> rules_;
   double entropy_ = 0, mean_bytes_ = 0;
 };

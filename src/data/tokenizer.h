@@ -34,7 +34,4 @@ struct ByteTokenizer {
 // printable ASCII becomes \xNN (a model may produce any bytes, and control codes would garble the screen).
 std::string printable(std::string_view text);
 
-// The length in bytes of the well-formed UTF-8 character at the start of the text (RFC 3629), or 0.
-int utf8_length(std::string_view text);
-
 }  // namespace gradus

@@ -1,0 +1,179 @@
+// Grammar::parse: the text format, and the checks that make every text's probability computable.
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "src/data/grammar.h"
+#include "src/data/grammar_tokens.h"
+
+namespace gradus {
+namespace {
+
+// Reads the characters of the file and knows the line it is on, which every error names.
+struct Reader {
+  std::string_view text;
+  const std::string& file;
+  size_t at = 0;
+  int line = 1;
+
+  template <class... Parts>
+  void require(bool ok, const Parts&... parts) const {
+    check(ok, file, ", line ", line, ": ", parts...);
+  }
+  char peek() const { return at < text.size() ? text[at] : '\0'; }
+  bool done() const { return at >= text.size(); }
+  void skip_space() {  // spaces, newlines, and comments up to the end of their line
+    for (; !done(); ++at) {
+      if (peek() == '#') at = std::min(text.find('\n', at), text.size());
+      if (peek() == '\n')
+        ++line;
+      else if (!std::isspace(static_cast<unsigned char>(peek())))
+        return;
+    }
+  }
+  bool take(std::string_view s) {
+    const bool there = text.substr(at, s.size()) == s;
+    if (there) at += s.size();
+    return there;
+  }
+  std::string name() {
+    const size_t start = at;
+    while (std::isalnum(static_cast<unsigned char>(peek())) || peek() == '_') ++at;
+    require(at > start, "expected a name, found '", peek(), "'");
+    return std::string(text.substr(start, at - start));
+  }
+  std::string quoted_token() {
+    const size_t end = text.find_first_of("\"\n", at);
+    require(end != std::string_view::npos && text[end] == '"', "a quoted token has no end");
+    const std::string token(text.substr(at, end - at));
+    require(
+        !token.empty() && token_at(token, 0) == token && std::isgraph(static_cast<unsigned char>(token[0])),
+        "\"", token, "\" is not one token: a word, or one punctuation mark, without spaces");
+    at = end + 1;
+    return token;
+  }
+  double number() {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
+    require(error == std::errc() && value > 0 && value <= 1, "a probability must be above 0 and at most 1");
+    at = size_t(end - text.data());
+    return value;
+  }
+};
+
+// name -> [p] symbols | [p] symbols ...   A name followed by "->" begins the next rule.
+Grammar::Rule read_rule(Reader& in) {
+  Grammar::Rule rule{.name = in.name(), .alternatives = {}, .begins = {}, .line = in.line};
+  in.skip_space();
+  in.require(in.take("->"), "expected -> after ", rule.name);
+  size_t weighted = 0;
+  double sum = 0;
+  do {
+    Grammar::Alternative alternative;
+    in.skip_space();
+    if (std::isdigit(static_cast<unsigned char>(in.peek()))) {
+      sum += alternative.probability = in.number();
+      ++weighted;
+    }
+    for (in.skip_space(); !in.done() && in.peek() != '|'; in.skip_space()) {
+      const Reader before = in;
+      if (in.take("\"")) {
+        alternative.symbols.push_back({in.quoted_token(), -1});
+        continue;
+      }
+      const std::string name = in.name();
+      in.skip_space();
+      if (in.take("->")) {
+        in.at = before.at, in.line = before.line;
+        break;
+      }
+      alternative.symbols.push_back({name, 0});  // resolved when all rules are known
+    }
+    in.require(!alternative.symbols.empty(), "an alternative of ", rule.name,
+               " is empty; that is not allowed");
+    rule.alternatives.push_back(alternative);
+  } while (in.take("|"));
+  in.require(weighted == 0 || weighted == rule.alternatives.size(), "of ", rule.name,
+             " only some alternatives have a probability; give it to all or to none");
+  if (weighted == 0)
+    for (Grammar::Alternative& a : rule.alternatives) a.probability = 1.0 / double(rule.alternatives.size());
+  else
+    in.require(std::abs(sum - 1) < 1e-9, "the probabilities of ", rule.name, " sum to ", sum, ", not to 1");
+  return rule;
+}
+
+}  // namespace
+
+Grammar Grammar::parse(std::string_view text, const std::string& file) {
+  Grammar grammar;
+  Reader in{text, file};
+  std::map<std::string, int> number;
+  for (in.skip_space(); !in.done(); in.skip_space()) {
+    const int line = in.line;
+    grammar.rules_.push_back(read_rule(in));
+    const std::string& name = grammar.rules_.back().name;
+    check(number.emplace(name, int(number.size())).second, file, ", line ", line, ": ", name,
+          " is defined twice");
+  }
+  check(!grammar.rules_.empty(), file, ": no rules; a rule looks like  sentence -> \"the\" noun \".\"");
+  for (Rule& rule : grammar.rules_)
+    for (Alternative& alternative : rule.alternatives)
+      for (Symbol& symbol : alternative.symbols) {
+        if (symbol.rule < 0) continue;
+        const auto found = number.find(symbol.token);
+        check(found != number.end(), file, ", line ", rule.line, ": ", rule.name, " uses ", symbol.token,
+              ", which has no rule; tokens are written in quotes");
+        symbol.rule = found->second;
+      }
+  std::vector<int> state(grammar.rules_.size(), 0);
+  for (int r = 0; r < int(state.size()); ++r) grammar.find_beginnings(r, file, state);
+  grammar.check_reachable(file);
+  for (const auto& [token, choice] : grammar.rules_[0].begins)
+    check(is_word(token), file, ": a sentence may begin with \"", token, "\"; it must begin with a word");
+  grammar.compute_expectations(file);
+  return grammar;
+}
+
+// Fills rule.begins: which alternative a first token belongs to. Depth first along the first symbols; coming
+// back to a rule on the way (state 1) is left recursion, a token claimed twice breaks LL(1).
+void Grammar::find_beginnings(int r, const std::string& file, std::vector<int>& state) {
+  Rule& rule = rules_[r];
+  check(state[r] != 1, file, ", line ", rule.line, ": ", rule.name,
+        " can begin with itself (left recursion); put the recursion at the end of the alternative");
+  if (state[r] == 2) return;
+  state[r] = 1;
+  for (size_t a = 0; a < rule.alternatives.size(); ++a) {
+    const Symbol& first = rule.alternatives[a].symbols[0];
+    std::vector<std::string> tokens{first.token};
+    if (first.rule >= 0) {
+      find_beginnings(first.rule, file, state);
+      tokens.clear();
+      for (const auto& [token, choice] : rules_[first.rule].begins) tokens.push_back(token);
+    }
+    for (const std::string& token : tokens)
+      check(rule.begins.emplace(token, int(a)).second, file, ", line ", rule.line, ": two alternatives of ",
+            rule.name, " begin with \"", token,
+            "\"; the next token must decide (take the common beginning out)");
+  }
+  state[r] = 2;
+}
+
+void Grammar::check_reachable(const std::string& file) const {
+  std::vector<bool> reached(rules_.size(), false);
+  reached[0] = true;
+  for (std::vector<int> to_visit{0}; !to_visit.empty();) {
+    const Rule& rule = rules_[to_visit.back()];
+    to_visit.pop_back();
+    for (const Alternative& alternative : rule.alternatives)
+      for (const Symbol& symbol : alternative.symbols)
+        if (symbol.rule >= 0 && !reached[symbol.rule]) {
+          reached[symbol.rule] = true;
+          to_visit.push_back(symbol.rule);
+        }
+  }
+  for (size_t r = 0; r < rules_.size(); ++r)
+    check(reached[r], file, ", line ", rules_[r].line, ": no sentence can use ", rules_[r].name,
+          "; the sentence is the first rule");
+}
+
+}  // namespace gradus

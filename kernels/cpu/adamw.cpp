@@ -29,15 +29,15 @@ static void adamw_one(const AdamWStep<acc_t<M>>& s, const ParamUpdate& u) {
     const AdamWStep<A> k = s;
 #pragma omp simd
     for (int64_t i = begin; i < end; ++i) {
-      // BEGIN SOLUTION 03.3
+      // BEGIN SOLUTION 03.2
       const A g = k.clip * A(grad[i]);
       const A mi = k.beta1 * A(m[i]) + (A(1) - k.beta1) * g;
       const A vi = k.beta2 * A(v[i]) + (A(1) - k.beta2) * g * g;
       m[i] = M(mi);
       v[i] = M(vi);
       w[i] = M(decay * A(w[i]) - k.lr * (mi * k.m_factor) / (std::sqrt(vi * k.v_factor) + k.eps));
-      // STUB: todo("03.3", "update m, v and w from the gradient", decay, w, m, v, grad, k, i);
-      // END SOLUTION 03.3
+      // STUB: todo("03.2", "update m, v and w from the gradient", decay, w, m, v, grad, k, i);
+      // END SOLUTION 03.2
     }
     if (u.master.wanted())
       for (int64_t i = begin; i < end; ++i) u.value.as<T>()[i] = T(acc_t<T>(w[i]));

@@ -74,13 +74,13 @@ std::string Json::dump() const {
     std::string operator()(const std::string& s) const { return quoted(s); }
     std::string operator()(const Array& a) const {
       std::string out = "[";
-      for (const Json& item : a) out += (out.size() > 1 ? "," : "") + item.dump();
+      for (const Json& item : a) out.append(out.size() > 1 ? "," : "").append(item.dump());
       return out + "]";
     }
     std::string operator()(const Object& o) const {
       std::string out = "{";
       for (const auto& [name, value] : o)
-        out += (out.size() > 1 ? "," : "") + quoted(name) + ":" + value.dump();
+        out.append(out.size() > 1 ? "," : "").append(quoted(name)).append(":").append(value.dump());
       return out + "}";
     }
   };

@@ -40,7 +40,7 @@ TransformerConfig transformer_config(std::string_view name) {
   return c;
 }
 
-Block::Block(Parameters& p, const std::string& name, const TransformerConfig& c)
+TransformerBlock::TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c)
     : ln_1(p, name + ".ln_1", c.channels, c.dtype),
       c_attn(p, name + ".attn.c_attn", c.channels, 3 * c.channels, c.dtype),
       c_proj(p, name + ".attn.c_proj", c.channels, c.channels, c.dtype),
@@ -48,13 +48,13 @@ Block::Block(Parameters& p, const std::string& name, const TransformerConfig& c)
       c_fc(p, name + ".mlp.c_fc", c.channels, 4 * c.channels, c.dtype),
       mlp_c_proj(p, name + ".mlp.c_proj", 4 * c.channels, c.channels, c.dtype) {}
 
-Tensor Block::operator()(const Tensor& x, const TransformerConfig& c) const {
-  // BEGIN SOLUTION 03.2
+Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c) const {
+  // BEGIN SOLUTION 03.1
   const Tensor heads = attention(c_attn(ln_1(x)), c.heads, Mask::Causal, c.dropout);
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));
   return add(h, dropout(mlp_c_proj(gelu(c_fc(ln_2(h)))), c.dropout));
-  // STUB: todo("03.2", "h = x + proj(attention(ln_1(x))); y = h + mlp(ln_2(h))", x, c);
-  // END SOLUTION 03.2
+  // STUB: todo("03.1", "h = x + proj(attention(ln_1(x))); y = h + mlp(ln_2(h))", x, c);
+  // END SOLUTION 03.1
 }
 
 Transformer::Transformer(const TransformerConfig& c)
@@ -62,7 +62,7 @@ Transformer::Transformer(const TransformerConfig& c)
       wte_(parameters, "wte", c.vocab, c.channels, c.dtype),
       wpe_(parameters, "wpe", c.context, c.channels, c.dtype),
       blocks_([&] {
-        std::vector<Block> blocks;
+        std::vector<TransformerBlock> blocks;
         for (int64_t l = 0; l < c.layers; ++l) blocks.emplace_back(parameters, "h." + std::to_string(l), c);
         return blocks;
       }()),
@@ -89,7 +89,7 @@ Tensor Transformer::logits(const Tensor& ids) const {
   check(ids.shape().rank() == 2 && ids.shape()[1] <= config.context, "transformer: token ids are ",
         ids.shape(), "; they must be (B, T) with T at most the context, ", config.context);
   Tensor x = dropout(add_positions(embedding(wte_.table.value, ids), wpe_.table.value), config.dropout);
-  for (const Block& block : blocks_) x = block(x, config);
+  for (const TransformerBlock& block : blocks_) x = block(x, config);
   return linear(ln_f_(x), wte_.table.value);
 }
 

@@ -24,8 +24,8 @@ struct TransformerConfig {
 // gpt2, gpt2-medium, gpt2-large, gpt2-xl: vocabulary 50257, context 1024.
 TransformerConfig transformer_config(std::string_view name);
 
-struct Block {
-  Block(Parameters& p, const std::string& name, const TransformerConfig& c);
+struct TransformerBlock {
+  TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c);
   Tensor operator()(const Tensor& x, const TransformerConfig& c) const;
   LayerNorm ln_1;
   Linear c_attn, c_proj;  // (3C, C): q, k and v in one product; (C, C)
@@ -49,7 +49,7 @@ class Transformer {
 
  private:
   Embedding wte_, wpe_;
-  std::vector<Block> blocks_;
+  std::vector<TransformerBlock> blocks_;
   LayerNorm ln_f_;
 };
 

@@ -11,7 +11,8 @@ static void embedding_op_bwd(const Node& n, const Tensor& dy, Grads& dx) {
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {
   check(table.shape().rank() == 2, "embedding: table is ", table.shape(), "; it must be (vocabulary, C)");
-  check(ids.dtype() == DType::I32, "embedding: ids are ", name_of(ids.dtype()), "; they must be int32");
+  check(ids.dtype() == DType::I32, "embedding: table is ", table.shape(), ", ids are ", ids.shape(), " ",
+        name_of(ids.dtype()), "; ids must be int32");
   Shape shape = ids.shape();
   shape.push_back(table.last());
   Tensor y = empty(table, shape, "embedding");

@@ -11,11 +11,11 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
     be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[1].in(), dx.out(0));
   }
   if (dx.wanted(1)) {
-    // BEGIN SOLUTION 03.1
+    // BEGIN SOLUTION 02.3
     const MatmulShape s{.M = out, .N = in, .K = rows, .ta = Trans::Yes, .lda = out, .ldb = in, .ldc = in};
     be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[0].in(), dx.out(1));
-    // STUB: todo("03.1", "dW = dy^T x, a product of shape (out, in) summed over the rows", rows, in, out);
-    // END SOLUTION 03.1
+    // STUB: todo("02.3", "dW = dy^T x, a product of shape (out, in) summed over the rows", rows, in, out);
+    // END SOLUTION 02.3
   }
   if (dx.wanted(2))
     be(dy).bias_bwd(ctx(dy, cost::bias_bwd(dy.rows(), dy.dtype())), dy.rows(), dy.in(), dx.out(2));

@@ -1,7 +1,6 @@
 #include "src/train/report.h"
 
 #include <cmath>
-#include <iomanip>
 #include <iostream>
 
 #include "src/core/table.h"
@@ -32,15 +31,6 @@ void Report::timing_at_least(const std::string& name, double value, double bound
   add_check(name, ">=", value, bound, value >= bound, true);
 }
 
-static std::string number(double x) {
-  std::ostringstream out;
-  if (x == std::floor(x) && std::abs(x) < 1e15)
-    out << int64_t(x);
-  else
-    out << std::setprecision(4) << x;
-  return out.str();
-}
-
 void Report::print_rows() const {
   if (rows_.empty()) return;
   std::cout << "\n";
@@ -49,16 +39,16 @@ void Report::print_rows() const {
     const auto line = [&](const char* name, const auto& value, auto text) {
       if (value) table.row({name, text(*value)});
     };
-    const auto gflop = [](int64_t n) { return number(double(n) / 1e9) + " GFLOP"; };
-    line("ms/step", row.ms_per_step, number);
-    line("tokens/s", row.tokens_per_s, number);
-    line("loss, first step", row.loss_first, number);
-    line("loss, last steps", row.loss_last, number);
-    line("loss, held out", row.loss_held_out, number);
+    const auto gflop = [](int64_t n) { return number_text(double(n) / 1e9) + " GFLOP"; };
+    line("ms/step", row.ms_per_step, number_text);
+    line("tokens/s", row.tokens_per_s, number_text);
+    line("loss, first step", row.loss_first, number_text);
+    line("loss, last steps", row.loss_last, number_text);
+    line("loss, held out", row.loss_held_out, number_text);
     line("model FLOPs a step", row.model_flops, gflop);
     line("reserved", row.reserved_bytes, bytes_text);
     line("predicted", row.predicted_bytes, bytes_text);
-    for (const auto& [name, value] : row.extra) table.row({name, number(value)});
+    for (const auto& [name, value] : row.extra) table.row({name, number_text(value)});
     std::cout << table << "\n";
   }
 }
@@ -128,7 +118,7 @@ int Report::finish(const std::string& json_path) {
   Table table({"check", "measured", "", "bound", ""});
   for (const Check& c : checks_) {
     const char* verdict = c.timing ? (c.passed ? "as predicted" : "differs") : c.passed ? "ok" : "FAILED";
-    table.row({c.name, number(c.value), c.relation, number(c.bound), verdict});
+    table.row({c.name, number_text(c.value), c.relation, number_text(c.bound), verdict});
     all_passed = all_passed && (c.passed || c.timing);
   }
   std::cout << table;

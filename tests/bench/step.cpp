@@ -1,0 +1,84 @@
+// Whole training steps: a GPT-2-shaped model in fp32, forward, backward and AdamW, on random tokens; next to
+// the peak of matrix products measured in the same run. Prints one JSON line, for tables and for comparison
+// with the same model elsewhere.
+#include <iostream>
+
+#include "src/core/rng.h"
+#include "src/core/timing.h"
+#include "src/nn/transformer.h"
+#include "src/optim/optimizer.h"
+#include "src/train/lesson.h"
+
+using namespace gradus;
+
+static int bench_step(int argc, char** argv) {
+  Args args(argc, argv, "step", "time training steps of a GPT-2-shaped model");
+  TransformerConfig model;
+  model.layers = args.integer("layers", 12, "transformer blocks", 1, 1000);
+  model.heads = args.integer("heads", 12, "attention heads", 1, 1000);
+  model.channels = args.integer("dim", 768, "width", 1, 1 << 20);
+  model.vocab = args.integer("vocab", 50257, "vocabulary", 1, 1 << 24);
+  model.context = args.integer("seq", 256, "tokens a sequence", 1, 1 << 20);
+  const int64_t batch = args.integer("batch", 4, "sequences a step", 1, 1 << 20);
+  const int64_t steps = args.integer("steps", 6, "counted steps, after two that warm up", 1, 1 << 20);
+  const std::string device = args.text("device", "cpu", "where to run: cpu");
+  args.done();
+  Context context(device);
+  Transformer gpt(model);
+  gpt.initialize(1);
+  AdamW optimizer(gpt.parameters);
+  Rng rng(1, 77);
+  std::vector<int32_t> ids(batch * model.context), next(ids.size());
+  for (int32_t& id : ids) id = int32_t(rng.below(uint64_t(model.vocab)));
+  for (int32_t& id : next) id = int32_t(rng.below(uint64_t(model.vocab)));
+  const Shape shape{batch, model.context};
+  const Tensor x = from_host(context.device, ids, shape, DType::I32, Kind::Data, "inputs");
+  const Tensor y = from_host(context.device, next, shape, DType::I32, Kind::Data, "targets");
+
+  Meter& meter = context.device.meter();
+  double loss_value = 0;
+  std::vector<double> total, forward, backward, update;
+  for (int64_t step = 0; step < steps + 2; ++step) {
+    meter.reset_work();
+    const double t0 = seconds_now();
+    Tape tape;
+    const Tensor loss = gpt.loss(x, y);
+    loss_value = item(loss);
+    const double t1 = seconds_now();
+    gpt.parameters.zero_grad();
+    tape.backward(loss);
+    const double t2 = seconds_now();
+    optimizer.step(3e-4);
+    const double t3 = seconds_now();
+    if (step < 2) continue;
+    total.push_back(t3 - t0);
+    forward.push_back(t1 - t0);
+    backward.push_back(t2 - t1);
+    update.push_back(t3 - t2);
+  }
+  const double seconds = summarize(total).median, peak = measure_gemm_peak(context.device);
+  const double model_flops = double(model.flops_per_token() * batch * model.context);
+  Json line = Json::object();
+  line.set("bench", "step");
+  line.set("device", device);
+  line.set("parameters", gpt.parameters.numel());
+  line.set("batch", batch);
+  line.set("seq", model.context);
+  line.set("ms_per_step", seconds * 1e3);
+  line.set("ms_forward", summarize(forward).median * 1e3);
+  line.set("ms_backward", summarize(backward).median * 1e3);
+  line.set("ms_update", summarize(update).median * 1e3);
+  line.set("tokens_per_s", double(batch * model.context) / seconds);
+  line.set("model_gflops", model_flops / seconds * 1e-9);
+  line.set("kernel_contraction_gflop", double(meter.work(OpClass::Contraction).flops) * 1e-9);
+  line.set("gemm_peak_gflops", peak * 1e-9);
+  line.set("share_of_peak", model_flops / seconds / peak);
+  line.set("loss", loss_value);
+  line.set("peak_bytes", meter.at_peak().allocated());
+  std::cout << line.dump() << std::endl;
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return bench_step(argc, argv); });
+}

@@ -47,7 +47,9 @@ MAKEFLAGS += --no-print-directory
 has = $(shell printf '\043if !__has_include(<$(1)>)\n\043error missing\n\043endif\n' \
         | $(CXX) -x c++ -E - >/dev/null 2>&1 && echo 1)
 WANTED := compiler stb $(if $(filter 0,$(ONEDNN)),,onednn)
-ONEDNN ?= $(or $(call has,oneapi/dnnl/dnnl.hpp),0)
+ifeq ($(ONEDNN),)
+ONEDNN := $(call has,oneapi/dnnl/dnnl.hpp)
+endif
 ifeq ($(ONEDNN),1)
 CPPFLAGS += -DGRADUS_ONEDNN
 LDLIBS   += -ldnnl
@@ -70,7 +72,7 @@ BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
 TOOLS   := tests/tools
 
 .DEFAULT_GOAL := all
-.PHONY: all lessons test bench check doctor setup readme clean help FORCE
+.PHONY: all lessons test bench check doctor setup readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -80,7 +82,9 @@ TOOLS   := tests/tools
 SETUP   := CXX='$(CXX)' sh $(TOOLS)/setup.sh
 PROGRAM  = $(filter $(BUILD)/lessons/$*_%,$(LESSONS))
 
-all: $(LESSONS) $(TESTS) $(BENCHES)
+all: $(LESSONS) $(BENCHES) $(if $(call has,gtest/gtest.h),$(TESTS),no-tests)
+no-tests:
+	@echo "GoogleTest is not there, so the tests are not built; 'make setup' installs it where it can"
 
 lessons:
 	@$(SETUP) $(WANTED)
@@ -132,7 +136,7 @@ help:
 # Both files change only when their text does; so objects are rebuilt when flags change, and the library
 # when a source file appears or goes.
 $(BUILD)/flags: TEXT = $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS)
-$(BUILD)/flags: NEWS = building with $(CXX) for $(ARCH), $(FOUND)
+$(BUILD)/flags: NEWS = building into $(BUILD) with $(CXX) $(CXXFLAGS); $(FOUND)
 $(BUILD)/sources: TEXT = $(LIB_SRC)
 $(BUILD)/sources: NEWS =
 $(BUILD)/flags $(BUILD)/sources: FORCE
@@ -141,22 +145,26 @@ $(BUILD)/flags $(BUILD)/sources: FORCE
 
 $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+	@echo 'compile $<'
+	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
 $(LIB): $(call object,$(LIB_SRC)) $(BUILD)/sources
 	@rm -f $@
-	ar rcs $@ $(filter %.o,$^)
+	@ar rcs $@ $(filter %.o,$^)
 
 $(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $(LIB)
 	@mkdir -p $(@D)
-	$(CXX) $^ $(LDLIBS) -o $@
+	@echo 'link $@'
+	@$(CXX) $^ $(LDLIBS) -o $@
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CXX) $^ $(LDLIBS) -lgtest_main -lgtest -o $@
+	@echo 'link $@'
+	@$(CXX) $^ $(LDLIBS) -lgtest_main -lgtest -o $@
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
-	$(CXX) $^ $(LDLIBS) -o $@
+	@echo 'link $@'
+	@$(CXX) $^ $(LDLIBS) -o $@
 
 -include $(patsubst %.o,%.d,$(call object,$(LIB_SRC) $(MAINS) $(TEST_SRC) $(BENCH_SRC)))

@@ -24,7 +24,7 @@ consequence() {
   is_there clang-format || printf "'make check' cannot compare the formatting; "
 }
 
-echo "compiler      $($CXX --version 2>/dev/null | head -1 || true)$(is_there compiler || echo ' (no C++20 with OpenMP)')"
+echo "compiler      $($CXX --version 2>/dev/null | head -1)$(is_there compiler || echo "$CXX: not found, or no C++20 with OpenMP")"
 echo "cores         $(nproc)"
 echo "memory        $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"
 echo "SIMD          $(simd)"

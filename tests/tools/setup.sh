@@ -74,7 +74,7 @@ main() {
     can_do_without "$need" || status=1
   done
   [ -z "$missing" ] ||
-    echo "setup: install it yourself; on Debian or Ubuntu: sudo apt-get install -y $(packages_of $missing)" >&2
+    echo "setup: please install by hand what is missing; on Debian or Ubuntu: sudo apt-get install -y $(packages_of $missing)" >&2
   return $status
 }
 

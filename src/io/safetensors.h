@@ -55,6 +55,7 @@ class SafetensorsFile {
 
  private:
   void read_header();
+  void check_coverage(int64_t data_begin);
   void read_at(int64_t position, int64_t bytes, void* out, const std::string& what) const;
 
   std::string path_;

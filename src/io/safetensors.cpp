@@ -1,0 +1,212 @@
+#include "src/io/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <tuple>
+
+#include "src/core/json.h"
+#include "src/io/atomic_file.h"
+
+namespace gradus {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors data are little-endian");
+constexpr int64_t kMaxHeader = 100'000'000;
+constexpr const char* kMetadataKey = "__metadata__";
+
+struct FormatName {
+  DType dtype;
+  const char* name;
+};
+constexpr std::array<FormatName, 8> kFormatNames{{{DType::F64, "F64"},
+                                                  {DType::F32, "F32"},
+                                                  {DType::BF16, "BF16"},
+                                                  {DType::F16, "F16"},
+                                                  {DType::I64, "I64"},
+                                                  {DType::I32, "I32"},
+                                                  {DType::I8, "I8"},
+                                                  {DType::U8, "U8"}}};
+
+const char* format_name(DType t) {
+  for (const auto& [dtype, name] : kFormatNames)
+    if (dtype == t) return name;
+  return "?";
+}
+
+int64_t byte_count(DType dtype, const Shape& shape) {
+  int64_t bytes = 0;
+  check(!__builtin_mul_overflow(shape.numel(), size_of(dtype), &bytes), "shape: ", shape, " of ",
+        name_of(dtype), " has more bytes than an int64 can count");
+  return bytes;
+}
+
+// One entry of the header, its offsets counted from data_begin. Throws plain sentences; the caller adds
+// where.
+SafetensorsFile::Tensor parse_entry(const std::string& name, const Json& entry, int64_t data_begin) {
+  const auto field = [&](const char* key) -> const Json& {
+    const Json* value = entry.find(key);
+    check(value != nullptr, "it has no ", key);
+    return *value;
+  };
+  SafetensorsFile::Tensor tensor{.name = name, .dtype = DType::F32, .shape = {}, .begin = 0, .bytes = 0};
+  const std::string& format = field("dtype").string();
+  const auto known = std::find_if(kFormatNames.begin(), kFormatNames.end(),
+                                  [&](const FormatName& f) { return f.name == format; });
+  check(known != kFormatNames.end(), "dtype ", format, " is not one that gradus has");
+  tensor.dtype = known->dtype;
+  for (const Json& dimension : field("shape").items()) tensor.shape.push_back(dimension.integer());
+  const Json::Array& offsets = field("data_offsets").items();
+  check(offsets.size() == 2, "data_offsets has ", offsets.size(), " numbers, not 2");
+  const int64_t begin = offsets[0].integer(), end = offsets[1].integer();
+  tensor.bytes = byte_count(tensor.dtype, tensor.shape);
+  // Written so that no sum can overflow: begin and end come from the file and may be anything.
+  check(begin >= 0 && end >= begin && end - begin == tensor.bytes, "data_offsets [", begin, ",", end,
+        "] do not fit ", tensor.shape, " of ", format, ", which takes ", tensor.bytes, " bytes");
+  check(end <= INT64_MAX - data_begin, "data_offsets [", begin, ",", end, "] are past any file's end");
+  tensor.begin = data_begin + begin;
+  return tensor;
+}
+
+}  // namespace
+
+void write_safetensors(const std::string& path, const std::vector<TensorEntry>& tensors,
+                       const Metadata& metadata) {
+  std::vector<const TensorEntry*> order;
+  for (const TensorEntry& t : tensors) {
+    check(t.name != kMetadataKey, path, ": a tensor cannot be called ", kMetadataKey,
+          "; the format uses that name");
+    order.push_back(&t);
+  }
+  std::sort(order.begin(), order.end(), [](const TensorEntry* a, const TensorEntry* b) {
+    const int64_t size_a = size_of(a->dtype), size_b = size_of(b->dtype);
+    return size_a != size_b ? size_a > size_b : a->name < b->name;
+  });
+
+  Json header = Json::object();
+  if (!metadata.empty()) {
+    Json fields = Json::object();
+    for (const auto& [name, value] : metadata) fields.set(name, value);
+    header.set(kMetadataKey, fields);
+  }
+  int64_t offset = 0;
+  for (const TensorEntry* t : order) {
+    check(header.find(t->name) == nullptr, path, ": two tensors are called ", t->name);
+    Json shape = Json::array(), offsets = Json::array(), entry = Json::object();
+    for (const int64_t d : t->shape) shape.push(d);
+    offsets.push(offset);
+    offsets.push(offset += byte_count(t->dtype, t->shape));
+    entry.set("dtype", format_name(t->dtype));
+    entry.set("shape", shape);
+    entry.set("data_offsets", offsets);
+    header.set(t->name, entry);
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  check(int64_t(text.size()) <= kMaxHeader, path, ": the header would take ", text.size(),
+        " bytes; the format allows ", kMaxHeader);
+
+  AtomicFile file(path);
+  const uint64_t header_bytes = text.size();
+  file.write(&header_bytes, sizeof header_bytes);
+  file.write(text.data(), int64_t(text.size()));
+  for (const TensorEntry* t : order) file.write(t->data, byte_count(t->dtype, t->shape));
+  file.commit();
+}
+
+SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  check(fd_ >= 0, path_, " cannot be opened: ", std::strerror(errno));
+  try {
+    struct stat status;
+    check(::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode), path_, " is no regular file");
+    file_bytes_ = status.st_size;
+    read_header();
+  } catch (...) {  // a constructor that throws gets no destructor
+    ::close(fd_);
+    throw;
+  }
+}
+
+SafetensorsFile::~SafetensorsFile() { ::close(fd_); }
+
+void SafetensorsFile::read_header() {
+  check(file_bytes_ >= 8, path_, " has ", file_bytes_,
+        " bytes; a safetensors file has at least 8. Is it complete?");
+  uint64_t header_bytes = 0;
+  read_at(0, 8, &header_bytes, "the header's size");
+  check(header_bytes <= uint64_t(kMaxHeader) && int64_t(header_bytes) <= file_bytes_ - 8, path_,
+        ": bytes 0 to 7 announce a header of ", header_bytes, " bytes; the file has ", file_bytes_ - 8,
+        " after them and the format allows ", kMaxHeader,
+        ". It is truncated, corrupt, or no safetensors file");
+  const int64_t data_begin = 8 + int64_t(header_bytes);
+  std::string text(header_bytes, '\0');
+  read_at(8, int64_t(header_bytes), text.data(), "the header");
+  check(text.starts_with('{'), path_,
+        ": the header should begin with { at byte 8; this is no safetensors file");
+  Json header;
+  try {
+    header = Json::parse(text);
+  } catch (const Error& e) {
+    fail(path_, ": the header, from byte 8 on, is corrupt: ", e.what());
+  }
+  for (const auto& [name, entry] : header.fields()) {
+    try {
+      if (name != kMetadataKey)
+        tensors_.push_back(parse_entry(name, entry, data_begin));
+      else
+        for (const auto& [key, value] : entry.fields()) metadata_[key] = value.string();
+    } catch (const Error& e) {
+      fail(path_, ": the header's entry ", name, " is corrupt: ", e.what());
+    }
+  }
+  check_coverage(data_begin);
+}
+
+// The tensors, put in the order of their bytes, must follow each other without holes up to the file's end.
+void SafetensorsFile::check_coverage(int64_t data_begin) {
+  std::sort(tensors_.begin(), tensors_.end(), [](const Tensor& a, const Tensor& b) {
+    return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
+  });
+  int64_t covered = data_begin;
+  for (const Tensor& t : tensors_) {
+    check(t.begin == covered, path_, ": tensor ", t.name, " begins at byte ", t.begin,
+          ", but the one before ends at ", covered, t.begin < covered ? " (they overlap)" : " (a hole)",
+          "; the header is corrupt");
+    covered += t.bytes;
+  }
+  check(covered == file_bytes_, path_, ": the tensors end at byte ", covered, " and the file at byte ",
+        file_bytes_, covered > file_bytes_ ? "; it is truncated" : "; it has bytes that belong to no tensor");
+}
+
+const SafetensorsFile::Tensor* SafetensorsFile::find(const std::string& name) const {
+  for (const Tensor& t : tensors_)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+
+void SafetensorsFile::read(const std::string& name, DType dtype, const Shape& shape, void* out) const {
+  const Tensor* t = find(name);
+  check(t != nullptr, path_, ": there is no tensor ", name, " among its ", tensors_.size());
+  check(t->dtype == dtype && t->shape == shape, path_, ": tensor ", name, " is ", name_of(t->dtype), " ",
+        t->shape, ", expected ", name_of(dtype), " ", shape);
+  read_at(t->begin, t->bytes, out, "tensor " + name);
+}
+
+void SafetensorsFile::read_at(int64_t position, int64_t bytes, void* out, const std::string& what) const {
+  for (char* to = static_cast<char*>(out); bytes > 0;) {
+    const ssize_t n = ::pread(fd_, to, size_t(bytes), position);
+    if (n < 0 && errno == EINTR) continue;
+    check(n > 0, path_, ": reading ", what, " failed at byte ", position, ": ",
+          n < 0 ? std::strerror(errno) : "the file has become shorter");
+    to += n, position += n, bytes -= n;
+  }
+}
+
+}  // namespace gradus

@@ -2,6 +2,8 @@
 // gradients), each also with a 1 % wrong gradient, which must be rejected; and the tape's rules.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "src/autograd/gradcheck.h"
 #include "src/core/rng.h"
 #include "src/ops/ops.h"

@@ -1,8 +1,10 @@
-// Lesson 02, autograd. A tape records each operation of the forward pass; run backwards, it gives the gradient of the
-// loss with respect to every parameter. Here it trains a small network to separate two spirals.
+// Lesson 02, autograd. A tape records each operation of the forward pass; run backwards, it gives the
+// gradient of the loss with respect to every parameter. Here it trains a small network to separate two
+// spirals.
 //
-// Work: a linear layer of R rows costs 2·R·in·out FLOPs forward and twice that backward (dx = dy W and dW = dy^T x),
-// so backward ÷ forward tends to 2; the first layer wants no dx, which the formula below takes into account.
+// Work: a linear layer of R rows costs 2·R·in·out FLOPs forward and twice that backward (dx = dy W and dW =
+// dy^T x), so backward ÷ forward tends to 2; the first layer wants no dx, which the formula below takes into
+// account.
 //
 //   make lesson-02                        expected last line: PASS
 #include <cmath>
@@ -25,7 +27,9 @@ struct Settings {
 };
 
 struct Mlp {  // 2 -> hidden -> hidden -> 2, with tanh between
-  Mlp(Parameters& p, int64_t hidden) : l1(p, "l1", 2, hidden, DType::F32), l2(p, "l2", hidden, hidden, DType::F32),
+  Mlp(Parameters& p, int64_t hidden)
+      : l1(p, "l1", 2, hidden, DType::F32),
+        l2(p, "l2", hidden, hidden, DType::F32),
         l3(p, "l3", hidden, 2, DType::F32) {}
   Tensor operator()(const Tensor& x) const { return l3(tanh(l2(tanh(l1(x))))); }
   Linear l1, l2, l3;
@@ -68,12 +72,18 @@ static double share_correct(const Mlp& model, const Tensor& x, const std::vector
 // The probability of spiral 1 over a grid of the plane, as a picture.
 static void draw_boundary(const Mlp& model, const Spirals& data, const std::string& path) {
   NoTape no_tape;
-  DecisionMap map{.title = "TWO SPIRALS: PROBABILITY OF SPIRAL 1", .x_min = -1.2, .x_max = 1.2, .y_min = -1.2,
-                  .y_max = 1.2, .probability = {}, .points = {}};
+  DecisionMap map{.title = "TWO SPIRALS: PROBABILITY OF SPIRAL 1",
+                  .x_min = -1.2,
+                  .x_max = 1.2,
+                  .y_min = -1.2,
+                  .y_max = 1.2,
+                  .probability = {},
+                  .points = {}};
   for (size_t i = 0; i < data.label.size(); ++i)
     map.points.push_back({data.x[2 * i], data.x[2 * i + 1], int(data.label[i])});
   map.probability = [&](double x, double y) {
-    const Tensor at = from_host(current().device, std::vector<double>{x, y}, {1, 2}, DType::F32, Kind::Data, "grid");
+    const Tensor at =
+        from_host(current().device, std::vector<double>{x, y}, {1, 2}, DType::F32, Kind::Data, "grid");
     return to_host<double>(softmax(model(at)))[1];
   };
   draw(map).write_png(path);
@@ -83,8 +93,8 @@ static void draw_boundary(const Mlp& model, const Spirals& data, const std::stri
 static double mlp_gradcheck(double mutant) {  // the share of the allowed error that is used; below 1 passes
   const auto mlp = [](const std::vector<Tensor>& in) {
     const Tensor h = tanh(linear(in[0], in[1], in[2]));
-    return cross_entropy(linear(h, in[3]), from_host(current().device, std::vector<int32_t>{0, 1, 1, 0, 1}, {5},
-                                                     DType::I32, Kind::Data, "labels"));
+    return cross_entropy(linear(h, in[3]), from_host(current().device, std::vector<int32_t>{0, 1, 1, 0, 1},
+                                                     {5}, DType::I32, Kind::Data, "labels"));
   };
   std::vector<GradcheckInput> inputs;
   Rng rng(7, 2);
@@ -143,10 +153,12 @@ static int lesson_02(int argc, char** argv) {
   row.loss_first = losses.front();
   row.loss_last = losses.back();
   row.peak = meter.at_peak();
-  row.extra = {{"correct", share_correct(model, x, data.label)}, {"backward/forward time", backward / forward}};
+  row.extra = {{"correct", share_correct(model, x, data.label)},
+               {"backward/forward time", backward / forward}};
   const int64_t R = set.points, H = set.hidden;
   report.check_equal("forward FLOPs = 2 R (2H + HH + 2H)", forward_flops, 2 * R * (2 * H + H * H + 2 * H));
-  report.check_equal("backward = 2 forward - dx of layer 1", backward_flops, 2 * forward_flops - 2 * R * 2 * H);
+  report.check_equal("backward = 2 forward - dx of layer 1", backward_flops,
+                     2 * forward_flops - 2 * R * 2 * H);
   report.check_at_most("gradient check, share of allowed error", mlp_gradcheck(1.0), 1.0);
   report.check_at_least("the same with a 1 % wrong gradient", mlp_gradcheck(1.01), 1.0);
   if (lesson.steps >= 1000) report.check_at_least("points on the right side", row.extra[0].second, 0.98);

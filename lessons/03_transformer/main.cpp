@@ -1,8 +1,9 @@
-// Lesson 03, a transformer trained on text. The default text is generated from a small grammar, so the probability of
-// every byte is known: no model can have a lower loss than -log p of the held-out text, and this one comes near it.
+// Lesson 03, a transformer trained on text. The default text is generated from a small grammar, so the
+// probability of every byte is known: no model can have a lower loss than -log p of the held-out text, and
+// this one comes near it.
 //
-// Memory, fp32: 4 bytes a parameter for weights, 4 for gradients, 8 for AdamW's two states, and the activations that
-// the tape saved. Work: 6 N + 12 L C T FLOPs a token.
+// Memory, fp32: 4 bytes a parameter for weights, 4 for gradients, 8 for AdamW's two states, and the
+// activations that the tape saved. Work: 6 N + 12 L C T FLOPs a token.
 //
 //   make lesson-03 [ARGS="--data=/usr/share/common-licenses"]              expected last line: PASS
 #include <cmath>
@@ -20,14 +21,16 @@
 using namespace gradus;
 
 struct Settings {
-  TransformerConfig model{.vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 4, .heads = 4, .channels = 128};
+  TransformerConfig model{
+      .vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 4, .heads = 4, .channels = 128};
   int64_t batch = 8, warmup = 100;
   double learning_rate = 2e-3, last_rate = 1e-4, weight_decay = 0.1, max_norm = 1.0;
 };
 
 static int lesson_03(int argc, char** argv) {
   Lesson lesson(argc, argv, "03_transformer", "train a small GPT on text", 3000);
-  const std::string weights = lesson.args.text("save", "", "write the trained weights to this file (safetensors)");
+  const std::string weights =
+      lesson.args.text("save", "", "write the trained weights to this file (safetensors)");
   lesson.args.done();
   Context context(lesson.device, lesson.seed, lesson.memory);
   lesson.apply(context);
@@ -72,8 +75,8 @@ static int lesson_03(int argc, char** argv) {
   const Usage peak = meter.at_peak();
 
   const double held_out = held_out_loss(model, loader, B);
-  std::cout << "\nA sample (temperature 0.8):\n" << printable(sample_text(model, text.prompt, 400, 0.8, lesson.seed))
-            << "\n";
+  std::cout << "\nA sample (temperature 0.8):\n"
+            << printable(sample_text(model, text.prompt, 400, 0.8, lesson.seed)) << "\n";
   if (!weights.empty()) save_weights(weights, model.parameters);
   draw_curve(curve, held_out, text.floor, lesson.plot("03_loss.png"));
 
@@ -95,7 +98,8 @@ static int lesson_03(int argc, char** argv) {
   row.loss_held_out = held_out;
   row.peak = peak;
   row.reserved_bytes = meter.peak_reserved();
-  row.extra = {{"share of GEMM peak", double(model_flops) / step_s / gemm_peak}, {"kernel FLOPs", double(flops)}};
+  row.extra = {{"share of GEMM peak", double(model_flops) / step_s / gemm_peak},
+               {"kernel FLOPs", double(flops)}};
   if (text.floor) row.extra.emplace_back("floor", *text.floor);
 
   report.check_equal("weights: 4 bytes a parameter", peak[Kind::Weight], 4 * N);

@@ -63,8 +63,8 @@ double held_out_loss(const Transformer& model, const Loader& loader, int64_t bat
   return total / double(scored);
 }
 
-std::string sample_text(const Transformer& model, const std::string& prompt, int64_t bytes, double temperature,
-                        uint64_t seed) {
+std::string sample_text(const Transformer& model, const std::string& prompt, int64_t bytes,
+                        double temperature, uint64_t seed) {
   NoTape no_tape;
   Rng rng(seed, 0x5A);
   std::vector<int32_t> ids = ByteTokenizer::encode(prompt);
@@ -88,7 +88,10 @@ double Curve::recent() const {
 }
 
 void draw_curve(const Curve& curve, double held_out, std::optional<double> floor, const std::string& path) {
-  LinePlot plot{.title = "LOSS IN NATS PER BYTE", .x_label = "step", .y_label = "nats per byte", .series = {},
+  LinePlot plot{.title = "LOSS IN NATS PER BYTE",
+                .x_label = "step",
+                .y_label = "nats per byte",
+                .series = {},
                 .references = {{"held-out loss", held_out}}};
   plot.series.push_back({"training loss", curve.step, curve.loss});
   if (floor) plot.references.push_back({"floor: entropy of the text", *floor});

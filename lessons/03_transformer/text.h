@@ -13,8 +13,8 @@ namespace gradus {
 
 struct Text {
   Corpus corpus;
-  std::optional<double> floor;   // nats per byte of the held-out text under the grammar that generated it
-  std::string prompt;            // the sample continues this
+  std::optional<double> floor;  // nats per byte of the held-out text under the grammar that generated it
+  std::string prompt;           // the sample continues this
 };
 // From the file or folder `path`; from the grammar if `path` is empty.
 Text load_text(const std::string& path, uint64_t seed);
@@ -26,8 +26,8 @@ void read_batch(const Loader& loader, int64_t step, Tensor& inputs, Tensor& targ
 double held_out_loss(const Transformer& model, const Loader& loader, int64_t batch);
 
 // Continues `prompt` by `bytes` bytes, drawn from the model's distribution sharpened by 1/temperature.
-std::string sample_text(const Transformer& model, const std::string& prompt, int64_t bytes, double temperature,
-                        uint64_t seed);
+std::string sample_text(const Transformer& model, const std::string& prompt, int64_t bytes,
+                        double temperature, uint64_t seed);
 
 struct Curve {
   std::vector<double> step, loss;
@@ -35,7 +35,7 @@ struct Curve {
     step.push_back(double(at));
     loss.push_back(value);
   }
-  double recent() const;         // the mean of the last 50 losses
+  double recent() const;  // the mean of the last 50 losses
 };
 void draw_curve(const Curve& curve, double held_out, std::optional<double> floor, const std::string& path);
 

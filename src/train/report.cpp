@@ -67,7 +67,13 @@ void Report::print_memory() const {
 }
 
 Json Report::to_json() const {
-  const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(); };
+  // Sets a field to the value, or to null where there is none.
+  const auto set = [](Json& to, const char* name, const auto& value) {
+    if (value)
+      to.set(name, *value);
+    else
+      to.set(name, Json());
+  };
   Json config = Json::object(), rows = Json::array(), checks = Json::array();
   for (const auto& [name, value] : config_) config.set(name, value);
   for (const ReportRow& row : rows_) {
@@ -78,16 +84,16 @@ Json Report::to_json() const {
     }
     Json r = Json::object();
     r.set("name", row.name);
-    r.set("ms_per_step", or_null(row.ms_per_step));
-    r.set("tokens_per_s", or_null(row.tokens_per_s));
-    r.set("peak_bytes", row.peak ? Json(row.peak->allocated()) : Json());
-    r.set("reserved_bytes", or_null(row.reserved_bytes));
+    set(r, "ms_per_step", row.ms_per_step);
+    set(r, "tokens_per_s", row.tokens_per_s);
+    set(r, "peak_bytes", row.peak ? std::optional(row.peak->allocated()) : std::nullopt);
+    set(r, "reserved_bytes", row.reserved_bytes);
     r.set("peak_by_kind", kinds);
-    r.set("predicted_bytes", or_null(row.predicted_bytes));
-    r.set("model_flops", or_null(row.model_flops));
-    r.set("loss_first", or_null(row.loss_first));
-    r.set("loss_last", or_null(row.loss_last));
-    r.set("loss_held_out", or_null(row.loss_held_out));
+    set(r, "predicted_bytes", row.predicted_bytes);
+    set(r, "model_flops", row.model_flops);
+    set(r, "loss_first", row.loss_first);
+    set(r, "loss_last", row.loss_last);
+    set(r, "loss_held_out", row.loss_held_out);
     for (const auto& [name, value] : row.extra) r.set(name, value);
     rows.push(r);
   }
@@ -96,7 +102,7 @@ Json Report::to_json() const {
     check.set("name", c.name);
     check.set("value", c.value);
     check.set("bound", c.bound);
-    check.set("pass", c.timing ? Json() : Json(c.passed));
+    set(check, "pass", c.timing ? std::nullopt : std::optional(c.passed));
     checks.push(check);
   }
   Json json = Json::object();

@@ -33,6 +33,8 @@ const Json* Json::find(std::string_view key) const {
   return nullptr;
 }
 
+void Json::push(Json item) { std::get<Array>(value_).push_back(std::move(item)); }
+
 void Json::set(std::string key, Json item) {
   for (auto& [name, value] : std::get<Object>(value_))
     if (name == key) {

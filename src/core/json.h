@@ -44,7 +44,7 @@ class Json {
   const Object& fields() const { return get<Object>("an object"); }
   const Json* find(std::string_view key) const;  // nullptr: no such field
 
-  void push(Json item) { std::get<Array>(value_).push_back(std::move(item)); }
+  void push(Json item);
   void set(std::string key, Json item);  // replaces a field of that name
 
  private:

@@ -80,16 +80,20 @@ struct Collector {
   void read(const fs::path& path, const fs::path& real) {
     std::error_code error;
     const uintmax_t size = fs::file_size(real, error);
-    check(error || total + size <= size_t(kMaxCorpusBytes), "data: with ", path.string(),
-          " the text is over ", kMaxCorpusBytes,
-          " bytes, and it is held in memory; choose a smaller folder or cut the file");
     std::ifstream file(real, std::ios::binary);
-    std::ostringstream content;
-    if (size > 0) content << file.rdbuf();
-    if (error || !file || content.view().size() != size) return void(++unreadable);
+    if (error || !file) return void(++unreadable);
     if (size == 0) return void(++empty);
-    if (!is_text(content.view())) return void(++not_text);
-    documents.push_back({path.string(), content.str()});
+    std::string bytes(std::min<uintmax_t>(size, 1 << 16), '\0');  // enough to pass over large files of data
+    file.read(bytes.data(), std::streamsize(bytes.size()));
+    if (file && !is_text(bytes)) return void(++not_text);
+    check(total + size <= size_t(kMaxCorpusBytes), "data: with ", path.string(), " the text is over ",
+          kMaxCorpusBytes, " bytes, and it is held in memory; choose a smaller folder or cut the file");
+    const size_t probed = bytes.size();
+    bytes.resize(size);
+    file.read(bytes.data() + probed, std::streamsize(size - probed));
+    if (!file) return void(++unreadable);
+    if (!is_text(bytes)) return void(++not_text);
+    documents.push_back({path.string(), std::move(bytes)});
     if (seen_contents.insert(documents.back().bytes).second) {
       total += size;
     } else {

@@ -47,6 +47,12 @@ int64_t byte_count(DType dtype, const Shape& shape) {
   return bytes;
 }
 
+Json json_array(const Shape& numbers) {
+  Json array = Json::array();
+  for (const int64_t n : numbers) array.push(n);
+  return array;
+}
+
 // One entry of the header, its offsets counted from data_begin. Throws plain sentences; the caller adds
 // where.
 SafetensorsFile::Tensor parse_entry(const std::string& name, const Json& entry, int64_t data_begin) {
@@ -98,13 +104,12 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
   int64_t offset = 0;
   for (const TensorEntry* t : order) {
     check(header.find(t->name) == nullptr, path, ": two tensors are called ", t->name);
-    Json shape = Json::array(), offsets = Json::array(), entry = Json::object();
-    for (const int64_t d : t->shape) shape.push(d);
-    offsets.push(offset);
-    offsets.push(offset += byte_count(t->dtype, t->shape));
+    const int64_t begin = offset;
+    offset += byte_count(t->dtype, t->shape);
+    Json entry = Json::object();
     entry.set("dtype", format_name(t->dtype));
-    entry.set("shape", shape);
-    entry.set("data_offsets", offsets);
+    entry.set("shape", json_array(t->shape));
+    entry.set("data_offsets", json_array({begin, offset}));
     header.set(t->name, entry);
   }
   std::string text = header.dump();

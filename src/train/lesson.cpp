@@ -19,9 +19,13 @@ Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std:
   json = args.text("json", "", "also write the report to this file");
   print = args.text("print", "", "tape: show the tape of the first step");
   check = args.text("check", "", "nan: stop at the first op whose output is not finite (slow)");
-  gradus::check(print.empty() || print == "tape", "--print=", print, " is unknown; it can be: tape");
-  gradus::check(check.empty() || check == "nan", "--check=", check, " is unknown; it can be: nan");
+  if (!print.empty() && print != "tape")
+    throw BadArguments("--print=" + print + " is unknown; it can be: tape");
+  if (!check.empty() && check != "nan")
+    throw BadArguments("--check=" + check + " is unknown; it can be: nan");
 }
+
+void Lesson::apply(Context& context) const { context.check_finite = check == "nan"; }
 
 int run_lesson(const std::function<int()>& body) {
   try {

@@ -18,6 +18,7 @@ struct Lesson {
   int64_t steps, memory;
   uint64_t seed;
 
+  void apply(Context&) const;  // the flags that change how the context runs: --check
   Report report() const { return Report(name, device); }
   std::string plot(const std::string& file) const { return "build/plots/" + file; }
 };

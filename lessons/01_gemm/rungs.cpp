@@ -1,0 +1,84 @@
+#include "lessons/01_gemm/rungs.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/gemm.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+// Rung 1. One element of C at a time. The inner loop walks down a column of B: each step touches another
+// cache line and uses 4 of its 64 bytes.
+static void naive(int64_t n, const float* a, const float* b, float* c) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      // BEGIN SOLUTION 01.1
+      for (int64_t k = 0; k < n; ++k) sum += a[i * n + k] * b[k * n + j];
+      // STUB: todo("01.1", "sum a[i,k] b[k,j] over k", a, b);
+      // END SOLUTION 01.1
+      c[i * n + j] = sum;
+    }
+}
+
+// Rung 2. The same sums with j innermost: B and C are walked along rows, and the compiler uses vectors.
+static void reordered(int64_t n, const float* a, const float* b, float* c) {
+#pragma omp parallel for
+  for (int64_t i = 0; i < n; ++i) {
+    std::fill(c + i * n, c + (i + 1) * n, 0.0f);
+    for (int64_t k = 0; k < n; ++k)
+      for (int64_t j = 0; j < n; ++j) c[i * n + j] += a[i * n + k] * b[k * n + j];
+  }
+}
+
+// Rung 3. Blocks: a kBlock x kBlock block of B stays in cache while kBlock rows of A pass by.
+constexpr int64_t kBlock = 128;
+static void blocked(int64_t n, const float* a, const float* b, float* c) {
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
+    const int64_t i1 = std::min(i0 + kBlock, n);
+    std::fill(c + i0 * n, c + i1 * n, 0.0f);
+    for (int64_t k0 = 0; k0 < n; k0 += kBlock)
+      for (int64_t j0 = 0; j0 < n; j0 += kBlock) {
+        const int64_t k1 = std::min(k0 + kBlock, n), j1 = std::min(j0 + kBlock, n);
+        for (int64_t i = i0; i < i1; ++i)
+          for (int64_t k = k0; k < k1; ++k)
+            for (int64_t j = j0; j < j1; ++j) c[i * n + j] += a[i * n + k] * b[k * n + j];
+      }
+  }
+}
+
+static MatmulShape square(int64_t n) { return {.M = n, .N = n, .K = n, .lda = n, .ldb = n, .ldc = n}; }
+
+// Rung 4. The engine's own: packed panels, a tile of C in registers (kernels/cpu/gemm.cpp).
+static void register_tile(int64_t n, const float* a, const float* b, float* c) {
+  const Ctx ctx{nullptr, nullptr, current().device.workspace()};
+  cpu::gemm_matmul(ctx, square(n), {a, DType::F32}, {b, DType::F32}, {c, DType::F32, Write::Set});
+}
+
+// Rung 5. oneDNN.
+static void library(int64_t n, const float* a, const float* b, float* c) {
+  cpu::onednn_matmul({}, square(n), {a, DType::F32}, {b, DType::F32}, {c, DType::F32, Write::Set});
+}
+
+std::vector<Rung> rungs() {
+  // Naive: an element of B is a line of 64 bytes for 2 FLOPs; of A, 4 bytes (neighbours use the rest of its
+  // line). Reordered: per k, a row of B is read for 2n FLOPs: 4n bytes; C's row stays in cache. Blocked: a
+  // block of B (4 kBlock^2 bytes) serves kBlock rows: 2 kBlock^3 FLOPs; and C's rows are read and written.
+  // Register tile: B is packed and A passes once for each block of 1024 columns: n^2 · (4 + 4n/1024) bytes.
+  std::vector<Rung> list = {
+      {"1 naive", naive, [](int64_t) { return 2.0 / 68; }, 1024},
+      {"2 loops reordered", reordered, [](int64_t) { return 2.0 / 4; }, 1024},
+      {"3 blocked", blocked, [](int64_t) { return 2.0 * kBlock / 12; }, 2048},
+      {"4 packed, tile in registers", register_tile,
+       [](int64_t n) { return 2.0 * double(n) / (12 + 4 * double(n) / 1024); }, 1 << 20},
+  };
+  std::vector<float> one{1}, out{0};
+  if (cpu::onednn_matmul({}, square(1), {one.data(), DType::F32}, {one.data(), DType::F32},
+                         {out.data(), DType::F32, Write::Set}))
+    list.push_back({"5 library (oneDNN)", library, [](int64_t n) { return 2.0 * double(n) / 12; }, 1 << 20});
+  return list;
+}
+
+}  // namespace gradus

@@ -1,0 +1,21 @@
+// The rungs of the ladder: four ways to write C = A B by hand, from three plain loops to the engine's kernel,
+// and a library. All matrices are square (n, n), fp32, row-major. Each rung computes the same sums; they
+// differ only in the order in which they touch memory.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gradus {
+
+struct Rung {
+  std::string name;
+  void (*multiply)(int64_t n, const float* a, const float* b, float* c);
+  // FLOPs for each byte that comes from beyond the L2 cache, if the matrices do not fit into it.
+  double (*intensity)(int64_t n);
+  int64_t largest;  // sizes above this would take minutes
+};
+
+std::vector<Rung> rungs();  // the library only where it is built in
+
+}  // namespace gradus

@@ -1,197 +1,200 @@
 #include "src/memory/allocator.h"
 
-#include <algorithm>
-#include <set>
-#include <sstream>
-#include <unordered_set>
-#include <vector>
-
-#include "src/core/table.h"
+#include <cstdio>
+#include <cstdlib>
 
 namespace gradus {
 
-// Names and values of PyTorch's c10/cuda/CUDACachingAllocator.cpp.
-constexpr int64_t kMinBlockSize = 512, kSmallSize = int64_t(1) << 20, kSmallBuffer = int64_t(2) << 20,
-                  kLargeBuffer = int64_t(20) << 20, kMinLargeAlloc = int64_t(10) << 20, kRoundLarge = int64_t(2) << 20;
-
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kSeparateBlocks = true;  // every block its own malloc, so that AddressSanitizer sees overflows
+constexpr bool kOwnMallocs = true;
 #elif defined(__has_feature)
-constexpr bool kSeparateBlocks = __has_feature(address_sanitizer);
+#if __has_feature(address_sanitizer)
+constexpr bool kOwnMallocs = true;
 #else
-constexpr bool kSeparateBlocks = false;
+constexpr bool kOwnMallocs = false;
+#endif
+#else
+constexpr bool kOwnMallocs = false;
 #endif
 
-struct Segment {
-  char* base;
-  int64_t size, serial;
-  bool small;
-  Block* first;
-};
+constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+constexpr int64_t kMinBlock = 512;              // every block is a multiple of this
+constexpr int64_t kSmallLimit = 1 * kMiB;       // up to here: the small pool
+constexpr int64_t kSmallSegment = 2 * kMiB;     // its segments
+constexpr int64_t kLargeSegment = 20 * kMiB;    // segments for larger blocks...
+constexpr int64_t kOwnSegmentFrom = 10 * kMiB;  // ...below this; from here on, a segment of its own,
+constexpr int64_t kOwnSegmentUnit = 2 * kMiB;   // rounded up to this
+constexpr int64_t kLargeRemainder = 1 * kMiB;   // the large pool splits off what is more than this
+constexpr int64_t kLargestRequest = INT64_MAX - kOwnSegmentUnit;  // larger ones would overflow when rounded
 
-char* Block::data() const { return separate ? separate : segment->base + offset; }
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-static int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-static int64_t block_size(int64_t bytes) { return std::max(round_up(bytes, kMinBlockSize), kMinBlockSize); }
-static int64_t segment_size(int64_t block) {
-  if (block <= kSmallSize) return kSmallBuffer;
-  return block < kMinLargeAlloc ? kLargeBuffer : round_up(block, kRoundLarge);
+static int64_t block_size(int64_t requested) {
+  return requested == 0 ? kMinBlock : round_up(requested, kMinBlock);
 }
 
-// Best fit: the smallest block that is large enough; ties by age and place, never by address.
-struct BySize {
-  bool operator()(const Block* a, const Block* b) const {
-    return std::tuple(a->size, a->segment->serial, a->offset) < std::tuple(b->size, b->segment->serial, b->offset);
-  }
-};
+static int64_t segment_size(int64_t size) {
+  if (size <= kSmallLimit) return kSmallSegment;
+  if (size < kOwnSegmentFrom) return kLargeSegment;
+  return round_up(size, kOwnSegmentUnit);
+}
 
-struct Allocator::Impl {
-  std::unique_ptr<Source> source;
-  Meter& meter;
-  int64_t budget = 0, next_serial = 0;
-  std::set<Block*, BySize> free_small, free_large;
-  std::unordered_set<Block*> used;
+static bool worth_splitting(int64_t remainder, bool small) {
+  return small ? remainder >= kMinBlock : remainder > kLargeRemainder;
+}
 
-  std::set<Block*, BySize>& pool(const Segment& s) { return s.small ? free_small : free_large; }
+[[noreturn]] static void abort_because(const char* problem, const Block& block) {
+  std::fprintf(stderr, "allocator: %s: block \"%s\" (%s, %lld bytes)\n", problem, block.name.c_str(),
+               name_of(block.kind), static_cast<long long>(block.requested));
+  std::abort();
+}
 
-  Block* find(int64_t size) {
-    auto& free_blocks = size <= kSmallSize ? free_small : free_large;
-    Segment probe_segment{nullptr, 0, -1, false, nullptr};
-    Block probe{.segment = &probe_segment, .offset = 0, .size = size};
-    const auto found = free_blocks.lower_bound(&probe);
-    if (found == free_blocks.end()) return nullptr;
-    Block* block = *found;
-    free_blocks.erase(found);
-    return block;
-  }
-
-  Block* new_segment(int64_t size) {
-    const int64_t bytes = segment_size(size);
-    if (budget > 0 && meter.reserved() + bytes > budget) return nullptr;
-    char* base = static_cast<char*>(kSeparateBlocks ? nullptr : source->acquire(bytes));
-    if (!base && !kSeparateBlocks) return nullptr;
-    auto* segment = new Segment{base, bytes, next_serial++, size <= kSmallSize, nullptr};
-    meter.add_segment(bytes);
-    return segment->first = new Block{.segment = segment, .offset = 0, .size = bytes};
-  }
-
-  // Cuts what is not needed off the end of a block, if the rules allow it.
-  void split(Block* block, int64_t size) {
-    const int64_t rest = block->size - size;
-    if (block->segment->small ? rest < kMinBlockSize : rest <= kSmallSize) return;
-    auto* tail = new Block{.segment = block->segment, .offset = block->offset + size, .size = rest};
-    tail->prev = block;
-    tail->next = block->next;
-    if (tail->next) tail->next->prev = tail;
-    block->next = tail;
-    block->size = size;
-    pool(*block->segment).insert(tail);
-  }
-
-  // Joins `right` to its left neighbour `left`, which stays.
-  static void join(Block* left, Block* right) {
-    left->size += right->size;
-    left->next = right->next;
-    if (right->next) right->next->prev = left;
-    delete right;
-  }
-
-  void release_segment(Segment* segment) {
-    if (segment->base) source->release(segment->base, segment->size);
-    meter.remove_segment(segment->size);
-    delete segment->first;
-    delete segment;
-  }
-};
+bool Allocator::Order::operator()(const Block* a, const Block* b) const {
+  if (a->size != b->size) return a->size < b->size;
+  if (a->segment != b->segment) return a->segment->serial < b->segment->serial;
+  return a->offset < b->offset;
+}
 
 Allocator::Allocator(std::unique_ptr<Source> source, Meter& meter)
-    : impl_(new Impl{.source = std::move(source), .meter = meter, .free_small = {}, .free_large = {}, .used = {}}) {}
+    : source_(std::move(source)), meter_(meter) {}
 
 Allocator::~Allocator() {
-  while (!impl_->used.empty()) free(*impl_->used.begin());
   empty_cache();
-}
-
-void Allocator::empty_cache() noexcept {
-  for (auto* free_blocks : {&impl_->free_small, &impl_->free_large})
-    for (auto it = free_blocks->begin(); it != free_blocks->end();) {
-      Segment* segment = (*it)->segment;
-      const bool whole = (*it)->size == segment->size;
-      it = whole ? free_blocks->erase(it) : std::next(it);
-      if (whole) impl_->release_segment(segment);
-    }
-}
-
-void Allocator::set_budget(int64_t bytes) { impl_->budget = bytes; }
-
-static std::string out_of_memory_text(int64_t bytes, std::string_view name, const Shape& shape, int64_t budget,
-                                      const Meter& meter, const std::unordered_set<Block*>& used) {
-  std::ostringstream out;
-  out << "out of memory: '" << name << "' " << shape << " needs " << bytes_text(bytes) << "; allocated "
-      << bytes_text(meter.now().allocated()) << ", reserved " << bytes_text(meter.reserved());
-  if (budget > 0) out << " of a budget of " << bytes_text(budget);
-  Table kinds({"kind", "bytes", ""});
-  for (int k = 0; k < kKinds; ++k)
-    if (const int64_t n = meter.now().by_kind[k]) kinds.row({name_of(Kind(k)), std::to_string(n), bytes_text(n)});
-  kinds.row({"rounding", std::to_string(meter.now().rounding), bytes_text(meter.now().rounding)});
-  std::vector<const Block*> largest(used.begin(), used.end());
-  std::sort(largest.begin(), largest.end(), [](const Block* a, const Block* b) {
-    return std::tuple(-a->requested, a->name, a->segment->serial, a->offset) <
-           std::tuple(-b->requested, b->name, b->segment->serial, b->offset);
-  });
-  if (largest.size() > 10) largest.resize(10);
-  Table blocks({"largest alive", "kind", ""});
-  for (const Block* b : largest) blocks.row({b->name, name_of(b->kind), bytes_text(b->requested)});
-  out << "\n" << kinds << blocks
-      << "what would help: a smaller batch or shorter sequences (activations), a smaller model (weights, gradients, "
-         "optimizer), or a larger --memory";
-  return out.str();
+  for (const auto& [serial, segment] : segments_)
+    for (const Block* b = segment.first; b; b = b->next)
+      if (!b->free) abort_because("destroyed while a block is in use (a tensor outlives its device)", *b);
 }
 
 Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, const Shape& shape) {
-  check(bytes >= 0 && bytes <= (int64_t(1) << 60), "allocate: '", name, "' ", shape, " asks for ", bytes, " bytes");
-  const int64_t size = block_size(bytes);
-  Block* block = impl_->find(size);
-  if (!block) block = impl_->new_segment(size);
-  if (!block) {
-    empty_cache();
-    block = impl_->new_segment(size);
+  check(bytes >= 0, "allocate: ", name, " asks for ", bytes, " bytes; sizes cannot be negative");
+  Block* block = nullptr;
+  if (bytes <= kLargestRequest) {
+    const int64_t size = block_size(bytes);
+    const bool small = size <= kSmallLimit;
+    block = take_best_fit(size, small);
+    if (!block) block = new_segment(size, small);
+    if (!block) {
+      empty_cache();
+      block = new_segment(size, small);
+    }
+    if (block) split(block, size);
   }
-  if (!block)
-    throw OutOfMemory(out_of_memory_text(bytes, name, shape, impl_->budget, impl_->meter, impl_->used));
-  impl_->split(block, size);
-  if (kSeparateBlocks) block->separate = static_cast<char*>(impl_->source->acquire(std::max<int64_t>(bytes, 1)));
+  if (!block) throw OutOfMemory(out_of_memory_text(*this, bytes, kind, name, shape));
+
   block->free = false;
   block->requested = bytes;
   block->kind = kind;
   block->name = name;
-  impl_->used.insert(block);
-  impl_->meter.add(kind, bytes, block->size);
+  block->bytes = block->segment->base + block->offset;
+  if (kOwnMallocs) {
+    void* own = nullptr;
+    check(posix_memalign(&own, 64, size_t(bytes)) == 0, "allocate: no memory for ", name);
+    block->bytes = static_cast<char*>(own);
+  }
+  meter_.add(kind, bytes, block->size);
   return block;
 }
 
 void Allocator::free(Block* block) noexcept {
-  impl_->used.erase(block);
-  impl_->meter.remove(block->kind, block->requested, block->size);
-  if (block->separate) impl_->source->release(block->separate, std::max<int64_t>(block->requested, 1));
-  block->separate = nullptr;
+  if (block->free) abort_because("freed twice", *block);
+  meter_.remove(block->kind, block->requested, block->size);
+  if (kOwnMallocs) std::free(block->bytes);
+  block->bytes = nullptr;
   block->free = true;
-  auto& free_blocks = impl_->pool(*block->segment);
-  if (Block* next = block->next; next && next->free) {
-    free_blocks.erase(next);
-    Impl::join(block, next);
+  FreeBlocks& free_blocks = pool(*block->segment);
+  if (block->prev && block->prev->free) {
+    free_blocks.erase(block->prev);
+    block = merge(block->prev, block);
   }
-  if (Block* prev = block->prev; prev && prev->free) {
-    free_blocks.erase(prev);
-    Impl::join(prev, block);
-    block = prev;
+  if (block->next && block->next->free) {
+    free_blocks.erase(block->next);
+    block = merge(block, block->next);
   }
   free_blocks.insert(block);
 }
 
 void Allocator::change_kind(Block* block, Kind kind) {
-  impl_->meter.move(block->kind, kind, block->requested);
+  meter_.move(block->kind, kind, block->requested);
   block->kind = kind;
+}
+
+void Allocator::empty_cache() noexcept {
+  for (auto at = segments_.begin(); at != segments_.end();) {
+    Segment& segment = at->second;
+    Block* block = segment.first;
+    if (!block->free || block->next) {
+      ++at;
+      continue;
+    }
+    pool(segment).erase(block);
+    unused_.push_back(block);
+    meter_.remove_segment(segment.bytes);
+    source_->release(segment.base, segment.bytes);
+    at = segments_.erase(at);
+  }
+}
+
+void Allocator::set_budget(int64_t bytes) {
+  check(bytes >= 0, "allocator: a budget of ", bytes, " bytes; give a positive number, or 0 for no bound");
+  budget_ = bytes;
+}
+
+Block* Allocator::take_best_fit(int64_t size, bool small) {
+  FreeBlocks& free_blocks = small ? small_ : large_;
+  const auto best = free_blocks.lower_bound(size);
+  if (best == free_blocks.end()) return nullptr;
+  Block* block = *best;
+  free_blocks.erase(best);
+  return block;
+}
+
+Block* Allocator::new_segment(int64_t size, bool small) {
+  const int64_t bytes = segment_size(size);
+  if (budget_ > 0 && bytes > budget_ - meter_.reserved()) return nullptr;
+  void* base = source_->acquire(bytes);
+  if (!base) return nullptr;
+  const int64_t serial = next_serial_++;
+  Block* block = new_block();
+  Segment& segment = segments_[serial];
+  segment = {serial, bytes, small, static_cast<char*>(base), block};
+  block->segment = &segment;
+  block->offset = 0;
+  block->size = bytes;
+  block->prev = block->next = nullptr;
+  meter_.add_segment(bytes);
+  return block;
+}
+
+// Cuts `block`, which is in no pool, down to `size` if the rest is worth keeping; the rest becomes free.
+void Allocator::split(Block* block, int64_t size) {
+  const int64_t remainder = block->size - size;
+  if (!worth_splitting(remainder, block->segment->small)) return;
+  Block* rest = new_block();
+  rest->segment = block->segment;
+  rest->offset = block->offset + size;
+  rest->size = remainder;
+  rest->prev = block;
+  rest->next = block->next;
+  if (rest->next) rest->next->prev = rest;
+  block->next = rest;
+  block->size = size;
+  pool(*rest->segment).insert(rest);
+}
+
+// Makes two free neighbours, both in no pool, one block.
+Block* Allocator::merge(Block* left, Block* right) {
+  left->size += right->size;
+  left->next = right->next;
+  if (left->next) left->next->prev = left;
+  unused_.push_back(right);
+  return left;
+}
+
+Block* Allocator::new_block() {
+  if (unused_.empty()) return &blocks_.emplace_back();
+  Block* block = unused_.back();
+  unused_.pop_back();
+  return block;
 }
 
 }  // namespace gradus

@@ -1,63 +1,118 @@
 // The caching allocator, one for all devices, with the published rules of PyTorch's CUDA allocator
-// (c10/cuda/CUDACachingAllocator.cpp): 512-byte rounding; requests up to 1 MiB come from 2 MiB segments,
-// those below 10 MiB from 20 MiB segments, larger ones get a segment rounded up to 2 MiB; blocks are split
-// and merged; the best fit is the smallest block that is large enough. Ties go to (segment serial, offset),
-// never to the address, so that every device and every run makes the same decisions.
+// (c10/cuda/CUDACachingAllocator.cpp). Asking a device for memory is slow (cudaMalloc waits for the device,
+// fresh host pages must be zeroed), so memory is asked for in segments, cut into blocks, and kept when freed:
+//
+// - a request is rounded up to a multiple of 512 bytes;
+// - up to 1 MiB it is served by the small pool, in segments of 2 MiB; above, by the large pool: in segments
+// of
+//   20 MiB below 10 MiB, else in a segment of its own, rounded up to 2 MiB;
+// - of the pool's free blocks the best fit is taken: the smallest that is large enough, and of several equal
+//   ones the first by (segment serial, offset), never by address, so that every device and every run makes
+//   the same decisions;
+// - what is left of the block is split off if it is at least 512 bytes (small pool) or more than 1 MiB (large
+//   pool); else it stays with the block and counts as rounding;
+// - a freed block merges with the free blocks beside it.
+//
+// In AddressSanitizer builds the decisions and the accounting are the same, but every block's bytes are a
+// malloc of their own with exactly the requested size, so that overflows and uses after free are seen.
 #pragma once
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/core/shape.h"
 #include "src/memory/meter.h"
 
 namespace gradus {
 
-// Where segments come from: malloc, cudaMalloc, or nothing but addresses.
+// Where segments come from: malloc, cudaMalloc, or nothing but addresses. Sizes are multiples of 2 MiB.
 class Source {
  public:
   virtual ~Source() = default;
-  virtual void* acquire(int64_t bytes) = 0;  // nullptr: the device has no more
+  virtual void* acquire(int64_t bytes) = 0;  // at least 64-byte aligned; nullptr: the device has no more
   virtual void release(void* p, int64_t bytes) noexcept = 0;
 };
-std::unique_ptr<Source> host_source();  // 64-byte aligned host memory
+std::unique_ptr<Source> host_source();  // pages of the host, aligned to 2 MiB
 
 struct OutOfMemory : Error {
   using Error::Error;
 };
 
-struct Segment;
+struct Block;
+struct Segment {          // one piece of device memory; its blocks tile it
+  int64_t serial, bytes;  // the serial counts up from 0 in the order of requests to the device
+  bool small;             // which pool it belongs to
+  char* base;
+  Block* first;
+};
+
 struct Block {  // a piece of a segment; owned by the allocator
-  Segment* segment;
-  int64_t offset, size;  // within the segment, in bytes
+  Segment* segment = nullptr;
+  int64_t offset = 0, size = 0;  // within the segment, in bytes
   int64_t requested = 0;
   Kind kind = Kind::Other;
-  std::string name = {};
+  std::string name;
   bool free = true;
-  char* separate = nullptr;    // sanitizer builds: this block's own memory
   Block *prev = nullptr, *next = nullptr;  // neighbours within the segment
-  char* data() const;
+  char* bytes = nullptr;                   // while in use: where its memory is
+  char* data() const { return bytes; }
 };
 
 class Allocator {
  public:
   Allocator(std::unique_ptr<Source>, Meter&);
-  ~Allocator();  // releases every segment
+  // Releases every segment. A block still in use is a bug (a tensor that outlives its device): it is named on
+  // stderr and the program aborts, because its next access would be to memory that is gone.
+  ~Allocator();
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
   // A block of at least `bytes` (0 is allowed and costs the smallest block). `shape` and `name` are for the
   // message of OutOfMemory: the request, the table by kind, the largest blocks alive, and what would help.
+  // An OutOfMemory leaves all blocks as they were; the cache has been emptied. Refuses negative sizes.
   Block* allocate(int64_t bytes, Kind, std::string_view name, const Shape& shape = {});
+  // Freeing a block twice is a bug and aborts with a sentence (a destructor calls this, so it cannot throw).
+  // It is noticed unless the block has been handed out again in between.
   void free(Block*) noexcept;
   void change_kind(Block*, Kind);
   void empty_cache() noexcept;     // returns every wholly free segment to the device
-  void set_budget(int64_t bytes);  // bounds `reserved`; 0: no bound
+  void set_budget(int64_t bytes);  // bounds `reserved`; 0: no bound. Segments held already stay.
+
+  int64_t budget() const { return budget_; }
+  const Meter& meter() const { return meter_; }
+  const std::map<int64_t, Segment>& segments() const { return segments_; }  // by serial
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  struct Order {  // of free blocks: (size, segment serial, offset)
+    using is_transparent = void;
+    bool operator()(const Block* a, const Block* b) const;
+    bool operator()(const Block* a, int64_t size) const { return a->size < size; }
+  };
+  using FreeBlocks = std::set<Block*, Order>;
+
+  FreeBlocks& pool(const Segment& s) { return s.small ? small_ : large_; }
+  Block* take_best_fit(int64_t size, bool small);
+  Block* new_segment(int64_t size, bool small);  // one free block, in no pool; nullptr: no memory
+  void split(Block*, int64_t size);
+  Block* merge(Block* left, Block* right);
+  Block* new_block();
+
+  std::unique_ptr<Source> source_;
+  Meter& meter_;
+  int64_t budget_ = 0, next_serial_ = 0;
+  std::map<int64_t, Segment> segments_;
+  FreeBlocks small_, large_;
+  // Block objects are recycled, never destroyed: a second free() still finds a valid, free object.
+  std::deque<Block> blocks_;
+  std::vector<Block*> unused_;
 };
+
+// The message of OutOfMemory.
+std::string out_of_memory_text(const Allocator&, int64_t bytes, Kind, std::string_view name, const Shape&);
 
 }  // namespace gradus

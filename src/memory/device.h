@@ -14,20 +14,21 @@ class Device {
   explicit Device(std::string_view name, int64_t budget = 0);
   ~Device();
   Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
 
   const char* name() const { return backend_->name; }
   const Backend& backend() const { return *backend_; }
   Allocator& allocator() { return allocator_; }
   Meter& meter() { return meter_; }
   StepScalars& scalars() { return *static_cast<StepScalars*>(static_cast<void*>(scalars_->data())); }
-  void* workspace();  // allocated (kind vendor) when first asked for
+  void* workspace();  // kWorkspaceBytes, kind vendor; allocated when first asked for
 
   void copy_in(void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);
 
  private:
   const Backend* backend_;
-  Meter meter_;
+  Meter meter_;  // before the allocator, which refers to it
   Allocator allocator_;
   Block* scalars_ = nullptr;
   Block* workspace_ = nullptr;

@@ -1,4 +1,3 @@
-// Host memory: large segments are aligned to 2 MiB and offered to the kernel as huge pages, which saves page faults.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -8,20 +7,22 @@
 namespace gradus {
 
 namespace {
+
+constexpr size_t kHugePage = size_t(2) << 20;
+
 class HostSource : public Source {
  public:
   void* acquire(int64_t bytes) override {
-    const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
     void* p = nullptr;
-    if (posix_memalign(&p, alignment, size_t(bytes)) != 0) return nullptr;
-    if (bytes >= kHugePage) madvise(p, size_t(bytes), MADV_HUGEPAGE);  // a hint: failing changes nothing
+    if (posix_memalign(&p, kHugePage, size_t(bytes)) != 0) return nullptr;
+#ifdef MADV_HUGEPAGE
+    madvise(p, size_t(bytes), MADV_HUGEPAGE);  // a wish; where it is not granted, pages are just smaller
+#endif
     return p;
   }
   void release(void* p, int64_t) noexcept override { std::free(p); }
-
- private:
-  static constexpr int64_t kHugePage = int64_t(2) << 20;
 };
+
 }  // namespace
 
 std::unique_ptr<Source> host_source() { return std::make_unique<HostSource>(); }

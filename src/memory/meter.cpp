@@ -5,10 +5,10 @@
 
 namespace gradus {
 
-const char* name_of(Kind k) {
-  static constexpr const char* names[kKinds] = {"weight",    "master", "gradient", "optimizer", "activation",
-                                                "temporary", "data",   "comm",     "vendor",    "other"};
-  return names[int(k)];
+const char* name_of(Kind kind) {
+  static constexpr const char* kNames[kKinds] = {"weight",    "master", "gradient", "optimizer", "activation",
+                                                 "temporary", "data",   "comm",     "vendor",    "other"};
+  return kNames[int(kind)];
 }
 
 int64_t Usage::allocated() const { return std::accumulate(by_kind.begin(), by_kind.end(), rounding); }

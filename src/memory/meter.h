@@ -23,17 +23,19 @@ enum class Kind : uint8_t {
   Other
 };
 constexpr int kKinds = 10;
-const char* name_of(Kind);
+const char* name_of(Kind);  // "weight", "master", ...
 
 struct Usage {
   std::array<int64_t, kKinds> by_kind{};
   int64_t rounding = 0;
   int64_t operator[](Kind k) const { return by_kind[int(k)]; }
   int64_t allocated() const;  // the sum of all rows
+  bool operator==(const Usage&) const = default;
 };
 
 class Meter {
  public:
+  // A block of `block` bytes is handed out for `requested` bytes, or comes back.
   void add(Kind, int64_t requested, int64_t block);
   void remove(Kind, int64_t requested, int64_t block);
   void move(Kind from, Kind to, int64_t requested);
@@ -43,9 +45,9 @@ class Meter {
   void count(const Cost&);
 
   const Usage& now() const { return now_; }
-  const Usage& at_peak() const {
-    return at_peak_;
-  }  // the full table at the instant of the highest allocated()
+  // The full table at the instant when allocated() first reached its highest value, with the kinds that
+  // blocks had then: a kind that changes later does not change the past.
+  const Usage& at_peak() const { return at_peak_; }
   int64_t reserved() const { return reserved_; }
   int64_t peak_reserved() const { return peak_reserved_; }
   int64_t device_requests() const { return device_requests_; }  // segments ever asked of the device
@@ -53,13 +55,14 @@ class Meter {
     int64_t calls = 0, flops = 0, bytes = 0;
   };
   const Work& work(OpClass c) const { return work_[int(c)]; }
-  int64_t flops() const;
+  int64_t flops() const;  // the sum over all classes
 
-  void reset_peak();  // the peak becomes what is alive now
+  void reset_peak();  // the peaks become what is alive and reserved now
   void reset_work();
 
  private:
   Usage now_, at_peak_;
+  // allocated_ and peak_allocated_ are the sums of now_ and at_peak_, kept so that add() need not sum.
   int64_t allocated_ = 0, peak_allocated_ = 0, reserved_ = 0, peak_reserved_ = 0, device_requests_ = 0;
   std::array<Work, kOpClasses> work_{};
 };

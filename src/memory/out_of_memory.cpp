@@ -1,0 +1,69 @@
+// The message of OutOfMemory. It is read by someone whose run has just died, so it says everything: what was
+// asked for, what there is, who holds it, and what to try.
+#include <algorithm>
+#include <sstream>
+
+#include "src/core/table.h"
+#include "src/memory/allocator.h"
+
+namespace gradus {
+
+constexpr size_t kLargestShown = 10;
+
+static std::vector<const Block*> blocks_where(const Allocator& allocator, bool free) {
+  std::vector<const Block*> blocks;
+  for (const auto& [serial, segment] : allocator.segments())
+    for (const Block* b = segment.first; b; b = b->next)
+      if (b->free == free) blocks.push_back(b);
+  std::stable_sort(blocks.begin(), blocks.end(), [](auto* a, auto* b) { return a->size > b->size; });
+  return blocks;
+}
+
+static const char* hint_for(Kind largest) {
+  switch (largest) {
+    case Kind::Activation:
+    case Kind::Temporary:
+    case Kind::Data: return "a smaller batch or a shorter context (activations grow with both)";
+    case Kind::Weight:
+    case Kind::Master:
+    case Kind::Gradient: return "a smaller model, or fewer bytes per parameter";
+    case Kind::Optimizer: return "an optimizer with smaller states, or a smaller model";
+    default: return "a smaller batch or a smaller model";
+  }
+}
+
+std::string out_of_memory_text(const Allocator& allocator, int64_t bytes, Kind kind, std::string_view name,
+                               const Shape& shape) {
+  const Meter& meter = allocator.meter();
+  const Usage& now = meter.now();
+  const std::vector<const Block*> free = blocks_where(allocator, true);
+  std::ostringstream out;
+  out << "out of memory: " << name << " " << shape << " (" << name_of(kind) << ") needs " << bytes
+      << " bytes (" << bytes_text(bytes) << ").\n";
+  if (allocator.budget() > 0) out << "budget " << bytes_text(allocator.budget()) << ", ";
+  out << "reserved " << bytes_text(meter.reserved()) << ", allocated " << bytes_text(now.allocated())
+      << "; the largest free piece is " << bytes_text(free.empty() ? 0 : free[0]->size) << ".\n";
+
+  Table by_kind({"kind", "bytes", ""});
+  for (int k = 0; k < kKinds; ++k)
+    if (now.by_kind[k] > 0)
+      by_kind.row({name_of(Kind(k)), count_text(now.by_kind[k]), bytes_text(now.by_kind[k])});
+  by_kind.row({"rounding", count_text(now.rounding), bytes_text(now.rounding)});
+  by_kind.row({"allocated", count_text(now.allocated()), bytes_text(now.allocated())});
+  out << by_kind;
+
+  Table largest({"largest blocks", "kind", "bytes", ""});
+  std::vector<const Block*> live = blocks_where(allocator, false);
+  if (live.size() > kLargestShown) live.resize(kLargestShown);
+  for (const Block* b : live)
+    largest.row({b->name, name_of(b->kind), count_text(b->requested), bytes_text(b->requested)});
+  if (!live.empty()) out << largest;
+
+  const auto most = std::max_element(now.by_kind.begin(), now.by_kind.end()) - now.by_kind.begin();
+  out << "What would help: " << hint_for(now.allocated() > bytes ? Kind(most) : kind);
+  if (allocator.budget() > 0) out << "; or a larger --memory";
+  out << ".\n";
+  return out.str();
+}
+
+}  // namespace gradus

@@ -1,0 +1,412 @@
+// The caching allocator against PyTorch's published rules, and against an independent model of its
+// invariants.
+#include "src/memory/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+namespace gradus {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+// A device with a fixed number of bytes. Its "memory" is the host's, so that blocks can be written to.
+struct SmallDevice : Source {
+  explicit SmallDevice(int64_t capacity) : left(capacity) {}
+  void* acquire(int64_t bytes) override {
+    if (bytes > left) return nullptr;
+    left -= bytes;
+    return std::aligned_alloc(64, size_t(bytes));
+  }
+  void release(void* p, int64_t bytes) noexcept override {
+    left += bytes;
+    std::free(p);
+  }
+  int64_t left;
+};
+
+struct Fixture {
+  explicit Fixture(int64_t capacity = int64_t(4) << 30)
+      : source(new SmallDevice(capacity)), allocator(std::unique_ptr<Source>(source), meter) {}
+  Block* get(int64_t bytes, const char* name = "block") {
+    return allocator.allocate(bytes, Kind::Other, name, {bytes});
+  }
+  Meter meter;
+  SmallDevice* source;
+  Allocator allocator;
+};
+
+// Everything that must hold at any time, computed from the segments alone.
+void expect_consistent(const Allocator& allocator) {
+  Usage expected;
+  int64_t reserved = 0, last_serial = -1;
+  for (const auto& [serial, segment] : allocator.segments()) {
+    ASSERT_GT(serial, last_serial);
+    last_serial = serial;
+    reserved += segment.bytes;
+    int64_t offset = 0;
+    const Block* prev = nullptr;
+    for (const Block* b = segment.first; b; prev = b, b = b->next) {
+      ASSERT_EQ(b->segment, &segment);
+      ASSERT_EQ(b->offset, offset) << "blocks must tile the segment";
+      ASSERT_GT(b->size, 0);
+      ASSERT_EQ(b->size % 512, 0);
+      ASSERT_EQ(b->prev, prev);
+      ASSERT_FALSE(prev && prev->free && b->free) << "free neighbours must have been merged";
+      offset += b->size;
+      if (b->free) continue;
+      ASSERT_LE(b->requested, b->size);
+      expected.by_kind[int(b->kind)] += b->requested;
+      expected.rounding += b->size - b->requested;
+    }
+    ASSERT_EQ(offset, segment.bytes);
+  }
+  const Meter& meter = allocator.meter();
+  EXPECT_EQ(meter.reserved(), reserved);
+  EXPECT_EQ(meter.now().by_kind, expected.by_kind);
+  EXPECT_EQ(meter.now().rounding, expected.rounding);
+  EXPECT_GE(meter.at_peak().allocated(), meter.now().allocated());
+  EXPECT_GE(meter.peak_reserved(), meter.reserved());
+}
+
+std::string message_of(Allocator& allocator, int64_t bytes, Kind kind, const char* name, const Shape& shape) {
+  try {
+    allocator.allocate(bytes, kind, name, shape);
+  } catch (const OutOfMemory& e) {
+    return e.what();
+  }
+  return "no OutOfMemory was thrown";
+}
+
+void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "missing: \"" << part << "\" in\n" << text;
+}
+
+// The rows of PyTorch's rules: request, block, segment in a fresh allocator.
+TEST(L01_Allocator, PublishedTestVectors) {
+  struct Row {
+    int64_t request, block, segment;
+    bool small;
+  };
+  for (const Row& row :
+       {Row{0, 512, 2 * kMiB, true}, Row{1, 512, 2 * kMiB, true}, Row{512, 512, 2 * kMiB, true},
+        Row{513, 1024, 2 * kMiB, true}, Row{1'048'576, 1'048'576, 2 * kMiB, true},
+        Row{1'048'577, 1'049'088, 20 * kMiB, false}, Row{10'485'759, 10'485'760, 10 * kMiB, false},
+        Row{10'485'761, 10'486'272, 12 * kMiB, false}, Row{123'207'680, 123'731'968, 118 * kMiB, false},
+        Row{20'971'520, 20'971'520, 20 * kMiB, false}, Row{20'971'521, 20'972'032, 22 * kMiB, false}}) {
+    Fixture f;
+    Block* b = f.get(row.request);
+    EXPECT_EQ(b->size, row.block) << "request " << row.request;
+    EXPECT_EQ(b->segment->bytes, row.segment) << "request " << row.request;
+    EXPECT_EQ(b->segment->small, row.small) << "request " << row.request;
+    EXPECT_EQ(f.meter.reserved(), row.segment);
+    EXPECT_EQ(f.meter.now().allocated(), row.block);
+    EXPECT_EQ(f.meter.now()[Kind::Other], row.request);
+    EXPECT_EQ(f.meter.now().rounding, row.block - row.request);
+    f.allocator.free(b);
+  }
+}
+
+TEST(L01_Allocator, SplitsAtTheThreshold) {
+  Fixture f;
+  // Small pool: a remainder of 512 bytes is split off.
+  Block* whole = f.get(kMiB);
+  Block* most = f.get(kMiB - 512);
+  ASSERT_NE(most->next, nullptr);
+  EXPECT_EQ(most->next->size, 512);
+  EXPECT_EQ(f.get(512), most->next);
+  EXPECT_EQ(f.meter.reserved(), 2 * kMiB);
+  for (Block* b : {most->next, most, whole}) f.allocator.free(b);
+  // Large pool: a remainder of exactly 1 MiB stays with the block, one of 512 bytes more does not.
+  Block* stays = f.get(19 * kMiB);
+  EXPECT_EQ(stays->size, 20 * kMiB);
+  EXPECT_EQ(f.meter.now().rounding, kMiB);
+  f.allocator.free(stays);
+  Block* goes = f.get(19 * kMiB - 512);
+  EXPECT_EQ(goes->size, 19 * kMiB - 512);
+  ASSERT_NE(goes->next, nullptr);
+  EXPECT_EQ(goes->next->size, kMiB + 512);
+  f.allocator.free(goes);
+  expect_consistent(f.allocator);
+}
+
+TEST(L01_Allocator, MergesWithBothNeighbours) {
+  Fixture f;
+  Block* b[4];
+  for (Block*& block : b) block = f.get(512 * 1024);
+  ASSERT_EQ(f.allocator.segments().size(), 1u);
+  f.allocator.free(b[0]);
+  f.allocator.free(b[2]);
+  expect_consistent(f.allocator);
+  f.allocator.free(b[1]);  // joins 0 and 2
+  expect_consistent(f.allocator);
+  const Segment& segment = f.allocator.segments().begin()->second;
+  EXPECT_TRUE(segment.first->free);
+  EXPECT_EQ(segment.first->size, 3 * 512 * 1024);
+  f.allocator.free(b[3]);
+  EXPECT_EQ(segment.first->size, 2 * kMiB);
+  EXPECT_EQ(segment.first->next, nullptr);
+}
+
+TEST(L01_Allocator, NeverMergesAcrossSegments) {
+  Fixture f;
+  Block *a = f.get(30 * kMiB), *b = f.get(30 * kMiB);
+  f.allocator.free(a);
+  f.allocator.free(b);
+  expect_consistent(f.allocator);
+  EXPECT_EQ(f.allocator.segments().size(), 2u);
+  Block* c = f.get(40 * kMiB);  // neither piece is large enough
+  EXPECT_EQ(f.allocator.segments().size(), 3u);
+  f.allocator.free(c);
+}
+
+// Leaves free blocks of the given sizes, separated by blocks in use, and returns those to be freed.
+std::vector<Block*> holes(Fixture& f, std::initializer_list<int64_t> sizes) {
+  std::vector<Block*> frames, freed;
+  for (const int64_t size : sizes) {
+    freed.push_back(f.get(size, "hole"));
+    frames.push_back(f.get(512, "frame"));
+  }
+  for (Block* b : freed) f.allocator.free(b);
+  return frames;
+}
+
+TEST(L01_Allocator, BestFitIsTheSmallestThatIsLargeEnough) {
+  Fixture f;
+  std::vector<Block*> frames = holes(f, {8192, 2048, 4096, 1024});
+  Block* b = f.get(1500);
+  EXPECT_EQ(b->offset, 8192 + 512);  // the hole of 2048, not the first and not the last
+  frames.push_back(b);
+  for (Block* frame : frames) f.allocator.free(frame);
+}
+
+TEST(L01_Allocator, TiesGoToTheOldestSegmentThenTheLowestOffset) {
+  Fixture f;
+  Block* first = f.get(30 * kMiB);
+  Block* second = f.get(30 * kMiB);
+  f.allocator.free(second);  // freed first, and whatever its address is,
+  f.allocator.free(first);
+  Block* b = f.get(30 * kMiB);
+  EXPECT_EQ(b->segment->serial, 0);  // the older segment wins
+  f.allocator.free(b);
+
+  Fixture g;
+  std::vector<Block*> frames = holes(g, {4096, 4096, 4096});
+  for (const int64_t offset : {0, 4608, 9216}) {
+    frames.push_back(g.get(4096));
+    EXPECT_EQ(frames.back()->offset, offset);
+  }
+  for (Block* frame : frames) g.allocator.free(frame);
+}
+
+TEST(L01_Allocator, PoolsAreSeparate) {
+  Fixture f;
+  f.allocator.free(f.get(5 * kMiB));  // 20 MiB of the large pool are free now
+  Block* small = f.get(kMiB);         // but a small request does not take from there
+  EXPECT_TRUE(small->segment->small);
+  EXPECT_EQ(f.meter.reserved(), 22 * kMiB);
+  f.allocator.free(small);
+}
+
+TEST(L01_Allocator, BlocksAreAlignedAndUsable) {
+  Meter meter;
+  Allocator allocator(host_source(), meter);
+  std::vector<Block*> blocks;
+  for (const int64_t bytes : {0, 1, 7, 255, 257, 4096, 3'000'001, 12'345'678}) {
+    blocks.push_back(allocator.allocate(bytes, Kind::Weight, "w"));
+    ASSERT_EQ(reinterpret_cast<uintptr_t>(blocks.back()->data()) % 64, 0u) << bytes << " bytes";
+    std::memset(blocks.back()->data(), int(blocks.size()), size_t(bytes));
+  }
+  for (size_t i = 0; i < blocks.size(); ++i)  // nobody wrote over anybody
+    for (int64_t at = 0; at < blocks[i]->requested; ++at) ASSERT_EQ(blocks[i]->data()[at], char(i + 1));
+  for (Block* b : blocks) allocator.free(b);
+}
+
+// 10,000 random requests, their decisions recorded; the invariants are checked against a model that knows
+// only which blocks are alive and what was written into them.
+std::vector<std::array<int64_t, 3>> random_run(uint32_t seed) {
+  Fixture f;
+  std::mt19937 random(seed);
+  std::vector<Block*> live;
+  std::vector<std::array<int64_t, 3>> decisions;
+  int64_t requested = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    if (live.empty() || (live.size() < 60 && random() % 2 == 0)) {
+      const int64_t magnitude = int64_t(1) << (random() % 25);
+      const int64_t bytes = int64_t(random()) % magnitude;
+      Block* b = f.allocator.allocate(bytes, Kind(random() % kKinds), "random");
+      decisions.push_back({b->segment->serial, b->offset, b->size});
+      for (const Block* other : live)
+        EXPECT_TRUE(other->segment != b->segment || b->offset + b->size <= other->offset ||
+                    other->offset + other->size <= b->offset)
+            << "request " << i << " overlaps";
+      if (bytes > 0) b->data()[0] = b->data()[bytes - 1] = char(bytes % 251);
+      live.push_back(b);
+      requested += bytes;
+    } else {
+      const size_t which = random() % live.size();
+      Block* b = live[which];
+      if (b->requested > 0) {
+        EXPECT_EQ(b->data()[0], char(b->requested % 251));
+        EXPECT_EQ(b->data()[b->requested - 1], char(b->requested % 251));
+      }
+      if (random() % 4 == 0) f.allocator.change_kind(b, Kind(random() % kKinds));
+      requested -= b->requested;
+      f.allocator.free(b);
+      live[which] = live.back();
+      live.pop_back();
+    }
+    if (random() % 500 == 0) f.allocator.empty_cache();
+    if (i % 10 == 0) expect_consistent(f.allocator);
+    EXPECT_EQ(f.meter.now().allocated() - f.meter.now().rounding, requested);
+    if (testing::Test::HasFailure()) break;
+  }
+  for (Block* b : live) f.allocator.free(b);
+  f.allocator.empty_cache();
+  EXPECT_EQ(f.meter.now(), Usage{});
+  EXPECT_EQ(f.meter.reserved(), 0);
+  EXPECT_EQ(f.source->left, int64_t(4) << 30);
+  return decisions;
+}
+
+TEST(L01_Allocator, RandomUseKeepsTheInvariantsAndIsRepeatable) {
+  const auto decisions = random_run(1);
+  EXPECT_GT(decisions.size(), 4000u);
+  EXPECT_EQ(decisions, random_run(1));
+  EXPECT_NE(decisions, random_run(2));
+}
+
+TEST(L01_Allocator, EmptyCacheReturnsOnlyWhollyFreeSegments) {
+  Fixture f;
+  Block *small = f.get(100), *large = f.get(30 * kMiB);
+  f.allocator.free(large);
+  EXPECT_EQ(f.meter.reserved(), 32 * kMiB);
+  f.allocator.empty_cache();
+  EXPECT_EQ(f.meter.reserved(), 2 * kMiB);
+  EXPECT_EQ(f.source->left, (int64_t(4) << 30) - 2 * kMiB);
+  expect_consistent(f.allocator);
+  f.allocator.free(small);
+  f.allocator.empty_cache();
+  EXPECT_EQ(f.meter.reserved(), 0);
+  EXPECT_EQ(f.meter.peak_reserved(), 32 * kMiB);
+  EXPECT_EQ(f.meter.device_requests(), 2);
+}
+
+TEST(L01_Allocator, ARepeatedStepAsksTheDeviceForNothing) {
+  Fixture f;
+  int64_t after_first = 0;
+  for (int step = 0; step < 5; ++step) {
+    std::vector<Block*> blocks;
+    for (const int64_t kib : {3, 700, 5000, 64, 12'000, 900}) blocks.push_back(f.get(kib << 10));
+    for (Block* b : blocks) f.allocator.free(b);
+    if (step == 0) after_first = f.meter.device_requests();
+  }
+  EXPECT_EQ(f.meter.device_requests(), after_first);
+}
+
+TEST(L01_Allocator, BudgetBoundsReservedAndFreesTheCacheFirst) {
+  Fixture f;
+  f.allocator.set_budget(40 * kMiB);
+  f.allocator.free(f.get(30 * kMiB));
+  Block* b = f.get(40 * kMiB);  // exactly the budget, once the cached 30 MiB are given back
+  EXPECT_EQ(f.meter.reserved(), 40 * kMiB);
+  EXPECT_THROW(f.get(1), OutOfMemory);
+  f.allocator.set_budget(0);
+  Block* c = f.get(1);
+  f.allocator.free(b);
+  f.allocator.free(c);
+  EXPECT_THROW(f.allocator.set_budget(-1), Error);
+}
+
+TEST(L01_Allocator, AFullDeviceFreesTheCacheFirst) {
+  Fixture f(41 * kMiB);
+  f.allocator.free(f.get(30 * kMiB));
+  Block* b = f.get(38 * kMiB);
+  EXPECT_THROW(f.get(4 * kMiB), OutOfMemory);
+  f.allocator.free(b);
+}
+
+TEST(L01_Allocator, OutOfMemorySaysEverything) {
+  Fixture f;
+  f.allocator.set_budget(64 * kMiB);
+  std::vector<Block*> live;
+  for (int i = 0; i < 12; ++i)
+    live.push_back(f.allocator.allocate((i + 1) * 10'000, Kind::Weight, "weight " + std::to_string(i)));
+  live.push_back(f.allocator.allocate(33'000'000, Kind::Activation, "logits", {8, 64, 256}));
+  const std::string text =
+      message_of(f.allocator, 50 * kMiB, Kind::Temporary, "attention scores", {8, 4, 64, 64});
+  for (const char* part :
+       {"attention scores", "[8,4,64,64]", "temporary", "52428800", "50.0 MiB", "budget 64.0 MiB",
+        "reserved 34.0 MiB", "allocated", "rounding", "activation", "33,000,000", "780,000", "logits",
+        "weight 11", "weight 3", "smaller batch", "--memory"})
+    expect_contains(text, part);
+  EXPECT_EQ(text.find("weight 2 "), std::string::npos) << "only the ten largest blocks:\n" << text;
+  EXPECT_LT(text.find("logits"), text.find("weight 11")) << "largest first:\n" << text;
+  for (Block* b : live) f.allocator.free(b);
+}
+
+TEST(L01_Allocator, AThousandFailuresChangeNothing) {
+  Fixture f(64 * kMiB);
+  Block *a = f.get(5 * kMiB), *b = f.get(777);
+  EXPECT_THROW(f.get(80 * kMiB), OutOfMemory);
+  const Usage before = f.meter.now(), peak = f.meter.at_peak();
+  const int64_t reserved = f.meter.reserved(), requests = f.meter.device_requests();
+  for (int i = 0; i < 1000; ++i) ASSERT_THROW(f.get(80 * kMiB), OutOfMemory);
+  EXPECT_EQ(f.meter.now(), before);
+  EXPECT_EQ(f.meter.at_peak(), peak);
+  EXPECT_EQ(f.meter.reserved(), reserved);
+  EXPECT_EQ(f.meter.device_requests(), requests);
+  expect_consistent(f.allocator);
+  Block* c = f.get(5 * kMiB);  // and it still works
+  EXPECT_EQ(c->offset, 5 * kMiB);
+  for (Block* block : {a, b, c}) f.allocator.free(block);
+}
+
+TEST(L01_Allocator, HugeAndImpossibleSizes) {
+  Fixture f;
+  for (const int64_t bytes :
+       {INT64_MAX, INT64_MAX - 1, INT64_MAX - 511, INT64_MAX - (2 << 20), INT64_MAX / 2})
+    EXPECT_THROW(f.get(bytes), OutOfMemory) << bytes;
+  EXPECT_THROW(f.get(-1), Error);
+  EXPECT_EQ(f.meter.now(), Usage{});
+  Meter meter;
+  Allocator host(host_source(), meter);
+  EXPECT_THROW(host.allocate(int64_t(1) << 56, Kind::Other, "too much"), OutOfMemory);
+}
+
+TEST(L01_Allocator, ChangeKindMovesTheBytes) {
+  Fixture f;
+  Block* b = f.allocator.allocate(1000, Kind::Temporary, "y");
+  f.allocator.change_kind(b, Kind::Activation);
+  EXPECT_EQ(f.meter.now()[Kind::Temporary], 0);
+  EXPECT_EQ(f.meter.now()[Kind::Activation], 1000);
+  EXPECT_EQ(f.meter.now().rounding, 24);
+  EXPECT_EQ(b->kind, Kind::Activation);
+  f.allocator.free(b);
+  EXPECT_EQ(f.meter.now(), Usage{});
+}
+
+using L01_AllocatorDeathTest = testing::Test;
+TEST(L01_AllocatorDeathTest, ASecondFreeAbortsAndNamesTheBlock) {
+  Fixture f;
+  Block *a = f.get(100, "twice"), *b = f.get(100);
+  f.allocator.free(a);
+  EXPECT_DEATH(f.allocator.free(a), "freed twice: block \"twice\"");
+  f.allocator.free(b);  // a merged into its neighbour and is gone as a block, yet the second free is seen
+  EXPECT_DEATH(f.allocator.free(b), "freed twice");
+}
+
+TEST(L01_AllocatorDeathTest, ABlockThatOutlivesTheAllocatorIsNamed) {
+  EXPECT_DEATH(
+      {
+        Fixture f;
+        f.get(100, "forgotten");
+      },
+      "a tensor outlives its device.*\"forgotten\"");
+}
+
+}  // namespace
+}  // namespace gradus

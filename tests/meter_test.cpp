@@ -1,0 +1,131 @@
+// The meter and the device's fixed pieces of memory.
+#include "src/memory/meter.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "src/memory/device.h"
+
+namespace gradus {
+namespace {
+
+TEST(L01_Meter, RowsSumToAllocated) {
+  Meter m;
+  m.add(Kind::Weight, 1000, 1024);
+  m.add(Kind::Data, 0, 512);
+  m.add(Kind::Weight, 512, 512);
+  EXPECT_EQ(m.now()[Kind::Weight], 1512);
+  EXPECT_EQ(m.now()[Kind::Data], 0);
+  EXPECT_EQ(m.now().rounding, 24 + 512);
+  EXPECT_EQ(m.now().allocated(), 2048);
+  m.remove(Kind::Weight, 1000, 1024);
+  m.remove(Kind::Data, 0, 512);
+  m.remove(Kind::Weight, 512, 512);
+  EXPECT_EQ(m.now(), Usage{});
+}
+
+TEST(L01_Meter, PeakIsTheTableAtThePeak) {
+  Meter m;
+  m.add(Kind::Weight, 1000, 1024);
+  m.add(Kind::Activation, 5000, 5120);
+  const Usage peak = m.now();
+  m.remove(Kind::Activation, 5000, 5120);
+  m.add(Kind::Gradient, 4000, 4096);  // below the peak: the table must not mix the two instants
+  EXPECT_EQ(m.at_peak(), peak);
+  EXPECT_EQ(m.at_peak()[Kind::Gradient], 0);
+  m.add(Kind::Temporary, 1024, 1024);  // equals the peak: the first instant stays
+  EXPECT_EQ(m.at_peak(), peak);
+  m.add(Kind::Temporary, 1, 512);
+  EXPECT_EQ(m.at_peak(), m.now());
+  EXPECT_EQ(m.at_peak().allocated(), 1024 + 4096 + 1024 + 512);
+}
+
+TEST(L01_Meter, AKindThatChangesDoesNotChangeThePast) {
+  Meter m;
+  m.add(Kind::Temporary, 100, 512);
+  m.move(Kind::Temporary, Kind::Activation, 100);
+  EXPECT_EQ(m.now()[Kind::Activation], 100);
+  EXPECT_EQ(m.now().rounding, 412);
+  EXPECT_EQ(m.at_peak()[Kind::Temporary], 100);
+}
+
+TEST(L01_Meter, ResetPeakStartsFromWhatIsAlive) {
+  Meter m;
+  m.add(Kind::Weight, 512, 512);
+  m.add(Kind::Temporary, 512, 512);
+  m.add_segment(2 << 20);
+  m.add_segment(20 << 20);
+  m.remove_segment(20 << 20);
+  m.remove(Kind::Temporary, 512, 512);
+  m.reset_peak();
+  EXPECT_EQ(m.at_peak().allocated(), 512);
+  EXPECT_EQ(m.peak_reserved(), 2 << 20);
+  m.add(Kind::Data, 512, 512);
+  EXPECT_EQ(m.at_peak()[Kind::Data], 512);
+  EXPECT_EQ(m.device_requests(), 2);
+}
+
+TEST(L01_Meter, WorkIsSummedByClass) {
+  Meter m;
+  m.count({.op_class = OpClass::Contraction, .flops = 100, .bytes = 10});
+  m.count({.op_class = OpClass::Contraction, .flops = 50, .bytes = 5});
+  m.count({.op_class = OpClass::Elementwise, .flops = 7, .bytes = 70});
+  EXPECT_EQ(m.work(OpClass::Contraction).calls, 2);
+  EXPECT_EQ(m.work(OpClass::Contraction).flops, 150);
+  EXPECT_EQ(m.work(OpClass::Contraction).bytes, 15);
+  EXPECT_EQ(m.work(OpClass::Other).calls, 0);
+  EXPECT_EQ(m.flops(), 157);
+  m.reset_work();
+  EXPECT_EQ(m.flops(), 0);
+  EXPECT_EQ(m.work(OpClass::Elementwise).calls, 0);
+}
+
+TEST(L01_Meter, EveryKindHasItsOwnName) {
+  std::set<std::string> names;
+  for (int k = 0; k < kKinds; ++k) names.insert(name_of(Kind(k)));
+  EXPECT_EQ(names.size(), size_t(kKinds));
+  EXPECT_STREQ(name_of(Kind::Weight), "weight");
+  EXPECT_STREQ(name_of(Kind::Vendor), "vendor");
+  EXPECT_STREQ(name_of(Kind::Other), "other");
+}
+
+TEST(L01_Meter, ADeviceCountsItsOwnMemory) {
+  Device device("cpu");
+  EXPECT_STREQ(device.name(), "cpu");
+  EXPECT_EQ(device.meter().now()[Kind::Other], int64_t(sizeof(StepScalars)));
+  EXPECT_EQ(device.meter().now()[Kind::Vendor], 0);  // the workspace comes when first asked for
+  EXPECT_EQ(device.scalars().clip_factor, 1.0f);
+  EXPECT_EQ(device.scalars().step, 0);
+  void* workspace = device.workspace();
+  EXPECT_EQ(device.workspace(), workspace);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(workspace) % 64, 0u);
+  EXPECT_EQ(device.meter().now()[Kind::Vendor], kWorkspaceBytes);
+}
+
+TEST(L01_Meter, DeviceCopiesAndRefusals) {
+  Device device("cpu", 64 << 20);
+  Block* block = device.allocator().allocate(12, Kind::Data, "three floats");
+  const float in[3] = {1, 2, 3};
+  float out[3] = {};
+  device.copy_in(block->data(), in, sizeof in);
+  device.copy_out(out, block->data(), sizeof out);
+  EXPECT_EQ(out[2], 3.0f);
+  device.copy_in(nullptr, nullptr, 0);
+  device.copy_out(nullptr, nullptr, 0);
+  EXPECT_THROW(device.allocator().allocate(64 << 20, Kind::Weight, "too much"), OutOfMemory);
+  device.allocator().free(block);
+  try {
+    Device unknown("gpu9");
+    FAIL() << "an unknown device was accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("\"gpu9\" is unknown; the devices of this build are: cpu"),
+              std::string::npos)
+        << e.what();
+  }
+  EXPECT_THROW(Device("cpu", 1 << 20), OutOfMemory);  // not even the step scalars fit
+}
+
+}  // namespace
+}  // namespace gradus

@@ -18,13 +18,14 @@ class Canvas {
   int width() const { return width_; }
   int height() const { return height_; }
   Rgb at(int x, int y) const;
-  void set(int x, int y, Rgb color);
+  void set(int x, int y, Rgb color, double opacity = 1);
   void fill_rect(int x, int y, int width, int height, Rgb color);
-  void line(double x0, double y0, double x1, double y1, Rgb color, int thickness = 1);
-  void disc(double x, double y, double radius, Rgb color);
-  // Text in a 5x7 font, magnified `scale` times, its upper left corner at (x, y). A character takes 6
-  // columns.
+  // With round ends, so that a line of no length is a disc. Coordinates are those of pixel centers.
+  void line(double x0, double y0, double x1, double y1, Rgb color, double thickness = 1);
+  // Text in a 5x7 font, magnified `scale` times, its upper left corner at (x, y); or running upwards from (x,
+  // y).
   void text(int x, int y, std::string_view s, Rgb color, int scale = 2);
+  void text_upwards(int x, int y, std::string_view s, Rgb color, int scale = 2);
   static int text_width(std::string_view s, int scale = 2) { return int(s.size()) * 6 * scale - scale; }
   static int text_height(int scale = 2) { return 7 * scale; }
   // Writes the file as a whole or not at all; creates its folder if missing.
@@ -48,7 +49,9 @@ struct LinePlot {
   std::vector<Series> series;
   std::vector<ReferenceLine> references;  // horizontal, dashed
 };
-Canvas draw(const LinePlot& plot);  // e.g. loss curves against the floor
+// E.g. loss curves against the floor. With 100 points or more the y axis leaves out the highest 1 % of them
+// (the first steps of training, which would press everything else together).
+Canvas draw(const LinePlot& plot);
 
 struct Bar {
   std::string name;
@@ -68,7 +71,8 @@ struct LabelledPoint {
 struct DecisionMap {
   std::string title;
   double x_min = -1, x_max = 1, y_min = -1, y_max = 1;
-  std::function<double(double x, double y)> probability;  // of label 1; shown as color, with its 0.5 contour
+  // Of label 1, on a grid of 101 x 101 points; shown as color, with the line where it is 0.5.
+  std::function<double(double x, double y)> probability;
   std::vector<LabelledPoint> points;
 };
 Canvas draw(const DecisionMap& map);

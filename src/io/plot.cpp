@@ -1,0 +1,227 @@
+// The three plots of png.h. Each lays out its margins, draws the data, then the frame and the labels over it.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "kernels/check.h"
+#include "src/io/png.h"
+
+namespace gradus {
+namespace {
+
+constexpr Rgb kInk{40, 40, 45}, kGrid{225, 225, 230}, kWhite{255, 255, 255};
+constexpr std::array<Rgb, 6> kColors{
+    {{31, 99, 180}, {225, 110, 20}, {40, 140, 60}, {195, 40, 45}, {125, 80, 170}, {90, 90, 90}}};
+
+std::string number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", v + 0.0);  // -0 becomes 0
+  return text;
+}
+
+// A step of 1, 2 or 5 times a power of ten that cuts the range into at most `most` parts.
+double tick_step(double range, int most) {
+  const double power = std::pow(10, std::floor(std::log10(range / most)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power * most >= range) return factor * power;
+  return 10 * power;
+}
+
+// A straight map from an interval of numbers to an interval of pixels.
+struct Axis {
+  double low = 0, high = 1;
+  int from = 0, to = 1;
+  double operator()(double v) const { return from + (v - low) / (high - low) * (to - from); }
+  std::vector<double> ticks(int most) const {
+    const double step = tick_step(high - low, most);
+    std::vector<double> at;
+    for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) at.push_back(i * step);
+    return at;
+  }
+};
+
+// The frame, grid and labels shared by the plots with two axes. The data must be drawn between the two calls:
+// axes() paints the margins over what has left the frame.
+struct Frame {
+  static constexpr int kLeft = 100, kRight = 30, kTop = 50, kBottom = 70;
+  Canvas& canvas;
+  Axis x, y;
+
+  Frame(Canvas& c, double x_low, double x_high, double y_low, double y_high)
+      : canvas(c),
+        x{x_low, x_high, kLeft, c.width() - kRight},
+        y{y_low, y_high, c.height() - kBottom, kTop} {}
+
+  void grid() const {
+    for (const double t : x.ticks(8)) canvas.line(x(t), y.from, x(t), y.to, kGrid);
+    for (const double t : y.ticks(8)) canvas.line(x.from, y(t), x.to, y(t), kGrid);
+  }
+  void axes(const std::string& title, const std::string& x_label, const std::string& y_label) const {
+    const int width = canvas.width(), height = canvas.height();
+    canvas.fill_rect(0, 0, width, y.to, kWhite);
+    canvas.fill_rect(0, y.from + 1, width, height - y.from, kWhite);
+    canvas.fill_rect(0, 0, x.from, height, kWhite);
+    canvas.fill_rect(x.to + 1, 0, width - x.to, height, kWhite);
+    for (const int edge : {x.from, x.to}) canvas.line(edge, y.from, edge, y.to, kInk);
+    for (const int edge : {y.from, y.to}) canvas.line(x.from, edge, x.to, edge, kInk);
+    for (const double t : x.ticks(8)) {
+      canvas.line(x(t), y.from, x(t), y.from + 5, kInk);
+      canvas.text(int(x(t)) - Canvas::text_width(number(t)) / 2, y.from + 12, number(t), kInk);
+    }
+    for (const double t : y.ticks(8)) {
+      canvas.line(x.from - 5, y(t), x.from, y(t), kInk);
+      canvas.text(x.from - 12 - Canvas::text_width(number(t)), int(y(t)) - Canvas::text_height() / 2,
+                  number(t), kInk);
+    }
+    canvas.text((x.from + x.to - Canvas::text_width(title)) / 2, 20, title, kInk);
+    canvas.text((x.from + x.to - Canvas::text_width(x_label)) / 2, height - 26, x_label, kInk);
+    canvas.text_upwards(12, (y.from + y.to + Canvas::text_width(y_label)) / 2, y_label, kInk);
+  }
+};
+
+struct Range {
+  double low = INFINITY, high = -INFINITY;
+  void include(double v) { low = std::min(low, v), high = std::max(high, v); }
+  // Never empty, and with room at both ends.
+  Range padded(double share) const {
+    if (low > high) return {0, 1};
+    const double room = high > low ? share * (high - low) : std::max(std::abs(low), 1.0) / 2;
+    return {low - room, high + room};
+  }
+};
+
+// Two that lie close together begin at different points, so that both can be seen.
+void dashed_line(Canvas& canvas, double x0, double x1, double y, Rgb color) {
+  for (double x = x0; x < x1; x += 16) canvas.line(x, y, std::min(x + 8, x1), y, color, 2);
+}
+
+struct LegendEntry {
+  std::string name;
+  Rgb color;
+  bool dashed;
+};
+
+void draw_legend(const Frame& frame, const std::vector<LegendEntry>& entries) {
+  int width = 0, y = frame.y.to + 16;
+  for (const LegendEntry& e : entries) width = std::max(width, Canvas::text_width(e.name) + 60);
+  const int left = frame.x.to - width - 12, row = Canvas::text_height() + 10;
+  frame.canvas.fill_rect(left, y - 6, width, row * int(entries.size()) + 4, kWhite);
+  for (const LegendEntry& e : entries) {
+    const double middle = y + Canvas::text_height() / 2;
+    if (e.dashed)
+      dashed_line(frame.canvas, left + 6, left + 40, middle, e.color);
+    else
+      frame.canvas.line(left + 6, middle, left + 40, middle, e.color, 3);
+    frame.canvas.text(left + 50, y, e.name, kInk);
+    y += row;
+  }
+}
+
+bool finite(const Series& s, size_t i) { return std::isfinite(s.x[i]) && std::isfinite(s.y[i]); }
+
+Frame fit_frame(Canvas& canvas, const LinePlot& plot) {
+  Range x, y;
+  std::vector<double> heights;
+  for (const Series& s : plot.series) {
+    check(s.x.size() == s.y.size(), "plot: series ", s.name, " has ", s.x.size(), " x and ", s.y.size(),
+          " y");
+    for (size_t i = 0; i < s.x.size(); ++i)
+      if (finite(s, i)) x.include(s.x[i]), heights.push_back(s.y[i]);
+  }
+  std::sort(heights.begin(), heights.end());
+  heights.resize(heights.size() - heights.size() / 100);
+  for (const double h : heights) y.include(h);
+  for (const ReferenceLine& r : plot.references) y.include(r.y);
+  if (y.low > 0 && y.low < 0.5 * y.high) y.low = 0;  // near enough to show the zero
+  const Range wide = x.padded(0), high = y.padded(0.05);
+  return Frame(canvas, wide.low, wide.high, y.low == 0 ? 0 : high.low, high.high);
+}
+
+}  // namespace
+
+Canvas draw(const LinePlot& plot) {
+  Canvas canvas(960, 600);
+  const Frame frame = fit_frame(canvas, plot);
+  frame.grid();
+  std::vector<LegendEntry> legend;
+  for (const Series& s : plot.series) {
+    const Rgb color = kColors[legend.size() % kColors.size()];
+    for (size_t i = 0; i < s.x.size(); ++i) {
+      const size_t before = i > 0 && finite(s, i - 1) ? i - 1 : i;  // a point alone is a dot
+      if (finite(s, i))
+        canvas.line(frame.x(s.x[before]), frame.y(s.y[before]), frame.x(s.x[i]), frame.y(s.y[i]), color, 1.6);
+    }
+    legend.push_back({s.name, color, false});
+  }
+  for (const ReferenceLine& r : plot.references) {
+    const Rgb color = kColors[legend.size() % kColors.size()];
+    dashed_line(canvas, frame.x.from + 8.0 * double(legend.size() % 2), frame.x.to, frame.y(r.y), color);
+    legend.push_back({r.name + ": " + number(r.y), color, true});
+  }
+  frame.axes(plot.title, plot.x_label, plot.y_label);
+  draw_legend(frame, legend);
+  return canvas;
+}
+
+Canvas draw(const BarChart& chart) {
+  constexpr int kBar = 26, kGap = 16, kTop = 60;
+  int name_width = 0, label_width = 0;
+  double longest = 0;
+  for (const Bar& b : chart.bars) {
+    name_width = std::max(name_width, Canvas::text_width(b.name));
+    label_width = std::max(label_width, Canvas::text_width(b.label));
+    if (std::isfinite(b.value)) longest = std::max(longest, b.value);
+  }
+  Canvas canvas(960, kTop + int(chart.bars.size()) * (kBar + kGap) + 20);
+  const int left = name_width + 40, room = std::max(canvas.width() - left - label_width - 40, 50);
+  canvas.text((canvas.width() - Canvas::text_width(chart.title)) / 2, 20, chart.title, kInk);
+  int y = kTop;
+  for (const Bar& b : chart.bars) {
+    const bool drawable = std::isfinite(b.value) && b.value > 0;
+    const int length = drawable ? int(std::lround(b.value / longest * room)) : 0,
+              text_y = y + (kBar - 14) / 2;
+    canvas.text(left - 14 - Canvas::text_width(b.name), text_y, b.name, kInk);
+    canvas.fill_rect(left, y, length, kBar, kColors[0]);
+    canvas.text(left + length + 12, text_y, b.label, kInk);
+    y += kBar + kGap;
+  }
+  canvas.line(left - 1, kTop - 8, left - 1, y - kGap + 8, kInk, 2);
+  return canvas;
+}
+
+Canvas draw(const DecisionMap& map) {
+  constexpr int kCells = 100;
+  constexpr Rgb kZero{150, 190, 235}, kOne{250, 195, 140};  // light shades of the points' colors
+  Canvas canvas(Frame::kLeft + 600 + Frame::kRight, Frame::kTop + 600 + Frame::kBottom);
+  const Frame frame(canvas, map.x_min, map.x_max, map.y_min, map.y_max);
+  std::vector<double> p;  // (kCells + 1)^2 values, row by row from y_min
+  for (int i = 0; i <= kCells; ++i)
+    for (int j = 0; j <= kCells; ++j)
+      p.push_back(map.probability(std::lerp(map.x_min, map.x_max, double(j) / kCells),
+                                  std::lerp(map.y_min, map.y_max, double(i) / kCells)));
+  const auto at = [&](int x, int y) {  // between the grid's points: bilinear
+    const double u = double(x - frame.x.from) / (frame.x.to - frame.x.from) * kCells;
+    const double v = double(y - frame.y.from) / (frame.y.to - frame.y.from) * kCells;
+    const int j = std::min(int(u), kCells - 1), i = std::min(int(v), kCells - 1);
+    const double* row = &p[size_t(i * (kCells + 1) + j)];
+    const double* next = row + kCells + 1;
+    return std::lerp(std::lerp(row[0], row[1], u - j), std::lerp(next[0], next[1], u - j), v - i);
+  };
+  for (int y = frame.y.to; y < frame.y.from; ++y)
+    for (int x = frame.x.from; x < frame.x.to; ++x) {
+      const double here = at(x, y);
+      canvas.set(x, y, kZero);
+      canvas.set(x, y, kOne, std::clamp(here, 0.0, 1.0));
+      if ((here < 0.5) != (at(x + 1, y) < 0.5) || (here < 0.5) != (at(x, y + 1) < 0.5))
+        canvas.line(x, y, x, y, kInk, 2.5);
+    }
+  for (const LabelledPoint& point : map.points) {
+    canvas.line(frame.x(point.x), frame.y(point.y), frame.x(point.x), frame.y(point.y), kWhite, 8);
+    canvas.line(frame.x(point.x), frame.y(point.y), frame.x(point.x), frame.y(point.y),
+                kColors[point.label == 1 ? 1 : 0], 6);
+  }
+  frame.axes(map.title, "x", "y");
+  return canvas;
+}
+
+}  // namespace gradus

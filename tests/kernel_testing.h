@@ -1,0 +1,117 @@
+// What the kernel tests share: random buffers of any dtype at any alignment, and the comparison with an fp64
+// reference under a bound that is derived, not chosen.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/cost.h"
+#include "src/core/rng.h"
+
+namespace gradus {
+
+inline const Backend& table() { return cpu_backend(); }
+
+// Unit roundoff of a dtype: half the distance from 1 to the next number.
+inline double epsilon_of(DType t) {
+  switch (t) {
+    case DType::F64: return 0x1p-53;
+    case DType::F32: return 0x1p-24;
+    case DType::BF16: return 0x1p-8;
+    default: return 0x1p-11;
+  }
+}
+
+// Values stored as a dtype, one element past 64-byte alignment, so that kernels meet unaligned pointers.
+class Buffer {
+ public:
+  Buffer(DType t, std::vector<double> values)
+      : t_(t), n_(int64_t(values.size())), bytes_((values.size() + 1) * 8) {
+    visit_float("test", t, [&]<class T>() {
+      for (int64_t i = 0; i < n_; ++i)
+        data<T>()[i] = std::is_same_v<T, double> ? T(values[i]) : T(float(values[i]));
+    });
+  }
+  static Buffer random(DType t, int64_t n, uint64_t stream, double scale = 1) {
+    Rng rng(11, stream);
+    std::vector<double> values(n);
+    for (double& v : values) v = scale * rng.normal();
+    return Buffer(t, values);
+  }
+  static Buffer zeros(DType t, int64_t n) { return Buffer(t, std::vector<double>(n, 0.0)); }
+
+  CBuf in() const { return {data<char>(), t_}; }
+  Out out(Write w) { return {data<char>(), t_, w}; }
+  DType type() const { return t_; }
+  std::vector<double> values() const {
+    std::vector<double> v(n_);
+    visit_float("test", t_, [&]<class T>() {
+      for (int64_t i = 0; i < n_; ++i) v[i] = double(acc_t<T>(data<T>()[i]));
+    });
+    return v;
+  }
+
+ private:
+  template <class T>
+  T* data() const {
+    return reinterpret_cast<T*>(const_cast<char*>(bytes_.data()) + size_of(t_));
+  }
+  DType t_;
+  int64_t n_;
+  std::vector<char> bytes_;
+};
+
+// Scratch, workspace and scalars, as the engine would give them.
+struct TestCtx {
+  explicit TestCtx(const Cost& cost = {}) : scratch(cost.scratch + 64), workspace(kWorkspaceBytes) {}
+  operator Ctx() {
+    const auto aligned = [](std::vector<char>& v) {
+      return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
+    };
+    workspace.resize(kWorkspaceBytes + 64);
+    return {&scalars, aligned(scratch), aligned(workspace)};
+  }
+  StepScalars scalars;
+  std::vector<char> scratch, workspace;
+};
+
+// |got - expected| <= bound[i] for every element; the failure names op, element, expected and got.
+inline void expect_close(const std::string& op, const std::vector<double>& got,
+                         const std::vector<double>& expected, const std::function<double(int64_t)>& bound) {
+  ASSERT_EQ(got.size(), expected.size()) << op;
+  double worst = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(got[i] - expected[i]), allowed = bound(int64_t(i));
+    ASSERT_TRUE(error <= allowed || (std::isnan(got[i]) && std::isnan(expected[i])) || got[i] == expected[i])
+        << op << ": element " << i << ": expected " << expected[i] << ", got " << got[i] << ", allowed error "
+        << allowed;
+    if (allowed > 0) worst = std::max(worst, error / allowed);
+  }
+  ::testing::Test::RecordProperty("% of budget used", std::to_string(100 * worst));
+}
+
+// Runs `kernel` with Set, then with Add into random numbers, and expects out = round(old + r) to the bit,
+// where r is what fp32 (fp64) output of the same kernel gives: known here for T = fp32 and fp64, where
+// rounding is exact.
+inline void expect_add_is_set_plus(const std::string& op, DType t, int64_t n,
+                                   const std::function<void(Out)>& kernel) {
+  if (t != DType::F32 && t != DType::F64) return;
+  Buffer set = Buffer::random(t, n, 50), add = Buffer::random(t, n, 51);
+  const std::vector<double> old = add.values();
+  kernel(set.out(Write::Set));
+  kernel(add.out(Write::Add));
+  const std::vector<double> r = set.values(), got = add.values();
+  for (int64_t i = 0; i < n; ++i) {
+    const double expected = t == DType::F64 ? old[i] + r[i] : double(float(old[i]) + float(r[i]));
+    ASSERT_EQ(got[i], expected) << op << " with Write::Add: element " << i << " of " << n << ", old "
+                                << old[i] << ", r " << r[i];
+  }
+}
+
+constexpr DType kFloatTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16};
+constexpr int64_t kRagged[] = {0, 1, 7, 255, 257};
+
+}  // namespace gradus

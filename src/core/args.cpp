@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <iostream>
 
@@ -10,13 +9,15 @@
 
 namespace gradus {
 
+constexpr size_t kHelpColumn = 26;
+constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};  // each 1024 of the one before
+
 template <class... Parts>
 static void require(bool ok, const Parts&... parts) {
-  try {
-    check(ok, parts...);
-  } catch (const Error& e) {
-    throw BadArguments(e.what());
-  }
+  if (ok) return;
+  std::ostringstream text;
+  (text << ... << parts);
+  throw BadArguments(text.str());
 }
 
 Args::Args(int argc, char** argv, std::string program, std::string about)
@@ -29,35 +30,41 @@ Args::Args(int argc, char** argv, std::string program, std::string about)
     }
     require(arg.size() > 2 && arg.starts_with("--"), "argument '", arg,
             "' is not a flag; flags are --name=value; try --help");
-    const size_t equals = arg.find('=');
-    Given g{arg.substr(2, equals == std::string::npos ? equals : equals - 2), "",
-            equals != std::string::npos};
+    const size_t equals = std::min(arg.find('='), arg.size());
+    Given g{arg.substr(2, equals - 2), "", equals < arg.size()};
     if (g.has_value) g.value = arg.substr(equals + 1);
     for (const Given& other : given_) require(other.name != g.name, "--", g.name, " is given twice");
     given_.push_back(g);
   }
 }
 
-// Declares a flag; returns its value if it was given.
-const std::string* Args::take(const std::string& name, const std::string& fallback, const std::string& help) {
+// Adds a line to the help; returns what was given for the flag, or nullptr (always with --help).
+Args::Given* Args::declare(const std::string& name, const std::string& left, const std::string& help) {
   declared_.push_back(name);
-  const std::string left = "  --" + name + (fallback.empty() ? "" : "=" + fallback);
-  help_ += left + std::string(left.size() < 26 ? 26 - left.size() : 1, ' ') + help + "\n";
+  help_ += left + std::string(left.size() < kHelpColumn ? kHelpColumn - left.size() : 1, ' ') + help + "\n";
+  if (wants_help_) return nullptr;
   for (Given& g : given_)
     if (g.name == name) {
       g.known = true;
-      require(g.has_value && !g.value.empty(), "--", name, " needs a value: --", name, "=",
-              fallback.empty() ? "..." : fallback);
-      return &g.value;
+      return &g;
     }
   return nullptr;
+}
+
+// Declares a flag that has a value; returns the value if it was given.
+const std::string* Args::take(const std::string& name, const std::string& fallback, const std::string& help) {
+  const Given* given = declare(name, "  --" + name + "=" + (fallback.empty() ? "..." : fallback), help);
+  if (!given) return nullptr;
+  require(given->has_value && !given->value.empty(), "--", name, " needs a value: --", name, "=",
+          fallback.empty() ? "..." : fallback);
+  return &given->value;
 }
 
 template <class T>
 static T parse_number(const std::string& name, const std::string& text, const char* kind) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error != std::errc::result_out_of_range, "--", name, "=", text, " is too large to be ", kind);
+  require(error != std::errc::result_out_of_range, "--", name, "=", text, " has too many digits for ", kind);
   require(error == std::errc() && end == text.data() + text.size(), "--", name, "=", text, " is not ", kind);
   return value;
 }
@@ -76,21 +83,27 @@ double Args::number(const std::string& name, double fallback, const std::string&
   const std::string* text = take(name, number_text(fallback), help);
   const double value = text ? parse_number<double>(name, *text, "a number") : fallback;
   require(value >= least && value <= most, "--", name, "=", value, " is out of range; it can be ", least,
-          " to ", most);
+          " to ", most);  // also refuses nan
   return value;
 }
 
+// As it would be typed: in the largest unit that needs no fraction.
+static std::string typed_bytes(int64_t bytes) {
+  size_t unit = 0;
+  for (; bytes != 0 && bytes % 1024 == 0 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
+  return std::to_string(bytes) + (unit > 0 ? kUnits[unit] : "");
+}
+
 int64_t Args::bytes(const std::string& name, int64_t fallback, const std::string& help) {
-  const std::string* text = take(name, std::to_string(fallback), help);
+  const std::string* text = take(name, typed_bytes(fallback), help);
   if (!text) return fallback;
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   const size_t digits = std::min(text->find_first_not_of("0123456789."), text->size());
-  const std::string unit = text->substr(digits);
-  const auto* found = std::find(std::begin(kUnits), std::end(kUnits), unit.empty() ? "B" : unit);
+  const std::string unit = digits < text->size() ? text->substr(digits) : "B";
+  const auto* found = std::find(std::begin(kUnits), std::end(kUnits), unit);
   require(digits > 0 && found != std::end(kUnits), "--", name, "=", *text,
           " is not a size; write 4096, 64MiB or 1.5GiB");
-  const double value = parse_number<double>(name, text->substr(0, digits), "a number") *
-                       std::pow(1024.0, double(found - std::begin(kUnits)));
+  double value = parse_number<double>(name, text->substr(0, digits), "a number");
+  for (const auto* u = std::begin(kUnits); u != found; ++u) value *= 1024;
   require(value <= 0x1p60, "--", name, "=", *text, " is more than any machine has");
   return int64_t(value);
 }
@@ -100,16 +113,21 @@ std::string Args::text(const std::string& name, const std::string& fallback, con
   return text ? *text : fallback;
 }
 
+std::string Args::choice(const std::string& name, const std::string& fallback, const std::string& help,
+                         const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  const std::string* text = take(name, fallback, help + " (" + list + ")");
+  if (!text) return fallback;
+  require(std::find(words.begin(), words.end(), *text) != words.end(), "--", name, "=", *text,
+          " is unknown; it can be: ", list);
+  return *text;
+}
+
 bool Args::flag(const std::string& name, const std::string& help) {
-  declared_.push_back(name);
-  help_ += "  --" + name + std::string(name.size() < 22 ? 22 - name.size() : 1, ' ') + help + "\n";
-  for (Given& g : given_)
-    if (g.name == name) {
-      g.known = true;
-      require(!g.has_value, "--", name, " takes no value");
-      return true;
-    }
-  return false;
+  const Given* given = declare(name, "  --" + name, help);
+  require(!given || !given->has_value, "--", name, " takes no value");
+  return given != nullptr;
 }
 
 // Edit distance (Levenshtein 1966), to name the flag that was probably meant.
@@ -129,18 +147,18 @@ static size_t distance(const std::string& a, const std::string& b) {
 }
 
 void Args::done() {
+  flag("help", "this text");
   if (wants_help_) {
-    std::cout << program_ << ": " << about_ << "\n\n"
-              << help_ << "  --help                  this text" << std::endl;
+    std::cout << program_ << ": " << about_ << "\n\n" << help_ << std::flush;
     std::exit(0);
   }
   for (const Given& g : given_) {
     if (g.known) continue;
-    const auto nearest = std::min_element(
-        declared_.begin(), declared_.end(),
-        [&](const auto& a, const auto& b) { return distance(a, g.name) < distance(b, g.name); });
+    const auto nearer = [&](const std::string& a, const std::string& b) {
+      return distance(a, g.name) < distance(b, g.name);
+    };
     require(false, "--", g.name, " is unknown; did you mean --",
-            nearest == declared_.end() ? "help" : *nearest, "? (--help lists all flags)");
+            *std::min_element(declared_.begin(), declared_.end(), nearer), "? (--help lists all flags)");
   }
 }
 

@@ -16,7 +16,8 @@ struct BadArguments : Error {  // programs end with status 2
 //   Args args(argc, argv, "03_transformer", "train a small GPT on text");
 //   const int64_t steps = args.integer("steps", 3000, "training steps", 1, 1000000);
 //   args.done();
-// Flags are --name=value, or --name for yes/no. Every error is a BadArguments with a sentence.
+// Flags are --name=value, or --name for yes/no. Every error is a BadArguments with a sentence. With --help
+// all values are the defaults, and done() ends the program.
 class Args {
  public:
   Args(int argc, char** argv, std::string program, std::string about);
@@ -26,6 +27,9 @@ class Args {
   double number(const std::string& name, double fallback, const std::string& help, double least, double most);
   int64_t bytes(const std::string& name, int64_t fallback, const std::string& help);  // 4096, 64MiB, 1.5GiB
   std::string text(const std::string& name, const std::string& fallback, const std::string& help);
+  // One of a few words, which the help lists; `fallback` need not be one of them.
+  std::string choice(const std::string& name, const std::string& fallback, const std::string& help,
+                     const std::vector<std::string>& words);
   bool flag(const std::string& name, const std::string& help);
 
   // After the last declaration: prints the help and exits with 0 if --help was given; refuses unknown flags.
@@ -36,6 +40,7 @@ class Args {
     std::string name, value;
     bool has_value, known = false;
   };
+  Given* declare(const std::string& name, const std::string& left, const std::string& help);
   const std::string* take(const std::string& name, const std::string& fallback, const std::string& help);
 
   std::string program_, about_, help_;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <unordered_set>
 
 namespace gradus {
 
@@ -33,30 +34,42 @@ const Json* Json::find(std::string_view key) const {
   return nullptr;
 }
 
-void Json::push(Json item) { std::get<Array>(value_).push_back(std::move(item)); }
-
-void Json::set(std::string key, Json item) {
-  for (auto& [name, value] : std::get<Object>(value_))
-    if (name == key) {
-      value = std::move(item);
-      return;
-    }
-  std::get<Object>(value_).emplace_back(std::move(key), std::move(item));
+const char* Json::type_name() const {
+  static constexpr const char* kNames[] = {"null",     "true or false", "a whole number", "a number",
+                                           "a string", "an array",      "an object"};
+  return kNames[value_.index()];
 }
 
-static std::string quoted(const std::string& s) {
+void Json::push(Json item) {
+  items();  // refuses what is not an array
+  std::get<Array>(value_).push_back(std::move(item));
+}
+
+void Json::set(std::string key, Json item) {
+  if (Json* old = const_cast<Json*>(find(key)))
+    *old = std::move(item);
+  else
+    std::get<Object>(value_).emplace_back(std::move(key), std::move(item));
+}
+
+static std::string quoted(std::string_view s) {
   std::string out = "\"";
-  for (const char c : s) {
-    if (c == '"' || c == '\\')
-      out += '\\', out += c;
-    else if (c == '\n')
+  while (!s.empty()) {
+    const int length = utf8_length(s);
+    const std::string_view character = s.substr(0, size_t(std::max(length, 1)));
+    s.remove_prefix(character.size());
+    if (length == 0)
+      out += "\\ufffd";
+    else if (character == "\"" || character == "\\")
+      out.append("\\").append(character);
+    else if (character == "\n")
       out += "\\n";
-    else if (static_cast<unsigned char>(c) < 0x20) {
+    else if (uint8_t(character[0]) < 0x20) {
       char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", c);
+      std::snprintf(code, sizeof code, "\\u%04x", unsigned(character[0]));
       out += code;
     } else
-      out += c;
+      out += character;
   }
   return out + '"';
 }
@@ -70,8 +83,7 @@ std::string Json::dump() const {
       if (!std::isfinite(x)) return "null";
       char text[40];
       std::string s(text, std::to_chars(text, text + sizeof text, x).ptr);
-      return s.find_first_of(".e") == std::string::npos ? s + ".0"
-                                                        : s;  // so that it is read back as a double
+      return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;  // to be read back as a double
     }
     std::string operator()(const std::string& s) const { return quoted(s); }
     std::string operator()(const Array& a) const {
@@ -124,25 +136,22 @@ class JsonParser {
 
   Json parse_object(int depth) {
     Json::Object fields;
-    std::vector<std::string> names;  // sorted at the end, to find duplicates without comparing all pairs
+    std::unordered_set<std::string> names;  // to find duplicates without comparing all pairs
     ++at_;
     skip_space();
     if (!accept("}")) {
       do {
         skip_space();
         require(peek() == '"', "expected a field name in quotes");
-        names.push_back(parse_string());
+        std::string name = parse_string();
+        require(names.insert(name).second, "a second field of the same name ends here");
         skip_space();
         require(accept(":"), "expected ':'");
-        fields.emplace_back(names.back(), parse_value(depth + 1));
+        fields.emplace_back(std::move(name), parse_value(depth + 1));
         skip_space();
       } while (accept(","));
       require(accept("}"), "expected ',' or '}'");
     }
-    std::sort(names.begin(), names.end());
-    const auto twice = std::adjacent_find(names.begin(), names.end());
-    check(twice == names.end(), "json: byte ", at_, ": the object has two fields named \"",
-          twice == names.end() ? "" : *twice, "\"");
     return Json(std::move(fields));
   }
 
@@ -176,7 +185,7 @@ class JsonParser {
     int64_t n = 0;
     double x = 0;
     const std::errc error = whole ? std::from_chars(begin, end, n).ec : std::from_chars(begin, end, x).ec;
-    require(error == std::errc(), "a number is too large");
+    require(error == std::errc(), "a number is too large or too small");
     return whole ? Json(n) : Json(x);
   }
 

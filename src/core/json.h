@@ -20,17 +20,19 @@ class Json {
   Json(bool b) : value_(b) {}
   Json(int n) : value_(int64_t(n)) {}
   Json(int64_t n) : value_(n) {}
-  Json(uint64_t n) : value_(int64_t(n)) {}
+  Json(uint64_t n) : value_(int64_t(n)) { check(n <= INT64_MAX, "json: ", n, " does not fit an int64"); }
   Json(double x) : value_(x) {}  // written as null if it is not finite
   Json(const char* s) : value_(std::string(s)) {}
   Json(std::string s) : value_(std::move(s)) {}
   static Json array() { return Json(Array{}); }
   static Json object() { return Json(Object{}); }
 
-  // Strict RFC 8259; numbers without fraction or exponent must fit int64. Refuses duplicate keys, text after
-  // the value, more than 64 levels, and malformed UTF-8; errors name the byte position.
+  // Strict RFC 8259. Numbers without fraction and exponent must fit int64, others a finite double. Refuses
+  // also duplicate keys, text after the value, more than 64 levels, and malformed UTF-8. Errors name the
+  // byte, counted from 0.
   static Json parse(std::string_view text);
-  std::string dump() const;  // on one line; doubles read back to the same value
+  // On one line; doubles read back to the same value. Bytes of strings that are not UTF-8 become U+FFFD.
+  std::string dump() const;
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
@@ -44,16 +46,17 @@ class Json {
   const Object& fields() const { return get<Object>("an object"); }
   const Json* find(std::string_view key) const;  // nullptr: no such field
 
-  void push(Json item);
-  void set(std::string key, Json item);  // replaces a field of that name
+  void push(Json item);                  // to an array
+  void set(std::string key, Json item);  // in an object; replaces a field of that name
 
  private:
   explicit Json(Array a) : value_(std::move(a)) {}
   explicit Json(Object o) : value_(std::move(o)) {}
   friend class JsonParser;
+  const char* type_name() const;
   template <class T>
   const T& get(const char* expected) const {
-    check(std::holds_alternative<T>(value_), "json: expected ", expected, ", found ", dump().substr(0, 40));
+    check(std::holds_alternative<T>(value_), "json: expected ", expected, ", found ", type_name());
     return std::get<T>(value_);
   }
 

@@ -2,35 +2,51 @@
 
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
 
+#include "src/core/table.h"
 #include "src/core/timing.h"
 
 namespace gradus {
 
-Progress::Progress(std::string what, int64_t total)
-    : what_(std::move(what)), total_(total), terminal_(isatty(STDERR_FILENO) == 1), start_(seconds_now()) {}
+Progress::Progress(std::string what, int64_t total, std::FILE* out)
+    : what_(std::move(what)),
+      total_(std::max<int64_t>(total, 1)),
+      out_(out),
+      terminal_(isatty(fileno(out)) == 1),
+      start_(seconds_now()) {}
 
 void Progress::step(int64_t done, double loss) {
-  const double now = seconds_now(),
-               left = (now - start_) * double(total_ - done) / double(std::max<int64_t>(done, 1));
+  done = std::clamp<int64_t>(done, 0, total_);
   if (terminal_) {
+    const double now = seconds_now();
     if (now - last_shown_ < 0.2 && done < total_) return;
     last_shown_ = now;
-    const int filled = int(30 * done / std::max<int64_t>(total_, 1));
-    std::fprintf(stderr, "\r%s [%.*s%*s] %ld/%ld  loss %.4f  %.0f s left \033[K", what_.c_str(), filled,
-                 "##############################", 30 - filled, "", long(done), long(total_), loss, left);
-    return;
+    show(done, loss, now);
+  } else if (const int64_t tenth = int64_t(10 * double(done) / double(total_)); tenth != last_tenth_) {
+    last_tenth_ = tenth;
+    show(done, loss, seconds_now());
   }
-  const int64_t tenth = 10 * done / std::max<int64_t>(total_, 1);
-  if (tenth == last_tenth_) return;
-  last_tenth_ = tenth;
-  std::fprintf(stderr, "%s %ld/%ld  loss %.4f  %.0f s left\n", what_.c_str(), long(done), long(total_), loss,
-               left);
+}
+
+void Progress::show(int64_t done, double loss, double now) {
+  const double left = (now - start_) * double(total_ - done) / double(std::max<int64_t>(done, 1));
+  const std::string counts = std::to_string(done) + "/" + std::to_string(total_);
+  std::string bar;
+  if (terminal_) {
+    bar.assign(size_t(30 * double(done) / double(total_)), '#');
+    bar = " [" + bar + std::string(30 - bar.size(), ' ') + "]";
+  }
+  // On a terminal: back to the start of the line, and erase what is left of the old one (ESC [ K).
+  std::fprintf(out_, "%s%s%s %s  loss %.4f  %s left%s", terminal_ ? "\r" : "", what_.c_str(), bar.c_str(),
+               counts.c_str(), loss, seconds_text(left).c_str(), terminal_ ? "\033[K" : "\n");
+  std::fflush(out_);
+  line_open_ = terminal_;
 }
 
 void Progress::done() {
-  if (terminal_) std::fprintf(stderr, "\n");
+  if (line_open_) std::fputc('\n', out_);
+  line_open_ = false;
 }
 
 }  // namespace gradus

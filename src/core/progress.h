@@ -2,20 +2,28 @@
 // elsewhere a plain line every tenth of the way.
 #pragma once
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 namespace gradus {
 
 class Progress {
  public:
-  Progress(std::string what, int64_t total);
-  void step(int64_t done, double loss);  // shown at most five times a second
-  void done();                           // ends the line
+  Progress(std::string what, int64_t total, std::FILE* out = stderr);
+  ~Progress() { done(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void step(int64_t done, double loss);  // `done` of `total`; cheap: shown at most five times a second
+  void done();                           // ends the line, so that other output can follow
 
  private:
+  void show(int64_t done, double loss, double now);
+
   std::string what_;
   int64_t total_, last_tenth_ = 0;
-  bool terminal_;
+  std::FILE* out_;
+  bool terminal_, line_open_ = false;
   double start_, last_shown_ = 0;
 };
 

@@ -1,0 +1,109 @@
+// The host's random numbers: addressable, repeatable, and distributed as they say.
+#include "src/core/rng.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <vector>
+
+namespace gradus {
+namespace {
+
+TEST(L01_CoreRng, DrawIDependsOnNothingButSeedStreamAndI) {
+  Rng rng(5, 7);
+  std::vector<double> in_order;
+  for (int i = 0; i < 100; ++i) in_order.push_back(i % 2 ? rng.normal() : rng.uniform());
+  for (int i = 99; i >= 0; --i) {
+    Rng at(5, 7, uint64_t(i));
+    EXPECT_EQ(i % 2 ? at.normal() : at.uniform(), in_order[size_t(i)]) << "draw " << i;
+  }
+  EXPECT_EQ(rng.counter(), 100u);
+  Rng restored(rng.seed(), rng.stream(), rng.counter());
+  EXPECT_EQ(restored.bits64(), rng.bits64());
+}
+
+TEST(L01_CoreRng, StreamsAndSeedsDiffer) {
+  std::set<uint64_t> seen;
+  for (uint64_t seed = 0; seed < 20; ++seed)
+    for (uint64_t stream = 0; stream < 20; ++stream)
+      for (Rng rng(seed, stream); rng.counter() < 20;) seen.insert(rng.bits64());
+  EXPECT_EQ(seen.size(), 8000u);
+  EXPECT_NO_THROW(Rng(1, (uint64_t(1) << 36) - 1));
+  EXPECT_THROW(Rng(1, uint64_t(1) << 36), Error);  // from here on the words are dropout's
+}
+
+// Bounds: 5 standard errors of the mean of N draws, so a correct generator fails once in 1.7 million seeds;
+// the seed is fixed.
+constexpr int kDraws = 200'000;
+
+TEST(L01_CoreRng, UniformHasItsMomentsAndCells) {
+  Rng rng(1, 2);
+  double sum = 0, sum2 = 0, least = 1, most = 0;
+  std::vector<int64_t> cells(100);
+  for (int i = 0; i < kDraws; ++i) {
+    const double x = rng.uniform();
+    ASSERT_GE(x, 0.0);
+    ASSERT_LT(x, 1.0);
+    sum += x;
+    sum2 += x * x;
+    least = std::min(least, x);
+    most = std::max(most, x);
+    ++cells[size_t(x * 100)];
+  }
+  EXPECT_NEAR(sum / kDraws, 0.5, 5 * std::sqrt(1.0 / 12 / kDraws));
+  EXPECT_NEAR(sum2 / kDraws, 1.0 / 3, 5 * std::sqrt(4.0 / 45 / kDraws));  // var(x^2) = 1/5 - 1/9
+  EXPECT_LT(least, 1e-4);
+  EXPECT_GT(most, 1 - 1e-4);
+  double chi2 = 0;
+  const double expected = kDraws / 100.0;
+  for (const int64_t n : cells) chi2 += (double(n) - expected) * (double(n) - expected) / expected;
+  EXPECT_NEAR(chi2, 99, 5 * std::sqrt(2 * 99.0));  // chi-squared with 99 degrees: mean 99, variance 198
+}
+
+TEST(L01_CoreRng, NormalHasItsMomentsAndTails) {
+  Rng rng(1, 3);
+  double sum = 0, sum2 = 0, sum3 = 0, sum4 = 0, product = 0, before = 0;
+  int beyond2 = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const double x = rng.normal();
+    ASSERT_TRUE(std::isfinite(x));
+    sum += x;
+    sum2 += x * x;
+    sum3 += x * x * x;
+    sum4 += x * x * x * x;
+    product += x * before;
+    before = x;
+    beyond2 += std::abs(x) > 2;
+  }
+  const double error = 5 / std::sqrt(double(kDraws));  // times the standard deviation of one term
+  EXPECT_NEAR(sum / kDraws, 0, error);
+  EXPECT_NEAR(sum2 / kDraws, 1, error * std::sqrt(2.0));
+  EXPECT_NEAR(sum3 / kDraws, 0, error * std::sqrt(15.0));
+  EXPECT_NEAR(sum4 / kDraws, 3, error * std::sqrt(96.0));
+  EXPECT_NEAR(product / kDraws, 0, error) << "neighbours are correlated";
+  const double p = std::erfc(2 / std::sqrt(2.0));  // 0.0455
+  EXPECT_NEAR(double(beyond2) / kDraws, p, error * std::sqrt(p * (1 - p)));
+}
+
+TEST(L01_CoreRng, BelowIsUnbiasedAndInRange) {
+  EXPECT_THROW(Rng(1, 1).below(0), Error);
+  Rng rng(1, 4);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(rng.below(1), 0u);
+  std::vector<int> cells(7);
+  for (int i = 0; i < kDraws; ++i) ++cells[rng.below(7)];
+  const double p = 1.0 / 7;
+  for (const int n : cells) EXPECT_NEAR(double(n) / kDraws, p, 5 * std::sqrt(p * (1 - p) / kDraws));
+  // With n = 3 * 2^62, plain x % n would put 1/2 of the draws below 2^62; without bias it is 1/3.
+  const uint64_t n = uint64_t(3) << 62;
+  int low = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const uint64_t x = rng.below(n);
+    ASSERT_LT(x, n);
+    low += x < uint64_t(1) << 62;
+  }
+  EXPECT_NEAR(double(low) / kDraws, 1.0 / 3, 5 * std::sqrt(2.0 / 9 / kDraws));
+}
+
+}  // namespace
+}  // namespace gradus

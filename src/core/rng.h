@@ -12,12 +12,10 @@ namespace gradus {
 
 class Rng {
  public:
-  // Two generators with the same seed and different streams are independent. Streams are below 2^36; the
-  // words from there on are dropout's (dropout_words in kernels/philox.h: step 1 and later).
+  // Streams of one seed are independent of each other, and below 2^36 also of dropout, which draws from the
+  // same seed (dropout_words in kernels/philox.h uses step * 2^36 + sample as its stream, from step 1 on).
   Rng(uint64_t seed, uint64_t stream, uint64_t counter = 0)
-      : seed_(seed), stream_(stream), counter_(counter) {
-    check(stream < uint64_t(1) << 36, "rng: stream ", stream, " is not below 2^36");
-  }
+      : seed_(seed), stream_(stream), counter_(counter) {}
 
   uint64_t bits64() {
     const Philox4 words = next();

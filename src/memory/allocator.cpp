@@ -18,14 +18,14 @@ constexpr bool kOwnMallocs = false;
 #endif
 
 constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
-constexpr int64_t kMinBlock = 512;              // every block is a multiple of this
-constexpr int64_t kSmallLimit = 1 * kMiB;       // up to here: the small pool
-constexpr int64_t kSmallSegment = 2 * kMiB;     // its segments
-constexpr int64_t kLargeSegment = 20 * kMiB;    // segments for larger blocks...
-constexpr int64_t kOwnSegmentFrom = 10 * kMiB;  // ...below this; from here on, a segment of its own,
-constexpr int64_t kOwnSegmentUnit = 2 * kMiB;   // rounded up to this
-constexpr int64_t kLargeRemainder = 1 * kMiB;   // the large pool splits off what is more than this
-constexpr int64_t kLargestRequest = INT64_MAX - kOwnSegmentUnit;  // larger ones would overflow when rounded
+constexpr int64_t kMinBlock = 512;                  // every block is a multiple of this
+constexpr int64_t kSmallLimit = 1 * kMiB;           // up to here: the small pool
+constexpr int64_t kSmallSegment = 2 * kMiB;         // its segments
+constexpr int64_t kLargeSegment = 20 * kMiB;        // segments for larger blocks...
+constexpr int64_t kOwnSegmentFrom = 10 * kMiB;      // ...below this; from here on, a segment of its own,
+constexpr int64_t kOwnSegmentUnit = 2 * kMiB;       // rounded up to this
+constexpr int64_t kLargeRemainder = 1 * kMiB;       // the large pool splits off what is more than this
+constexpr int64_t kLargestRequest = INT64_MAX / 2;  // more than any device has; rounding cannot overflow
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 

@@ -24,11 +24,11 @@ void Loader::fill(int64_t start, int32_t* inputs, int32_t* targets) const {
 
 void Loader::train_windows(int64_t step, int64_t first, int64_t count, int32_t* inputs,
                            int32_t* targets) const {
-  constexpr uint64_t kStream = 0xDA7A;  // streams of the same seed: this one + the step, 2^32 apart
+  constexpr uint64_t kStream = 0xDA7A;  // of the seed's streams; the counter below has room for 2^32 samples
   for (int64_t i = 0; i < count; ++i) {
-    Rng rng(seed_, (kStream << 32) + uint64_t(step), uint64_t(first + i));
+    Rng rng(seed_, kStream, (uint64_t(step) << 32) + uint64_t(first + i));
     const uint64_t starts = uint64_t(corpus_.split - T_);
-    // Not Rng::below, which may draw twice and so reach into the next sample; the bias here is below 2^-33.
+    // Not Rng::below, which may draw twice and so use the next sample's number; the bias here is below 2^-33.
     fill(int64_t(rng.bits64() % starts), inputs + i * T_, targets + i * T_);
   }
 }

@@ -1,0 +1,182 @@
+// Which bytes become a corpus, and which of them are held out.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "src/data/corpus.h"
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+// A folder of its own for each test, removed at the end.
+class L03_Corpus : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
+    fs::create_directories(root_);
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  std::string path(const std::string& name = "") const { return (root_ / name).string(); }
+  void write(const std::string& name, const std::string& bytes) const {
+    fs::create_directories((root_ / name).parent_path());
+    std::ofstream(path(name), std::ios::binary) << bytes;
+  }
+  static bool holds(std::string_view text, std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+  }
+  void expect_error(const std::string& where, const std::string& part) const {
+    try {
+      const Corpus corpus = load_corpus(where);
+      ADD_FAILURE() << where << " was accepted: " << corpus.summary;
+    } catch (const Error& e) {
+      EXPECT_TRUE(holds(e.what(), part)) << e.what();
+    }
+  }
+
+  fs::path root_;
+};
+
+// n bytes of text that start with a name, so that no two files are equal.
+std::string file_text(const std::string& name, size_t n) {
+  std::string text = name + "\n";
+  while (text.size() < n) text += "one step after the other; ";
+  return text.substr(0, n);
+}
+
+TEST_F(L03_Corpus, TheEndOfASingleFileIsHeldOut) {
+  const std::string text = file_text("only", 1005);
+  write("a.txt", text);
+  for (const std::string& where : {path("a.txt"), path()}) {
+    const Corpus corpus = load_corpus(where);
+    EXPECT_EQ(corpus.bytes, text);
+    EXPECT_EQ(corpus.held_out().size(), 100u);
+    EXPECT_TRUE(holds(corpus.summary, "905 bytes to train on, 100 bytes held out")) << corpus.summary;
+  }
+}
+
+TEST_F(L03_Corpus, AboutATenthOfTheFilesIsHeldOutSpreadOverTheList) {
+  for (int i = 0; i < 40; ++i) {
+    const std::string name = "f" + std::to_string(10 + i);
+    write(i % 2 ? name : "sub/" + name, file_text(name, 1000));
+  }
+  const Corpus corpus = load_corpus(path());
+  EXPECT_EQ(corpus.held_out().size(), 4 * 1001u);  // each with its end-of-document byte
+  EXPECT_EQ(corpus.train().size(), 36 * 1001u);
+  EXPECT_EQ(load_corpus(path()).bytes, corpus.bytes);
+  // The list is f11 f13 ... f49, then sub/f10 ...: its 5th, 15th, 25th and 35th entries.
+  for (const char* name : {"f19\n", "f39\n", "f18\n", "f38\n"})
+    EXPECT_TRUE(holds(corpus.held_out(), name)) << name;
+}
+
+TEST_F(L03_Corpus, HeldOutBytesStayNearATenthForAnySizes) {
+  const std::vector<std::vector<size_t>> cases = {
+      {1000, 10},
+      {10, 1000},
+      {500, 500},
+      {100, 200, 300},
+      {5000, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100},
+      {50, 60, 70, 80, 90, 100, 110, 120, 130, 140, 150, 160, 170, 180, 190, 200}};
+  for (const std::vector<size_t>& sizes : cases) {
+    fs::remove_all(root_);
+    size_t total = 0, largest = 0, smallest = SIZE_MAX;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const std::string name = "n" + std::to_string(100 + i);
+      write(name, file_text(name, sizes[i]));
+      total += sizes[i] + 1, largest = std::max(largest, sizes[i] + 1),
+                             smallest = std::min(smallest, sizes[i] + 1);
+    }
+    const Corpus corpus = load_corpus(path());
+    EXPECT_EQ(corpus.bytes.size(), total);
+    const size_t held = corpus.held_out().size();
+    EXPECT_GT(held, 0u);
+    EXPECT_GT(corpus.train().size(), held - 1);  // never more than half
+    EXPECT_LE(double(held), std::max(0.1 * double(total) + double(largest) / 2, double(smallest)) + 1);
+  }
+}
+
+TEST_F(L03_Corpus, ExactCopiesAreReadOnceSoThatNoTrainingFileIsHeldOut) {
+  for (int i = 0; i < 60; ++i) {
+    const std::string content = "c" + std::to_string(i % 20);  // three copies of each
+    write("d" + std::to_string(100 + i), file_text(content, 500));
+  }
+  const Corpus corpus = load_corpus(path());
+  EXPECT_EQ(corpus.bytes.size(), 20 * 501u);
+  EXPECT_TRUE(holds(corpus.summary, "40 exact copies")) << corpus.summary;
+  for (int i = 0; i < 20; ++i) {
+    const std::string content = file_text("c" + std::to_string(i), 500) + std::string(1, '\0');
+    EXPECT_NE(holds(corpus.train(), content), holds(corpus.held_out(), content)) << i;
+  }
+}
+
+TEST_F(L03_Corpus, SkipsWhatIsNoTextAndSaysSo) {
+  for (int i = 0; i < 12; ++i) write("t" + std::to_string(100 + i), file_text("t" + std::to_string(i), 300));
+  write("empty", "");
+  write("nul", std::string("text with a") + '\0' + "NUL");
+  std::string junk;
+  for (int i = 0; i < 1000; ++i) junk += char(1 + i * 37 % 255);
+  write("junk", junk);
+  write("latin1", "caf\xE9 " + file_text("l", 300));  // a few bytes that are no UTF-8: still text
+  write("korean",
+        "\xEA\xB3\x84\xEB\x8B\xA8 "
+        "steps \x1B[1mbold\x1B[0m");  // UTF-8 and terminal codes
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::symlink("nowhere", path("dangling").c_str()), 0);
+  ASSERT_EQ(::symlink(".", path("loop").c_str()), 0);
+  ASSERT_EQ(::symlink("t100", path("second-name").c_str()), 0);
+  const Corpus corpus = load_corpus(path());
+  EXPECT_TRUE(holds(corpus.summary, "14 files")) << corpus.summary;
+  EXPECT_TRUE(holds(corpus.summary, "left out: 1 empty, 2 not text, 1 unreadable")) << corpus.summary;
+  EXPECT_TRUE(holds(corpus.summary, "1 no regular file")) << corpus.summary;
+  EXPECT_TRUE(holds(corpus.bytes, "caf\xE9") && holds(corpus.bytes, "\xEB\x8B\xA8"));
+  EXPECT_FALSE(holds(corpus.bytes, "with a"));
+}
+
+TEST_F(L03_Corpus, LinksAreFollowedOnce) {
+  write("real/a", file_text("a", 400));
+  write("real/b", file_text("b", 400));
+  fs::create_directories(root_ / "view");
+  ASSERT_EQ(::symlink("../real", path("view/x").c_str()), 0);
+  ASSERT_EQ(::symlink("../../view", path("real/back").c_str()), 0);
+  EXPECT_EQ(load_corpus(path("view")).bytes.size(), 802u);
+  EXPECT_EQ(load_corpus(path()).bytes.size(), 802u);
+}
+
+TEST_F(L03_Corpus, NothingToReadIsASentenceWithAHint) {
+  expect_error(path("missing"), "no such file or folder; give --data");
+  expect_error(path(), "holds no text; give --data");
+  write("empty", "");
+  expect_error(path("empty"), "holds no text; left out: 1 empty; give --data");
+  write("binary", std::string(100, '\0'));
+  expect_error(path(), "left out: 1 empty, 1 not text; give --data");
+  expect_error("/dev/null", "1 no regular file");
+}
+
+TEST_F(L03_Corpus, TooLargeIsRefusedBeforeItIsRead) {
+  write("large", file_text("large", 1 << 16));
+  ASSERT_EQ(::truncate(path("large").c_str(), kMaxCorpusBytes + 1), 0);  // a hole: takes no disk
+  expect_error(path(), "over 1073741824 bytes");
+  // A large file that is no text at its beginning does not count.
+  write("large", std::string(100, '\0'));
+  ASSERT_EQ(::truncate(path("large").c_str(), kMaxCorpusBytes + 1), 0);
+  write("small", file_text("small", 100));
+  EXPECT_EQ(load_corpus(path()).bytes.size(), 100u);
+}
+
+TEST_F(L03_Corpus, DataFilesAreFoundFromAnyFolderBelow) {
+  write("data/x.grammar", "s -> \"a\"");
+  fs::create_directories(root_ / "build/tests");
+  const fs::path before = fs::current_path();
+  fs::current_path(root_ / "build/tests");
+  EXPECT_EQ(read_text_file(find_data_file("x.grammar")), "s -> \"a\"");
+  EXPECT_THROW(find_data_file("no.grammar"), Error);
+  fs::current_path(before);
+  EXPECT_THROW(read_text_file(path("missing")), Error);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,150 @@
+// Windows: training batches are functions of (seed, step, sample); every held-out byte is scored once.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "src/core/rng.h"
+#include "src/data/loader.h"
+#include "src/data/tokenizer.h"
+
+namespace gradus {
+namespace {
+
+Corpus random_corpus(int64_t train, int64_t held_out) {
+  Corpus corpus;
+  Rng rng(17, uint64_t(train));
+  for (int64_t i = 0; i < train + held_out; ++i) corpus.bytes += char(rng.below(256));
+  corpus.split = train;
+  return corpus;
+}
+
+struct Windows {
+  std::vector<int32_t> inputs, targets;
+  explicit Windows(int64_t count) : inputs(size_t(count), -7), targets(size_t(count), -7) {}
+  bool operator==(const Windows&) const = default;
+};
+
+Windows training(const Loader& loader, int64_t step, int64_t first, int64_t count, int64_t T) {
+  Windows w(count * T);
+  loader.train_windows(step, first, count, w.inputs.data(), w.targets.data());
+  return w;
+}
+
+TEST(L03_Loader, TrainingWindowsAreFunctionsOfSeedStepAndSample) {
+  const Corpus corpus = random_corpus(5000, 100);
+  const int64_t T = 33;
+  const Loader loader(corpus, T, 1), same(corpus, T, 1), other(corpus, T, 2);
+  const Windows batch = training(loader, 12345, 0, 8, T);
+  EXPECT_EQ(batch, training(same, 12345, 0, 8, T));  // no state: steps before it do not matter
+  EXPECT_NE(batch, training(other, 12345, 0, 8, T));
+  EXPECT_NE(batch, training(loader, 12346, 0, 8, T));
+  for (const int64_t part : {1, 2, 4})  // micro-batches see the samples of the whole batch
+    for (int64_t first = 0; first < 8; first += part) {
+      const Windows w = training(loader, 12345, first, part, T);
+      EXPECT_TRUE(std::equal(w.inputs.begin(), w.inputs.end(), batch.inputs.begin() + first * T));
+      EXPECT_TRUE(std::equal(w.targets.begin(), w.targets.end(), batch.targets.begin() + first * T));
+    }
+  std::set<std::vector<int32_t>> distinct;
+  for (int64_t b = 0; b < 8; ++b)
+    distinct.emplace(batch.inputs.begin() + b * T, batch.inputs.begin() + (b + 1) * T);
+  EXPECT_EQ(distinct.size(), 8u);
+}
+
+TEST(L03_Loader, TrainingWindowsLieInTheTrainingBytesAndStartUniformly) {
+  Corpus corpus;  // every training byte is its own position, every held-out byte is 255
+  for (int i = 0; i < 107; ++i) corpus.bytes += char(i);
+  corpus.split = int64_t(corpus.bytes.size());
+  corpus.bytes += std::string(20, '\xFF');
+  const int64_t T = 7, starts = corpus.split - T, draws = 20000;  // starts 0 to 99
+  const Loader loader(corpus, T, 3);
+  std::vector<int> count(size_t(starts), 0);
+  for (int64_t step = 0; step < draws / 4; ++step) {
+    const Windows w = training(loader, step, 0, 4, T);
+    for (int64_t b = 0; b < 4; ++b) {
+      const int32_t start = w.inputs[size_t(b * T)];
+      for (int64_t t = 0; t < T; ++t) {
+        ASSERT_EQ(w.inputs[size_t(b * T + t)], start + t);
+        ASSERT_EQ(w.targets[size_t(b * T + t)], start + t + 1);
+      }
+      ASSERT_LT(start + T, corpus.split) << "a training target is held out";
+      ++count.at(size_t(start));
+    }
+  }
+  // Pearson's statistic has mean 99 and variance 198 for 100 equal cells; 5 standard deviations.
+  const double expected = double(draws) / double(starts);
+  double statistic = 0;
+  for (const int c : count) statistic += (c - expected) * (c - expected) / expected;
+  EXPECT_NEAR(statistic, double(starts - 1), 5 * std::sqrt(2.0 * double(starts - 1)));
+}
+
+TEST(L03_Loader, EveryHeldOutByteIsScoredOnceWithHalfAWindowOfContext) {
+  for (const int64_t T : {1, 2, 3, 7, 64})
+    for (const int64_t held_out : {1, 5, 31, 32, 33, 64, 257})
+      for (const int64_t count : {1, 3, 8}) {
+        const Corpus corpus = random_corpus(T + 1, held_out);
+        const Loader loader(corpus, T, 1);
+        int64_t next = corpus.split;  // the byte that should be scored next
+        for (int64_t first = 0; first < loader.held_out_windows(); first += count) {
+          Windows w(count * T);
+          const std::vector<int64_t> scored =
+              loader.held_out_windows(first, count, w.inputs.data(), w.targets.data());
+          ASSERT_EQ(int64_t(scored.size()), count);
+          for (int64_t b = 0; b < count; ++b)
+            for (int64_t t = T - scored[size_t(b)]; t < T; ++t, ++next) {
+              ASSERT_EQ(w.targets[size_t(b * T + t)], uint8_t(corpus.bytes.at(size_t(next))));
+              ASSERT_GE(t + 1, T / 2) << "too little context";
+              for (int64_t back = 0; back <= t; ++back)  // and that context is what stands before it
+                ASSERT_EQ(w.inputs[size_t(b * T + t - back)],
+                          uint8_t(corpus.bytes.at(size_t(next - 1 - back))));
+            }
+        }
+        EXPECT_EQ(next, int64_t(corpus.bytes.size())) << "T " << T << ", " << held_out << " held out";
+      }
+}
+
+TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {
+  const auto message = [](int64_t train, int64_t held_out, int64_t T) -> std::string {
+    const Corpus corpus = random_corpus(train, held_out);
+    try {
+      Loader(corpus, T, 1);
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  EXPECT_EQ(message(9, 1, 8), "");
+  EXPECT_NE(message(8, 1, 8).find("windows of 8 need at least 9 and 1"), std::string::npos);
+  EXPECT_NE(message(100, 0, 8), "");
+  EXPECT_NE(message(0, 0, 8), "");
+  EXPECT_NE(message(100, 10, 0), "");
+  EXPECT_NE(message(100, 10, -3), "");
+}
+
+TEST(L03_Tokenizer, BytesRoundTripAndOthersAreRefused) {
+  std::string all;
+  for (int i = 0; i < 256; ++i) all += char(i);
+  const std::vector<int32_t> tokens = ByteTokenizer::encode(all);
+  for (int i = 0; i < 256; ++i) EXPECT_EQ(tokens[size_t(i)], i);
+  EXPECT_EQ(ByteTokenizer::decode(tokens), all);
+  EXPECT_THROW(ByteTokenizer::decode({256}), Error);
+  EXPECT_THROW(ByteTokenizer::decode({-1}), Error);
+}
+
+TEST(L03_Tokenizer, PrintableTextCannotGarbleATerminal) {
+  EXPECT_EQ(printable("steps\n\tup \xC3\xA9 \xEA\xB3\x84"), "steps\n\tup \xC3\xA9 \xEA\xB3\x84");
+  EXPECT_EQ(printable(std::string("\0\x1B[2J\r\x7F", 7)), "\\x00\\x1B[2J\\x0D\\x7F");
+  EXPECT_EQ(printable("\xE9 \xC3"), "\\xE9 \\xC3");  // no UTF-8, cut off
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "2J"),
+            "\\xC2\\x9B"
+            "2J");  // the one-character form of ESC [
+  for (int a = 0; a < 256; ++a)
+    for (int b = 0; b < 256; ++b) {
+      const std::string out = printable(std::string{char(a), char(b)});
+      for (const char c : out) ASSERT_TRUE(uint8_t(c) >= 0x20 || c == '\n' || c == '\t') << a << " " << b;
+    }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -23,7 +23,7 @@ CXX   ?= g++
 ARCH  ?= -march=native
 BUILD := build
 CPPFLAGS := -I. -MMD -MP
-CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -Wall -Wextra
+CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra
 LDLIBS   := -fopenmp -pthread
 OPTIMIZE := -O3
 
@@ -138,15 +138,18 @@ help:
 $(BUILD)/flags: TEXT = $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS)
 $(BUILD)/flags: NEWS = building into $(BUILD) with $(CXX) $(CXXFLAGS); $(FOUND)
 $(BUILD)/sources: TEXT = $(LIB_SRC)
-$(BUILD)/sources: NEWS =
+$(BUILD)/sources: NEWS = the library has $(words $(LIB_SRC)) source files
 $(BUILD)/flags $(BUILD)/sources: FORCE
 	@mkdir -p $(@D)
-	@echo '$(TEXT)' | cmp -s - $@ || { echo '$(TEXT)' > $@; printf '%s\n' '$(NEWS)'; }
+	@echo '$(TEXT)' | cmp -s - $@ || { echo '$(TEXT)' > $@; echo '$(NEWS)'; }
 
 $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $<'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+
+# A product and the sum it goes to in one instruction, in the one place that lives on it.
+$(BUILD)/obj/kernels/cpu/gemm_tile.o: CXXFLAGS += -ffp-contract=fast
 
 $(LIB): $(call object,$(LIB_SRC)) $(BUILD)/sources
 	@rm -f $@

@@ -14,13 +14,15 @@ table == "text" {
 }
 END { if (table == "text") exit failed > 0 }
 
-function read_report(json,    line, field, most, good, bad) {
-  while (("awk -f tests/tools/json.awk " json " 2>/dev/null" | getline line) > 0) {
+# Sets `peak`, the most that any variant needed, and `checks`, from a lesson's report.
+function read_report(json,    command, line, field, most, good, bad) {
+  command = "awk -f tests/tools/json.awk " json " 2>/dev/null"
+  while ((command | getline line) > 0) {
     split(line, field, "\t")
-    if (field[1] ~ /^rows\.[0-9]+\.peak_bytes$/ && field[2] + 0 > most) most = field[2]
+    if (field[1] ~ /^rows\.[0-9]+\.peak_bytes$/ && field[2] + 0 > most) most = field[2] + 0
     if (field[1] ~ /^checks\.[0-9]+\.pass$/) { good += field[2] == "true"; bad += field[2] == "false" }
   }
-  close("awk -f tests/tools/json.awk " json " 2>/dev/null")
+  close(command)
   peak = most ? sprintf("%.1f MiB", most / 1048576) : "-"
   checks = good + 0 " of " good + bad
 }

@@ -1,53 +1,17 @@
 #include "kernels/cpu/gemm.h"
 
+#include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/io.h"
 
 namespace gradus::cpu {
 
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64, kRows = 12;  // 24 accumulators of 32 registers
-#elif defined(__AVX__)
-constexpr int kVectorBytes = 32, kRows = 6;  // 12 of 16
-#else
-constexpr int kVectorBytes = 16, kRows = 6;
-#endif
-constexpr int kVectors = 2;  // the tile is kRows x (kVectors vectors)
 // A block of K: a panel of B of this depth stays in L2 while panels of A pass by. 2048 floats.
 template <class S>
 constexpr int64_t kDepth = 8192 / int64_t(sizeof(S));
 constexpr int64_t kChunkPanels = 4;  // panels of A that one thread packs and multiplies at a time
 constexpr int64_t kChunkRows = kChunkPanels * kRows;
-
-template <class S>
-struct Tile {
-  typedef S Vector __attribute__((vector_size(kVectorBytes), aligned(sizeof(S)), may_alias));
-  static constexpr int kLanes = kVectorBytes / int(sizeof(S)), kCols = kVectors * kLanes;
-};
-
-// out[kRows][kCols] = sum over k of the outer product of a panel of A (kRows a step) and of B (kCols a step).
-template <class S>
-void multiply_tile(int64_t K, const S* __restrict a, const S* __restrict b, S* __restrict out) {
-  using Vector = typename Tile<S>::Vector;
-  constexpr int kLanes = Tile<S>::kLanes;
-  Vector sum[kRows][kVectors] = {};
-  // BEGIN SOLUTION 01.2
-  for (int64_t k = 0; k < K; ++k, a += kRows, b += Tile<S>::kCols) {
-    const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
-#pragma GCC unroll 12
-    for (int i = 0; i < kRows; ++i) {
-      sum[i][0] += a[i] * b0;
-      sum[i][1] += a[i] * b1;
-    }
-  }
-  // STUB: todo("01.2", "for each k, add the outer product of kRows values of a and kCols of b", K, a, b,
-  // kLanes); END SOLUTION 01.2
-#pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v)
-      *reinterpret_cast<Vector*>(out + (i * kVectors + v) * kLanes) = sum[i][v];
-}
 
 // panel[k * width + i] = x[i * line + k] for 4 values of i and of k: a transpose in registers.
 inline void transpose_4x4(const float* x, int64_t line, int width, float* panel) {

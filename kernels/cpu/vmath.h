@@ -35,8 +35,8 @@ inline float vexp(float x) {
   return y * scale1 * scale2;
 }
 
-// Small |x|: x + x^3 p(x^2), which keeps the relative error small; else 1 - 2 / (e^(2|x|) + 1) with the sign
-// of x.
+// Small |x|: x (1 + x^2 p(x^2)), which keeps the relative error small; else 1 - 2 / (e^(2|x|) + 1) with the
+// sign of x.
 inline float vtanh(float x) {
   const float u = x * x, a = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7FFFFFFF);
   float p = 0.002292744816f;
@@ -45,7 +45,7 @@ inline float vtanh(float x) {
   p = p * u - 0.05395925958f;
   p = p * u + 0.1333330356f;
   p = p * u - 0.3333333317f;
-  const float small = x + x * (u * p);
+  const float small = x * (1.0f + u * p);
   const float large = 1.0f - 2.0f / (vexp(2.0f * a) + 1.0f);
   const uint32_t sign = std::bit_cast<uint32_t>(x) & 0x80000000;
   return a < 0.625f ? small : std::bit_cast<float>(std::bit_cast<uint32_t>(large) | sign);

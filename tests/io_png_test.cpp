@@ -1,0 +1,123 @@
+// Pictures: what is drawn is in the pixels, and the file is a PNG.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "kernels/check.h"
+#include "src/io/png.h"
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr Rgb kRed{255, 0, 0}, kBackground{255, 255, 255}, kFirstColor{31, 99, 180},
+    kSecondColor{225, 110, 20};
+
+int count(const Canvas& canvas, Rgb color) {
+  int pixels = 0;
+  for (int y = 0; y < canvas.height(); ++y)
+    for (int x = 0; x < canvas.width(); ++x) pixels += canvas.at(x, y) == color;
+  return pixels;
+}
+
+TEST(L01_Png, DrawingIsExactInsideAndCutOffOutside) {
+  Canvas canvas(20, 10);
+  EXPECT_EQ(count(canvas, kBackground), 200);
+  canvas.fill_rect(2, 3, 4, 5, kRed);
+  EXPECT_EQ(count(canvas, kRed), 20);
+  canvas.fill_rect(-5, -5, 8, 6, kRed);  // only (0..2, 0) is inside
+  EXPECT_EQ(count(canvas, kRed), 23);
+  canvas.line(-1e9, 9, 1e9, 9, kRed);  // one pixel wide, through pixel centers
+  EXPECT_EQ(count(canvas, kRed), 43);
+  canvas.line(NAN, 0, 5, 5, kRed);
+  canvas.text(-100, 100, "far away", kRed);
+  canvas.set(20, 0, kRed);
+  EXPECT_EQ(count(canvas, kRed), 43);
+  EXPECT_THROW(canvas.at(20, 0), Error);
+  EXPECT_THROW(Canvas(0, 5), Error);
+}
+
+TEST(L01_Png, EveryCharacterHasItsOwnShape) {
+  std::vector<Canvas> shapes;
+  for (char c = ' '; c <= '~'; ++c) {
+    shapes.emplace_back(6, 9);
+    shapes.back().text(0, 0, std::string(1, c), kRed, 1);
+    EXPECT_EQ(count(shapes.back(), kRed) > 0, c != ' ') << c;
+    for (int y = 0; y < 9; ++y)
+      EXPECT_EQ(shapes.back().at(5, y), kBackground) << c;  // the gap between characters
+  }
+  const auto equal = [](const Canvas& a, const Canvas& b) {
+    for (int i = 0; i < 6 * 9; ++i)
+      if (a.at(i % 6, i / 6) != b.at(i % 6, i / 6)) return false;
+    return true;
+  };
+  for (size_t i = 0; i < shapes.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(equal(shapes[i], shapes[j])) << char(32 + i) << " " << char(32 + j);
+}
+
+TEST(L01_Png, BarsAreAsLongAsTheirValues) {
+  const Canvas chart =
+      draw(BarChart{"ladder", {{"naive", 1, "1"}, {"tiled", 50, "50"}, {"library", 100, "100"}}});
+  std::vector<int> lengths;  // pixels of the bars' color in rows through them
+  for (int y = 0; y < chart.height(); ++y) {
+    int length = 0;
+    for (int x = 0; x < chart.width(); ++x) length += chart.at(x, y) == kFirstColor;
+    if (length > 0 && (lengths.empty() || lengths.back() != length)) lengths.push_back(length);
+  }
+  ASSERT_EQ(lengths.size(), 3u);
+  EXPECT_NEAR(lengths[0], lengths[2] / 100.0, 1);
+  EXPECT_NEAR(lengths[1], lengths[2] / 2.0, 1);
+  draw(BarChart{"odd", {{"nan", NAN, ""}, {"zero", 0, ""}, {"negative", -3, ""}}});  // must not crash
+  draw(BarChart{});
+}
+
+TEST(L03_Png, CurvesAndReferencesAreDrawnAndOddDataDoNotCrash) {
+  LinePlot plot{"loss", "step", "nats", {{"training", {}, {}}}, {{"floor", 0.4}}};
+  for (int i = 0; i < 500; ++i)
+    plot.series[0].x.push_back(i), plot.series[0].y.push_back(0.4 + 5 * std::exp(-i / 50.0));
+  const Canvas canvas = draw(plot);
+  EXPECT_GT(count(canvas, kFirstColor), 500);
+  EXPECT_GT(count(canvas, kSecondColor), 300);
+  plot.series[0].y[10] = NAN;
+  plot.series[0].y[20] = INFINITY;
+  EXPECT_GT(count(draw(plot), kFirstColor), 500);
+  draw(LinePlot{});
+  draw(LinePlot{"one point", "", "", {{"p", {1}, {1e300}}}, {}});
+  draw(LinePlot{"constant", "", "", {{"c", {1, 2, 3}, {0, 0, 0}}}, {{"zero", 0}}});
+  draw(LinePlot{"no finite point", "", "", {{"n", {1, 2}, {NAN, NAN}}}, {}});
+  EXPECT_THROW(draw(LinePlot{"", "", "", {{"uneven", {1, 2}, {1}}}, {}}), Error);
+}
+
+TEST(L02_Png, TheDecisionMapShowsBothSidesAndTheBoundary) {
+  DecisionMap map{"map", -1, 1, -1, 1, [](double x, double) { return x > 0 ? 1.0 : 0.0; }, {{0.5, 0.5, 0}}};
+  const Canvas canvas = draw(map);
+  const Rgb zero{150, 190, 235}, one{250, 195, 140};
+  EXPECT_NEAR(count(canvas, zero), count(canvas, one), 0.05 * count(canvas, one));
+  EXPECT_GT(count(canvas, zero), 100000);
+  EXPECT_GT(count(canvas, kFirstColor), 5);  // the point
+}
+
+TEST(L01_Png, TheFileIsAPngInANewFolder) {
+  const fs::path root = fs::temp_directory_path() / ("gradus-png-" + std::to_string(::getpid()));
+  const std::string path = (root / "plots" / "a.png").string();
+  Canvas canvas(3, 2);
+  canvas.write_png(path);
+  std::ostringstream content;
+  content << std::ifstream(path, std::ios::binary).rdbuf();
+  const std::string bytes = content.str();
+  ASSERT_GT(bytes.size(), 40u);
+  EXPECT_EQ(bytes.substr(0, 16), std::string("\x89PNG\r\n\x1A\n\0\0\0\rIHDR", 16));
+  EXPECT_EQ(bytes.substr(16, 10), std::string("\0\0\0\3\0\0\0\2\10\2", 10));  // 3 x 2, 8 bits, RGB
+  EXPECT_EQ(bytes.substr(bytes.size() - 8, 4), "IEND");
+  EXPECT_EQ(std::distance(fs::directory_iterator(root / "plots"), fs::directory_iterator()), 1);
+  EXPECT_THROW(canvas.write_png("/dev/null/a.png"), Error);
+  fs::remove_all(root);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,336 @@
+// The safetensors format, atomic files, and what corrupt files and full disks do: an Error, never a crash,
+// never a damaged earlier file.
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/io/atomic_file.h"
+#include "src/io/safetensors.h"
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+class L03_Safetensors : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
+    fs::create_directories(root_);
+    file_ = (root_ / "a.safetensors").string();
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  static void put(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
+  static std::string get(const std::string& path) {
+    std::ostringstream content;
+    content << std::ifstream(path, std::ios::binary).rdbuf();
+    return content.str();
+  }
+  // A file with this header text and as many data bytes.
+  void put_file(const std::string& header, size_t data_bytes) const {
+    const uint64_t n = header.size();
+    put(file_, std::string(reinterpret_cast<const char*>(&n), 8) + header + std::string(data_bytes, 'd'));
+  }
+  // The message of the Error that opening the file throws, or "" if it opens.
+  std::string opening() const {
+    try {
+      SafetensorsFile file(file_);
+      return "";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(file_), std::string::npos)
+          << "does not name the file: " << e.what();
+      return e.what();
+    }
+  }
+  void expect_refused(const std::string& header, size_t data_bytes, const std::string& part) const {
+    put_file(header, data_bytes);
+    EXPECT_NE(opening().find(part), std::string::npos) << header << "\n-> " << opening();
+  }
+  size_t files_in_folder() const {
+    return size_t(std::distance(fs::directory_iterator(root_), fs::directory_iterator()));
+  }
+
+  fs::path root_;
+  std::string file_;
+};
+
+// A tensor of every dtype and several ranks, with a hash of its name as data.
+struct Sample {
+  std::vector<TensorEntry> entries;
+  std::vector<std::string> data;
+  Sample() {
+    add("weight", DType::F32, {2, 3});
+    add("bias", DType::BF16, {7});
+    add("scalar", DType::F64, {});
+    add("ids", DType::I32, {1, 1, 5});
+    add("none", DType::F32, {0, 4});
+    add("half", DType::F16, {3});
+    add("q", DType::I8, {255});
+    add("u", DType::U8, {1});
+    add("long \"name\" \\ \n \xC3\xA9", DType::I64, {2, 1, 1, 1, 2});
+    for (size_t i = 0; i < entries.size(); ++i) entries[i].data = data[i].data();
+  }
+  void add(const std::string& name, DType dtype, const Shape& shape) {
+    entries.push_back({name, dtype, shape, nullptr});
+    std::string bytes;
+    for (int64_t i = 0; i < shape.numel() * size_of(dtype); ++i)
+      bytes += char(std::hash<std::string>{}(name) >> (i % 8 * 8)) ^ char(i * 29);
+    data.push_back(bytes);
+  }
+  // "" if the file gives exactly these tensors, else what is wrong.
+  std::string difference(const std::string& path) const {
+    try {
+      const SafetensorsFile file(path);
+      if (file.tensors().size() != entries.size()) return "number of tensors";
+      for (size_t i = 0; i < entries.size(); ++i) {
+        std::string bytes(data[i].size(), '?');
+        file.read(entries[i].name, entries[i].dtype, entries[i].shape, bytes.data());
+        if (bytes != data[i]) return "WRONG BYTES in " + entries[i].name;
+      }
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  }
+};
+
+TEST_F(L03_Safetensors, WhatIsWrittenIsReadBack) {
+  const Sample sample;
+  const Metadata metadata{{"step", "12"}, {"quoted \"key\"", "line\nbreak"}};
+  write_safetensors(file_, sample.entries, metadata);
+  EXPECT_EQ(sample.difference(file_), "");
+  const SafetensorsFile file(file_);
+  EXPECT_EQ(file.metadata(), metadata);
+  EXPECT_EQ(file.find("missing"), nullptr);
+  EXPECT_EQ(files_in_folder(), 1u) << "a temporary file was left";
+  float wrong[6];
+  EXPECT_THROW(file.read("missing", DType::F32, {2, 3}, wrong), Error);
+  EXPECT_THROW(file.read("weight", DType::I32, {2, 3}, wrong), Error);
+  EXPECT_THROW(file.read("weight", DType::F32, {3, 2}, wrong), Error);
+}
+
+TEST_F(L03_Safetensors, TheBytesAreThoseOfThePublishedFormat) {
+  const float w[2] = {1, -2};
+  const uint8_t b[3] = {7, 8, 9};
+  const double d = 0.5;
+  write_safetensors(file_,
+                    {{"b", DType::U8, {3}, b},
+                     {"w", DType::F32, {2, 1}, w},
+                     {"a", DType::F32, {0}, nullptr},
+                     {"d", DType::F64, {}, &d}},
+                    {{"format", "pt"}});
+  // Sorted by element size, then by name; padded to 8 with spaces.
+  std::string header =
+      "{\"__metadata__\":{\"format\":\"pt\"},"
+      "\"d\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},"
+      "\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[8,8]},"
+      "\"w\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[8,16]},"
+      "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[16,19]}}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const uint64_t n = header.size();
+  std::string expected(reinterpret_cast<const char*>(&n), 8);
+  expected += header + std::string(6, '\0') + "\xE0\x3F" + std::string("\0\0\x80\x3F\0\0\0\xC0\7\10\11", 11);
+  EXPECT_EQ(get(file_), expected);
+  // The order in which the tensors are given does not matter.
+  write_safetensors(file_,
+                    {{"w", DType::F32, {2, 1}, w},
+                     {"d", DType::F64, {}, &d},
+                     {"a", DType::F32, {0}, nullptr},
+                     {"b", DType::U8, {3}, b}},
+                    {{"format", "pt"}});
+  EXPECT_EQ(get(file_), expected);
+}
+
+TEST_F(L03_Safetensors, NoTensorsAtAll) {
+  write_safetensors(file_, {});
+  EXPECT_EQ(get(file_), std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
+  EXPECT_TRUE(SafetensorsFile(file_).tensors().empty());
+}
+
+TEST_F(L03_Safetensors, NamesThatCannotBeWrittenAreRefused) {
+  const float x = 1;
+  EXPECT_THROW(write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::F32, {}, &x}}), Error);
+  EXPECT_THROW(write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::U8, {1}, &x}}), Error);
+  EXPECT_THROW(write_safetensors(file_, {{"__metadata__", DType::F32, {}, &x}}), Error);
+  EXPECT_EQ(files_in_folder(), 0u);
+}
+
+TEST_F(L03_Safetensors, AcceptsWhatOtherWritersMayProduce) {
+  // Any order of entries and keys, no padding, spaces inside, unknown keys, tensors at odd offsets.
+  put_file(" {}", 0);
+  EXPECT_NE(opening(), "") << "a header must begin with {";
+  put_file(
+      "{ \"b\" : {\"data_offsets\":[1,5],\"note\":1,\"shape\":[1],\"dtype\":\"F32\"},"
+      "\"a\":{\"dtype\":\"U8\",\"shape\":[1,1],\"data_offsets\":[0,1]} } ",
+      5);
+  EXPECT_EQ(opening(), "");
+  EXPECT_EQ(SafetensorsFile(file_).tensors()[0].name, "a");
+}
+
+TEST_F(L03_Safetensors, HeadersThatBreakTheFormatAreRefused) {
+  const auto entry = [](const std::string& name, const std::string& shape, int64_t begin, int64_t end) {
+    return "\"" + name + "\":{\"dtype\":\"U8\",\"shape\":" + shape + ",\"data_offsets\":[" +
+           std::to_string(begin) + "," + std::to_string(end) + "]}";
+  };
+  const std::string a = entry("a", "[4]", 0, 4);
+  expect_refused("{" + a + "," + entry("b", "[4]", 5, 9) + "}", 9, "tensor b begins at byte");
+  expect_refused("{" + a + "," + entry("b", "[4]", 5, 9) + "}", 9, "a hole");
+  expect_refused("{" + a + "," + entry("b", "[4]", 3, 7) + "}", 7, "they overlap");
+  expect_refused("{" + a + "," + entry("b", "[4]", 0, 4) + "}", 4, "they overlap");
+  expect_refused("{" + entry("b", "[4]", 1, 5) + "}", 5, "a hole");
+  expect_refused("{" + a + "}", 3, "truncated");
+  expect_refused("{" + a + "}", 5, "belong to no tensor");
+  expect_refused("{}", 1, "belong to no tensor");
+  expect_refused("{" + a + "," + a + "}", 4, "corrupt");
+  expect_refused("{" + entry("a", "[5]", 0, 4) + "}", 4, "do not fit [5] of U8");
+  expect_refused("{" + entry("a", "[4]", 4, 0) + "}", 4, "entry a is corrupt");
+  expect_refused("{" + entry("a", "[4]", -4, 0) + "}", 4, "entry a is corrupt");
+  expect_refused("{" + entry("a", "[-4]", 0, 4) + "}", 4, "negative");
+  expect_refused("{" + entry("a", "[1,1,1,1,1,4]", 0, 4) + "}", 4, "more than 5 dimensions");
+  expect_refused("{" + entry("a", "[4294967296,4294967296]", 0, 0) + "}", 0, "more elements than");
+  expect_refused("{" + entry("a", "[9223372036854775807]", 0, INT64_MAX) + "}", 4, "past any file's end");
+  expect_refused("{" + entry("a", "[9223372036854775808]", 0, 4) + "}", 4, "corrupt");
+  expect_refused("{" + entry("a", "[4.0]", 0, 4) + "}", 4, "a whole number");
+  expect_refused("{" + entry("a", "4", 0, 4) + "}", 4, "an array");
+  expect_refused("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "dtype F8_E4M3");
+  expect_refused("{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "has no dtype");
+  expect_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", 4, "has 3 numbers");
+  expect_refused("{\"a\":[]}", 0, "an object");
+  expect_refused("{\"__metadata__\":{\"step\":12}}", 0, "a string");
+  expect_refused("{\"__metadata__\":[]}", 0, "an object");
+  expect_refused("[]", 0, "begin with {");
+  expect_refused("{", 0, "corrupt");
+  expect_refused("", 0, "begin with {");
+}
+
+TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {
+  for (const uint64_t n : {uint64_t(3), uint64_t(100'000'001), uint64_t(INT64_MAX), UINT64_MAX}) {
+    put(file_, std::string(reinterpret_cast<const char*>(&n), 8) + "{}");
+    EXPECT_NE(opening().find("bytes 0 to 7"), std::string::npos) << opening();
+  }
+  // Also when the file is large enough for it (a hole takes no disk).
+  const uint64_t n = 100'000'001;
+  put(file_, std::string(reinterpret_cast<const char*>(&n), 8) + "{}");
+  ASSERT_EQ(::truncate(file_.c_str(), 100'000'009), 0);
+  EXPECT_NE(opening().find("the format allows 100000000"), std::string::npos) << opening();
+  file_ = root_.string();
+  EXPECT_NE(opening().find("no regular file"), std::string::npos);
+  file_ = (root_ / "missing").string();
+  EXPECT_NE(opening().find("cannot be opened"), std::string::npos);
+}
+
+TEST_F(L03_Safetensors, EveryCorruptedHeaderByteIsAnErrorOrChangesNothing) {
+  const Sample sample;
+  write_safetensors(file_, sample.entries);
+  const std::string good = get(file_);
+  uint64_t header = 0;
+  std::memcpy(&header, good.data(), 8);
+  int harmless = 0, refused = 0;
+  for (size_t at = 0; at < 8 + header; ++at)
+    for (const int change :
+         std::initializer_list<int>{0x00, 0xFF, '0', '9', ' ', '"', ',', '{', 'A', good[at] ^ 1,
+                                    good[at] ^ 0x20, good[at] ^ 0x80, good[at] + 1}) {
+      std::string bad = good;
+      bad[at] = char(change);
+      if (bad == good) continue;
+      put(file_, bad);
+      const std::string difference = sample.difference(file_);
+      ASSERT_EQ(difference.find("WRONG BYTES"), std::string::npos) << "header byte " << at << ": " << bad[at];
+      ++(difference.empty() ? harmless : refused);
+    }
+  EXPECT_GT(refused, 50 * harmless) << "harmless: " << harmless;
+}
+
+TEST_F(L03_Safetensors, TruncationAtEveryLengthIsAnError) {
+  const Sample sample;
+  write_safetensors(file_, sample.entries);
+  const std::string good = get(file_);
+  for (size_t length = 0; length < good.size(); ++length) {
+    put(file_, good.substr(0, length));
+    EXPECT_NE(opening(), "") << "of " << good.size() << " bytes only " << length;
+  }
+  put(file_, good + "x");
+  EXPECT_NE(opening(), "");
+}
+
+// Writing `tensor` must fail with a sentence, leave the earlier file as it was and no temporary file.
+void expect_write_fails(const std::string& path, const TensorEntry& tensor, const std::string& part) {
+  try {
+    write_safetensors(path, {tensor});
+    ADD_FAILURE() << "the write did not fail";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+  }
+}
+
+TEST_F(L03_Safetensors, AFileSizeLimitLeavesTheEarlierFile) {
+  const Sample sample;
+  write_safetensors(file_, sample.entries);
+  const std::string big(1 << 20, 'b');
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{}, small{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  for (const size_t limit : {0u, 8u, 100u, 4096u, 1u << 19}) {  // in the size, the header, the data
+    small = {limit, old.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    expect_write_fails(file_, {"big", DType::U8, {1 << 20}, big.data()},
+                       "an earlier file of this name is unchanged");
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+    EXPECT_EQ(sample.difference(file_), "") << "limit " << limit;
+    EXPECT_EQ(files_in_folder(), 1u) << "limit " << limit;
+  }
+  std::signal(SIGXFSZ, old_handler);
+}
+
+TEST_F(L03_Safetensors, AFullDiskLeavesTheEarlierFile) {
+  const std::string disk = (root_ / "disk").string();
+  fs::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=256k") != 0) GTEST_SKIP() << "mounting needs root";
+  file_ = disk + "/a.safetensors";
+  const Sample sample;
+  write_safetensors(file_, sample.entries);
+  const std::string big(1 << 20, 'b');
+  expect_write_fails(file_, {"big", DType::U8, {1 << 20}, big.data()}, "No space left on device");
+  EXPECT_EQ(sample.difference(file_), "");
+  EXPECT_EQ(std::distance(fs::directory_iterator(disk), fs::directory_iterator()), 1);
+  write_safetensors(file_, sample.entries);  // and there is room again
+  ASSERT_EQ(::umount(disk.c_str()), 0);
+}
+
+TEST_F(L03_Safetensors, PathsThatCannotBeWrittenAreRefused) {
+  const float x = 1;
+  expect_write_fails((root_ / "no" / "folder").string(), {"x", DType::F32, {}, &x}, "cannot be written");
+  expect_write_fails(root_.string(), {"x", DType::F32, {}, &x}, "no regular file");
+  expect_write_fails("/dev/full", {"x", DType::F32, {}, &x}, "no regular file");  // must not be replaced
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  EXPECT_EQ(files_in_folder(), 0u);
+}
+
+TEST_F(L03_Safetensors, AnAtomicFileThatIsNotCommittedLeavesNothing) {
+  put(file_, "old");
+  {
+    AtomicFile file(file_);
+    file.write("new", 3);
+    EXPECT_EQ(get(file_), "old");
+  }
+  EXPECT_EQ(get(file_), "old");
+  EXPECT_EQ(files_in_folder(), 1u);
+  AtomicFile file(file_);
+  file.write("new", 3);
+  file.write(nullptr, 0);
+  file.commit();
+  EXPECT_EQ(get(file_), "new");
+}
+
+}  // namespace
+}  // namespace gradus

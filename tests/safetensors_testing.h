@@ -1,0 +1,101 @@
+// What the tests of safetensors files share: a folder of their own, and a file with a tensor of every kind.
+#pragma once
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/io/safetensors.h"
+
+namespace gradus {
+namespace fs = std::filesystem;
+
+class SafetensorsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
+    fs::create_directories(root_);
+    file_ = (root_ / "a.safetensors").string();
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  static void put(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
+  static std::string get(const std::string& path) {
+    std::ostringstream content;
+    content << std::ifstream(path, std::ios::binary).rdbuf();
+    return content.str();
+  }
+  // A file with this header text and as many data bytes.
+  void put_file(const std::string& header, size_t data_bytes) const {
+    const uint64_t n = header.size();
+    put(file_, std::string(reinterpret_cast<const char*>(&n), 8) + header + std::string(data_bytes, 'd'));
+  }
+  // The message of the Error that opening the file throws, or "" if it opens.
+  std::string opening() const {
+    try {
+      SafetensorsFile file(file_);
+      return "";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(file_), std::string::npos)
+          << "does not name the file: " << e.what();
+      return e.what();
+    }
+  }
+  void expect_refused(const std::string& header, size_t data_bytes, const std::string& part) const {
+    put_file(header, data_bytes);
+    EXPECT_NE(opening().find(part), std::string::npos) << header << "\n-> " << opening();
+  }
+  size_t files_in_folder() const {
+    return size_t(std::distance(fs::directory_iterator(root_), fs::directory_iterator()));
+  }
+
+  fs::path root_;
+  std::string file_;
+};
+
+// A tensor of every dtype and several ranks, with a hash of its name as data.
+struct Sample {
+  std::vector<TensorEntry> entries;
+  std::vector<std::string> data;
+  Sample() {
+    add("weight", DType::F32, {2, 3});
+    add("bias", DType::BF16, {7});
+    add("scalar", DType::F64, {});
+    add("ids", DType::I32, {1, 1, 5});
+    add("none", DType::F32, {0, 4});
+    add("half", DType::F16, {3});
+    add("q", DType::I8, {255});
+    add("u", DType::U8, {1});
+    add("long \"name\" \\ \n \xC3\xA9", DType::I64, {2, 1, 1, 1, 2});
+    for (size_t i = 0; i < entries.size(); ++i) entries[i].data = data[i].data();
+  }
+  void add(const std::string& name, DType dtype, const Shape& shape) {
+    entries.push_back({name, dtype, shape, nullptr});
+    std::string bytes;
+    for (int64_t i = 0; i < shape.numel() * size_of(dtype); ++i)
+      bytes += char(std::hash<std::string>{}(name) >> (i % 8 * 8)) ^ char(i * 29);
+    data.push_back(bytes);
+  }
+  // "" if the file gives exactly these tensors, else what is wrong.
+  std::string difference(const std::string& path) const {
+    try {
+      const SafetensorsFile file(path);
+      if (file.tensors().size() != entries.size()) return "number of tensors";
+      for (size_t i = 0; i < entries.size(); ++i) {
+        std::string bytes(data[i].size(), '?');
+        file.read(entries[i].name, entries[i].dtype, entries[i].shape, bytes.data());
+        if (bytes != data[i]) return "WRONG BYTES in " + entries[i].name;
+      }
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  }
+};
+
+}  // namespace gradus

@@ -10,13 +10,20 @@ namespace gradus {
 
 constexpr size_t kLargestShown = 10;
 
-static std::vector<const Block*> blocks_where(const Allocator& allocator, bool free) {
+static std::vector<const Block*> blocks_in_use(const Allocator& allocator) {
   std::vector<const Block*> blocks;
   for (const auto& [serial, segment] : allocator.segments())
     for (const Block* b = segment.first; b; b = b->next)
-      if (b->free == free) blocks.push_back(b);
-  std::stable_sort(blocks.begin(), blocks.end(), [](auto* a, auto* b) { return a->size > b->size; });
+      if (!b->free) blocks.push_back(b);
   return blocks;
+}
+
+static int64_t largest_free_piece(const Allocator& allocator) {
+  int64_t largest = 0;
+  for (const auto& [serial, segment] : allocator.segments())
+    for (const Block* b = segment.first; b; b = b->next)
+      if (b->free) largest = std::max(largest, b->size);
+  return largest;
 }
 
 static const char* hint_for(Kind largest) {
@@ -36,13 +43,12 @@ std::string out_of_memory_text(const Allocator& allocator, int64_t bytes, Kind k
                                const Shape& shape) {
   const Meter& meter = allocator.meter();
   const Usage& now = meter.now();
-  const std::vector<const Block*> free = blocks_where(allocator, true);
   std::ostringstream out;
   out << "out of memory: " << name << " " << shape << " (" << name_of(kind) << ") needs " << bytes
       << " bytes (" << bytes_text(bytes) << ").\n";
   if (allocator.budget() > 0) out << "budget " << bytes_text(allocator.budget()) << ", ";
   out << "reserved " << bytes_text(meter.reserved()) << ", allocated " << bytes_text(now.allocated())
-      << "; the largest free piece is " << bytes_text(free.empty() ? 0 : free[0]->size) << ".\n";
+      << "; the largest free piece is " << bytes_text(largest_free_piece(allocator)) << ".\n\n";
 
   Table by_kind({"kind", "bytes", ""});
   for (int k = 0; k < kKinds; ++k)
@@ -53,16 +59,17 @@ std::string out_of_memory_text(const Allocator& allocator, int64_t bytes, Kind k
   out << by_kind;
 
   Table largest({"largest blocks", "kind", "bytes", ""});
-  std::vector<const Block*> live = blocks_where(allocator, false);
+  std::vector<const Block*> live = blocks_in_use(allocator);
+  std::stable_sort(live.begin(), live.end(), [](auto* a, auto* b) { return a->requested > b->requested; });
   if (live.size() > kLargestShown) live.resize(kLargestShown);
   for (const Block* b : live)
     largest.row({b->name, name_of(b->kind), count_text(b->requested), bytes_text(b->requested)});
-  if (!live.empty()) out << largest;
+  if (!live.empty()) out << "\n" << largest;
 
   const auto most = std::max_element(now.by_kind.begin(), now.by_kind.end()) - now.by_kind.begin();
-  out << "What would help: " << hint_for(now.allocated() > bytes ? Kind(most) : kind);
+  out << "\nWhat would help: " << hint_for(now.allocated() > bytes ? Kind(most) : kind);
   if (allocator.budget() > 0) out << "; or a larger --memory";
-  out << ".\n";
+  out << ".";
   return out.str();
 }
 

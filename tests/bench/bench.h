@@ -1,0 +1,79 @@
+// What the benchmarks share: big random buffers on a device, and the copy bandwidth that memory-bound kernels
+// are measured against.
+#pragma once
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/cost.h"
+#include "kernels/cpu/parallel.h"
+#include "src/core/rng.h"
+#include "src/core/timing.h"
+#include "src/memory/device.h"
+
+namespace gradus {
+
+// A buffer of one dtype, freed with its owner. Random numbers are uniform in [0, 1), so that they are also
+// valid second moments and probabilities; a block of 2^16 of them is repeated, because drawing 256 MB of them
+// would take longer than timing them.
+class BenchBuffer {
+ public:
+  BenchBuffer(Device& device, DType t, int64_t n)
+      : device_(device),
+        t_(t),
+        n_(n),
+        block_(device.allocator().allocate(n * size_of(t), Kind::Other, "bench")) {}
+  ~BenchBuffer() { device_.allocator().free(block_); }
+  BenchBuffer(const BenchBuffer&) = delete;
+  BenchBuffer& operator=(const BenchBuffer&) = delete;
+
+  CBuf in() const { return {block_->data(), t_}; }
+  Out out(int64_t from = 0) const { return {block_->data() + from * size_of(t_), t_, Write::Set}; }
+  int64_t bytes() const { return n_ * size_of(t_); }
+
+  void randomize(uint64_t stream) {
+    visit_float("bench", t_, [&]<class T>() {
+      Rng rng(1, stream);
+      std::vector<T> values(std::min<int64_t>(n_, 1 << 16));
+      for (T& v : values) v = T(acc_t<T>(rng.uniform()));
+      repeat(values);
+    });
+  }
+  void random_ids(int64_t below) {  // for int32
+    Rng rng(1, 0);
+    std::vector<int32_t> ids(n_);
+    for (int32_t& id : ids) id = int32_t(rng.below(uint64_t(below)));
+    repeat(ids);
+  }
+
+ private:
+  template <class T>
+  void repeat(const std::vector<T>& values) {
+    const int64_t period = int64_t(values.size());
+    for (int64_t at = 0; at < n_; at += period)
+      device_.copy_in(block_->data() + at * size_of(t_), values.data(),
+                      std::min(period, n_ - at) * size_of(t_));
+  }
+  Device& device_;
+  DType t_;
+  int64_t n_;
+  Block* block_;
+};
+
+// Bytes read and written a second by a copy on all threads: the better of large and of 4 KiB pieces, because
+// the library's memcpy treats the two differently (large ones go past the cache).
+inline double copy_bandwidth(void* to, const void* from, int64_t bytes) {
+  const auto copy = [=](int64_t piece) {
+    cpu::parallel_for(bytes, piece, [=](int64_t begin, int64_t end) {
+      for (int64_t at = begin; at < end; at += piece)
+        std::memcpy(static_cast<char*>(to) + at, static_cast<const char*>(from) + at,
+                    std::min(piece, end - at));
+    });
+  };
+  const double large = measure([&] { copy(int64_t(1) << 26); }).median;
+  const double small = measure([&] { copy(4096); }).median;
+  return 2.0 * double(bytes) / std::min(large, small);
+}
+
+}  // namespace gradus

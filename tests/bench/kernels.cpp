@@ -1,0 +1,259 @@
+// Every kernel of the table, timed: JSON lines on standard output, a table for people on standard error.
+// Memory-bound kernels are shown as a share of the copy bandwidth, measured anew beside each of them because
+// shared machines change by the second; contractions as a share of the peak of fp32 matrix products.
+#include <iostream>
+
+#include "src/core/json.h"
+#include "src/core/table.h"
+#include "src/train/lesson.h"
+#include "tests/bench/bench.h"
+
+using namespace gradus;
+
+struct Case {
+  std::string name, shape;
+  Cost cost;
+  std::function<void(const Ctx&)> run;
+};
+using Cases = std::vector<Case>;
+
+static std::string text(RowShape s) { return std::to_string(s.rows) + "x" + std::to_string(s.cols); }
+
+// What the cases work on: four buffers of n elements of T, rows of parameters, statistics, targets.
+struct Data {
+  static constexpr int64_t kVocab = 50257, kWidest = 1 << 16;
+  Data(Device& device, DType t, int64_t bytes)
+      : k(device.backend()),
+        t(t),
+        n(std::max(bytes / size_of(t), kWidest)),
+        x(device, t, n),
+        y(device, t, n),
+        z(device, t, n),
+        u(device, t, n),
+        gamma(device, t, kWidest),
+        beta(device, t, kWidest),
+        stats(device, t == DType::F64 ? t : DType::F32, n),
+        loss(device, stats.in().t, 1),
+        ids(device, DType::I32, n) {}
+  void randomize() {
+    uint64_t stream = 1;
+    for (BenchBuffer* b : {&x, &y, &z, &u, &gamma, &beta, &stats, &loss}) b->randomize(stream++);
+    ids.random_ids(std::min(kVocab, n / 768));
+  }
+  RowShape rows_of(int64_t cols) const { return {n / cols, cols}; }
+
+  const Backend& k;
+  const DType t;
+  const int64_t n;
+  BenchBuffer x, y, z, u, gamma, beta, stats, loss, ids;
+};
+
+static void add_elementwise(Data& d, Cases& cases) {
+  const int64_t n = d.n;
+  const DType t = d.t;
+  const Backend& k = d.k;
+  const std::string shape = std::to_string(n);
+  const RowShape samples = d.rows_of(1 << 16);
+  cases.insert(
+      cases.end(),
+      {{"fill", shape, cost::fill(n, t), [&, n](const Ctx& c) { k.fill(c, n, d.y.out(), 1); }},
+       {"cast", shape, cost::cast(n, t, t), [&, n](const Ctx& c) { k.cast(c, n, d.x.in(), d.y.out()); }},
+       {"add", shape, cost::add(n, t), [&, n](const Ctx& c) { k.add(c, n, d.x.in(), d.y.in(), d.z.out()); }},
+       {"scale", shape, cost::scale(n, t),
+        [&, n](const Ctx& c) { k.scale(c, n, d.x.in(), d.y.out(), 0.5f); }},
+       {"gelu_fwd", shape, cost::gelu_fwd(n, t),
+        [&, n](const Ctx& c) { k.gelu_fwd(c, n, d.x.in(), d.y.out()); }},
+       {"gelu_bwd", shape, cost::gelu_bwd(n, t),
+        [&, n](const Ctx& c) { k.gelu_bwd(c, n, d.x.in(), d.y.in(), d.z.out()); }},
+       {"tanh_fwd", shape, cost::tanh_fwd(n, t),
+        [&, n](const Ctx& c) { k.tanh_fwd(c, n, d.x.in(), d.y.out()); }},
+       {"tanh_bwd", shape, cost::tanh_bwd(n, t),
+        [&, n](const Ctx& c) { k.tanh_bwd(c, n, d.x.in(), d.y.in(), d.z.out()); }},
+       {"dropout", text(samples), cost::dropout(samples, t), [&, samples](const Ctx& c) {
+          k.dropout(c, samples, d.x.in(), d.y.out(), 0.1f, {.seed = 1, .ordinal = 1});
+        }}});
+}
+
+static void add_rows(Data& d, Cases& cases) {
+  const DType t = d.t;
+  const Backend& k = d.k;
+  const RowShape wide = d.rows_of(3072), norm = d.rows_of(768), soft = d.rows_of(1024);
+  cases.insert(cases.end(),
+               {{"bias_fwd", text(wide), cost::bias_fwd(wide, t),
+                 [&, wide](const Ctx& c) { k.bias_fwd(c, wide, d.x.in(), d.beta.in(), d.y.out()); }},
+                {"bias_bwd", text(wide), cost::bias_bwd(wide, t),
+                 [&, wide](const Ctx& c) { k.bias_bwd(c, wide, d.x.in(), d.beta.out()); }},
+                {"layernorm_fwd", text(norm), cost::layernorm_fwd(norm, t),
+                 [&, norm](const Ctx& c) {
+                   k.layernorm_fwd(c, norm, d.x.in(), d.gamma.in(), d.beta.in(), d.y.out(), d.stats.out(),
+                                   1e-5f);
+                 }},
+                {"layernorm_bwd", text(norm), cost::layernorm_bwd(norm, t),
+                 [&, norm](const Ctx& c) {
+                   k.layernorm_bwd(c, norm, d.x.in(), d.gamma.in(), d.stats.in(), d.y.in(), d.z.out(),
+                                   d.u.out(), d.beta.out());
+                 }},
+                {"softmax_fwd", text(soft), cost::softmax_fwd(soft, t),
+                 [&, soft](const Ctx& c) { k.softmax_fwd(c, soft, d.x.in(), d.y.out()); }},
+                {"softmax_bwd", text(soft), cost::softmax_bwd(soft, t),
+                 [&, soft](const Ctx& c) { k.softmax_bwd(c, soft, d.x.in(), d.y.in(), d.z.out()); }}});
+}
+
+// The vocabulary's tables: logits, and embeddings of half a buffer.
+static void add_tables(Data& d, Cases& cases) {
+  const DType t = d.t;
+  const Backend& k = d.k;
+  const RowShape logits = d.rows_of(Data::kVocab), words = d.rows_of(768);
+  const int64_t vocab = std::min(Data::kVocab, words.rows);
+  cases.insert(
+      cases.end(),
+      {{"cross_entropy_fwd", text(logits), cost::cross_entropy_fwd(logits, t),
+        [&, logits](const Ctx& c) {
+          k.cross_entropy_fwd(c, logits, d.x.in(), d.ids.in(), d.loss.out(), d.stats.out());
+        }},
+       {"cross_entropy_bwd_inplace", text(logits), cost::cross_entropy_bwd_inplace(logits, t),
+        [&, logits](const Ctx& c) {
+          k.cross_entropy_bwd_inplace(c, logits, d.ids.in(), d.stats.in(), d.loss.in(), d.x.out());
+        }},
+       {"embedding_fwd", text(words), cost::embedding_fwd(words, t),
+        [&, words, vocab](const Ctx& c) {
+          k.embedding_fwd(c, words, vocab, d.x.in(), d.ids.in(), d.y.out());
+        }},
+       {"embedding_bwd", text(words), cost::embedding_bwd(words, t), [&, words, vocab](const Ctx& c) {
+          k.embedding_bwd(c, words, vocab, d.ids.in(), d.x.in(), d.y.out());
+        }}});
+}
+
+static void add_optimizers(Data& d, Cases& cases) {
+  const int64_t n = d.n;
+  const Backend& k = d.k;
+  const std::string shape = std::to_string(n);
+  const auto update = [&d, n] {
+    return ParamUpdate{.n = n,
+                       .value = d.x.out(),
+                       .grad = d.y.in(),
+                       .m = d.z.out(),
+                       .v = d.u.out(),
+                       .master = {},
+                       .decay = true};
+  };
+  cases.insert(cases.end(), {{"grad_norm", shape, cost::grad_norm(n, d.t),
+                              [&, n](const Ctx& c) {
+                                const CBuf grad = d.x.in();
+                                k.grad_norm(c, {1, &grad, &n}, 1);
+                              }},
+                             {"sgd", shape, cost::sgd(n, d.t),
+                              [&, update](const Ctx& c) {
+                                const ParamUpdate u = update();
+                                k.sgd(c, {1, &u}, {.momentum = 0.9f, .weight_decay = 0.1f});
+                              }},
+                             {"adamw", shape, cost::adamw(n, d.t), [&, update](const Ctx& c) {
+                                const ParamUpdate u = update();
+                                k.adamw(c, {1, &u}, {.weight_decay = 0.1f});
+                              }}});
+}
+
+static void add_contractions(Data& d, Cases& cases) {
+  constexpr int64_t kSizes[][3] = {{512, 512, 512},    {1000, 1000, 1000}, {1023, 1023, 1023},
+                                   {1024, 1024, 1024}, {1536, 1536, 1536}, {2048, 2048, 2048},
+                                   {1024, 3072, 768},  {1024, 768, 3072},  {768, 3072, 1024}};
+  const Backend& k = d.k;
+  for (const auto& [M, N, K] : kSizes)
+    for (const auto& [name, ta, tb] :
+         {std::tuple("NN", Trans::No, Trans::No), std::tuple("NT", Trans::No, Trans::Yes),
+          std::tuple("TN", Trans::Yes, Trans::No)}) {
+      if (std::max({M * N, M * K, K * N}) > d.n) continue;
+      MatmulShape s{.M = M, .N = N, .K = K, .ta = ta, .tb = tb};
+      s.lda = ta == Trans::Yes ? M : K, s.ldb = tb == Trans::Yes ? K : N, s.ldc = N;
+      cases.push_back(
+          {"matmul",
+           std::string(name) + " " + std::to_string(M) + "x" + std::to_string(N) + "x" + std::to_string(K),
+           cost::matmul(s, d.t), [&, s](const Ctx& c) { k.matmul(c, s, d.x.in(), d.y.in(), d.z.out()); }});
+    }
+  for (const int64_t T : {64, 256, 1024}) {
+    const int64_t B = 4, H = 12, D = 64, C = H * D;
+    if (B * H * T * std::max(T, 2 * D) > d.n) continue;
+    const HeadLayout heads{.batch = T * C, .head = D, .time = C};
+    const int64_t elements = B * T * C;
+    const AttentionShape s{.B = B, .H = H, .T = T, .D = D, .qkv = heads, .y = heads, .scale = 0.125f};
+    const std::string shape = "B4 H12 D64 T" + std::to_string(T);
+    cases.push_back({"attention_plain_fwd", shape, cost::attention_plain_fwd(s, d.t), [&, s](const Ctx& c) {
+                       k.attention_plain_fwd(c, s, d.x.in(), d.x.in(), d.y.in(), d.z.out(), d.u.out());
+                     }});
+    cases.push_back(
+        {"attention_plain_bwd", shape, cost::attention_plain_bwd(s, d.t), [&, s, elements](const Ctx& c) {
+           k.attention_plain_bwd(c, s, d.x.in(), d.x.in(), d.x.in(), d.z.in(), d.x.in(), d.y.out(), d.u.out(),
+                                 d.u.out(elements));
+         }});
+  }
+}
+
+static Json json_line(const Case& c, const Device& device, DType t, const Timing& time, double copy,
+                      double gemm) {
+  const bool contraction = c.cost.op_class == OpClass::Contraction;
+  const double gb = double(c.cost.bytes) / time.median * 1e-9,
+               gflop = double(c.cost.flops) / time.median * 1e-9;
+  Json line = Json::object();
+  line.set("bench", "kernels");
+  line.set("device", device.name());
+  line.set("threads", cpu::thread_count());
+  line.set("kernel", c.name);
+  line.set("dtype", name_of(t));
+  line.set("shape", c.shape);
+  line.set("ms", time.median * 1e3);
+  line.set("ms_min", time.min * 1e3);
+  line.set("gb_per_s", gb);
+  line.set("gflop_per_s", gflop);
+  line.set("measured_peak", contraction ? gemm * 1e-9 : copy * 1e-9);
+  line.set("share_of_peak", contraction ? gflop / (gemm * 1e-9) : gb / (copy * 1e-9));
+  return line;
+}
+
+static int bench_kernels(int argc, char** argv) {
+  Args args(argc, argv, "kernels", "time every kernel");
+  const int64_t mb = args.integer("size-mb", 256, "size of a buffer, in MiB", 1, 1 << 14);
+  const std::string only = args.text("only", "", "only kernels whose name contains this");
+  const std::string dtype =
+      args.choice("dtype", "fp32", "dtype of the buffers", {"fp32", "bf16", "fp16", "fp64"});
+  const std::string device_name = args.text("device", "cpu", "where to run: cpu");
+  args.done();
+  DType t = DType::F32;
+  for (const DType each : {DType::F64, DType::BF16, DType::F16})
+    if (dtype == name_of(each)) t = each;
+
+  Device device(device_name);
+  device.scalars().learning_rate = 1e-3f;
+  device.scalars().step = 1;
+  Data data(device, t, mb << 20);
+  Cases cases;
+  add_elementwise(data, cases);
+  add_rows(data, cases);
+  add_tables(data, cases);
+  add_optimizers(data, cases);
+  add_contractions(data, cases);
+
+  const double gemm = measure_gemm_peak(device);
+  Table table({"kernel", "shape", "ms", "GB/s", "GFLOP/s", "share of peak"});
+  for (const Case& c : cases) {
+    if (c.name.find(only) == std::string::npos) continue;
+    data.randomize();
+    const double copy = copy_bandwidth(data.z.out().p, data.x.in().p, data.x.bytes());
+    const BenchBuffer scratch(device, DType::U8, c.cost.scratch + 1);
+    const Ctx ctx{&device.scalars(), scratch.out().p, device.workspace()};
+    const Timing time = measure([&] { c.run(ctx); }, 5, 0.1);
+    const Json line = json_line(c, device, t, time, copy, gemm);
+    std::cout << line.dump() << std::endl;
+    const auto figure = [&](const char* key) { return number_text(line.find(key)->number()); };
+    table.row({c.name, c.shape, figure("ms"), figure("gb_per_s"), figure("gflop_per_s"),
+               percent_text(line.find("share_of_peak")->number())});
+  }
+  std::cerr << name_of(t) << ", " << cpu::thread_count() << " threads, " << mb
+            << " MiB a buffer; peak: copy bandwidth of that moment, or " << number_text(gemm * 1e-9)
+            << " GFLOP/s of fp32 matrix products\n"
+            << table;
+  return 0;
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return bench_kernels(argc, argv); });
+}

@@ -1,0 +1,72 @@
+// What the allocator's tests share: a device of a given size, and the invariants.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "src/memory/allocator.h"
+
+namespace gradus {
+
+constexpr int64_t kMiB = 1 << 20;
+
+// A device with a fixed number of bytes. Its "memory" is the host's, so that blocks can be written to.
+struct SmallDevice : Source {
+  explicit SmallDevice(int64_t capacity) : left(capacity) {}
+  void* acquire(int64_t bytes) override {
+    if (bytes > left) return nullptr;
+    left -= bytes;
+    return std::aligned_alloc(64, size_t(bytes));
+  }
+  void release(void* p, int64_t bytes) noexcept override {
+    left += bytes;
+    std::free(p);
+  }
+  int64_t left;
+};
+
+struct Fixture {
+  explicit Fixture(int64_t capacity = int64_t(4) << 30)
+      : source(new SmallDevice(capacity)), allocator(std::unique_ptr<Source>(source), meter) {}
+  Block* get(int64_t bytes, const char* name = "block") {
+    return allocator.allocate(bytes, Kind::Other, name, {bytes});
+  }
+  Meter meter;
+  SmallDevice* source;
+  Allocator allocator;
+};
+
+// Everything that must hold at any time, computed from the segments alone.
+inline void expect_consistent(const Allocator& allocator) {
+  Usage expected;
+  int64_t reserved = 0, last_serial = -1;
+  for (const auto& [serial, segment] : allocator.segments()) {
+    ASSERT_GT(serial, last_serial);
+    last_serial = serial;
+    reserved += segment.bytes;
+    int64_t offset = 0;
+    const Block* prev = nullptr;
+    for (const Block* b = segment.first; b; prev = b, b = b->next) {
+      ASSERT_EQ(b->segment, &segment);
+      ASSERT_EQ(b->offset, offset) << "blocks must tile the segment";
+      ASSERT_GT(b->size, 0);
+      ASSERT_EQ(b->size % 512, 0);
+      ASSERT_EQ(b->prev, prev);
+      ASSERT_FALSE(prev && prev->free && b->free) << "free neighbours must have been merged";
+      offset += b->size;
+      if (b->free) continue;
+      ASSERT_LE(b->requested, b->size);
+      expected.by_kind[int(b->kind)] += b->requested;
+      expected.rounding += b->size - b->requested;
+    }
+    ASSERT_EQ(offset, segment.bytes);
+  }
+  const Meter& meter = allocator.meter();
+  EXPECT_EQ(meter.reserved(), reserved);
+  EXPECT_EQ(meter.now().by_kind, expected.by_kind);
+  EXPECT_EQ(meter.now().rounding, expected.rounding);
+  EXPECT_GE(meter.at_peak().allocated(), meter.now().allocated());
+  EXPECT_GE(meter.peak_reserved(), meter.reserved());
+}
+
+}  // namespace gradus

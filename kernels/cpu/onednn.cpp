@@ -18,13 +18,17 @@ static dnnl::memory::data_type onednn_type(DType t) {
 }
 
 // A (batch, batch, rows, cols) matrix as oneDNN describes it; a transposed one has its last two strides
-// swapped.
+// swapped. The stride of a batch dimension of 1 has no meaning here, but oneDNN's fast code only takes one
+// that is no less than the matrix.
 static dnnl::memory::desc describe(const MatmulShape& s, DType t, int64_t rows, int64_t cols, Trans trans,
                                    int64_t ld, int64_t Batch::*stride) {
   const int64_t row = trans == Trans::Yes ? 1 : ld, col = trans == Trans::Yes ? ld : 1;
+  const int64_t whole = ld * (trans == Trans::Yes ? cols : rows);
+  const auto batch = [&](const Batch& b) { return b.count == 1 ? whole : b.*stride; };
   return {{s.batch[0].count, s.batch[1].count, rows, cols},
           onednn_type(t),
-          {s.batch[0].*stride, s.batch[1].*stride, row, col}};
+          {s.batch[0].count == 1 ? batch(s.batch[1]) * s.batch[1].count : batch(s.batch[0]),
+           batch(s.batch[1]), row, col}};
 }
 
 // Making a primitive compiles code, so they are kept by what they depend on.

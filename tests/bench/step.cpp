@@ -56,6 +56,7 @@ static int bench_step(int argc, char** argv) {
     backward.push_back(t2 - t1);
     update.push_back(t3 - t2);
   }
+  const double contraction = double(meter.work(OpClass::Contraction).flops);  // of the last step
   const double seconds = summarize(total).median, peak = measure_gemm_peak(context.device);
   const double model_flops = double(model.flops_per_token() * batch * model.context);
   Json line = Json::object();
@@ -70,7 +71,7 @@ static int bench_step(int argc, char** argv) {
   line.set("ms_update", summarize(update).median * 1e3);
   line.set("tokens_per_s", double(batch * model.context) / seconds);
   line.set("model_gflops", model_flops / seconds * 1e-9);
-  line.set("kernel_contraction_gflop", double(meter.work(OpClass::Contraction).flops) * 1e-9);
+  line.set("kernel_contraction_gflop", contraction * 1e-9);
   line.set("gemm_peak_gflops", peak * 1e-9);
   line.set("share_of_peak", model_flops / seconds / peak);
   line.set("loss", loss_value);

@@ -47,6 +47,7 @@ TEST(L02_Gradcheck, Add) {
   expect_gradients("add", [](In x) { return add(x[0], x[1]); }, {{7, 3}, {7, 3}});
 }
 TEST(L02_Gradcheck, AddToItself) {
+  RecordProperty("exercise", "02.4");
   expect_gradients("add", [](In x) { return add(x[0], x[0]); }, {{7, 3}});
 }
 TEST(L02_Gradcheck, Scale) {

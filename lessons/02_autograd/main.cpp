@@ -10,11 +10,10 @@
 #include <cmath>
 #include <iostream>
 
-#include "src/autograd/gradcheck.h"
+#include "lessons/02_autograd/spirals.h"
 #include "src/core/progress.h"
 #include "src/core/rng.h"
 #include "src/core/timing.h"
-#include "src/io/png.h"
 #include "src/nn/layers.h"
 #include "src/optim/optimizer.h"
 #include "src/train/lesson.h"
@@ -35,20 +34,6 @@ struct Mlp {  // 2 -> hidden -> hidden -> 2, with tanh between
   Linear l1, l2, l3;
 };
 
-struct Spirals {  // point i belongs to spiral i % 2; x is (points, 2), label (points)
-  Spirals(int64_t points, uint64_t seed) {
-    Rng rng(seed, 1);
-    for (int64_t i = 0; i < points; ++i) {
-      const double t = 0.25 + 2.75 * rng.uniform(), angle = 1.75 * t * M_PI / 1.5 + (i % 2) * M_PI;
-      x.push_back(float(t / 3 * std::cos(angle) + 0.02 * rng.normal()));
-      x.push_back(float(t / 3 * std::sin(angle) + 0.02 * rng.normal()));
-      label.push_back(int32_t(i % 2));
-    }
-  }
-  std::vector<float> x;
-  std::vector<int32_t> label;
-};
-
 // Uniform in ±1/sqrt(in), as LeCun et al. 1998 (Efficient backprop, sec. 4.6) scale it; biases start at 0.
 static void initialize(Parameters& parameters, uint64_t seed) {
   uint64_t stream = 100;
@@ -67,42 +52,6 @@ static double share_correct(const Mlp& model, const Tensor& x, const std::vector
   int64_t right = 0;
   for (size_t i = 0; i < label.size(); ++i) right += (logits[2 * i + 1] > logits[2 * i]) == (label[i] == 1);
   return double(right) / double(label.size());
-}
-
-// The probability of spiral 1 over a grid of the plane, as a picture.
-static void draw_boundary(const Mlp& model, const Spirals& data, const std::string& path) {
-  NoTape no_tape;
-  DecisionMap map{.title = "TWO SPIRALS: PROBABILITY OF SPIRAL 1",
-                  .x_min = -1.2,
-                  .x_max = 1.2,
-                  .y_min = -1.2,
-                  .y_max = 1.2,
-                  .probability = {},
-                  .points = {}};
-  for (size_t i = 0; i < data.label.size(); ++i)
-    map.points.push_back({data.x[2 * i], data.x[2 * i + 1], int(data.label[i])});
-  map.probability = [&](double x, double y) {
-    const Tensor at =
-        from_host(current().device, std::vector<double>{x, y}, {1, 2}, DType::F32, Kind::Data, "grid");
-    return to_host<double>(softmax(model(at)))[1];
-  };
-  draw(map).write_png(path);
-  std::cout << "decision boundary: " << path << "\n";
-}
-
-static double mlp_gradcheck(double mutant) {  // the share of the allowed error that is used; below 1 passes
-  const auto mlp = [](const std::vector<Tensor>& in) {
-    const Tensor h = tanh(linear(in[0], in[1], in[2]));
-    return cross_entropy(linear(h, in[3]), from_host(current().device, std::vector<int32_t>{0, 1, 1, 0, 1},
-                                                     {5}, DType::I32, Kind::Data, "labels"));
-  };
-  std::vector<GradcheckInput> inputs;
-  Rng rng(7, 2);
-  for (const Shape& shape : {Shape{5, 2}, Shape{7, 2}, Shape{7}, Shape{2, 7}}) {
-    inputs.push_back({shape, {}});
-    for (int64_t i = 0; i < shape.numel(); ++i) inputs.back().values.push_back(rng.normal());
-  }
-  return gradcheck(mlp, inputs, 1, mutant, 1).worst;
 }
 
 static int lesson_02(int argc, char** argv) {
@@ -141,7 +90,7 @@ static int lesson_02(int argc, char** argv) {
     progress.step(step + 1, losses.back());
   }
   progress.done();
-  draw_boundary(model, data, lesson.plot("02_boundary.png"));
+  draw_boundary([&](const Tensor& at) { return model(at); }, data, lesson.plot("02_boundary.png"));
 
   Report report = lesson.report();
   report.config("points", set.points);

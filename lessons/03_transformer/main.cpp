@@ -31,6 +31,8 @@ static int lesson_03(int argc, char** argv) {
   Lesson lesson(argc, argv, "03_transformer", "train a small GPT on text", 3000);
   const std::string weights =
       lesson.args.text("save", "", "write the trained weights to this file (safetensors)");
+  const std::string data =
+      lesson.args.text("data", "", "a file or folder of text (none: text from the grammar)");
   lesson.args.done();
   Context context(lesson.device, lesson.seed, lesson.memory);
   lesson.apply(context);
@@ -39,7 +41,7 @@ static int lesson_03(int argc, char** argv) {
   const int64_t B = set.batch, T = set.model.context;
 
   // The text, and the lowest loss that is possible on its held-out part (known only for the grammar's text).
-  const Text text = load_text(lesson.data, lesson.seed);
+  const Text text = load_text(data, lesson.seed);
   std::cout << text.corpus.summary << "\n";
   const Loader loader(text.corpus, T, lesson.seed);
 

@@ -11,18 +11,15 @@ namespace gradus {
 Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std::string& about,
                int64_t default_steps)
     : args(argc, argv, lesson_name, about), name(lesson_name) {
-  device = args.text("device", "cpu", "where tensors live and kernels run: cpu");
+  device = args.choice("device", "cpu", "where tensors live and kernels run", {"cpu"});
   steps = args.integer("steps", default_steps, "training steps", 1, 100'000'000);
   seed = uint64_t(
       args.integer("seed", 1, "seed of weights, data order and everything else random", 0, INT64_MAX));
   memory = args.bytes("memory", 0, "budget of device memory, for example 64MiB (0: none)");
   json = args.text("json", "", "also write the report to this file");
-  print = args.text("print", "", "tape: show the tape of the first step");
-  check = args.text("check", "", "nan: stop at the first op whose output is not finite (slow)");
-  if (!print.empty() && print != "tape")
-    throw BadArguments("--print=" + print + " is unknown; it can be: tape");
-  if (!check.empty() && check != "nan")
-    throw BadArguments("--check=" + check + " is unknown; it can be: nan");
+  print = args.choice("print", "none", "tape: show the tape of the first step", {"none", "tape"});
+  check = args.choice("check", "none", "nan: stop at the first op whose output is not finite (slow)",
+                      {"none", "nan"});
 }
 
 void Lesson::apply(Context& context) const { context.check_finite = check == "nan"; }

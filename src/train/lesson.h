@@ -14,7 +14,7 @@ struct Lesson {
   Lesson(int argc, char** argv, const std::string& name, const std::string& about, int64_t default_steps);
 
   Args args;
-  std::string name, device, data, json, print, check;
+  std::string name, device, json, print, check;
   int64_t steps, memory;
   uint64_t seed;
 

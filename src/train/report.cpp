@@ -1,6 +1,6 @@
 #include "src/train/report.h"
 
-#include <cmath>
+#include <algorithm>
 #include <iostream>
 
 #include "src/core/table.h"
@@ -31,26 +31,42 @@ void Report::timing_at_least(const std::string& name, double value, double bound
   add_check(name, ">=", value, bound, value >= bound, true);
 }
 
+// One line a row; a column for each figure that some row has.
 void Report::print_rows() const {
-  if (rows_.empty()) return;
-  std::cout << "\n";
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::pair<std::string, std::string>>> figures;
   for (const ReportRow& row : rows_) {
-    Table table({row.name, ""});
-    const auto line = [&](const char* name, const auto& value, auto text) {
-      if (value) table.row({name, text(*value)});
+    auto& line = figures.emplace_back();
+    const auto put = [&](const std::string& column, const auto& value, const auto& text) {
+      if (!value) return;
+      line.emplace_back(column, text(*value));
+      if (std::find(columns.begin(), columns.end(), column) == columns.end()) columns.push_back(column);
     };
-    const auto gflop = [](int64_t n) { return number_text(double(n) / 1e9) + " GFLOP"; };
-    line("ms/step", row.ms_per_step, number_text);
-    line("tokens/s", row.tokens_per_s, number_text);
-    line("loss, first step", row.loss_first, number_text);
-    line("loss, last steps", row.loss_last, number_text);
-    line("loss, held out", row.loss_held_out, number_text);
-    line("model FLOPs a step", row.model_flops, gflop);
-    line("reserved", row.reserved_bytes, bytes_text);
-    line("predicted", row.predicted_bytes, bytes_text);
-    for (const auto& [name, value] : row.extra) table.row({name, number_text(value)});
-    std::cout << table << "\n";
+    put("ms/step", row.ms_per_step, number_text);
+    put("tokens/s", row.tokens_per_s, number_text);
+    put("GFLOP/step", row.model_flops, [](int64_t n) { return number_text(double(n) * 1e-9); });
+    put("peak", row.peak, [](const Usage& u) { return bytes_text(u.allocated()); });
+    put("reserved", row.reserved_bytes, bytes_text);
+    put("predicted", row.predicted_bytes, bytes_text);
+    put("first loss", row.loss_first, number_text);
+    put("last loss", row.loss_last, number_text);
+    put("held out", row.loss_held_out, number_text);
+    for (const auto& [name, value] : row.extra) put(name, std::optional(value), number_text);
   }
+  if (columns.empty()) return;
+  std::vector<std::string> header = columns;
+  header.insert(header.begin(), "");
+  Table table(header);
+  for (size_t r = 0; r < rows_.size(); ++r) {
+    std::vector<std::string> cells{rows_[r].name};
+    for (const std::string& column : columns) {
+      const auto found = std::find_if(figures[r].begin(), figures[r].end(),
+                                      [&](const auto& figure) { return figure.first == column; });
+      cells.push_back(found == figures[r].end() ? "" : found->second);
+    }
+    table.row(cells);
+  }
+  std::cout << "\n" << table << "\n";
 }
 
 void Report::print_memory() const {

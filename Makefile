@@ -53,9 +53,9 @@ endif
 ifeq ($(ONEDNN),1)
 CPPFLAGS += -DGRADUS_ONEDNN
 LDLIBS   += -ldnnl
-FOUND    := matrix products by oneDNN
+FOUND    := with oneDNN
 else
-FOUND    := matrix products by our own kernels (oneDNN is not there or switched off)
+FOUND    := without oneDNN (not there, or switched off)
 endif
 
 # ---- sources and what they become ---------------------------------------------------------------------

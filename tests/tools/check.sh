@@ -8,8 +8,10 @@ found=$(mktemp) && trap 'rm -f "$found"' EXIT
 
 files() { find "$@" -type f 2>/dev/null | LC_ALL=C sort; }
 cxx() { files "$@" | grep -E '\.(h|cpp)$'; }
-everything() { files Makefile README.md .ci src kernels lessons data tests; }
-text_files() { everything | grep -E '(Makefile|run|\.(h|cpp|md|sh|awk|txt|py))$' | grep -v '^tests/golden/.*\.txt$'; }
+text_files() {
+  files Makefile README.md .ci src kernels lessons data tests |
+    grep -E '(Makefile|run|\.(h|cpp|md|sh|awk|txt|py))$' | grep -v '^tests/golden/.*\.txt$'
+}
 over() { echo "$1: $2 lines; the most is $3"; }
 
 top_level() {
@@ -24,8 +26,9 @@ top_level() {
 layers() { awk -f "$tools/layers.awk" $(cxx kernels src lessons) </dev/null; }
 
 formatting() {
-  command -v clang-format >/dev/null || { echo "clang-format is missing: the formatting was not compared"; return; }
-  clang-format --dry-run $(cxx kernels src lessons tests) 2>&1 | awk -F: '/-Wclang-format-violations/ && !seen[$1]++ {
+  command -v clang-format >/dev/null || { echo "clang-format is missing: formatting not compared"; return; }
+  clang-format --dry-run $(cxx kernels src lessons tests) 2>&1 | awk -F: '
+    /-Wclang-format-violations/ && !seen[$1]++ {
     print $1 ":" $2 ": not formatted; run clang-format -i " $1 }'
 }
 
@@ -44,10 +47,11 @@ file_lengths() {
 }
 
 function_lengths() {
-  awk -v limit=60 -f "$tools/functions.awk" $(cxx kernels src lessons tests) </dev/null | while read -r name line length; do
-    limit=$(limit_of "$name" 60)
-    [ "$length" -le "$limit" ] || over "${name%%:*}:$line: ${name#*:}" "$length" "$limit"
-  done
+  awk -v limit=60 -f "$tools/functions.awk" $(cxx kernels src lessons tests) </dev/null |
+    while read -r name line length; do
+      limit=$(limit_of "$name" 60)
+      [ "$length" -le "$limit" ] || over "${name%%:*}:$line: ${name#*:}" "$length" "$limit"
+    done
 }
 
 engine_size() { cat $(cxx kernels src) </dev/null | wc -l; }
@@ -61,12 +65,13 @@ exceptions() {
 
 # Paths of one machine, addresses of one network, and work left open. (Brackets keep this file from matching.)
 places() {
-  grep -nE '(^|[^A-Za-z0-9_.])/([h]ome|[w]ork|[r]oot|[m]nt|[U]sers|[t]mp|[o]pt)/|[l]ocalhost|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:[0-9]' \
-    $(text_files) /dev/null | cut -c1-160 | sed 's/$/   <- a path or name of one machine/'
+  folders='(^|[^A-Za-z0-9_.])/([h]ome|[w]ork|[r]oot|[m]nt|[U]sers|[t]mp|[o]pt)/'
+  hosts='[l]ocalhost|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+:[0-9]'
+  grep -nE "$folders|$hosts" $(text_files) /dev/null | cut -c1-160 | sed 's/$/   <- a path or name of one machine/'
 }
 open_work() {
-  grep -nE '\b([T]ODO|[F]IXME|[X]XX)\b' $(text_files) /dev/null | grep -vE '[0-9][0-9]\.[0-9]' | cut -c1-160 |
-    sed 's/$/   <- open work that is no exercise/'
+  grep -nE '\b([T]ODO|[F]IXME|[X]XX)\b' $(text_files) /dev/null |
+    grep -vE '[0-9][0-9]\.[0-9]' | cut -c1-160 | sed 's/$/   <- open work that is no exercise/'
 }
 
 # Each exercise has a test that records its name, and is named in the README of its lesson.
@@ -80,12 +85,16 @@ exercises() {
   done
 }
 
-for check in top_level layers formatting file_lengths function_lengths total_length exceptions places open_work exercises; do
+marks() { cat $(cxx kernels src lessons) </dev/null | grep -c 'BEGIN SOLUTION'; }
+
+for check in top_level layers formatting file_lengths function_lengths total_length exceptions places \
+  open_work exercises; do
   $check >>"$found"
 done
 cat "$found"
 violations=$(wc -l <"$found")
-echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting, file and" \
-  "function lengths, engine size ($(engine_size) of 15000 lines), paths, open work, $(grep -rl 'BEGIN SOLUTION' kernels src lessons --include=*.h --include=*.cpp | xargs -r cat | grep -c 'BEGIN SOLUTION') exercises"
+echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting," \
+  "lengths of files and functions, size of the engine ($(engine_size) of 15000 lines), paths, open work," \
+  "$(marks) exercises"
 echo "$violations violations"
 [ "$violations" -eq 0 ]

@@ -6,8 +6,8 @@ arch=$1 lessons=$2 tests=$3
 # The widest vector units that the compiler will use.
 simd() {
   macros=$($CXX $arch -dM -E -x c++ /dev/null 2>/dev/null | awk '{ print $2 }')
-  for pair in __AMX_BF16__:AMX-bf16 __AVX512BF16__:AVX-512-bf16 __AVX512F__:AVX-512 __AVX2__:AVX2 __FMA__:FMA \
-              __F16C__:F16C __ARM_FEATURE_SVE:SVE __ARM_NEON:NEON; do
+  for pair in __AMX_BF16__:AMX-bf16 __AVX512BF16__:AVX-512-bf16 __AVX512F__:AVX-512 __AVX2__:AVX2 \
+              __FMA__:FMA __F16C__:F16C __ARM_FEATURE_SVE:SVE __ARM_NEON:NEON; do
     if echo "$macros" | grep -qx "${pair%:*}"; then printf '%s ' "${pair#*:}"; fi
   done
 }
@@ -19,12 +19,14 @@ onednn_version() {
 consequence() {
   is_there compiler || printf 'nothing can be built; '
   is_there stb || printf 'nothing with pictures can be built; '
-  is_there onednn || printf "matrix products run on our own kernels; "
+  is_there onednn || printf 'no comparison with oneDNN; '
   is_there gtest || printf 'tests cannot be built; '
   is_there clang-format || printf "'make check' cannot compare the formatting; "
 }
 
-echo "compiler      $($CXX --version 2>/dev/null | head -1)$(is_there compiler || echo "$CXX: not found, or no C++20 with OpenMP")"
+compiler=$($CXX --version 2>/dev/null | head -1)
+is_there compiler || compiler="$compiler $CXX: not there, or without C++20 and OpenMP"
+echo "compiler      $compiler"
 echo "cores         $(nproc)"
 echo "memory        $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"
 echo "SIMD          $(simd)"
@@ -34,4 +36,5 @@ echo "stb           $(found stb)"
 echo "clang-format  $(found clang-format)"
 echo "sources       $lessons lessons, $tests test programs"
 lacks=$(consequence)
-if [ -n "$lacks" ]; then echo "skipped       ${lacks%; } ('make setup' installs what it can)"; else echo "skipped       nothing"; fi
+if [ -n "$lacks" ]; then lacks="${lacks%; } ('make setup' installs what it can)"; fi
+echo "skipped       ${lacks:-nothing}"

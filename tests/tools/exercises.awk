@@ -1,6 +1,6 @@
-# exercises.awk: the marks of the exercises (-f exercises.awk FILES…). Between BEGIN SOLUTION NN.k and END SOLUTION
-# NN.k stand at most 15 lines and one "// STUB:" line, which may go on over further comment lines. Prints what is
-# wrong as "FILE:LINE: …", and "exercise NN.k FILE:LINE" for each that is well marked.
+# exercises.awk: the marks of the exercises (-f exercises.awk FILES…). Between BEGIN SOLUTION NN.k and END
+# SOLUTION NN.k stand at most 15 lines and one "// STUB:" line, which may go on over further comment lines.
+# Prints what is wrong as "FILE:LINE: …", and "exercise NN.k FILE:LINE" for each that is well marked.
 FNR == 1 { finish() ; id = "" }
 /BEGIN SOLUTION/ {
   if (id != "") print place ": BEGIN SOLUTION " id " has no END"
@@ -10,7 +10,8 @@ FNR == 1 { finish() ; id = "" }
   next
 }
 /END SOLUTION/ {
-  if (mark("END SOLUTION") != id) print FILENAME ":" FNR ": END SOLUTION " mark("END SOLUTION") " does not close " (id == "" ? "anything" : id)
+  if (mark("END SOLUTION") != id)
+    print FILENAME ":" FNR ": END SOLUTION " mark("END SOLUTION") " does not close " (id == "" ? "anything" : id)
   else if (stubs != 1) print place ": exercise " id " has " stubs " STUB lines, not one"
   else if (lines > 15) print place ": exercise " id " has " lines " lines; the most is 15"
   else print "exercise " id " " place

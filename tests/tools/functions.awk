@@ -1,6 +1,6 @@
 # functions.awk: functions longer than `limit` lines (-v limit=60 -f functions.awk FILES…), as
-# "PATH:FUNCTION LINE LENGTH". Follows braces, and takes for a function what opens a brace inside namespaces and
-# types only and has parentheses before it: right for code as clang-format leaves it.
+# "PATH:FUNCTION LINE LENGTH". Follows braces, and takes for a function what opens a brace inside namespaces
+# and types only and has parentheses before it: right for code as clang-format leaves it.
 FNR == 1 { depth = 0; inside = 0; head = ""; raw = ""; comment = 0; macro = 0 }
 {
   line = $0
@@ -23,8 +23,9 @@ function code_of(line,    out, k, two) {
       if (!(k = index(line, raw))) return out "\"\""
       line = substr(line, k + length(raw)); raw = ""; out = out "\"\""
     } else if (match(line, /^[0-9]'/)) { out = out substr(line, 1, 1); line = substr(line, 3) }
-    else if (match(line, /^"([^"\\]|\\.)*"/) || match(line, /^'([^'\\]|\\.)*'/)) { out = out "\"\""; line = substr(line, RLENGTH + 1) }
-    else { out = out substr(line, 1, 1); line = substr(line, 2) }
+    else if (match(line, /^"([^"\\]|\\.)*"/) || match(line, /^'([^'\\]|\\.)*'/)) {
+      out = out "\"\""; line = substr(line, RLENGTH + 1)
+    } else { out = out substr(line, 1, 1); line = substr(line, 2) }
   }
   return out
 }
@@ -36,14 +37,19 @@ function scan(code,    i, c) {
       if (!inside && !is_scope(head)) { inside = depth; name = name_of(head); first = start ? start : FNR }
       head = ""; start = 0
     } else if (c == "}") {
-      if (depth == inside) { if (name != "" && FNR - first + 1 > limit) print FILENAME ":" name, first, FNR - first + 1; inside = 0 }
+      if (depth == inside) {
+        if (name != "" && FNR - first + 1 > limit) print FILENAME ":" name, first, FNR - first + 1
+        inside = 0
+      }
       depth--; head = ""; start = 0
     } else if (c == ";") { head = ""; start = 0 }
     else if (!inside) { if (c != " " && c != "\t" && !start) start = FNR; head = head c }
   }
   head = head " "
 }
-function is_scope(head) { return head !~ /\(/ && head ~ /(^|[^a-z_])(namespace|struct|class|union|enum|extern)([^a-z_]|$)/ }
+function is_scope(head) {
+  return head !~ /\(/ && head ~ /(^|[^a-z_])(namespace|struct|class|union|enum|extern)([^a-z_]|$)/
+}
 # The identifier before the first parenthesis; empty for an initializer, which has none.
 function name_of(head) {
   if (!match(head, /[A-Za-z_~][A-Za-z_0-9:~]*[ ]*\(/)) return ""

@@ -1,24 +1,33 @@
 # layers.awk: includes go only downwards (-f layers.awk FILES…). A folder may include itself and the ones
 # above it in this list; folders on one line know nothing of each other. Includes are written from the root.
 BEGIN {
-  split("kernels|src/core|src/memory|src/tensor|src/autograd|src/ops|src/nn|src/quant src/optim|src/data src/io|" \
-        "src/train|src/dist|lessons", level, "|")
-  for (i = 1; i in level; i++) { n = split(level[i], names, " "); for (j = 1; j <= n; j++) rank[names[j]] = i }
+  split("kernels|src/core|src/memory|src/tensor|src/autograd|src/ops|src/nn|src/quant src/optim|" \
+        "src/data src/io|src/train|src/dist|lessons", level, "|")
+  for (i = 1; i in level; i++) {
+    n = split(level[i], names, " ")
+    for (j = 1; j <= n; j++) rank[names[j]] = i
+  }
 }
 # kernels/cpu/x.h -> kernels; src/io/x.h -> src/io; lessons/03_x/y.h -> lessons
 function layer(path,    part) {
   split(path, part, "/")
   return part[1] == "src" ? part[1] "/" part[2] : part[1]
 }
-FNR == 1 && !(layer(FILENAME) in rank) { print FILENAME ":1: " layer(FILENAME) " is not a layer of the design" }
+FNR == 1 && !(layer(FILENAME) in rank) {
+  print FILENAME ":1: " layer(FILENAME) " is not a layer of the design"
+}
 /^[ \t]*#[ \t]*include[ \t]*"/ {
   split($0, quoted, "\"")
   to = quoted[2]; from = layer(FILENAME); at = FILENAME ":" FNR ": "
-  if (to !~ /\// || (getline line < to) < 0) print at "\"" to "\" is not a path from the root of the repository"
+  if (to !~ /\// || (getline line < to) < 0)
+    print at "\"" to "\" is not a path from the root of the repository"
   else if (!(layer(to) in rank)) print at from " may not include " to
-  else if (rank[layer(to)] > rank[from]) print at from " may not include " layer(to) ", a layer above it"
-  else if (rank[layer(to)] == rank[from] && layer(to) != from) print at from " and " layer(to) " may not know each other"
-  else if (from == "lessons" && layer(to) == from && lesson(to) != lesson(FILENAME)) print at "a lesson includes another lesson"
+  else if (rank[layer(to)] > rank[from])
+    print at from " may not include " layer(to) ", a layer above it"
+  else if (rank[layer(to)] == rank[from] && layer(to) != from)
+    print at from " and " layer(to) " may not know each other"
+  else if (from == "lessons" && layer(to) == from && lesson(to) != lesson(FILENAME))
+    print at "a lesson includes another lesson"
   close(to)
 }
 function lesson(path,    part) { split(path, part, "/"); return part[2] }

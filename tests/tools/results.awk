@@ -3,9 +3,13 @@
 BEGIN { FS = "\t" }
 FNR == 1 { folder = FILENAME; sub(/[^\/]*$/, "", folder) }
 { lesson = $1; status = $2; seconds = $3; read_report(folder substr(lesson, 1, 2) ".json") }
-table == "markdown" && FNR == 1 { print "| lesson | what it shows | time | memory at the peak | checks |\n|---|---|---|---|---|" }
+table == "markdown" && FNR == 1 {
+  print "| lesson | what it shows | time | memory at the peak | checks |"
+  print "|---|---|---|---|---|"
+}
 table == "markdown" {
-  printf "| [%s](lessons/%s/README.md) | %s | %s | %s | %s |\n", lesson, lesson, title(lesson), seconds " s", peak, checks
+  printf "| [%s](lessons/%s/README.md) | %s ", lesson, lesson, title(lesson)
+  printf "| %d s | %s | %s |\n", seconds, peak, checks
 }
 table == "text" {
   if (FNR == 1) printf "%-24s %6s %8s %12s  %s\n", "lesson", "result", "time", "peak", "checks passed"

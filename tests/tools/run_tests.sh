@@ -1,7 +1,8 @@
 #!/bin/sh
 # run_tests.sh NN|all PROGRAM...: runs the test programs, with NN only the tests of that lesson, and counts
 # from GoogleTest's XML reports. A program that crashes counts as a failed test, and so does a lesson without
-# a test. The last line is "N passed, N failed"; the exit code is 0 only if something passed and nothing failed.
+# a test. The last line is "N passed, N failed"; the exit code is 0 only if something passed and nothing
+# failed.
 lesson=$1
 shift
 case $lesson in all) filter='*' ;; *) filter="*L${lesson}_*" ;; esac
@@ -14,6 +15,9 @@ count='
   /<testcase / && /status="notrun"/ { d++ }
   /<testcase / && /status="run"/ { if (/result="skipped"/) s++; else r++ }
   END { printf "p=%d f=%d s=%d d=%d", r - f, f, s, d }'
+
+# The names of the suites that ran.
+suite_names='/status="run" result="completed"/s/.*classname="\([^"]*\)".*/\1/p'
 
 # Of a log, what is about failures: without the tests that went well.
 only_failures='
@@ -38,10 +42,11 @@ for program; do
     f=1 note=", wrote no report"
   fi
   [ $f -eq 0 ] || awk "$only_failures" "$log"
+  took=$(($(date +%s) - start))
   [ $((p + f + s + d)) -eq 0 ] ||
-    echo "$(basename "$program"): $p passed, $f failed, $s skipped, $d disabled$note ($(($(date +%s) - start)) s)"
+    echo "$(basename "$program"): $p passed, $f failed, $s skipped, $d disabled$note ($took s)"
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)) disabled=$((disabled + d))
-  [ -s "$xml" ] && suites="$suites $(sed -n '/status="run" result="completed"/s/.*classname="\([^"]*\)".*/\1/p' "$xml")"
+  [ -s "$xml" ] && suites="$suites $(sed -n "$suite_names" "$xml")"
 done
 
 if [ "$lesson" = all ]; then
@@ -52,7 +57,10 @@ fi
 for nn in $lessons; do
   case $suites in
     *L${nn}_*) ;;
-    *) echo "lesson $nn has no test: give one a suite name that begins with L${nn}_" && failed=$((failed + 1)) ;;
+    *)
+      echo "lesson $nn has no test: give one a suite name that begins with L${nn}_"
+      failed=$((failed + 1))
+      ;;
   esac
 done
 [ $((skipped + disabled)) -eq 0 ] || echo "not run: $skipped skipped, $disabled disabled"

@@ -37,7 +37,7 @@ about() {
     compiler) echo "a C++20 compiler with OpenMP (g++ 11 or later); nothing can be built without it" ;;
     stb) echo "stb_image_write.h; the lessons write their pictures with it" ;;
     gtest) echo "GoogleTest; the tests need it" ;;
-    onednn) echo "oneDNN; without it matrix products run on our own kernels, which are slower" ;;
+    onednn) echo "oneDNN; without it our own kernels run alone, with no library beside them to compare with" ;;
     clang-format) echo "clang-format; 'make check' compares the formatting with it" ;;
   esac
 }
@@ -47,7 +47,8 @@ missing_of() { for need; do is_there "$need" || echo "$need"; done; }
 packages_of() { for need; do package_of "$need"; done | tr '\n' ' '; }
 
 apt_install() {
-  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" </dev/null >>build/setup.log 2>&1
+  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" \
+    </dev/null >>build/setup.log 2>&1
 }
 
 # First with the package lists as they are, then with fresh ones, then one by one, so that a package that
@@ -74,7 +75,8 @@ main() {
     can_do_without "$need" || status=1
   done
   [ -z "$missing" ] ||
-    echo "setup: please install by hand what is missing; on Debian or Ubuntu: sudo apt-get install -y $(packages_of $missing)" >&2
+    echo "setup: please install by hand what is missing; on Debian or Ubuntu:" \
+      "sudo apt-get install -y $(packages_of $missing)" >&2
   return $status
 }
 

@@ -8,6 +8,8 @@
 
 namespace gradus {
 
+void Report::config(const std::string& name, Json value) { config_.emplace_back(name, std::move(value)); }
+
 ReportRow& Report::row(const std::string& name) {
   rows_.push_back({});
   rows_.back().name = name;

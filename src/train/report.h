@@ -25,10 +25,7 @@ class Report {
  public:
   Report(std::string lesson, std::string device) : lesson_(std::move(lesson)), device_(std::move(device)) {}
 
-  template <class T>
-  void config(const std::string& name, const T& value) {
-    config_.emplace_back(name, Json(value));
-  }
+  void config(const std::string& name, Json value);
   ReportRow& row(const std::string& name);
 
   // measured <= bound, or >= bound: decides the exit code. NaN fails.

@@ -11,6 +11,37 @@
 
 using namespace gradus;
 
+struct Times {
+  std::vector<double> total, forward, backward, update;  // seconds of each counted step
+  double loss = 0, contraction = 0;                      // of the last step; FLOPs of its matrix products
+};
+
+static Times run_steps(Transformer& gpt, const Tensor& x, const Tensor& y, int64_t steps) {
+  Meter& meter = current().device.meter();
+  AdamW optimizer(gpt.parameters);
+  Times times;
+  for (int64_t step = 0; step < steps + 2; ++step) {
+    meter.reset_work();
+    const double t0 = seconds_now();
+    Tape tape;
+    const Tensor loss = gpt.loss(x, y);
+    times.loss = item(loss);
+    const double t1 = seconds_now();
+    gpt.parameters.zero_grad();
+    tape.backward(loss);
+    const double t2 = seconds_now();
+    optimizer.step(3e-4);
+    const double t3 = seconds_now();
+    if (step < 2) continue;
+    times.total.push_back(t3 - t0);
+    times.forward.push_back(t1 - t0);
+    times.backward.push_back(t2 - t1);
+    times.update.push_back(t3 - t2);
+  }
+  times.contraction = double(meter.work(OpClass::Contraction).flops);
+  return times;
+}
+
 static int bench_step(int argc, char** argv) {
   Args args(argc, argv, "step", "time training steps of a GPT-2-shaped model");
   TransformerConfig model;
@@ -26,7 +57,6 @@ static int bench_step(int argc, char** argv) {
   Context context(device);
   Transformer gpt(model);
   gpt.initialize(1);
-  AdamW optimizer(gpt.parameters);
   Rng rng(1, 77);
   std::vector<int32_t> ids(batch * model.context), next(ids.size());
   for (int32_t& id : ids) id = int32_t(rng.below(uint64_t(model.vocab)));
@@ -35,29 +65,8 @@ static int bench_step(int argc, char** argv) {
   const Tensor x = from_host(context.device, ids, shape, DType::I32, Kind::Data, "inputs");
   const Tensor y = from_host(context.device, next, shape, DType::I32, Kind::Data, "targets");
 
-  Meter& meter = context.device.meter();
-  double loss_value = 0;
-  std::vector<double> total, forward, backward, update;
-  for (int64_t step = 0; step < steps + 2; ++step) {
-    meter.reset_work();
-    const double t0 = seconds_now();
-    Tape tape;
-    const Tensor loss = gpt.loss(x, y);
-    loss_value = item(loss);
-    const double t1 = seconds_now();
-    gpt.parameters.zero_grad();
-    tape.backward(loss);
-    const double t2 = seconds_now();
-    optimizer.step(3e-4);
-    const double t3 = seconds_now();
-    if (step < 2) continue;
-    total.push_back(t3 - t0);
-    forward.push_back(t1 - t0);
-    backward.push_back(t2 - t1);
-    update.push_back(t3 - t2);
-  }
-  const double contraction = double(meter.work(OpClass::Contraction).flops);  // of the last step
-  const double seconds = summarize(total).median, peak = measure_gemm_peak(context.device);
+  const Times times = run_steps(gpt, x, y, steps);
+  const double seconds = summarize(times.total).median, peak = measure_gemm_peak(context.device);
   const double model_flops = double(model.flops_per_token() * batch * model.context);
   Json line = Json::object();
   line.set("bench", "step");
@@ -66,16 +75,16 @@ static int bench_step(int argc, char** argv) {
   line.set("batch", batch);
   line.set("seq", model.context);
   line.set("ms_per_step", seconds * 1e3);
-  line.set("ms_forward", summarize(forward).median * 1e3);
-  line.set("ms_backward", summarize(backward).median * 1e3);
-  line.set("ms_update", summarize(update).median * 1e3);
+  line.set("ms_forward", summarize(times.forward).median * 1e3);
+  line.set("ms_backward", summarize(times.backward).median * 1e3);
+  line.set("ms_update", summarize(times.update).median * 1e3);
   line.set("tokens_per_s", double(batch * model.context) / seconds);
   line.set("model_gflops", model_flops / seconds * 1e-9);
-  line.set("kernel_contraction_gflop", contraction * 1e-9);
+  line.set("kernel_contraction_gflop", times.contraction * 1e-9);
   line.set("gemm_peak_gflops", peak * 1e-9);
   line.set("share_of_peak", model_flops / seconds / peak);
-  line.set("loss", loss_value);
-  line.set("peak_bytes", meter.at_peak().allocated());
+  line.set("loss", times.loss);
+  line.set("peak_bytes", context.device.meter().at_peak().allocated());
   std::cout << line.dump() << std::endl;
   return 0;
 }

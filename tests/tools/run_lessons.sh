@@ -1,18 +1,18 @@
 #!/bin/sh
 # run_lessons.sh FOLDER PROGRAM...: runs the lessons in order with default flags. Each writes its report to
-# FOLDER/NN.json; a table of results follows. All are run even when one fails, which the exit code tells.
+# FOLDER/NN.json, what it prints is kept in FOLDER/NN.log; a table of results follows. All are run even when one fails, which the exit code tells.
 folder=$1
 shift
 results=$folder/results.tsv
 : >"$results"
 for program; do
   name=$(basename "$program")
-  json=$folder/${name%%_*}.json
-  rm -f "$json"
+  report=$folder/${name%%_*}
+  rm -f "$report.json"
   echo "---- lesson $name"
   start=$(date +%s)
-  "$program" --json="$json"
-  status=$?
+  { "$program" --json="$report.json"; echo $? >"$report.status"; } | tee "$report.log"
+  status=$(cat "$report.status")
   echo
   printf '%s\t%s\t%s\n' "$name" $status $(($(date +%s) - start)) >>"$results"
 done

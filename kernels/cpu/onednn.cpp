@@ -1,5 +1,4 @@
-// Matrix products by oneDNN: a library to compare with (lesson 01), and to use for bf16 where the CPU has
-// instructions for it. Compiles with oneDNN 2 and 3.
+// Matrix products by oneDNN: a library to compare with (lesson 01, tests). Compiles with oneDNN 2 and 3.
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/io.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 #include "src/tensor/context.h"
 
@@ -54,7 +55,7 @@ static MatmulShape square(int64_t n) { return {.M = n, .N = n, .K = n, .lda = n,
 // Rung 4. The engine's own: packed panels, a tile of C in registers (kernels/cpu/gemm.cpp).
 static void register_tile(int64_t n, const float* a, const float* b, float* c) {
   const Ctx ctx{nullptr, nullptr, current().device.workspace()};
-  cpu::gemm_matmul(ctx, square(n), {a, DType::F32}, {b, DType::F32}, {c, DType::F32, Write::Set});
+  cpu::matmul(ctx, square(n), {a, DType::F32}, {b, DType::F32}, {c, DType::F32, Write::Set});
 }
 
 // Rung 5. oneDNN.

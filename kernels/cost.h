@@ -67,10 +67,9 @@ constexpr Cost cross_entropy_bwd_inplace(RowShape s, DType T) { return normaliza
 constexpr Cost embedding_fwd(RowShape s, DType T) {
   return {OpClass::Other, 0, 2 * s.rows * s.cols * size_of(T), 0};
 }
-// Scratch: the rows sorted by id (int64), and the sum of one id.
+// Scratch: the rows sorted by id (int64).
 constexpr Cost embedding_bwd(RowShape s, DType T) {
-  return {OpClass::Other, s.rows * s.cols, 2 * s.rows * s.cols * size_of(T),
-          8 * s.rows + s.cols * stat_size(T)};
+  return {OpClass::Other, s.rows * s.cols, 2 * s.rows * s.cols * size_of(T), 8 * s.rows};
 }
 
 // 2 M N K a product. Bytes: A, B and C once.

@@ -17,45 +17,48 @@ struct AdamWStep {
   A lr, clip, beta1, beta2, eps, decay, m_factor, v_factor;
 };
 
-// T: the value's type, G: the gradient's, M: the type of the states and of what is updated (master or value).
-template <class T, class G, class M>
-static void adamw_one(const AdamWStep<acc_t<M>>& s, const ParamUpdate& u) {
-  using A = acc_t<M>;
-  const A decay = u.decay ? s.decay : A(1);
-  parallel_for(u.n, kGrain, [&](int64_t begin, int64_t end) {
-    M* w = u.master.wanted() ? u.master.as<M>() : u.value.as<M>();
-    M *m = u.m.as<M>(), *v = u.v.as<M>();
-    const G* grad = u.grad.as<G>();
-    const AdamWStep<A> k = s;
+template <class A>
+[[gnu::flatten, gnu::noinline]] static void adamw_chunk(AdamWStep<A> k, A decay, int64_t n, A* w,
+                                                        const A* grad, A* m, A* v) {
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) {
-      // BEGIN SOLUTION 03.2
-      const A g = k.clip * A(grad[i]);
-      const A mi = k.beta1 * A(m[i]) + (A(1) - k.beta1) * g;
-      const A vi = k.beta2 * A(v[i]) + (A(1) - k.beta2) * g * g;
-      m[i] = M(mi);
-      v[i] = M(vi);
-      w[i] = M(decay * A(w[i]) - k.lr * (mi * k.m_factor) / (std::sqrt(vi * k.v_factor) + k.eps));
-      // STUB: todo("03.2", "update m, v and w from the gradient", decay, w, m, v, grad, k, i);
-      // END SOLUTION 03.2
+  for (int64_t i = 0; i < n; ++i) {
+    // BEGIN SOLUTION 03.2
+    const A g = k.clip * grad[i];
+    m[i] = k.beta1 * m[i] + (A(1) - k.beta1) * g;
+    v[i] = k.beta2 * v[i] + (A(1) - k.beta2) * g * g;
+    w[i] = decay * w[i] - k.lr * (m[i] * k.m_factor) / (std::sqrt(v[i] * k.v_factor) + k.eps);
+    // STUB: todo("03.2", "update m, v and w from the gradient", decay, w, m, v, grad, k, i);
+    // END SOLUTION 03.2
+  }
+}
+
+// A chunk at a time, so that any mix of dtypes of value, gradient, states and master goes through one loop.
+template <class A>
+static void adamw_one(const AdamWStep<A>& step, const ParamUpdate& u) {
+  const Out& updated = u.master.wanted() ? u.master : u.value;
+  parallel_for(u.n, kGrain, [&](int64_t begin, int64_t end) {
+    A stage[4][kChunk];
+    for (int64_t at = begin; at < end; at += kChunk) {
+      const int64_t n = std::min(kChunk, end - at);
+      A *w = read("adamw", updated, at, n, stage[0]), *m = read("adamw", u.m, at, n, stage[1]);
+      A* v = read("adamw", u.v, at, n, stage[2]);
+      adamw_chunk(step, u.decay ? step.decay : A(1), n, w, read("adamw", u.grad, at, n, stage[3]), m, v);
+      write_back("adamw", n, m, u.m, at);
+      write_back("adamw", n, v, u.v, at);
+      write_back("adamw", n, w, u.value, at);
     }
-    if (u.master.wanted())
-      for (int64_t i = begin; i < end; ++i) u.value.as<T>()[i] = T(acc_t<T>(w[i]));
   });
 }
 
 void adamw(const Ctx& ctx, ParamList list, AdamWArgs args) {
+  check(ctx.scalars->step > 0, "adamw: the step number is ", ctx.scalars->step, "; the first step is 1");
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
-    const DType t = u.master.wanted() ? u.master.t : u.value.t;
-    check_dtype("adamw", t, u.m.t, u.m.p, "the first moment");
-    check_dtype("adamw", t, u.v.t, u.v.p, "the second moment");
-    visit_float("adamw", u.value.t, [&]<class T>() {
-      visit_float("adamw", u.grad.t, [&]<class G>() {
-        if (u.master.wanted()) return adamw_one<T, G, float>(AdamWStep<float>(*ctx.scalars, args), u);
-        adamw_one<T, G, T>(AdamWStep<acc_t<T>>(*ctx.scalars, args), u);
-      });
-    });
+    check_update("adamw", u);
+    if (u.value.t == DType::F64)
+      adamw_one(AdamWStep<double>(*ctx.scalars, args), u);
+    else
+      adamw_one(AdamWStep<float>(*ctx.scalars, args), u);
   }
 }
 

@@ -2,21 +2,24 @@
 
 namespace gradus::cpu {
 
+template <Write W, class T>
+[[gnu::flatten, gnu::noinline]] static void bias_row(int64_t cols, const T* x, const T* b, T* y) {
+#pragma omp simd
+  for (int64_t c = 0; c < cols; ++c) store<W>(y, c, load(x, c) + load(b, c));
+}
+
 void bias_fwd(const Ctx&, RowShape s, CBuf x, CBuf b, Out y) {
-  check_dtype("bias_fwd", y.t, x.t, x.p, "x");
-  check_dtype("bias_fwd", y.t, b.t, b.p, "b");
-  visit_float("bias_fwd", y.t, [&]<class T>() {
+  check_dtype("bias_fwd", b.t, x.t, x.p, "x");
+  check_dtype("bias_fwd", b.t, y.t, y.p, "y");
+  if (!y.wanted()) return;
+  visit_float("bias_fwd", b.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
-      parallel_for(s.rows, kGrain / std::max<int64_t>(s.cols, 1) + 1, [&](int64_t begin, int64_t end) {
-        const T* bias = b.as<T>();
-        for (int64_t r = begin; r < end; ++r) {
-          const T* in = x.p ? x.as<T>() + r * s.cols : nullptr;
-          T* out = y.as<T>() + r * s.cols;
-          if (in)
-            for (int64_t c = 0; c < s.cols; ++c) store<W>(out, c, load(in, c) + load(bias, c));
-          else
-            for (int64_t c = 0; c < s.cols; ++c) store<W>(out, c, load(bias, c));
-        }
+      for_rows(s, [&](int64_t r) {
+        T* to = y.as<T>() + r * s.cols;
+        if (x.p)
+          bias_row<W>(s.cols, x.as<T>() + r * s.cols, b.as<T>(), to);
+        else
+          copy_row<W>(s.cols, b.as<T>(), to);
       });
     });
   });
@@ -25,23 +28,18 @@ void bias_fwd(const Ctx&, RowShape s, CBuf x, CBuf b, Out y) {
 // Partition p of the rows sums into partial[p][cols] (scratch), then the partitions are summed in order.
 void bias_bwd(const Ctx& ctx, RowShape s, CBuf dy, Out db) {
   if (!db.wanted()) return;
+  check_t_or_fp32("bias_bwd", dy.t, db.t, db.p, "db");
   visit_float("bias_bwd", dy.t, [&]<class T>() {
     using A = acc_t<T>;
-    A* partial = static_cast<A*>(ctx.scratch);
     const int64_t P = cost::partitions(s.rows);
-    parallel_for(P, kGrain * P / std::max<int64_t>(s.rows * s.cols, 1) + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p) {
-        A* sum = partial + p * s.cols;
-        for (int64_t c = 0; c < s.cols; ++c) sum[c] = 0;
-        for (int64_t r = s.rows * p / P; r < s.rows * (p + 1) / P; ++r) {
-          const T* row = dy.as<T>() + r * s.cols;
-          for (int64_t c = 0; c < s.cols; ++c) sum[c] += load(row, c);
-        }
-      }
+    A *partial = static_cast<A*>(ctx.scratch), *sums = partial + P * s.cols;
+    for_partitions(s, [&](int64_t p, int64_t begin, int64_t end) {
+      A* sum = partial + p * s.cols;
+      for (int64_t c = 0; c < s.cols; ++c) sum[c] = 0;
+      for (int64_t r = begin; r < end; ++r) add_row(s.cols, dy.as<T>() + r * s.cols, sum);
     });
-    A* sums = partial + P * s.cols;
     sum_partitions(P, s.cols, partial, sums);
-    store_sums("bias_bwd", s.cols, sums, db);
+    write("bias_bwd", s.cols, sums, db, 0);
   });
 }
 

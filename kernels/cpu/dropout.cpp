@@ -3,25 +3,43 @@
 
 namespace gradus::cpu {
 
-template <class T, Write W>
-static void dropout_block(const T* in, T* out, int64_t begin, int64_t end, const Philox4& words, float p) {
-  const acc_t<T> factor = acc_t<T>(1) / (acc_t<T>(1) - acc_t<T>(p));
-  for (int64_t i = begin; i < end; ++i)
-    store<W>(out, i, uniform01(words[i - begin]) >= p ? load(in, i) * factor : acc_t<T>(0));
+constexpr int64_t kBlocks = 64;  // of four elements, drawn together
+
+// The random words of `count` blocks of one sample. The loop is over blocks, so that vectors of them go
+// through the ten rounds side by side.
+[[gnu::flatten, gnu::noinline]] static void draw(RandomKey key, int64_t step, int64_t sample, int64_t block,
+                                                 int64_t count, uint32_t* words) {
+#pragma omp simd
+  for (int64_t b = 0; b < count; ++b) {
+    const Philox4 four = dropout_words(key.seed, step, key.ordinal, sample, block + b);
+    for (int i = 0; i < 4; ++i) words[4 * b + i] = four[i];
+  }
+}
+
+template <Write W, class T>
+[[gnu::flatten, gnu::noinline]] static void keep_or_drop(int64_t n, const uint32_t* words, float p,
+                                                         const T* x, T* y) {
+  using A = acc_t<T>;
+  const A factor = A(1) / (A(1) - A(p));
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) store<W>(y, i, uniform01(words[i]) >= p ? load(x, i) * factor : A(0));
 }
 
 void dropout(const Ctx& ctx, RowShape s, CBuf x, Out y, float p, RandomKey key) {
-  check_dtype("dropout", y.t, x.t, x.p, "x");
+  check_dtype("dropout", x.t, y.t, y.p, "y");
+  check(p >= 0 && p <= 1, "dropout: p is ", p, "; it is a probability, from 0 to 1");
   if (!y.wanted()) return;
-  const int64_t blocks = (s.cols + 3) / 4;  // of a sample
-  visit_float("dropout", y.t, [&]<class T>() {
+  const int64_t pieces = (s.cols + 4 * kBlocks - 1) / (4 * kBlocks);  // of a sample
+  const StepScalars scalars = *ctx.scalars;
+  visit_float("dropout", x.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
-      parallel_for(s.rows * blocks, kGrain / 16, [&](int64_t begin, int64_t end) {
-        for (int64_t b = begin; b < end; ++b) {
-          const int64_t sample = b / blocks, block = b % blocks, at = sample * s.cols + 4 * block;
-          const Philox4 words = dropout_words(key.seed, ctx.scalars->step, key.ordinal,
-                                              ctx.scalars->first_sample + sample, block);
-          dropout_block<T, W>(x.as<T>(), y.as<T>(), at, std::min(at + 4, (sample + 1) * s.cols), words, p);
+      parallel_for(s.rows * pieces, kGrain / (16 * kBlocks), [&](int64_t begin, int64_t end) {
+        uint32_t words[4 * kBlocks];
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t sample = i / pieces, from = i % pieces * 4 * kBlocks, at = sample * s.cols + from;
+          const int64_t n = std::min(4 * kBlocks, s.cols - from);
+          draw(key, scalars.step, scalars.first_sample + sample, from / 4, (n + 3) / 4, words);
+          keep_or_drop<W>(n, words, p, x.as<T>() + at, y.as<T>() + at);
         }
       });
     });

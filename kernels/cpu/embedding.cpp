@@ -12,50 +12,48 @@ static void check_ids(RowShape s, int64_t vocab, CBuf ids) {
 }
 
 void embedding_fwd(const Ctx&, RowShape s, int64_t vocab, CBuf table, CBuf ids, Out y) {
-  check_dtype("embedding_fwd", y.t, table.t, table.p, "table");
+  check_dtype("embedding_fwd", table.t, y.t, y.p, "y");
   check_ids(s, vocab, ids);
-  visit_float("embedding_fwd", y.t, [&]<class T>() {
+  if (!y.wanted()) return;
+  visit_float("embedding_fwd", table.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
-      parallel_for(s.rows, kGrain / std::max<int64_t>(s.cols, 1) + 1, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const T* row = table.as<T>() + ids.as<int32_t>()[r] * s.cols;
-          for (int64_t c = 0; c < s.cols; ++c) store<W>(y.as<T>() + r * s.cols, c, load(row, c));
-        }
+      for_rows(s, [&](int64_t r) {
+        copy_row<W>(s.cols, table.as<T>() + ids.as<int32_t>()[r] * s.cols, y.as<T>() + r * s.cols);
       });
     });
   });
 }
 
-// The rows with ids [begin, end) of the table's gradient. An id may occur many times: its sum is finished in
-// `sum` before it is written, once, so that Add rounds once. `order` lists the rows sorted by id, stably.
-template <class T, class G, Write W>
-static void gather_rows(RowShape s, const int32_t* ids, const int64_t* order, int64_t begin, int64_t end,
-                        const T* dy, G* dtable, acc_t<T>* sum) {
-  for (int64_t i = begin; i < end;) {
+// The columns [at, at + n) of the table's gradient. An id may occur many times: its sum is finished before it
+// is written, once, so that Add rounds once. `order` lists the rows sorted by (id, row). n <= kChunk.
+template <class T>
+static void gather_columns(RowShape s, const int32_t* ids, const int64_t* order, int64_t at, int64_t n,
+                           const T* dy, Out dtable) {
+  acc_t<T> sum[kChunk];
+  for (int64_t i = 0; i < s.rows;) {
     const int32_t id = ids[order[i]];
-    for (int64_t c = 0; c < s.cols; ++c) sum[c] = 0;
-    for (; i < end && ids[order[i]] == id; ++i)
-      for (int64_t c = 0; c < s.cols; ++c) sum[c] += load(dy + order[i] * s.cols, c);
-    for (int64_t c = 0; c < s.cols; ++c) store<W>(dtable + id * s.cols, c, acc_t<G>(sum[c]));
+    std::fill_n(sum, n, acc_t<T>(0));
+    for (; i < s.rows && ids[order[i]] == id; ++i) add_row(n, dy + order[i] * s.cols + at, sum);
+    write("embedding_bwd", n, sum, dtable, id * s.cols + at);
   }
 }
 
+// Threads share out columns, not ids, because some ids are far more frequent than others.
 void embedding_bwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf ids, CBuf dy, Out dtable) {
-  if (!dtable.wanted()) return;
+  check_t_or_fp32("embedding_bwd", dy.t, dtable.t, dtable.p, "dtable");
   check_ids(s, vocab, ids);
+  if (!dtable.wanted()) return;
   const int32_t* id = ids.as<int32_t>();
-  int64_t* order = static_cast<int64_t*>(ctx.scratch);  // rows sorted by (id, row)
+  int64_t* order = static_cast<int64_t*>(ctx.scratch);
   for (int64_t r = 0; r < s.rows; ++r) order[r] = r;
   std::sort(order, order + s.rows,
             [id](int64_t a, int64_t b) { return std::pair(id[a], a) < std::pair(id[b], b); });
   if (dtable.w == Write::Set) fill(ctx, vocab * s.cols, dtable, 0.0);
   visit_float("embedding_bwd", dy.t, [&]<class T>() {
-    void* sum = order + s.rows;
-    visit_float("embedding_bwd", dtable.t, [&]<class G>() {
-      visit_write(dtable.w, [&]<Write W>() {
-        gather_rows<T, G, W>(s, id, order, 0, s.rows, dy.as<T>(), dtable.as<G>(),
-                             static_cast<acc_t<T>*>(sum));
-      });
+    const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(s.rows, 1), 64);
+    parallel_for(s.cols, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t at = begin; at < end; at += kChunk)
+        gather_columns(s, id, order, at, std::min(kChunk, end - at), dy.as<T>(), dtable);
     });
   });
 }

@@ -2,18 +2,24 @@
 
 namespace gradus::cpu {
 
-// Sum of squares of one gradient, in fp64, from a fixed number of partitions added in order.
 template <class T>
-static double sum_squares(int64_t n, const T* g) {
+[[gnu::flatten, gnu::noinline]] static double sum_squares(int64_t n, const T* g) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += double(load(g, i)) * double(load(g, i));
+  return sum;
+}
+
+// Sum of squares of one gradient, in fp64 (squares of fp32 would overflow from 2^64 on), from a fixed number
+// of pieces added in order.
+template <class T>
+static double gradient_squares(int64_t n, const T* g) {
   constexpr int64_t kPieces = 64;
   double partial[kPieces];
   parallel_for(kPieces, kGrain * kPieces / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
-      double sum = 0;
-#pragma omp simd reduction(+ : sum)
-      for (int64_t i = n * p / kPieces; i < n * (p + 1) / kPieces; ++i)
-        sum += double(load(g, i)) * double(load(g, i));
-      partial[p] = sum;
+      const int64_t from = n * p / kPieces, to = n * (p + 1) / kPieces;
+      partial[p] = sum_squares(to - from, g + from);
     }
   });
   double sum = 0;
@@ -25,7 +31,7 @@ void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
   double sum = 0;
   for (int64_t i = 0; i < grads.count; ++i)
     visit_float("grad_norm", grads.items[i].t,
-                [&]<class T>() { sum += sum_squares(grads.sizes[i], grads.items[i].as<T>()); });
+                [&]<class T>() { sum += gradient_squares(grads.sizes[i], grads.items[i].as<T>()); });
   const double norm = std::sqrt(sum);
   ctx.scalars->grad_norm = float(norm);
   // A norm that is not finite must not hide behind a factor of 0 or 1: it is passed on.

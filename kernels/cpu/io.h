@@ -1,5 +1,9 @@
 // What every CPU kernel shares: reading and writing elements in the accumulation type, dispatch on dtype and
-// Write.
+// Write, checks of dtypes, rows and elements on all threads.
+//
+// Loops live in functions of their own, marked [[gnu::flatten, gnu::noinline]] and given their data by value:
+// flatten inlines everything they call (a loop that calls is not vectorized, and in large functions compilers
+// stop inlining), noinline keeps one copy that all threads run.
 #pragma once
 #include "kernels/cost.h"
 #include "kernels/cpu/cpu.h"
@@ -9,6 +13,7 @@
 namespace gradus::cpu {
 
 constexpr int64_t kGrain = 16384;  // elements that are worth waking a thread for
+constexpr int64_t kChunk = 1024;   // elements that are staged in arrays of the accumulation type
 
 template <class T>
 acc_t<T> load(const T* p, int64_t i) {
@@ -36,20 +41,105 @@ inline void check_dtype(const char* op, DType expected, DType t, const void* p, 
   check(p == nullptr || t == expected, op, ": ", what, " is ", name_of(t), " where ", name_of(expected),
         " is needed; cast it first");
 }
-
-// Parameter gradients may be T or fp32; statistics are fp32, or fp64 when T is.
+// Statistics are fp32, or fp64 when T is.
 template <class T>
 void check_stats(const char* op, DType t, const void* p) {
   check_dtype(op, dtype_of<acc_t<T>>(), t, p, "a statistic");
 }
+// Gradients of parameters and states of optimizers may be T or fp32.
+inline void check_t_or_fp32(const char* op, DType T, DType t, const void* p, const char* what) {
+  if (t != DType::F32) check_dtype(op, T, t, p, what);
+}
+// The dtypes of an optimizer's update of one parameter.
+inline void check_update(const char* op, const ParamUpdate& u) {
+  const DType T = u.value.t;
+  check_t_or_fp32(op, T, u.grad.t, u.grad.p, "a gradient");
+  check_t_or_fp32(op, T, u.m.t, u.m.p, "the first moment (momentum)");
+  check_t_or_fp32(op, T, u.v.t, u.v.p, "the second moment");
+  check_dtype(op, DType::F32, u.master.t, u.master.p, "the master copy");
+  check(!u.master.wanted() || T != DType::F64, op, ": a value in fp64 needs no master copy");
+}
 
-// Writes a reduced row of sums to an output of any floating dtype.
+// Writes n numbers of the accumulation type A to an output of any floating dtype, from element `at` on.
+template <Write W, class A, class T>
+[[gnu::flatten, gnu::noinline]] void write_chunk(int64_t n, const A* from, T* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) store<W>(to, i, acc_t<T>(from[i]));
+}
 template <class A>
-void store_sums(const char* op, int64_t n, const A* sums, Out y) {
+void write(const char* op, int64_t n, const A* from, Out y, int64_t at) {
   visit_float(op, y.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      for (int64_t i = 0; i < n; ++i) store<W>(y.as<T>(), i, acc_t<T>(sums[i]));
-    });
+    visit_write(y.w, [&]<Write W>() { write_chunk<W>(n, from, y.as<T>() + at); });
+  });
+}
+
+// The elements x[at, at + n) as numbers of type A: where they lie if x is of that type, else converted to
+// `stage`. For kernels that mix dtypes; together with write_back, also for those that update in place.
+template <class A, class T>
+[[gnu::flatten, gnu::noinline]] void read_chunk(int64_t n, const T* from, A* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] = A(load(from, i));
+}
+template <class A>
+A* read(const char* op, Out x, int64_t at, int64_t n, A* stage) {
+  if (x.t == dtype_of<A>()) return x.as<A>() + at;
+  visit_float(op, x.t, [&]<class T>() { read_chunk(n, x.as<T>() + at, stage); });
+  return stage;
+}
+template <class A>
+const A* read(const char* op, CBuf x, int64_t at, int64_t n, A* stage) {
+  return read(op, Out{const_cast<void*>(x.p), x.t, Write::Set}, at, n, stage);
+}
+template <class A>
+void write_back(const char* op, int64_t n, const A* chunk, Out x, int64_t at) {
+  x.w = Write::Set;
+  if (chunk != x.as<A>() + at) write(op, n, chunk, x, at);
+}
+
+// y[i] = f(i), element by element on all threads; f returns the accumulation type and holds its data by
+// value.
+template <Write W, class T, class F>
+[[gnu::flatten, gnu::noinline]] void map_piece(int64_t begin, int64_t end, T* y, F f) {
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) store<W>(y, i, f(i));
+}
+template <class T, class F>
+void map(int64_t n, Out y, F f) {
+  visit_write(y.w, [&]<Write W>() {
+    parallel_for(n, kGrain, [&](int64_t begin, int64_t end) { map_piece<W>(begin, end, y.as<T>(), f); });
+  });
+}
+
+template <Write W, class T>
+[[gnu::flatten, gnu::noinline]] void copy_row(int64_t cols, const T* x, T* y) {
+#pragma omp simd
+  for (int64_t c = 0; c < cols; ++c) store<W>(y, c, load(x, c));
+}
+
+// sum[c] += row[c]: one more row of a sum over rows.
+template <class T>
+[[gnu::flatten, gnu::noinline]] void add_row(int64_t cols, const T* row, acc_t<T>* sum) {
+#pragma omp simd
+  for (int64_t c = 0; c < cols; ++c) sum[c] += load(row, c);
+}
+
+// f(row) for every row, on all threads.
+template <class F>
+void for_rows(RowShape s, F f) {
+  parallel_for(s.rows, kGrain / std::max<int64_t>(s.cols, 1) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) f(r);
+  });
+}
+
+// f(p, first row, last row + 1) for each of the fixed partitions of the rows, on all threads. What depends on
+// the order of a sum is summed within a partition, then over the partitions in order: the same for any number
+// of threads.
+template <class F>
+void for_partitions(RowShape s, F f) {
+  const int64_t P = cost::partitions(s.rows);
+  const int64_t grain = kGrain * P / std::max<int64_t>(s.rows * s.cols, 1) + 1;
+  parallel_for(P, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) f(p, s.rows * p / P, s.rows * (p + 1) / P);
   });
 }
 
@@ -59,18 +149,6 @@ void sum_partitions(int64_t partitions, int64_t cols, const A* partial, A* sums)
   for (int64_t c = 0; c < cols; ++c) sums[c] = 0;
   for (int64_t p = 0; p < partitions; ++p)
     for (int64_t c = 0; c < cols; ++c) sums[c] += partial[p * cols + c];
-}
-
-// y[i] = f(i), element by element on all threads; f returns the accumulation type.
-template <class T, class F>
-void map(int64_t n, Out y, F f) {
-  visit_write(y.w, [&]<Write W>() {
-    parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-      T* out = y.as<T>();
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) store<W>(out, i, f(i));
-    });
-  });
 }
 
 }  // namespace gradus::cpu

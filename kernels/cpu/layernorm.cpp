@@ -2,22 +2,39 @@
 
 namespace gradus::cpu {
 
-// Mean and 1/sqrt(var + eps) of a row. The variance is summed from differences to the mean (two passes over a
-// row in cache), so that a large mean does not cancel it away.
+template <class A>
+struct RowStatistics {
+  A mean, rstd;
+};
+
+// Mean and 1/sqrt(var + eps) of a row, in two passes while it is in cache. The second sums the differences to
+// a first mean, so that a large mean does not cancel the variance away, and corrects that mean by what is
+// left of them (Chan, Golub & LeVeque 1983, "Algorithms for computing the sample variance", eq. 1.7).
 template <class T>
-static void row_statistics(const T* x, int64_t cols, acc_t<T> eps, acc_t<T>& mean, acc_t<T>& rstd) {
+[[gnu::flatten, gnu::noinline]] static RowStatistics<acc_t<T>> row_statistics(int64_t cols, const T* x,
+                                                                              acc_t<T> eps) {
   using A = acc_t<T>;
-  A sum = 0, squares = 0;
+  A sum = 0, rest = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t c = 0; c < cols; ++c) sum += load(x, c);
-  mean = sum / A(cols);
-  const A m = mean;
-#pragma omp simd reduction(+ : squares)
-  for (int64_t c = 0; c < cols; ++c) squares += (load(x, c) - m) * (load(x, c) - m);
-  rstd = A(1) / std::sqrt(squares / A(cols) + eps);
+  const A first = sum / A(cols);
+#pragma omp simd reduction(+ : rest, squares)
+  for (int64_t c = 0; c < cols; ++c) {
+    const A d = load(x, c) - first;
+    rest += d;
+    squares += d * d;
+  }
+  const A correction = rest / A(cols), var = squares / A(cols) - correction * correction;
+  return {first + correction, A(1) / std::sqrt(std::max(var, A(0)) + eps)};
 }
 
-static int64_t row_grain(int64_t cols) { return kGrain / std::max<int64_t>(cols, 1) + 1; }
+template <Write W, class T>
+[[gnu::flatten, gnu::noinline]] static void layernorm_row(RowStatistics<acc_t<T>> s, int64_t cols, const T* x,
+                                                          const T* gamma, const T* beta, T* y) {
+#pragma omp simd
+  for (int64_t c = 0; c < cols; ++c)
+    store<W>(y, c, (load(x, c) - s.mean) * s.rstd * load(gamma, c) + load(beta, c));
+}
 
 void layernorm_fwd(const Ctx&, RowShape s, CBuf x, CBuf gamma, CBuf beta, Out y, Out stats, float eps) {
   check_dtype("layernorm_fwd", x.t, y.t, y.p, "y");
@@ -26,52 +43,51 @@ void layernorm_fwd(const Ctx&, RowShape s, CBuf x, CBuf gamma, CBuf beta, Out y,
   visit_float("layernorm_fwd", x.t, [&]<class T>() {
     using A = acc_t<T>;
     check_stats<T>("layernorm_fwd", stats.t, stats.p);
-    visit_write(y.w, [&]<Write W>() {
-      parallel_for(s.rows, row_grain(s.cols), [&](int64_t begin, int64_t end) {
-        const T *g = gamma.as<T>(), *b = beta.as<T>();
-        for (int64_t r = begin; r < end; ++r) {
-          const T* in = x.as<T>() + r * s.cols;
-          T* out = y.as<T>() + r * s.cols;
-          A mean, rstd;
-          row_statistics(in, s.cols, A(eps), mean, rstd);
-#pragma omp simd
-          for (int64_t c = 0; c < s.cols; ++c)
-            store<W>(out, c, (load(in, c) - mean) * rstd * load(g, c) + load(b, c));
-          if (!stats.wanted()) continue;
-          visit_write(stats.w, [&]<Write WS>() {
-            store<WS>(stats.as<A>(), 2 * r, mean);
-            store<WS>(stats.as<A>(), 2 * r + 1, rstd);
-          });
-        }
+    for_rows(s, [&](int64_t r) {
+      const T* in = x.as<T>() + r * s.cols;
+      const RowStatistics<A> row = row_statistics(s.cols, in, A(eps));
+      visit_write(y.w, [&]<Write W>() {
+        if (y.wanted())
+          layernorm_row<W>(row, s.cols, in, gamma.as<T>(), beta.as<T>(), y.as<T>() + r * s.cols);
+      });
+      visit_write(stats.w, [&]<Write W>() {
+        if (!stats.wanted()) return;
+        store<W>(stats.as<A>(), 2 * r, row.mean);
+        store<W>(stats.as<A>(), 2 * r + 1, row.rstd);
       });
     });
   });
 }
 
-// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; the parameters' sums of this row go to dgamma
-// and dbeta.
-template <class T, Write W>
-static void layernorm_bwd_row(const T* x, const T* gamma, const T* dy, int64_t cols, acc_t<T> mean,
-                              acc_t<T> rstd, T* dx, acc_t<T>* dgamma, acc_t<T>* dbeta) {
+// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma.
+template <Write W, class T>
+[[gnu::flatten, gnu::noinline]] static void layernorm_bwd_row(RowStatistics<acc_t<T>> s, int64_t cols,
+                                                              const T* x, const T* gamma, const T* dy,
+                                                              T* dx) {
   using A = acc_t<T>;
   A sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
   for (int64_t c = 0; c < cols; ++c) {
-    const A g = load(dy, c) * load(gamma, c), xhat = (load(x, c) - mean) * rstd;
+    const A g = load(dy, c) * load(gamma, c);
     sum += g;
-    dot += g * xhat;
+    dot += g * ((load(x, c) - s.mean) * s.rstd);
   }
   const A mean_g = sum / A(cols), mean_dot = dot / A(cols);
-  if (dx) {
-#pragma omp simd
-    for (int64_t c = 0; c < cols; ++c) {
-      const A g = load(dy, c) * load(gamma, c), xhat = (load(x, c) - mean) * rstd;
-      store<W>(dx, c, rstd * (g - mean_g - xhat * mean_dot));
-    }
-  }
 #pragma omp simd
   for (int64_t c = 0; c < cols; ++c) {
-    dgamma[c] += load(dy, c) * ((load(x, c) - mean) * rstd);
+    const A g = load(dy, c) * load(gamma, c), xhat = (load(x, c) - s.mean) * s.rstd;
+    store<W>(dx, c, s.rstd * (g - mean_g - xhat * mean_dot));
+  }
+}
+
+// A row's part of dgamma = sum dy xhat and dbeta = sum dy.
+template <class T>
+[[gnu::flatten, gnu::noinline]] static void add_parameter_sums(RowStatistics<acc_t<T>> s, int64_t cols,
+                                                               const T* x, const T* dy, acc_t<T>* dgamma,
+                                                               acc_t<T>* dbeta) {
+#pragma omp simd
+  for (int64_t c = 0; c < cols; ++c) {
+    dgamma[c] += load(dy, c) * ((load(x, c) - s.mean) * s.rstd);
     dbeta[c] += load(dy, c);
   }
 }
@@ -81,31 +97,31 @@ void layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, C
   check_dtype("layernorm_bwd", x.t, gamma.t, gamma.p, "gamma");
   check_dtype("layernorm_bwd", x.t, dy.t, dy.p, "dy");
   check_dtype("layernorm_bwd", x.t, dx.t, dx.p, "dx");
+  check_t_or_fp32("layernorm_bwd", x.t, dgamma.t, dgamma.p, "dgamma");
+  check_t_or_fp32("layernorm_bwd", x.t, dbeta.t, dbeta.p, "dbeta");
   visit_float("layernorm_bwd", x.t, [&]<class T>() {
     using A = acc_t<T>;
     check_stats<T>("layernorm_bwd", stats.t, stats.p);
     const int64_t P = cost::partitions(s.rows);
     A *partial_gamma = static_cast<A*>(ctx.scratch), *partial_beta = partial_gamma + P * s.cols;
-    visit_write(dx.w, [&]<Write W>() {
-      parallel_for(P, kGrain * P / std::max<int64_t>(s.rows * s.cols, 1) + 1,
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t p = begin; p < end; ++p) {
-                       A *g = partial_gamma + p * s.cols, *b = partial_beta + p * s.cols;
-                       for (int64_t c = 0; c < s.cols; ++c) g[c] = b[c] = 0;
-                       for (int64_t r = s.rows * p / P; r < s.rows * (p + 1) / P; ++r) {
-                         const int64_t at = r * s.cols;
-                         layernorm_bwd_row<T, W>(x.as<T>() + at, gamma.as<T>(), dy.as<T>() + at, s.cols,
-                                                 stats.as<A>()[2 * r], stats.as<A>()[2 * r + 1],
-                                                 dx.wanted() ? dx.as<T>() + at : nullptr, g, b);
-                       }
-                     }
-                   });
-    });
     A* sums = partial_beta + P * s.cols;
+    for_partitions(s, [&](int64_t p, int64_t begin, int64_t end) {
+      A *g = partial_gamma + p * s.cols, *b = partial_beta + p * s.cols;
+      for (int64_t c = 0; c < s.cols; ++c) g[c] = b[c] = 0;
+      for (int64_t r = begin; r < end; ++r) {
+        const T *in = x.as<T>() + r * s.cols, *grad = dy.as<T>() + r * s.cols;
+        const RowStatistics<A> row{stats.as<A>()[2 * r], stats.as<A>()[2 * r + 1]};
+        visit_write(dx.w, [&]<Write W>() {
+          if (dx.wanted())
+            layernorm_bwd_row<W>(row, s.cols, in, gamma.as<T>(), grad, dx.as<T>() + r * s.cols);
+        });
+        if (dgamma.wanted() || dbeta.wanted()) add_parameter_sums(row, s.cols, in, grad, g, b);
+      }
+    });
     for (const auto& [partial, out] : {std::pair(partial_gamma, dgamma), std::pair(partial_beta, dbeta)}) {
       if (!out.wanted()) continue;
       sum_partitions(P, s.cols, partial, sums);
-      store_sums("layernorm_bwd", s.cols, sums, out);
+      write("layernorm_bwd", s.cols, sums, out, 0);
     }
   });
 }

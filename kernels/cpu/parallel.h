@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -26,8 +27,17 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
     if (n > 0) f(int64_t(0), n);
     return;
   }
+  std::exception_ptr error;  // an exception must not leave a thread: it is thrown again by the caller's
 #pragma omp parallel for num_threads(pieces) schedule(static, 1)
-  for (int64_t p = 0; p < pieces; ++p) f(n * p / pieces, n * (p + 1) / pieces);
+  for (int64_t p = 0; p < pieces; ++p) {
+    try {
+      f(n * p / pieces, n * (p + 1) / pieces);
+    } catch (...) {
+#pragma omp critical
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace gradus::cpu

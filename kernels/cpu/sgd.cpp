@@ -2,35 +2,57 @@
 
 namespace gradus::cpu {
 
-template <class T, class G, class M>
-static void sgd_one(const StepScalars& scalars, const ParamUpdate& u, SgdArgs args) {
-  using A = acc_t<M>;
-  const A lr = scalars.learning_rate, clip = scalars.clip_factor, mu = args.momentum;
-  const A wd = u.decay ? args.weight_decay : 0;
+template <class A>
+struct SgdStep {
+  A lr, clip, momentum, decay;
+};
+
+template <class A>
+[[gnu::flatten, gnu::noinline]] static void sgd_chunk(SgdStep<A> k, int64_t n, A* w, const A* g) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) w[i] -= k.lr * (k.clip * g[i] + k.decay * w[i]);
+}
+
+template <class A>
+[[gnu::flatten, gnu::noinline]] static void momentum_chunk(SgdStep<A> k, int64_t n, A* w, const A* g, A* m) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    m[i] = k.momentum * m[i] + (k.clip * g[i] + k.decay * w[i]);
+    w[i] -= k.lr * m[i];
+  }
+}
+
+template <class A>
+static void sgd_one(SgdStep<A> step, const ParamUpdate& u) {
+  const Out& updated = u.master.wanted() ? u.master : u.value;
   parallel_for(u.n, kGrain, [&](int64_t begin, int64_t end) {
-    M* w = u.master.wanted() ? u.master.as<M>() : u.value.as<M>();
-    M* m = u.m.as<M>();
-    const G* g = u.grad.as<G>();
-    for (int64_t i = begin; i < end; ++i) {
-      A step = clip * A(g[i]) + wd * A(w[i]);
-      if (m) m[i] = M(step += mu * A(m[i]));
-      w[i] = M(A(w[i]) - lr * step);
-      if (u.master.wanted()) u.value.as<T>()[i] = T(acc_t<T>(w[i]));
+    A stage[3][kChunk];
+    for (int64_t at = begin; at < end; at += kChunk) {
+      const int64_t n = std::min(kChunk, end - at);
+      A* w = read("sgd", updated, at, n, stage[0]);
+      const A* g = read("sgd", u.grad, at, n, stage[1]);
+      if (u.m.wanted()) {
+        A* m = read("sgd", u.m, at, n, stage[2]);
+        momentum_chunk(step, n, w, g, m);
+        write_back("sgd", n, m, u.m, at);
+      } else {
+        sgd_chunk(step, n, w, g);
+      }
+      write_back("sgd", n, w, u.value, at);
     }
   });
 }
 
 void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {
+  const StepScalars& s = *ctx.scalars;
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
-    const DType m = u.master.wanted() ? u.master.t : u.value.t;
-    check_dtype("sgd", m, u.m.t, u.m.p, "the momentum");
-    visit_float("sgd", u.value.t, [&]<class T>() {
-      visit_float("sgd", u.grad.t, [&]<class G>() {
-        if (u.master.wanted()) return sgd_one<T, G, float>(*ctx.scalars, u, args);
-        sgd_one<T, G, T>(*ctx.scalars, u, args);
-      });
-    });
+    check_update("sgd", u);
+    const float decay = u.decay ? args.weight_decay : 0;
+    if (u.value.t == DType::F64)
+      sgd_one(SgdStep<double>{s.learning_rate, s.clip_factor, args.momentum, decay}, u);
+    else
+      sgd_one(SgdStep<float>{s.learning_rate, s.clip_factor, args.momentum, decay}, u);
   }
 }
 

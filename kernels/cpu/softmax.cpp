@@ -1,31 +1,39 @@
-#include "kernels/cpu/io.h"
+#include "kernels/cpu/softmax.h"
 
 namespace gradus::cpu {
 
-// A row is read three times, but from cache after the first.
-template <class T, Write W>
-static void softmax_row(const T* x, T* y, int64_t cols) {
+template <Write W, class T>
+[[gnu::flatten, gnu::noinline]] static void softmax_row(int64_t cols, const T* x, T* y) {
   using A = acc_t<T>;
-  A max = -INFINITY, sum = 0;
-#pragma omp simd reduction(max : max)
-  for (int64_t c = 0; c < cols; ++c) max = std::max(max, load(x, c));
-#pragma omp simd reduction(+ : sum)
-  for (int64_t c = 0; c < cols; ++c) sum += vexp(load(x, c) - max);
-  const A factor = A(1) / sum;
+  A exps[kExpChunk];
+  const ExpSum<A> row = exp_sum(cols, x, exps);
+  const A factor = A(1) / row.sum;
+  if (cols <= kExpChunk) {
 #pragma omp simd
-  for (int64_t c = 0; c < cols; ++c) store<W>(y, c, vexp(load(x, c) - max) * factor);
+    for (int64_t c = 0; c < cols; ++c) store<W>(y, c, exps[c] * factor);
+  } else {
+#pragma omp simd
+    for (int64_t c = 0; c < cols; ++c) store<W>(y, c, vexp(load(x, c) - row.max) * factor);
+  }
 }
 
 void softmax_fwd(const Ctx&, RowShape s, CBuf x, Out y) {
-  check_dtype("softmax_fwd", y.t, x.t, x.p, "x");
-  visit_float("softmax_fwd", y.t, [&]<class T>() {
+  check_dtype("softmax_fwd", x.t, y.t, y.p, "y");
+  if (!y.wanted()) return;
+  visit_float("softmax_fwd", x.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
-      parallel_for(s.rows, kGrain / std::max<int64_t>(s.cols, 1) + 1, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r)
-          softmax_row<T, W>(x.as<T>() + r * s.cols, y.as<T>() + r * s.cols, s.cols);
-      });
+      for_rows(s, [&](int64_t r) { softmax_row<W>(s.cols, x.as<T>() + r * s.cols, y.as<T>() + r * s.cols); });
     });
   });
+}
+
+template <Write W, class T>
+[[gnu::flatten, gnu::noinline]] static void softmax_bwd_row(int64_t cols, const T* y, const T* dy, T* dx) {
+  acc_t<T> dot = 0;
+#pragma omp simd reduction(+ : dot)
+  for (int64_t c = 0; c < cols; ++c) dot += load(y, c) * load(dy, c);
+#pragma omp simd
+  for (int64_t c = 0; c < cols; ++c) store<W>(dx, c, load(y, c) * (load(dy, c) - dot));
 }
 
 void softmax_bwd(const Ctx&, RowShape s, CBuf y, CBuf dy, Out dx) {
@@ -33,18 +41,10 @@ void softmax_bwd(const Ctx&, RowShape s, CBuf y, CBuf dy, Out dx) {
   check_dtype("softmax_bwd", dx.t, dy.t, dy.p, "dy");
   if (!dx.wanted()) return;
   visit_float("softmax_bwd", dx.t, [&]<class T>() {
-    using A = acc_t<T>;
     visit_write(dx.w, [&]<Write W>() {
-      parallel_for(s.rows, kGrain / std::max<int64_t>(s.cols, 1) + 1, [&](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          const T *out = y.as<T>() + r * s.cols, *grad = dy.as<T>() + r * s.cols;
-          T* to = dx.as<T>() + r * s.cols;
-          A dot = 0;
-#pragma omp simd reduction(+ : dot)
-          for (int64_t c = 0; c < s.cols; ++c) dot += load(out, c) * load(grad, c);
-#pragma omp simd
-          for (int64_t c = 0; c < s.cols; ++c) store<W>(to, c, load(out, c) * (load(grad, c) - dot));
-        }
+      for_rows(s, [&](int64_t r) {
+        const int64_t at = r * s.cols;
+        softmax_bwd_row<W>(s.cols, y.as<T>() + at, dy.as<T>() + at, dx.as<T>() + at);
       });
     });
   });

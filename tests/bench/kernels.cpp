@@ -163,8 +163,14 @@ static void add_contractions(Data& d, Cases& cases) {
          {std::tuple("NN", Trans::No, Trans::No), std::tuple("NT", Trans::No, Trans::Yes),
           std::tuple("TN", Trans::Yes, Trans::No)}) {
       if (std::max({M * N, M * K, K * N}) > d.n) continue;
-      MatmulShape s{.M = M, .N = N, .K = K, .ta = ta, .tb = tb};
-      s.lda = ta == Trans::Yes ? M : K, s.ldb = tb == Trans::Yes ? K : N, s.ldc = N;
+      const MatmulShape s{.M = M,
+                          .N = N,
+                          .K = K,
+                          .ta = ta,
+                          .tb = tb,
+                          .lda = ta == Trans::Yes ? M : K,
+                          .ldb = tb == Trans::Yes ? K : N,
+                          .ldc = N};
       cases.push_back(
           {"matmul",
            std::string(name) + " " + std::to_string(M) + "x" + std::to_string(N) + "x" + std::to_string(K),

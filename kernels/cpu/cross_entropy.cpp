@@ -22,7 +22,7 @@ void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, Ou
       const T* row = logits.as<T>() + r * s.cols;
       A exps[kExpChunk];
       const ExpSum<A> total = exp_sum(s.cols, row, exps);
-      const A value = total.max + std::log(total.sum);
+      const A value = total.shift + std::log(total.sum);
       row_loss[r] = value - load(row, targets.as<int32_t>()[r]);
       if (lse.wanted()) visit_write(lse.w, [&]<Write W>() { store<W>(lse.as<A>(), r, value); });
     });

@@ -5,19 +5,22 @@
 
 namespace gradus::cpu {
 
+constexpr double kScale = 0.7978845608028654, kCubic = 0.044715;  // sqrt(2/pi), and the paper's constant
+
+// e^(-2u), so that s = 1 / (1 + it).
 template <class A>
-A gelu_s(A x) {
-  const A u = A(0.7978845608028654) * (x + A(0.044715) * x * x * x);
-  return A(1) / (A(1) + vexp(A(-2) * u));
+A gelu_exp(A x) {
+  return vexp(x * mul_add(x * x, A(-2 * kScale * kCubic), A(-2 * kScale)));
 }
 
 void gelu_fwd(const Ctx&, int64_t n, CBuf x, Out y) {
   check_dtype("gelu_fwd", y.t, x.t, x.p, "x");
   visit_float("gelu_fwd", y.t, [&]<class T>() {
+    using A = acc_t<T>;
     const T* in = x.as<T>();
     map<T>(n, y, [=](int64_t i) {
-      const acc_t<T> v = load(in, i);
-      return v * gelu_s(v);
+      const A v = load(in, i);
+      return v / (A(1) + gelu_exp(v));
     });
   });
 }
@@ -30,9 +33,9 @@ void gelu_bwd(const Ctx&, int64_t n, CBuf x, CBuf dy, Out dx) {
     using A = acc_t<T>;
     const T *in = x.as<T>(), *grad = dy.as<T>();
     map<T>(n, dx, [=](int64_t i) {
-      const A v = load(in, i), s = gelu_s(v);
-      const A du = A(0.7978845608028654) * (A(1) + A(3 * 0.044715) * v * v);
-      return load(grad, i) * (s + v * A(2) * s * (A(1) - s) * du);
+      const A v = load(in, i), s = A(1) / (A(1) + gelu_exp(v));
+      const A twice_du = mul_add(v * v, A(6 * kScale * kCubic), A(2 * kScale));
+      return load(grad, i) * mul_add(v * twice_du, s * (A(1) - s), s);
     });
   });
 }

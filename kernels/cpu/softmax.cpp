@@ -13,7 +13,7 @@ template <Write W, class T>
     for (int64_t c = 0; c < cols; ++c) store<W>(y, c, exps[c] * factor);
   } else {
 #pragma omp simd
-    for (int64_t c = 0; c < cols; ++c) store<W>(y, c, vexp(load(x, c) - row.max) * factor);
+    for (int64_t c = 0; c < cols; ++c) store<W>(y, c, vexp(load(x, c) - row.shift) * factor);
   }
 }
 

@@ -18,6 +18,7 @@ class Device {
 
   const char* name() const { return backend_->name; }
   const Backend& backend() const { return *backend_; }
+  void use(const Backend& table) { backend_ = &table; }  // one that outlives the device
   Allocator& allocator() { return allocator_; }
   Meter& meter() { return meter_; }
   StepScalars& scalars() { return *static_cast<StepScalars*>(static_cast<void*>(scalars_->data())); }

@@ -99,12 +99,12 @@ lesson-%:
 
 test:
 	@$(SETUP) $(WANTED) gtest
-	@$(MAKE) $(TESTS)
+	@$(MAKE) $(TESTS) $(LESSONS) $(BENCHES)
 	@sh $(TOOLS)/run_tests.sh all $(TESTS)
 
 test-%:
 	@$(SETUP) $(WANTED) gtest
-	@$(MAKE) $(TESTS)
+	@$(MAKE) $(TESTS) $(LESSONS) $(BENCHES)
 	@sh $(TOOLS)/run_tests.sh $* $(TESTS)
 
 bench:

@@ -146,12 +146,12 @@ void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
           // As many chunks for each thread, or nearly: the last ones would otherwise keep a single thread
           // busy.
           const int64_t chunks = round_up((row_panels + kChunkPanels - 1) / kChunkPanels, team);
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(static)
           for (int64_t q = 0; q < panels; ++q)
             pack_panel(K, std::min<int64_t>(kCols, cols - q * kCols), kCols,
                        p.b + k0 * p.b_row + (j0 + q * kCols) * p.b_col, p.b_col, p.b_row,
                        buffers.b + q * kCols * K);
-#pragma omp for schedule(dynamic)
+#pragma omp for schedule(static)
           for (int64_t q = 0; q < chunks; ++q) {
             const int64_t begin = row_panels * q / chunks * kRows;
             const int64_t end = std::min(row_panels * (q + 1) / chunks * kRows, rows);

@@ -11,6 +11,7 @@
 #include "lessons/03_transformer/text.h"
 #include "src/core/progress.h"
 #include "src/core/timing.h"
+#include "src/io/atomic_file.h"
 #include "src/io/checkpoint.h"
 #include "src/io/png.h"
 #include "src/optim/optimizer.h"
@@ -110,7 +111,7 @@ static int lesson_03(int argc, char** argv) {
   const Loader loader(text.corpus, set.model.context, lesson.seed);
   Transformer model(set.model);
   model.initialize(lesson.seed);
-  if (!save.empty()) save_weights(save, model.parameters);  // a path that cannot be written is found out now
+  if (!save.empty()) AtomicFile{save};  // a path that cannot be written is found out now, not after training
 
   const Run run = train(lesson, set, loader, model);
   if (!save.empty()) save_weights(save, model.parameters);

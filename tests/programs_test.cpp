@@ -1,0 +1,144 @@
+// The programs as users run them: whatever is wrong with their arguments, files or limits gives a sentence
+// with a hint on standard error and a non-zero exit code, and damages nothing that was there.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "src/data/corpus.h"
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code;            // exit code; 128 + the signal if it died of one, as a shell says it
+  std::string output;  // of both streams
+};
+
+// Runs a program of the build that this test belongs to, in a shell; `before` is shell text in front of it.
+Outcome run(const std::string& program, const std::string& args, const std::string& before = "") {
+  const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+  const std::string command = before + " '" + (build / program).string() + "' " + args + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) return {-1, "popen failed"};
+  Outcome outcome;
+  char part[4096];
+  while (const size_t n = fread(part, 1, sizeof part, pipe)) outcome.output.append(part, n);
+  const int status = pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+void expect_refused(const Outcome& outcome, int code, const std::string& sentence) {
+  EXPECT_EQ(outcome.code, code) << outcome.output;
+  EXPECT_NE(outcome.output.find(sentence), std::string::npos)
+      << "no \"" << sentence << "\" in: " << outcome.output;
+}
+
+const char* const kLesson = "lessons/03_transformer";
+
+// A folder of its own for each test, with a text long enough to train on.
+class L03_Programs : public testing::Test {
+ protected:
+  L03_Programs() {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
+    write("text.txt", text);
+  }
+  ~L03_Programs() override { fs::remove_all(folder); }
+  std::string path(const std::string& name) const { return (folder / name).string(); }
+  void write(const std::string& name, const std::string& bytes) {
+    std::ofstream(folder / name, std::ios::binary) << bytes;
+  }
+  std::string with_data(const std::string& name) const { return "--steps=1 --data='" + path(name) + "' "; }
+
+  const fs::path folder = fs::temp_directory_path() / ("gradus_programs_" + std::to_string(::getpid()));
+};
+
+TEST_F(L03_Programs, RefuseArgumentsThatCannotBe) {
+  for (const char* program : {"lessons/01_gemm", "lessons/02_autograd", kLesson}) {
+    expect_refused(run(program, "--stepps=5"), 2, "--stepps");
+    expect_refused(run(program, "--device=abacus"), 2, "--device");
+    expect_refused(run(program, "--seed=-1"), 2, "--seed");
+  }
+  for (const char* steps : {"0", "-3", "many", "", "99999999999999999999"})
+    expect_refused(run(kLesson, std::string("--steps=") + steps), 2, "--steps");
+  expect_refused(run(kLesson, "--memory=lots"), 2, "--memory");
+  expect_refused(run(kLesson, "--print=money"), 2, "--print");
+  expect_refused(run(kLesson, "train"), 2, "train");
+}
+
+TEST_F(L03_Programs, HelpNamesEveryFlagAndSucceeds) {
+  const Outcome help = run(kLesson, "--help");
+  EXPECT_EQ(help.code, 0);
+  for (const char* flag :
+       {"--device", "--steps", "--seed", "--memory", "--data", "--json", "--print", "--check"})
+    EXPECT_NE(help.output.find(flag), std::string::npos) << flag;
+}
+
+TEST_F(L03_Programs, RefuseSizesThatDoNotGoTogether) {
+  expect_refused(run("bench/step", "--dim=128 --heads=5"), 1, "heads");
+  expect_refused(run("bench/step", "--dim=0"), 2, "--dim");
+  expect_refused(run("bench/step", "--batch=-1"), 2, "--batch");
+}
+
+TEST_F(L03_Programs, RefuseTextThatIsNone) {
+  expect_refused(run(kLesson, with_data("nowhere.txt")), 1, "no such file");
+  write("empty.txt", "");
+  expect_refused(run(kLesson, with_data("empty.txt")), 1, "holds no text");
+  std::string junk(5000, '\0');
+  for (size_t i = 0; i < junk.size(); ++i) junk[i] = char(i * 167 + i / 256);
+  write("junk.bin", junk);
+  expect_refused(run(kLesson, with_data("junk.bin")), 1, "not text");
+  write("short.txt", "too short");
+  expect_refused(run(kLesson, with_data("short.txt")), 1, "short");
+  fs::create_directory(folder / "nothing");
+  expect_refused(run(kLesson, with_data("nothing")), 1, "holds no text");
+}
+
+TEST_F(L03_Programs, ABudgetThatIsTooSmallIsExplained) {
+  const Outcome outcome = run(kLesson, with_data("text.txt") + "--memory=12MiB");
+  expect_refused(outcome, 1, "budget");
+  EXPECT_NE(outcome.output.find("weight"), std::string::npos) << "the table by kind: " << outcome.output;
+}
+
+TEST_F(L03_Programs, WeightsThatCannotBeSavedAreFoundOutBeforeTraining) {
+  const Outcome outcome = run(kLesson, with_data("text.txt") + "--save=" + path("no/such/folder/w"));
+  expect_refused(outcome, 1, "cannot be written");
+  EXPECT_EQ(outcome.output.find("training"), std::string::npos) << outcome.output;
+  expect_refused(run(kLesson, with_data("text.txt") + "--save=" + folder.string()), 1, "no regular file");
+}
+
+// A limit on file sizes stands for a full disk: the write fails half-way.
+TEST_F(L03_Programs, AFullDiskWhileSavingLeavesTheEarlierFile) {
+  write("weights", "an earlier checkpoint");
+  const Outcome outcome = run(kLesson, with_data("text.txt") + "--save=" + path("weights"),
+                              "trap '' XFSZ; ulimit -f 1000; cd '" + folder.string() + "' &&");
+  expect_refused(outcome, 1, "an earlier file of this name is unchanged");
+  EXPECT_EQ(read_text_file(path("weights")), "an earlier checkpoint");
+  for (const auto& entry : fs::directory_iterator(folder))
+    EXPECT_EQ(entry.path().filename().string().find(".tmp"), std::string::npos) << entry.path();
+}
+
+// Killed half-way, a run has not touched the file that it would have replaced.
+TEST_F(L03_Programs, AnInterruptedRunLeavesTheEarlierFile) {
+  write("weights", "an earlier checkpoint");
+  const Outcome outcome =
+      run(kLesson, "--data='" + path("text.txt") + "' --steps=100000000 --save=" + path("weights"),
+          "timeout -s KILL 3");
+  EXPECT_EQ(outcome.code, 128 + 9) << outcome.output;
+  EXPECT_EQ(read_text_file(path("weights")), "an earlier checkpoint");
+}
+
+TEST_F(L03_Programs, AReportThatCannotBeWrittenIsAnError) {
+  expect_refused(run("lessons/02_autograd", "--steps=1 --json=" + path("no/such/folder/r.json")), 1,
+                 "cannot be written");
+}
+
+}  // namespace
+}  // namespace gradus

@@ -34,7 +34,7 @@ void for_each_head(const Ctx& ctx, const AttentionShape& s, F f) {
                 shares = std::min<int64_t>(kWorkspaceBytes / size, thread_count());
   check(shares > 0, "attention_plain: sequences of ", s.T, " need ", size, " bytes of workspace, there are ",
         kWorkspaceBytes, "; attention that saves its probabilities is for shorter ones");
-#pragma omp parallel for num_threads(shares) schedule(dynamic) if (shares > 1)
+#pragma omp parallel for num_threads(shares) schedule(static) if (shares > 1)
   for (int64_t i = 0; i < s.B * s.H; ++i) {
 #ifdef _OPENMP
     const int64_t me = shares > 1 ? omp_get_thread_num() : 0;

@@ -23,7 +23,7 @@ static GemmProblem<T, T, TC> problem_of(const MatmulShape& s, const T* a, const 
 
 template <class T, class TC>
 static void batched(const Ctx& ctx, const MatmulShape& s, const T* a, const T* b, TC* c, Write w) {
-  const auto& [outer, inner] = s.batch;
+  const Batch &outer = s.batch[0], &inner = s.batch[1];
   const int64_t count = outer.count * inner.count;
   const auto product = [&](int64_t i, void* workspace, int64_t bytes) {
     const int64_t o = i / inner.count, n = i % inner.count;

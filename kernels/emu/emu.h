@@ -1,0 +1,110 @@
+// What a CUDA kernel's source needs to be compiled by an ordinary C++ compiler and run on the CPU: the words of
+// CUDA C++ that the kernels of kernels/cuda use, and launch().
+//
+// Every GPU thread is a fiber; the threads of a block take turns on one CPU thread, and a turn ends where threads
+// must wait for each other: at __syncthreads and the warp functions. So a thread that needs another's value and
+// forgot to wait for it sees it or not depending on the order of turns; set_order changes that order, and the
+// tests compare the results. Blocks are spread over the CPU's cores.
+#pragma once
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <source_location>
+
+#include "kernels/check.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+// A block runs on one CPU thread from its first instruction to its last, one block at a time.
+#define __shared__ static thread_local
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+// Those of the running GPU thread.
+inline constinit thread_local dim3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim, gridDim;
+constexpr int warpSize = 32;
+
+namespace gradus::emu {
+
+// The order in which the threads of a block take turns, for all later launches.
+enum class Order { Forward, Reverse, Shuffled };
+void set_order(Order);
+
+struct Launch {
+  const char* kernel;  // its name, for messages
+  dim3 grid, block;
+  int64_t shared_bytes;  // of dynamic shared memory
+};
+// Runs call(arguments) once for every GPU thread; returns when all have finished. Throws what a thread threw,
+// and an Error that names kernel, block and thread for a launch that a GPU would refuse, for threads that wait
+// for others that will not come, and for writes past the dynamic shared memory.
+void launch(const Launch&, void (*call)(const void*), const void* arguments);
+template <class F>
+void launch(const Launch& l, const F& body) {
+  launch(l, [](const void* f) { (*static_cast<const F*>(f))(); }, &body);
+}
+
+using Where = std::source_location;
+enum class WarpOp { Shuffle, Ballot, Sync };
+
+void* dynamic_shared();  // of the running block, filled with 0xFF bytes (NaN) when the block starts
+void wait_for_block(Where);
+// Waits for all lanes of `mask`. Shuffle: returns the bits that lane `source` gave. Ballot: the lanes whose
+// bits are not 0.
+uint64_t exchange(WarpOp, uint32_t mask, uint64_t bits, int source, Where);
+int lane();
+
+// shfl: a lane outside [0, width) of its group, or not in the warp, gives the caller's own value.
+template <class T>
+T shuffle(uint32_t mask, T value, int source, bool inside, Where where) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  const uint64_t got = exchange(WarpOp::Shuffle, mask, std::bit_cast<Bits>(value), inside ? source : lane(), where);
+  return std::bit_cast<T>(Bits(got));
+}
+
+}  // namespace gradus::emu
+
+inline void __syncthreads(gradus::emu::Where where = gradus::emu::Where::current()) {
+  gradus::emu::wait_for_block(where);
+}
+inline void __syncwarp(uint32_t mask = 0xFFFFFFFF, gradus::emu::Where where = gradus::emu::Where::current()) {
+  gradus::emu::exchange(gradus::emu::WarpOp::Sync, mask, 0, 0, where);
+}
+template <class T>
+T __shfl_sync(uint32_t mask, T v, int source, gradus::emu::Where where = gradus::emu::Where::current()) {
+  return gradus::emu::shuffle(mask, v, source % 32, true, where);
+}
+template <class T>
+T __shfl_xor_sync(uint32_t mask, T v, int lanes, gradus::emu::Where where = gradus::emu::Where::current()) {
+  const int source = gradus::emu::lane() ^ lanes;
+  return gradus::emu::shuffle(mask, v, source, source < 32, where);
+}
+template <class T>
+T __shfl_down_sync(uint32_t mask, T v, int by, gradus::emu::Where where = gradus::emu::Where::current()) {
+  const int source = gradus::emu::lane() + by;
+  return gradus::emu::shuffle(mask, v, source, source < 32, where);
+}
+inline uint32_t __ballot_sync(uint32_t mask, int yes, gradus::emu::Where where = gradus::emu::Where::current()) {
+  return uint32_t(gradus::emu::exchange(gradus::emu::WarpOp::Ballot, mask, yes != 0, 0, where));
+}
+inline int __any_sync(uint32_t mask, int yes, gradus::emu::Where where = gradus::emu::Where::current()) {
+  return __ballot_sync(mask, yes, where) != 0;
+}
+inline int __all_sync(uint32_t mask, int yes, gradus::emu::Where where = gradus::emu::Where::current()) {
+  return __ballot_sync(mask, !yes, where) == 0;
+}
+
+template <class T>
+T atomicAdd(T* p, T v) {
+  return std::atomic_ref<T>(*p).fetch_add(v, std::memory_order_relaxed);
+}
+
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline float __expf(float x) { return std::exp(x); }

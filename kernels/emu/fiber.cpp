@@ -1,0 +1,112 @@
+#include "kernels/emu/fiber.h"
+
+#include <sys/mman.h>
+
+#include "kernels/check.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#ifndef GRADUS_UCONTEXT
+// gradus_switch_stack(save, load): pushes the registers that a call must preserve, keeps the stack pointer in
+// *save, goes over to the stack `load`, pops what was pushed there and returns to whom that stack's owner said.
+extern "C" void gradus_switch_stack(void** save, void* load);
+asm(R"(
+  .text
+  .p2align 4
+  .globl gradus_switch_stack
+  .hidden gradus_switch_stack
+  .type gradus_switch_stack, @function
+gradus_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+  .size gradus_switch_stack, .-gradus_switch_stack
+)");
+#endif
+
+namespace gradus::emu {
+
+// Of the switch that is going on in this thread.
+static thread_local Fiber *from, *to;
+
+Fiber::Fiber(size_t stack_bytes) : bytes_(stack_bytes), mapped_(true) {
+  void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  check(p != MAP_FAILED, "emu: no memory for the stack of a GPU thread (", stack_bytes, " bytes)");
+  stack_ = static_cast<char*>(p);
+}
+
+Fiber::~Fiber() {
+  if (mapped_) munmap(stack_, bytes_);
+}
+
+void Fiber::start(void (*entry)()) {
+  entry_ = entry;
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(stack_, bytes_);  // the red zones of calls that were forgotten
+  fake_stack_ = nullptr;
+#endif
+#ifdef GRADUS_UCONTEXT
+  getcontext(&saved_);
+  saved_.uc_stack.ss_sp = stack_;
+  saved_.uc_stack.ss_size = bytes_;
+  saved_.uc_link = nullptr;
+  makecontext(&saved_, &Fiber::first_call, 0);
+#else
+  // As if first_call had been called, at a stack aligned to 16 bytes, by a function that does not exist; under
+  // its address the six registers.
+  void** top = reinterpret_cast<void**>(stack_ + bytes_ / 16 * 16);
+  *--top = nullptr;
+  *--top = reinterpret_cast<void*>(&Fiber::first_call);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;
+  saved_ = top;
+#endif
+}
+
+void Fiber::switch_to(Fiber& next) {
+  from = this;
+  to = &next;
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_start_switch_fiber(&fake_stack_, next.stack_, next.bytes_);
+#endif
+#ifdef GRADUS_UCONTEXT
+  swapcontext(&saved_, &next.saved_);
+#else
+  gradus_switch_stack(&saved_, next.saved_);
+#endif
+  arrived();
+}
+
+void Fiber::first_call() {
+  to->arrived();
+  to->entry_();
+}
+
+// AddressSanitizer is told of the arrival, and says where the stack lies that was left: that of a thread is not
+// known otherwise.
+void Fiber::arrived() {
+#ifdef __SANITIZE_ADDRESS__
+  const void* bottom;
+  size_t bytes;
+  __sanitizer_finish_switch_fiber(fake_stack_, &bottom, &bytes);
+  if (from->mapped_) return;
+  from->stack_ = static_cast<char*>(const_cast<void*>(bottom));
+  from->bytes_ = bytes;
+#endif
+}
+
+}  // namespace gradus::emu

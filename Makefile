@@ -15,6 +15,7 @@
 
 # Plain GNU make; everything that is built goes to build/:
 #   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
+#   kernels/cuda/X.cu                             -> the same library, compiled as C++ for the device emu
 #   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
 #   tests/NAME_test.cpp                           -> build/tests/NAME_test
 #   tests/bench/NAME.cpp                          -> build/bench/NAME
@@ -61,11 +62,15 @@ endif
 # ---- sources and what they become ---------------------------------------------------------------------
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
+CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu))
+CUDA_ONLY := kernels/cuda/matmul.cu  # what emu does in another way, in kernels/emu
+EMU_SRC  := $(filter-out $(CUDA_ONLY),$(CUDA_SRC))
 TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 LIB     := $(BUILD)/libgradus.a
+LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
@@ -137,8 +142,8 @@ help:
 # when a source file appears or goes.
 $(BUILD)/flags: TEXT = $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS)
 $(BUILD)/flags: NEWS = building into $(BUILD) with $(CXX) $(CXXFLAGS); $(FOUND)
-$(BUILD)/sources: TEXT = $(LIB_SRC)
-$(BUILD)/sources: NEWS = the library has $(words $(LIB_SRC)) source files
+$(BUILD)/sources: TEXT = $(LIB_OBJ)
+$(BUILD)/sources: NEWS = the library has $(words $(LIB_OBJ)) source files
 $(BUILD)/flags $(BUILD)/sources: FORCE
 	@mkdir -p $(@D)
 	@echo '$(TEXT)' | cmp -s - $@ || { echo '$(TEXT)' > $@; echo '$(NEWS)'; }
@@ -148,10 +153,16 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@echo 'compile $<'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
+# CUDA C++ as C++: kernels/emu/emu.h defines its words.
+$(BUILD)/obj/emu/%.o: kernels/cuda/%.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'compile $< for emu'
+	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
+
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
 $(BUILD)/obj/kernels/cpu/gemm_tile.o: CXXFLAGS += -ffp-contract=fast
 
-$(LIB): $(call object,$(LIB_SRC)) $(BUILD)/sources
+$(LIB): $(LIB_OBJ) $(BUILD)/sources
 	@rm -f $@
 	@ar rcs $@ $(filter %.o,$^)
 
@@ -170,4 +181,4 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
 
--include $(patsubst %.o,%.d,$(call object,$(LIB_SRC) $(MAINS) $(TEST_SRC) $(BENCH_SRC)))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))

@@ -1,0 +1,153 @@
+// What every kernel of kernels/cuda starts from. The files are CUDA C++, compiled twice: by nvcc for real GPUs
+// (namespace gradus::cuda) and by g++ for `emu`, which runs them on the CPU (namespace gradus::emu).
+#pragma once
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#define GRADUS_GPU cuda
+#else
+#include "kernels/emu/emu.h"
+#define GRADUS_GPU emu
+#endif
+
+#include <type_traits>
+
+#include "kernels/checks.h"
+#include "kernels/cost.h"
+
+namespace gradus::GRADUS_GPU {
+
+#include "kernels/entries.inc"
+
+constexpr int kThreads = 256;  // of a block, where nothing speaks for another number
+constexpr int kWarp = 32;
+constexpr uint32_t kAllLanes = 0xFFFFFFFF;
+
+
+// How many blocks of `each` elements cover n.
+inline unsigned blocks_for(int64_t n, int64_t each) { return unsigned((n + each - 1) / each); }
+
+// kernel<<<grid, block, shared_bytes, stream>>>(args...), or the same on emu. `name` is the table's entry, for
+// messages. An empty grid launches nothing.
+template <class... P, class... A>
+void launch(const Ctx& ctx, const char* name, dim3 grid, dim3 block, int64_t shared_bytes, void (*kernel)(P...),
+            A... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+#ifdef __CUDACC__
+  const auto ok = [name](cudaError_t e) {
+    check(e == cudaSuccess, name, ": the GPU refused the launch: ", cudaGetErrorString(e));
+  };
+  constexpr int64_t kWithoutAsking = 48 << 10;
+  if (shared_bytes > kWithoutAsking)
+    ok(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
+  kernel<<<grid, block, size_t(shared_bytes), static_cast<cudaStream_t>(ctx.stream)>>>(P(args)...);
+  ok(cudaGetLastError());
+#else
+  (void)ctx;
+  emu::launch(emu::Launch{name, grid, block, shared_bytes}, [&] { kernel(P(args)...); });
+#endif
+}
+
+// The dynamic shared memory of the running block, aligned to 16 bytes.
+template <class T>
+__device__ T* shared_memory() {
+#ifdef __CUDACC__
+  extern __shared__ __align__(16) unsigned char gradus_shared[];
+  return reinterpret_cast<T*>(gradus_shared);
+#else
+  return static_cast<T*>(emu::dynamic_shared());
+#endif
+}
+
+// Calls f.operator()<T>() with the C++ type of a dtype that GPU kernels take.
+template <class F>
+void visit_gpu(const char* op, DType t, F&& f) {
+  switch (t) {
+    case DType::F32: return f.template operator()<float>();
+    case DType::BF16: return f.template operator()<bf16>();
+    case DType::F16: return f.template operator()<fp16>();
+    default:
+      fail(op, ": dtype ", name_of(t), " has no GPU kernel; use fp32, bf16 or fp16 (fp64 is there on cpu, for tests)");
+  }
+}
+
+// Elements as numbers of fp32, in which all arithmetic is done.
+template <class T>
+__device__ float load(const T* p, int64_t i) {
+  return float(p[i]);
+}
+// Set: p[i] <- round(r). Add: p[i] <- round(p[i] + r).
+template <Write W, class T>
+__device__ void store(T* p, int64_t i, float r) {
+  if constexpr (W == Write::Add) r += float(p[i]);
+  p[i] = T(r);
+}
+
+// y[i] = f(i), i < n; f is a struct that holds its data by value and whose operator() runs on the GPU. A thread
+// takes several elements, a whole block apart, so that threads side by side read elements side by side and
+// several loads of each are under way at once.
+template <Write W, class T, class F>
+__global__ void map_kernel(int64_t n, T* y, F f) {
+  constexpr int kEach = 16 / sizeof(T);
+  const int64_t first = int64_t(blockIdx.x) * blockDim.x * kEach + threadIdx.x;
+  float r[kEach];
+#pragma unroll
+  for (int k = 0; k < kEach; ++k)
+    if (first + k * blockDim.x < n) r[k] = f(first + k * blockDim.x);
+#pragma unroll
+  for (int k = 0; k < kEach; ++k)
+    if (first + k * blockDim.x < n) store<W>(y, first + k * blockDim.x, r[k]);
+}
+template <class T, class F>
+void map(const Ctx& ctx, const char* name, int64_t n, Out y, F f) {
+  if (!y.wanted()) return;
+  visit_write(y.w, [&]<Write W>() {
+    launch(ctx, name, blocks_for(n, kThreads * (16 / sizeof(T))), kThreads, 0, map_kernel<W, T, F>, n, y.as<T>(), f);
+  });
+}
+
+// Over the lanes of a warp: every lane gets the result, the same one.
+inline __device__ float warp_sum(float x) {
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kAllLanes, x, lanes);
+  return x;
+}
+inline __device__ float warp_max(float x) {
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, x, lanes);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
+// Over the threads of a block, a whole number of warps: every thread gets the result, the same one. All threads
+// must call it.
+template <class Combine>
+__device__ float block_reduce(float x, float neutral, Combine combine) {
+  __shared__ float of_warp[32];
+  x = combine(x);
+  __syncthreads();  // of_warp may still be read from a call before
+  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  return combine(threadIdx.x % kWarp < blockDim.x / kWarp ? of_warp[threadIdx.x % kWarp] : neutral);
+}
+struct WarpSum {
+  __device__ float operator()(float x) const { return warp_sum(x); }
+};
+struct WarpMax {
+  __device__ float operator()(float x) const { return warp_max(x); }
+};
+inline __device__ float block_sum(float x) { return block_reduce(x, 0.0f, WarpSum()); }
+inline __device__ float block_max(float x) { return block_reduce(x, -INFINITY, WarpMax()); }
+
+// A condition on data, where a kernel cannot return an error: on emu an Error, on a GPU a printed sentence and
+// the end of the program's work there.
+inline __device__ void device_check(bool ok, const char* sentence, int64_t a, int64_t b) {
+  if (ok) return;
+#ifdef __CUDACC__
+  printf("%s (%lld, %lld)\n", sentence, static_cast<long long>(a), static_cast<long long>(b));
+  __trap();
+#else
+  fail(sentence, " (", a, ", ", b, ")");
+#endif
+}
+
+}  // namespace gradus::GRADUS_GPU

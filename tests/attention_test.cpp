@@ -8,6 +8,8 @@
 namespace gradus {
 namespace {
 
+ON_EVERY_DEVICE(L03_Attention);
+
 AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, Mask mask, float dropout = 0) {
   const int64_t C = H * D;
   return {.B = B,
@@ -74,11 +76,11 @@ std::vector<double> plain_output(const AttentionShape& s, const std::vector<doub
   return y;
 }
 
-TEST(L03_Attention, IsTheFormulaAndEveryDtypeFollowsFp64) {
+TEST_P(L03_Attention, IsTheFormulaAndEveryDtypeFollowsFp64) {
   for (const AttentionShape& s : {shape_of(2, 3, 7, 5, Mask::Causal), shape_of(1, 2, 130, 16, Mask::Causal),
                                   shape_of(2, 1, 67, 3, Mask::None), shape_of(1, 1, 1, 1, Mask::Causal),
                                   shape_of(2, 2, 33, 8, Mask::Causal, 0.25f)})
-    for (const DType t : kFloatTypes) {
+    for (const DType t : float_types()) {
       const int64_t C = s.H * s.D;
       const std::vector<double> x = rounded(t, s.B * s.T * 3 * C, 1), dy = rounded(t, s.B * s.T * C, 2);
       const Attended exact(DType::F64, s, x, dy), got(t, s, x, dy);
@@ -97,7 +99,7 @@ TEST(L03_Attention, IsTheFormulaAndEveryDtypeFollowsFp64) {
     }
 }
 
-TEST(L03_Attention, AQueryDoesNotSeeWhatFollowsIt) {
+TEST_P(L03_Attention, AQueryDoesNotSeeWhatFollowsIt) {
   RecordProperty("exercise", "03.4");
   const AttentionShape s = shape_of(1, 2, 70, 4, Mask::Causal);
   std::vector<double> x = rounded(DType::F32, 70 * 24, 1);
@@ -115,7 +117,7 @@ TEST(L03_Attention, AQueryDoesNotSeeWhatFollowsIt) {
   }
 }
 
-TEST(L03_Attention, AddIsTheOldValuePlusTheFinishedGradient) {
+TEST_P(L03_Attention, AddIsTheOldValuePlusTheFinishedGradient) {
   const AttentionShape s = shape_of(2, 2, 70, 4, Mask::Causal);
   const Buffer x = Buffer::random(DType::F32, 2 * 70 * 24, 1), dy = Buffer::random(DType::F32, 2 * 70 * 8, 2);
   Buffer p = Buffer::zeros(DType::F32, 4 * 70 * 70), y = Buffer::zeros(DType::F32, 2 * 70 * 8);
@@ -129,7 +131,7 @@ TEST(L03_Attention, AddIsTheOldValuePlusTheFinishedGradient) {
   });
 }
 
-TEST(L03_Attention, TheResultDoesNotDependOnTheNumberOfThreads) {
+TEST(L03_AttentionOnCpu, TheResultDoesNotDependOnTheNumberOfThreads) {
   const AttentionShape s = shape_of(3, 2, 70, 4, Mask::Causal);
   const std::vector<double> x = rounded(DType::F32, 3 * 70 * 24, 1), dy = rounded(DType::F32, 3 * 70 * 8, 2);
   const int threads = omp_get_max_threads();

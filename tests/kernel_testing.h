@@ -3,17 +3,66 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "kernels/cost.h"
+#include "kernels/emu/emu.h"
 #include "src/core/rng.h"
 
 namespace gradus {
 
-inline const Backend& table() { return cpu_backend(); }
+// The kernels under test run once for each of these: a device and, on emu, the order in which GPU threads
+// take turns. The same test in another order must give the same bits, or a barrier is missing.
+struct Turn {
+  const char* name;
+  const Backend* table;
+  emu::Order order = emu::Order::Forward;
+};
+inline std::ostream& operator<<(std::ostream& out, const Turn& t) { return out << t.name; }
+inline std::vector<Turn> turns() {
+  return {{"cpu", &cpu_backend()},
+          {"emu", &emu_backend()},
+          {"emu_reverse", &emu_backend(), emu::Order::Reverse},
+          {"emu_shuffled", &emu_backend(), emu::Order::Shuffled}};
+}
+
+inline Turn turn{"cpu", &cpu_backend()};
+inline const Backend& table() { return *turn.table; }
+inline std::vector<double> numbers_seen;  // everything that the running test has read from its buffers
+
+class OnEveryDevice : public testing::TestWithParam<Turn> {
+ protected:
+  void SetUp() override {
+    turn = GetParam();
+    emu::set_order(turn.order);
+    numbers_seen.clear();
+  }
+  void TearDown() override {
+    const Turn now = std::exchange(turn, turns().front());  // tests of the cpu alone come after
+    emu::set_order(turn.order);
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    const std::string test = info->name();
+    if (now.table == &cpu_backend() || IsSkipped()) return;
+    static std::map<std::string, std::vector<double>> first;  // by test, without the name of the turn
+    const auto [entry, is_first] = first.try_emplace(test.substr(0, test.find('/')), numbers_seen);
+    if (is_first) return;
+    ASSERT_EQ(entry->second.size(), numbers_seen.size());
+    for (size_t i = 0; i < numbers_seen.size(); ++i)
+      ASSERT_EQ(std::bit_cast<uint64_t>(entry->second[i]), std::bit_cast<uint64_t>(numbers_seen[i]))
+          << "number " << i << " that this test read is " << entry->second[i]
+          << " in one order of threads and " << numbers_seen[i] << " in order " << now.name
+          << ": a barrier is missing";
+  }
+};
+#define ON_EVERY_DEVICE(Suite)                                         \
+  class Suite : public OnEveryDevice {};                               \
+  INSTANTIATE_TEST_SUITE_P(Devices, Suite, testing::ValuesIn(turns()), \
+                           [](const auto& info) { return std::string(info.param.name); })
 
 // Unit roundoff of a dtype: half the distance from 1 to the next number.
 inline double epsilon_of(DType t) {
@@ -51,6 +100,7 @@ class Buffer {
     visit_float("test", t_, [&]<class T>() {
       for (int64_t i = 0; i < n_; ++i) v[i] = double(acc_t<T>(data<T>()[i]));
     });
+    numbers_seen.insert(numbers_seen.end(), v.begin(), v.end());
     return v;
   }
 
@@ -111,7 +161,10 @@ inline void expect_add_is_set_plus(const std::string& op, DType t, int64_t n,
   }
 }
 
-constexpr DType kFloatTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16};
+inline std::vector<DType> float_types() {  // fp64 is for tests on cpu
+  if (turn.table == &cpu_backend()) return {DType::F64, DType::F32, DType::BF16, DType::F16};
+  return {DType::F32, DType::BF16, DType::F16};
+}
 constexpr int64_t kRagged[] = {0, 1, 7, 255, 257};
 
 }  // namespace gradus

@@ -7,6 +7,9 @@
 namespace gradus {
 namespace {
 
+ON_EVERY_DEVICE(L02_Kernels);
+ON_EVERY_DEVICE(L03_Kernels);
+
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double gelu_slope(double x) {
   const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
@@ -19,7 +22,7 @@ void expect_elementwise(const char* op,
                         const std::function<void(const Ctx&, int64_t, CBuf, CBuf, Out)>& kernel,
                         double f(double, double), double ulps) {
   TestCtx ctx;
-  for (const DType t : kFloatTypes)
+  for (const DType t : float_types())
     for (const int64_t n : kRagged) {
       const Buffer a = Buffer::random(t, n, 1, 2), b = Buffer::random(t, n, 2);
       Buffer y = Buffer::zeros(t, n);
@@ -37,33 +40,33 @@ void expect_elementwise(const char* op,
     }
 }
 
-TEST(L02_Kernels, Add) {
+TEST_P(L02_Kernels, Add) {
   expect_elementwise(
       "add", table().add, [](double a, double b) { return a + b; }, 1);
 }
-TEST(L02_Kernels, Scale) {
+TEST_P(L02_Kernels, Scale) {
   expect_elementwise(
       "scale", [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().scale(c, n, a, y, -1.5f); },
       [](double a, double) { return -1.5 * a; }, 1);
 }
-TEST(L02_Kernels, Tanh) {
+TEST_P(L02_Kernels, Tanh) {
   expect_elementwise(
       "tanh_fwd", [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().tanh_fwd(c, n, a, y); },
       [](double a, double) { return std::tanh(a); }, 4);
   expect_elementwise(
       "tanh_bwd", table().tanh_bwd, [](double y, double dy) { return dy * (1 - y * y); }, 16);
 }
-TEST(L03_Kernels, Gelu) {
+TEST_P(L03_Kernels, Gelu) {
   expect_elementwise(
       "gelu_fwd", [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().gelu_fwd(c, n, a, y); },
       [](double a, double) { return gelu(a); }, 16);
   expect_elementwise(
       "gelu_bwd", table().gelu_bwd, [](double x, double dy) { return dy * gelu_slope(x); }, 64);
 }
-TEST(L02_Kernels, FillAndCast) {
+TEST_P(L02_Kernels, FillAndCast) {
   TestCtx ctx;
-  for (const DType from : kFloatTypes)
-    for (const DType to : kFloatTypes) {
+  for (const DType from : float_types())
+    for (const DType to : float_types()) {
       const Buffer x = Buffer::random(from, 257, 1);
       Buffer y = Buffer::zeros(to, 257);
       table().cast(ctx, 257, x.in(), y.out(Write::Set));
@@ -73,7 +76,7 @@ TEST(L02_Kernels, FillAndCast) {
       EXPECT_EQ(y.values(), std::vector<double>(257, 1.5));
     }
 }
-TEST(L02_Kernels, NanAndInfinityPass) {
+TEST_P(L02_Kernels, NanAndInfinityPass) {
   TestCtx ctx;
   const Buffer x(DType::F32, {NAN, INFINITY, -INFINITY});
   Buffer y = Buffer::zeros(DType::F32, 3);
@@ -84,7 +87,7 @@ TEST(L02_Kernels, NanAndInfinityPass) {
   EXPECT_EQ(y.values()[1], 1);
   EXPECT_EQ(y.values()[2], -1);
 }
-TEST(L02_Kernels, OtherDtypesAreRefusedAndNullOutputsSkipped) {
+TEST_P(L02_Kernels, OtherDtypesAreRefusedAndNullOutputsSkipped) {
   TestCtx ctx;
   const Buffer x = Buffer::random(DType::F32, 4, 1);
   Buffer half = Buffer::zeros(DType::BF16, 4);
@@ -95,7 +98,7 @@ TEST(L02_Kernels, OtherDtypesAreRefusedAndNullOutputsSkipped) {
   table().tanh_bwd(ctx, 4, x.in(), x.in(), Out{nullptr, DType::F32, Write::Set});
 }
 
-TEST(L03_Kernels, DropoutKeepsTheRightShareAndItsMaskIsAFunctionOfTheSample) {
+TEST_P(L03_Kernels, DropoutKeepsTheRightShareAndItsMaskIsAFunctionOfTheSample) {
   const int64_t B = 6, n = 1003;
   const Buffer x(DType::F32, std::vector<double>(B * n, 1.0));
   Buffer y = Buffer::zeros(DType::F32, B * n), part = Buffer::zeros(DType::F32, 2 * n);
@@ -116,7 +119,7 @@ TEST(L03_Kernels, DropoutKeepsTheRightShareAndItsMaskIsAFunctionOfTheSample) {
   EXPECT_EQ(part.values(), std::vector<double>(whole.begin() + 4 * n, whole.end()));
 }
 
-TEST(L03_Kernels, GradNormAndClipping) {
+TEST_P(L03_Kernels, GradNormAndClipping) {
   TestCtx ctx;
   const Buffer a = Buffer::random(DType::F32, 100'003, 1), b = Buffer::random(DType::BF16, 7, 2);
   double sum = 0;
@@ -142,10 +145,10 @@ struct Update {
   Buffer w, g, m, v;
 };
 
-TEST(L03_Kernels, AdamWIsTheAlgorithm) {
+TEST_P(L03_Kernels, AdamWIsTheAlgorithm) {
   RecordProperty("exercise", "03.2");
   const AdamWArgs args{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f, .weight_decay = 0.1f};
-  for (const DType t : kFloatTypes)
+  for (const DType t : float_types())
     for (const bool decay : {false, true})
       for (const int64_t n : kRagged) {
         Update u{Buffer::random(t, n, 1), Buffer::random(t, n, 2), Buffer::random(t, n, 3, 0.1),
@@ -177,7 +180,7 @@ TEST(L03_Kernels, AdamWIsTheAlgorithm) {
       }
 }
 
-TEST(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
+TEST_P(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
   Buffer value(DType::BF16, {1.0}), master(DType::F32, {1.0}), m = Buffer::zeros(DType::F32, 1),
                                                                v = Buffer::zeros(DType::F32, 1);
   const Buffer g(DType::F32, {1.0});
@@ -194,7 +197,7 @@ TEST(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
   EXPECT_EQ(value.values()[0], double(bf16(float(master.values()[0]))));
 }
 
-TEST(L02_Kernels, SgdWithAndWithoutMomentum) {
+TEST_P(L02_Kernels, SgdWithAndWithoutMomentum) {
   for (const bool momentum : {false, true}) {
     Buffer w(DType::F32, {1, 2}), m(DType::F32, {0.5, 0});
     const Buffer g(DType::F32, {4, -2});
@@ -207,7 +210,7 @@ TEST(L02_Kernels, SgdWithAndWithoutMomentum) {
   }
 }
 
-TEST(L02_Kernels, PhiloxKnownAnswers) {  // Random123's kat_vectors for philox4x32, 10 rounds
+TEST(L02_KernelsOnCpu, PhiloxKnownAnswers) {  // Random123's kat_vectors for philox4x32, 10 rounds
   EXPECT_EQ(philox(0, 0, 0), (Philox4{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox(~0ull, ~0ull, ~0ull), (Philox4{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),

@@ -7,6 +7,9 @@
 namespace gradus {
 namespace {
 
+ON_EVERY_DEVICE(L02_Kernels);
+ON_EVERY_DEVICE(L03_Kernels);
+
 constexpr RowShape kShapes[] = {{1, 1}, {7, 1}, {1, 257}, {33, 7}, {67, 255}};
 
 DType stat(DType t) { return t == DType::F64 ? t : DType::F32; }
@@ -19,8 +22,8 @@ std::function<double(int64_t)> bound(DType t, const std::vector<double>& expecte
   };
 }
 
-TEST(L02_Kernels, Bias) {
-  for (const DType t : kFloatTypes)
+TEST_P(L02_Kernels, Bias) {
+  for (const DType t : float_types())
     for (const RowShape s : kShapes) {
       const int64_t n = s.rows * s.cols;
       const Buffer x = Buffer::random(t, n, 1), b = Buffer::random(t, s.cols, 2);
@@ -64,8 +67,8 @@ struct LayerNormReference {
   }
 };
 
-TEST(L03_Kernels, LayerNorm) {
-  for (const DType t : kFloatTypes)
+TEST_P(L03_Kernels, LayerNorm) {
+  for (const DType t : float_types())
     for (const RowShape s : {RowShape{7, 2}, RowShape{1, 257}, RowShape{33, 7}, RowShape{67, 255}}) {
       const int64_t n = s.rows * s.cols;
       const Buffer x = Buffer::random(t, n, 1), g = Buffer::random(t, s.cols, 2),
@@ -101,7 +104,7 @@ TEST(L03_Kernels, LayerNorm) {
     }
 }
 
-TEST(L03_Kernels, LayerNormOfALargeMeanKeepsItsVariance) {
+TEST_P(L03_Kernels, LayerNormOfALargeMeanKeepsItsVariance) {
   std::vector<double> x(256);
   for (size_t i = 0; i < x.size(); ++i) x[i] = 1e4 + double(i % 2);
   const Buffer in(DType::F32, x), one(DType::F32, std::vector<double>(256, 1.0)),
@@ -126,8 +129,8 @@ std::vector<double> softmax_of(RowShape s, const std::vector<double>& x, std::ve
   return p;
 }
 
-TEST(L03_Kernels, Softmax) {
-  for (const DType t : kFloatTypes)
+TEST_P(L03_Kernels, Softmax) {
+  for (const DType t : float_types())
     for (const RowShape s : kShapes) {
       const int64_t n = s.rows * s.cols;
       const Buffer x = Buffer::random(t, n, 1, 5), dy = Buffer::random(t, n, 2);
@@ -160,8 +163,8 @@ struct Targets {
   std::vector<int32_t> ids;
 };
 
-TEST(L02_Kernels, CrossEntropy) {
-  for (const DType t : kFloatTypes)
+TEST_P(L02_Kernels, CrossEntropy) {
+  for (const DType t : float_types())
     for (const RowShape s : kShapes) {
       const int64_t n = s.rows * s.cols;
       Buffer logits = Buffer::random(t, n, 1, 5), loss = Buffer::zeros(stat(t), 1),
@@ -186,7 +189,7 @@ TEST(L02_Kernels, CrossEntropy) {
     }
 }
 
-TEST(L02_Kernels, TargetsAndIdsOutOfRangeAreNamed) {
+TEST_P(L02_Kernels, TargetsAndIdsOutOfRangeAreNamed) {
   Buffer x = Buffer::random(DType::F32, 6, 1), loss = Buffer::zeros(DType::F32, 1),
          lse = Buffer::zeros(DType::F32, 2);
   TestCtx ctx(cost::cross_entropy_fwd({2, 3}, DType::F32));
@@ -203,10 +206,10 @@ TEST(L02_Kernels, TargetsAndIdsOutOfRangeAreNamed) {
   }
 }
 
-TEST(L03_Kernels, Embedding) {
+TEST_P(L03_Kernels, Embedding) {
   const RowShape s{9, 7};
   const std::vector<int32_t> ids = {4, 0, 4, 2, 4, 0, 6, 4, 4};
-  for (const DType t : kFloatTypes) {
+  for (const DType t : float_types()) {
     const Buffer w = Buffer::random(t, 49, 1), dy = Buffer::random(t, 63, 2);
     Buffer y = Buffer::zeros(t, 63), dw = Buffer::random(stat(t), 49, 3);
     TestCtx ctx(cost::embedding_bwd(s, t));
@@ -225,7 +228,7 @@ TEST(L03_Kernels, Embedding) {
   }
 }
 
-TEST(L02_Kernels, VectorExpAndTanhAreWithinTheirBounds) {
+TEST(L02_KernelsOnCpu, VectorExpAndTanhAreWithinTheirBounds) {
   const auto ulps = [](float got, double want) {
     const float nearest = float(want), next = std::nextafter(std::abs(nearest), INFINITY);
     return std::abs(double(got) - want) / (double(next) - std::abs(double(nearest)));

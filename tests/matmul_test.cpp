@@ -8,6 +8,8 @@
 namespace gradus {
 namespace {
 
+ON_EVERY_DEVICE(L01_Matmul);
+
 struct Case {
   MatmulShape shape;
   DType t, tc;
@@ -77,7 +79,7 @@ void expect_product(const Case& x, const Product& product = table().matmul) {
   });
 }
 
-TEST(L01_Matmul, EveryTranspositionAndRaggedSize) {
+TEST_P(L01_Matmul, EveryTranspositionAndRaggedSize) {
   RecordProperty("exercise", "01.2");
   for (const Trans ta : {Trans::No, Trans::Yes})
     for (const Trans tb : {Trans::No, Trans::Yes})
@@ -87,36 +89,36 @@ TEST(L01_Matmul, EveryTranspositionAndRaggedSize) {
             expect_product({shape_of(M, N, K, ta, tb), DType::F32, DType::F32});
 }
 
-TEST(L01_Matmul, EveryDtype) {
-  for (const DType t : kFloatTypes)
+TEST_P(L01_Matmul, EveryDtype) {
+  for (const DType t : float_types())
     for (const Trans tb : {Trans::No, Trans::Yes}) {
       expect_product({shape_of(37, 45, 67, Trans::No, tb), t, t});
       if (size_of(t) == 2) expect_product({shape_of(37, 45, 67, Trans::Yes, tb), t, DType::F32});
     }
 }
 
-TEST(L01_Matmul, RowsLongerThanTheMatrixAreLeftAlone) {
+TEST_P(L01_Matmul, RowsLongerThanTheMatrixAreLeftAlone) {
   expect_product({shape_of(13, 17, 19, Trans::No, Trans::Yes, 5), DType::F32, DType::F32});
   expect_product({shape_of(13, 17, 19, Trans::Yes, Trans::No, 3), DType::BF16, DType::BF16});
 }
 
-TEST(L01_Matmul, LongSumsAreCutIntoBlocks) {  // K beyond a block, M and N beyond a block of the buffers
+TEST_P(L01_Matmul, LongSumsAreCutIntoBlocks) {  // K beyond a block, M and N beyond a block of the buffers
   expect_product({shape_of(60, 70, 5000, Trans::No, Trans::Yes), DType::F32, DType::F32});
   expect_product({shape_of(1100, 40, 2100, Trans::No, Trans::No), DType::F32, DType::F32});
   expect_product({shape_of(9, 1100, 2100, Trans::Yes, Trans::No), DType::BF16, DType::BF16});
 }
 
-TEST(L01_Matmul, TwoBatchDimensionsWithTheirStrides) {
+TEST_P(L01_Matmul, TwoBatchDimensionsWithTheirStrides) {
   for (const int64_t inner : {2, 9}) {
     MatmulShape s = shape_of(5, 7, 11, Trans::No, Trans::Yes);
     s.batch[0] = {3, inner * 60, inner * 80, inner * 40};
     s.batch[1] = {inner, 60, 80, 40};
     s.alpha = -0.5f;
-    for (const DType t : kFloatTypes) expect_product({s, t, t});
+    for (const DType t : float_types()) expect_product({s, t, t});
   }
 }
 
-TEST(L01_Matmul, AddIsTheOldValuePlusTheFinishedProduct) {
+TEST_P(L01_Matmul, AddIsTheOldValuePlusTheFinishedProduct) {
   for (const DType t : {DType::F32, DType::F64})
     for (const int64_t K : {1, 67, 2100, 4500}) {
       const MatmulShape s = shape_of(37, 41, K, Trans::No, Trans::Yes);
@@ -126,7 +128,7 @@ TEST(L01_Matmul, AddIsTheOldValuePlusTheFinishedProduct) {
     }
 }
 
-TEST(L01_Matmul, AddInSixteenBitsRoundsOnce) {
+TEST_P(L01_Matmul, AddInSixteenBitsRoundsOnce) {
   const MatmulShape s = shape_of(9, 33, 300, Trans::No, Trans::No);
   const Buffer a = Buffer::random(DType::BF16, 9 * 300, 1), b = Buffer::random(DType::BF16, 33 * 300, 2);
   Buffer finished = Buffer::zeros(DType::F32, 9 * 33), c = Buffer::random(DType::BF16, 9 * 33, 3, 30);
@@ -147,7 +149,7 @@ std::vector<double> product_bits(const MatmulShape& s) {
   return c.values();
 }
 
-TEST(L01_Matmul, TheResultDoesNotDependOnTheNumberOfThreads) {
+TEST(L01_MatmulOnCpu, TheResultDoesNotDependOnTheNumberOfThreads) {
   const MatmulShape s = shape_of(257, 255, 2300, Trans::No, Trans::Yes);
   const int threads = omp_get_max_threads();
   const std::vector<double> expected = product_bits(s);
@@ -158,13 +160,13 @@ TEST(L01_Matmul, TheResultDoesNotDependOnTheNumberOfThreads) {
   omp_set_num_threads(threads);
 }
 
-TEST(L01_Matmul, ARowDoesNotDependOnTheOthers) {
+TEST(L01_MatmulOnCpu, ARowDoesNotDependOnTheOthers) {
   const std::vector<double> many = product_bits(shape_of(100, 33, 700, Trans::No, Trans::Yes));
   const std::vector<double> few = product_bits(shape_of(3, 33, 700, Trans::No, Trans::Yes));
   for (size_t i = 0; i < few.size(); ++i) ASSERT_EQ(few[i], many[i]) << "element " << i;
 }
 
-TEST(L01_Matmul, NanAndInfinityArrive) {
+TEST_P(L01_Matmul, NanAndInfinityArrive) {
   Buffer a(DType::F32, {1, NAN, 1, 1}), b(DType::F32, {1, 0, INFINITY, 1}), c = Buffer::zeros(DType::F32, 4);
   TestCtx ctx;
   table().matmul(ctx, shape_of(2, 2, 2, Trans::No, Trans::No), a.in(), b.in(), c.out(Write::Set));
@@ -172,7 +174,7 @@ TEST(L01_Matmul, NanAndInfinityArrive) {
   EXPECT_TRUE(std::isinf(c.values()[2]));
 }
 
-TEST(L01_Matmul, MixedDtypesAreRefused) {
+TEST_P(L01_Matmul, MixedDtypesAreRefused) {
   Buffer a = Buffer::zeros(DType::F32, 4), b = Buffer::zeros(DType::BF16, 4);
   TestCtx ctx;
   const MatmulShape s = shape_of(2, 2, 2, Trans::No, Trans::No);
@@ -180,7 +182,7 @@ TEST(L01_Matmul, MixedDtypesAreRefused) {
   EXPECT_THROW(table().matmul(ctx, s, a.in(), a.in(), b.out(Write::Set)), Error);
 }
 
-TEST(L01_Matmul, OneDnnAgrees) {
+TEST(L01_MatmulOnCpu, OneDnnAgrees) {
   const Product product = [](const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
     ASSERT_TRUE(cpu::onednn_matmul(ctx, s, a, b, c));
   };

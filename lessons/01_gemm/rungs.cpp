@@ -54,7 +54,7 @@ static MatmulShape square(int64_t n) { return {.M = n, .N = n, .K = n, .lda = n,
 
 // Rung 4. The engine's own: packed panels, a tile of C in registers (kernels/cpu/gemm.cpp).
 static void register_tile(int64_t n, const float* a, const float* b, float* c) {
-  const Ctx ctx{nullptr, nullptr, current().device.workspace()};
+  const Ctx ctx = current().device.ctx();
   cpu::matmul(ctx, square(n), {a, DType::F32}, {b, DType::F32}, {c, DType::F32, Write::Set});
 }
 

@@ -64,7 +64,7 @@ static Named named_training(const Parameters& parameters, const Optimizer& optim
 
 void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
                    Metadata metadata) {
-  metadata["step"] = std::to_string(current().device.scalars().step);
+  metadata["step"] = std::to_string(current().device.step());
   write_tensors(path, named_training(parameters, optimizer), metadata);
 }
 
@@ -80,7 +80,7 @@ Metadata load_training(const std::string& path, Parameters& parameters, Optimize
   check(step >= 0, "load: ", path,
         " does not say after how many steps it was saved; it holds weights only, or is corrupt");
   read_tensors(file, path, named_training(parameters, optimizer));
-  current().device.scalars().step = step;
+  current().device.set(&StepScalars::step, step);
   return file.metadata();
 }
 

@@ -19,7 +19,7 @@ void load_weights(const std::string& path, Parameters& parameters);
 // run that is loaded and continued is bit-equal to one that was never stopped.
 void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
                    Metadata metadata = {});
-// Returns the metadata; the number of updates made is also in the device's scalars().step, where training
+// Returns the metadata; the number of updates made is also in the device's step(), where training
 // goes on.
 Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer);
 

@@ -86,7 +86,7 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
   block->kind = kind;
   block->name = name;
   block->bytes = block->segment->base + block->offset;
-  if (kOwnMallocs) {
+  if (kOwnMallocs && source_->on_host()) {
     void* own = nullptr;
     check(posix_memalign(&own, 64, size_t(bytes)) == 0, "allocate: no memory for ", name);
     block->bytes = static_cast<char*>(own);
@@ -98,7 +98,7 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
 void Allocator::free(Block* block) noexcept {
   if (block->free) abort_because("freed twice", *block);
   meter_.remove(block->kind, block->requested, block->size);
-  if (kOwnMallocs) std::free(block->bytes);
+  if (kOwnMallocs && source_->on_host()) std::free(block->bytes);
   block->bytes = nullptr;
   block->free = true;
   FreeBlocks& free_blocks = pool(*block->segment);

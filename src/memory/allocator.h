@@ -27,17 +27,9 @@
 
 #include "src/core/shape.h"
 #include "src/memory/meter.h"
+#include "src/memory/source.h"
 
 namespace gradus {
-
-// Where segments come from: malloc, cudaMalloc, or nothing but addresses. Sizes are multiples of 2 MiB.
-class Source {
- public:
-  virtual ~Source() = default;
-  virtual void* acquire(int64_t bytes) = 0;  // at least 64-byte aligned; nullptr: the device has no more
-  virtual void release(void* p, int64_t bytes) noexcept = 0;
-};
-std::unique_ptr<Source> host_source();  // pages of the host, aligned to 2 MiB
 
 struct OutOfMemory : Error {
   using Error::Error;
@@ -84,6 +76,7 @@ class Allocator {
   void set_budget(int64_t bytes);  // bounds `reserved`; 0: no bound. Segments held already stay.
 
   int64_t budget() const { return budget_; }
+  Source& source() const { return *source_; }
   const Meter& meter() const { return meter_; }
   const std::map<int64_t, Segment>& segments() const { return segments_; }  // by serial
 

@@ -1,16 +1,22 @@
 // A device: a table of kernels, a source of memory with its allocator and meter, and the two fixed pieces of
 // memory that kernels expect (the step scalars and the workspace).
 #pragma once
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/kernels.h"
 #include "src/memory/allocator.h"
 
 namespace gradus {
 
+// The devices of this build, "auto" first (cuda where there is one, else cpu): what --device may be.
+std::vector<std::string> device_names();
+
 class Device {
  public:
-  // `name` is one of: cpu. `budget` bounds the bytes reserved (0: no bound). Throws for an unknown device.
+  // `name` is one of device_names(); `budget` bounds the bytes reserved (0: no bound). Throws a sentence that
+  // says what is missing if the device is unknown, or not there.
   explicit Device(std::string_view name, int64_t budget = 0);
   ~Device();
   Device(const Device&) = delete;
@@ -18,21 +24,36 @@ class Device {
 
   const char* name() const { return backend_->name; }
   const Backend& backend() const { return *backend_; }
-  void use(const Backend& table) { backend_ = &table; }  // one that outlives the device
+  void use(const Backend& table) { backend_ = &table; }             // one that outlives the device
+  bool has_data() const { return allocator_.source().has_data(); }  // false on meta
   Allocator& allocator() { return allocator_; }
   Meter& meter() { return meter_; }
-  StepScalars& scalars() { return *static_cast<StepScalars*>(static_cast<void*>(scalars_->data())); }
-  void* workspace();  // kWorkspaceBytes, kind vendor; allocated when first asked for
+
+  // What kernels find in Ctx, but for the scratch of the call.
+  Ctx ctx();
+  StepScalars scalars();  // read back from the device
+  // Writes one of them, as in device.set(&StepScalars::step, 1).
+  template <class T>
+  void set(T StepScalars::*field, T value) {
+    host_scalars_.*field = value;
+    write_scalar(&(host_scalars_.*field), sizeof(T));
+  }
+  int64_t step() const {
+    return host_scalars_.step;
+  }  // the number of updates made, without asking the device
 
   void copy_in(void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);
 
  private:
+  void write_scalar(const void* field, int64_t bytes);
+
   const Backend* backend_;
   Meter meter_;  // before the allocator, which refers to it
   Allocator allocator_;
+  StepScalars host_scalars_;  // what the host has written last
   Block* scalars_ = nullptr;
-  Block* workspace_ = nullptr;
+  Block* workspace_ = nullptr;  // kWorkspaceBytes, kind vendor; allocated when first asked for
 };
 
 }  // namespace gradus

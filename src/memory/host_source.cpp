@@ -1,8 +1,9 @@
 #include <sys/mman.h>
 
 #include <cstdint>
+#include <cstring>
 
-#include "src/memory/allocator.h"
+#include "src/memory/source.h"
 
 namespace gradus {
 
@@ -29,6 +30,12 @@ class HostSource : public Source {
     return begin + head;
   }
   void release(void* p, int64_t bytes) noexcept override { munmap(p, size_t(bytes)); }
+  // memcpy must not be given the null pointers of empty buffers, not even for 0 bytes.
+  void copy_in(void* to, const void* from_host, int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from_host, size_t(bytes));
+  }
+  void copy_out(void* to_host, const void* from, int64_t bytes) override { copy_in(to_host, from, bytes); }
+  bool on_host() const override { return true; }
 };
 
 }  // namespace

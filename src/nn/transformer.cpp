@@ -70,6 +70,7 @@ Transformer::Transformer(const TransformerConfig& c)
 
 void Transformer::initialize(uint64_t seed) {
   const auto ends_with = [](const std::string& name, std::string_view end) { return name.ends_with(end); };
+  if (!current().device.has_data()) return;
   uint64_t stream = 0;
   for (Parameter& p : parameters) {
     std::vector<double> values(p.value.numel(), 0.0);

@@ -40,11 +40,11 @@ void Optimizer::step(double learning_rate) {
     elements += u.n;
   }
   const Tensor& any = states[0].parameter->value;
-  StepScalars& scalars = any.device().scalars();
-  scalars.learning_rate = float(learning_rate);
-  ++scalars.step;
+  Device& device = any.device();
+  device.set(&StepScalars::learning_rate, float(learning_rate));
+  device.set(&StepScalars::step, device.step() + 1);
   update(ctx(any, cost::adamw(elements, any.dtype())), {int64_t(updates.size()), updates.data()});
-  scalars.clip_factor = 1;
+  device.set(&StepScalars::clip_factor, 1.0f);
 }
 
 Sgd::Sgd(Parameters& p, SgdArgs args)

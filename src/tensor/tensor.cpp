@@ -123,7 +123,7 @@ double item(const Tensor& x) {
 
 Call::Call(Device& device, const Cost& cost) : device_(device) {
   device.meter().count(cost);
-  ctx_ = {&device.scalars(), nullptr, device.workspace()};
+  ctx_ = device.ctx();
   if (cost.scratch > 0) {
     scratch_ = device.allocator().allocate(cost.scratch, Kind::Temporary, "scratch", {cost.scratch});
     ctx_.scratch = scratch_->data();

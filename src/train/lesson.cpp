@@ -11,7 +11,7 @@ namespace gradus {
 Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std::string& about,
                int64_t default_steps)
     : args(argc, argv, lesson_name, about), name(lesson_name) {
-  device = args.choice("device", "cpu", "where tensors live and kernels run", {"cpu"});
+  device = args.choice("device", "auto", "where tensors live and kernels run", device_names());
   steps = args.integer("steps", default_steps, "training steps", 1, 100'000'000);
   seed = uint64_t(
       args.integer("seed", 1, "seed of weights, data order and everything else random", 0, INT64_MAX));

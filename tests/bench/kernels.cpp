@@ -221,15 +221,15 @@ static int bench_kernels(int argc, char** argv) {
   const std::string only = args.text("only", "", "only kernels whose name contains this");
   const std::string dtype =
       args.choice("dtype", "fp32", "dtype of the buffers", {"fp32", "bf16", "fp16", "fp64"});
-  const std::string device_name = args.text("device", "cpu", "where to run: cpu");
+  const std::string device_name = args.choice("device", "auto", "where to run", device_names());
   args.done();
   DType t = DType::F32;
   for (const DType each : {DType::F64, DType::BF16, DType::F16})
     if (dtype == name_of(each)) t = each;
 
   Device device(device_name);
-  device.scalars().learning_rate = 1e-3f;
-  device.scalars().step = 1;
+  device.set(&StepScalars::learning_rate, 1e-3f);
+  device.set(&StepScalars::step, int64_t(1));
   Data data(device, t, mb << 20);
   Cases cases;
   add_elementwise(data, cases);
@@ -245,7 +245,8 @@ static int bench_kernels(int argc, char** argv) {
     data.randomize();
     const double copy = copy_bandwidth(data.z.out().p, data.x.in().p, data.x.bytes());
     const BenchBuffer scratch(device, DType::U8, c.cost.scratch + 1);
-    const Ctx ctx{&device.scalars(), scratch.out().p, device.workspace()};
+    Ctx ctx = device.ctx();
+    ctx.scratch = scratch.out().p;
     const Timing time = measure([&] { c.run(ctx); }, 5, 0.1);
     const Json line = json_line(c, device, t, time, copy, gemm);
     std::cout << line.dump() << std::endl;

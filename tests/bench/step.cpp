@@ -60,7 +60,7 @@ static int bench_step(int argc, char** argv) {
   model.context = args.integer("seq", 256, "tokens a sequence", 1, 1 << 20);
   const int64_t batch = args.integer("batch", 4, "sequences a step", 1, 1 << 20);
   const int64_t steps = args.integer("steps", 6, "counted steps, after two that warm up", 1, 1 << 20);
-  const std::string device = args.text("device", "cpu", "where to run: cpu");
+  const std::string device = args.choice("device", "auto", "where to run", device_names());
   args.done();
   Context context(device);
   given = &context.device.backend();

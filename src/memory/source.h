@@ -1,0 +1,27 @@
+// Where a device's segments come from, and how bytes get there and back. One small class for each kind of
+// memory.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+namespace gradus {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  // Sizes are multiples of 2 MiB; at least 64-byte aligned. nullptr: the device has no more.
+  virtual void* acquire(int64_t bytes) = 0;
+  virtual void release(void* p, int64_t bytes) noexcept = 0;
+  // Both return when the bytes have arrived. 0 bytes is allowed, with any pointers.
+  virtual void copy_in(void* to, const void* from_host, int64_t bytes) = 0;
+  virtual void copy_out(void* to_host, const void* from, int64_t bytes) = 0;
+  virtual bool on_host() const { return false; }  // the host may read and write the memory itself
+  virtual bool has_data() const { return true; }  // false: addresses only
+};
+
+std::unique_ptr<Source> host_source();  // pages of the host, aligned to 2 MiB
+// Addresses that nothing is behind. What is copied out is all ones: NaN in every floating type, -1 in
+// integers.
+std::unique_ptr<Source> meta_source();
+
+}  // namespace gradus

@@ -4,6 +4,7 @@
 // operation each. The meter sums costs; lessons compare them with time.
 #pragma once
 #include <algorithm>
+#include <compare>
 
 #include "kernels/kernels.h"
 
@@ -18,7 +19,9 @@ struct Cost {
   OpClass op_class = OpClass::Other;
   int64_t flops = 0;
   int64_t bytes = 0;
-  int64_t scratch = 0;  // bytes of Ctx::scratch that the kernel needs
+  int64_t scratch = 0;       // bytes of Ctx::scratch that the kernel needs
+  DType dtype = DType::F32;  // of a contraction's inputs, which decides how fast matrix units are
+  auto operator<=>(const Cost&) const = default;
 };
 
 namespace cost {
@@ -76,7 +79,7 @@ constexpr Cost embedding_bwd(RowShape s, DType T) {
 constexpr Cost matmul(const MatmulShape& s, DType T) {
   const int64_t count = s.batch[0].count * s.batch[1].count;
   return {OpClass::Contraction, 2 * count * s.M * s.N * s.K,
-          count * (s.M * s.K + s.K * s.N + s.M * s.N) * size_of(T), 0};
+          count * (s.M * s.K + s.K * s.N + s.M * s.N) * size_of(T), 0, T};
 }
 // Pairs of query and key that the mask leaves.
 constexpr int64_t attention_pairs(const AttentionShape& s) {
@@ -85,11 +88,11 @@ constexpr int64_t attention_pairs(const AttentionShape& s) {
 // Forward: q k^T and P v, 2 D each a pair. Backward: dv, dP, dq, dk. The softmax between them is not counted.
 constexpr Cost attention_plain_fwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 4 * s.D * attention_pairs(s),
-          (4 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0};
+          (4 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0, T};
 }
 constexpr Cost attention_plain_bwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
-          (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0};
+          (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0, T};
 }
 
 // n: the elements of all tensors together.

@@ -1,17 +1,18 @@
 // THE kernel contract: one table of function pointers that a backend fills. This layer knows nothing of the
 // engine: pointers, sizes and dtypes go in, and nothing here owns memory.
 //
-// - Argument order: sizes, inputs, outputs, options. Tensors are dense and row-major unless strides are given.
+// - Argument order: sizes, inputs, outputs, options. Tensors are dense and row-major, but for given strides.
 // - Kernels never allocate. Scratch comes in Ctx; its size is in cost.h, a function of the shapes alone.
-// - Write::Set: out <- round(r). Write::Add: out <- round(out + r), where r is the *finished* fp32 result that
-//   Set would have rounded. Tests compare the two to the bit.
+// - Write::Set: out <- round(r). Write::Add: out <- round(out + r), where r is the *finished* fp32 result
+//   that Set would have rounded. Tests compare the two to the bit.
 // - Each output has its own Write; an output whose p is nullptr is not wanted and is skipped.
-// - Any alignment, any size (0, 1, 7, 255, 257, ...), int64_t sizes. Outputs do not overlap inputs unless the
-//   name ends in _inplace.
+// - Any alignment, any size (0, 1, 7, 255, 257, ...), int64_t sizes. Outputs do not overlap inputs unless
+//   the name ends in _inplace.
 // - One dtype T in {fp32, bf16, fp16} (on cpu also fp64, for tests) for all activations and their gradients;
 //   the gradients of parameters are T or fp32; statistics, log-sum-exps and losses are fp32 (fp64 when T is
 //   fp64). Anything else is refused by a sentence. Sums are taken in fp32 (fp64 for fp64).
-// - Deterministic: reductions use a fixed number of partitions, so no result depends on the number of threads.
+// - Deterministic: reductions use a fixed number of partitions, so no result depends on the number of
+//   threads.
 // - By-value arguments do not change from step to step; what does lives in StepScalars, in device memory.
 #pragma once
 #include <cstdint>
@@ -52,9 +53,10 @@ struct StepScalars {  // what changes from step to step, resident on the device
 
 struct Ctx {
   StepScalars* scalars = nullptr;
-  void* scratch = nullptr;    // this call's temporary memory, at least Cost::scratch bytes, 64-byte aligned
-  void* workspace = nullptr;  // the device's fixed workspace (kWorkspaceBytes, kind `vendor`): tiles, libraries
-  void* stream = nullptr;     // cuda: the cudaStream_t that everything is queued on
+  void* scratch = nullptr;  // this call's temporary memory, at least Cost::scratch bytes, 64-byte aligned
+  void* workspace =
+      nullptr;             // the device's fixed workspace (kWorkspaceBytes, kind `vendor`): tiles, libraries
+  void* stream = nullptr;  // cuda: the cudaStream_t that everything is queued on
 };
 constexpr int64_t kWorkspaceBytes = int64_t(16) << 20;
 

@@ -33,8 +33,9 @@ void gelu_fwd(const Ctx& ctx, int64_t n, CBuf x, Out y) {
 void gelu_bwd(const Ctx& ctx, int64_t n, CBuf x, CBuf dy, Out dx) {
   check_dtype("gelu_bwd", dx.t, x.t, x.p, "x");
   check_dtype("gelu_bwd", dx.t, dy.t, dy.p, "dy");
-  visit_gpu("gelu_bwd", dx.t,
-            [&]<class T>() { map<T>(ctx, "gelu_bwd", n, dx, GeluBwd<T>{x.as<T>(), dy.as<T>()}); });
+  visit_gpu("gelu_bwd", dx.t, [&]<class T>() {
+    map<T>(ctx, "gelu_bwd", n, dx, GeluBwd<T>{x.as<T>(), dy.as<T>()});
+  });
 }
 
 }  // namespace gradus::GRADUS_GPU

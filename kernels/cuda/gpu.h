@@ -1,5 +1,5 @@
-// What every kernel of kernels/cuda starts from. The files are CUDA C++, compiled twice: by nvcc for real GPUs
-// (namespace gradus::cuda) and by g++ for `emu`, which runs them on the CPU (namespace gradus::emu).
+// What every kernel of kernels/cuda starts from. The files are CUDA C++, compiled twice: by nvcc for real
+// GPUs (namespace gradus::cuda) and by g++ for `emu`, which runs them on the CPU (namespace gradus::emu).
 #pragma once
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
@@ -22,15 +22,14 @@ constexpr int kThreads = 256;  // of a block, where nothing speaks for another n
 constexpr int kWarp = 32;
 constexpr uint32_t kAllLanes = 0xFFFFFFFF;
 
-
 // How many blocks of `each` elements cover n.
 inline unsigned blocks_for(int64_t n, int64_t each) { return unsigned((n + each - 1) / each); }
 
-// kernel<<<grid, block, shared_bytes, stream>>>(args...), or the same on emu. `name` is the table's entry, for
-// messages. An empty grid launches nothing.
+// kernel<<<grid, block, shared_bytes, stream>>>(args...), or the same on emu. `name` is the table's entry,
+// for messages. An empty grid launches nothing.
 template <class... P, class... A>
-void launch(const Ctx& ctx, const char* name, dim3 grid, dim3 block, int64_t shared_bytes, void (*kernel)(P...),
-            A... args) {
+void launch(const Ctx& ctx, const char* name, dim3 grid, dim3 block, int64_t shared_bytes,
+            void (*kernel)(P...), A... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 #ifdef __CUDACC__
   const auto ok = [name](cudaError_t e) {
@@ -66,7 +65,8 @@ void visit_gpu(const char* op, DType t, F&& f) {
     case DType::BF16: return f.template operator()<bf16>();
     case DType::F16: return f.template operator()<fp16>();
     default:
-      fail(op, ": dtype ", name_of(t), " has no GPU kernel; use fp32, bf16 or fp16 (fp64 is there on cpu, for tests)");
+      fail(op, ": dtype ", name_of(t),
+           " has no GPU kernel; use fp32, bf16 or fp16 (fp64 is there on cpu, for tests)");
   }
 }
 
@@ -82,9 +82,9 @@ __device__ void store(T* p, int64_t i, float r) {
   p[i] = T(r);
 }
 
-// y[i] = f(i), i < n; f is a struct that holds its data by value and whose operator() runs on the GPU. A thread
-// takes several elements, a whole block apart, so that threads side by side read elements side by side and
-// several loads of each are under way at once.
+// y[i] = f(i), i < n; f is a struct that holds its data by value and whose operator() runs on the GPU. A
+// thread takes several elements, a whole block apart, so that threads side by side read elements side by side
+// and several loads of each are under way at once.
 template <Write W, class T, class F>
 __global__ void map_kernel(int64_t n, T* y, F f) {
   constexpr int kEach = 16 / sizeof(T);
@@ -101,7 +101,8 @@ template <class T, class F>
 void map(const Ctx& ctx, const char* name, int64_t n, Out y, F f) {
   if (!y.wanted()) return;
   visit_write(y.w, [&]<Write W>() {
-    launch(ctx, name, blocks_for(n, kThreads * (16 / sizeof(T))), kThreads, 0, map_kernel<W, T, F>, n, y.as<T>(), f);
+    launch(ctx, name, blocks_for(n, kThreads * (16 / sizeof(T))), kThreads, 0, map_kernel<W, T, F>, n,
+           y.as<T>(), f);
   });
 }
 
@@ -118,8 +119,8 @@ inline __device__ float warp_max(float x) {
   return x;
 }
 
-// Over the threads of a block, a whole number of warps: every thread gets the result, the same one. All threads
-// must call it.
+// Over the threads of a block, a whole number of warps: every thread gets the result, the same one. All
+// threads must call it.
 template <class Combine>
 __device__ float block_reduce(float x, float neutral, Combine combine) {
   __shared__ float of_warp[32];
@@ -138,8 +139,8 @@ struct WarpMax {
 inline __device__ float block_sum(float x) { return block_reduce(x, 0.0f, WarpSum()); }
 inline __device__ float block_max(float x) { return block_reduce(x, -INFINITY, WarpMax()); }
 
-// A condition on data, where a kernel cannot return an error: on emu an Error, on a GPU a printed sentence and
-// the end of the program's work there.
+// A condition on data, where a kernel cannot return an error: on emu an Error, on a GPU a printed sentence
+// and the end of the program's work there.
 inline __device__ void device_check(bool ok, const char* sentence, int64_t a, int64_t b) {
   if (ok) return;
 #ifdef __CUDACC__

@@ -1,10 +1,10 @@
-// What a CUDA kernel's source needs to be compiled by an ordinary C++ compiler and run on the CPU: the words of
-// CUDA C++ that the kernels of kernels/cuda use, and launch().
+// What a CUDA kernel's source needs to be compiled by an ordinary C++ compiler and run on the CPU: the words
+// of CUDA C++ that the kernels of kernels/cuda use, and launch().
 //
-// Every GPU thread is a fiber; the threads of a block take turns on one CPU thread, and a turn ends where threads
-// must wait for each other: at __syncthreads and the warp functions. So a thread that needs another's value and
-// forgot to wait for it sees it or not depending on the order of turns; set_order changes that order, and the
-// tests compare the results. Blocks are spread over the CPU's cores.
+// Every GPU thread is a fiber; the threads of a block take turns on one CPU thread, and a turn ends where
+// threads must wait for each other: at __syncthreads and the warp functions. So a thread that needs another's
+// value and forgot to wait for it sees it or not depending on the order of turns; set_order changes that
+// order, and the tests compare the results. Blocks are spread over the CPU's cores.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -42,12 +42,13 @@ struct Launch {
   int64_t shared_bytes;  // of dynamic shared memory
 };
 // Runs call(arguments) once for every GPU thread; returns when all have finished. Throws what a thread threw,
-// and an Error that names kernel, block and thread for a launch that a GPU would refuse, for threads that wait
-// for others that will not come, and for writes past the dynamic shared memory.
+// and an Error that names kernel, block and thread for a launch that a GPU would refuse, for threads that
+// wait for others that will not come, and for writes past the dynamic shared memory.
 void launch(const Launch&, void (*call)(const void*), const void* arguments);
 template <class F>
 void launch(const Launch& l, const F& body) {
-  launch(l, [](const void* f) { (*static_cast<const F*>(f))(); }, &body);
+  launch(
+      l, [](const void* f) { (*static_cast<const F*>(f))(); }, &body);
 }
 
 using Where = std::source_location;
@@ -65,7 +66,8 @@ template <class T>
 T shuffle(uint32_t mask, T value, int source, bool inside, Where where) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
-  const uint64_t got = exchange(WarpOp::Shuffle, mask, std::bit_cast<Bits>(value), inside ? source : lane(), where);
+  const uint64_t got =
+      exchange(WarpOp::Shuffle, mask, std::bit_cast<Bits>(value), inside ? source : lane(), where);
   return std::bit_cast<T>(Bits(got));
 }
 
@@ -91,7 +93,8 @@ T __shfl_down_sync(uint32_t mask, T v, int by, gradus::emu::Where where = gradus
   const int source = gradus::emu::lane() + by;
   return gradus::emu::shuffle(mask, v, source, source < 32, where);
 }
-inline uint32_t __ballot_sync(uint32_t mask, int yes, gradus::emu::Where where = gradus::emu::Where::current()) {
+inline uint32_t __ballot_sync(uint32_t mask, int yes,
+                              gradus::emu::Where where = gradus::emu::Where::current()) {
   return uint32_t(gradus::emu::exchange(gradus::emu::WarpOp::Ballot, mask, yes != 0, 0, where));
 }
 inline int __any_sync(uint32_t mask, int yes, gradus::emu::Where where = gradus::emu::Where::current()) {

@@ -11,7 +11,8 @@
 
 #ifndef GRADUS_UCONTEXT
 // gradus_switch_stack(save, load): pushes the registers that a call must preserve, keeps the stack pointer in
-// *save, goes over to the stack `load`, pops what was pushed there and returns to whom that stack's owner said.
+// *save, goes over to the stack `load`, pops what was pushed there and returns to whom that stack's owner
+// said.
 extern "C" void gradus_switch_stack(void** save, void* load);
 asm(R"(
   .text
@@ -67,8 +68,8 @@ void Fiber::start(void (*entry)()) {
   saved_.uc_link = nullptr;
   makecontext(&saved_, &Fiber::first_call, 0);
 #else
-  // As if first_call had been called, at a stack aligned to 16 bytes, by a function that does not exist; under
-  // its address the six registers.
+  // As if first_call had been called, at a stack aligned to 16 bytes, by a function that does not exist;
+  // under its address the six registers.
   void** top = reinterpret_cast<void**>(stack_ + bytes_ / 16 * 16);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&Fiber::first_call);
@@ -96,8 +97,8 @@ void Fiber::first_call() {
   to->entry_();
 }
 
-// AddressSanitizer is told of the arrival, and says where the stack lies that was left: that of a thread is not
-// known otherwise.
+// AddressSanitizer is told of the arrival, and says where the stack lies that was left: that of a thread is
+// not known otherwise.
 void Fiber::arrived() {
 #ifdef __SANITIZE_ADDRESS__
   const void* bottom;

@@ -21,7 +21,8 @@ class Fiber {
   // The next switch to this fiber calls entry(), which must not return, on an empty stack. What the fiber may
   // have been in the middle of is forgotten; no destructors run.
   void start(void (*entry)());
-  // Leaves this fiber, which must be the running one, and continues `to`. Returns when something switches back.
+  // Leaves this fiber, which must be the running one, and continues `to`. Returns when something switches
+  // back.
   void switch_to(Fiber& to);
 
  private:

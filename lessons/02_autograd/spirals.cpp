@@ -43,6 +43,7 @@ void draw_boundary(const std::function<Tensor(const Tensor&)>& logits, const Spi
 }
 
 double mlp_gradcheck(double mutant) {
+  Context context("cpu");  // finite differences need fp64, which only the cpu's kernels have
   const auto mlp = [](const std::vector<Tensor>& in) {
     const Tensor h = tanh(linear(in[0], in[1], in[2]));
     return cross_entropy(linear(h, in[3]), from_host(current().device, std::vector<int32_t>{0, 1, 1, 0, 1},

@@ -33,6 +33,7 @@ std::vector<std::string> device_names() { return {"auto", "cpu", "cuda", "emu", 
 Device::Device(std::string_view name, int64_t budget)
     : backend_(&known(name).backend()), allocator_(known(name).source(), meter_) {
   allocator_.set_budget(budget);
+  if (!has_data()) meter_.keep_trace();  // time can only be predicted
   scalars_ = allocator_.allocate(sizeof(StepScalars), Kind::Other, "step scalars");
   copy_in(scalars_->data(), &host_scalars_, sizeof host_scalars_);
 }

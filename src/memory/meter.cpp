@@ -47,6 +47,7 @@ void Meter::count(const Cost& cost) {
   ++work.calls;
   work.flops += cost.flops;
   work.bytes += cost.bytes;
+  if (keeps_trace_) ++trace_[cost];
 }
 
 int64_t Meter::flops() const {
@@ -61,6 +62,9 @@ void Meter::reset_peak() {
   peak_reserved_ = reserved_;
 }
 
-void Meter::reset_work() { work_ = {}; }
+void Meter::reset_work() {
+  work_ = {};
+  trace_.clear();
+}
 
 }  // namespace gradus

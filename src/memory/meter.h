@@ -5,6 +5,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 
 #include "kernels/cost.h"
 
@@ -41,8 +42,9 @@ class Meter {
   void move(Kind from, Kind to, int64_t requested);
   void add_segment(int64_t bytes);
   void remove_segment(int64_t bytes);
-  // Adds a kernel's cost to the totals of its class.
+  // Adds a kernel's cost to the totals of its class and, if a trace is kept, to the trace.
   void count(const Cost&);
+  void keep_trace() { keeps_trace_ = true; }
 
   const Usage& now() const { return now_; }
   // The full table at the instant when allocated() first reached its highest value, with the kinds that
@@ -56,6 +58,8 @@ class Meter {
   };
   const Work& work(OpClass c) const { return work_[int(c)]; }
   int64_t flops() const;  // the sum over all classes
+  // How often each kernel of each size ran, by cost: what a time can be predicted from.
+  const std::map<Cost, int64_t>& trace() const { return trace_; }
 
   void reset_peak();  // the peaks become what is alive and reserved now
   void reset_work();
@@ -65,6 +69,8 @@ class Meter {
   // allocated_ and peak_allocated_ are the sums of now_ and at_peak_, kept so that add() need not sum.
   int64_t allocated_ = 0, peak_allocated_ = 0, reserved_ = 0, peak_reserved_ = 0, device_requests_ = 0;
   std::array<Work, kOpClasses> work_{};
+  bool keeps_trace_ = false;
+  std::map<Cost, int64_t> trace_;
 };
 
 }  // namespace gradus

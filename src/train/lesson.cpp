@@ -2,10 +2,6 @@
 
 #include <iostream>
 
-#include "src/core/rng.h"
-#include "src/core/timing.h"
-#include "src/tensor/tensor.h"
-
 namespace gradus {
 
 Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std::string& about,
@@ -34,26 +30,6 @@ int run_lesson(const std::function<int()>& body) {
     std::cerr << e.what() << std::endl;
     return 1;
   }
-}
-
-double measure_gemm_peak(Device& device) {
-  double best = 0;
-  for (const auto& [M, N, K] :
-       {std::array<int64_t, 3>{1024, 1024, 1024}, {1024, 3072, 768}, {512, 512, 512}}) {
-    const MatmulShape s{.M = M, .N = N, .K = K, .tb = Trans::Yes, .lda = K, .ldb = K, .ldc = N};
-    Rng rng(1, 9);
-    const auto random = [&](int64_t rows, int64_t cols) {
-      std::vector<float> values(rows * cols);
-      for (float& v : values) v = float(rng.normal());
-      return from_host(device, values, {rows, cols}, DType::F32, Kind::Other, "GEMM peak");
-    };
-    const Tensor a = random(M, K), b = random(N, K);
-    Tensor c = empty(a, {M, N}, "GEMM peak");
-    const Timing t = measure(
-        [&] { be(a).matmul(ctx(a, cost::matmul(s, a.dtype())), s, a.in(), b.in(), c.set()); }, 7, 0.2);
-    best = std::max(best, 2.0 * double(M) * double(N) * double(K) / t.median);
-  }
-  return best;
 }
 
 }  // namespace gradus

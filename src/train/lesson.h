@@ -5,6 +5,7 @@
 
 #include "src/core/args.h"
 #include "src/tensor/context.h"
+#include "src/train/machine.h"
 #include "src/train/report.h"
 
 namespace gradus {
@@ -19,16 +20,12 @@ struct Lesson {
   uint64_t seed;
 
   void apply(Context&) const;  // the flags that change how the context runs: --check
-  Report report() const { return Report(name, device); }
+  Report report() const { return Report(name, current().device); }
   std::string plot(const std::string& file) const { return "build/plots/" + file; }
 };
 
 // Runs a lesson's body and turns what it throws into one sentence on stderr and an exit code: 2 for bad
 // arguments, 1 for any other error.
 int run_lesson(const std::function<int()>& body);
-
-// Peak FLOP/s of fp32 matrix products on this device: the best median over a fixed list of shapes, measured
-// now.
-double measure_gemm_peak(Device& device);
 
 }  // namespace gradus

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/core/json.h"
-#include "src/memory/meter.h"
+#include "src/memory/device.h"
 
 namespace gradus {
 
@@ -23,17 +23,20 @@ struct ReportRow {
 
 class Report {
  public:
-  Report(std::string lesson, std::string device) : lesson_(std::move(lesson)), device_(std::move(device)) {}
+  Report(std::string lesson, Device& device) : lesson_(std::move(lesson)), device_(device) {}
 
   void config(const std::string& name, Json value);
   ReportRow& row(const std::string& name);
 
-  // measured <= bound, or >= bound: decides the exit code. NaN fails.
+  // measured <= bound, or >= bound: decides the exit code. NaN fails; on meta, which has no data, it is
+  // skipped.
   void check_at_most(const std::string& name, double value, double bound);
   void check_at_least(const std::string& name, double value, double bound);
   void check_equal(const std::string& name, int64_t value, int64_t expected);
   // Timing: never fails.
   void timing_at_least(const std::string& name, double value, double bound);
+  // On meta, what the `steps` steps that the device has counted would take at least, each, on other machines.
+  void predict_time(int64_t steps);
 
   // Prints everything, writes the JSON file if a path is given, and returns the exit code: 0 only if no check
   // failed.
@@ -43,18 +46,21 @@ class Report {
   struct Check {
     std::string name, relation;
     double value, bound;
-    bool passed, timing;
+    bool passed, timing, skipped;
   };
   void add_check(std::string name, std::string relation, double value, double bound, bool passed,
                  bool timing);
   void print_rows() const;
+  void print_checks() const;
   void print_memory() const;
   Json to_json() const;
 
-  std::string lesson_, device_;
+  std::string lesson_;
+  Device& device_;
   std::vector<std::pair<std::string, Json>> config_;
   std::vector<ReportRow> rows_;
   std::vector<Check> checks_;
+  std::vector<std::pair<std::string, double>> predicted_ms_;  // by machine
 };
 
 }  // namespace gradus

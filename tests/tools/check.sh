@@ -7,10 +7,10 @@ exceptions=tests/tools/exceptions.txt
 found=$(mktemp) && trap 'rm -f "$found"' EXIT
 
 files() { find "$@" -type f 2>/dev/null | LC_ALL=C sort; }
-cxx() { files "$@" | grep -E '\.(h|cpp)$'; }
+cxx() { files "$@" | grep -E '\.(h|cpp|cu|inc)$'; }
 text_files() {
   files Makefile README.md .ci src kernels lessons data tests |
-    grep -E '(Makefile|run|\.(h|cpp|md|sh|awk|txt|py))$' | grep -v '^tests/golden/.*\.txt$'
+    grep -E '(Makefile|run|\.(h|cpp|cu|inc|md|sh|awk|txt|py))$' | grep -v '^tests/golden/.*\.txt$'
 }
 over() { echo "$1: $2 lines; the most is $3"; }
 

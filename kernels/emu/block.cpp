@@ -1,0 +1,201 @@
+#include "kernels/emu/block.h"
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+namespace gradus::emu {
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kStackBytes = 256 << 10;  // red zones around every local variable
+constexpr int64_t kGuard = 0;              // of the shared memory: AddressSanitizer sees more
+#else
+constexpr size_t kStackBytes = 64 << 10;
+constexpr int64_t kGuard = 64;  // bytes after the dynamic shared memory, which nobody may write
+#endif
+
+Turns::Turns(Order order, int64_t n) : n(n) {
+  if (order == Order::Reverse) first = n - 1, step = n - 1;
+  if (order != Order::Shuffled) return;
+  first = n / 3, step = 7919 % n;
+  while (std::gcd(step, n) != 1) ++step;  // without a common factor everybody has a turn
+}
+
+// Whose turn it is: the next thread, in the present order, that can go on. nullptr: none.
+Block::Thread* Block::next() {
+  for (int64_t i = 0; i < count_; ++i) {
+    if (++turn_ >= count_) turn_ = 0;
+    Thread& t = threads_[turns_(turn_)];
+    if (t.state == State::New || t.state == State::Ready) return &t;
+  }
+  return nullptr;
+}
+
+// Called by a GPU thread that has set its state to one of waiting.
+void Block::pass_turn() {
+  Thread& me = *running_;
+  Thread* t = next();
+  if (!t) stop_because_stuck();
+  if (t == &me) {
+    me.state = State::Running;
+    return;
+  }
+  if (t->state == State::New) start(*t);
+  Fiber& mine = *me.fiber;
+  continue_with(*t);
+  mine.switch_to(*t->fiber);
+  // Back: whoever switched here has made this thread the running one.
+}
+
+// Gives a new thread a stack.
+void Block::start(Thread& t) {
+  if (unused_.empty()) unused_.push_back(fibers_.emplace_back(std::make_unique<Fiber>(kStackBytes)).get());
+  t.fiber = unused_.back();
+  unused_.pop_back();
+  t.fiber->start(threads_main);
+}
+
+void Block::continue_with(Thread& t) {
+  t.state = State::Running;
+  running_ = &t;
+  threadIdx = place(&t - threads_.data(), launch_->block);
+}
+
+void Block::threads_main() {
+  Block& b = current();
+  for (;;) {
+    Thread& me = *b.running_;
+    try {
+      b.call_(b.arguments_);
+    } catch (...) {
+      b.error_ = std::current_exception();
+      me.fiber->switch_to(b.outside_);
+    }
+    me.state = State::Done;
+    Fiber* const fiber = me.fiber;
+    if (++b.done_ == b.count_) fiber->switch_to(b.outside_);
+    Thread* const t = b.next();
+    if (!t) b.stop_because_stuck();
+    if (t->state == State::New) {
+      t->fiber = fiber;
+      b.continue_with(*t);
+    } else {
+      b.unused_.push_back(fiber);
+      b.continue_with(*t);
+      fiber->switch_to(*t->fiber);  // for good: when this fiber is needed again, it is started anew
+    }
+  }
+}
+
+void Block::run(const Launch& launch, void (*call)(const void*), const void* arguments, int64_t block,
+                Order order) {
+  launch_ = &launch, call_ = call, arguments_ = arguments;
+  count_ = volume(launch.block), done_ = at_barrier_ = 0, turn_ = -1;
+  turns_ = Turns(order, count_);
+  blockIdx = place(block, launch.grid), blockDim = launch.block, gridDim = launch.grid;
+  threads_.assign(count_, Thread());
+  unused_.clear();
+  for (const auto& f : fibers_) unused_.push_back(f.get());
+  shared_.reset(new char[launch.shared_bytes + kGuard]);
+  std::memset(shared_.get(), 0xFF, launch.shared_bytes + kGuard);
+  Thread& first = *next();
+  start(first);
+  continue_with(first);
+  outside_.switch_to(*first.fiber);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  for (int64_t i = 0; i < kGuard; ++i)
+    check(shared_[launch.shared_bytes + i] == char(0xFF), "emu: ", launch.kernel, ", block ", text(blockIdx),
+          " wrote past its ", launch.shared_bytes, " bytes of dynamic shared memory");
+}
+
+void Block::wait_for_block(Where where) {
+  Thread& me = *running_;
+  if (at_barrier_ == 0) barrier_ = where;
+  me.where = where;
+  if (where.line() != barrier_.line() || where.file_name() != barrier_.file_name())
+    stop("divergent barrier: " + name_of(me) + " is at " + waiting(me) + ", others of its block at line " +
+         std::to_string(barrier_.line()));
+  if (++at_barrier_ < count_) {
+    me.state = State::AtBarrier;
+    return pass_turn();
+  }
+  at_barrier_ = 0;
+  for (Thread& t : threads_)
+    if (t.state == State::AtBarrier) t.state = State::Ready;
+  me.state = State::Ready;
+  turn_ = -1;
+  pass_turn();
+}
+
+uint64_t Block::exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Where where) {
+  Thread& me = *running_;
+  const int64_t first = (&me - threads_.data()) / 32 * 32, lanes = std::min<int64_t>(32, count_ - first);
+  Thread* const warp = &threads_[first];
+  me.where = where, me.op = op, me.mask = mask, me.bits = bits, me.source = source;
+  if (!(mask >> lane() & 1))
+    stop(name_of(me) + " calls a warp function at " + waiting(me) + " with a mask without itself");
+  me.state = State::InWarp;
+  bool all = true;
+  for (int64_t l = 0; l < lanes && all; ++l)
+    all = !(mask >> l & 1) || (warp[l].state == State::InWarp && warp[l].mask == mask);
+  if (all) finish_exchange(warp, mask);
+  pass_turn();
+  return me.result;
+}
+
+void Block::finish_exchange(Thread* warp, uint32_t mask) {
+  const int64_t lanes = std::min<int64_t>(32, threads_.data() + count_ - warp);
+  uint32_t ballot = 0;
+  for (int64_t l = 0; l < lanes; ++l) {
+    if (!(mask >> l & 1)) continue;
+    if (warp[l].where.line() != running_->where.line() || warp[l].op != running_->op)
+      stop("divergent warp: " + name_of(warp[l]) + " is at " + waiting(warp[l]) + ", " + name_of(*running_) +
+           " at " + waiting(*running_));
+    ballot |= uint32_t(warp[l].bits != 0) << l;
+  }
+  for (int64_t l = 0; l < lanes; ++l) {
+    if (!(mask >> l & 1)) continue;
+    Thread& t = warp[l];
+    const bool given = t.source >= 0 && t.source < lanes && (mask >> t.source & 1);
+    t.result = t.op == WarpOp::Ballot ? ballot : given ? warp[t.source].bits : t.bits;
+    t.state = State::Ready;
+  }
+}
+
+std::string Block::name_of(const Thread& t) const {
+  return "thread " + text(place(&t - threads_.data(), launch_->block));
+}
+std::string Block::waiting(const Thread& t) const {
+  const std::string file = t.where.file_name();
+  return file + ":" + std::to_string(t.where.line()) +
+         (t.state == State::AtBarrier ? " (__syncthreads)" : "");
+}
+
+void Block::stop(const std::string& problem) {
+  error_ = std::make_exception_ptr(
+      Error(std::string("emu: ") + launch_->kernel + ", block " + text(blockIdx) + ": " + problem));
+  running_->fiber->switch_to(outside_);
+  __builtin_unreachable();
+}
+
+// Nobody can go on: some wait for threads that have returned, or that wait elsewhere.
+void Block::stop_because_stuck() {
+  const Thread *waits = nullptr, *other = nullptr;
+  for (const Thread& t : threads_) {
+    const bool is_waiting = t.state == State::AtBarrier || t.state == State::InWarp;
+    if (is_waiting && !waits)
+      waits = &t;
+    else if (!other && (t.state == State::Done || (waits && t.state != waits->state)))
+      other = &t;
+  }
+  std::string problem = name_of(*waits) + " waits at " + waiting(*waits) + " for ever: ";
+  if (other && other->state == State::Done)
+    problem += name_of(*other) + " has returned without coming there";
+  else if (other)
+    problem += name_of(*other) + " waits at " + waiting(*other);
+  else
+    problem += "not all lanes of its mask come there";
+  stop((waits->state == State::AtBarrier ? "divergent barrier: " : "deadlock in a warp: ") + problem);
+}
+
+}  // namespace gradus::emu

@@ -1,0 +1,81 @@
+// One block of GPU threads, running on one CPU thread: whose turn it is, who waits for whom.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/emu/emu.h"
+#include "kernels/emu/fiber.h"
+
+namespace gradus::emu {
+
+inline std::string text(const dim3& d) {
+  return "(" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + ")";
+}
+inline int64_t volume(const dim3& d) { return int64_t(d.x) * d.y * d.z; }
+inline dim3 place(int64_t i, const dim3& d) {
+  return {unsigned(i % d.x), unsigned(i / d.x % d.y), unsigned(i / d.x / d.y)};
+}
+
+// An order of n things: the i-th is (first + i step) mod n. Shuffled: in steps that look random.
+struct Turns {
+  Turns(Order order, int64_t n);
+  int64_t operator()(int64_t i) const { return (first + i * step) % n; }
+  int64_t n, first = 0, step = 1;
+};
+
+// The block that a CPU thread is running. Its GPU threads are started one after the other, each on the stack
+// of the one before if that has finished, so that kernels that never wait need a single stack.
+class Block {
+ public:
+  // Runs block number `block` of a launch to its end.
+  void run(const Launch& launch, void (*call)(const void*), const void* arguments, int64_t block,
+           Order order);
+  void wait_for_block(Where where);
+  uint64_t exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Where where);
+  void* shared() { return shared_.get(); }
+  int lane() const { return int(running_ - threads_.data()) % 32; }
+  static Block& current() {
+    static thread_local Block block;
+    return block;
+  }
+
+ private:
+  enum class State : uint8_t { New, Ready, Running, AtBarrier, InWarp, Done };
+  struct Thread {
+    State state = State::New;
+    Fiber* fiber = nullptr;
+    Where where;  // of the function it waits in
+    WarpOp op{};  // InWarp: what it waits for, and its part in it
+    uint32_t mask = 0;
+    uint64_t bits = 0, result = 0;
+    int source = 0;
+  };
+
+  static void threads_main();  // what every fiber runs
+  Thread* next();
+  void pass_turn();
+  void start(Thread& t);
+  void continue_with(Thread& t);
+  void finish_exchange(Thread* warp, uint32_t mask);
+  [[noreturn]] void stop(const std::string& problem);
+  std::string name_of(const Thread& t) const;
+  std::string waiting(const Thread& t) const;
+  [[noreturn]] void stop_because_stuck();
+
+  const Launch* launch_ = nullptr;
+  void (*call_)(const void*) = nullptr;
+  const void* arguments_ = nullptr;
+  std::vector<Thread> threads_;
+  Thread* running_ = nullptr;
+  Turns turns_{Order::Forward, 1};
+  int64_t count_ = 0, done_ = 0, at_barrier_ = 0, turn_ = 0;
+  Where barrier_;
+  Fiber outside_;  // the CPU thread itself
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> unused_;
+  std::unique_ptr<char[]> shared_;  // exactly as long as asked for under AddressSanitizer, else with a guard
+  std::exception_ptr error_;
+};
+
+}  // namespace gradus::emu

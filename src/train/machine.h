@@ -1,0 +1,29 @@
+// What a step would take on another machine: each kernel needs at least its FLOPs over the machine's peak and
+// its bytes over the machine's bandwidth, whichever is longer (the roofline of Williams et al. 2009). A lower
+// bound: real kernels reach 60 to 95 % of either.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/memory/device.h"
+
+namespace gradus {
+
+struct Machine {
+  std::string name, source;  // where the figures are published
+  double fp32_flops;         // a second, of ordinary units
+  double matrix16_flops;     // a second, of matrix units with 16-bit inputs, dense
+  double bandwidth;          // bytes a second
+  int64_t memory;            // bytes
+};
+const std::vector<Machine>& published_machines();
+// This machine's CPU: its measured peak of fp32 products (for all dtypes) and copy bandwidth. Takes a second.
+Machine measured_machine();
+
+double predicted_seconds(const Meter&, const Machine&);  // of all work in the meter's trace
+
+// Peak FLOP/s of fp32 matrix products on this device: the best median over a fixed list of shapes, measured
+// now. NaN on meta.
+double measure_gemm_peak(Device&);
+
+}  // namespace gradus

@@ -1,0 +1,214 @@
+// emu itself: GPU threads that wait for each other, and the mistakes it is there to find, each planted in a
+// small kernel.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "kernels/emu/emu.h"
+
+namespace gradus {
+namespace {
+
+using emu::Order;
+constexpr Order kOrders[] = {Order::Forward, Order::Reverse, Order::Shuffled};
+
+template <class Body>
+void launch(const char* name, dim3 grid, dim3 block, int64_t shared_bytes, const Body& body) {
+  emu::launch(emu::Launch{name, grid, block, shared_bytes}, body);
+}
+
+// What the launch says when it refuses; "" if it does not.
+template <class Body>
+std::string refusal(const char* name, dim3 grid, dim3 block, int64_t shared_bytes, const Body& body) {
+  try {
+    launch(name, grid, block, shared_bytes, body);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+void expect_says(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
+}
+
+class L01_Emu : public testing::Test {
+ protected:
+  ~L01_Emu() override { emu::set_order(Order::Forward); }
+};
+
+TEST_F(L01_Emu, EveryThreadRunsOnceAndKnowsItsPlace) {
+  const dim3 grid(3, 2, 2), block(5, 3, 4);
+  for (const Order order : kOrders) {
+    emu::set_order(order);
+    std::vector<int> count(3 * 2 * 2 * 5 * 3 * 4);
+    launch("place", grid, block, 0, [&] {
+      const unsigned b = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+      const unsigned t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+      ++count[b * 60 + t];
+    });
+    for (const int c : count) ASSERT_EQ(c, 1);
+  }
+}
+
+__global__ void reverse(const float* x, float* y) {
+  __shared__ float s[256];
+  s[threadIdx.x] = x[blockIdx.x * 256 + threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 256 + threadIdx.x] = s[255 - threadIdx.x];
+}
+__global__ void reverse_without_barrier(const float* x, float* y) {
+  __shared__ float s[256];
+  s[threadIdx.x] = x[threadIdx.x];
+  y[threadIdx.x] = s[255 - threadIdx.x];
+}
+
+TEST_F(L01_Emu, ABarrierMakesSharedMemoryVisible) {
+  std::vector<float> x(256 * 40), y(x.size());
+  std::iota(x.begin(), x.end(), 0.0f);
+  for (const Order order : kOrders) {
+    emu::set_order(order);
+    launch("reverse", 40, 256, 0, [&] { reverse(x.data(), y.data()); });
+    for (int b = 0; b < 40; ++b)
+      for (int i = 0; i < 256; ++i) ASSERT_EQ(y[b * 256 + i], x[b * 256 + 255 - i]);
+  }
+}
+
+TEST_F(L01_Emu, AMissingBarrierGivesAnotherResultInAnotherOrder) {
+  std::vector<std::vector<float>> results;
+  for (const Order order : kOrders) {
+    emu::set_order(order);
+    std::vector<float> x(256), y(256);
+    std::iota(x.begin(), x.end(), 1.0f);
+    launch("reverse_without_barrier", 1, 256, 0, [&] { reverse_without_barrier(x.data(), y.data()); });
+    for (float& v : x) v = -1;  // so that the next order does not find the right numbers lying about
+    launch("again", 1, 256, 0, [&] { reverse_without_barrier(x.data(), std::vector<float>(256).data()); });
+    results.push_back(y);
+  }
+  EXPECT_NE(results[0], results[1]);
+  EXPECT_NE(results[0], results[2]);
+}
+
+TEST_F(L01_Emu, ADivergentBarrierIsNamed) {
+  float y[64];
+  expect_says(refusal("half_waits", 1, 64, 0,
+                      [&] {
+                        if (threadIdx.x < 40) __syncthreads();
+                        y[threadIdx.x] = 1;
+                      }),
+              {"half_waits", "block (0, 0, 0)", "divergent barrier", "thread (0, 0, 0)",
+               "thread (40, 0, 0) has returned", "emu_test.cpp"});
+  expect_says(refusal("two_barriers", dim3(1, 3), dim3(8, 2), 0,
+                      [&] {
+                        if (threadIdx.y == 0)
+                          __syncthreads();
+                        else
+                          __syncthreads();
+                      }),
+              {"two_barriers", "divergent barrier", "(0, 1, 0)", "others of its block at line"});
+  launch("fine", 1, 64, 0, [&] { __syncthreads(); });  // nothing is left of what went wrong
+}
+
+TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
+  expect_says(refusal("lane_missing", 1, 32, 0,
+                      [&] {
+                        if (threadIdx.x != 7) __shfl_sync(0xFFFFFFFF, 1.0f, 0);
+                      }),
+              {"lane_missing", "deadlock in a warp", "thread (7, 0, 0) has returned"});
+  expect_says(refusal("not_in_mask", 1, 32, 0, [&] { __syncwarp(0x7FFFFFFF); }),
+              {"thread (31, 0, 0)", "a mask without itself"});
+  expect_says(refusal("different_calls", 1, 32, 0,
+                      [&] {
+                        if (threadIdx.x < 16)
+                          __shfl_sync(0xFFFFFFFF, 1.0f, 0);
+                        else
+                          __syncwarp();
+                      }),
+              {"divergent warp"});
+}
+
+TEST_F(L01_Emu, SharedMemoryThatIsTooSmallIsNamed) {
+  const auto write_64_floats = [] {
+    static_cast<float*>(emu::dynamic_shared())[threadIdx.x] = float(threadIdx.x);
+    __syncthreads();
+  };
+  launch("enough", 2, 64, 256, write_64_floats);
+#ifdef __SANITIZE_ADDRESS__
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(launch("too_small", 1, 64, 252, write_64_floats), "heap-buffer-overflow");
+#else
+  expect_says(refusal("too_small", 1, 64, 252, write_64_floats),
+              {"too_small", "block (0, 0, 0)", "252 bytes"});
+#endif
+}
+
+TEST_F(L01_Emu, AccessesOutOfBoundsAreSeenByAddressSanitizer) {
+#ifdef __SANITIZE_ADDRESS__
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  std::vector<float> x(100), y(100);
+  EXPECT_DEATH(launch("write", 1, 128, 0, [&] { y[threadIdx.x] = 1; }), "heap-buffer-overflow");
+  EXPECT_DEATH(launch("read", 1, 128, 0,
+                      [&] {
+                        if (x[threadIdx.x] > 1) y[0] = 1;
+                      }),
+               "heap-buffer-overflow");
+#else
+  GTEST_SKIP() << "make SANITIZE=1 test runs this";
+#endif
+}
+
+TEST_F(L01_Emu, LaunchesThatAGpuRefusesAreRefused) {
+  const auto nothing = [] {};
+  expect_says(refusal("wide", 1, dim3(32, 33), 0, nothing), {"wide", "1056", "1024"});
+  expect_says(refusal("deep", dim3(1, 65536), 1, 0, nothing), {"deep", "grid.y", "65535"});
+  expect_says(refusal("empty", dim3(0), 1, 0, nothing), {"empty", "grid.x"});
+  expect_says(refusal("greedy", 1, 1, 300 << 10, nothing), {"greedy", "shared memory"});
+}
+
+TEST_F(L01_Emu, WhatAThreadThrowsArrives) {
+  for (int i = 0; i < 100; ++i)
+    expect_says(refusal("throws", 64, 64, 0,
+                        [] {
+                          __syncthreads();
+                          if (blockIdx.x == 5 && threadIdx.x == 9) fail("block 5 has had enough");
+                          __syncthreads();
+                        }),
+                {"block 5 has had enough"});
+}
+
+TEST_F(L01_Emu, ShufflesAndVotesAreThoseOfAWarp) {
+  for (const Order order : kOrders) {
+    emu::set_order(order);
+    std::vector<int> from_3(72), down(72), swapped(72);
+    std::vector<uint32_t> odd(72);
+    std::vector<double> wide(72);
+    launch("warp", 1, 72, 0, [&] {  // two whole warps, and 8 lanes of a third
+      const int t = int(threadIdx.x);
+      const uint32_t mask = t < 64 ? 0xFFFFFFFF : 0xFF;
+      from_3[t] = __shfl_sync(mask, t, 3);
+      down[t] = __shfl_down_sync(mask, t, 2);
+      swapped[t] = __shfl_xor_sync(mask, t, 1);
+      odd[t] = __ballot_sync(mask, t % 2);
+      wide[t] = __shfl_sync(mask, t + 0.5, 1);
+    });
+    for (int t = 0; t < 72; ++t) {
+      const int warp = t / 32 * 32, lanes = t < 64 ? 32 : 8;
+      EXPECT_EQ(from_3[t], warp + 3);
+      EXPECT_EQ(down[t], t % 32 + 2 < lanes ? t + 2 : t);
+      EXPECT_EQ(swapped[t], t ^ 1);
+      EXPECT_EQ(odd[t], t < 64 ? 0xAAAAAAAA : 0xAA);
+      EXPECT_EQ(wide[t], warp + 1.5);
+    }
+  }
+}
+
+TEST_F(L01_Emu, AtomicsCountAcrossBlocks) {
+  int sum = 0;
+  launch("atomic", 1000, 64, 0, [&] { atomicAdd(&sum, 1); });
+  EXPECT_EQ(sum, 64000);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -15,6 +15,7 @@ namespace gpu = GRADUS_GPU;
 
 static constexpr Backend kGpu = {
     .name = GRADUS_NAME,
+    .fill = gpu::fill,
     .gelu_fwd = gpu::gelu_fwd,
     .gelu_bwd = gpu::gelu_bwd,
     .matmul = gpu::matmul,

@@ -2,13 +2,13 @@
 
 namespace gradus::GRADUS_GPU {
 
-struct Constant {
+struct Fill {
   float value;
   __device__ float operator()(int64_t /*i*/) const { return value; }
 };
 
 void fill(const Ctx& ctx, int64_t n, Out y, double value) {
-  visit_gpu("fill", y.t, [&]<class T>() { map<T>(ctx, "fill", n, y, Constant{float(value)}); });
+  visit_gpu("fill", y.t, [&]<class T>() { map<T>(ctx, "fill", n, y, Fill{float(value)}); });
 }
 
 }  // namespace gradus::GRADUS_GPU

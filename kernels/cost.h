@@ -95,8 +95,12 @@ constexpr Cost attention_plain_bwd(const AttentionShape& s, DType T) {
           (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0, T};
 }
 
-// n: the elements of all tensors together.
-constexpr Cost grad_norm(int64_t n, DType T) { return elementwise(n, T, 2, 1); }
+// n: the elements of all tensors together. Scratch: partial sums, as many as a GPU has blocks at work, in
+// fp64.
+constexpr int64_t kNormBlocks = 256;
+constexpr Cost grad_norm(int64_t n, DType T) {
+  return {OpClass::Elementwise, 2 * n, n * size_of(T), kNormBlocks * size_of(DType::F64)};
+}
 constexpr Cost sgd(int64_t n, DType T) { return elementwise(n, T, 4, 3); }
 constexpr Cost adamw(int64_t n, DType T) {
   return elementwise(n, T, 14, 7);

@@ -99,7 +99,8 @@ TEST_P(L02_Kernels, OtherDtypesAreRefusedAndNullOutputsSkipped) {
 }
 
 TEST_P(L03_Kernels, DropoutKeepsTheRightShareAndItsMaskIsAFunctionOfTheSample) {
-  const int64_t B = 6, n = 1003;
+  const int64_t B = 6,
+                n = 2003;  // no multiple of the 4 elements that share a draw, nor of what a block takes
   const Buffer x(DType::F32, std::vector<double>(B * n, 1.0));
   Buffer y = Buffer::zeros(DType::F32, B * n), part = Buffer::zeros(DType::F32, 2 * n);
   TestCtx ctx;
@@ -117,10 +118,14 @@ TEST_P(L03_Kernels, DropoutKeepsTheRightShareAndItsMaskIsAFunctionOfTheSample) {
   ctx.scalars.first_sample = 4;  // samples 4 and 5 as a micro-batch of their own
   table().dropout(ctx, {2, n}, x.in(), part.out(Write::Set), 0.25f, {42, 3});
   EXPECT_EQ(part.values(), std::vector<double>(whole.begin() + 4 * n, whole.end()));
+  const Buffer any = Buffer::random(DType::F32, 21, 1);
+  expect_add_is_set_plus("dropout", DType::F32, 21, [&](Out out) {
+    table().dropout(ctx, {3, 7}, any.in(), out, 0.25f, {42, 3});
+  });
 }
 
 TEST_P(L03_Kernels, GradNormAndClipping) {
-  TestCtx ctx;
+  TestCtx ctx(cost::grad_norm(100'010, DType::F32));
   const Buffer a = Buffer::random(DType::F32, 100'003, 1), b = Buffer::random(DType::BF16, 7, 2);
   double sum = 0;
   for (const Buffer* g : {&a, &b})
@@ -139,6 +144,18 @@ TEST_P(L03_Kernels, GradNormAndClipping) {
   table().grad_norm(c, {1, one, two}, 1.0f);
   EXPECT_TRUE(std::isnan(ctx.scalars.grad_norm) && std::isnan(ctx.scalars.clip_factor))
       << "a NaN must not be hidden";
+}
+
+TEST_P(L03_Kernels, GradNormOfListsOfAnyLength) {
+  TestCtx ctx(cost::grad_norm(3 * 300, DType::F16));
+  const Buffer g(DType::F16, {2, -3, 6});  // its norm is 7
+  const std::vector<CBuf> items(300, g.in());
+  const std::vector<int64_t> sizes(300, 3);
+  for (const int64_t count : {300, 1, 0}) {
+    table().grad_norm(ctx, {count, items.data(), sizes.data()}, 0);
+    EXPECT_FLOAT_EQ(ctx.scalars.grad_norm, 7 * std::sqrt(float(count)));
+    EXPECT_EQ(ctx.scalars.clip_factor, 1);
+  }
 }
 
 struct Update {
@@ -207,6 +224,63 @@ TEST_P(L02_Kernels, SgdWithAndWithoutMomentum) {
     table().sgd(ctx, {1, &item}, {.momentum = momentum ? 0.5f : 0.0f, .weight_decay = 1.0f});
     // g' = g + w = (5, 0); with momentum m = m/2 + g' = (5.25, 0)
     EXPECT_EQ(w.values(), (std::vector<double>{1 - 0.125 * (momentum ? 5.25 : 5), 2}));
+  }
+}
+
+// Parameters of all sizes and of every mix of dtypes, with and without a master copy, momentum and decay.
+struct ManyUpdates {
+  explicit ManyUpdates(bool second_moment) {
+    constexpr DType kTypes[] = {DType::F32, DType::BF16, DType::F16};
+    constexpr int64_t kSizes[] = {5000, 0, 1, 4096, 257};
+    for (int i = 0; i < 80; ++i) {
+      const DType T = kTypes[i % 3];
+      const auto T_or_fp32 = [&](int bit) { return i >> bit & 1 ? DType::F32 : T; };
+      const int64_t n = kSizes[i % 5];
+      w.push_back(Buffer::random(T, n, 1));
+      g.push_back(Buffer::random(T_or_fp32(0), n, 2));
+      m.push_back(Buffer::random(T_or_fp32(1), n, 3, 0.1));
+      v.push_back(Buffer(T_or_fp32(2), std::vector<double>(n, 0.01)));
+      master.push_back(Buffer(DType::F32, w.back().values()));
+      const bool has_m = second_moment || i % 7 < 3, has_master = T != DType::F32 && i % 4 < 2;
+      const auto out = [](Buffer& b, bool wanted) { return wanted ? b.out(Write::Set) : Out{}; };
+      items.push_back({n, out(w.back(), true), g.back().in(), out(m.back(), has_m),
+                       out(v.back(), second_moment), out(master.back(), has_master), i % 2 == 0});
+    }
+  }
+  ParamList list() const { return {int64_t(items.size()), items.data()}; }
+  std::vector<Buffer> w, g, m, v, master;
+  std::vector<ParamUpdate> items;
+};
+
+void expect_same(const char* op, const std::vector<Buffer>& got, const std::vector<Buffer>& expected) {
+  for (size_t k = 0; k < got.size(); ++k) {
+    const std::vector<double> e = expected[k].values();
+    expect_close(op + (" of parameter " + std::to_string(k)), got[k].values(), e, [&](int64_t i) {
+      return 2 * epsilon_of(got[k].type()) * std::abs(e[i]) + 0x1p-20 * (std::abs(e[i]) + 0.1);
+    });
+  }
+}
+
+TEST_P(L03_Kernels, ListsOfParametersAreThoseOfTheCpuOneByOne) {
+  TestCtx ctx;
+  ctx.scalars = {.learning_rate = 0.01f, .grad_norm = 0, .clip_factor = 0.5f, .step = 3, .first_sample = 0};
+  for (const bool is_adamw : {false, true}) {
+    ManyUpdates got(is_adamw), expected(is_adamw);
+    const auto update = [&](const Backend& k, ParamList list) {
+      if (is_adamw)
+        k.adamw(ctx, list, {.weight_decay = 0.1f});
+      else
+        k.sgd(ctx, list, {.momentum = 0.9f, .weight_decay = 0.1f});
+    };
+    for (ctx.scalars.step = 3; ctx.scalars.step < 5; ++ctx.scalars.step) {  // what is shared must be renewed
+      update(table(), got.list());
+      for (const ParamUpdate& item : expected.items) update(cpu_backend(), {1, &item});
+    }
+    const char* const op = is_adamw ? "adamw" : "sgd";
+    expect_same(op, got.w, expected.w);
+    expect_same(op, got.m, expected.m);
+    expect_same(op, got.v, expected.v);
+    expect_same(op, got.master, expected.master);
   }
 }
 

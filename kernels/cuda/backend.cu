@@ -15,9 +15,19 @@ namespace gpu = GRADUS_GPU;
 
 static constexpr Backend kGpu = {
     .name = GRADUS_NAME,
+    .fill = gpu::fill,
+    .cast = gpu::cast,
+    .add = gpu::add,
+    .scale = gpu::scale,
     .gelu_fwd = gpu::gelu_fwd,
     .gelu_bwd = gpu::gelu_bwd,
+    .tanh_fwd = gpu::tanh_fwd,
+    .tanh_bwd = gpu::tanh_bwd,
+    .dropout = gpu::dropout,
     .matmul = gpu::matmul,
+    .grad_norm = gpu::grad_norm,
+    .sgd = gpu::sgd,
+    .adamw = gpu::adamw,
 };
 
 const Backend& GRADUS_TABLE() { return kGpu; }

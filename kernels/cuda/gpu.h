@@ -78,7 +78,7 @@ __device__ float load(const T* p, int64_t i) {
 // Set: p[i] <- round(r). Add: p[i] <- round(p[i] + r).
 template <Write W, class T>
 __device__ void store(T* p, int64_t i, float r) {
-  if constexpr (W == Write::Add) r += float(p[i]);
+  if constexpr (W == Write::Add) r = __fadd_rn(float(p[i]), r);  // a plain + could become part of an fma
   p[i] = T(r);
 }
 
@@ -107,7 +107,8 @@ void map(const Ctx& ctx, const char* name, int64_t n, Out y, F f) {
 }
 
 // Over the lanes of a warp: every lane gets the result, the same one.
-inline __device__ float warp_sum(float x) {
+template <class A>
+__device__ A warp_sum(A x) {
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kAllLanes, x, lanes);
   return x;
 }
@@ -121,9 +122,9 @@ inline __device__ float warp_max(float x) {
 
 // Over the threads of a block, a whole number of warps: every thread gets the result, the same one. All
 // threads must call it.
-template <class Combine>
-__device__ float block_reduce(float x, float neutral, Combine combine) {
-  __shared__ float of_warp[32];
+template <class A, class Combine>
+__device__ A block_reduce(A x, A neutral, Combine combine) {
+  __shared__ A of_warp[32];
   x = combine(x);
   __syncthreads();  // of_warp may still be read from a call before
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = x;
@@ -131,23 +132,30 @@ __device__ float block_reduce(float x, float neutral, Combine combine) {
   return combine(threadIdx.x % kWarp < blockDim.x / kWarp ? of_warp[threadIdx.x % kWarp] : neutral);
 }
 struct WarpSum {
-  __device__ float operator()(float x) const { return warp_sum(x); }
+  template <class A>
+  __device__ A operator()(A x) const {
+    return warp_sum(x);
+  }
 };
 struct WarpMax {
   __device__ float operator()(float x) const { return warp_max(x); }
 };
-inline __device__ float block_sum(float x) { return block_reduce(x, 0.0f, WarpSum()); }
+template <class A>
+__device__ A block_sum(A x) {
+  return block_reduce(x, A(0), WarpSum());
+}
 inline __device__ float block_max(float x) { return block_reduce(x, -INFINITY, WarpMax()); }
 
 // A condition on data, where a kernel cannot return an error: on emu an Error, on a GPU a printed sentence
-// and the end of the program's work there.
-inline __device__ void device_check(bool ok, const char* sentence, int64_t a, int64_t b) {
+// and the end of the program's work there. The sentence: before, value, after, row.
+inline __device__ void device_check(bool ok, const char* before, int64_t value, const char* after,
+                                    int64_t row) {
   if (ok) return;
 #ifdef __CUDACC__
-  printf("%s (%lld, %lld)\n", sentence, static_cast<long long>(a), static_cast<long long>(b));
+  printf("%s %lld %s %lld\n", before, static_cast<long long>(value), after, static_cast<long long>(row));
   __trap();
 #else
-  fail(sentence, " (", a, ", ", b, ")");
+  fail(before, " ", value, " ", after, " ", row);
 #endif
 }
 

@@ -1,0 +1,82 @@
+// What the optimizers share: a list of parameters as the argument of a launch, and elements of any mix of
+// dtypes.
+#pragma once
+#include "kernels/cuda/gpu.h"
+
+namespace gradus::GRADUS_GPU {
+
+constexpr int kEach = 4;                  // elements that a thread has in registers at a time
+constexpr int kGroup = kEach * kThreads;  // ... and a block
+constexpr int kPiece = 4 * kGroup;        // elements of one parameter that a block takes
+
+// A part of the list, by value (a launch takes at most 4 KB of arguments): the list itself is the host's. The
+// blocks first_block[i], ... up to that of the next item share the pieces of item i.
+struct ParamChunk {
+  static constexpr int kMost = 32;
+  int count;
+  ParamUpdate items[kMost];
+  unsigned first_block[kMost];
+};
+
+// One launch for every 32 parameters; kernel's first argument is the chunk.
+template <class Kernel, class... A>
+void launch_list(const Ctx& ctx, const char* name, ParamList list, Kernel kernel, A... args) {
+  for (int64_t i = 0; i < list.count; ++i) {
+    check_update(name, list.items[i]);
+    visit_gpu(name, list.items[i].value.t, [&]<class T>() {});  // refuses fp64
+  }
+  for (int64_t at = 0; at < list.count; at += ParamChunk::kMost) {
+    ParamChunk chunk = {};
+    unsigned blocks = 0;
+    for (int64_t i = at; i < std::min(list.count, at + ParamChunk::kMost); ++i) {
+      chunk.items[chunk.count] = list.items[i];
+      chunk.first_block[chunk.count++] = blocks;
+      blocks += blocks_for(list.items[i].n, kPiece);
+    }
+    launch(ctx, name, blocks, kThreads, 0, kernel, chunk, args...);
+  }
+}
+
+// The item of the running block: the last that begins at or before it (those without elements have no
+// blocks).
+inline __device__ int item_of_block(const ParamChunk& chunk) {
+  int i = 0;
+  while (i + 1 < chunk.count && chunk.first_block[i + 1] <= blockIdx.x) ++i;
+  return i;
+}
+
+// This thread's elements of a group, first, first + kThreads, ..., as fp32 and back. The dtype is looked up
+// once for all of them, so that their loads are under way together. What lies past the end reads as 0.
+template <class T>
+__device__ void read_as(const void* p, int64_t first, int64_t n, float (&r)[kEach]) {
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int64_t i = first + k * kThreads;
+    r[k] = i < n ? load(static_cast<const T*>(p), i) : 0.0f;
+  }
+}
+template <class Buffer>  // CBuf or Out
+__device__ void read(Buffer x, int64_t first, int64_t n, float (&r)[kEach]) {
+  switch (x.t) {
+    case DType::F32: return read_as<float>(x.p, first, n, r);
+    case DType::BF16: return read_as<bf16>(x.p, first, n, r);
+    default: return read_as<fp16>(x.p, first, n, r);
+  }
+}
+template <class T>
+__device__ void write_as(void* p, int64_t first, int64_t n, const float (&r)[kEach]) {
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int64_t i = first + k * kThreads;
+    if (i < n) store<Write::Set>(static_cast<T*>(p), i, r[k]);
+  }
+}
+inline __device__ void write(Out y, int64_t first, int64_t n, const float (&r)[kEach]) {
+  switch (y.t) {
+    case DType::F32: return write_as<float>(y.p, first, n, r);
+    case DType::BF16: return write_as<bf16>(y.p, first, n, r);
+    default: return write_as<fp16>(y.p, first, n, r);
+  }
+}
+
+}  // namespace gradus::GRADUS_GPU

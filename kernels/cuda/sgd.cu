@@ -1,0 +1,32 @@
+#include "kernels/cuda/param_list.h"
+
+namespace gradus::GRADUS_GPU {
+
+static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars, SgdArgs args) {
+  const int item = item_of_block(params);
+  const ParamUpdate u = params.items[item];
+  const Out updated = u.master.p ? u.master : u.value;
+  const float lr = scalars->learning_rate, clip = scalars->clip_factor;
+  const float decay = u.decay ? args.weight_decay : 0.0f;
+  const int64_t begin = int64_t(blockIdx.x - params.first_block[item]) * kPiece;
+  for (int64_t first = begin + threadIdx.x; first < u.n && first < begin + kPiece; first += kGroup) {
+    float w[kEach], g[kEach], m[kEach] = {};
+    read(updated, first, u.n, w);
+    read(u.grad, first, u.n, g);
+    if (u.m.p) read(u.m, first, u.n, m);
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      m[k] = args.momentum * m[k] + (clip * g[k] + decay * w[k]);
+      w[k] -= lr * m[k];
+    }
+    if (u.m.p) write(u.m, first, u.n, m);
+    if (u.master.p) write(u.master, first, u.n, w);
+    write(u.value, first, u.n, w);
+  }
+}
+
+void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {
+  launch_list(ctx, "sgd", list, sgd_kernel, ctx.scalars, args);
+}
+
+}  // namespace gradus::GRADUS_GPU

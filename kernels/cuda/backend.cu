@@ -15,8 +15,19 @@ namespace gpu = GRADUS_GPU;
 
 static constexpr Backend kGpu = {
     .name = GRADUS_NAME,
+    .fill = gpu::fill,
     .gelu_fwd = gpu::gelu_fwd,
     .gelu_bwd = gpu::gelu_bwd,
+    .bias_fwd = gpu::bias_fwd,
+    .bias_bwd = gpu::bias_bwd,
+    .layernorm_fwd = gpu::layernorm_fwd,
+    .layernorm_bwd = gpu::layernorm_bwd,
+    .softmax_fwd = gpu::softmax_fwd,
+    .softmax_bwd = gpu::softmax_bwd,
+    .cross_entropy_fwd = gpu::cross_entropy_fwd,
+    .cross_entropy_bwd_inplace = gpu::cross_entropy_bwd_inplace,
+    .embedding_fwd = gpu::embedding_fwd,
+    .embedding_bwd = gpu::embedding_bwd,
     .matmul = gpu::matmul,
 };
 

@@ -139,14 +139,14 @@ inline __device__ float block_sum(float x) { return block_reduce(x, 0.0f, WarpSu
 inline __device__ float block_max(float x) { return block_reduce(x, -INFINITY, WarpMax()); }
 
 // A condition on data, where a kernel cannot return an error: on emu an Error, on a GPU a printed sentence and
-// the end of the program's work there.
-inline __device__ void device_check(bool ok, const char* sentence, int64_t a, int64_t b) {
+// the end of the program's work there. The sentence: before, value, after, row.
+inline __device__ void device_check(bool ok, const char* before, int64_t value, const char* after, int64_t row) {
   if (ok) return;
 #ifdef __CUDACC__
-  printf("%s (%lld, %lld)\n", sentence, static_cast<long long>(a), static_cast<long long>(b));
+  printf("%s %lld %s %lld\n", before, static_cast<long long>(value), after, static_cast<long long>(row));
   __trap();
 #else
-  fail(sentence, " (", a, ", ", b, ")");
+  fail(before, " ", value, " ", after, " ", row);
 #endif
 }
 

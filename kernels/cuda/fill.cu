@@ -1,0 +1,14 @@
+#include "kernels/cuda/gpu.h"
+
+namespace gradus::GRADUS_GPU {
+
+struct Constant {
+  float value;
+  __device__ float operator()(int64_t /*i*/) const { return value; }
+};
+
+void fill(const Ctx& ctx, int64_t n, Out y, double value) {
+  visit_gpu("fill", y.t, [&]<class T>() { map<T>(ctx, "fill", n, y, Constant{float(value)}); });
+}
+
+}  // namespace gradus::GRADUS_GPU

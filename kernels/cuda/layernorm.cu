@@ -1,0 +1,114 @@
+#include "kernels/cuda/rows.h"
+
+namespace gradus::GRADUS_GPU {
+
+struct RowStatistics {
+  float mean, rstd;
+};
+
+// Mean and 1/sqrt(var + eps) of a row, by its whole block, in two passes; the second finds the row in the
+// cache. It sums the differences to a first mean, so that a large mean does not cancel the variance away, and
+// corrects that mean by what is left of them (Chan, Golub & LeVeque 1983, "Algorithms for computing the
+// sample variance", eq. 1.7).
+template <class T>
+__device__ RowStatistics row_statistics(int64_t cols, const T* x, float eps) {
+  float sum = 0, rest = 0, squares = 0;
+  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) sum += load(x, c);
+  const float first = block_sum(sum) / float(cols);
+  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
+    const float d = load(x, c) - first;
+    rest += d;
+    squares += d * d;
+  }
+  const float correction = block_sum(rest) / float(cols);
+  const float var = block_sum(squares) / float(cols) - correction * correction;
+  return {first + correction, 1.0f / sqrtf((var < 0 ? 0.0f : var) + eps)};  // fmaxf would drop a NaN
+}
+
+template <Write W, Write WStats, class T>
+__global__ void layernorm_fwd_kernel(int64_t cols, const T* x, const T* gamma, const T* beta, T* y,
+                                     float* stats, float eps) {
+  const int64_t r = blockIdx.x, row = r * cols;
+  const RowStatistics s = row_statistics(cols, x + row, eps);
+  if (stats && threadIdx.x == 0) {
+    store<WStats>(stats, 2 * r, s.mean);
+    store<WStats>(stats, 2 * r + 1, s.rstd);
+  }
+  if (!y) return;
+  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x)
+    store<W>(y, row + c, (load(x, row + c) - s.mean) * s.rstd * load(gamma, c) + load(beta, c));
+}
+
+void layernorm_fwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf beta, Out y, Out stats, float eps) {
+  check_dtype("layernorm_fwd", x.t, y.t, y.p, "y");
+  check_dtype("layernorm_fwd", x.t, gamma.t, gamma.p, "gamma");
+  check_dtype("layernorm_fwd", x.t, beta.t, beta.p, "beta");
+  visit_gpu("layernorm_fwd", x.t, [&]<class T>() {
+    check_stats<T>("layernorm_fwd", stats.t, stats.p);
+    visit_write(y.w, [&]<Write W>() {
+      visit_write(stats.w, [&]<Write WStats>() {
+        launch(ctx, "layernorm_fwd", unsigned(s.rows), row_threads(s.cols), 0,
+               layernorm_fwd_kernel<W, WStats, T>, s.cols, x.as<T>(), gamma.as<T>(), beta.as<T>(), y.as<T>(),
+               stats.as<float>(), eps);
+      });
+    });
+  });
+}
+
+// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma.
+template <Write W, class T>
+__global__ void layernorm_bwd_kernel(int64_t cols, const T* x, const T* gamma, const float* stats,
+                                     const T* dy, T* dx) {
+  const int64_t r = blockIdx.x, row = r * cols;
+  const float mean = stats[2 * r], rstd = stats[2 * r + 1];
+  float sum = 0, dot = 0;
+  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
+    const float g = load(dy, row + c) * load(gamma, c);
+    sum += g;
+    dot += g * ((load(x, row + c) - mean) * rstd);
+  }
+  const float mean_g = block_sum(sum) / float(cols), mean_dot = block_sum(dot) / float(cols);
+  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
+    const float g = load(dy, row + c) * load(gamma, c), xhat = (load(x, row + c) - mean) * rstd;
+    store<W>(dx, row + c, rstd * (g - mean_g - xhat * mean_dot));
+  }
+}
+
+// dgamma = sum dy xhat and dbeta = sum dy, over rows.
+template <class T>
+struct LayerNormSums {
+  static constexpr int kSums = 2;
+  const T* x;
+  const float* stats;
+  const T* dy;
+  int64_t cols;
+  __device__ void operator()(int64_t r, int64_t c, float* sums) const {
+    const float g = load(dy, r * cols + c), mean = stats[2 * r], rstd = stats[2 * r + 1];
+    sums[0] += g * ((load(x, r * cols + c) - mean) * rstd);
+    sums[1] += g;
+  }
+};
+
+void layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx, Out dgamma,
+                   Out dbeta) {
+  check_dtype("layernorm_bwd", x.t, gamma.t, gamma.p, "gamma");
+  check_dtype("layernorm_bwd", x.t, dy.t, dy.p, "dy");
+  check_dtype("layernorm_bwd", x.t, dx.t, dx.p, "dx");
+  check_t_or_fp32("layernorm_bwd", x.t, dgamma.t, dgamma.p, "dgamma");
+  check_t_or_fp32("layernorm_bwd", x.t, dbeta.t, dbeta.p, "dbeta");
+  visit_gpu("layernorm_bwd", x.t, [&]<class T>() {
+    check_stats<T>("layernorm_bwd", stats.t, stats.p);
+    visit_write(dx.w, [&]<Write W>() {
+      if (dx.wanted())
+        launch(ctx, "layernorm_bwd", unsigned(s.rows), row_threads(s.cols), 0, layernorm_bwd_kernel<W, T>,
+               s.cols, x.as<T>(), gamma.as<T>(), stats.as<float>(), dy.as<T>(), dx.as<T>());
+    });
+    if (dgamma.wanted() || dbeta.wanted())
+      partial_sums(ctx, "layernorm_bwd", s,
+                   LayerNormSums<T>{x.as<T>(), stats.as<float>(), dy.as<T>(), s.cols});
+  });
+  if (dgamma.wanted()) total_sums(ctx, "layernorm_bwd", s, 0, dgamma);
+  if (dbeta.wanted()) total_sums(ctx, "layernorm_bwd", s, 1, dbeta);
+}
+
+}  // namespace gradus::GRADUS_GPU

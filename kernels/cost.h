@@ -87,9 +87,10 @@ constexpr Cost attention_plain_fwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 4 * s.D * attention_pairs(s),
           (4 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0};
 }
+// Scratch: rowsum(P dP) of each query.
 constexpr Cost attention_plain_bwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
-          (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0};
+          (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), s.B * s.H * s.T * stat_size(T)};
 }
 
 // n: the elements of all tensors together.

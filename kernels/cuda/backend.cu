@@ -18,6 +18,8 @@ static constexpr Backend kGpu = {
     .gelu_fwd = gpu::gelu_fwd,
     .gelu_bwd = gpu::gelu_bwd,
     .matmul = gpu::matmul,
+    .attention_plain_fwd = gpu::attention_plain_fwd,
+    .attention_plain_bwd = gpu::attention_plain_bwd,
 };
 
 const Backend& GRADUS_TABLE() { return kGpu; }

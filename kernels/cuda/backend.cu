@@ -20,6 +20,8 @@ static constexpr Backend kGpu = {
     .matmul = gpu::matmul,
     .attention_plain_fwd = gpu::attention_plain_fwd,
     .attention_plain_bwd = gpu::attention_plain_bwd,
+    .attention_flash_fwd = gpu::attention_flash_fwd,
+    .attention_flash_bwd = gpu::attention_flash_bwd,
 };
 
 const Backend& GRADUS_TABLE() { return kGpu; }

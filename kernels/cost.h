@@ -90,9 +90,22 @@ constexpr Cost attention_plain_fwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 4 * s.D * attention_pairs(s),
           (4 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0, T};
 }
+// Scratch: rowsum(P dP) of each query.
 constexpr Cost attention_plain_bwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
-          (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0, T};
+          (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), s.B * s.H * s.T * stat_size(T),
+          T};
+}
+
+// The flops are those that attention_plain does; to compute the scores anew in backward is not counted. lse
+// is (B, H, T). Scratch: rowsum(dy y) of each query.
+constexpr Cost attention_flash_fwd(const AttentionShape& s, DType T) {
+  return {OpClass::Contraction, 4 * s.D * attention_pairs(s),
+          s.B * s.H * s.T * (4 * s.D * size_of(T) + stat_size(T)), 0, T};
+}
+constexpr Cost attention_flash_bwd(const AttentionShape& s, DType T) {
+  return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
+          s.B * s.H * s.T * (8 * s.D * size_of(T) + stat_size(T)), s.B * s.H * s.T * stat_size(T), T};
 }
 
 // n: the elements of all tensors together. Scratch: partial sums, as many as a GPU has blocks at work, in

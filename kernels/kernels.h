@@ -171,6 +171,13 @@ struct Backend {
   void (*attention_plain_fwd)(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf v, Out probs, Out y);
   void (*attention_plain_bwd)(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
                               Out dq, Out dk, Out dv);
+  // attention_flash: the same y, without anything of size T x T (Dao et al. 2022, "FlashAttention", alg. 1;
+  // Dao 2023, "FlashAttention-2", alg. 1 and 2). lse (B,H,T), saved: the log of the sum of e^score over a
+  // query's keys, from which backward computes the probabilities anew. The dropped weights are those of
+  // attention_plain.
+  void (*attention_flash_fwd)(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf v, Out y, Out lse);
+  void (*attention_flash_bwd)(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
+                              CBuf dy, Out dq, Out dk, Out dv);
 
   // Optimizers (they read learning_rate, step and clip_factor from Ctx::scalars).
   // grad_norm: scalars->grad_norm = sqrt(sum of squares over the list), scalars->clip_factor =

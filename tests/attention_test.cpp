@@ -34,13 +34,14 @@ struct Attended {  // forward and backward of one dtype, on qkv (B, T, 3C)
     const Buffer x(t, qkv), g(t, dy);
     Buffer p = Buffer::zeros(t, s.B * s.H * s.T * s.T), out = Buffer::zeros(t, s.B * s.T * C),
            dx = Buffer::zeros(t, int64_t(qkv.size()));
-    TestCtx ctx;
+    TestCtx ctx(cost::attention_plain_bwd(s, t));
     ctx.scalars.step = 4;
-    table().attention_plain_fwd(ctx, s, x.in(), part(x.in(), C), part(x.in(), 2 * C), p.out(Write::Set),
-                                out.out(Write::Set));
+    const Backend& k = t == DType::F64 ? cpu_backend() : table();  // the reference
+    k.attention_plain_fwd(ctx, s, x.in(), part(x.in(), C), part(x.in(), 2 * C), p.out(Write::Set),
+                          out.out(Write::Set));
     const Out o = dx.out(Write::Set);
-    table().attention_plain_bwd(ctx, s, x.in(), part(x.in(), C), part(x.in(), 2 * C), p.in(), g.in(), o,
-                                part(o, C), part(o, 2 * C));
+    k.attention_plain_bwd(ctx, s, x.in(), part(x.in(), C), part(x.in(), 2 * C), p.in(), g.in(), o, part(o, C),
+                          part(o, 2 * C));
     probs = p.values(), y = out.values(), dqkv = dx.values();
   }
 };
@@ -121,7 +122,7 @@ TEST_P(L03_Attention, AddIsTheOldValuePlusTheFinishedGradient) {
   const AttentionShape s = shape_of(2, 2, 70, 4, Mask::Causal);
   const Buffer x = Buffer::random(DType::F32, 2 * 70 * 24, 1), dy = Buffer::random(DType::F32, 2 * 70 * 8, 2);
   Buffer p = Buffer::zeros(DType::F32, 4 * 70 * 70), y = Buffer::zeros(DType::F32, 2 * 70 * 8);
-  TestCtx ctx;
+  TestCtx ctx(cost::attention_plain_bwd(s, DType::F32));
   const CBuf q = x.in(), k = part(q, 8), v = part(q, 16);
   table().attention_plain_fwd(ctx, s, q, k, v, p.out(Write::Set), y.out(Write::Set));
   expect_add_is_set_plus("attention y", DType::F32, 2 * 70 * 8,

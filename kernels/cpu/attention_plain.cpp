@@ -1,9 +1,8 @@
 // Attention that saves its probabilities. Each (sample, head) is one task; within it, queries go in blocks of
 // kQueries rows, so that under a causal mask the products stop at the block's last key: about half of the
 // work.
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/io.h"
-#include "kernels/philox.h"
 
 namespace gradus::cpu {
 
@@ -27,42 +26,15 @@ struct Share {
         size((gemm_size + 2 * (kQueries + s.D) * s.T * int64_t(sizeof(S)) + 63) / 64 * 64) {}
 };
 
-// Calls f(b, h, share) for every sample and head, each on one thread with a share of the workspace to itself.
+// Calls f(b, h, share) for every sample and head.
 template <class S, class F>
 void for_each_head(const Ctx& ctx, const AttentionShape& s, F f) {
-  const int64_t size = Share<S>(s, nullptr).size,
-                shares = std::min<int64_t>(kWorkspaceBytes / size, thread_count());
-  check(shares > 0, "attention_plain: sequences of ", s.T, " need ", size, " bytes of workspace, there are ",
-        kWorkspaceBytes, "; attention that saves its probabilities is for shorter ones");
-#pragma omp parallel for num_threads(shares) schedule(static) if (shares > 1)
-  for (int64_t i = 0; i < s.B * s.H; ++i) {
-#ifdef _OPENMP
-    const int64_t me = shares > 1 ? omp_get_thread_num() : 0;
-#else
-    const int64_t me = 0;
-#endif
-    f(i / s.H, i % s.H, Share<S>(s, static_cast<char*>(ctx.workspace) + me * size));
-  }
+  for_tasks(ctx, "attention_plain", s, s.B * s.H, Share<S>(s, nullptr).size,
+            [&](int64_t i, void* at) { f(i / s.H, i % s.H, Share<S>(s, at)); });
 }
 
-int64_t at(const HeadLayout& l, int64_t b, int64_t h) { return b * l.batch + h * l.head; }
 int64_t keys_of(const AttentionShape& s, int64_t last_query) {
   return s.mask == Mask::Causal ? last_query + 1 : s.T;
-}
-
-// Multiplies the weights of query t to keys [0, n) by their dropout factor: 0 or 1/(1-p).
-template <class S>
-void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t n, S* weights) {
-  const S factor = S(1) / (S(1) - S(s.dropout));
-  const int64_t first = (h * s.T + t) * s.T;  // of the elements of the sample's (H, T, T) weights
-  Philox4 words{};
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t e = first + j;
-    if (j == 0 || e % 4 == 0)
-      words =
-          dropout_words(s.key.seed, ctx.scalars->step, s.key.ordinal, ctx.scalars->first_sample + b, e / 4);
-    weights[j] = uniform01(words[e % 4]) >= s.dropout ? weights[j] * factor : S(0);
-  }
 }
 
 // Turns a row of scores into probabilities: keys [0, n) take part, the others of the T get 0.
@@ -95,7 +67,7 @@ void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
         T* out = probs + (t0 + i) * s.T;
         for (int64_t j = 0; j < s.T; ++j) store<W>(out, j, row[j]);
       });
-      if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, n, row);
+      if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, 0, n, row);
     }
     gemm(GemmProblem<S, T, T>{rows, s.D, keys, share.scores, s.T, 1, v, in, 1, y + t0 * s.y.time, s.y.time, 1,
                               y_write},
@@ -129,7 +101,7 @@ void scores_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, i
     const int64_t n = keys_of(s, t0 + i);
     S *p = share.scores + i * s.T, *grad = share.grads + i * s.T;
     const T* saved = probs + (t0 + i) * s.T;
-    if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, n, grad);
+    if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, 0, n, grad);
     S dot = 0;
 #pragma omp simd reduction(+ : dot)
     for (int64_t j = 0; j < n; ++j) dot += load(saved, j) * grad[j];
@@ -139,7 +111,7 @@ void scores_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, i
       grad[j] = p[j] * (grad[j] - dot);
     }
     for (int64_t j = n; j < s.T; ++j) p[j] = grad[j] = 0;
-    if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, n, p);
+    if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, 0, n, p);
   }
 }
 

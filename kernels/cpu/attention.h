@@ -1,0 +1,45 @@
+// What attention_plain and attention_flash share: where heads lie, and the dropout of attention weights.
+#pragma once
+#include "kernels/cpu/io.h"
+#include "kernels/philox.h"
+
+namespace gradus::cpu {
+
+// Where sample b's head h begins.
+inline int64_t at(const HeadLayout& l, int64_t b, int64_t h) { return b * l.batch + h * l.head; }
+
+// Calls f(i, share) for tasks i of [0, n), each on one thread with a share of `bytes` of the workspace to
+// itself.
+template <class F>
+void for_tasks(const Ctx& ctx, const char* op, const AttentionShape& s, int64_t n, int64_t bytes, F f) {
+  const int64_t shares = std::min<int64_t>(kWorkspaceBytes / bytes, thread_count());
+  check(shares > 0, op, ": sequences of ", s.T, " with heads of ", s.D, " need ", bytes,
+        " bytes of workspace, there are ", kWorkspaceBytes, "; use shorter ones");
+#pragma omp parallel for num_threads(shares) schedule(static) if (shares > 1)
+  for (int64_t i = 0; i < n; ++i) {
+#ifdef _OPENMP
+    const int64_t me = shares > 1 ? omp_get_thread_num() : 0;
+#else
+    const int64_t me = 0;
+#endif
+    f(i, static_cast<char*>(ctx.workspace) + me * bytes);
+  }
+}
+
+// Multiplies the weights of query t to keys [j0, j0 + n) by their dropout factor: 0 or 1/(1-p).
+template <class S>
+void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t j0, int64_t n,
+          S* weights) {
+  const S factor = S(1) / (S(1) - S(s.dropout));
+  const int64_t first = (h * s.T + t) * s.T + j0;  // of the elements of the sample's (H, T, T) weights
+  Philox4 words{};
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t e = first + j;
+    if (j == 0 || e % 4 == 0)
+      words =
+          dropout_words(s.key.seed, ctx.scalars->step, s.key.ordinal, ctx.scalars->first_sample + b, e / 4);
+    weights[j] = uniform01(words[e % 4]) >= s.dropout ? weights[j] * factor : S(0);
+  }
+}
+
+}  // namespace gradus::cpu

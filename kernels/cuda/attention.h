@@ -1,0 +1,61 @@
+// What attention_plain and attention_flash share: where a block works, and the dropout of attention weights.
+#pragma once
+#include "kernels/cuda/gpu.h"
+#include "kernels/philox.h"
+
+namespace gradus::GRADUS_GPU {
+
+// A block's sample and head, and the rows of that head (queries or keys) that are its own: [first, end). All
+// blocks lie in grid.x, which may be longer than the other two directions.
+struct Place {
+  int64_t b, h, first, end;
+  __device__ Place(const AttentionShape& s, int64_t rows) {
+    const int64_t tiles = (s.T + rows - 1) / rows, head = blockIdx.x / tiles;
+    b = head / s.H, h = head % s.H;
+    first = blockIdx.x % tiles * rows;
+    end = first + rows < s.T ? first + rows : s.T;
+  }
+  __device__ int64_t in(const HeadLayout& l) const { return b * l.batch + h * l.head; }
+};
+inline dim3 grid_of(const AttentionShape& s, int64_t rows) {
+  return unsigned(s.B * s.H * ((s.T + rows - 1) / rows));
+}
+
+// Where the keys of queries before `end` end, and where the queries of keys from `first` on begin.
+inline __device__ int64_t keys_end(const AttentionShape& s, int64_t end) {
+  return s.mask == Mask::Causal ? end : s.T;
+}
+inline __device__ int64_t queries_begin(const AttentionShape& s, int64_t first) {
+  return s.mask == Mask::Causal ? first : 0;
+}
+
+// Calls f(t, j, factor) for queries t of [t0, t1) and keys j of [j0, j1), spread over the threads of the
+// block. factor is what dropout multiplies their weight by: 0 or 1/(1-p). Four keys side by side share a
+// draw.
+template <class F>
+__device__ void dropout_factors(const AttentionShape& s, const StepScalars* scalars, int64_t b, int64_t h,
+                                int64_t t0, int64_t t1, int64_t j0, int64_t j1, F f) {
+  const float kept = 1.0f / (1.0f - s.dropout);
+  const int64_t draws = (j1 - j0 + 2) / 4 + 1;  // that j1 - j0 keys may need: they may begin within one
+  for (int64_t i = threadIdx.x; i < (t1 - t0) * draws; i += blockDim.x) {
+    const int64_t t = t0 + i / draws, row = (h * s.T + t) * s.T;  // where it begins in the sample's (H, T, T)
+    const int64_t draw = (row + j0) / 4 + i % draws;
+    const Philox4 words =
+        dropout_words(s.key.seed, scalars->step, s.key.ordinal, scalars->first_sample + b, draw);
+    for (int w = 0; w < 4; ++w) {
+      const int64_t j = 4 * draw + w - row;
+      if (j0 <= j && j < j1) f(t, j, uniform01(words[w]) >= s.dropout ? kept : 0.0f);
+    }
+  }
+}
+
+// store() with a Write that is known only when the kernel runs, for kernels that store rarely.
+template <class T>
+__device__ void store(Write w, T* p, int64_t i, float r) {
+  if (w == Write::Set)
+    store<Write::Set>(p, i, r);
+  else
+    store<Write::Add>(p, i, r);
+}
+
+}  // namespace gradus::GRADUS_GPU

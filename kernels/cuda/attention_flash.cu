@@ -1,0 +1,279 @@
+// Attention that saves the log-sum-exp of each query instead of its probabilities (Dao et al. 2022,
+// "FlashAttention"; Dao 2023, "FlashAttention-2"). A block owns a tile of queries of one head and meets the
+// keys tile by tile (forward, dq), or owns a tile of keys and meets the queries (dk, dv). Weights exist only
+// as one tile in shared memory.
+#include "kernels/cuda/attention_tiles.h"
+
+namespace gradus::GRADUS_GPU {
+
+namespace {
+
+// Rows a thread: of all threads together, 64 or 32 rows. Forward needs fewer registers and less shared
+// memory.
+template <int kDims>
+constexpr int kFwdRows = kDims <= 64 ? 4 : 2;
+constexpr int kBwdRows = 2;
+
+// Whether query t sees key j; both may lie beyond the end.
+inline __device__ bool sees(const AttentionShape& s, int64_t t, int64_t j) {
+  return t < s.T && j < s.T && (s.mask == Mask::None || j <= t);
+}
+
+template <class T>
+struct FlashFwd {
+  const T *q, *k, *v;
+  T* y;
+  float* lse;
+  Write y_write, lse_write;
+};
+
+// FlashAttention-2, algorithm 1. What a thread knows of the softmax of its rows, over the keys up to now: the
+// maximum of the scores, the sum of e^(score - max), and that of e^(score - max) v.
+template <class T, int kDims>
+__global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, FlashFwd<T> x) {
+  constexpr int kRows = kFwdRows<kDims>, kTile = kSide * kRows;
+  float *const q = shared_memory<float>(), *const other = q + kVectors<kRows, kDims>,
+               *const weights = other + kVectors<kRows, kDims>;
+  const Place p(s, kTile);
+  const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end);
+  float max[kRows], sum[kRows], y[kRows][kDims / kSide] = {};
+  for (int i = 0; i < kRows; ++i) max[i] = -INFINITY, sum[i] = 0;
+
+  load_tile<kRows, kDims>(s, x.q + in, s.qkv.time, p.first, p.end, q);
+  for (int64_t j0 = 0; j0 < keys; j0 += kTile) {
+    __syncthreads();
+    load_tile<kRows, kDims>(s, x.k + in, s.qkv.time, j0, s.T, other);
+    __syncthreads();
+    float score[kRows][kRows];
+    dot_tiles<kRows, kDims>(q, other, score);
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      float most = max[i], tile = 0;
+#pragma unroll
+      for (int j = 0; j < kRows; ++j) {
+        const bool seen = sees(s, p.first + thread_row() + i * kSide, j0 + thread_col() + j * kSide);
+        score[i][j] = seen ? s.scale * score[i][j] : -INFINITY;
+        most = score[i][j] > most ? score[i][j] : most;
+      }
+      most = row_max(most);
+#pragma unroll
+      for (int j = 0; j < kRows; ++j) {
+        const float weight = expf(score[i][j] - most);
+        tile += weight;
+        weights[weight_at<kRows>(i, j)] = weight;
+      }
+      const float correction = expf(max[i] - most);
+      max[i] = most, sum[i] = sum[i] * correction + row_sum(tile);
+#pragma unroll
+      for (int c = 0; c < kDims / kSide; ++c) y[i][c] *= correction;
+    }
+    __syncthreads();
+    load_tile<kRows, kDims>(s, x.v + in, s.qkv.time, j0, s.T, other);
+    if (s.dropout > 0)
+      dropout_factors(s, scalars, p.b, p.h, p.first, p.end, j0, j0 + kTile,
+                      [&](int64_t t, int64_t j, float factor) {
+                        weights[(t - p.first) * kWeightLine<kRows> + j - j0] *= factor;
+                      });
+    __syncthreads();
+    add_weighted<kRows, kDims>(weights, other, y);
+  }
+
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const float factor = 1.0f / sum[i];
+    for (int c = 0; c < kDims / kSide; ++c) y[i][c] *= factor;
+    const int64_t t = p.first + thread_row() + i * kSide;
+    if (x.lse && thread_col() == 0 && t < p.end)
+      store(x.lse_write, x.lse, (p.b * s.H + p.h) * s.T + t, max[i] + logf(sum[i]));
+  }
+  if (x.y) store_sums<kRows, kDims>(s, p, y, 1, x.y + p.in(s.y), s.y.time, x.y_write);
+}
+
+template <class T>
+struct FlashBwd {
+  const T *q, *k, *v, *y, *dy;
+  const float* lse;
+  T *dq, *dk, *dv;
+  Write dq_write, dk_write, dv_write;
+  float* rowsums;  // (B, H, T): of dy y, which is the rowsum(P dP) of plain attention's backward
+};
+
+// A warp a query.
+template <class T>
+__global__ void flash_rowsum_kernel(AttentionShape s, FlashBwd<T> x) {
+  const int64_t row = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (row >= s.B * s.H * s.T) return;
+  const int64_t at = row / s.T / s.H * s.y.batch + row / s.T % s.H * s.y.head + row % s.T * s.y.time;
+  float sum = 0;
+  for (int64_t d = threadIdx.x % kWarp; d < s.D; d += kWarp) sum += load(x.dy, at + d) * load(x.y, at + d);
+  sum = warp_sum(sum);
+  if (threadIdx.x % kWarp == 0) x.rowsums[row] = sum;
+}
+
+// weights <- the dropout factors of a tile, of queries from t0 and keys from j0 on; whatever lies beyond the
+// end has some factor too. A line of weights is a query's (dq) or a key's (dk, dv).
+template <int kRows>
+__device__ void load_factors(const AttentionShape& s, const StepScalars* scalars, const Place& p, int64_t t0,
+                             int64_t j0, int query_step, int key_step, float* weights) {
+  constexpr int kTile = kSide * kRows;
+  if (s.dropout == 0) return;
+  dropout_factors(s, scalars, p.b, p.h, t0, t0 + kTile, j0, j0 + kTile,
+                  [&](int64_t t, int64_t j, float factor) {
+                    weights[(t - t0) * query_step + (j - j0) * key_step] = factor;
+                  });
+}
+
+// For a tile of queries: dS = P (dropout(dy v^T) - rowsum) tile by tile of keys, dq = scale sum dS k.
+template <class T, int kDims>
+__global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd<T> x) {
+  constexpr int kRows = kBwdRows, kTile = kSide * kRows, kLine = kWeightLine<kRows>;
+  float *const q = shared_memory<float>(), *const dy = q + kVectors<kRows, kDims>,
+               *const other = dy + kVectors<kRows, kDims>, *const weights = other + kVectors<kRows, kDims>;
+  const Place p(s, kTile);
+  const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end), stats = (p.b * s.H + p.h) * s.T;
+  float dq[kRows][kDims / kSide] = {}, lse[kRows], rowsum[kRows];
+  for (int i = 0; i < kRows; ++i) {
+    const int64_t t = p.first + thread_row() + i * kSide;
+    lse[i] = t < s.T ? x.lse[stats + t] : 0, rowsum[i] = t < s.T ? x.rowsums[stats + t] : 0;
+  }
+
+  load_tile<kRows, kDims>(s, x.q + in, s.qkv.time, p.first, p.end, q);
+  load_tile<kRows, kDims>(s, x.dy + p.in(s.y), s.y.time, p.first, p.end, dy);
+  for (int64_t j0 = 0; j0 < keys; j0 += kTile) {
+    float dots[kRows][kRows], P[kRows][kRows];
+    __syncthreads();
+    load_tile<kRows, kDims>(s, x.k + in, s.qkv.time, j0, s.T, other);
+    load_factors<kRows>(s, scalars, p, p.first, j0, kLine, 1, weights);
+    __syncthreads();
+    dot_tiles<kRows, kDims>(q, other, dots);
+    for (int i = 0; i < kRows; ++i)
+      for (int j = 0; j < kRows; ++j) {
+        const bool seen = sees(s, p.first + thread_row() + i * kSide, j0 + thread_col() + j * kSide);
+        P[i][j] = seen ? expf(s.scale * dots[i][j] - lse[i]) : 0.0f;
+      }
+    __syncthreads();
+    load_tile<kRows, kDims>(s, x.v + in, s.qkv.time, j0, s.T, other);
+    __syncthreads();
+    dot_tiles<kRows, kDims>(dy, other, dots);
+    for (int i = 0; i < kRows; ++i)
+      for (int j = 0; j < kRows; ++j) {
+        float& weight = weights[weight_at<kRows>(i, j)];
+        const float dP = s.dropout > 0 ? weight * dots[i][j] : dots[i][j];
+        weight = P[i][j] * (dP - rowsum[i]);
+      }
+    __syncthreads();
+    load_tile<kRows, kDims>(s, x.k + in, s.qkv.time, j0, s.T, other);
+    __syncthreads();
+    add_weighted<kRows, kDims>(weights, other, dq);
+  }
+  store_sums<kRows, kDims>(s, p, dq, s.scale, x.dq + in, s.qkv.time, x.dq_write);
+}
+
+// For a tile of keys, tile by tile of queries: dv = sum dropout(P)^T dy, dk = scale sum dS^T q. Rows of the
+// tile of weights are keys, columns are queries.
+template <class T, int kDims>
+__global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd<T> x) {
+  constexpr int kRows = kBwdRows, kTile = kSide * kRows, kLine = kWeightLine<kRows>;
+  float *const k = shared_memory<float>(), *const v = k + kVectors<kRows, kDims>,
+               *const other = v + kVectors<kRows, kDims>, *const weights = other + kVectors<kRows, kDims>;
+  const Place p(s, kTile);
+  const int64_t in = p.in(s.qkv), out = p.in(s.y), stats = (p.b * s.H + p.h) * s.T;
+  float dk[kRows][kDims / kSide] = {}, dv[kRows][kDims / kSide] = {};
+
+  load_tile<kRows, kDims>(s, x.k + in, s.qkv.time, p.first, p.end, k);
+  load_tile<kRows, kDims>(s, x.v + in, s.qkv.time, p.first, p.end, v);
+  for (int64_t t0 = queries_begin(s, p.first); t0 < s.T; t0 += kTile) {
+    float dots[kRows][kRows], P[kRows][kRows], factor[kRows][kRows];
+    __syncthreads();
+    load_tile<kRows, kDims>(s, x.q + in, s.qkv.time, t0, s.T, other);
+    load_factors<kRows>(s, scalars, p, t0, p.first, 1, kLine, weights);
+    __syncthreads();
+    dot_tiles<kRows, kDims>(k, other, dots);
+    for (int i = 0; i < kRows; ++i)
+      for (int j = 0; j < kRows; ++j) {
+        const int64_t t = t0 + thread_col() + j * kSide;
+        const bool seen = sees(s, t, p.first + thread_row() + i * kSide);
+        float& weight = weights[weight_at<kRows>(i, j)];
+        P[i][j] = seen ? expf(s.scale * dots[i][j] - x.lse[stats + t]) : 0.0f;
+        factor[i][j] = s.dropout > 0 ? weight : 1.0f;
+        weight = factor[i][j] * P[i][j];
+      }
+    __syncthreads();
+    load_tile<kRows, kDims>(s, x.dy + out, s.y.time, t0, s.T, other);
+    __syncthreads();
+    dot_tiles<kRows, kDims>(v, other, dots);
+    add_weighted<kRows, kDims>(weights, other, dv);
+    __syncthreads();
+    for (int i = 0; i < kRows; ++i)
+      for (int j = 0; j < kRows; ++j) {
+        const int64_t t = t0 + thread_col() + j * kSide;
+        const float rowsum = t < s.T ? x.rowsums[stats + t] : 0.0f;
+        weights[weight_at<kRows>(i, j)] = P[i][j] * (factor[i][j] * dots[i][j] - rowsum);
+      }
+    load_tile<kRows, kDims>(s, x.q + in, s.qkv.time, t0, s.T, other);
+    __syncthreads();
+    add_weighted<kRows, kDims>(weights, other, dk);
+  }
+  if (x.dk) store_sums<kRows, kDims>(s, p, dk, s.scale, x.dk + in, s.qkv.time, x.dk_write);
+  if (x.dv) store_sums<kRows, kDims>(s, p, dv, 1, x.dv + in, s.qkv.time, x.dv_write);
+}
+
+// Calls f.operator()<T, kDims>() with the element type and the smallest kDims that holds a head.
+template <class F>
+void visit_head(const char* op, const AttentionShape& s, DType t, F f) {
+  check(s.D <= 128, op, ": heads of ", s.D,
+        " dimensions; up to 128 are possible, attention_plain has no such limit");
+  visit_gpu(op, t, [&]<class T>() {
+    if (s.D <= 64)
+      f.template operator()<T, 64>();
+    else
+      f.template operator()<T, 128>();
+  });
+}
+
+}  // namespace
+
+void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
+  constexpr const char* kName = "attention_flash_fwd";
+  for (const CBuf& x : {k, v, CBuf{y.p, y.t}}) check_dtype(kName, q.t, x.t, x.p, "a tensor");
+  check_stats<float>(kName, lse.t, lse.p);
+  visit_head(kName, s, q.t, [&]<class T, int kDims>() {
+    constexpr int kRows = kFwdRows<kDims>;
+    const FlashFwd<T> x{q.as<T>(), k.as<T>(), v.as<T>(), y.as<T>(), lse.as<float>(), y.w, lse.w};
+    launch(ctx, kName, grid_of(s, kSide * kRows), kThreads,
+           (2 * kVectors<kRows, kDims> + kWeights<kRows>)*int64_t(sizeof(float)), flash_fwd_kernel<T, kDims>,
+           s, ctx.scalars, x);
+  });
+}
+
+void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
+                         CBuf dy, Out dq, Out dk, Out dv) {
+  constexpr const char* kName = "attention_flash_bwd";
+  for (const CBuf& x : {k, v, y, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
+    check_dtype(kName, q.t, x.t, x.p, "a tensor");
+  check_stats<float>(kName, lse.t, lse.p);
+  visit_head(kName, s, q.t, [&]<class T, int kDims>() {
+    const FlashBwd<T> x{q.as<T>(),
+                        k.as<T>(),
+                        v.as<T>(),
+                        y.as<T>(),
+                        dy.as<T>(),
+                        lse.as<float>(),
+                        dq.as<T>(),
+                        dk.as<T>(),
+                        dv.as<T>(),
+                        dq.w,
+                        dk.w,
+                        dv.w,
+                        static_cast<float*>(ctx.scratch)};
+    constexpr int64_t kBytes = (3 * kVectors<kBwdRows, kDims> + kWeights<kBwdRows>)*int64_t(sizeof(float));
+    const dim3 grid = grid_of(s, kSide * kBwdRows);
+    launch(ctx, kName, blocks_for(s.B * s.H * s.T, kThreads / kWarp), kThreads, 0, flash_rowsum_kernel<T>, s,
+           x);
+    if (x.dq) launch(ctx, kName, grid, kThreads, kBytes, flash_dq_kernel<T, kDims>, s, ctx.scalars, x);
+    if (x.dk || x.dv)
+      launch(ctx, kName, grid, kThreads, kBytes, flash_dkv_kernel<T, kDims>, s, ctx.scalars, x);
+  });
+}
+
+}  // namespace gradus::GRADUS_GPU

@@ -1,0 +1,262 @@
+// Attention that saves its probabilities. A block owns kRows queries of a head (keys, for dk and dv) and
+// keeps their weights to all T others in shared memory; the others' vectors pass by, once for each product.
+#include "kernels/cuda/attention.h"
+
+namespace gradus::GRADUS_GPU {
+
+namespace {
+
+constexpr int kDepth = 16;  // columns of the others that are in shared memory at a time
+constexpr int kWarps = kThreads / kWarp;
+constexpr int64_t kSharedBytes = 64 << 10;  // of a block; every GPU since Turing has them
+
+// A block's shared memory. kRows <= kWarps: what is done row by row is done a warp a row.
+template <int kRows>
+struct Shared {
+  static constexpr int kTile = kThreads * (kDepth + 1);
+  int64_t others, depth;
+  float *weights, *own, *tile;  // (kRows, others); (kRows, depth), zeros from D on; (kThreads, kDepth + 1)
+  __host__ __device__ explicit Shared(const AttentionShape& s)
+      : others(s.T), depth((s.D + kDepth - 1) / kDepth * kDepth) {}
+  __device__ Shared(const AttentionShape& s, float* memory) : Shared(s) {
+    tile = memory, own = tile + kTile, weights = own + kRows * depth;
+  }
+  int64_t bytes() const { return (kTile + kRows * (depth + others)) * int64_t(sizeof(float)); }
+};
+
+// own <- the block's rows of x.
+template <int kRows, class T>
+__device__ void load_own(const AttentionShape& s, const Place& p, const Shared<kRows>& m, const T* x,
+                         int64_t time) {
+  for (int64_t e = threadIdx.x; e < kRows * m.depth; e += kThreads) {
+    const int64_t row = p.first + e / m.depth, d = e % m.depth;
+    m.own[e] = row < p.end && d < s.D ? load(x, row * time + d) : 0.0f;
+  }
+}
+
+// weights[i][j] = factor * own row i . row j of x, for j in [begin, end). Each thread takes a row of x; it
+// comes through shared memory, so that threads side by side read columns side by side.
+template <int kRows, class T>
+__device__ void dot_rows(const AttentionShape& s, const Shared<kRows>& m, const T* x, int64_t time,
+                         int64_t begin, int64_t end, float factor) {
+  for (int64_t j0 = begin; j0 < end; j0 += kThreads) {
+    float sum[kRows] = {};
+    for (int64_t d0 = 0; d0 < s.D; d0 += kDepth) {
+      __syncthreads();
+      for (int e = threadIdx.x; e < kThreads * kDepth; e += kThreads) {
+        const int row = e / kDepth, c = e % kDepth;
+        m.tile[row * (kDepth + 1) + c] =
+            j0 + row < end && d0 + c < s.D ? load(x, (j0 + row) * time + d0 + c) : 0.0f;
+      }
+      __syncthreads();
+      for (int c = 0; c < kDepth; ++c)
+#pragma unroll
+        for (int i = 0; i < kRows; ++i)
+          sum[i] += m.own[i * m.depth + d0 + c] * m.tile[threadIdx.x * (kDepth + 1) + c];
+    }
+    if (j0 + threadIdx.x < end)
+      for (int i = 0; i < kRows; ++i) m.weights[i * m.others + j0 + threadIdx.x] = factor * sum[i];
+  }
+}
+
+// out[own row i, d] = factor * sum over j in [begin, end) of weights[i][j] x[j, d]. Each lane takes a column;
+// the warps share the j, and their sums are added in order.
+template <int kRows, class T>
+__device__ void sum_rows(const AttentionShape& s, const Place& p, const Shared<kRows>& m, const T* x,
+                         int64_t time, int64_t begin, int64_t end, float factor, T* out, int64_t out_time,
+                         Write write) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  for (int64_t d0 = 0; d0 < s.D; d0 += kWarp) {
+    const int64_t d = d0 + lane;
+    float sum[kRows] = {};
+    for (int64_t j = begin + warp; j < end && d < s.D; j += kWarps) {
+      const float xjd = load(x, j * time + d);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) sum[i] += m.weights[i * m.others + j] * xjd;
+    }
+    __syncthreads();  // the tile may still be read
+    for (int i = 0; i < kRows; ++i) m.tile[(i * kWarps + warp) * kWarp + lane] = sum[i];
+    __syncthreads();
+    if (warp >= p.end - p.first || d >= s.D) continue;
+    float total = 0;
+    for (int w = 0; w < kWarps; ++w) total += m.tile[(warp * kWarps + w) * kWarp + lane];
+    store(write, out, (p.first + warp) * out_time + d, factor * total);
+  }
+}
+
+// weights <- dropout(weights) of the block's queries to keys [0, keys). All before must have been written.
+template <int kRows>
+__device__ void drop_queries(const AttentionShape& s, const StepScalars* scalars, const Place& p,
+                             const Shared<kRows>& m, int64_t keys) {
+  if (s.dropout == 0) return;
+  dropout_factors(s, scalars, p.b, p.h, p.first, p.end, 0, keys, [&](int64_t t, int64_t j, float factor) {
+    m.weights[(t - p.first) * m.others + j] *= factor;
+  });
+}
+// The same of the block's keys to queries [queries, T).
+template <int kRows>
+__device__ void drop_keys(const AttentionShape& s, const StepScalars* scalars, const Place& p,
+                          const Shared<kRows>& m, int64_t queries) {
+  if (s.dropout == 0) return;
+  dropout_factors(
+      s, scalars, p.b, p.h, queries, s.T, p.first, p.end,
+      [&](int64_t t, int64_t j, float factor) { m.weights[(j - p.first) * m.others + t] *= factor; });
+}
+
+// One warp: turns the scores of query t into probabilities and saves them; those that the mask hides are 0.
+template <class T>
+__device__ void softmax_row(const AttentionShape& s, int64_t t, int64_t keys, float* x, T* probs,
+                            Write write) {
+  const int lane = threadIdx.x % kWarp;
+  const int64_t seen = keys_end(s, t + 1);
+  float max = -INFINITY, sum = 0;
+  for (int64_t j = lane; j < seen; j += kWarp) max = x[j] > max ? x[j] : max;
+  max = warp_max(max);
+  for (int64_t j = lane; j < seen; j += kWarp) sum += x[j] = expf(x[j] - max);
+  const float factor = 1.0f / warp_sum(sum);
+  for (int64_t j = lane; j < s.T; j += kWarp) {
+    const float r = j < seen ? x[j] * factor : 0.0f;
+    if (j < keys) x[j] = r;
+    store(write, probs, t * s.T + j, r);
+  }
+}
+
+template <class T>
+struct PlainFwd {
+  const T *q, *k, *v;
+  T *probs, *y;
+  Write probs_write, y_write;
+};
+template <int kRows, class T>
+__global__ void plain_fwd_kernel(AttentionShape s, const StepScalars* scalars, PlainFwd<T> x) {
+  const Place p(s, kRows);
+  const Shared<kRows> m(s, shared_memory<float>());
+  const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end), row = p.first + threadIdx.x / kWarp;
+  load_own(s, p, m, x.q + in, s.qkv.time);
+  dot_rows(s, m, x.k + in, s.qkv.time, 0, keys, s.scale);
+  __syncthreads();
+  if (row < p.end)
+    softmax_row(s, row, keys, m.weights + (row - p.first) * m.others, x.probs + (p.b * s.H + p.h) * s.T * s.T,
+                x.probs_write);
+  __syncthreads();
+  drop_queries(s, scalars, p, m, keys);
+  __syncthreads();
+  sum_rows(s, p, m, x.v + in, s.qkv.time, 0, keys, 1, x.y + p.in(s.y), s.y.time, x.y_write);
+}
+
+template <class T>
+struct PlainBwd {
+  const T *q, *k, *v, *probs, *dy;
+  T *dq, *dk, *dv;
+  Write dq_write, dk_write, dv_write;
+  float* rowdots;  // (B, H, T): sum_j P_ij dP_ij, from the pass over queries to the pass over keys
+};
+
+// dS_ij = P_ij (dP_ij - rowdot_i), dP = dropout(dy v^T), for the block's queries i; dq_i = scale sum_j dS_ij
+// k_j.
+template <int kRows, class T>
+__global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd<T> x) {
+  const Place p(s, kRows);
+  const Shared<kRows> m(s, shared_memory<float>());
+  const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end), head = p.b * s.H + p.h;
+  load_own(s, p, m, x.dy + p.in(s.y), s.y.time);
+  dot_rows(s, m, x.v + in, s.qkv.time, 0, keys, 1);
+  __syncthreads();
+  drop_queries(s, scalars, p, m, keys);
+  __syncthreads();
+  const int lane = threadIdx.x % kWarp;
+  const int64_t i = p.first + threadIdx.x / kWarp;
+  if (i < p.end) {
+    float* row = m.weights + (i - p.first) * m.others;
+    const T* probs = x.probs + (head * s.T + i) * s.T;
+    const int64_t seen = keys_end(s, i + 1);
+    float dot = 0;
+    for (int64_t j = lane; j < seen; j += kWarp) dot += load(probs, j) * row[j];
+    dot = warp_sum(dot);
+    if (lane == 0) x.rowdots[head * s.T + i] = dot;
+    for (int64_t j = lane; j < keys; j += kWarp) row[j] = j < seen ? load(probs, j) * (row[j] - dot) : 0.0f;
+  }
+  __syncthreads();
+  if (x.dq) sum_rows(s, p, m, x.k + in, s.qkv.time, 0, keys, s.scale, x.dq + in, s.qkv.time, x.dq_write);
+}
+
+// For the block's keys j: dk_j = scale sum_i dS_ij q_i, then dv_j = sum_i dropout(P)_ij dy_i.
+template <int kRows, class T>
+__global__ void plain_dkv_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd<T> x) {
+  const Place p(s, kRows);
+  const Shared<kRows> m(s, shared_memory<float>());
+  const int64_t in = p.in(s.qkv), out = p.in(s.y), head = p.b * s.H + p.h, begin = queries_begin(s, p.first);
+  const T* probs = x.probs + head * s.T * s.T;
+  // weights[j][t] = f(P_tj, weights[j][t]), 0 where the mask hides key j from query t
+  const auto for_weights = [&](auto f) {
+    for (int64_t e = threadIdx.x; e < (s.T - begin) * kRows; e += kThreads) {
+      const int64_t t = begin + e / kRows, j = p.first + e % kRows;
+      float& weight = m.weights[(j - p.first) * m.others + t];
+      weight = j < keys_end(s, t + 1) && j < p.end ? f(load(probs, t * s.T + j), weight, t) : 0.0f;
+    }
+  };
+  if (x.dk) {
+    load_own(s, p, m, x.v + in, s.qkv.time);
+    dot_rows(s, m, x.dy + out, s.y.time, begin, s.T, 1);
+    __syncthreads();
+    drop_keys(s, scalars, p, m, begin);
+    __syncthreads();
+    for_weights([&](float P, float dP, int64_t t) { return P * (dP - x.rowdots[head * s.T + t]); });
+    __syncthreads();
+    sum_rows(s, p, m, x.q + in, s.qkv.time, begin, s.T, s.scale, x.dk + in, s.qkv.time, x.dk_write);
+    __syncthreads();
+  }
+  if (x.dv) {
+    for_weights([](float P, float, int64_t) { return P; });
+    __syncthreads();
+    drop_keys(s, scalars, p, m, begin);
+    __syncthreads();
+    sum_rows(s, p, m, x.dy + out, s.y.time, begin, s.T, 1, x.dv + in, s.qkv.time, x.dv_write);
+  }
+}
+
+// Calls f.operator()<kRows>(bytes of shared memory) with as many rows a block as fit.
+template <class F>
+void visit_rows(const char* op, const AttentionShape& s, F f) {
+  const int64_t eight = Shared<8>(s).bytes(), two = Shared<2>(s).bytes();
+  if (eight <= kSharedBytes) return f.template operator()<8>(eight);
+  check(two <= kSharedBytes, op, ": rows of ", s.T, " weights with heads of ", s.D, " need ", two,
+        " bytes of shared memory, there are ", kSharedBytes, "; attention_flash has no such limit");
+  f.template operator()<2>(two);
+}
+
+}  // namespace
+
+void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
+  constexpr const char* kName = "attention_plain_fwd";
+  for (const CBuf& x : {k, v, CBuf{probs.p, probs.t}, CBuf{y.p, y.t}})
+    check_dtype(kName, q.t, x.t, x.p, "a tensor");
+  check(probs.wanted() && y.wanted(), kName, ": both outputs, probs and y, must be given");
+  visit_gpu(kName, q.t, [&]<class T>() {
+    const PlainFwd<T> x{q.as<T>(), k.as<T>(), v.as<T>(), probs.as<T>(), y.as<T>(), probs.w, y.w};
+    visit_rows(kName, s, [&]<int kRows>(int64_t bytes) {
+      launch(ctx, kName, grid_of(s, kRows), kThreads, bytes, plain_fwd_kernel<kRows, T>, s, ctx.scalars, x);
+    });
+  });
+}
+
+void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
+                         Out dq, Out dk, Out dv) {
+  constexpr const char* kName = "attention_plain_bwd";
+  for (const CBuf& x : {k, v, probs, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
+    check_dtype(kName, q.t, x.t, x.p, "a tensor");
+  visit_gpu(kName, q.t, [&]<class T>() {
+    const PlainBwd<T> x{q.as<T>(),  k.as<T>(),  v.as<T>(),  probs.as<T>(),
+                        dy.as<T>(), dq.as<T>(), dk.as<T>(), dv.as<T>(),
+                        dq.w,       dk.w,       dv.w,       static_cast<float*>(ctx.scratch)};
+    visit_rows(kName, s, [&]<int kRows>(int64_t bytes) {
+      const dim3 grid = grid_of(s, kRows);
+      if (x.dq || x.dk)
+        launch(ctx, kName, grid, kThreads, bytes, plain_dq_kernel<kRows, T>, s, ctx.scalars, x);
+      if (x.dk || x.dv)
+        launch(ctx, kName, grid, kThreads, bytes, plain_dkv_kernel<kRows, T>, s, ctx.scalars, x);
+    });
+  });
+}
+
+}  // namespace gradus::GRADUS_GPU

@@ -13,8 +13,8 @@ namespace {
 
 const TransformerConfig kConfig{.vocab = 65, .context = 16, .layers = 2, .heads = 4, .channels = 32};
 
-struct L03_Golden : ::testing::Test {
-  Context context{"cpu"};
+struct L03_Golden : ::testing::TestWithParam<const char*> {
+  Context context{GetParam()};
   SafetensorsFile file{"tests/golden/gpt.safetensors"};
   Transformer model{kConfig};
   Tensor ids, targets;
@@ -42,7 +42,9 @@ double norm(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-TEST_F(L03_Golden, LossAndEveryGradient) {
+INSTANTIATE_TEST_SUITE_P(Devices, L03_Golden, ::testing::Values("cpu", "emu"));
+
+TEST_P(L03_Golden, LossAndEveryGradient) {
   RecordProperty("exercise", "03.1");
   const double expected = read("losses", {10})[0];
   Tape tape;
@@ -64,7 +66,7 @@ TEST_F(L03_Golden, LossAndEveryGradient) {
   RecordProperty("% of budget used", std::to_string(100 * worst));
 }
 
-TEST_F(L03_Golden, TenAdamWSteps) {
+TEST_P(L03_Golden, TenAdamWSteps) {
   RecordProperty("exercise", "03.2");
   const std::vector<double> losses = read("losses", {10}), norms = read("grad_norms", {10});
   AdamW optimizer(model.parameters, {.weight_decay = 0.1f});

@@ -60,8 +60,9 @@ const TransformerConfig kTiny{.vocab = 65, .context = 24, .layers = 2, .heads = 
 
 TEST(L03_Devices, EmuTrainsAsCpuDoes) {
   TransformerConfig config = kTiny;
-  for (const double dropout : {0.0, 0.1}) {
-    config.dropout = dropout;
+  for (const bool flash : {false, true}) {
+    config.attention = flash ? attention_flash : attention_plain;
+    config.dropout = flash ? 0 : 0.1;
     const Trained cpu = train("cpu", config, 3, 10), emu = train("emu", config, 3, 10);
     expect_same_memory(cpu, emu);
     // Ten steps at this rate; rounding differs in the last bits of each sum, and AdamW divides by what may be

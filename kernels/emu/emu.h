@@ -54,6 +54,7 @@ void launch(const Launch& l, const F& body) {
   launch(
       l, [](const void* f) { (*static_cast<const F*>(f))(); }, &body);
 }
+int64_t launches();  // so far, the running one among them
 
 using Where = std::source_location;
 enum class WarpOp { Shuffle, Ballot, Sync };

@@ -20,7 +20,7 @@ struct Request {  // of a warp, while its lanes come one by one
 // The counts of one CPU thread, which runs one block of GPU threads after another.
 struct Counter {
   Traffic total;
-  int64_t launch = -1;  // and block: what `made` and `requests` are about
+  int64_t launch = 0;  // and block: what `made` and `requests` are about
   dim3 block;
   int64_t made[1024];                 // by each GPU thread: the accesses so far
   std::vector<Request> requests[32];  // of each warp
@@ -29,7 +29,6 @@ struct Counter {
 struct AllCounters {
   std::mutex mutex;
   std::deque<Counter> list;  // one for each CPU thread that has ever counted; they stay where they are
-  int64_t launch = 0;
 };
 AllCounters& all() {
   static AllCounters counters;
@@ -46,9 +45,9 @@ Counter& mine() {
 
 // The running GPU thread's next place in its warp's list of requests.
 Request& next_request(Counter& c, Where where) {
-  if (c.launch != all().launch || c.block.x != blockIdx.x || c.block.y != blockIdx.y ||
+  if (c.launch != launches() || c.block.x != blockIdx.x || c.block.y != blockIdx.y ||
       c.block.z != blockIdx.z) {
-    c.launch = all().launch, c.block = blockIdx;
+    c.launch = launches(), c.block = blockIdx;
     std::fill(std::begin(c.made), std::end(c.made), 0);
     for (std::vector<Request>& warp : c.requests) warp.clear();
   }
@@ -62,7 +61,6 @@ Request& next_request(Counter& c, Where where) {
 }  // namespace
 
 void reset_traffic() {
-  ++all().launch;
   for (Counter& c : all().list) c.total = {};
 }
 

@@ -23,7 +23,6 @@ struct Traffic {
 
 namespace emu {
 
-// Counting starts anew. Before every launch: the blocks of two launches must not be taken for the same.
 void reset_traffic();
 Traffic traffic();  // since then; the same whatever the order of threads and the number of CPU threads
 

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #include "kernels/cuda/counted.h"
 #include "lessons/01_gemm/gpu_rungs.h"
 #include "src/core/rng.h"

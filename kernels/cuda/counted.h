@@ -1,7 +1,7 @@
 // Memory whose accesses are counted where that is possible: on a GPU these are plain pointers, on emu each
 // access is also added to emu::traffic(). For kernels that teach what memory costs.
 #pragma once
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/compiler.h"
 #include "kernels/emu/traffic.h"
 
 namespace gradus::GRADUS_GPU {

@@ -1,18 +1,10 @@
-// What every kernel of kernels/cuda starts from. The files are CUDA C++, compiled twice: by nvcc for real
-// GPUs (namespace gradus::cuda) and by g++ for `emu`, which runs them on the CPU (namespace gradus::emu).
+// What every kernel of kernels/cuda starts from.
 #pragma once
-#ifdef __CUDACC__
-#include <cuda_runtime.h>
-#define GRADUS_GPU cuda
-#else
-#include "kernels/emu/emu.h"
-#define GRADUS_GPU emu
-#endif
-
 #include <type_traits>
 
 #include "kernels/checks.h"
 #include "kernels/cost.h"
+#include "kernels/cuda/compiler.h"
 
 namespace gradus::GRADUS_GPU {
 

@@ -1,6 +1,7 @@
 #include "lessons/01_gemm/gpu_rungs.h"
 
 #include "kernels/cuda/counted.h"
+#include "kernels/cuda/gpu.h"
 
 namespace gradus::GRADUS_GPU {
 
@@ -40,7 +41,7 @@ __global__ void shared_kernel(GemmSize s, Global a, Global b, Global c) {
     __syncthreads();
     for (int k = 0; k < kTile; ++k) sum += from_shared(a_tile[y][k]) * from_shared(b_tile[k][x]);
     __syncthreads();
-    // STUB: device_todo("01.5", "copy the tiles, wait, add their product to sum, wait", a_tile, b_tile);
+    // STUB: device_todo("01.5", "copy two tiles, wait, add their product, wait", a_tile, b_tile, a, b);
     // END SOLUTION 01.5
   }
   c.store(i * s.N + j, sum, i < s.M && j < s.N);
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kSide* kSide) register_kernel(GemmSize s, Glob
       for (int q = 0; q < kEach; ++q) y[q] = from_shared(b_tile[k][col + kSide * q]);
       for (int p = 0; p < kEach; ++p)
         for (int q = 0; q < kEach; ++q) sum[p][q] += x[p] * y[q];
-      // STUB: device_todo("01.6", "add the product of 8 numbers of A and 8 of B to sum", k, row, col);
+      // STUB: device_todo("01.6", "add the product of 8 and 8 numbers", a_tile, b_tile, row, col);
       // END SOLUTION 01.6
     }
     __syncthreads();

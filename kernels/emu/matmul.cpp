@@ -1,6 +1,5 @@
 // What cuBLAS does on a GPU, the CPU's product does here.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cuda/gpu.h"
 
 namespace gradus::emu {
 

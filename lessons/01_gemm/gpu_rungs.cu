@@ -52,27 +52,27 @@ static void shared_tile(const Ctx& ctx, const GemmSize& s, const float* a, const
   launch(ctx, "shared_tile", grid, block, 0, shared_kernel, s, a, b, c);
 }
 
-// Rungs 3 and 4 compute kBlock x kBlock elements of C in a block of 16 x 16 threads. Each thread keeps 8 x 8
+// Rungs 3 and 4 compute kPatch x kPatch elements of C in a block of 16 x 16 threads. Each thread keeps 8 x 8
 // of them in registers: 8 numbers of A and 8 of B from shared memory serve 64 FMAs. A's tile lies transposed,
 // so that the threads of a warp read it, as they do B's, along rows; kPad moves its columns, which are
 // written together, to different banks of shared memory.
-constexpr int kBlock = 128, kDepth = 8, kEach = 8, kSide = kBlock / kEach, kPad = 4;
+constexpr int kPatch = 128, kDepth = 8, kEach = 8, kSide = kPatch / kEach, kPad = 4;
 
 // Rung 3, a tile in registers. A thread has rows row, row + 1, ... and columns col, col + 16, ... of the
 // block.
 __global__ void __launch_bounds__(kSide* kSide) register_kernel(GemmSize s, Global a, Global b, Global c) {
-  __shared__ float a_tile[kDepth][kBlock + kPad], b_tile[kDepth][kBlock];
+  __shared__ float a_tile[kDepth][kPatch + kPad], b_tile[kDepth][kPatch];
   const int t = int(threadIdx.x), row = t / kSide * kEach, col = t % kSide;
-  const int64_t i0 = int64_t(blockIdx.y) * kBlock, j0 = int64_t(blockIdx.x) * kBlock;
+  const int64_t i0 = int64_t(blockIdx.y) * kPatch, j0 = int64_t(blockIdx.x) * kPatch;
   float sum[kEach][kEach] = {};
   for (int64_t k0 = 0; k0 < s.K; k0 += kDepth) {
-    for (int e = t; e < kBlock * kDepth; e += kSide * kSide) {
+    for (int e = t; e < kPatch * kDepth; e += kSide * kSide) {
       const int64_t i = i0 + e / kDepth, k = k0 + e % kDepth;
       a_tile[e % kDepth][e / kDepth] = a.load(i * s.K + k, i < s.M && k < s.K);
     }
-    for (int e = t; e < kBlock * kDepth; e += kSide * kSide) {
-      const int64_t k = k0 + e / kBlock, j = j0 + e % kBlock;
-      b_tile[e / kBlock][e % kBlock] = b.load(k * s.N + j, k < s.K && j < s.N);
+    for (int e = t; e < kPatch * kDepth; e += kSide * kSide) {
+      const int64_t k = k0 + e / kPatch, j = j0 + e % kPatch;
+      b_tile[e / kPatch][e % kPatch] = b.load(k * s.N + j, k < s.K && j < s.N);
     }
     __syncthreads();
     for (int k = 0; k < kDepth; ++k) {
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kSide* kSide) register_kernel(GemmSize s, Glob
 }
 
 static void register_tile(const Ctx& ctx, const GemmSize& s, const float* a, const float* b, float* c) {
-  const dim3 grid(blocks_for(s.N, kBlock), blocks_for(s.M, kBlock));
+  const dim3 grid(blocks_for(s.N, kPatch), blocks_for(s.M, kPatch));
   launch(ctx, "register_tile", grid, kSide * kSide, 0, register_kernel, s, a, b, c);
 }
 
@@ -103,9 +103,9 @@ static void register_tile(const Ctx& ctx, const GemmSize& s, const float* a, con
 // quarter as many. K and N are multiples of 4. A thread's columns are col ... col + 3 and the four that lie
 // 64 further.
 __global__ void __launch_bounds__(kSide* kSide) vector_kernel(GemmSize s, Global a, Global b, Global c) {
-  __shared__ __align__(16) float a_tile[kDepth][kBlock + kPad], b_tile[kDepth][kBlock];
+  __shared__ __align__(16) float a_tile[kDepth][kPatch + kPad], b_tile[kDepth][kPatch];
   const int t = int(threadIdx.x), row = t / kSide * kEach, col = t % kSide * 4;
-  const int64_t i0 = int64_t(blockIdx.y) * kBlock, j0 = int64_t(blockIdx.x) * kBlock;
+  const int64_t i0 = int64_t(blockIdx.y) * kPatch, j0 = int64_t(blockIdx.x) * kPatch;
   const int a_row = t / 2, a_k = t % 2 * 4, b_k = t / 32, b_col = t % 32 * 4;  // what this thread copies
   float sum[kEach][kEach] = {};
   for (int64_t k0 = 0; k0 < s.K; k0 += kDepth) {
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kSide* kSide) vector_kernel(GemmSize s, Global
     __syncthreads();
     for (int k = 0; k < kDepth; ++k) {
       const float4 x0 = from_shared4(a_tile[k][row]), x1 = from_shared4(a_tile[k][row + 4]);
-      const float4 y0 = from_shared4(b_tile[k][col]), y1 = from_shared4(b_tile[k][col + kBlock / 2]);
+      const float4 y0 = from_shared4(b_tile[k][col]), y1 = from_shared4(b_tile[k][col + kPatch / 2]);
       const float x[kEach] = {x0.x, x0.y, x0.z, x0.w, x1.x, x1.y, x1.z, x1.w};
       const float y[kEach] = {y0.x, y0.y, y0.z, y0.w, y1.x, y1.y, y1.z, y1.w};
       for (int p = 0; p < kEach; ++p)
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kSide* kSide) vector_kernel(GemmSize s, Global
   }
   for (int p = 0; p < kEach; ++p)
     for (int q = 0; q < kEach; q += 4) {
-      const int64_t i = i0 + row + p, j = j0 + col + q / 4 * (kBlock / 2);
+      const int64_t i = i0 + row + p, j = j0 + col + q / 4 * (kPatch / 2);
       const float4 v{sum[p][q], sum[p][q + 1], sum[p][q + 2], sum[p][q + 3]};
       c.store4(i * s.N + j, v, i < s.M && j < s.N);
     }
@@ -137,7 +137,7 @@ static void vectorized(const Ctx& ctx, const GemmSize& s, const float* a, const 
   const auto aligned = [](const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
   if (s.K % 4 != 0 || s.N % 4 != 0 || !aligned(a) || !aligned(b) || !aligned(c))
     return register_tile(ctx, s, a, b, c);  // rows begin anywhere: one number at a time
-  const dim3 grid(blocks_for(s.N, kBlock), blocks_for(s.M, kBlock));
+  const dim3 grid(blocks_for(s.N, kPatch), blocks_for(s.M, kPatch));
   launch(ctx, "vectorized", grid, kSide * kSide, 0, vector_kernel, s, a, b, c);
 }
 
@@ -168,9 +168,9 @@ std::vector<GpuRung> gpu_rungs() {
       {"2 tile in shared memory", shared_tile,
        [](const GemmSize& s) { return tiled(s, kTile, 1, 2 * s.M * s.N * s.K); }},
       {"3 tile in registers", register_tile,
-       [](const GemmSize& s) { return tiled(s, kBlock, 1, 2 * s.M * s.N * s.K / kEach); }},
+       [](const GemmSize& s) { return tiled(s, kPatch, 1, 2 * s.M * s.N * s.K / kEach); }},
       {"4 vectors", vectorized,
-       [](const GemmSize& s) { return tiled(s, kBlock, 4, 2 * s.M * s.N * s.K / kEach / 4); }},
+       [](const GemmSize& s) { return tiled(s, kPatch, 4, 2 * s.M * s.N * s.K / kEach / 4); }},
   };
 #ifdef __CUDACC__
   list.push_back({"5 library (cuBLAS)", library, nullptr});

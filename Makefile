@@ -15,7 +15,7 @@
 
 # Plain GNU make; everything that is built goes to build/:
 #   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
-#   kernels/cuda/X.cu                             -> the same library, compiled as C++ for the device emu
+#   kernels/cuda/X.cu, lessons/*/X.cu             -> the same library, compiled as C++ for the device emu
 #   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
 #   tests/NAME_test.cpp                           -> build/tests/NAME_test
 #   tests/bench/NAME.cpp                          -> build/bench/NAME
@@ -62,7 +62,7 @@ endif
 # ---- sources and what they become ---------------------------------------------------------------------
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
-CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu))
+CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
 CUDA_ONLY := kernels/cuda/matmul.cu  # what emu does in another way, in kernels/emu
 EMU_SRC  := $(filter-out $(CUDA_ONLY),$(CUDA_SRC))
 TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
@@ -70,7 +70,7 @@ BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 LIB     := $(BUILD)/libgradus.a
-LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
+LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst %.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
@@ -154,7 +154,7 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
 # CUDA C++ as C++: kernels/emu/emu.h defines its words.
-$(BUILD)/obj/emu/%.o: kernels/cuda/%.cu $(BUILD)/flags
+$(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for emu'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@

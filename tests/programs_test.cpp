@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "src/data/corpus.h"
 
@@ -85,6 +86,37 @@ TEST_F(L03_Programs, RefuseSizesThatDoNotGoTogether) {
   expect_refused(run("bench/step", "--dim=128 --heads=5"), 1, "heads");
   expect_refused(run("bench/step", "--dim=0"), 2, "--dim");
   expect_refused(run("bench/step", "--batch=-1"), 2, "--batch");
+}
+
+// The text between two marks of a report.
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+  const size_t from = text.find(begin) + begin.size();
+  return text.substr(from, text.find(end, from) - from);
+}
+
+TEST_F(L03_Programs, LessonsNeedTheSameBytesOnEveryDeviceAndFindTheSameLosses) {
+  for (const std::string lesson : {"02_autograd --steps=20", "03_transformer --size=tiny --steps=60"}) {
+    std::map<std::string, std::string> report;
+    for (const std::string device : {"cpu", "emu", "meta"}) {
+      const std::string json = path(device + ".json"), name = lesson.substr(0, lesson.find(' '));
+      const Outcome outcome =
+          run("lessons/" + name, lesson.substr(name.size()) + " --device=" + device + " --json=" + json);
+      ASSERT_EQ(outcome.code, 0) << outcome.output;
+      report[device] = read_text_file(json);
+      const auto bytes = [](const std::string& r) {
+        return between(r, "\"peak_bytes\":", ",\"predicted_bytes\"");
+      };
+      EXPECT_NE(bytes(report["cpu"]).find("reserved_bytes"), std::string::npos);
+      EXPECT_EQ(bytes(report[device]), bytes(report["cpu"])) << lesson << " on " << device;
+    }
+    // Sums in another order: the loss is a mean over fp32 numbers of size 5, and 60 steps hardly magnify
+    // that.
+    for (const std::string loss : {"\"loss_first\":", "\"loss_last\":"}) {
+      const double cpu = std::stod(between(report["cpu"], loss, ",")),
+                   emu = std::stod(between(report["emu"], loss, ","));
+      EXPECT_NEAR(emu, cpu, 1e-5 * cpu) << lesson << " " << loss;
+    }
+  }
 }
 
 TEST_F(L03_Programs, RefuseTextThatIsNone) {

@@ -191,6 +191,7 @@ struct Backend {
 };
 
 const Backend& cpu_backend();
+const Backend& cuda_backend();  // only in builds with CUDA=1
 const Backend& emu_backend();   // the sources of kernels/cuda, run on the CPU
 const Backend& meta_backend();  // computes nothing
 

@@ -1,5 +1,9 @@
 #include "src/memory/device.h"
 
+#include <iostream>
+
+#include "src/memory/cuda.h"
+
 namespace gradus {
 
 namespace {
@@ -12,17 +16,28 @@ struct Known {
 
 constexpr Known kDevices[] = {
     {"cpu", cpu_backend, host_source},
+#ifdef GRADUS_CUDA
+    {"cuda", cuda_backend, cuda_source},
+#endif
     {"emu", emu_backend, host_source},
     {"meta", meta_backend, meta_source},
 };
 
+// cuda where it can be used, else cpu. A build with cuda that cannot use it says why, once.
+std::string_view best_device() {
+  const CudaFacts facts = cuda_facts();
+  const std::string problem = cuda_problem(facts);
+  if (problem.empty()) return "cuda";
+  static bool said = facts.built_for.empty();
+  if (!std::exchange(said, true)) std::cerr << problem << "\nauto: the device is cpu\n";
+  return "cpu";
+}
+
 const Known& known(std::string_view name) {
-  if (name == "auto") name = "cpu";
+  if (name == "auto") name = best_device();
   for (const Known& k : kDevices)
     if (k.name == name) return k;
-  check(name != "cuda",
-        "device: this build has no cuda; build with `make CUDA=1` where the CUDA toolkit is, or use ",
-        "--device=emu, which runs the same kernels on the CPU");
+  check(name != "cuda", cuda_problem({}));
   fail("device: \"", name, "\" is unknown; there are auto, cpu, cuda, emu and meta");
 }
 
@@ -49,7 +64,7 @@ Ctx Device::ctx() {
   return {.scalars = static_cast<StepScalars*>(static_cast<void*>(scalars_->data())),
           .scratch = nullptr,
           .workspace = workspace_->data(),
-          .stream = nullptr};
+          .stream = allocator_.source().stream()};
 }
 
 StepScalars Device::scalars() {

@@ -42,6 +42,7 @@ class Device {
     return host_scalars_.step;
   }  // the number of updates made, without asking the device
 
+  void synchronize() { allocator_.source().synchronize(); }  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);
 

@@ -1,20 +1,21 @@
 #include "src/memory/device.h"
 
 #include <iostream>
+#include <utility>
 
 #include "src/memory/cuda.h"
 
 namespace gradus {
 
-namespace {
-
-struct Known {
+struct DeviceEntry {
   std::string_view name;
   const Backend& (*backend)();
   std::unique_ptr<Source> (*source)();
 };
 
-constexpr Known kDevices[] = {
+namespace {
+
+constexpr DeviceEntry kDevices[] = {
     {"cpu", cpu_backend, host_source},
 #ifdef GRADUS_CUDA
     {"cuda", cuda_backend, cuda_source},
@@ -33,9 +34,9 @@ std::string_view best_device() {
   return "cpu";
 }
 
-const Known& known(std::string_view name) {
+const DeviceEntry& entry(std::string_view name) {
   if (name == "auto") name = best_device();
-  for (const Known& k : kDevices)
+  for (const DeviceEntry& k : kDevices)
     if (k.name == name) return k;
   check(name != "cuda", cuda_problem({}));
   fail("device: \"", name, "\" is unknown; there are auto, cpu, cuda, emu and meta");
@@ -45,8 +46,10 @@ const Known& known(std::string_view name) {
 
 std::vector<std::string> device_names() { return {"auto", "cpu", "cuda", "emu", "meta"}; }
 
-Device::Device(std::string_view name, int64_t budget)
-    : backend_(&known(name).backend()), allocator_(known(name).source(), meter_) {
+Device::Device(std::string_view name, int64_t budget) : Device(entry(name), budget) {}
+
+Device::Device(const DeviceEntry& entry, int64_t budget)
+    : backend_(&entry.backend()), allocator_(entry.source(), meter_) {
   allocator_.set_budget(budget);
   if (!has_data()) meter_.keep_trace();  // time can only be predicted
   scalars_ = allocator_.allocate(sizeof(StepScalars), Kind::Other, "step scalars");

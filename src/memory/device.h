@@ -13,6 +13,8 @@ namespace gradus {
 // The devices of this build, "auto" first (cuda where there is one, else cpu): what --device may be.
 std::vector<std::string> device_names();
 
+struct DeviceEntry;  // of the table of devices
+
 class Device {
  public:
   // `name` is one of device_names(); `budget` bounds the bytes reserved (0: no bound). Throws a sentence that
@@ -47,6 +49,7 @@ class Device {
   void copy_out(void* to_host, const void* from, int64_t bytes);
 
  private:
+  Device(const DeviceEntry&, int64_t budget);
   void write_scalar(const void* field, int64_t bytes);
 
   const Backend* backend_;

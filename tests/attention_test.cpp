@@ -35,7 +35,7 @@ struct Attended {  // forward and backward of one dtype, on qkv (B, T, 3C)
     Buffer p = Buffer::zeros(t, s.B * s.H * s.T * s.T), out = Buffer::zeros(t, s.B * s.T * C),
            dx = Buffer::zeros(t, int64_t(qkv.size()));
     TestCtx ctx(cost::attention_plain_bwd(s, t));
-    ctx.scalars.step = 4;
+    ctx.scalars().step = 4;
     const Backend& k = t == DType::F64 ? cpu_backend() : table();  // the reference
     k.attention_plain_fwd(ctx, s, x.in(), part(x.in(), C), part(x.in(), 2 * C), p.out(Write::Set),
                           out.out(Write::Set));

@@ -13,6 +13,7 @@
 #include <source_location>
 
 #include "kernels/check.h"
+#include "kernels/emu/order.h"
 
 #define __global__
 #define __device__
@@ -31,10 +32,6 @@ inline constinit thread_local dim3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockD
 constexpr int warpSize = 32;
 
 namespace gradus::emu {
-
-// The order in which the threads of a block take turns, for all later launches.
-enum class Order { Forward, Reverse, Shuffled };
-void set_order(Order);
 
 struct Launch {
   const char* kernel;  // its name, for messages

@@ -17,6 +17,7 @@ static Out part(const Out& o, int64_t elements) {
 }
 
 Tensor attention(const Tensor& qkv, int64_t heads, Mask mask, double dropout) {
+  const ProfileRange range("attention");
   check(qkv.shape().rank() == 3 && heads > 0 && qkv.last() % (3 * heads) == 0, "attention: qkv is ",
         qkv.shape(), " with ", heads, " heads; it must be (B, T, 3C) with C a multiple of the heads");
   check(dropout >= 0 && dropout < 1, "attention: dropout is ", dropout,

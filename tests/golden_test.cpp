@@ -7,6 +7,7 @@
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
+#include "tests/devices.h"
 
 namespace gradus {
 namespace {
@@ -42,7 +43,7 @@ double norm(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, L03_Golden, ::testing::Values("cpu", "emu"));
+INSTANTIATE_TEST_SUITE_P(Devices, L03_Golden, ::testing::ValuesIn(devices_with_data()));
 
 TEST_P(L03_Golden, LossAndEveryGradient) {
   RecordProperty("exercise", "03.1");

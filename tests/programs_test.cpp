@@ -87,6 +87,16 @@ TEST_F(L03_Programs, RefuseSizesThatDoNotGoTogether) {
   expect_refused(run("bench/step", "--batch=-1"), 2, "--batch");
 }
 
+// In every build, and with every GPU hidden.
+TEST_F(L03_Programs, WithoutAGpuCudaIsRefusedAndAutoIsTheCpu) {
+  const char* const hidden = "CUDA_VISIBLE_DEVICES=";
+  for (const char* program : {"lessons/02_autograd", kLesson, "bench/step", "bench/kernels"})
+    expect_refused(run(program, "--device=cuda", hidden), 1, "cuda cannot be used");
+  const Outcome outcome = run("lessons/02_autograd", "--device=auto --steps=2", hidden);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("02_autograd on cpu"), std::string::npos) << outcome.output;
+}
+
 TEST_F(L03_Programs, RefuseTextThatIsNone) {
   expect_refused(run(kLesson, with_data("nowhere.txt")), 1, "no such file");
   write("empty.txt", "");

@@ -20,8 +20,11 @@ Runs runs_on(const std::string& built_for, int sm) {
   return runs;
 }
 
-static std::string version(int cuda) {
-  return std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10);
+struct Version {
+  int cuda;
+};
+static std::ostream& operator<<(std::ostream& out, Version v) {
+  return out << v.cuda / 1000 << "." << v.cuda % 1000 / 10;
 }
 
 std::string cuda_problem(const CudaFacts& f) {
@@ -33,17 +36,17 @@ std::string cuda_problem(const CudaFacts& f) {
   else if (f.driver == 0)
     text << "there is no NVIDIA driver; install one, until `nvidia-smi` lists the GPU";
   else if (f.driver / 1000 < f.runtime / 1000)
-    text << "the NVIDIA driver is made for CUDA " << version(f.driver) << ", this program for CUDA "
-         << version(f.runtime) << "; install a newer driver, or build with CUDA " << f.driver / 1000;
+    text << "the NVIDIA driver is made for CUDA " << Version{f.driver} << ", this program for CUDA "
+         << Version{f.runtime} << "; install a newer driver, or build with CUDA " << f.driver / 1000;
   else if (f.gpu.empty())
-    text << "there is no GPU" << (f.error.empty() ? "" : " (CUDA says: " + f.error + ")")
-         << "; `nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it";
+    text << "there is no GPU (" << (f.error.empty() ? "CUDA counts none" : f.error)
+         << "); `nvidia-smi` must list one, and CUDA_VISIBLE_DEVICES must not hide it";
   else if (runs == Runs::No)
     text << "the " << f.gpu << " is an sm_" << f.sm << " and this build is for SM=\"" << f.built_for
          << "\"; build with `make CUDA=1 SM=" << f.sm << "`";
   else if (runs == Runs::Translated && f.driver < f.runtime)
     text << "the kernels must be translated for the " << f.gpu << ", and the driver (CUDA "
-         << version(f.driver) << ") is too old to translate those of CUDA " << version(f.runtime)
+         << Version{f.driver} << ") is too old to translate those of CUDA " << Version{f.runtime}
          << "; build with `make CUDA=1 SM=" << f.sm << "`, or install a newer driver";
   else if (!f.error.empty())
     text << "the " << f.gpu << " does not start (CUDA says: " << f.error

@@ -92,9 +92,12 @@ TEST(L03_Gradcheck, AddPositions) {  // fewer positions than the table has
   expect_gradients("add_positions", [](In x) { return add_positions(x[0], x[1]); }, {{2, 3, 5}, {4, 5}});
 }
 TEST(L03_Gradcheck, Attention) {
-  for (const Mask mask : {Mask::Causal, Mask::None})
-    expect_gradients("attention", [=](In x) { return attention(x[0], 2, mask, 0); }, {{2, 7, 3 * 6}});
-  expect_gradients("attention", [](In x) { return attention(x[0], 1, Mask::Causal, 0); }, {{1, 67, 3 * 2}});
+  for (const auto attention : {attention_plain, attention_flash}) {
+    for (const Mask mask : {Mask::Causal, Mask::None})
+      expect_gradients("attention", [=](In x) { return attention(x[0], 2, mask, 0); }, {{2, 7, 3 * 6}});
+    expect_gradients("attention", [=](In x) { return attention(x[0], 1, Mask::Causal, 0); },
+                     {{1, 67, 3 * 2}});
+  }
 }
 TEST(L03_Gradcheck, Dropout) {  // the mask is a function of the seed, so differences see the same one
   const auto f = [](In x) {
@@ -104,11 +107,13 @@ TEST(L03_Gradcheck, Dropout) {  // the mask is a function of the seed, so differ
   expect_gradients("dropout", f, {{3, 7, 5}});
 }
 TEST(L03_Gradcheck, AttentionDropout) {
-  const auto f = [](In x) {
-    current().dropout_ordinal = 0;
-    return attention(x[0], 2, Mask::Causal, 0.4);
-  };
-  expect_gradients("attention", f, {{2, 7, 3 * 6}});
+  for (const auto attention : {attention_plain, attention_flash}) {
+    const auto f = [=](In x) {
+      current().dropout_ordinal = 0;
+      return attention(x[0], 2, Mask::Causal, 0.4);
+    };
+    expect_gradients("attention", f, {{2, 7, 3 * 6}});
+  }
 }
 
 struct TapeTest : ::testing::Test {
@@ -266,8 +271,8 @@ TEST_F(L02_Tape, OpsRefuseWrongShapesInASentence) {
   const Tensor a = tensor(std::vector<double>(6, 0), {2, 3}), b = tensor(std::vector<double>(8, 0), {2, 4});
   for (const auto& f : std::vector<std::function<void()>>{
            [&] { add(a, b); }, [&] { linear(a, b); }, [&] { layernorm(a, b, b); },
-           [&] { attention(a, 2, Mask::None, 0); }, [&] { embedding(a, b); }, [&] { cross_entropy(a, b); },
-           [&] { add_positions(a, b); }}) {
+           [&] { attention_plain(a, 2, Mask::None, 0); }, [&] { attention_flash(a, 2, Mask::None, 0); },
+           [&] { embedding(a, b); }, [&] { cross_entropy(a, b); }, [&] { add_positions(a, b); }}) {
     try {
       f();
       FAIL() << "accepted";

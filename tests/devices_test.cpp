@@ -61,8 +61,9 @@ const TransformerConfig kTiny{.vocab = 65, .context = 24, .layers = 2, .heads = 
 
 void expect_trains_as_cpu(const char* device) {
   TransformerConfig config = kTiny;
-  for (const double dropout : {0.0, 0.1}) {
-    config.dropout = dropout;
+  for (const bool flash : {false, true}) {
+    config.attention = flash ? attention_flash : attention_plain;
+    config.dropout = flash ? 0 : 0.1;
     const Trained cpu = train("cpu", config, 3, 10), got = train(device, config, 3, 10);
     expect_same_memory(cpu, got);
     // Ten steps at this rate; rounding differs in the last bits of each sum, and AdamW divides by what may be

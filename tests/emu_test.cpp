@@ -91,6 +91,29 @@ TEST_F(L01_Emu, AMissingBarrierGivesAnotherResultInAnotherOrder) {
   EXPECT_NE(results[0], results[2]);
 }
 
+// In each round every warp reads what warp 0 wrote; nothing keeps warp 0 from going on to the next round
+// while others still read.
+__global__ void overtaken(int* seen) {
+  __shared__ int round;
+  for (int r = 0; r < 4; ++r) {
+    __syncwarp();
+    if (threadIdx.x == 0) round = r;
+    __syncthreads();
+    seen[r * 256 + threadIdx.x] = round;
+  }
+}
+
+TEST_F(L01_Emu, AWarpThatOvertakesOthersIsSeen) {
+  std::vector<std::vector<int>> results;
+  for (const Order order : kOrders) {
+    emu::set_order(order);
+    std::vector<int> seen(4 * 256);
+    launch("overtaken", 1, 256, 0, [&] { overtaken(seen.data()); });
+    results.push_back(seen);
+  }
+  EXPECT_NE(results[0], results[2]) << "no order lets a warp run ahead";
+}
+
 TEST_F(L01_Emu, ADivergentBarrierIsNamed) {
   float y[64];
   expect_says(refusal("half_waits", 1, 64, 0,

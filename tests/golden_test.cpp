@@ -12,12 +12,17 @@
 namespace gradus {
 namespace {
 
-const TransformerConfig kConfig{.vocab = 65, .context = 16, .layers = 2, .heads = 4, .channels = 32};
+using Attention = decltype(&attention_plain);
 
-struct L03_Golden : ::testing::TestWithParam<const char*> {
-  Context context{GetParam()};
+struct L03_Golden : ::testing::TestWithParam<std::tuple<const char*, Attention>> {
+  Context context{std::get<const char*>(GetParam())};
   SafetensorsFile file{"tests/golden/gpt.safetensors"};
-  Transformer model{kConfig};
+  Transformer model{{.vocab = 65,
+                     .context = 16,
+                     .layers = 2,
+                     .heads = 4,
+                     .channels = 32,
+                     .attention = std::get<Attention>(GetParam())}};
   Tensor ids, targets;
 
   std::vector<double> read(const std::string& name, const Shape& shape) {
@@ -43,7 +48,13 @@ double norm(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, L03_Golden, ::testing::ValuesIn(devices_with_data()));
+INSTANTIATE_TEST_SUITE_P(Devices, L03_Golden,
+                         ::testing::Combine(::testing::ValuesIn(devices_with_data()),
+                                            ::testing::Values(attention_plain, attention_flash)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) +
+                                  (std::get<1>(info.param) == attention_plain ? "_plain" : "_flash");
+                         });
 
 TEST_P(L03_Golden, LossAndEveryGradient) {
   RecordProperty("exercise", "03.1");

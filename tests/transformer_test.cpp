@@ -186,20 +186,26 @@ TEST(L03_Memory, FourPlusFourPlusEightBytesAParameter) {
 
 // Saved for backward, per layer and token: x twice (layer norms), qkv 3C, y C, residual C... as a formula of
 // shapes.
-TEST(L03_Memory, SavedActivationsAreTheFormula) {
+void expect_saved_bytes(const TransformerConfig& config, int64_t of_attention) {
   Context context("cpu", 3);
-  Transformer model(kTiny);
+  Transformer model(config);
   model.initialize(3);
   const int64_t B = 4, T = kTiny.context, C = kTiny.channels, H = kTiny.heads, L = kTiny.layers,
                 V = kTiny.vocab;
   const auto [x, y] = batch_of(0, kTiny, B);
   Tape tape;
   const Tensor loss = model.loss(x, y);
-  // ln_1: x C, statistics 2; its output C (c_attn's input); qkv 3C; probabilities H T; attention's output C;
-  // ln_2: residual C, statistics 2; its output C; c_fc's output 4C (gelu); gelu's output 4C.
-  const int64_t layer = (C + 2) + C + 3 * C + H * T + C + (C + 2) + C + 4 * C + 4 * C;
+  // ln_1: x C, statistics 2; its output C (c_attn's input); qkv 3C; what attention saves of each head; its
+  // output C; ln_2: residual C, statistics 2; its output C; c_fc's output 4C (gelu); gelu's output 4C.
+  const int64_t layer = (C + 2) + C + 3 * C + H * of_attention + C + (C + 2) + C + 4 * C + 4 * C;
   const int64_t end = (C + 2) + C + V + 1;  // ln_f's input, statistics and output; logits, log-sum-exp
   EXPECT_EQ(tape.saved_bytes(), 4 * B * T * (L * layer + end));
+}
+TEST(L03_Memory, SavedActivationsAreTheFormula) {
+  TransformerConfig config = kTiny;
+  expect_saved_bytes(config, config.context);  // a probability for each key
+  config.attention = attention_flash;
+  expect_saved_bytes(config, 1);  // a log-sum-exp
 }
 
 TEST(L03_Optim, FrozenParametersDoNotChangeAndHaveNoState) {

@@ -51,6 +51,7 @@ __global__ void embedding_bwd_kernel(RowShape s, int64_t vocab, const int32_t* i
         if (c < s.cols) sum += load(dy, r * s.cols + c);
       }
     }
+    __syncthreads();  // all have read `found`
   }
   if (c < s.cols) store<W>(dtable, id * s.cols + c, sum);
 }

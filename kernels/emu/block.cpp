@@ -14,11 +14,16 @@ constexpr size_t kStackBytes = 64 << 10;
 constexpr int64_t kGuard = 64;  // bytes after the dynamic shared memory, which nobody may write
 #endif
 
-Turns::Turns(Order order, int64_t n) : n(n) {
+Turns::Turns(Order order, int64_t n) : order(order), n(n) {
   if (order == Order::Reverse) first = n - 1, step = n - 1;
   if (order != Order::Shuffled) return;
   first = n / 3, step = 7919 % n;
   while (std::gcd(step, n) != 1) ++step;  // without a common factor everybody has a turn
+}
+int64_t Turns::before_warp(int64_t first_thread, int64_t lanes, int64_t now) const {
+  if (order == Order::Forward) return first_thread - 1;
+  if (order == Order::Reverse) return n - first_thread - lanes - 1;
+  return now;
 }
 
 // Whose turn it is: the next thread, in the present order, that can go on. nullptr: none.
@@ -138,7 +143,10 @@ uint64_t Block::exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Wh
   bool all = true;
   for (int64_t l = 0; l < lanes && all; ++l)
     all = !(mask >> l & 1) || (warp[l].state == State::InWarp && warp[l].mask == mask);
-  if (all) finish_exchange(warp, mask);
+  if (all) {
+    finish_exchange(warp, mask);
+    turn_ = turns_.before_warp(first, lanes, turn_);
+  }
   pass_turn();
   return me.result;
 }

@@ -1,6 +1,7 @@
 // One block of GPU threads, running on one CPU thread: whose turn it is, who waits for whom.
 #pragma once
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -10,17 +11,25 @@
 namespace gradus::emu {
 
 inline std::string text(const dim3& d) {
-  return "(" + std::to_string(d.x) + ", " + std::to_string(d.y) + ", " + std::to_string(d.z) + ")";
+  std::ostringstream s;
+  s << "(" << d.x << ", " << d.y << ", " << d.z << ")";
+  return s.str();
 }
 inline int64_t volume(const dim3& d) { return int64_t(d.x) * d.y * d.z; }
 inline dim3 place(int64_t i, const dim3& d) {
   return {unsigned(i % d.x), unsigned(i / d.x % d.y), unsigned(i / d.x / d.y)};
 }
 
-// An order of n things: the i-th is (first + i step) mod n. Shuffled: in steps that look random.
+// The order in which the n threads of a block take turns: the i-th is (first + i step) mod n. Shuffled: in
+// steps that look random.
 struct Turns {
   Turns(Order order, int64_t n);
   int64_t operator()(int64_t i) const { return (first + i * step) % n; }
+  // The turn after which the threads of a warp that has just met go on. Forward and Reverse: at once, so that
+  // a warp runs ahead of the others as far as it can, to the next __syncthreads. Shuffled: when everybody
+  // else has had a turn, so that all warps go side by side.
+  int64_t before_warp(int64_t first_thread, int64_t lanes, int64_t now) const;
+  Order order;
   int64_t n, first = 0, step = 1;
 };
 

@@ -4,7 +4,8 @@
 // Every GPU thread is a fiber; the threads of a block take turns on one CPU thread, and a turn ends where
 // threads must wait for each other: at __syncthreads and the warp functions. So a thread that needs another's
 // value and forgot to wait for it sees it or not depending on the order of turns; set_order changes that
-// order, and the tests compare the results. Blocks are spread over the CPU's cores.
+// order, and whether a warp runs ahead of the others, and the tests compare the results. Blocks are spread
+// over the CPU's cores.
 #pragma once
 #include <atomic>
 #include <bit>

@@ -1,8 +1,9 @@
 // What cuBLAS does on a GPU, the CPU's product does here.
 #include "kernels/cpu/cpu.h"
-#include "kernels/cuda/gpu.h"
 
 namespace gradus::emu {
+
+#include "kernels/entries.inc"
 
 void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) { cpu::matmul(ctx, s, a, b, c); }
 

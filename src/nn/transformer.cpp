@@ -50,7 +50,7 @@ TransformerBlock::TransformerBlock(Parameters& p, const std::string& name, const
 
 Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c) const {
   // BEGIN SOLUTION 03.1
-  const Tensor heads = attention(c_attn(ln_1(x)), c.heads, Mask::Causal, c.dropout);
+  const Tensor heads = c.attention(c_attn(ln_1(x)), c.heads, Mask::Causal, c.dropout);
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));
   return add(h, dropout(mlp_c_proj(gelu(c_fc(ln_2(h)))), c.dropout));
   // STUB: todo("03.1", "h = x + proj(attention(ln_1(x))); y = h + mlp(ln_2(h))", x, c);

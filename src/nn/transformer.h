@@ -12,6 +12,7 @@ struct TransformerConfig {
   int64_t vocab = 256, context = 64, layers = 4, heads = 4, channels = 128;
   double dropout = 0;  // on embeddings, attention weights and both residual branches
   DType dtype = DType::F32;
+  Tensor (*attention)(const Tensor& qkv, int64_t heads, Mask, double dropout) = attention_plain;
   void validate()
       const;  // a sentence for sizes that cannot be: not positive, heads that do not divide channels
 

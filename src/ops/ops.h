@@ -8,7 +8,10 @@ namespace gradus {
 
 Tensor add(const Tensor& a, const Tensor& b);                // a + b, same shapes
 Tensor add_positions(const Tensor& x, const Tensor& table);  // x (B,T,C) + table[0..T) (Tmax,C)
-Tensor attention(const Tensor& qkv, int64_t heads, Mask mask, double dropout);  // qkv (B,T,3C) -> (B,T,C)
+// Attention, qkv (B,T,3C) -> (B,T,C), in two ways to the same result: one saves B H T T probabilities, the
+// other B H T log-sum-exps.
+Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout);
+Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout);
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets);  // (...,V), int32 (...) -> scalar
 Tensor dropout(const Tensor& x, double p);                          // x (B, ...): sample by sample
 Tensor embedding(const Tensor& table, const Tensor& ids);           // (V,C), int32 (...) -> (...,C)

@@ -97,6 +97,12 @@ TEST_F(L03_Programs, WithoutAGpuCudaIsRefusedAndAutoIsTheCpu) {
   EXPECT_NE(outcome.output.find("02_autograd on cpu"), std::string::npos) << outcome.output;
 }
 
+TEST_F(L03_Programs, RefuseDevicesThatMakeNoSense) {
+  expect_refused(run("lessons/01_gemm", "--device=meta"), 1, "use --device=cpu");
+  for (const char* program : {"bench/step", "bench/kernels"})
+    expect_refused(run(program, "--device=meta"), 1, "nothing to time");
+}
+
 TEST_F(L03_Programs, RefuseTextThatIsNone) {
   expect_refused(run(kLesson, with_data("nowhere.txt")), 1, "no such file");
   write("empty.txt", "");

@@ -50,7 +50,9 @@ static std::vector<double> reference(int64_t n, const std::vector<float>& a, con
 static int lesson_01(int argc, char** argv) {
   Lesson lesson(argc, argv, "01_gemm", "the ladder of matrix products: from three loops to a library", 5);
   lesson.args.done();
-  Context context(lesson.device, lesson.seed, lesson.memory);
+  check(lesson.device == "auto" || lesson.device == "cpu",
+        "01_gemm: the ladder is the CPU's, on --device=", lesson.device, " there is none; use --device=cpu");
+  Context context("cpu", lesson.seed, lesson.memory);
   lesson.apply(context);
   Report report = lesson.report();
   report.config("repeats", lesson.steps);

@@ -13,13 +13,13 @@
 #   Variables: ONEDNN=0 builds without oneDNN; SANITIZE=1 builds into build/sanitize with the address and
 #   undefined-behaviour sanitizers; CXX=clang++; ARCH=-march=haswell compiles for another machine.
 #
-#   CUDA=1 with any of these adds the device cuda: kernels/cuda compiled by nvcc, everything in build/cuda. The
+#   CUDA=1 with any of these adds the device cuda: every .cu compiled by nvcc, everything in build/cuda. The
 #   toolkit (12 or later) is that of the nvcc on PATH, or CUDA_HOME=FOLDER. SM="80 90a" builds for those
 #   compute capabilities only, the first also as PTX for newer GPUs. All of it runs without a GPU too.
 
 # Plain GNU make; everything that is built goes to build/:
 #   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
-#   kernels/cuda/X.cu                             -> the same library, compiled as C++ for the device emu,
+#   kernels/cuda/X.cu, lessons/*/X.cu             -> the same library, compiled as C++ for the device emu,
 #                                                    and with CUDA=1 once more, by nvcc
 #   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
 #   tests/NAME_test.cpp                           -> build/tests/NAME_test
@@ -97,7 +97,7 @@ endif
 # ---- sources and what they become ---------------------------------------------------------------------
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
-CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu))
+CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
 CUDA_ONLY := kernels/cuda/matmul.cu  # what emu does in another way, in kernels/emu
 EMU_SRC  := $(filter-out $(CUDA_ONLY),$(CUDA_SRC))
 TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
@@ -105,9 +105,9 @@ BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 LIB     := $(BUILD)/libgradus.a
-LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
+LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst %.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
 ifeq ($(CUDA),1)
-LIB_OBJ += $(patsubst kernels/cuda/%.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
+LIB_OBJ += $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
 endif
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
@@ -192,13 +192,13 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
 # CUDA C++ as C++: kernels/emu/emu.h defines its words.
-$(BUILD)/obj/emu/%.o: kernels/cuda/%.cu $(BUILD)/flags
+$(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for emu'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
 
 # CUDA C++ as such. The program knows what it was built for, to say so on other GPUs.
-$(BUILD)/obj/cuda/%.o: kernels/cuda/%.cu $(BUILD)/flags
+$(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for cuda'
 	@$(NVCC) $(CPPFLAGS) $(NVCCFLAGS) -c $< -o $@

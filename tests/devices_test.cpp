@@ -82,10 +82,11 @@ TEST(L03_Devices, CudaTrainsAsCpuDoes) {
   EXPECT_EQ(once.losses, again.losses) << "the same run must give the same bits";
 }
 
-TEST(L03_Devices, MetaNeedsTheSameBytesAndComputesNothing) {
+TEST(L03_Devices, EveryDeviceNeedsTheSameBytesAndMetaComputesNothing) {
   for (TransformerConfig config : {kTiny, TransformerConfig{}}) {  // and lesson 03's own model
     const Trained cpu = train("cpu", config, 8, 3), meta = train("meta", config, 8, 3);
     expect_same_memory(cpu, meta);
+    expect_same_memory(train("emu", config, 8, 3), meta);
     for (const double loss : meta.losses) EXPECT_TRUE(std::isnan(loss));
   }
 }

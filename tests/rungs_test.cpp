@@ -37,9 +37,10 @@ TEST(L01_Rungs, AllGiveTheSameProduct) {
 }
 
 TEST(L01_Rungs,
-     BlockedIntensityIsAThirdOfABlockOverTwo) {  // 2 block^3 operations for 12 block^2 bytes, block 128
+     BlockedIntensityIsAThirdOfABlockOverTwo) {  // 2 block^3 operations for 12 block^2 bytes
   Context context;
-  EXPECT_DOUBLE_EQ(rungs()[2].intensity(1024), 2.0 * 128 * 128 * 128 / (12.0 * 128 * 128));
+  const double block = double(kBlock);
+  EXPECT_DOUBLE_EQ(rungs()[2].intensity(1024), 2 * block * block * block / (12 * block * block));
   for (const Rung& rung : rungs())
     EXPECT_LE(rung.intensity(1024), 1024 / 6.0) << rung.name << ": above the bound n/6";
 }

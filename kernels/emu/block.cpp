@@ -1,5 +1,6 @@
 #include "kernels/emu/block.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -21,16 +22,16 @@ Turns::Turns(Order order, int64_t n) : order(order), n(n) {
   while (std::gcd(step, n) != 1) ++step;  // without a common factor everybody has a turn
 }
 int64_t Turns::before_warp(int64_t first_thread, int64_t lanes, int64_t now) const {
-  if (order == Order::Forward) return first_thread - 1;
-  if (order == Order::Reverse) return n - first_thread - lanes - 1;
+  if (order == Order::Forward) return (first_thread + n - 1) % n;
+  if (order == Order::Reverse) return (first_thread + lanes) % n;
   return now;
 }
 
 // Whose turn it is: the next thread, in the present order, that can go on. nullptr: none.
 Block::Thread* Block::next() {
   for (int64_t i = 0; i < count_; ++i) {
-    if (++turn_ >= count_) turn_ = 0;
-    Thread& t = threads_[turns_(turn_)];
+    last_ = turns_.after(last_);
+    Thread& t = threads_[last_];
     if (t.state == State::New || t.state == State::Ready) return &t;
   }
   return nullptr;
@@ -95,8 +96,9 @@ void Block::threads_main() {
 void Block::run(const Launch& launch, void (*call)(const void*), const void* arguments, int64_t block,
                 Order order) {
   launch_ = &launch, call_ = call, arguments_ = arguments;
-  count_ = volume(launch.block), done_ = at_barrier_ = 0, turn_ = -1;
-  turns_ = Turns(order, count_);
+  count_ = volume(launch.block), done_ = at_barrier_ = 0;
+  turns_ = Turns(order, count_), last_ = turns_.before_first();
+  std::fill(std::begin(meeting_), std::end(meeting_), 0);
   blockIdx = place(block, launch.grid), blockDim = launch.block, gridDim = launch.grid;
   threads_.assign(count_, Thread());
   unused_.clear();
@@ -108,9 +110,10 @@ void Block::run(const Launch& launch, void (*call)(const void*), const void* arg
   continue_with(first);
   outside_.switch_to(*first.fiber);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  for (int64_t i = 0; i < kGuard; ++i)
-    check(shared_[launch.shared_bytes + i] == char(0xFF), "emu: ", launch.kernel, ", block ", text(blockIdx),
-          " wrote past its ", launch.shared_bytes, " bytes of dynamic shared memory");
+  const char* const guard = shared_.get() + launch.shared_bytes;
+  if (std::any_of(guard, guard + kGuard, [](char c) { return c != char(0xFF); }))
+    fail("emu: ", launch.kernel, ", block ", text(blockIdx), " wrote past its ", launch.shared_bytes,
+         " bytes of dynamic shared memory");
 }
 
 void Block::wait_for_block(Where where) {
@@ -128,7 +131,7 @@ void Block::wait_for_block(Where where) {
   for (Thread& t : threads_)
     if (t.state == State::AtBarrier) t.state = State::Ready;
   me.state = State::Ready;
-  turn_ = -1;
+  last_ = turns_.before_first();
   pass_turn();
 }
 
@@ -140,12 +143,14 @@ uint64_t Block::exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Wh
   if (!(mask >> lane() & 1))
     stop(name_of(me) + " calls a warp function at " + waiting(me) + " with a mask without itself");
   me.state = State::InWarp;
-  bool all = true;
+  const int wanted = std::popcount(lanes == 32 ? mask : mask & ((1u << lanes) - 1));
+  bool all = ++meeting_[first / 32] >= wanted;
   for (int64_t l = 0; l < lanes && all; ++l)
     all = !(mask >> l & 1) || (warp[l].state == State::InWarp && warp[l].mask == mask);
   if (all) {
     finish_exchange(warp, mask);
-    turn_ = turns_.before_warp(first, lanes, turn_);
+    meeting_[first / 32] -= wanted;
+    last_ = turns_.before_warp(first, lanes, last_);
   }
   pass_turn();
   return me.result;

@@ -20,14 +20,16 @@ inline dim3 place(int64_t i, const dim3& d) {
   return {unsigned(i % d.x), unsigned(i / d.x % d.y), unsigned(i / d.x / d.y)};
 }
 
-// The order in which the n threads of a block take turns: the i-th is (first + i step) mod n. Shuffled: in
-// steps that look random.
+// An order of n things, the blocks of a launch or the threads of a block: the i-th is (first + i step) mod n.
+// Shuffled: in steps that look random.
 struct Turns {
   Turns(Order order, int64_t n);
   int64_t operator()(int64_t i) const { return (first + i * step) % n; }
-  // The turn after which the threads of a warp that has just met go on. Forward and Reverse: at once, so that
-  // a warp runs ahead of the others as far as it can, to the next __syncthreads. Shuffled: when everybody
-  // else has had a turn, so that all warps go side by side.
+  int64_t after(int64_t thing) const { return thing + step < n ? thing + step : thing + step - n; }
+  int64_t before_first() const { return (first + n - step) % n; }
+  // After whose turn the threads of a warp that has just met go on. Forward and Reverse: at once, so that a
+  // warp runs ahead of the others as far as it can, to the next __syncthreads. Shuffled: when everybody else
+  // has had a turn (`now`), so that all warps go side by side.
   int64_t before_warp(int64_t first_thread, int64_t lanes, int64_t now) const;
   Order order;
   int64_t n, first = 0, step = 1;
@@ -78,7 +80,9 @@ class Block {
   std::vector<Thread> threads_;
   Thread* running_ = nullptr;
   Turns turns_{Order::Forward, 1};
-  int64_t count_ = 0, done_ = 0, at_barrier_ = 0, turn_ = 0;
+  int64_t count_ = 0, done_ = 0, at_barrier_ = 0;
+  int64_t last_ = 0;  // the thread that had its turn last
+  int meeting_[32];   // how many lanes of each warp are InWarp
   Where barrier_;
   Fiber outside_;  // the CPU thread itself
   std::vector<std::unique_ptr<Fiber>> fibers_;

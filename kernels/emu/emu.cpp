@@ -8,8 +8,10 @@ namespace gradus::emu {
 constexpr int64_t kMostThreads = 1024, kMostShared = 227 << 10;  // of a block, on an H100
 
 static Order order_now = Order::Forward;
+static int64_t launches_so_far = 0;
 
 void set_order(Order order) { order_now = order; }
+int64_t launches() { return launches_so_far; }
 void* dynamic_shared() { return Block::current().shared(); }
 void wait_for_block(Where where) { Block::current().wait_for_block(where); }
 uint64_t exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Where where) {
@@ -27,6 +29,7 @@ void launch(const Launch& l, void (*call)(const void*), const void* arguments) {
   limit(l.grid.z, 65535, "grid.z");
   limit(volume(l.block), kMostThreads, "the number of threads in a block");
   limit(l.shared_bytes + 1, kMostShared + 1, "dynamic shared memory, plus 1,");
+  ++launches_so_far;
   const Turns blocks(order_now, volume(l.grid));
   cpu::parallel_for(blocks.n, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) Block::current().run(l, call, arguments, blocks(b), order_now);

@@ -21,6 +21,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 // A block runs on one CPU thread from its first instruction to its last, one block at a time.
 #define __shared__ static thread_local
 
@@ -31,6 +32,9 @@ struct dim3 {
 // Those of the running GPU thread.
 inline constinit thread_local dim3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim, gridDim;
 constexpr int warpSize = 32;
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
 
 namespace gradus::emu {
 
@@ -48,6 +52,7 @@ void launch(const Launch& l, const F& body) {
   launch(
       l, [](const void* f) { (*static_cast<const F*>(f))(); }, &body);
 }
+int64_t launches();  // so far, the running one among them
 
 using Where = std::source_location;
 enum class WarpOp { Shuffle, Ballot, Sync };

@@ -2,81 +2,45 @@
 // times faster when each number that comes from memory is used more often: arithmetic intensity, FLOPs for
 // each byte moved.
 //
-// Bytes that a product must move: 12 n^2 (A and B in, C out), so intensity can reach n/6.
+// Bytes that a product must move: 12 n^2 (A and B in, C out), so intensity can reach n/6. With tiles of t x t
+// elements of C, 2 n^3 / t numbers are read: t/4 FLOPs a byte.
 //
 //   make lesson-01                        expected last line: PASS
 #include <cmath>
 #include <iostream>
 
+#include "lessons/01_gemm/gpu_rungs.h"
+#include "lessons/01_gemm/problem.h"
 #include "lessons/01_gemm/rungs.h"
-#include "src/core/rng.h"
 #include "src/core/table.h"
-#include "src/core/timing.h"
 #include "src/io/png.h"
+#include "src/memory/device_timing.h"
+#include "src/tensor/tensor.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;
 
-struct Result {
-  double gflops, worst_error;  // the error as a share of what rounding allows
-};
-
-// |error| of a sum of n products, each of size at most 1, is at most n eps (n/3 of it typical products).
-static Result run(const Rung& rung, int64_t n, int repeats, const std::vector<float>& a,
-                  const std::vector<float>& b, const std::vector<double>& expected) {
-  std::vector<float> c(n * n, NAN);
-  const Timing time = measure([&] { rung.multiply(n, a.data(), b.data(), c.data()); }, repeats, 0.01);
-  Result result{2.0 * double(n) * double(n) * double(n) / time.median * 1e-9, 0};
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j : {int64_t(0), n / 2, n - 1}) {
-      const double error = std::abs(c[i * n + j] - expected[i * 3 + (j == 0 ? 0 : j == n - 1 ? 2 : 1)]);
-      const double share = error / (double(n) * 0x1p-24);
-      if (!(share <= result.worst_error)) result.worst_error = share;  // a NaN is kept
-    }
-  return result;
-}
-
-// Three columns of C in fp64: the first, the middle, the last.
-static std::vector<double> reference(int64_t n, const std::vector<float>& a, const std::vector<float>& b) {
-  std::vector<double> c(n * 3);
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t column = 0; column < 3; ++column) {
-      const int64_t j = column == 0 ? 0 : column == 2 ? n - 1 : n / 2;
-      for (int64_t k = 0; k < n; ++k) c[i * 3 + column] += double(a[i * n + k]) * b[k * n + j];
-    }
-  return c;
-}
-
-static int lesson_01(int argc, char** argv) {
-  Lesson lesson(argc, argv, "01_gemm", "the ladder of matrix products: from three loops to a library", 5);
-  lesson.args.done();
-  check(lesson.device == "auto" || lesson.device == "cpu",
-        "01_gemm: the ladder is the CPU's, on --device=", lesson.device, " there is none; use --device=cpu");
+// The CPU's rungs: GFLOP/s at several sizes.
+static void cpu_ladder(const Lesson& lesson, Report& report) {
   Context context("cpu", lesson.seed, lesson.memory);
-  lesson.apply(context);
-  Report report = lesson.report();
-  report.config("repeats", lesson.steps);
-  const std::vector<Rung> ladder = rungs();
   BarChart chart{"C = A B, n = 1024: GFLOP/S", {}};
   double ours_to_library = INFINITY;
   for (const int64_t n : {256, 1000, 1023, 1024, 1536, 2048}) {
-    Rng rng(lesson.seed, uint64_t(n));
-    std::vector<float> a(n * n), b(n * n);
-    for (float& x : a) x = float(2 * rng.uniform() - 1);
-    for (float& x : b) x = float(2 * rng.uniform() - 1);
-    const std::vector<double> expected = reference(n, a, b);
+    const Problem problem(n, lesson.seed);
     Table table({"n = " + std::to_string(n), "GFLOP/s", "FLOPs a byte", "error, share of allowed"});
     double tile = 0;
-    for (const Rung& rung : ladder) {
+    for (const Rung& rung : rungs()) {
       if (!rung.fast && n != 256 && n != 1024) continue;
-      const Result r = run(rung, n, rung.fast ? int(lesson.steps) : 1, a, b, expected);
-      table.row(
-          {rung.name, number_text(r.gflops), number_text(rung.intensity(n)), number_text(r.worst_error)});
-      report.check_at_most(rung.name + ", n = " + std::to_string(n) + ": error, share of allowed",
-                           r.worst_error, 1);
-      if (n == 1024) chart.bars.push_back({rung.name, r.gflops, number_text(r.gflops)});
-      if (rung.name[0] == '4') tile = r.gflops;
-      if (rung.name[0] == '5' && n >= 1000) ours_to_library = std::min(ours_to_library, tile / r.gflops);
+      std::vector<float> c(n * n, NAN);
+      const auto multiply = [&] { rung.multiply(n, problem.a.data(), problem.b.data(), c.data()); };
+      const double gflops =
+          problem.gflop() / measure(multiply, rung.fast ? int(lesson.steps) : 1, 0.01).median;
+      const double error = problem.worst_error(c);
+      table.row({rung.name, number_text(gflops), number_text(rung.intensity(n)), number_text(error)});
+      report.check_at_most(rung.name + ", n = " + std::to_string(n) + ": error, share of allowed", error, 1);
+      if (n == 1024) chart.bars.push_back({rung.name, gflops, number_text(gflops)});
+      if (rung.name[0] == '4') tile = gflops;
+      if (rung.name[0] == '5' && n >= 1000) ours_to_library = std::min(ours_to_library, tile / gflops);
     }
     std::cout << table << std::endl;
   }
@@ -87,6 +51,88 @@ static int lesson_01(int argc, char** argv) {
     report.timing_at_least("ours ÷ library, worst size", ours_to_library, 0.75);
   report.timing_at_least("tile in registers ÷ naive, n = 1024", chart.bars[3].value / chart.bars[0].value,
                          10);
+}
+
+// A problem on the current device.
+struct OnDevice {
+  explicit OnDevice(const Problem& p)
+      : problem(p),
+        a(from_host(current().device, p.a, {p.n, p.n}, DType::F32, Kind::Data, "A")),
+        b(from_host(current().device, p.b, {p.n, p.n}, DType::F32, Kind::Data, "B")),
+        c(current().device, {p.n, p.n}, DType::F32, Kind::Data, "C") {}
+  void multiply(const GpuRung& rung) {
+    const int64_t n = problem.n;
+    rung.multiply(current().device.ctx(), {n, n, n}, a.in().as<float>(), b.in().as<float>(),
+                  c.set().as<float>());
+  }
+  double worst_error() const { return problem.worst_error(to_host<float>(c)); }
+
+  const Problem& problem;
+  Tensor a, b, c;
+};
+
+static void traffic_row(Report& report, const std::string& name, double flops, const Traffic& traffic) {
+  ReportRow& row = report.row(name);
+  row.extra = {{"FLOPs a byte", flops / double(traffic.bytes())},
+               {"sectors a load", traffic.sectors_per_load()}};
+  if (traffic.shared_loads)
+    row.extra.emplace_back("FMAs a shared load", flops / 2 / double(traffic.shared_loads));
+}
+
+// The GPU's rungs on emu: their memory traffic, counted, is the predicted one.
+static void count_gpu_ladder(const Lesson& lesson, Report& report) {
+  Context context("emu", lesson.seed, lesson.memory);
+  const Problem problem(256, lesson.seed);
+  OnDevice on_emu(problem);
+  for (const GpuRung& rung : emu::gpu_rungs()) {
+    emu::reset_traffic();
+    on_emu.multiply(rung);
+    const Traffic counted = emu::traffic(), predicted = rung.predicted({problem.n, problem.n, problem.n});
+    const std::string name = rung.name + " on emu, n = " + std::to_string(problem.n);
+    traffic_row(report, name, problem.gflop() * 1e9, counted);
+    report.check_at_most(name + ": error, share of allowed", on_emu.worst_error(), 1);
+    report.check_equal(name + ": bytes", counted.bytes(), predicted.bytes());
+    report.check_equal(name + ": loads by warps", counted.loads.requests, predicted.loads.requests);
+    report.check_equal(name + ": shared loads", counted.shared_loads, predicted.shared_loads);
+  }
+}
+
+// The GPU's rungs on a GPU: GFLOP/s.
+static void time_gpu_ladder([[maybe_unused]] const Lesson& lesson, [[maybe_unused]] Report& report) {
+#ifdef GRADUS_CUDA
+  Context context("cuda", lesson.seed, lesson.memory);
+  for (const int64_t n : {1024, 4096}) {
+    const Problem problem(n, lesson.seed);
+    OnDevice on_gpu(problem);
+    std::vector<double> gflops;
+    for (const GpuRung& rung : cuda::gpu_rungs()) {
+      const auto multiply = [&] { on_gpu.multiply(rung); };
+      gflops.push_back(problem.gflop() / measure(context.device, multiply, int(lesson.steps)).median);
+      const std::string name = rung.name + " on cuda, n = " + std::to_string(n);
+      report.row(name).extra = {{"GFLOP/s", gflops.back()}};
+      report.check_at_most(name + ": error, share of allowed", on_gpu.worst_error(), 1);
+    }
+    report.timing_at_least("tile in registers ÷ global memory, n = " + std::to_string(n),
+                           gflops[2] / gflops[0], 2);
+  }
+#endif
+}
+
+static int lesson_01(int argc, char** argv) {
+  Lesson lesson(argc, argv, "01_gemm", "the ladder of matrix products: from three loops to a library", 5);
+  lesson.args.done();
+  Context context(lesson.device, lesson.seed, lesson.memory);
+  Report report = lesson.report();
+  report.config("repeats", lesson.steps);
+  // All that this machine can do, or what runs on the device that was asked for. On meta: the predictions.
+  const bool all = lesson.device == "auto";
+  const std::string on = context.device.name();
+  if (all || on == "cpu") cpu_ladder(lesson, report);
+  if (all || on == "emu") count_gpu_ladder(lesson, report);
+  if (on == "cuda") time_gpu_ladder(lesson, report);
+  if (on == "meta")
+    for (const GpuRung& rung : emu::gpu_rungs())
+      traffic_row(report, rung.name, 2.0 * 4096 * 4096 * 4096, rung.predicted({4096, 4096, 4096}));
   return report.finish(lesson.json);
 }
 

@@ -34,7 +34,6 @@ static void reordered(int64_t n, const float* a, const float* b, float* c) {
 }
 
 // Rung 3. Blocks: a kBlock x kBlock block of B stays in cache while kBlock rows of A pass by.
-constexpr int64_t kBlock = 128;
 static void blocked(int64_t n, const float* a, const float* b, float* c) {
 #pragma omp parallel for schedule(dynamic)
   for (int64_t i0 = 0; i0 < n; i0 += kBlock) {

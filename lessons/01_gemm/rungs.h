@@ -8,6 +8,8 @@
 
 namespace gradus {
 
+constexpr int64_t kBlock = 128;  // rows and columns of rung 3's blocks
+
 struct Rung {
   std::string name;
   void (*multiply)(int64_t n, const float* a, const float* b, float* c);

@@ -11,11 +11,11 @@
 
 namespace gradus {
 
-Text load_text(const std::string& path, uint64_t seed) {
+Text load_text(const std::string& path, int64_t bytes, uint64_t seed) {
   if (!path.empty()) return {load_corpus(path), std::nullopt, "\n"};
   const std::string file = find_data_file("steps.grammar");
   const Grammar grammar = Grammar::parse(read_text_file(file), file);
-  Text text{generate_corpus(grammar, seed, 1'200'000), std::nullopt, "\n"};
+  Text text{generate_corpus(grammar, seed, bytes), std::nullopt, "\n"};
   const std::string_view held_out = text.corpus.held_out();
   text.floor = -grammar.log_probability(held_out) / double(held_out.size());
   return text;

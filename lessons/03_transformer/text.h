@@ -16,8 +16,8 @@ struct Text {
   std::optional<double> floor;  // nats per byte of the held-out text under the grammar that generated it
   std::string prompt;           // the sample continues this
 };
-// From the file or folder `path`; from the grammar if `path` is empty.
-Text load_text(const std::string& path, uint64_t seed);
+// From the file or folder `path`; if `path` is empty, `bytes` bytes from the grammar.
+Text load_text(const std::string& path, int64_t bytes, uint64_t seed);
 
 // Fills inputs and targets (B, T) with the windows of training step `step`.
 void read_batch(const Loader& loader, int64_t step, Tensor& inputs, Tensor& targets);

@@ -1,0 +1,37 @@
+// Counted memory traffic of kernels on emu: what a GPU's profiler calls requests and sectors. The 32 lanes of
+// a warp execute a load together: one request, for which memory moves every 32-byte sector that some lane
+// touches. Lanes side by side that read floats side by side need 4 sectors; lanes that read a column, 32.
+// Counted is what warps ask for. A GPU's caches answer a part of it.
+#pragma once
+#include <cstdint>
+#include <source_location>
+
+namespace gradus {
+
+struct Requests {
+  int64_t requests = 0, sectors = 0;
+  bool operator==(const Requests&) const = default;
+};
+struct Traffic {
+  static constexpr int64_t kSector = 32;  // bytes
+  Requests loads, stores;                 // of global memory, by warps
+  int64_t shared_loads = 0;               // of shared memory, by threads
+  int64_t bytes() const { return kSector * (loads.sectors + stores.sectors); }
+  double sectors_per_load() const { return double(loads.sectors) / double(loads.requests); }
+  bool operator==(const Traffic&) const = default;
+};
+
+namespace emu {
+
+void reset_traffic();
+Traffic traffic();  // since then; the same whatever the order of threads and the number of CPU threads
+
+// What kernels/cuda/counted.h calls for each access of a GPU thread. On emu the lanes of a warp come one
+// after the other: the k-th access of each makes the warp's k-th request. So a lane that skips an access that
+// others make must say so (wanted is false), or must have returned; lanes that are elsewhere are an Error.
+enum class Access { Load, Store };
+void count_global(Access, const void* p, int64_t bytes, bool wanted, std::source_location);
+void count_shared_load();
+
+}  // namespace emu
+}  // namespace gradus

@@ -1,0 +1,30 @@
+// The rungs of the ladder on a GPU: C = A B with A (M, K), B (K, N), C (M, N), fp32, row-major. The same
+// source runs on emu, where it counts the memory traffic, and on cuda, where it is fast.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "kernels/emu/traffic.h"
+#include "kernels/kernels.h"
+
+namespace gradus {
+
+struct GemmSize {
+  int64_t M, N, K;
+  double flops() const { return 2.0 * double(M) * double(N) * double(K); }
+};
+
+struct GpuRung {
+  std::string name;
+  void (*multiply)(const Ctx&, const GemmSize&, const float* a, const float* b, float* c);  // device memory
+  Traffic (*predicted)(const GemmSize&);  // for sizes that are multiples of 128; nullptr for a library
+};
+
+namespace emu {
+std::vector<GpuRung> gpu_rungs();
+}
+namespace cuda {  // in builds with CUDA=1
+std::vector<GpuRung> gpu_rungs();
+}
+
+}  // namespace gradus

@@ -1,0 +1,33 @@
+#include "lessons/01_gemm/problem.h"
+
+#include <cmath>
+
+#include "src/core/rng.h"
+
+namespace gradus {
+
+Problem::Problem(int64_t n, uint64_t seed) : n(n), a(n * n), b(n * n), expected(n * 3) {
+  Rng rng(seed, uint64_t(n));
+  for (float& x : a) x = float(2 * rng.uniform() - 1);
+  for (float& x : b) x = float(2 * rng.uniform() - 1);
+  const int64_t columns[] = {0, n / 2, n - 1};
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t column = 0; column < 3; ++column)
+      for (int64_t k = 0; k < n; ++k)
+        expected[i * 3 + column] += double(a[i * n + k]) * b[k * n + columns[column]];
+}
+
+// |error| of a sum of n products, each of size at most 1, is at most n eps (n/3 of it typical products).
+double Problem::worst_error(const std::vector<float>& c) const {
+  const int64_t columns[] = {0, n / 2, n - 1};
+  double worst = 0;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t column = 0; column < 3; ++column) {
+      const double error = std::abs(c[i * n + columns[column]] - expected[i * 3 + column]);
+      const double share = error / (double(n) * 0x1p-24);
+      if (!(share <= worst)) worst = share;  // a NaN is kept
+    }
+  return worst;
+}
+
+}  // namespace gradus

@@ -1,0 +1,19 @@
+// A matrix product to be computed, and the judge of what comes out.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace gradus {
+
+struct Problem {
+  Problem(int64_t n, uint64_t seed);  // n x n numbers between -1 and 1
+  double gflop() const { return 2e-9 * double(n) * double(n) * double(n); }
+  // The largest error in three columns of C, as a share of what rounding allows. NaN if C has one.
+  double worst_error(const std::vector<float>& c) const;
+
+  int64_t n;
+  std::vector<float> a, b;
+  std::vector<double> expected;  // C's first, middle and last column in fp64, (n, 3)
+};
+
+}  // namespace gradus

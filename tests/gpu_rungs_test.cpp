@@ -1,0 +1,281 @@
+// Lesson 01's rungs on a GPU: right at sizes that no tile divides, the same bits in every order of threads,
+// and as much memory traffic as predicted. And the counter of the traffic itself.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+
+#include "kernels/cuda/counted.h"
+#include "lessons/01_gemm/gpu_rungs.h"
+#include "src/core/rng.h"
+#include "src/tensor/context.h"
+#include "src/tensor/tensor.h"
+
+namespace gradus {
+namespace {
+
+using emu::Order;
+constexpr Order kOrders[] = {Order::Forward, Order::Reverse, Order::Shuffled};
+
+struct Ladder {
+  std::string device;
+  std::vector<GpuRung> rungs;
+};
+std::vector<Ladder> ladders() {
+  std::vector<Ladder> list = {{"emu", emu::gpu_rungs()}};
+#ifdef GRADUS_CUDA
+  if (Device("auto").name() == std::string("cuda")) list.push_back({"cuda", cuda::gpu_rungs()});
+#endif
+  return list;
+}
+
+std::vector<float> random(int64_t n, uint64_t stream) {
+  Rng rng(3, stream);
+  std::vector<float> values(n);
+  for (float& x : values) x = float(rng.normal());
+  return values;
+}
+
+// A, B and C on a device, each `offset` elements past an aligned address, C full of NaN.
+struct Operands {
+  Operands(const std::string& on, const GemmSize& s, int64_t offset = 0)
+      : size(s),
+        offset(offset),
+        context(on),
+        a(on_device(random(s.M * s.K, 1))),
+        b(on_device(random(s.K * s.N, 2))),
+        c(on_device(std::vector<float>(s.M * s.N, NAN))) {}
+  Tensor on_device(std::vector<float> values) {
+    values.insert(values.begin(), offset, NAN);
+    return from_host(context.device, values, {int64_t(values.size())}, DType::F32, Kind::Data, "operand");
+  }
+  std::vector<float> multiply(const GpuRung& rung) {
+    rung.multiply(context.device.ctx(), size, a.in().as<float>() + offset, b.in().as<float>() + offset,
+                  c.set().as<float>() + offset);
+    std::vector<float> product = to_host<float>(c);
+    product.erase(product.begin(), product.begin() + offset);
+    return product;
+  }
+
+  GemmSize size;
+  int64_t offset;
+  Context context;
+  Tensor a, b, c;
+};
+
+// The worst element of C: its error as a share of what rounding allows. A sum of K products, in any order,
+// each product rounded or not, is wrong by at most K eps of the sum of their sizes.
+struct Worst {
+  double share = 0;
+  std::string element;
+};
+Worst worst_of(const GemmSize& s, const std::vector<float>& c) {
+  const std::vector<float> a = random(s.M * s.K, 1), b = random(s.K * s.N, 2);
+  Worst worst;
+  for (int64_t i = 0; i < s.M; ++i)
+    for (int64_t j = 0; j < s.N; ++j) {
+      double sum = 0, sizes = 0;
+      for (int64_t k = 0; k < s.K; ++k) {
+        sum += double(a[i * s.K + k]) * b[k * s.N + j];
+        sizes += std::abs(double(a[i * s.K + k]) * b[k * s.N + j]);
+      }
+      const float got = c[i * s.N + j];
+      if (double(got) == sum) continue;  // also of no products at all
+      const double share = std::abs(got - sum) / (double(s.K) * 0x1p-24 * sizes);
+      if (std::isnan(got) || share > worst.share)
+        worst = {std::isnan(got) ? INFINITY : share,
+                 "element (" + std::to_string(i) + ", " + std::to_string(j) + "): expected " +
+                     std::to_string(sum) + ", got " + std::to_string(got)};
+    }
+  return worst;
+}
+
+class L01_GpuRungs : public testing::Test {
+ protected:
+  ~L01_GpuRungs() override { emu::set_order(Order::Forward); }
+
+  static void expect_right(size_t rung) {
+    for (const Ladder& ladder : ladders())
+      for (const GemmSize& s : {GemmSize{1, 1, 1},
+                                {7, 5, 3},
+                                {33, 129, 65},
+                                {130, 257, 17},
+                                {132, 136, 20},
+                                {4, 132, 4},
+                                {128, 128, 32},
+                                {5, 6, 0},
+                                {0, 3, 4}})
+        for (const int64_t offset : {0, 1}) expect_right(ladder.device, ladder.rungs[rung], s, offset);
+  }
+  static void expect_right(const std::string& on, const GpuRung& rung, const GemmSize& s, int64_t offset) {
+    const std::string where = rung.name + " on " + on + ", M = " + std::to_string(s.M) +
+                              ", N = " + std::to_string(s.N) + ", K = " + std::to_string(s.K);
+    std::vector<float> first;
+    for (const Order order : kOrders) {
+      emu::set_order(order);
+      const std::vector<float> c = Operands(on, s, offset).multiply(rung);
+      if (order == Order::Forward)
+        first = c;
+      else
+        ASSERT_EQ(c, first) << where << ": another order of threads, another result: a barrier is missing";
+    }
+    ASSERT_EQ(int64_t(first.size()), s.M * s.N);
+    const Worst worst = worst_of(s, first);
+    ASSERT_LE(worst.share, 1) << where << ", " << worst.element;
+  }
+};
+
+TEST_F(L01_GpuRungs, GlobalMemory) { expect_right(0); }
+TEST_F(L01_GpuRungs, SharedTile) {
+  RecordProperty("exercise", "01.5");
+  expect_right(1);
+}
+TEST_F(L01_GpuRungs, RegisterTile) {
+  RecordProperty("exercise", "01.6");
+  expect_right(2);
+}
+TEST_F(L01_GpuRungs, Vectors) { expect_right(3); }
+
+// And a wrong product is not: the bound is worth something.
+TEST_F(L01_GpuRungs, AnErrorOfATenThousandthIsSeen) {
+  const GemmSize s{7, 5, 33};
+  const GpuRung rung = emu::gpu_rungs()[0];
+  std::vector<float> c = Operands("emu", s).multiply(rung);
+  c[17] *= 1.0001f;
+  EXPECT_GT(worst_of(s, c).share, 1);
+}
+
+TEST_F(L01_GpuRungs, MoveAsManyBytesAsPredicted) {
+  for (const GemmSize& s : {GemmSize{128, 128, 128}, {256, 128, 96}, {128, 384, 32}})
+    for (const GpuRung& rung : emu::gpu_rungs()) {
+      Operands operands("emu", s);
+      const Traffic expected = rung.predicted(s);
+      const int threads = omp_get_max_threads();
+      for (const Order order : kOrders) {
+        emu::set_order(order);
+        omp_set_num_threads(order == Order::Forward ? 1 : threads);
+        emu::reset_traffic();
+        operands.multiply(rung);
+        const Traffic t = emu::traffic();
+        EXPECT_EQ(t, expected) << rung.name << ", M = " << s.M << ", N = " << s.N << ", K = " << s.K
+                               << ": loads " << t.loads.requests << " requests, " << t.loads.sectors
+                               << " sectors; expected " << expected.loads.requests << ", "
+                               << expected.loads.sectors << "; stores " << t.stores.sectors << ", expected "
+                               << expected.stores.sectors << " sectors; shared loads " << t.shared_loads
+                               << ", expected " << expected.shared_loads;
+      }
+      omp_set_num_threads(threads);
+    }
+}
+
+TEST_F(L01_GpuRungs, IntensityIsAQuarterOfTheTile) {  // 2 n^3 operations for 2 n^3 / t numbers, and C
+  const GemmSize s{4096, 4096, 4096};
+  const std::vector<GpuRung> ladder = emu::gpu_rungs();
+  const auto flops_a_byte = [&](int rung) {
+    return s.flops() / double(ladder[rung].predicted(s).loads.sectors * Traffic::kSector);
+  };
+  EXPECT_DOUBLE_EQ(flops_a_byte(0), 0.4);
+  EXPECT_DOUBLE_EQ(flops_a_byte(1), 32 / 4.0);
+  EXPECT_DOUBLE_EQ(flops_a_byte(2), 128 / 4.0);
+  EXPECT_DOUBLE_EQ(flops_a_byte(3), 128 / 4.0);
+}
+
+// ---- the counter --------------------------------------------------------------------------------------
+
+class L01_Traffic : public L01_GpuRungs {
+ protected:
+  // What a launch of blocks of `threads` moves, whatever the order.
+  template <class Kernel>
+  Traffic traffic_of(dim3 grid, dim3 threads, const Kernel& kernel) {
+    std::vector<Traffic> all;
+    for (const Order order : kOrders) {
+      emu::set_order(order);
+      emu::reset_traffic();
+      emu::launch(emu::Launch{"traffic", grid, threads, 0}, [&] { kernel(emu::Global(numbers)); });
+      all.push_back(emu::traffic());
+    }
+    EXPECT_EQ(all[0], all[1]);
+    EXPECT_EQ(all[0], all[2]);
+    return all[0];
+  }
+  alignas(64) float numbers[4096] = {};
+};
+
+TEST_F(L01_Traffic, SectorsAreThoseThatAWarpTouches) {
+  const auto loads = [&](auto index) {
+    return traffic_of(1, 32, [&](emu::Global x) { x.load(index(threadIdx.x)); }).loads;
+  };
+  const auto expect = [](Requests got, int64_t sectors) { EXPECT_EQ(got, (Requests{1, sectors})); };
+  expect(loads([](int64_t t) { return t; }), 4);                      // neighbours
+  expect(loads([](int64_t t) { return 31 - t; }), 4);                 // in any order
+  expect(loads([](int64_t t) { return t + 1; }), 5);                  // across a boundary
+  expect(loads([](int64_t) { return 7; }), 1);                        // all the same
+  expect(loads([](int64_t t) { return 2 * t; }), 8);                  // every other one
+  expect(loads([](int64_t t) { return 32 * t; }), 32);                // a column
+  expect(loads([](int64_t t) { return t / 16 * 512 + t % 16; }), 4);  // two rows
+  EXPECT_EQ(traffic_of(1, 32, [](emu::Global x) { x.load4(4 * threadIdx.x); }).loads, (Requests{1, 16}));
+}
+
+TEST_F(L01_Traffic, EachWarpOfEachBlockMakesItsOwnRequests) {
+  const auto copy = [](emu::Global x) {  // 2 x 40 threads in each of 3 x 2 blocks: two warps and a half
+    const int64_t t = threadIdx.y * 40 + threadIdx.x;
+    x.store(512 + t, x.load(t));
+  };
+  const Traffic t = traffic_of(dim3(3, 2), dim3(40, 2), copy);
+  EXPECT_EQ(t.loads, (Requests{6 * 3, 6 * 10}));
+  EXPECT_EQ(t.stores, (Requests{6 * 3, 6 * 10}));
+  EXPECT_EQ(t.bytes(), 2 * 6 * 80 * 4);
+}
+
+TEST_F(L01_Traffic, LanesThatWantNothingCostNothing) {
+  const auto some = [](int64_t lanes) {
+    return [lanes](emu::Global x) {
+      x.load(threadIdx.x, threadIdx.x < lanes);
+      x.load(threadIdx.x);
+    };
+  };
+  EXPECT_EQ(traffic_of(1, 32, some(9)).loads, (Requests{2, 2 + 4}));
+  EXPECT_EQ(traffic_of(1, 32, some(0)).loads, (Requests{1, 4}));
+  const auto returns = [](emu::Global x) {
+    if (threadIdx.x % 2) return;
+    for (int k = 0; k < 3; ++k) x.load(32 * k + threadIdx.x);
+  };
+  EXPECT_EQ(traffic_of(1, 32, returns).loads, (Requests{3, 12}));
+}
+
+TEST_F(L01_Traffic, BarriersChangeNothing) {
+  const auto with_barriers = [](emu::Global x) {
+    for (int k = 0; k < 4; ++k) {
+      x.load(64 * k + threadIdx.x);
+      __syncthreads();
+    }
+  };
+  EXPECT_EQ(traffic_of(5, 64, with_barriers).loads, (Requests{5 * 4 * 2, 5 * 4 * 8}));
+}
+
+TEST_F(L01_Traffic, SharedLoadsAreCountedByThread) {
+  const auto reads = [](emu::Global) {
+    alignas(16) float tile[8] = {};
+    emu::from_shared(tile[1]);
+    emu::from_shared4(tile[4]);
+  };
+  EXPECT_EQ(traffic_of(3, 40, reads), (Traffic{{}, {}, 3 * 40 * 2}));
+}
+
+TEST_F(L01_Traffic, LanesAtDifferentPlacesAreNamed) {
+  const auto diverge = [&] {
+    traffic_of(1, 32, [](emu::Global x) {
+      if (threadIdx.x == 5) x.load(0);
+      x.load(1);
+    });
+  };
+  try {
+    diverge();
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("lanes of one warp"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -12,10 +12,15 @@
 #
 #   Variables: ONEDNN=0 builds without oneDNN; SANITIZE=1 builds into build/sanitize with the address and
 #   undefined-behaviour sanitizers; CXX=clang++; ARCH=-march=haswell compiles for another machine.
+#
+#   CUDA=1 with any of these adds the device cuda: every .cu compiled by nvcc, everything in build/cuda. The
+#   toolkit (12 or later) is that of the nvcc on PATH, or CUDA_HOME=FOLDER. SM="80 90a" builds for those
+#   compute capabilities only, the first also as PTX for newer GPUs. All of it runs without a GPU too.
 
 # Plain GNU make; everything that is built goes to build/:
 #   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
-#   kernels/cuda/X.cu, lessons/*/X.cu             -> the same library, compiled as C++ for the device emu
+#   kernels/cuda/X.cu, lessons/*/X.cu             -> the same library, compiled as C++ for the device emu,
+#                                                    and with CUDA=1 once more, by nvcc
 #   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
 #   tests/NAME_test.cpp                           -> build/tests/NAME_test
 #   tests/bench/NAME.cpp                          -> build/bench/NAME
@@ -35,6 +40,36 @@ OPTIMIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-o
 LDLIBS   += -fsanitize=address,undefined
 endif
 CXXFLAGS += $(OPTIMIZE)
+
+# CUDA=1: the device cuda, in a tree of its own.
+ifeq ($(CUDA),1)
+BUILD     := build/cuda
+CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc))),/usr/local/cuda)
+NVCC      := $(CUDA_HOME)/bin/nvcc
+CUDA_VERSION := $(shell $(NVCC) --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+ifeq ($(CUDA_VERSION),)
+$(error CUDA=1: there is no $(NVCC); install the CUDA toolkit (12 or later) or say where it is \
+(CUDA_HOME=FOLDER); without CUDA=1 everything but the device cuda is built)
+endif
+ifneq ($(filter 9.% 10.% 11.%,$(CUDA_VERSION)),)
+$(error CUDA=1: $(NVCC) is of CUDA $(CUDA_VERSION), which does not know C++20; install CUDA 12 or later)
+endif
+ifeq ($(SANITIZE),1)
+$(error CUDA=1 and SANITIZE=1 do not go together; the kernels are sanitized on emu, without CUDA=1)
+endif
+# The list of SM, by default one for each generation from Turing on that this nvcc knows. Code for 8.0 runs on
+# all 8.x, and so on.
+SM_KNOWN := $(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code))
+SM_LIST  := $(or $(patsubst sm_%,%,$(SM)),$(patsubst 90,90a,$(filter $(SM_KNOWN),75 80 90 120)))
+SM_PTX   := $(filter-out %a %f,$(firstword $(SM_LIST)))
+NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
+  $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
+  $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
+CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include
+# A further library of CUDA is named here.
+LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart_static -ldl -lrt
+CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
+endif
 
 # How long OpenMP's threads spin when they wait for each other. By its own default, hundreds of times longer,
 # they keep a busy machine from running the one they wait for: lessons become ten times slower. On a quiet
@@ -76,6 +111,9 @@ BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 LIB     := $(BUILD)/libgradus.a
 LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst %.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
+ifeq ($(CUDA),1)
+LIB_OBJ += $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
+endif
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
@@ -145,8 +183,8 @@ help:
 # ---- rules --------------------------------------------------------------------------------------------
 # Both files change only when their text does; so objects are rebuilt when flags change, and the library
 # when a source file appears or goes.
-$(BUILD)/flags: TEXT = $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS)
-$(BUILD)/flags: NEWS = building into $(BUILD) with $(CXX) $(CXXFLAGS); $(FOUND)
+$(BUILD)/flags: TEXT = $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS) $(subst ','\'',$(NVCCFLAGS))
+$(BUILD)/flags: NEWS = building into $(BUILD) with $(CXX) $(CXXFLAGS); $(FOUND)$(CHOICE)
 $(BUILD)/sources: TEXT = $(LIB_OBJ)
 $(BUILD)/sources: NEWS = the library has $(words $(LIB_OBJ)) source files
 $(BUILD)/flags $(BUILD)/sources: FORCE
@@ -164,8 +202,15 @@ $(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 	@echo 'compile $< for emu'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
 
+# CUDA C++ as such. The program knows what it was built for, to say so on other GPUs.
+$(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'compile $< for cuda'
+	@$(NVCC) $(CPPFLAGS) $(NVCCFLAGS) -c $< -o $@
+$(BUILD)/obj/src/memory/cuda_source.o: private CPPFLAGS += -DGRADUS_SM='"$(SM_LIST)"'
+
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
-$(BUILD)/obj/kernels/cpu/gemm_tile.o: CXXFLAGS += -ffp-contract=fast
+$(BUILD)/obj/kernels/cpu/gemm_tile.o: private CXXFLAGS += -ffp-contract=fast
 
 $(LIB): $(LIB_OBJ) $(BUILD)/sources
 	@rm -f $@

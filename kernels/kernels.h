@@ -4,7 +4,7 @@
 // - Argument order: sizes, inputs, outputs, options. Tensors are dense and row-major, but for given strides.
 // - Kernels never allocate. Scratch comes in Ctx; its size is in cost.h, a function of the shapes alone.
 // - Write::Set: out <- round(r). Write::Add: out <- round(out + r), where r is the *finished* fp32 result
-//   that Set would have rounded. Tests compare the two to the bit.
+//   that Set would have rounded. Tests compare the two to the bit, but for cuBLAS (kernels/cuda/matmul.cu).
 // - Each output has its own Write; an output whose p is nullptr is not wanted and is skipped.
 // - Any alignment, any size (0, 1, 7, 255, 257, ...), int64_t sizes. Outputs do not overlap inputs unless
 //   the name ends in _inplace.
@@ -191,6 +191,7 @@ struct Backend {
 };
 
 const Backend& cpu_backend();
+const Backend& cuda_backend();  // only in builds with CUDA=1
 const Backend& emu_backend();   // the sources of kernels/cuda, run on the CPU
 const Backend& meta_backend();  // computes nothing
 

@@ -55,7 +55,7 @@ void backward(Kind kind, const Backend& k, const Ctx& ctx, const AttentionShape&
 }
 TestCtx context_of(Kind kind, const AttentionShape& s, DType t) {
   TestCtx ctx(kind == Kind::Plain ? cost::attention_plain_bwd(s, t) : cost::attention_flash_bwd(s, t));
-  ctx.scalars.step = 4;
+  ctx.scalars().step = 4;
   return ctx;
 }
 

@@ -8,6 +8,7 @@
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
 #include "src/train/machine.h"
+#include "tests/devices.h"
 
 namespace gradus {
 namespace {
@@ -58,19 +59,27 @@ void expect_same_memory(const Trained& a, const Trained& b) {
 
 const TransformerConfig kTiny{.vocab = 65, .context = 24, .layers = 2, .heads = 4, .channels = 32};
 
-TEST(L03_Devices, EmuTrainsAsCpuDoes) {
+void expect_trains_as_cpu(const char* device) {
   TransformerConfig config = kTiny;
   for (const bool flash : {false, true}) {
     config.attention = flash ? attention_flash : attention_plain;
     config.dropout = flash ? 0 : 0.1;
-    const Trained cpu = train("cpu", config, 3, 10), emu = train("emu", config, 3, 10);
-    expect_same_memory(cpu, emu);
+    const Trained cpu = train("cpu", config, 3, 10), got = train(device, config, 3, 10);
+    expect_same_memory(cpu, got);
     // Ten steps at this rate; rounding differs in the last bits of each sum, and AdamW divides by what may be
     // small.
     for (size_t i = 0; i < cpu.losses.size(); ++i)
-      EXPECT_NEAR(emu.losses[i], cpu.losses[i], 1e-4) << "step " << i;
-    EXPECT_LT(emu.losses.back(), emu.losses.front());
+      EXPECT_NEAR(got.losses[i], cpu.losses[i], 1e-4) << "step " << i;
+    EXPECT_LT(got.losses.back(), got.losses.front());
   }
+}
+TEST(L03_Devices, EmuTrainsAsCpuDoes) { expect_trains_as_cpu("emu"); }
+TEST(L03_Devices, CudaTrainsAsCpuDoes) {
+  const std::string problem = cuda_problem(cuda_facts());
+  if (!problem.empty()) GTEST_SKIP() << problem;
+  expect_trains_as_cpu("cuda");
+  const Trained once = train("cuda", kTiny, 3, 10), again = train("cuda", kTiny, 3, 10);
+  EXPECT_EQ(once.losses, again.losses) << "the same run must give the same bits";
 }
 
 TEST(L03_Devices, EveryDeviceNeedsTheSameBytesAndMetaComputesNothing) {
@@ -88,9 +97,8 @@ TEST(L03_Devices, AStepOfGpt2NeedsTheSameBytesOnEveryDevice) {
 #endif
   TransformerConfig config = transformer_config("gpt2");
   config.context = 64;
-  const Trained meta = train("meta", config, 1, 1), cpu = train("cpu", config, 1, 1);
-  expect_same_memory(cpu, meta);
-  expect_same_memory(train("emu", config, 1, 1), meta);
+  const Trained meta = train("meta", config, 1, 1);
+  for (const char* device : devices_with_data()) expect_same_memory(train(device, config, 1, 1), meta);
 }
 
 TEST(L03_Devices, MetaMeasuresWhatNoStudentOwns) {

@@ -7,6 +7,7 @@
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
+#include "tests/devices.h"
 
 namespace gradus {
 namespace {
@@ -48,7 +49,7 @@ double norm(const std::vector<double>& x) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, L03_Golden,
-                         ::testing::Combine(::testing::Values("cpu", "emu"),
+                         ::testing::Combine(::testing::ValuesIn(devices_with_data()),
                                             ::testing::Values(attention_plain, attention_flash)),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) +

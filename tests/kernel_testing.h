@@ -11,13 +11,19 @@
 #include <vector>
 
 #include "kernels/cost.h"
-#include "kernels/emu/emu.h"
+#include "kernels/emu/order.h"
 #include "src/core/rng.h"
+#include "src/memory/cuda.h"
+
+#ifdef GRADUS_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 namespace gradus {
 
 // The kernels under test run once for each of these: a device and, on emu, the order in which GPU threads
-// take turns. The same test in another order must give the same bits, or a barrier is missing.
+// take turns. The same test in another order must give the same bits, or a barrier is missing; and once more
+// on a GPU, or a kernel is not deterministic.
 struct Turn {
   const char* name;
   const Backend* table;
@@ -25,14 +31,62 @@ struct Turn {
 };
 inline std::ostream& operator<<(std::ostream& out, const Turn& t) { return out << t.name; }
 inline std::vector<Turn> turns() {
-  return {{"cpu", &cpu_backend()},
-          {"emu", &emu_backend()},
-          {"emu_reverse", &emu_backend(), emu::Order::Reverse},
-          {"emu_shuffled", &emu_backend(), emu::Order::Shuffled}};
+  std::vector<Turn> turns{{"cpu", &cpu_backend()},
+                          {"emu", &emu_backend()},
+                          {"emu_reverse", &emu_backend(), emu::Order::Reverse},
+                          {"emu_shuffled", &emu_backend(), emu::Order::Shuffled}};
+#ifdef GRADUS_CUDA
+  if (cuda_problem(cuda_facts()).empty())
+    for (const char* name : {"cuda", "cuda_again"}) turns.push_back({name, &cuda_backend()});
+#endif
+  return turns;
 }
 
 inline Turn turn{"cpu", &cpu_backend()};
 inline const Backend& table() { return *turn.table; }
+inline bool on_cuda() { return std::string_view(table().name) == "cuda"; }
+
+// Memory that the host and the kernels under test both reach: a GPU's is "managed" and moves to and fro. The
+// host must wait before it reads what kernels wrote.
+inline void wait_for_kernels() {
+#ifdef GRADUS_CUDA
+  if (!on_cuda()) return;
+  const cudaError_t e = cudaDeviceSynchronize();
+  check(e == cudaSuccess, "a kernel under test failed: ", cudaGetErrorString(e));
+#endif
+}
+template <class T>
+struct SharedMemory {  // an allocator for std::vector
+  using value_type = T;
+  bool managed = on_cuda();
+  SharedMemory() = default;
+  template <class U>
+  explicit SharedMemory(const SharedMemory<U>& other) : managed(other.managed) {}
+  bool operator==(const SharedMemory& other) const { return managed == other.managed; }
+  T* allocate(size_t n) {
+    void* p = nullptr;
+#ifdef GRADUS_CUDA
+    if (managed) {
+      const cudaError_t e = cudaMallocManaged(&p, n * sizeof(T));
+      check(e == cudaSuccess, "no managed memory for a test: ", cudaGetErrorString(e));
+      return static_cast<T*>(p);
+    }
+#endif
+    p = ::operator new(n * sizeof(T));
+    return static_cast<T*>(p);
+  }
+  void deallocate(T* p, size_t) {
+#ifdef GRADUS_CUDA
+    if (managed) {
+      cudaFree(p);  // waits for kernels
+      return;
+    }
+#endif
+    ::operator delete(p);
+  }
+};
+template <class T>
+using SharedVector = std::vector<T, SharedMemory<T>>;
 inline std::vector<double> numbers_seen;  // everything that the running test has read from its buffers
 
 class OnEveryDevice : public testing::TestWithParam<Turn> {
@@ -48,15 +102,16 @@ class OnEveryDevice : public testing::TestWithParam<Turn> {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
     const std::string test = info->name();
     if (now.table == &cpu_backend() || IsSkipped()) return;
-    static std::map<std::string, std::vector<double>> first;  // by test, without the name of the turn
-    const auto [entry, is_first] = first.try_emplace(test.substr(0, test.find('/')), numbers_seen);
+    static std::map<std::string, std::vector<double>> first;  // by test and device
+    const auto [entry, is_first] =
+        first.try_emplace(now.table->name + test.substr(0, test.find('/')), numbers_seen);
     if (is_first) return;
     ASSERT_EQ(entry->second.size(), numbers_seen.size());
     for (size_t i = 0; i < numbers_seen.size(); ++i)
       ASSERT_EQ(std::bit_cast<uint64_t>(entry->second[i]), std::bit_cast<uint64_t>(numbers_seen[i]))
           << "number " << i << " that this test read is " << entry->second[i]
           << " in one order of threads and " << numbers_seen[i] << " in order " << now.name
-          << ": a barrier is missing";
+          << ": a barrier is missing, or the result depends on the schedule in another way";
   }
 };
 #define ON_EVERY_DEVICE(Suite)                                         \
@@ -96,6 +151,7 @@ class Buffer {
   Out out(Write w) { return {data<char>(), t_, w}; }
   DType type() const { return t_; }
   std::vector<double> values() const {
+    wait_for_kernels();
     std::vector<double> v(n_);
     visit_float("test", t_, [&]<class T>() {
       for (int64_t i = 0; i < n_; ++i) v[i] = double(acc_t<T>(data<T>()[i]));
@@ -111,21 +167,27 @@ class Buffer {
   }
   DType t_;
   int64_t n_;
-  std::vector<char> bytes_;
+  SharedVector<char> bytes_;
 };
 
 // Scratch, workspace and scalars, as the engine would give them.
 struct TestCtx {
-  explicit TestCtx(const Cost& cost = {}) : scratch(cost.scratch + 64), workspace(kWorkspaceBytes) {}
+  static constexpr int64_t kAlignment = 256;  // cuBLAS asks for it
+  explicit TestCtx(const Cost& cost = {})
+      : scratch(cost.scratch + kAlignment), workspace(kWorkspaceBytes + kAlignment) {}
   operator Ctx() {
-    const auto aligned = [](std::vector<char>& v) {
-      return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(v.data()) + 63) / 64 * 64);
+    const auto aligned = [](SharedVector<char>& v) {
+      return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(v.data()) + kAlignment - 1) / kAlignment *
+                                     kAlignment);
     };
-    workspace.resize(kWorkspaceBytes + 64);
-    return {&scalars, aligned(scratch), aligned(workspace)};
+    return {one_scalars.data(), aligned(scratch), aligned(workspace)};
   }
-  StepScalars scalars;
-  std::vector<char> scratch, workspace;
+  StepScalars& scalars() {  // to read or to write
+    wait_for_kernels();
+    return one_scalars[0];
+  }
+  SharedVector<StepScalars> one_scalars = SharedVector<StepScalars>(1);
+  SharedVector<char> scratch, workspace;
 };
 
 // |got - expected| <= bound[i] for every element; the failure names op, element, expected and got.

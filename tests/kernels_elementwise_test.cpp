@@ -104,7 +104,7 @@ TEST_P(L03_Kernels, DropoutKeepsTheRightShareAndItsMaskIsAFunctionOfTheSample) {
   const Buffer x(DType::F32, std::vector<double>(B * n, 1.0));
   Buffer y = Buffer::zeros(DType::F32, B * n), part = Buffer::zeros(DType::F32, 2 * n);
   TestCtx ctx;
-  ctx.scalars.step = 5;
+  ctx.scalars().step = 5;
   table().dropout(ctx, {B, n}, x.in(), y.out(Write::Set), 0.25f, {42, 3});
   const std::vector<double> whole = y.values();
   int64_t kept = 0;
@@ -115,7 +115,7 @@ TEST_P(L03_Kernels, DropoutKeepsTheRightShareAndItsMaskIsAFunctionOfTheSample) {
     kept += keep;
   }
   EXPECT_NEAR(double(kept) / double(B * n), 0.75, 5 * std::sqrt(0.75 * 0.25 / double(B * n)));
-  ctx.scalars.first_sample = 4;  // samples 4 and 5 as a micro-batch of their own
+  ctx.scalars().first_sample = 4;  // samples 4 and 5 as a micro-batch of their own
   table().dropout(ctx, {2, n}, x.in(), part.out(Write::Set), 0.25f, {42, 3});
   EXPECT_EQ(part.values(), std::vector<double>(whole.begin() + 4 * n, whole.end()));
   const Buffer any = Buffer::random(DType::F32, 21, 1);
@@ -134,15 +134,15 @@ TEST_P(L03_Kernels, GradNormAndClipping) {
   const int64_t sizes[] = {100'003, 7};
   const Ctx c = ctx;
   table().grad_norm(c, {2, items, sizes}, 2.0f);
-  EXPECT_NEAR(ctx.scalars.grad_norm, std::sqrt(sum), 1e-6 * std::sqrt(sum));
-  EXPECT_NEAR(ctx.scalars.clip_factor, 2 / std::sqrt(sum), 1e-6 * 2 / std::sqrt(sum));
+  EXPECT_NEAR(ctx.scalars().grad_norm, std::sqrt(sum), 1e-6 * std::sqrt(sum));
+  EXPECT_NEAR(ctx.scalars().clip_factor, 2 / std::sqrt(sum), 1e-6 * 2 / std::sqrt(sum));
   table().grad_norm(c, {2, items, sizes}, 1e6f);
-  EXPECT_EQ(ctx.scalars.clip_factor, 1);
+  EXPECT_EQ(ctx.scalars().clip_factor, 1);
   const Buffer bad(DType::F32, {1, NAN});
   const CBuf one[] = {bad.in()};
   const int64_t two[] = {2};
   table().grad_norm(c, {1, one, two}, 1.0f);
-  EXPECT_TRUE(std::isnan(ctx.scalars.grad_norm) && std::isnan(ctx.scalars.clip_factor))
+  EXPECT_TRUE(std::isnan(ctx.scalars().grad_norm) && std::isnan(ctx.scalars().clip_factor))
       << "a NaN must not be hidden";
 }
 
@@ -153,8 +153,8 @@ TEST_P(L03_Kernels, GradNormOfListsOfAnyLength) {
   const std::vector<int64_t> sizes(300, 3);
   for (const int64_t count : {300, 1, 0}) {
     table().grad_norm(ctx, {count, items.data(), sizes.data()}, 0);
-    EXPECT_FLOAT_EQ(ctx.scalars.grad_norm, 7 * std::sqrt(float(count)));
-    EXPECT_EQ(ctx.scalars.clip_factor, 1);
+    EXPECT_FLOAT_EQ(ctx.scalars().grad_norm, 7 * std::sqrt(float(count)));
+    EXPECT_EQ(ctx.scalars().clip_factor, 1);
   }
 }
 
@@ -175,7 +175,7 @@ TEST_P(L03_Kernels, AdamWIsTheAlgorithm) {
         u.v = Buffer(t, second);
         const std::vector<double> w = u.w.values(), g = u.g.values(), m = u.m.values(), v = u.v.values();
         TestCtx ctx;
-        ctx.scalars = {
+        ctx.scalars() = {
             .learning_rate = 0.01f, .grad_norm = 0, .clip_factor = 0.5f, .step = 3, .first_sample = 0};
         const ParamUpdate item{
             n, u.w.out(Write::Set), u.g.in(), u.m.out(Write::Set), u.v.out(Write::Set), {}, decay};
@@ -202,9 +202,9 @@ TEST_P(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
                                                                v = Buffer::zeros(DType::F32, 1);
   const Buffer g(DType::F32, {1.0});
   TestCtx ctx;
-  ctx.scalars.learning_rate = 1e-4f;
+  ctx.scalars().learning_rate = 1e-4f;
   for (int step = 1; step <= 100; ++step) {
-    ctx.scalars.step = step;
+    ctx.scalars().step = step;
     const ParamUpdate item{
         1,    value.out(Write::Set), g.in(), m.out(Write::Set), v.out(Write::Set), master.out(Write::Set),
         false};
@@ -219,7 +219,7 @@ TEST_P(L02_Kernels, SgdWithAndWithoutMomentum) {
     Buffer w(DType::F32, {1, 2}), m(DType::F32, {0.5, 0});
     const Buffer g(DType::F32, {4, -2});
     TestCtx ctx;
-    ctx.scalars.learning_rate = 0.125f;
+    ctx.scalars().learning_rate = 0.125f;
     const ParamUpdate item{2, w.out(Write::Set), g.in(), momentum ? m.out(Write::Set) : Out{}, {}, {}, true};
     table().sgd(ctx, {1, &item}, {.momentum = momentum ? 0.5f : 0.0f, .weight_decay = 1.0f});
     // g' = g + w = (5, 0); with momentum m = m/2 + g' = (5.25, 0)
@@ -263,7 +263,7 @@ void expect_same(const char* op, const std::vector<Buffer>& got, const std::vect
 
 TEST_P(L03_Kernels, ListsOfParametersAreThoseOfTheCpuOneByOne) {
   TestCtx ctx;
-  ctx.scalars = {.learning_rate = 0.01f, .grad_norm = 0, .clip_factor = 0.5f, .step = 3, .first_sample = 0};
+  ctx.scalars() = {.learning_rate = 0.01f, .grad_norm = 0, .clip_factor = 0.5f, .step = 3, .first_sample = 0};
   for (const bool is_adamw : {false, true}) {
     ManyUpdates got(is_adamw), expected(is_adamw);
     const auto update = [&](const Backend& k, ParamList list) {
@@ -272,7 +272,8 @@ TEST_P(L03_Kernels, ListsOfParametersAreThoseOfTheCpuOneByOne) {
       else
         k.sgd(ctx, list, {.momentum = 0.9f, .weight_decay = 0.1f});
     };
-    for (ctx.scalars.step = 3; ctx.scalars.step < 5; ++ctx.scalars.step) {  // what is shared must be renewed
+    for (ctx.scalars().step = 3; ctx.scalars().step < 5;
+         ++ctx.scalars().step) {  // what is shared must be renewed
       update(table(), got.list());
       for (const ParamUpdate& item : expected.items) update(cpu_backend(), {1, &item});
     }

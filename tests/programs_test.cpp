@@ -9,6 +9,7 @@
 #include <map>
 
 #include "src/data/corpus.h"
+#include "tests/devices.h"
 
 namespace gradus {
 namespace {
@@ -88,6 +89,22 @@ TEST_F(L03_Programs, RefuseSizesThatDoNotGoTogether) {
   expect_refused(run("bench/step", "--batch=-1"), 2, "--batch");
 }
 
+// In every build, and with every GPU hidden.
+TEST_F(L03_Programs, WithoutAGpuCudaIsRefusedAndAutoIsTheCpu) {
+  const char* const hidden = "CUDA_VISIBLE_DEVICES=";
+  for (const char* program :
+       {"lessons/01_gemm", "lessons/02_autograd", kLesson, "bench/step", "bench/kernels"})
+    expect_refused(run(program, "--device=cuda", hidden), 1, "cuda cannot be used");
+  const Outcome outcome = run("lessons/02_autograd", "--device=auto --steps=2", hidden);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("02_autograd on cpu"), std::string::npos) << outcome.output;
+}
+
+TEST_F(L03_Programs, BenchmarksRefuseMeta) {
+  for (const char* program : {"bench/step", "bench/kernels"})
+    expect_refused(run(program, "--device=meta"), 1, "nothing to time");
+}
+
 // The text between two marks of a report.
 std::string between(const std::string& text, const std::string& begin, const std::string& end) {
   const size_t from = text.find(begin) + begin.size();
@@ -95,9 +112,11 @@ std::string between(const std::string& text, const std::string& begin, const std
 }
 
 TEST_F(L03_Programs, LessonsNeedTheSameBytesOnEveryDeviceAndFindTheSameLosses) {
+  std::vector<std::string> devices{"meta"};
+  for (const char* name : devices_with_data()) devices.push_back(name);
   for (const std::string lesson : {"02_autograd --steps=20", "03_transformer --size=tiny --steps=60"}) {
     std::map<std::string, std::string> report;
-    for (const std::string device : {"cpu", "emu", "meta"}) {
+    for (const std::string& device : devices) {
       const std::string json = path(device + ".json"), name = lesson.substr(0, lesson.find(' '));
       const Outcome outcome =
           run("lessons/" + name, lesson.substr(name.size()) + " --device=" + device + " --json=" + json);
@@ -106,16 +125,17 @@ TEST_F(L03_Programs, LessonsNeedTheSameBytesOnEveryDeviceAndFindTheSameLosses) {
       const auto bytes = [](const std::string& r) {
         return between(r, "\"peak_bytes\":", ",\"predicted_bytes\"");
       };
-      EXPECT_NE(bytes(report["cpu"]).find("reserved_bytes"), std::string::npos);
-      EXPECT_EQ(bytes(report[device]), bytes(report["cpu"])) << lesson << " on " << device;
+      EXPECT_NE(bytes(report["meta"]).find("reserved_bytes"), std::string::npos);
+      EXPECT_EQ(bytes(report[device]), bytes(report["meta"])) << lesson << " on " << device;
     }
     // Sums in another order: the loss is a mean over fp32 numbers of size 5, and 60 steps hardly magnify
     // that.
-    for (const std::string loss : {"\"loss_first\":", "\"loss_last\":"}) {
-      const double cpu = std::stod(between(report["cpu"], loss, ",")),
-                   emu = std::stod(between(report["emu"], loss, ","));
-      EXPECT_NEAR(emu, cpu, 1e-5 * cpu) << lesson << " " << loss;
-    }
+    for (const std::string loss : {"\"loss_first\":", "\"loss_last\":"})
+      for (const char* device : devices_with_data()) {
+        const double cpu = std::stod(between(report["cpu"], loss, ",")),
+                     got = std::stod(between(report[device], loss, ","));
+        EXPECT_NEAR(got, cpu, 1e-5 * cpu) << lesson << " on " << device << " " << loss;
+      }
   }
 }
 

@@ -195,8 +195,8 @@ void expect_saved_bytes(const TransformerConfig& config, int64_t of_attention) {
   const auto [x, y] = batch_of(0, kTiny, B);
   Tape tape;
   const Tensor loss = model.loss(x, y);
-  // ln_1: x C, statistics 2; its output C (c_attn's input); qkv 3C; what attention saves of each head; its output C;
-  // ln_2: residual C, statistics 2; its output C; c_fc's output 4C (gelu); gelu's output 4C.
+  // ln_1: x C, statistics 2; its output C (c_attn's input); qkv 3C; what attention saves of each head; its
+  // output C; ln_2: residual C, statistics 2; its output C; c_fc's output 4C (gelu); gelu's output 4C.
   const int64_t layer = (C + 2) + C + 3 * C + H * of_attention + C + (C + 2) + C + 4 * C + 4 * C;
   const int64_t end = (C + 2) + C + V + 1;  // ln_f's input, statistics and output; logits, log-sum-exp
   EXPECT_EQ(tape.saved_bytes(), 4 * B * T * (L * layer + end));

@@ -14,6 +14,7 @@
 #include <source_location>
 
 #include "kernels/check.h"
+#include "kernels/emu/order.h"
 
 #define __global__
 #define __device__
@@ -36,10 +37,6 @@ struct alignas(16) float4 {
 };
 
 namespace gradus::emu {
-
-// The order in which the threads of a block take turns, for all later launches.
-enum class Order { Forward, Reverse, Shuffled };
-void set_order(Order);
 
 struct Launch {
   const char* kernel;  // its name, for messages

@@ -13,8 +13,8 @@
 #include "lessons/01_gemm/problem.h"
 #include "lessons/01_gemm/rungs.h"
 #include "src/core/table.h"
-#include "src/core/timing.h"
 #include "src/io/png.h"
+#include "src/memory/device_timing.h"
 #include "src/tensor/tensor.h"
 #include "src/train/lesson.h"
 
@@ -106,11 +106,8 @@ static void time_gpu_ladder([[maybe_unused]] const Lesson& lesson, [[maybe_unuse
     OnDevice on_gpu(problem);
     std::vector<double> gflops;
     for (const GpuRung& rung : cuda::gpu_rungs()) {
-      const auto multiply = [&] {
-        on_gpu.multiply(rung);
-        context.device.scalars();  // a copy to the host: waits until the product is there
-      };
-      gflops.push_back(problem.gflop() / measure(multiply, int(lesson.steps)).median);
+      const auto multiply = [&] { on_gpu.multiply(rung); };
+      gflops.push_back(problem.gflop() / measure(context.device, multiply, int(lesson.steps)).median);
       const std::string name = rung.name + " on cuda, n = " + std::to_string(n);
       report.row(name).extra = {{"GFLOP/s", gflops.back()}};
       report.check_at_most(name + ": error, share of allowed", on_gpu.worst_error(), 1);

@@ -11,9 +11,10 @@
 #include <iostream>
 
 #include "lessons/02_autograd/spirals.h"
+#include "src/core/profile_range.h"
 #include "src/core/progress.h"
 #include "src/core/rng.h"
-#include "src/core/timing.h"
+#include "src/memory/device_timing.h"
 #include "src/nn/layers.h"
 #include "src/optim/optimizer.h"
 #include "src/train/lesson.h"
@@ -62,24 +63,28 @@ struct Run {  // what training leaves to be reported
 
 static Run train(const Lesson& lesson, const Settings& set, Parameters& parameters, const Mlp& model,
                  const Tensor& x, const Tensor& label) {
-  Meter& meter = current().device.meter();
+  Device& device = current().device;
+  Meter& meter = device.meter();
   AdamW optimizer(parameters);
   Run run;
   Progress progress("training", lesson.steps);
   for (int64_t step = 0; step < lesson.steps; ++step) {
-    const double start = seconds_now();
+    ProfileRange range("forward");
+    const double start = seconds_now(device);
     meter.reset_work();
     Tape tape;
     const Tensor loss = cross_entropy(model(x), label);
     run.forward_flops = meter.work(OpClass::Contraction).flops;
     run.losses.push_back(item(loss));
     if (step == 0 && lesson.print == "tape") tape.print(std::cout);
-    const double middle = seconds_now();
+    const double middle = seconds_now(device);
+    range.next("backward");
     parameters.zero_grad();
     tape.backward(loss);
     run.backward_flops = meter.work(OpClass::Contraction).flops - run.forward_flops;
     run.forward_s.push_back(middle - start);
-    run.backward_s.push_back(seconds_now() - middle);
+    run.backward_s.push_back(seconds_now(device) - middle);
+    range.next("update");
     optimizer.step(set.learning_rate * (1 - double(step) / double(lesson.steps)));
     progress.step(step + 1, run.losses.back());
   }

@@ -9,11 +9,12 @@
 #include <iostream>
 
 #include "lessons/03_transformer/text.h"
+#include "src/core/profile_range.h"
 #include "src/core/progress.h"
-#include "src/core/timing.h"
 #include "src/io/atomic_file.h"
 #include "src/io/checkpoint.h"
 #include "src/io/png.h"
+#include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
 #include "src/train/lesson.h"
 
@@ -48,17 +49,21 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
   Tensor targets(device, {set.batch, set.model.context}, DType::I32, Kind::Data, "targets");
   Progress progress("training", lesson.steps);
   for (int64_t step = 0; step < lesson.steps; ++step) {
-    const double start = seconds_now();
+    const double start = seconds_now(device);
+    ProfileRange range("data");
     read_batch(loader, step, inputs, targets);
+    range.next("forward");
     Tape tape;
     const Tensor loss = model.loss(inputs, targets);
     if (step == 0 && lesson.print == "tape") tape.print(std::cout);
     run.curve.add(step, item(loss));
+    range.next("backward");
     model.parameters.zero_grad();
     tape.backward(loss);
+    range.next("update");
     clip_grad_norm(model.parameters, set.max_norm);
     optimizer.step(warmup_cosine(step, set.warmup, lesson.steps, set.learning_rate, set.last_rate));
-    run.step_seconds.push_back(seconds_now() - start);
+    run.step_seconds.push_back(seconds_now(device) - start);
     if (step == 1) run.requests_in_two_steps = device.meter().device_requests();
     progress.step(step + 1, run.curve.loss.back());
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "src/core/profile_range.h"
 #include "src/core/table.h"
 #include "src/tensor/context.h"
 
@@ -125,6 +126,7 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();
+    const ProfileRange range(node.op);
     // BEGIN SOLUTION 02.1
     if (auto found = pending.find(node.output.slot.id); found != pending.end()) {
       const Tensor node_dy = std::move(found->second);

@@ -1,28 +1,44 @@
 #include "src/memory/device.h"
 
+#include <iostream>
+#include <utility>
+
+#include "src/memory/cuda.h"
+
 namespace gradus {
 
-namespace {
-
-struct Known {
+struct DeviceEntry {
   std::string_view name;
   const Backend& (*backend)();
   std::unique_ptr<Source> (*source)();
 };
 
-constexpr Known kDevices[] = {
+namespace {
+
+constexpr DeviceEntry kDevices[] = {
     {"cpu", cpu_backend, host_source},
+#ifdef GRADUS_CUDA
+    {"cuda", cuda_backend, cuda_source},
+#endif
     {"emu", emu_backend, host_source},
     {"meta", meta_backend, meta_source},
 };
 
-const Known& known(std::string_view name) {
-  if (name == "auto") name = "cpu";
-  for (const Known& k : kDevices)
+// cuda where it can be used, else cpu. A build with cuda that cannot use it says why, once.
+std::string_view best_device() {
+  const CudaFacts facts = cuda_facts();
+  const std::string problem = cuda_problem(facts);
+  if (problem.empty()) return "cuda";
+  static bool said = facts.built_for.empty();
+  if (!std::exchange(said, true)) std::cerr << problem << "\nauto: the device is cpu\n";
+  return "cpu";
+}
+
+const DeviceEntry& entry(std::string_view name) {
+  if (name == "auto") name = best_device();
+  for (const DeviceEntry& k : kDevices)
     if (k.name == name) return k;
-  check(name != "cuda",
-        "device: this build has no cuda; build with `make CUDA=1` where the CUDA toolkit is, or use ",
-        "--device=emu, which runs the same kernels on the CPU");
+  check(name != "cuda", cuda_problem({}));
   fail("device: \"", name, "\" is unknown; there are auto, cpu, cuda, emu and meta");
 }
 
@@ -30,8 +46,10 @@ const Known& known(std::string_view name) {
 
 std::vector<std::string> device_names() { return {"auto", "cpu", "cuda", "emu", "meta"}; }
 
-Device::Device(std::string_view name, int64_t budget)
-    : backend_(&known(name).backend()), allocator_(known(name).source(), meter_) {
+Device::Device(std::string_view name, int64_t budget) : Device(entry(name), budget) {}
+
+Device::Device(const DeviceEntry& entry, int64_t budget)
+    : backend_(&entry.backend()), allocator_(entry.source(), meter_) {
   allocator_.set_budget(budget);
   if (!has_data()) meter_.keep_trace();  // time can only be predicted
   scalars_ = allocator_.allocate(sizeof(StepScalars), Kind::Other, "step scalars");
@@ -49,7 +67,7 @@ Ctx Device::ctx() {
   return {.scalars = static_cast<StepScalars*>(static_cast<void*>(scalars_->data())),
           .scratch = nullptr,
           .workspace = workspace_->data(),
-          .stream = nullptr};
+          .stream = allocator_.source().stream()};
 }
 
 StepScalars Device::scalars() {

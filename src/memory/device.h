@@ -13,6 +13,8 @@ namespace gradus {
 // The devices of this build, "auto" first (cuda where there is one, else cpu): what --device may be.
 std::vector<std::string> device_names();
 
+struct DeviceEntry;  // of the table of devices
+
 class Device {
  public:
   // `name` is one of device_names(); `budget` bounds the bytes reserved (0: no bound). Throws a sentence that
@@ -42,10 +44,12 @@ class Device {
     return host_scalars_.step;
   }  // the number of updates made, without asking the device
 
+  void synchronize() { allocator_.source().synchronize(); }  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);
 
  private:
+  Device(const DeviceEntry&, int64_t budget);
   void write_scalar(const void* field, int64_t bytes);
 
   const Backend* backend_;

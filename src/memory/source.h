@@ -15,6 +15,9 @@ class Source {
   // Both return when the bytes have arrived. 0 bytes is allowed, with any pointers.
   virtual void copy_in(void* to, const void* from_host, int64_t bytes) = 0;
   virtual void copy_out(void* to_host, const void* from, int64_t bytes) = 0;
+  // What kernels and copies are queued on, and the wait for all of it; nothing where calls return when done.
+  virtual void* stream() const { return nullptr; }
+  virtual void synchronize() {}
   virtual bool on_host() const { return false; }  // the host may read and write the memory itself
   virtual bool has_data() const { return true; }  // false: addresses only
 };

@@ -4,6 +4,7 @@
 namespace gradus {
 
 Tensor add(const Tensor& a, const Tensor& b) {
+  const ProfileRange range("add");
   check(a.shape() == b.shape() && a.dtype() == b.dtype(), "add: a is ", a.shape(), " ", name_of(a.dtype()),
         ", b is ", b.shape(), " ", name_of(b.dtype()), "; shapes and dtypes must be equal");
   Tensor y = empty_like(a, "add");

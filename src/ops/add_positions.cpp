@@ -18,6 +18,7 @@ static void add_positions_bwd(const Node& n, const Tensor& dy, Grads& dx) {
 }
 
 Tensor add_positions(const Tensor& x, const Tensor& table) {
+  const ProfileRange range("add_positions");
   check(x.shape().rank() == 3 && x.shape()[0] > 0 && table.shape().rank() == 2 && x.last() == table.last() &&
             x.shape()[1] <= table.shape()[0],
         "add_positions: x is ", x.shape(), ", table is ", table.shape(),

@@ -36,6 +36,7 @@ static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, M
 }
 
 Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout) {
+  const ProfileRange range("attention_plain");
   const AttentionShape s = packed("attention_plain", qkv, heads, mask, dropout);
   const int64_t C = heads * s.D;
   Tensor y = empty(qkv, {s.B, s.T, C}, "attention"),
@@ -54,6 +55,7 @@ Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropo
 }
 
 Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout) {
+  const ProfileRange range("attention_flash");
   const AttentionShape s = packed("attention_flash", qkv, heads, mask, dropout);
   const int64_t C = heads * s.D;
   Tensor y = empty(qkv, {s.B, s.T, C}, "attention"),

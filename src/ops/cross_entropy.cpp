@@ -15,6 +15,7 @@ static void cross_entropy_op_bwd(const Node& n, const Tensor& dloss, Grads& dx) 
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
+  const ProfileRange range("cross_entropy");
   check(logits.shape().rank() >= 1 && logits.last() > 0 && targets.numel() == logits.rows().rows &&
             targets.numel() > 0 && targets.dtype() == DType::I32,
         "cross_entropy: logits are ", logits.shape(), ", targets are ", targets.shape(), " ",

@@ -6,6 +6,7 @@
 namespace gradus {
 
 Tensor dropout(const Tensor& x, double p) {
+  const ProfileRange range("dropout");
   check(p >= 0 && p < 1, "dropout: p is ", p, "; it must be at least 0 and below 1");
   if (p == 0) return x;
   check(x.shape().rank() >= 2, "dropout: x is ", x.shape(), "; its first dimension must count the samples");

@@ -10,6 +10,7 @@ static void embedding_op_bwd(const Node& n, const Tensor& dy, Grads& dx) {
 }
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {
+  const ProfileRange range("embedding");
   check(table.shape().rank() == 2, "embedding: table is ", table.shape(), "; it must be (vocabulary, C)");
   check(ids.dtype() == DType::I32, "embedding: table is ", table.shape(), ", ids are ", ids.shape(), " ",
         name_of(ids.dtype()), "; ids must be int32");

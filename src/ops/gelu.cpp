@@ -5,6 +5,7 @@
 namespace gradus {
 
 Tensor gelu(const Tensor& x) {
+  const ProfileRange range("gelu");
   Tensor y = empty_like(x, "gelu");
   be(x).gelu_fwd(ctx(x, cost::gelu_fwd(x.numel(), x.dtype())), x.numel(), x.in(), y.set());
   return record("gelu", {x}, {{x, needed_by(x)}}, y, [](const Node& n, const Tensor& dy, Grads& dx) {

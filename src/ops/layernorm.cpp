@@ -12,6 +12,7 @@ static void layernorm_op_bwd(const Node& n, const Tensor& dy, Grads& dx) {
 }
 
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
+  const ProfileRange range("layernorm");
   const Shape expected{x.last()};
   check(gamma.shape() == expected && beta.shape() == expected, "layernorm: x is ", x.shape(), ", gamma is ",
         gamma.shape(), ", beta is ", beta.shape(), "; gamma and beta must be ", expected);

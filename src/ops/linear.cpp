@@ -22,6 +22,7 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const ProfileRange range("linear");
   check(weight.shape().rank() == 2 && x.shape().rank() >= 1 && x.last() == weight.last(), "linear: x is ",
         x.shape(), ", weight is ", weight.shape(), "; their last dimensions (in) must be equal");
   const int64_t in = x.last(), out = weight.shape()[0];

@@ -4,6 +4,7 @@
 namespace gradus {
 
 Tensor scale(const Tensor& x, double factor) {
+  const ProfileRange range("scale");
   Tensor y = empty_like(x, "scale");
   be(x).scale(ctx(x, cost::scale(x.numel(), x.dtype())), x.numel(), x.in(), y.set(), float(factor));
   return record("scale", {x}, {}, y, [factor](const Node&, const Tensor& dy, Grads& dx) {

@@ -4,6 +4,7 @@
 namespace gradus {
 
 Tensor softmax(const Tensor& x) {
+  const ProfileRange range("softmax");
   Tensor y = empty_like(x, "softmax");
   be(x).softmax_fwd(ctx(x, cost::softmax_fwd(x.rows(), x.dtype())), x.rows(), x.in(), y.set());
   return record("softmax", {x}, {{y, needed_by(x)}}, y, [](const Node& n, const Tensor& dy, Grads& dx) {

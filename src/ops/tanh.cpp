@@ -4,6 +4,7 @@
 namespace gradus {
 
 Tensor tanh(const Tensor& x) {
+  const ProfileRange range("tanh");
   Tensor y = empty_like(x, "tanh");
   be(x).tanh_fwd(ctx(x, cost::tanh_fwd(x.numel(), x.dtype())), x.numel(), x.in(), y.set());
   return record("tanh", {x}, {{y, needed_by(x)}}, y, [](const Node& n, const Tensor& dy, Grads& dx) {

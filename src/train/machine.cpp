@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/core/rng.h"
-#include "src/core/timing.h"
+#include "src/memory/device_timing.h"
 #include "src/tensor/tensor.h"
 
 namespace gradus {
@@ -57,23 +57,29 @@ double predicted_seconds(const Meter& meter, const Machine& m) {
   return seconds;
 }
 
-double measure_gemm_peak(Device& device) {
-  if (!device.has_data()) return NAN;
+double measure_gemm_peak(const Device& like, DType t) {
+  if (!like.has_data()) return NAN;
+  Device device(like.name());  // neither the caller's budget nor its meter has to do with this
+  using Sizes = std::array<int64_t, 3>;
+  const std::vector<Sizes> sizes =
+      device.allocator().source().on_host()
+          ? std::vector<Sizes>{{1024, 1024, 1024}, {1024, 3072, 768}, {512, 512, 512}}
+          : std::vector<Sizes>{{4096, 4096, 4096}, {4096, 4096, 1024}, {2048, 2048, 2048}};
   double best = 0;
-  for (const auto& [M, N, K] :
-       {std::array<int64_t, 3>{1024, 1024, 1024}, {1024, 3072, 768}, {512, 512, 512}}) {
+  for (const auto& [M, N, K] : sizes) {
     const MatmulShape s{.M = M, .N = N, .K = K, .tb = Trans::Yes, .lda = K, .ldb = K, .ldc = N};
     Rng rng(1, 9);
     const auto random = [&](int64_t rows, int64_t cols) {
       std::vector<float> values(rows * cols);
       for (float& v : values) v = float(rng.normal());
-      return from_host(device, values, {rows, cols}, DType::F32, Kind::Other, "GEMM peak");
+      return from_host(device, values, {rows, cols}, t, Kind::Other, "GEMM peak");
     };
     const Tensor a = random(M, K), b = random(N, K);
     Tensor c = empty(a, {M, N}, "GEMM peak");
-    const Timing t = measure(
-        [&] { be(a).matmul(ctx(a, cost::matmul(s, a.dtype())), s, a.in(), b.in(), c.set()); }, 7, 0.2);
-    best = std::max(best, 2.0 * double(M) * double(N) * double(K) / t.median);
+    const Timing time = measure(
+        device, [&] { be(a).matmul(ctx(a, cost::matmul(s, a.dtype())), s, a.in(), b.in(), c.set()); }, 7,
+        0.2);
+    best = std::max(best, 2.0 * double(M) * double(N) * double(K) / time.median);
   }
   return best;
 }

@@ -22,8 +22,8 @@ Machine measured_machine();
 
 double predicted_seconds(const Meter&, const Machine&);  // of all work in the meter's trace
 
-// Peak FLOP/s of fp32 matrix products on this device: the best median over a fixed list of shapes, measured
-// now. NaN on meta.
-double measure_gemm_peak(Device&);
+// Peak FLOP/s of matrix products on such a device: the best median over a fixed list of shapes, measured now,
+// in memory of its own. NaN on meta.
+double measure_gemm_peak(const Device&, DType = DType::F32);
 
 }  // namespace gradus

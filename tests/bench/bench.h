@@ -9,8 +9,11 @@
 #include "kernels/cost.h"
 #include "kernels/cpu/parallel.h"
 #include "src/core/rng.h"
-#include "src/core/timing.h"
-#include "src/memory/device.h"
+#include "src/memory/device_timing.h"
+
+#ifdef GRADUS_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 namespace gradus {
 
@@ -61,9 +64,19 @@ class BenchBuffer {
   Block* block_;
 };
 
-// Bytes read and written a second by a copy on all threads: the better of large and of 4 KiB pieces, because
-// the library's memcpy treats the two differently (large ones go past the cache).
-inline double copy_bandwidth(void* to, const void* from, int64_t bytes) {
+// Bytes read and written a second by a copy within the device: the driver's own on a GPU. On the CPU one on
+// all threads, the better of large and of 4 KiB pieces, because the library's memcpy treats the two
+// differently (large ones go past the cache).
+inline double copy_bandwidth(Device& device, void* to, const void* from, int64_t bytes) {
+#ifdef GRADUS_CUDA
+  if (const auto stream = static_cast<cudaStream_t>(device.ctx().stream)) {
+    const auto copy = [=] {
+      const cudaError_t e = cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDeviceToDevice, stream);
+      check(e == cudaSuccess, "bench: a copy within the GPU failed: ", cudaGetErrorString(e));
+    };
+    return 2.0 * double(bytes) / measure(device, copy).median;
+  }
+#endif
   const auto copy = [=](int64_t piece) {
     cpu::parallel_for(bytes, piece, [=](int64_t begin, int64_t end) {
       for (int64_t at = begin; at < end; at += piece)
@@ -71,8 +84,8 @@ inline double copy_bandwidth(void* to, const void* from, int64_t bytes) {
                     std::min(piece, end - at));
     });
   };
-  const double large = measure([&] { copy(int64_t(1) << 26); }).median;
-  const double small = measure([&] { copy(4096); }).median;
+  const double large = measure(device, [&] { copy(int64_t(1) << 26); }).median;
+  const double small = measure(device, [&] { copy(4096); }).median;
   return 2.0 * double(bytes) / std::min(large, small);
 }
 

@@ -1,6 +1,6 @@
 // Every kernel of the table, timed: JSON lines on standard output, a table for people on standard error.
 // Memory-bound kernels are shown as a share of the copy bandwidth, measured anew beside each of them because
-// shared machines change by the second; contractions as a share of the peak of fp32 matrix products.
+// shared machines change by the second; contractions as a share of the peak of matrix products of the dtype.
 #include <iostream>
 
 #include "src/core/json.h"
@@ -228,6 +228,7 @@ static int bench_kernels(int argc, char** argv) {
     if (dtype == name_of(each)) t = each;
 
   Device device(device_name);
+  check(device.has_data(), "kernels: meta computes nothing, so there is nothing to time");
   device.set(&StepScalars::learning_rate, 1e-3f);
   device.set(&StepScalars::step, int64_t(1));
   Data data(device, t, mb << 20);
@@ -238,25 +239,26 @@ static int bench_kernels(int argc, char** argv) {
   add_optimizers(data, cases);
   add_contractions(data, cases);
 
-  const double gemm = measure_gemm_peak(device);
+  const double gemm = measure_gemm_peak(device, t);
   Table table({"kernel", "shape", "ms", "GB/s", "GFLOP/s", "share of peak"});
   for (const Case& c : cases) {
     if (c.name.find(only) == std::string::npos) continue;
     data.randomize();
-    const double copy = copy_bandwidth(data.z.out().p, data.x.in().p, data.x.bytes());
+    const double copy = copy_bandwidth(device, data.z.out().p, data.x.in().p, data.x.bytes());
     const BenchBuffer scratch(device, DType::U8, c.cost.scratch + 1);
     Ctx ctx = device.ctx();
     ctx.scratch = scratch.out().p;
-    const Timing time = measure([&] { c.run(ctx); }, 5, 0.1);
+    const Timing time = measure(
+        device, [&] { c.run(ctx); }, 5, 0.1);
     const Json line = json_line(c, device, t, time, copy, gemm);
     std::cout << line.dump() << std::endl;
     const auto figure = [&](const char* key) { return number_text(line.find(key)->number()); };
     table.row({c.name, c.shape, figure("ms"), figure("gb_per_s"), figure("gflop_per_s"),
                percent_text(line.find("share_of_peak")->number())});
   }
-  std::cerr << name_of(t) << ", " << cpu::thread_count() << " threads, " << mb
+  std::cerr << name_of(t) << " on " << device.name() << ", " << cpu::thread_count() << " threads, " << mb
             << " MiB a buffer; peak: copy bandwidth of that moment, or " << number_text(gemm * 1e-9)
-            << " GFLOP/s of fp32 matrix products\n"
+            << " GFLOP/s of matrix products\n"
             << table;
   return 0;
 }

@@ -16,6 +16,15 @@ onednn_version() {
   printf '#include <oneapi/dnnl/dnnl_version.h>\nDNNL_VERSION_MAJOR.DNNL_VERSION_MINOR\n' |
     $CXX -x c++ -E -P - 2>/dev/null | tail -1 | tr -d ' '
 }
+cuda_version() {
+  nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+  release=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+  if [ -n "$release" ]; then echo "found $release, $nvcc"; else echo "not found: no 'make CUDA=1'"; fi
+}
+gpu() {
+  nvidia-smi --query-gpu=name,compute_cap,memory.total,driver_version --format=csv,noheader 2>/dev/null ||
+    echo "not found: --device=emu runs the GPU's kernels on the CPU"
+}
 consequence() {
   is_there compiler || printf 'nothing can be built; '
   is_there stb || printf 'nothing with pictures can be built; '
@@ -31,6 +40,8 @@ echo "cores         $(nproc)"
 echo "memory        $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"
 echo "SIMD          $(simd)"
 echo "oneDNN        $(found onednn) $(is_there onednn && onednn_version)"
+echo "CUDA          $(cuda_version)"
+echo "GPU           $(gpu | head -1)"
 echo "GoogleTest    $(found gtest)"
 echo "stb           $(found stb)"
 echo "clang-format  $(found clang-format)"

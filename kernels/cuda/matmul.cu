@@ -1,0 +1,70 @@
+// Matrix products by cuBLAS; on emu the CPU's product stands in (kernels/emu/matmul.cpp).
+//
+// Sums are fp32: no TF32, and no 16-bit sums where cuBLAS cuts K into parts. The same call on the same GPU
+// gives the same bits: one stream, a workspace of our own, no atomics (cuBLAS's default).
+//
+// Write::Add is cuBLAS's beta = 1: C <- round(C + alpha sum), the sum and C in fp32 and one rounding to C's
+// type, as the contract asks. To the bit it holds as far as cuBLAS goes: it may choose another algorithm than
+// for Set (the sum then differs in its last bits), and alpha other than 1 may be multiplied in the same fma.
+#include <cublas_v2.h>
+
+#include "kernels/cuda/gpu.h"
+
+namespace gradus::cuda {
+
+static void ok(cublasStatus_t status, const char* what) {
+  check(status == CUBLAS_STATUS_SUCCESS, "matmul: cuBLAS could not ", what, ": ",
+        cublasGetStatusString(status),
+        status == CUBLAS_STATUS_ALLOC_FAILED ? "; is the GPU's memory full?" : "");
+}
+
+// One handle for the GPU, made by the first product; making one takes longer than many products. It is left
+// to the end of the process, because the CUDA runtime may be gone when destructors of statics run.
+static cublasHandle_t handle_for(const Ctx& ctx) {
+  static const cublasHandle_t handle = [] {
+    cublasHandle_t made;
+    ok(cublasCreate(&made), "start");
+    ok(cublasSetMathMode(
+           made, cublasMath_t(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+       "set its arithmetic");
+    return made;
+  }();
+  ok(cublasSetStream(handle, static_cast<cudaStream_t>(ctx.stream)), "take the device's stream");
+  ok(cublasSetWorkspace(handle, ctx.workspace, size_t(kWorkspaceBytes)), "take the device's workspace");
+  return handle;
+}
+
+static cudaDataType cuda_type(DType t) {
+  return t == DType::F32 ? CUDA_R_32F : t == DType::BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+static cublasOperation_t cublas_op(Trans t) { return t == Trans::Yes ? CUBLAS_OP_T : CUBLAS_OP_N; }
+
+static const char* at(CBuf x, int64_t element) { return x.as<char>() + element * size_of(x.t); }
+
+void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
+  if (!c.wanted()) return;
+  check(s.M >= 0 && s.N >= 0 && s.K >= 0, "matmul: sizes M ", s.M, ", N ", s.N, ", K ", s.K,
+        " must not be negative");
+  check_dtype("matmul", a.t, b.t, b.p, "B");
+  visit_gpu("matmul", a.t, [&]<class T>() {});  // refuses fp64
+  check(c.t == a.t || c.t == DType::F32, "matmul: A and B are ", name_of(a.t), ", C is ", name_of(c.t),
+        "; C must be of their type or fp32");
+  if (s.M == 0 || s.N == 0) return;
+  // cuBLAS walks one batch dimension, the longer; the other is a loop.
+  const bool outer_is_longer = s.batch[0].count > s.batch[1].count;
+  const Batch &looped = s.batch[outer_is_longer], &walked = s.batch[!outer_is_longer];
+  const float alpha = s.alpha, beta = c.w == Write::Add ? 1 : 0;
+  const cublasHandle_t handle = handle_for(ctx);
+  const auto ld = [](int64_t rows_apart) { return std::max<int64_t>(rows_apart, 1); };  // 0 where K is
+  // cuBLAS stores columns one after another; so stored, our rows are the transposed matrices, and
+  // C^T = op(B)^T op(A)^T: the same call with A and B, M and N exchanged.
+  for (int64_t i = 0; i < looped.count; ++i)
+    ok(cublasGemmStridedBatchedEx_64(
+           handle, cublas_op(s.tb), cublas_op(s.ta), s.N, s.M, s.K, &alpha, at(b, i * looped.stride_b),
+           cuda_type(b.t), ld(s.ldb), walked.stride_b, at(a, i * looped.stride_a), cuda_type(a.t), ld(s.lda),
+           walked.stride_a, &beta, c.as<char>() + i * looped.stride_c * size_of(c.t), cuda_type(c.t),
+           ld(s.ldc), walked.stride_c, walked.count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+       "multiply");
+}
+
+}  // namespace gradus::cuda

@@ -63,7 +63,7 @@ endif
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
 CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu))
-CUDA_ONLY := kernels/cuda/matmul.cu  # what emu does in another way, in kernels/emu
+CUDA_ONLY := $(addprefix kernels/cuda/,matmul.cu attention_cudnn.cu cudnn_graph.cu)  # not for emu
 EMU_SRC  := $(filter-out $(CUDA_ONLY),$(CUDA_SRC))
 TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))

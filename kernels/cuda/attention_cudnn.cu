@@ -1,5 +1,12 @@
+// Attention by cuDNN. There is no single operation for it in cuDNN 9.19 that knows a causal mask, so
+// attention is written down as the graph of its products, exponentials and sums; cuDNN recognizes the graph
+// and has one fused kernel for it (two or three in backward), which is FlashAttention on tensor cores.
+//
+// Never executed yet: no GPU was at hand. What was checked is that cuDNN makes plans from these graphs, for
+// the device properties of six GPUs from A100 to RTX 5090, and how much workspace they need.
 #include "kernels/cuda/attention_cudnn.h"
 
+#include <initializer_list>
 #include <map>
 
 #include "kernels/cuda/cudnn_graph.h"
@@ -29,7 +36,9 @@ struct Shapes {
     return g.memory(id, CUDNN_DATA_FLOAT, {s.B, s.H, s.T, 1}, {s.H * s.T, s.T, 1, 1});
   }
   Tensor some_rows() const { return g.between(CUDNN_DATA_FLOAT, {s.B, s.H, s.T, 1}); }
-  Tensor scores(cudnnDataType_t type = CUDNN_DATA_FLOAT) const { return g.between(type, {s.B, s.H, s.T, s.T}); }
+  Tensor scores(cudnnDataType_t type = CUDNN_DATA_FLOAT) const {
+    return g.between(type, {s.B, s.H, s.T, s.T});
+  }
   Tensor scores_transposed() const {
     return g.between(t, {s.B, s.H, s.T, s.T}, {s.H * s.T * s.T, s.T * s.T, 1, s.T});
   }
@@ -45,7 +54,7 @@ Tensor masked(const Shapes& x, Tensor scores) {
 }
 
 // y = softmax(scale q k^T + mask) v, lse = max + log(sum(e^(score - max)))
-void build_fwd(const Shapes& x, bool wants_lse) {
+void build_fwd(const Shapes& x) {
   Graph& g = x.g;
   const AttentionShape& s = x.s;
   const Tensor dots = g.matmul(x.heads(kQ, s.qkv), x.heads_transposed(kK, s.qkv), x.scores());
@@ -54,10 +63,8 @@ void build_fwd(const Shapes& x, bool wants_lse) {
   const Tensor below = g.pointwise(CUDNN_POINTWISE_SUB, scores, max, x.scores());
   const Tensor weights = g.pointwise(CUDNN_POINTWISE_EXP, below, x.scores());
   const Tensor sum = g.reduce(CUDNN_REDUCE_TENSOR_ADD, weights, x.some_rows());
-  if (wants_lse) {
-    const Tensor log = g.pointwise(CUDNN_POINTWISE_LOG, sum, x.some_rows());
-    g.pointwise(CUDNN_POINTWISE_ADD, max, log, x.rows(kLse));
-  }
+  const Tensor log = g.pointwise(CUDNN_POINTWISE_LOG, sum, x.some_rows());
+  g.pointwise(CUDNN_POINTWISE_ADD, max, log, x.rows(kLse));
   const Tensor probs = g.pointwise(CUDNN_POINTWISE_DIV, weights, sum, x.scores(x.t));
   g.matmul(probs, x.heads(kV, s.qkv), x.heads(kY, s.y));
 }
@@ -92,5 +99,107 @@ void build_bwd(const Shapes& x) {
   g.matmul(dS, g.reshape(k_transposed, k), x.heads(kDq, s.qkv));
 }
 
+// What a plan depends on. The scale is an argument of each execution.
+using Key = std::array<int64_t, 14>;
+Key key_of(bool backward, const AttentionShape& s, DType t, int device) {
+  return {backward, device,      int64_t(t), int64_t(s.mask), s.B,       s.H,      s.T,
+          s.D,      s.qkv.batch, s.qkv.head, s.qkv.time,      s.y.batch, s.y.head, s.y.time};
+}
+
+// The plans made up to now (to make one takes a good part of a second), none where cuDNN has none; and the
+// handle that executions need. Never destroyed: when the program ends, CUDA may be gone before.
+struct Library {
+  cudnnHandle_t handle = nullptr;
+  std::map<Key, std::optional<CudnnPlan>> plans;
+};
+Library& library() {
+  static thread_local Library* const of_thread = new Library;
+  return *of_thread;
+}
+
+std::optional<CudnnPlan> make_plan(bool backward, const AttentionShape& s, DType t,
+                                   const Descriptor& device) {
+  Graph graph;
+  const Shapes shapes{s, t == DType::BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF, graph};
+  if (backward)
+    build_bwd(shapes);
+  else
+    build_fwd(shapes);
+  return graph.plan(device, kWorkspaceBytes);
+}
+
+const std::optional<CudnnPlan>& find_plan(bool backward, const AttentionShape& s, DType t) {
+  int id = 0;
+  check(cudaGetDevice(&id) == cudaSuccess, "cuDNN: no current GPU; is the driver running (nvidia-smi)?");
+  const auto [found, is_new] = library().plans.try_emplace(key_of(backward, s, t, id));
+  if (is_new) {
+    Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, int32_t(id));
+    device.finalize("read the properties of the GPU");
+    found->second = make_plan(backward, s, t, device);
+  }
+  return found->second;
+}
+
+struct Bound {
+  int64_t id;
+  const void* address;
+};
+void execute(const Ctx& ctx, const CudnnPlan& plan, const AttentionShape& s,
+             std::initializer_list<Bound> bound) {
+  const float one = 1, minus_infinity = -INFINITY;
+  std::vector<int64_t> ids{kScale, kOne, kMinusInfinity};
+  std::vector<const void*> addresses{&s.scale, &one, &minus_infinity};
+  for (const Bound& b : bound) ids.push_back(b.id), addresses.push_back(b.address);
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), int64_t(ids.size()))
+      .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, addresses.data(), int64_t(ids.size()))
+      .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, ctx.workspace);
+  pack.finalize("gather the arguments of attention");
+  cudnnHandle_t& handle = library().handle;
+  if (!handle) cudnn_check(cudnnCreate(&handle), "start");
+  cudnn_check(cudnnSetStream(handle, static_cast<cudaStream_t>(ctx.stream)), "take a stream");
+  cudnn_check(cudnnBackendExecute(handle, plan.plan.get(), pack.get()), "execute attention");
+}
+
+// Where the contract allows more than cuDNN does.
+bool possible(const AttentionShape& s, DType t, std::initializer_list<CBuf> inputs,
+              std::initializer_list<Out> outputs) {
+  bool ok = (t == DType::BF16 || t == DType::F16) && s.dropout == 0 && s.B * s.H * s.T > 0;
+  const auto aligned = [](const void* p) { return p && reinterpret_cast<uintptr_t>(p) % 16 == 0; };
+  for (const int64_t n : {s.D, s.qkv.batch, s.qkv.head, s.qkv.time, s.y.batch, s.y.head, s.y.time})
+    ok = ok && n % 8 == 0;
+  for (const CBuf& x : inputs) ok = ok && aligned(x.p);
+  for (const Out& x : outputs) ok = ok && aligned(x.p) && x.w == Write::Set;
+  return ok && s.D <= 128;
+}
+
 }  // namespace
+
+bool attention_cudnn_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
+  if (!possible(s, q.t, {q, k, v}, {y, lse})) return false;
+  const std::optional<CudnnPlan>& plan = find_plan(false, s, q.t);
+  if (plan) execute(ctx, *plan, s, {{kQ, q.p}, {kK, k.p}, {kV, v.p}, {kY, y.p}, {kLse, lse.p}});
+  return plan.has_value();
+}
+
+bool attention_cudnn_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
+                         CBuf dy, Out dq, Out dk, Out dv) {
+  if (!possible(s, q.t, {q, k, v, y, lse, dy}, {dq, dk, dv})) return false;
+  const std::optional<CudnnPlan>& plan = find_plan(true, s, q.t);
+  if (plan)
+    execute(ctx, *plan, s,
+            {{kQ, q.p},
+             {kK, k.p},
+             {kV, v.p},
+             {kY, y.p},
+             {kLse, lse.p},
+             {kDy, dy.p},
+             {kDq, dq.p},
+             {kDk, dk.p},
+             {kDv, dv.p},
+             {kRowsums, ctx.scratch}});
+  return plan.has_value();
+}
+
 }  // namespace gradus::cuda

@@ -1,5 +1,5 @@
-// attention_flash by cuDNN, on real GPUs only. Both return false, and have done nothing, where cuDNN cannot do
-// what the contract asks; then our own kernels of attention_flash.cu run.
+// attention_flash by cuDNN, on real GPUs only. Both return false, and have done nothing, where cuDNN cannot
+// do what the contract asks; then our own kernels of attention_flash.cu run.
 #pragma once
 #include "kernels/kernels.h"
 

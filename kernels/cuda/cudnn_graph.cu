@@ -26,14 +26,16 @@ std::vector<Descriptor> proposals(cudnnBackendDescriptor_t graph, const Descript
       .set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A)
       .set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device.get());
   if (!cudnn_supports(cudnnBackendFinalize(heuristics.get()), "ask its heuristics")) return {};
-  int64_t count = heuristics.read<void>(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, nullptr, 0);
+  int64_t count =
+      heuristics.read<void>(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, nullptr, 0);
   std::vector<Descriptor> configs;
   std::vector<cudnnBackendDescriptor_t> pointers;
   for (int64_t i = 0; i < count; ++i) {
     configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     pointers.push_back(configs.back().get());
   }
-  count = heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, pointers.data(), count);
+  count =
+      heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, pointers.data(), count);
   configs.erase(configs.begin() + count, configs.end());
   return configs;
 }

@@ -91,7 +91,7 @@ void build_bwd(const Shapes& x) {
   const Tensor dP = g.matmul(dy, x.heads_transposed(kV, s.qkv), x.scores());
   const Tensor centred = g.pointwise(CUDNN_POINTWISE_SUB, dP, rowsums, x.scores());
   const Tensor product = g.pointwise(CUDNN_POINTWISE_MUL, centred, P, x.scores());
-  const Tensor dS = g.pointwise(CUDNN_POINTWISE_MUL, product, scale, x.scores(x.t));
+  const Tensor dS = g.pointwise(CUDNN_POINTWISE_MUL, product, scale, x.scores());
   g.matmul(g.reshape(dS, x.scores_transposed()), q, x.heads(kDk, s.qkv));
 
   const HeadLayout& l = s.qkv;
@@ -110,15 +110,15 @@ Key key_of(bool backward, const AttentionShape& s, DType t, int device) {
 // handle that executions need. Never destroyed: when the program ends, CUDA may be gone before.
 struct Library {
   cudnnHandle_t handle = nullptr;
-  std::map<Key, std::optional<CudnnPlan>> plans;
+  std::map<Key, std::optional<Descriptor>> plans;
 };
 Library& library() {
   static thread_local Library* const of_thread = new Library;
   return *of_thread;
 }
 
-std::optional<CudnnPlan> make_plan(bool backward, const AttentionShape& s, DType t,
-                                   const Descriptor& device) {
+std::optional<Descriptor> make_plan(bool backward, const AttentionShape& s, DType t,
+                                    const Descriptor& device) {
   Graph graph;
   const Shapes shapes{s, t == DType::BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF, graph};
   if (backward)
@@ -128,7 +128,7 @@ std::optional<CudnnPlan> make_plan(bool backward, const AttentionShape& s, DType
   return graph.plan(device, kWorkspaceBytes);
 }
 
-const std::optional<CudnnPlan>& find_plan(bool backward, const AttentionShape& s, DType t) {
+const std::optional<Descriptor>& find_plan(bool backward, const AttentionShape& s, DType t) {
   int id = 0;
   check(cudaGetDevice(&id) == cudaSuccess, "cuDNN: no current GPU; is the driver running (nvidia-smi)?");
   const auto [found, is_new] = library().plans.try_emplace(key_of(backward, s, t, id));
@@ -145,7 +145,7 @@ struct Bound {
   int64_t id;
   const void* address;
 };
-void execute(const Ctx& ctx, const CudnnPlan& plan, const AttentionShape& s,
+void execute(const Ctx& ctx, const Descriptor& plan, const AttentionShape& s,
              std::initializer_list<Bound> bound) {
   const float one = 1, minus_infinity = -INFINITY;
   std::vector<int64_t> ids{kScale, kOne, kMinusInfinity};
@@ -159,7 +159,7 @@ void execute(const Ctx& ctx, const CudnnPlan& plan, const AttentionShape& s,
   cudnnHandle_t& handle = library().handle;
   if (!handle) cudnn_check(cudnnCreate(&handle), "start");
   cudnn_check(cudnnSetStream(handle, static_cast<cudaStream_t>(ctx.stream)), "take a stream");
-  cudnn_check(cudnnBackendExecute(handle, plan.plan.get(), pack.get()), "execute attention");
+  cudnn_check(cudnnBackendExecute(handle, plan.get(), pack.get()), "execute attention");
 }
 
 // Where the contract allows more than cuDNN does.
@@ -178,28 +178,44 @@ bool possible(const AttentionShape& s, DType t, std::initializer_list<CBuf> inpu
 
 bool attention_cudnn_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
   if (!possible(s, q.t, {q, k, v}, {y, lse})) return false;
-  const std::optional<CudnnPlan>& plan = find_plan(false, s, q.t);
+  const std::optional<Descriptor>& plan = find_plan(false, s, q.t);
   if (plan) execute(ctx, *plan, s, {{kQ, q.p}, {kK, k.p}, {kV, v.p}, {kY, y.p}, {kLse, lse.p}});
   return plan.has_value();
 }
 
+// To be deterministic, cuDNN's backward keeps a T x T matrix of each head in the workspace. Where those of
+// all heads do not fit, the call becomes several executions, each for as many heads of one sample as do.
 bool attention_cudnn_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                          CBuf dy, Out dq, Out dk, Out dv) {
   if (!possible(s, q.t, {q, k, v, y, lse, dy}, {dq, dk, dv})) return false;
-  const std::optional<CudnnPlan>& plan = find_plan(true, s, q.t);
-  if (plan)
-    execute(ctx, *plan, s,
-            {{kQ, q.p},
-             {kK, k.p},
-             {kV, v.p},
-             {kY, y.p},
-             {kLse, lse.p},
-             {kDy, dy.p},
-             {kDq, dq.p},
-             {kDk, dk.p},
-             {kDv, dv.p},
-             {kRowsums, ctx.scratch}});
-  return plan.has_value();
+  AttentionShape piece = s;
+  const std::optional<Descriptor>* plan = &find_plan(true, piece, q.t);
+  const bool may_cut = s.T % 4 == 0;  // else the lse of some heads is not aligned to 16 bytes
+  for (int64_t heads = s.H; may_cut && !*plan && heads > 0; --heads) {
+    if (s.H % heads != 0) continue;
+    piece.B = 1, piece.H = heads;
+    plan = &find_plan(true, piece, q.t);
+  }
+  if (!*plan) return false;
+  for (int64_t b = 0; b < s.B; b += piece.B)
+    for (int64_t h = 0; h < s.H; h += piece.H) {
+      const int64_t in = (b * s.qkv.batch + h * s.qkv.head) * size_of(q.t);
+      const int64_t out = (b * s.y.batch + h * s.y.head) * size_of(q.t);
+      const int64_t rows = (b * s.H + h) * s.T * size_of(DType::F32);
+      const auto at = [](const void* p, int64_t bytes) { return static_cast<const char*>(p) + bytes; };
+      execute(ctx, **plan, s,
+              {{kQ, at(q.p, in)},
+               {kK, at(k.p, in)},
+               {kV, at(v.p, in)},
+               {kY, at(y.p, out)},
+               {kLse, at(lse.p, rows)},
+               {kDy, at(dy.p, out)},
+               {kDq, at(dq.p, in)},
+               {kDk, at(dk.p, in)},
+               {kDv, at(dv.p, in)},
+               {kRowsums, at(ctx.scratch, rows)}});
+    }
+  return true;
 }
 
 }  // namespace gradus::cuda

@@ -105,20 +105,24 @@ CudnnGraph::Tensor CudnnGraph::reshape(Tensor x, Tensor y) {
   return operation(std::move(d), y, "add a reshape to a graph");
 }
 
-std::optional<CudnnPlan> CudnnGraph::plan(const Descriptor& device, int64_t most_workspace) {
+std::optional<Descriptor> CudnnGraph::plan(const Descriptor& device, int64_t most_workspace) {
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations_.data(),
             int64_t(operations_.size()));
   if (!cudnn_supports(cudnnBackendFinalize(graph.get()), "make a graph of operations")) return {};
+  const auto fits = [most_workspace](const Descriptor& d, cudnnBackendAttributeName_t size) {
+    int64_t bytes = 0;
+    d.read(size, CUDNN_TYPE_INT64, &bytes, 1);
+    return bytes <= most_workspace;
+  };
   for (const Descriptor& config : proposals(graph.get(), device)) {
-    if (!deterministic(config)) continue;
+    // Asked before the plan is made, which compiles kernels and takes a good part of a second.
+    if (!deterministic(config) || !fits(config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)) continue;
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.get())
         .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.get());
     if (!cudnn_supports(cudnnBackendFinalize(plan.get()), "make a plan")) continue;
-    int64_t workspace = 0;
-    plan.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, &workspace, 1);
-    if (workspace <= most_workspace) return CudnnPlan{std::move(plan), workspace};
+    if (fits(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)) return plan;
   }
   return {};
 }

@@ -70,11 +70,6 @@ class Descriptor {
   std::unique_ptr<void, Destroy> d_;
 };
 
-struct CudnnPlan {
-  Descriptor plan;
-  int64_t workspace;  // bytes
-};
-
 class CudnnGraph {
  public:
   using Tensor = cudnnBackendDescriptor_t;
@@ -111,9 +106,9 @@ class CudnnGraph {
   // y = x, with other sizes and strides
   Tensor reshape(Tensor x, Tensor y);
 
-  // The first plan in the order of cuDNN's heuristics that gives the same bits in every run and needs no more
-  // workspace. `device` is a finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR.
-  std::optional<CudnnPlan> plan(const Descriptor& device, int64_t most_workspace);
+  // The first plan in the order of cuDNN's heuristics that gives the same bits in every run and needs at most
+  // so many bytes of workspace. `device` is a finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR.
+  std::optional<Descriptor> plan(const Descriptor& device, int64_t most_workspace);
 
  private:
   Tensor tensor(int64_t id, cudnnDataType_t t, Four sizes, Four strides, bool is_virtual, bool by_value);

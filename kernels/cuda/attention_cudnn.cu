@@ -2,8 +2,8 @@
 // attention is written down as the graph of its products, exponentials and sums; cuDNN recognizes the graph
 // and has one fused kernel for it (two or three in backward), which is FlashAttention on tensor cores.
 //
-// Never executed yet: no GPU was at hand. What was checked is that cuDNN makes plans from these graphs, for
-// the device properties of six GPUs from A100 to RTX 5090, and how much workspace they need.
+// NEVER EXECUTED: written without a GPU at hand. Compiled, and checked with cuDNN 9.19 itself as far as that
+// goes: from the device properties of A100, H100, B200 and three GeForce it makes plans of these graphs.
 #include "kernels/cuda/attention_cudnn.h"
 
 #include <initializer_list>
@@ -69,8 +69,10 @@ void build_fwd(const Shapes& x) {
   g.matmul(probs, x.heads(kV, s.qkv), x.heads(kY, s.y));
 }
 
-// P = e^(score - lse), dS = scale P (dy v^T - rowsum(dy y)), dv = P^T dy, dk = dS^T q, dq = dS k. That dq is
-// the product itself, not a sum in memory that blocks add to in any order, is what makes it deterministic.
+// P = e^(score - lse), dS = scale P (dy v^T - rowsum(dy y)), dv = P^T dy, dk = dS^T q, dq = dS k. cuDNN has
+// no attribute that asks for determinism; the form of the graph decides. Were dq cast from an fp32 sum in
+// memory, blocks would add to that sum atomically, in any order (and cuDNN would not note it as
+// nondeterministic). With dq a product like the others, dS goes through the workspace instead.
 void build_bwd(const Shapes& x) {
   Graph& g = x.g;
   const AttentionShape& s = x.s;
@@ -147,9 +149,10 @@ struct Bound {
 };
 void execute(const Ctx& ctx, const Descriptor& plan, const AttentionShape& s,
              std::initializer_list<Bound> bound) {
-  const float one = 1, minus_infinity = -INFINITY;
-  std::vector<int64_t> ids{kScale, kOne, kMinusInfinity};
-  std::vector<const void*> addresses{&s.scale, &one, &minus_infinity};
+  constexpr float kMasked = -INFINITY;
+  std::vector<int64_t> ids{kScale};
+  std::vector<const void*> addresses{&s.scale};
+  if (s.mask == Mask::Causal) ids.push_back(kMinusInfinity), addresses.push_back(&kMasked);
   for (const Bound& b : bound) ids.push_back(b.id), addresses.push_back(b.address);
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), int64_t(ids.size()))
@@ -197,6 +200,7 @@ bool attention_cudnn_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
     plan = &find_plan(true, piece, q.t);
   }
   if (!*plan) return false;
+  constexpr float kUnit = 1;
   for (int64_t b = 0; b < s.B; b += piece.B)
     for (int64_t h = 0; h < s.H; h += piece.H) {
       const int64_t in = (b * s.qkv.batch + h * s.qkv.head) * size_of(q.t);
@@ -213,7 +217,8 @@ bool attention_cudnn_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
                {kDq, at(dq.p, in)},
                {kDk, at(dk.p, in)},
                {kDv, at(dv.p, in)},
-               {kRowsums, at(ctx.scratch, rows)}});
+               {kRowsums, at(ctx.scratch, rows)},
+               {kOne, &kUnit}});
     }
   return true;
 }

@@ -6,19 +6,6 @@ namespace {
 
 constexpr cudnnDataType_t kMath = CUDNN_DATA_FLOAT;  // what all sums and functions are computed in
 
-// Whether the engine of this configuration gives the same bits in every run.
-bool deterministic(const Descriptor& config) {
-  const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-  cudnnBackendDescriptor_t d = engine.get();
-  config.read(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, &d, 1);
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes;
-  const int64_t count = engine.read(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes.data(),
-                                    int64_t(notes.size()));
-  for (int64_t i = 0; i < count; ++i)
-    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return false;
-  return true;
-}
-
 // The configurations that cuDNN's heuristics propose, the most promising first.
 std::vector<Descriptor> proposals(cudnnBackendDescriptor_t graph, const Descriptor& device) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -117,7 +104,7 @@ std::optional<Descriptor> CudnnGraph::plan(const Descriptor& device, int64_t mos
   };
   for (const Descriptor& config : proposals(graph.get(), device)) {
     // Asked before the plan is made, which compiles kernels and takes a good part of a second.
-    if (!deterministic(config) || !fits(config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)) continue;
+    if (!fits(config, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE)) continue;
     Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.get())
         .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.get());

@@ -106,8 +106,8 @@ class CudnnGraph {
   // y = x, with other sizes and strides
   Tensor reshape(Tensor x, Tensor y);
 
-  // The first plan in the order of cuDNN's heuristics that gives the same bits in every run and needs at most
-  // so many bytes of workspace. `device` is a finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR.
+  // The first plan in the order of cuDNN's heuristics that needs at most so many bytes of workspace. `device`
+  // is a finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR.
   std::optional<Descriptor> plan(const Descriptor& device, int64_t most_workspace);
 
  private:

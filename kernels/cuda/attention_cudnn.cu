@@ -1,6 +1,6 @@
 // Attention by cuDNN. There is no single operation for it in cuDNN 9.19 that knows a causal mask, so
 // attention is written down as the graph of its products, exponentials and sums; cuDNN recognizes the graph
-// and has one fused kernel for it (two or three in backward), which is FlashAttention on tensor cores.
+// and has fused kernels for the whole of it, which are FlashAttention on tensor cores.
 //
 // NEVER EXECUTED: written without a GPU at hand. Compiled, and checked with cuDNN 9.19 itself as far as that
 // goes: from the device properties of A100, H100, B200 and three GeForce it makes plans of these graphs.
@@ -102,21 +102,26 @@ void build_bwd(const Shapes& x) {
 }
 
 // What a plan depends on. The scale is an argument of each execution.
-using Key = std::array<int64_t, 14>;
-Key key_of(bool backward, const AttentionShape& s, DType t, int device) {
-  return {backward, device,      int64_t(t), int64_t(s.mask), s.B,       s.H,      s.T,
-          s.D,      s.qkv.batch, s.qkv.head, s.qkv.time,      s.y.batch, s.y.head, s.y.time};
+using Key = std::array<int64_t, 13>;
+Key key_of(bool backward, const AttentionShape& s, DType t) {
+  return {backward,    int64_t(t), int64_t(s.mask), s.B,       s.H,      s.T,     s.D,
+          s.qkv.batch, s.qkv.head, s.qkv.time,      s.y.batch, s.y.head, s.y.time};
 }
 
-// The plans made up to now (to make one takes a good part of a second), none where cuDNN has none; and the
-// handle that executions need. Never destroyed: when the program ends, CUDA may be gone before.
+// Of one GPU: the plans made up to now (to make one takes a good part of a second), none where cuDNN has
+// none; and the handle that executions need. Never destroyed: when the program ends, CUDA may be gone before.
 struct Library {
   cudnnHandle_t handle = nullptr;
   std::map<Key, std::optional<Descriptor>> plans;
 };
+int current_gpu() {
+  int id = 0;
+  check(cudaGetDevice(&id) == cudaSuccess, "cuDNN: there is no GPU; is its driver running (nvidia-smi)?");
+  return id;
+}
 Library& library() {
-  static thread_local Library* const of_thread = new Library;
-  return *of_thread;
+  static thread_local auto* const of_gpu = new std::map<int, Library>;
+  return (*of_gpu)[current_gpu()];
 }
 
 std::optional<Descriptor> make_plan(bool backward, const AttentionShape& s, DType t,
@@ -131,12 +136,10 @@ std::optional<Descriptor> make_plan(bool backward, const AttentionShape& s, DTyp
 }
 
 const std::optional<Descriptor>& find_plan(bool backward, const AttentionShape& s, DType t) {
-  int id = 0;
-  check(cudaGetDevice(&id) == cudaSuccess, "cuDNN: no current GPU; is the driver running (nvidia-smi)?");
-  const auto [found, is_new] = library().plans.try_emplace(key_of(backward, s, t, id));
+  const auto [found, is_new] = library().plans.try_emplace(key_of(backward, s, t));
   if (is_new) {
     Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, int32_t(id));
+    device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, int32_t(current_gpu()));
     device.finalize("read the properties of the GPU");
     found->second = make_plan(backward, s, t, device);
   }

@@ -136,12 +136,14 @@ std::optional<Descriptor> make_plan(bool backward, const AttentionShape& s, DTyp
 }
 
 const std::optional<Descriptor>& find_plan(bool backward, const AttentionShape& s, DType t) {
-  const auto [found, is_new] = library().plans.try_emplace(key_of(backward, s, t));
-  if (is_new) {
+  auto& plans = library().plans;
+  const Key key = key_of(backward, s, t);
+  auto found = plans.find(key);
+  if (found == plans.end()) {
     Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     device.set(CUDNN_ATTR_DEVICEPROP_DEVICE_ID, CUDNN_TYPE_INT32, int32_t(current_gpu()));
     device.finalize("read the properties of the GPU");
-    found->second = make_plan(backward, s, t, device);
+    found = plans.emplace(key, make_plan(backward, s, t, device)).first;
   }
   return found->second;
 }

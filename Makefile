@@ -66,8 +66,7 @@ NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler 
   $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
   $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
 CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include
-# A further library of CUDA is named here.
-LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart_static -ldl -lrt
+LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudnn -lcudart_static -ldl -lrt
 CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
 endif
 
@@ -103,7 +102,7 @@ endif
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
 CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
-CUDA_ONLY := kernels/cuda/matmul.cu  # what emu does in another way, in kernels/emu
+CUDA_ONLY := $(addprefix kernels/cuda/,matmul.cu attention_cudnn.cu cudnn_graph.cu)  # cuBLAS, cuDNN: not for emu
 EMU_SRC  := $(filter-out $(CUDA_ONLY),$(CUDA_SRC))
 TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))

@@ -61,7 +61,7 @@ TEST_F(L03_Corpus, TheEndOfASingleFileIsHeldOut) {
 
 TEST_F(L03_Corpus, AboutATenthOfTheFilesIsHeldOutSpreadOverTheList) {
   for (int i = 0; i < 40; ++i) {
-    const std::string name = "f" + std::to_string(10 + i);
+    const std::string name = std::string("f") + std::to_string(10 + i);
     write(i % 2 ? name : "sub/" + name, file_text(name, 1000));
   }
   const Corpus corpus = load_corpus(path());
@@ -85,7 +85,7 @@ TEST_F(L03_Corpus, HeldOutBytesStayNearATenthForAnySizes) {
     fs::remove_all(root_);
     size_t total = 0, largest = 0, smallest = SIZE_MAX;
     for (size_t i = 0; i < sizes.size(); ++i) {
-      const std::string name = "n" + std::to_string(100 + i);
+      const std::string name = std::string("n") + std::to_string(100 + i);
       write(name, file_text(name, sizes[i]));
       total += sizes[i] + 1, largest = std::max(largest, sizes[i] + 1),
                              smallest = std::min(smallest, sizes[i] + 1);
@@ -101,14 +101,14 @@ TEST_F(L03_Corpus, HeldOutBytesStayNearATenthForAnySizes) {
 
 TEST_F(L03_Corpus, ExactCopiesAreReadOnceSoThatNoTrainingFileIsHeldOut) {
   for (int i = 0; i < 60; ++i) {
-    const std::string content = "c" + std::to_string(i % 20);  // three copies of each
-    write("d" + std::to_string(100 + i), file_text(content, 500));
+    const std::string content = std::string("c") + std::to_string(i % 20);  // three copies of each
+    write(std::string("d") + std::to_string(100 + i), file_text(content, 500));
   }
   const Corpus corpus = load_corpus(path());
   EXPECT_EQ(corpus.bytes.size(), 20 * 501u);
   EXPECT_TRUE(holds(corpus.summary, "40 exact copies")) << corpus.summary;
   for (int i = 0; i < 20; ++i) {
-    const std::string content = file_text("c" + std::to_string(i), 500) + std::string(1, '\0');
+    const std::string content = file_text(std::string("c") + std::to_string(i), 500) + std::string(1, '\0');
     EXPECT_NE(holds(corpus.train(), content), holds(corpus.held_out(), content)) << i;
   }
 }

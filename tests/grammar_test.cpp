@@ -21,7 +21,7 @@ Grammar steps() {
 std::vector<std::string> words_of(std::string sentence) {
   for (const char mark : {',', '.'})
     for (size_t at = 0; (at = sentence.find(mark, at)) != std::string::npos; at += 2)
-      sentence.insert(at, " ");
+      sentence.insert(at, 1, ' ');
   std::istringstream words(sentence);
   return {std::istream_iterator<std::string>(words), {}};
 }

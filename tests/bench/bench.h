@@ -8,6 +8,7 @@
 
 #include "kernels/cost.h"
 #include "kernels/cpu/parallel.h"
+#include "src/core/args.h"
 #include "src/core/rng.h"
 #include "src/memory/device_timing.h"
 
@@ -16,6 +17,13 @@
 #endif
 
 namespace gradus {
+
+inline DType dtype_flag(Args& args, const std::string& help) {
+  const std::string word = args.choice("dtype", "fp32", help, {"fp32", "bf16", "fp16", "fp64"});
+  for (const DType t : {DType::F64, DType::BF16, DType::F16})
+    if (word == name_of(t)) return t;
+  return DType::F32;
+}
 
 // A buffer of one dtype, freed with its owner. Random numbers are uniform in [0, 1), so that they are also
 // valid second moments and probabilities; a block of 2^16 of them is repeated, because drawing 256 MB of them

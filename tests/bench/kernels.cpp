@@ -219,13 +219,9 @@ static int bench_kernels(int argc, char** argv) {
   Args args(argc, argv, "kernels", "time every kernel");
   const int64_t mb = args.integer("size-mb", 256, "size of a buffer, in MiB", 1, 1 << 14);
   const std::string only = args.text("only", "", "only kernels whose name contains this");
-  const std::string dtype =
-      args.choice("dtype", "fp32", "dtype of the buffers", {"fp32", "bf16", "fp16", "fp64"});
+  const DType t = dtype_flag(args, "of the buffers");
   const std::string device_name = args.choice("device", "auto", "where to run", device_names());
   args.done();
-  DType t = DType::F32;
-  for (const DType each : {DType::F64, DType::BF16, DType::F16})
-    if (dtype == name_of(each)) t = each;
 
   Device device(device_name);
   check(device.has_data(), "kernels: meta computes nothing, so there is nothing to time");

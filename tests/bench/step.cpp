@@ -1,14 +1,14 @@
-// Whole training steps: a GPT-2-shaped model in fp32, forward, backward and AdamW, on random tokens; next to
+// Whole training steps: a GPT-2-shaped model, forward, backward and AdamW, on random tokens; next to
 // the peak of matrix products and the time of the step's own. These are timed in every second step, because
 // to wait for each would slow a GPU down. Prints one JSON line, for tables and for comparison with the same
 // model elsewhere.
 #include <iostream>
 
 #include "src/core/rng.h"
-#include "src/memory/device_timing.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "src/train/lesson.h"
+#include "tests/bench/bench.h"
 
 using namespace gradus;
 
@@ -61,6 +61,43 @@ static Times run_steps(Transformer& gpt, const Tensor& x, const Tensor& y, int64
   return times;
 }
 
+static Json line_of(const TransformerConfig& model, int64_t batch, const Times& times) {
+  Device& device = current().device;
+  const double seconds = summarize(times.total).median, peak = measure_gemm_peak(device, model.dtype);
+  const double tokens = double(batch * model.context);
+  const double model_flops = double(model.flops_per_token()) * tokens;
+  // As llm.c counts: of attention's T x T pairs only the half that the causal mask leaves.
+  const double causal_flops =
+      model_flops - 6.0 * double(model.layers * model.channels * model.context) * tokens;
+  // Attention's entries do more than products, so theirs are taken at the peak: 4 D a pair forward, 8 D
+  // backward.
+  const double attention_flops =
+      12.0 * double(model.layers * model.channels * batch * model.context * (model.context + 1) / 2);
+  const double products = summarize(times.matmul).median + attention_flops / peak;
+  Json line = Json::object();
+  line.set("bench", "step");
+  line.set("device", device.name());
+  line.set("dtype", name_of(model.dtype));
+  line.set("attention", model.attention == attention_flash ? "flash" : "plain");
+  line.set("parameters", model.parameter_count());
+  line.set("batch", batch);
+  line.set("seq", model.context);
+  line.set("ms_per_step", seconds * 1e3);
+  line.set("ms_forward", summarize(times.forward).median * 1e3);
+  line.set("ms_backward", summarize(times.backward).median * 1e3);
+  line.set("ms_update", summarize(times.update).median * 1e3);
+  line.set("tokens_per_s", tokens / seconds);
+  line.set("model_gflops", model_flops / seconds * 1e-9);
+  line.set("ms_products", products * 1e3);
+  line.set("step_over_products", seconds / products);
+  line.set("gemm_peak_gflops", peak * 1e-9);
+  line.set("share_of_peak", model_flops / seconds / peak);
+  line.set("share_of_peak_causal", causal_flops / seconds / peak);
+  line.set("loss", times.loss);
+  line.set("peak_bytes", device.meter().at_peak().allocated());
+  return line;
+}
+
 static int bench_step(int argc, char** argv) {
   Args args(argc, argv, "step", "time training steps of a GPT-2-shaped model");
   TransformerConfig model;
@@ -72,6 +109,10 @@ static int bench_step(int argc, char** argv) {
   const int64_t batch = args.integer("batch", 4, "sequences a step", 1, 1 << 20);
   const int64_t steps =
       args.integer("steps", 6, "counted steps, and as many that time the products", 1, 1 << 20);
+  model.dtype = dtype_flag(args, "of weights, activations, gradients and AdamW's states alike");
+  const std::string attention =
+      args.choice("attention", "plain", "what is saved: probabilities, or log-sum-exps", {"plain", "flash"});
+  if (attention == "flash") model.attention = attention_flash;
   const std::string device_name = args.choice("device", "auto", "where to run", device_names());
   args.done();
   Context context(device_name);
@@ -86,33 +127,7 @@ static int bench_step(int argc, char** argv) {
   const Tensor x = from_host(context.device, ids, shape, DType::I32, Kind::Data, "inputs");
   const Tensor y = from_host(context.device, next, shape, DType::I32, Kind::Data, "targets");
 
-  const Times times = run_steps(gpt, x, y, steps);
-  const double seconds = summarize(times.total).median, peak = measure_gemm_peak(context.device);
-  const double model_flops = double(model.flops_per_token() * batch * model.context);
-  // Attention's entries do more than products, so theirs are taken at the peak: 4 D a pair forward, 8 D
-  // backward.
-  const double attention_flops =
-      12.0 * double(model.layers * model.channels * batch * model.context * (model.context + 1) / 2);
-  const double products = summarize(times.matmul).median + attention_flops / peak;
-  Json line = Json::object();
-  line.set("bench", "step");
-  line.set("device", context.device.name());
-  line.set("parameters", gpt.parameters.numel());
-  line.set("batch", batch);
-  line.set("seq", model.context);
-  line.set("ms_per_step", seconds * 1e3);
-  line.set("ms_forward", summarize(times.forward).median * 1e3);
-  line.set("ms_backward", summarize(times.backward).median * 1e3);
-  line.set("ms_update", summarize(times.update).median * 1e3);
-  line.set("tokens_per_s", double(batch * model.context) / seconds);
-  line.set("model_gflops", model_flops / seconds * 1e-9);
-  line.set("ms_products", products * 1e3);
-  line.set("step_over_products", seconds / products);
-  line.set("gemm_peak_gflops", peak * 1e-9);
-  line.set("share_of_peak", model_flops / seconds / peak);
-  line.set("loss", times.loss);
-  line.set("peak_bytes", context.device.meter().at_peak().allocated());
-  std::cout << line.dump() << std::endl;
+  std::cout << line_of(model, batch, run_steps(gpt, x, y, steps)).dump() << std::endl;
   return 0;
 }
 

@@ -66,8 +66,15 @@ NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler 
   $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
   $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
 CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include
-LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudnn -lcudart_static -ldl -lrt
+LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart_static -ldl -lrt
 CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
+CUDNN    := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h))
+ifneq ($(CUDNN),)
+CPPFLAGS += -DGRADUS_CUDNN
+LDLIBS   += -lcudnn
+else
+CHOICE   += without cuDNN (not there)
+endif
 endif
 
 # How long OpenMP's threads spin when they wait for each other. By its own default, hundreds of times longer,
@@ -101,9 +108,10 @@ endif
 # ---- sources and what they become ---------------------------------------------------------------------
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
-CUDA_SRC := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
-CUDA_ONLY := $(addprefix kernels/cuda/,matmul.cu attention_cudnn.cu cudnn_graph.cu)  # cuBLAS, cuDNN: not for emu
-EMU_SRC  := $(filter-out $(CUDA_ONLY),$(CUDA_SRC))
+GPU_SRC  := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
+USE_CUDNN := $(addprefix kernels/cuda/,attention_cudnn.cu cudnn_graph.cu)
+CUDA_SRC := $(if $(CUDNN),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
+EMU_SRC  := $(filter-out kernels/cuda/matmul.cu $(USE_CUDNN),$(GPU_SRC))  # what uses no library of CUDA's
 TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 

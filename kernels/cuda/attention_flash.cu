@@ -238,9 +238,7 @@ void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
   constexpr const char* kName = "attention_flash_fwd";
   for (const CBuf& x : {k, v, CBuf{y.p, y.t}}) check_dtype(kName, q.t, x.t, x.p, "a tensor");
   check_stats<float>(kName, lse.t, lse.p);
-#ifdef __CUDACC__
   if (attention_cudnn_fwd(ctx, s, q, k, v, y, lse)) return;
-#endif
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int kRows = kFwdRows<kDims>;
     const FlashFwd<T> x{q.as<T>(), k.as<T>(), v.as<T>(), y.as<T>(), lse.as<float>(), y.w, lse.w};
@@ -256,9 +254,7 @@ void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
   for (const CBuf& x : {k, v, y, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
     check_dtype(kName, q.t, x.t, x.p, "a tensor");
   check_stats<float>(kName, lse.t, lse.p);
-#ifdef __CUDACC__
   if (attention_cudnn_bwd(ctx, s, q, k, v, y, lse, dy, dq, dk, dv)) return;
-#endif
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     const FlashBwd<T> x{q.as<T>(),
                         k.as<T>(),

@@ -19,7 +19,9 @@ onednn_version() {
 cuda_version() {
   nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
   release=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-  if [ -n "$release" ]; then echo "found $release, $nvcc"; else echo "not found: no 'make CUDA=1'"; fi
+  home=${nvcc%/bin/nvcc}
+  if [ -f "$home/include/cudnn.h" ] || [ -f /usr/include/cudnn.h ]; then with=with; else with=without; fi
+  if [ -n "$release" ]; then echo "found $release, $nvcc, $with cuDNN"; else echo "not found: no 'make CUDA=1'"; fi
 }
 gpu() {
   nvidia-smi --query-gpu=name,compute_cap,memory.total,driver_version --format=csv,noheader 2>/dev/null ||

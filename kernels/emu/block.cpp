@@ -71,17 +71,16 @@ void Block::threads_main() {
   Block& b = current();
   for (;;) {
     Thread& me = *b.running_;
+    Fiber* const fiber = me.fiber;
+    Thread* t = nullptr;
     try {
       b.call_(b.arguments_);
+      me.state = State::Done;
+      if (++b.done_ < b.count_ && !(t = b.next())) b.stop_because_stuck();
     } catch (...) {
       b.error_ = std::current_exception();
-      me.fiber->switch_to(b.outside_);
     }
-    me.state = State::Done;
-    Fiber* const fiber = me.fiber;
-    if (++b.done_ == b.count_) fiber->switch_to(b.outside_);
-    Thread* const t = b.next();
-    if (!t) b.stop_because_stuck();
+    if (b.error_ || b.done_ == b.count_) fiber->switch_to(b.outside_);
     if (t->state == State::New) {
       t->fiber = fiber;
       b.continue_with(*t);
@@ -184,11 +183,9 @@ std::string Block::waiting(const Thread& t) const {
          (t.state == State::AtBarrier ? " (__syncthreads)" : "");
 }
 
+// Ends the running GPU thread, and with it the block.
 void Block::stop(const std::string& problem) {
-  error_ = std::make_exception_ptr(
-      Error(std::string("emu: ") + launch_->kernel + ", block " + text(blockIdx) + ": " + problem));
-  running_->fiber->switch_to(outside_);
-  __builtin_unreachable();
+  throw Error(std::string("emu: ") + launch_->kernel + ", block " + text(blockIdx) + ": " + problem);
 }
 
 // Nobody can go on: some wait for threads that have returned, or that wait elsewhere.

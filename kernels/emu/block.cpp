@@ -119,9 +119,9 @@ void Block::wait_for_block(Where where) {
   Thread& me = *running_;
   if (at_barrier_ == 0) barrier_ = where;
   me.where = where;
-  if (where.line() != barrier_.line() || where.file_name() != barrier_.file_name())
+  if (!(where == barrier_))
     stop("divergent barrier: " + name_of(me) + " is at " + waiting(me) + ", others of its block at line " +
-         std::to_string(barrier_.line()));
+         std::to_string(barrier_.line));
   if (++at_barrier_ < count_) {
     me.state = State::AtBarrier;
     return pass_turn();
@@ -160,7 +160,7 @@ void Block::finish_exchange(Thread* warp, uint32_t mask) {
   uint32_t ballot = 0;
   for (int64_t l = 0; l < lanes; ++l) {
     if (!(mask >> l & 1)) continue;
-    if (warp[l].where.line() != running_->where.line() || warp[l].op != running_->op)
+    if (!(warp[l].where == running_->where) || warp[l].op != running_->op)
       stop("divergent warp: " + name_of(warp[l]) + " is at " + waiting(warp[l]) + ", " + name_of(*running_) +
            " at " + waiting(*running_));
     ballot |= uint32_t(warp[l].bits != 0) << l;
@@ -178,8 +178,7 @@ std::string Block::name_of(const Thread& t) const {
   return "thread " + text(place(&t - threads_.data(), launch_->block));
 }
 std::string Block::waiting(const Thread& t) const {
-  const std::string file = t.where.file_name();
-  return file + ":" + std::to_string(t.where.line()) +
+  return std::string(t.where.file) + ":" + std::to_string(t.where.line) +
          (t.state == State::AtBarrier ? " (__syncthreads)" : "");
 }
 

@@ -11,10 +11,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <source_location>
 
 #include "kernels/check.h"
 #include "kernels/emu/order.h"
+#include "kernels/emu/where.h"
 
 #define __global__
 #define __device__
@@ -54,7 +54,6 @@ void launch(const Launch& l, const F& body) {
 }
 int64_t launches();  // so far, the running one among them
 
-using Where = std::source_location;
 enum class WarpOp { Shuffle, Ballot, Sync };
 
 void* dynamic_shared();  // of the running block, filled with 0xFF bytes (NaN) when the block starts

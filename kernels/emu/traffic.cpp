@@ -77,9 +77,9 @@ Traffic traffic() {
 void count_global(Access access, const void* p, int64_t bytes, bool wanted, Where where) {
   Counter& c = mine();
   Request& r = next_request(c, where);
-  check(r.where.line() == where.line() && r.where.column() == where.column(),
-        "emu: lanes of one warp access global memory at different places, lines ", r.where.line(), " and ",
-        where.line(), " of ", where.file_name(), "; a lane that skips an access must pass wanted = false");
+  check(r.where == where, "emu: lanes of one warp access global memory at different places, lines ",
+        r.where.line, " and ", where.line, " of ", where.file,
+        "; a lane that skips an access must pass wanted = false");
   if (!wanted) return;
   Requests& total = access == Access::Load ? c.total.loads : c.total.stores;
   total.requests += r.count == 0;

@@ -4,7 +4,8 @@
 // Counted is what warps ask for. A GPU's caches answer a part of it.
 #pragma once
 #include <cstdint>
-#include <source_location>
+
+#include "kernels/emu/where.h"
 
 namespace gradus {
 
@@ -30,7 +31,7 @@ Traffic traffic();  // since then; the same whatever the order of threads and th
 // after the other: the k-th access of each makes the warp's k-th request. So a lane that skips an access that
 // others make must say so (wanted is false), or must have returned; lanes that are elsewhere are an Error.
 enum class Access { Load, Store };
-void count_global(Access, const void* p, int64_t bytes, bool wanted, std::source_location);
+void count_global(Access, const void* p, int64_t bytes, bool wanted, Where);
 void count_shared_load();
 
 }  // namespace emu

@@ -1,0 +1,19 @@
+// A place in the source, as the default argument of a function: its caller's. (std::source_location is
+// younger than some compilers that can build everything else.)
+#pragma once
+#include <cstring>
+
+namespace gradus::emu {
+
+struct Where {
+  const char* file = "";
+  int line = 0;
+  static constexpr Where current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+  bool operator==(const Where& other) const {
+    return line == other.line && (file == other.file || std::strcmp(file, other.file) == 0);
+  }
+};
+
+}  // namespace gradus::emu

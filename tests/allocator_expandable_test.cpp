@@ -155,6 +155,25 @@ TEST(L05_Expandable, SwitchedOffItLeavesItsSegmentsInUse) {
   for (Block* block : {a, b, c}) f.allocator.free(block);
 }
 
+TEST(L05_Expandable, MoreAddressesThanOneSegmentHasAreAnotherSegment) {
+  Meter meter;
+  Allocator allocator(meta_source(), meter);
+  allocator.set_expandable(true);
+  constexpr int64_t kTiB = int64_t(1) << 40;
+  Block* a = allocator.allocate(kTiB / 4 * 3, Kind::Other, "a");
+  Block* b = allocator.allocate(kTiB / 2, Kind::Other, "b");
+  Block* c = allocator.allocate(kTiB / 8, Kind::Other, "c");
+  Block* d = allocator.allocate(kTiB * 2, Kind::Other, "d");
+  EXPECT_NE(b->segment, a->segment);
+  EXPECT_EQ(c->segment, a->segment) << "the first that has room";
+  EXPECT_EQ(allocator.segments().size(), 3u);
+  expect_consistent(allocator);
+  EXPECT_THROW(allocator.allocate(INT64_MAX / 2, Kind::Other, "impossible"), OutOfMemory);
+  for (Block* block : {a, b, c, d}) allocator.free(block);
+  allocator.empty_cache();
+  EXPECT_EQ(meter.reserved(), 0);
+}
+
 using Decisions = std::vector<std::array<int64_t, 5>>;
 
 Decisions decisions_on(const char* name) {
@@ -192,6 +211,22 @@ TEST(L05_Expandable, EveryDeviceDecidesTheSame) {
   for (const auto& d : cpu) refused += d[0] < 0;
   EXPECT_GT(refused, 0);
   EXPECT_LT(refused, 100) << "the budget should press, not prevent";
+}
+
+TEST(L05_Expandable, ThePagesOfTheHostComeAndGo) {
+  const std::unique_ptr<Source> host = host_source();
+  char* const p = static_cast<char*>(host->reserve(int64_t(1) << 40));
+  ASSERT_NE(p, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % (2 * kMiB), 0u);
+  for (const int64_t at : {int64_t(0), kPage}) ASSERT_TRUE(host->map(p + at, kPage));
+  std::memset(p, 1, size_t(2 * kPage));
+  host->unmap(p, kPage);
+  ASSERT_TRUE(host->map(p, kPage));
+  EXPECT_EQ(p[0] + p[kPage - 1], 0) << "the memory went back; these pages are fresh";
+  EXPECT_EQ(p[kPage] + p[2 * kPage - 1], 2) << "and the next one is untouched";
+  host->unmap(p, kPage);
+  EXPECT_DEATH(p[kPage - 1] = 1, "");
+  host->unreserve(p, int64_t(1) << 40);
 }
 
 // What is written stays, at the same address, while the segment grows and while pages beside it go.

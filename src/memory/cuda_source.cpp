@@ -126,7 +126,7 @@ class CudaSource : public Source {
     check_driver(e, "reserving addresses");
     return reinterpret_cast<void*>(p);
   }
-  void unreserve(void* p, int64_t bytes) noexcept override {
+  void unreserve(void* p, int64_t bytes) noexcept override {  // fails only after a kernel has; see unmap
     driver().unreserve(reinterpret_cast<CUdeviceptr>(p), size_t(bytes));
   }
   bool map(void* page, int64_t bytes) override {

@@ -1,24 +1,22 @@
 // Expandable segments, as in PyTorch's CUDA allocator (expandable_segments:True). Where sizes grow from step
 // to step, every segment of before is a little too small: its memory is held and cannot be used. So here a
-// pool has one segment with more addresses than any device has memory, and memory is put behind them page by
-// page (2 MiB in the small pool, 20 MiB in the large one): at the end, where the next request is larger than
-// what is free, and nothing moves. What is freed merges with its neighbours in one long row of addresses,
-// whatever requests it was asked of the device for.
+// pool has one segment with more addresses than any device has memory, and where a request is larger than
+// what is free, memory is put behind the next addresses, page by page (2 MiB in the small pool, 20 MiB in the
+// large one). Nothing moves, and what is freed merges with its neighbours, whatever requests it came in.
 //
-// The addresses without memory behind them, mostly the end of the segment, are blocks too, that are free, not
-// mapped, and in no pool: holes. Emptying the cache makes holes of all wholly free pages. Holes are whole
-// pages.
+// Addresses without memory behind them, mostly the end of the segment, are blocks too: free ones that are not
+// mapped and in no pool, called holes. Emptying the cache makes holes of all wholly free pages.
 #include <algorithm>
 
 #include "src/memory/allocator.h"
 
 namespace gradus {
 
-constexpr int64_t kAddresses = int64_t(1)
-                               << 40;  // of one segment, or what one request needs, if that is more
+// Addresses of one segment; one for a larger request has more. If they are used up, another segment begins.
+constexpr int64_t kAddresses = int64_t(1) << 40;
 constexpr int64_t kSmallPage = int64_t(2) << 20, kLargePage = int64_t(20) << 20;
 
-static int64_t pages(int64_t bytes, int64_t page) { return (bytes + page - 1) / page * page; }
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 static int64_t free_before(const Block* hole) {
   return hole->prev && hole->prev->free ? hole->prev->size : 0;
@@ -28,11 +26,12 @@ static int64_t free_before(const Block* hole) {
 // It is called when no free block is large enough.
 Block* Allocator::expand(int64_t size, bool small) {
   Block* block = find_hole(size, small);
-  if (!block || !map(block, pages(size - free_before(block), block->segment->page))) return nullptr;
+  if (!block || !map(block, round_up(size - free_before(block), block->segment->page))) return nullptr;
   return merge_with_neighbours(block);
 }
 
-// The first hole where `size` bytes have room, together with the free block before it.
+// The first hole where `size` bytes have room, together with the free block before it. (PyTorch would also
+// join several holes with the free blocks between them.)
 Block* Allocator::find_hole(int64_t size, bool small) {
   for (auto& [serial, segment] : segments_) {
     if (segment.small != small) continue;
@@ -40,7 +39,7 @@ Block* Allocator::find_hole(int64_t size, bool small) {
       if (!b->mapped && free_before(b) + b->size >= size) return b;
   }
   const int64_t page = small ? kSmallPage : kLargePage;
-  const int64_t addresses = pages(std::max(size, kAddresses), page);
+  const int64_t addresses = round_up(std::max(size, kAddresses), page);
   void* base = source_->reserve(addresses);
   if (!base) return nullptr;
   return add_segment({next_serial_++, 0, small, static_cast<char*>(base), new_block(), addresses, page});
@@ -67,7 +66,7 @@ void Allocator::unmap_free_pages(Segment& segment) noexcept {
   const int64_t page = segment.page;
   for (Block* b = segment.first; b; b = b->next) {
     if (!b->free || !b->mapped) continue;
-    const int64_t begin = pages(b->offset, page), end = (b->offset + b->size) / page * page;
+    const int64_t begin = round_up(b->offset, page), end = (b->offset + b->size) / page * page;
     if (begin >= end) continue;
     FreeBlocks& free_blocks = pool(segment);
     free_blocks.erase(b);

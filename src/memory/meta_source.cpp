@@ -14,7 +14,9 @@ class MetaSource : public Source {
     return p;
   }
   void release(void*, int64_t) noexcept override {}
-  void* reserve(int64_t bytes) override { return acquire(bytes); }
+  // As many as programs have on x86-64 and aarch64, or the pages of a size gone wrong would be mapped for
+  // ever.
+  void* reserve(int64_t bytes) override { return bytes <= int64_t(1) << 47 ? acquire(bytes) : nullptr; }
   void unreserve(void*, int64_t) noexcept override {}
   bool map(void*, int64_t) override { return true; }
   void unmap(void*, int64_t) noexcept override {}

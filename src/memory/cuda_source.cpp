@@ -91,10 +91,10 @@ const Driver& driver() {
 }
 
 void check_driver(CUresult e, const char* what) {
-  const char* why = "an error the driver has no words for";
+  const char* why = nullptr;
   if (e != CUDA_SUCCESS) driver().error_string(e, &why);
-  check(e == CUDA_SUCCESS, "cuda: ", what, " failed: ", why,
-        "; if it works with expandable segments off, `nvidia-smi` shows which driver this is");
+  check(e == CUDA_SUCCESS, "cuda: ", what, " failed: ", why ? why : "an error without a name",
+        "; where a GPU or its driver has no virtual memory management, leave expandable segments off");
 }
 
 class CudaSource : public Source {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "src/memory/allocator.h"
 
@@ -11,6 +12,7 @@ namespace gradus {
 constexpr int64_t kMiB = 1 << 20;
 
 // A device with a fixed number of bytes. Its "memory" is the host's, so that blocks can be written to.
+// `misused` counts pages that were mapped twice, or unmapped in another way than they were mapped.
 struct SmallDevice : Source {
   explicit SmallDevice(int64_t capacity) : left(capacity) {}
   void* acquire(int64_t bytes) override {
@@ -22,10 +24,25 @@ struct SmallDevice : Source {
     left += bytes;
     std::free(p);
   }
+  void* reserve(int64_t bytes) override { return host->reserve(bytes); }
+  void unreserve(void* p, int64_t bytes) noexcept override { host->unreserve(p, bytes); }
+  bool map(void* page, int64_t bytes) override {
+    if (bytes > left) return false;
+    left -= bytes;
+    misused += !pages.emplace(page, bytes).second;
+    return host->map(page, bytes);
+  }
+  void unmap(void* page, int64_t bytes) noexcept override {
+    left += bytes;
+    misused += pages.erase({page, bytes}) == 0;
+    host->unmap(page, bytes);
+  }
   void copy_in(void*, const void*, int64_t) override {}
   void copy_out(void*, const void*, int64_t) override {}
   bool on_host() const override { return true; }
-  int64_t left;
+  int64_t left, misused = 0;
+  std::unique_ptr<Source> host = host_source();
+  std::set<std::pair<void*, int64_t>> pages;
 };
 
 struct Fixture {
@@ -47,7 +64,7 @@ inline void expect_consistent(const Allocator& allocator) {
     ASSERT_GT(serial, last_serial);
     last_serial = serial;
     reserved += segment.bytes;
-    int64_t offset = 0;
+    int64_t offset = 0, mapped = 0;
     const Block* prev = nullptr;
     for (const Block* b = segment.first; b; prev = b, b = b->next) {
       ASSERT_EQ(b->segment, &segment);
@@ -55,14 +72,18 @@ inline void expect_consistent(const Allocator& allocator) {
       ASSERT_GT(b->size, 0);
       ASSERT_EQ(b->size % 512, 0);
       ASSERT_EQ(b->prev, prev);
-      ASSERT_FALSE(prev && prev->free && b->free) << "free neighbours must have been merged";
+      ASSERT_FALSE(prev && prev->free && b->free && prev->mapped == b->mapped)
+          << "free neighbours must have been merged";
       offset += b->size;
+      if (b->mapped) mapped += b->size;
+      ASSERT_TRUE(b->mapped || (b->free && b->offset % segment.page == 0 && b->size % segment.page == 0));
       if (b->free) continue;
       ASSERT_LE(b->requested, b->size);
       expected.by_kind[int(b->kind)] += b->requested;
       expected.rounding += b->size - b->requested;
     }
-    ASSERT_EQ(offset, segment.bytes);
+    ASSERT_EQ(mapped, segment.bytes);
+    ASSERT_EQ(offset, segment.addresses);
   }
   const Meter& meter = allocator.meter();
   EXPECT_EQ(meter.reserved(), reserved);

@@ -152,8 +152,9 @@ TEST(L01_Allocator, BlocksAreAlignedAndUsable) {
 
 // 10,000 random requests, their decisions recorded; the invariants are checked against a model that knows
 // only which blocks are alive and what was written into them.
-std::vector<std::array<int64_t, 3>> random_run(uint32_t seed) {
+std::vector<std::array<int64_t, 3>> random_run(uint32_t seed, bool expandable = false) {
   Fixture f;
+  f.allocator.set_expandable(expandable);
   std::mt19937 random(seed);
   std::vector<Block*> live;
   std::vector<std::array<int64_t, 3>> decisions;
@@ -194,6 +195,7 @@ std::vector<std::array<int64_t, 3>> random_run(uint32_t seed) {
   EXPECT_EQ(f.meter.now(), Usage{});
   EXPECT_EQ(f.meter.reserved(), 0);
   EXPECT_EQ(f.source->left, int64_t(4) << 30);
+  EXPECT_EQ(f.source->misused, 0);
   return decisions;
 }
 
@@ -202,6 +204,12 @@ TEST(L01_Allocator, RandomUseKeepsTheInvariantsAndIsRepeatable) {
   EXPECT_GT(decisions.size(), 4000u);
   EXPECT_EQ(decisions, random_run(1));
   EXPECT_NE(decisions, random_run(2));
+}
+
+TEST(L05_Expandable, RandomUseKeepsTheInvariantsAndIsRepeatable) {
+  const auto decisions = random_run(1, true);
+  EXPECT_EQ(decisions, random_run(1, true));
+  EXPECT_NE(decisions, random_run(1, false));
 }
 
 }  // namespace

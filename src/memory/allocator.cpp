@@ -39,8 +39,8 @@ static int64_t segment_size(int64_t size) {
   return round_up(size, kOwnSegmentUnit);
 }
 
-static bool worth_splitting(int64_t remainder, bool small) {
-  return small ? remainder >= kMinBlock : remainder > kLargeRemainder;
+static bool worth_splitting(int64_t remainder, const Segment& segment) {
+  return segment.small || segment.page > 0 ? remainder >= kMinBlock : remainder > kLargeRemainder;
 }
 
 [[noreturn]] static void abort_because(const char* problem, const Block& block) {
@@ -77,7 +77,8 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
       empty_cache();
       block = new_segment(size, small);
     }
-    if (block) split(block, size);
+    if (block && worth_splitting(block->size - size, *block->segment))
+      pool(*block->segment).insert(cut(block, size));
   }
   if (!block) throw OutOfMemory(out_of_memory_text(*this, bytes, kind, name, shape));
 
@@ -101,16 +102,7 @@ void Allocator::free(Block* block) noexcept {
   if (kOwnMallocs && source_->on_host()) std::free(block->bytes);
   block->bytes = nullptr;
   block->free = true;
-  FreeBlocks& free_blocks = pool(*block->segment);
-  if (block->prev && block->prev->free) {
-    free_blocks.erase(block->prev);
-    block = merge(block->prev, block);
-  }
-  if (block->next && block->next->free) {
-    free_blocks.erase(block->next);
-    block = merge(block, block->next);
-  }
-  free_blocks.insert(block);
+  pool(*block->segment).insert(merge_with_neighbours(block));
 }
 
 void Allocator::change_kind(Block* block, Kind kind) {
@@ -121,6 +113,7 @@ void Allocator::change_kind(Block* block, Kind kind) {
 void Allocator::empty_cache() noexcept {
   for (auto at = segments_.begin(); at != segments_.end();) {
     Segment& segment = at->second;
+    if (segment.page > 0) unmap_free_pages(segment);
     Block* block = segment.first;
     if (!block->free || block->next) {
       ++at;
@@ -128,8 +121,12 @@ void Allocator::empty_cache() noexcept {
     }
     pool(segment).erase(block);
     unused_.push_back(block);
-    meter_.remove_segment(segment.bytes);
-    source_->release(segment.base, segment.bytes);
+    if (segment.page > 0) {
+      source_->unreserve(segment.base, segment.addresses);
+    } else {
+      source_->release(segment.base, segment.bytes);
+      meter_.remove_segment(segment.bytes);
+    }
     at = segments_.erase(at);
   }
 }
@@ -149,36 +146,39 @@ Block* Allocator::take_best_fit(int64_t size, bool small) {
 }
 
 Block* Allocator::new_segment(int64_t size, bool small) {
+  if (expandable_) return expand(size, small);
   const int64_t bytes = segment_size(size);
-  if (budget_ > 0 && bytes > budget_ - meter_.reserved()) return nullptr;
+  if (!within_budget(bytes)) return nullptr;
   void* base = source_->acquire(bytes);
   if (!base) return nullptr;
-  const int64_t serial = next_serial_++;
-  Block* block = new_block();
-  Segment& segment = segments_[serial];
-  segment = {serial, bytes, small, static_cast<char*>(base), block};
+  meter_.add_segment(bytes);
+  return add_segment({next_serial_++, bytes, small, static_cast<char*>(base), new_block(), bytes, 0});
+}
+
+Block* Allocator::add_segment(Segment made) {
+  Segment& segment = segments_[made.serial] = made;
+  Block* block = segment.first;
   block->segment = &segment;
   block->offset = 0;
-  block->size = bytes;
+  block->size = segment.addresses;
+  block->mapped = segment.page == 0;
   block->prev = block->next = nullptr;
-  meter_.add_segment(bytes);
   return block;
 }
 
-// Cuts `block`, which is in no pool, down to `size` if the rest is worth keeping; the rest becomes free.
-void Allocator::split(Block* block, int64_t size) {
-  const int64_t remainder = block->size - size;
-  if (!worth_splitting(remainder, block->segment->small)) return;
+// Cuts `block` down to `size`; the rest is a free block. Neither is in a pool.
+Block* Allocator::cut(Block* block, int64_t size) {
   Block* rest = new_block();
   rest->segment = block->segment;
   rest->offset = block->offset + size;
-  rest->size = remainder;
+  rest->size = block->size - size;
+  rest->mapped = block->mapped;
   rest->prev = block;
   rest->next = block->next;
   if (rest->next) rest->next->prev = rest;
   block->next = rest;
   block->size = size;
-  pool(*rest->segment).insert(rest);
+  return rest;
 }
 
 // Makes two free neighbours, both in no pool, one block.
@@ -188,6 +188,21 @@ Block* Allocator::merge(Block* left, Block* right) {
   if (left->next) left->next->prev = left;
   unused_.push_back(right);
   return left;
+}
+
+// Makes `block`, which is free and in no pool, one with its free neighbours. Where one has memory and the
+// other only addresses, they stay two. (Erasing from the pool does nothing if the neighbour has only
+// addresses.)
+Block* Allocator::merge_with_neighbours(Block* block) {
+  const auto joins = [block](const Block* b) { return b && b->free && b->mapped == block->mapped; };
+  FreeBlocks& free_blocks = pool(*block->segment);
+  if (joins(block->next)) {
+    free_blocks.erase(block->next);
+    merge(block, block->next);
+  }
+  if (!joins(block->prev)) return block;
+  free_blocks.erase(block->prev);
+  return merge(block->prev, block);
 }
 
 Block* Allocator::new_block() {

@@ -13,6 +13,9 @@
 //   pool); else it stays with the block and counts as rounding;
 // - a freed block merges with the free blocks beside it.
 //
+// With set_expandable(true) a pool's new memory comes as pages of one segment that grows:
+// expandable_segments.cpp.
+//
 // In AddressSanitizer builds the decisions and the accounting are the same, but every block's bytes are a
 // malloc of their own with exactly the requested size, so that overflows and uses after free are seen.
 #pragma once
@@ -41,6 +44,8 @@ struct Segment {          // one piece of device memory; its blocks tile it
   bool small;             // which pool it belongs to
   char* base;
   Block* first;
+  int64_t addresses;  // from base on; more than bytes only if it is expandable
+  int64_t page;       // an expandable segment grows and shrinks by this; 0: it does neither
 };
 
 struct Block {  // a piece of a segment; owned by the allocator
@@ -50,6 +55,7 @@ struct Block {  // a piece of a segment; owned by the allocator
   Kind kind = Kind::Other;
   std::string name;
   bool free = true;
+  bool mapped = true;  // false: addresses without memory, free, in no pool; in expandable segments only
   Block *prev = nullptr, *next = nullptr;  // neighbours within the segment
   char* bytes = nullptr;                   // while in use: where its memory is
   char* data() const { return bytes; }
@@ -72,8 +78,12 @@ class Allocator {
   // It is noticed unless the block has been handed out again in between.
   void free(Block*) noexcept;
   void change_kind(Block*, Kind);
-  void empty_cache() noexcept;     // returns every wholly free segment to the device
+  // Returns every wholly free segment to the device, and of expandable segments every wholly free page.
+  void empty_cache() noexcept;
   void set_budget(int64_t bytes);  // bounds `reserved`; 0: no bound. Segments held already stay.
+  // What is asked of the device from now on comes as pages of expandable segments. Off at first, as in
+  // PyTorch.
+  void set_expandable(bool on) { expandable_ = on; }
 
   int64_t budget() const { return budget_; }
   Source& source() const { return *source_; }
@@ -89,15 +99,25 @@ class Allocator {
   using FreeBlocks = std::set<Block*, Order>;
 
   FreeBlocks& pool(const Segment& s) { return s.small ? small_ : large_; }
+  bool within_budget(int64_t more) const { return budget_ == 0 || more <= budget_ - meter_.reserved(); }
   Block* take_best_fit(int64_t size, bool small);
   Block* new_segment(int64_t size, bool small);  // one free block, in no pool; nullptr: no memory
-  void split(Block*, int64_t size);
+  Block* add_segment(Segment);                   // its only block
+  Block* cut(Block*, int64_t size);              // the rest
   Block* merge(Block* left, Block* right);
+  Block* merge_with_neighbours(Block*);
   Block* new_block();
+
+  // expandable_segments.cpp
+  Block* expand(int64_t size, bool small);  // as new_segment
+  Block* find_hole(int64_t size, bool small);
+  bool map(Block*, int64_t bytes);
+  void unmap_free_pages(Segment&) noexcept;
 
   std::unique_ptr<Source> source_;
   Meter& meter_;
   int64_t budget_ = 0, next_serial_ = 0;
+  bool expandable_ = false;
   std::map<int64_t, Segment> segments_;
   FreeBlocks small_, large_;
   // Block objects are recycled, never destroyed: a second free() still finds a valid, free object.

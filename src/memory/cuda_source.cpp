@@ -5,6 +5,7 @@
 gradus::CudaFacts gradus::cuda_facts() { return {}; }
 
 #else
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -44,6 +45,58 @@ void check_cuda(cudaError_t e, const char* what) {
         "; if a kernel printed a sentence before this, that is the reason");
 }
 
+// The driver's functions for addresses and the memory behind them. They are looked up when first used: a
+// program linked to the driver would not start on a machine without one.
+struct Driver {
+  decltype(&cuGetErrorString) error_string;
+  decltype(&cuMemAddressReserve) reserve;
+  decltype(&cuMemAddressFree) unreserve;
+  decltype(&cuMemCreate) create;
+  decltype(&cuMemRelease) release;
+  decltype(&cuMemMap) map;
+  decltype(&cuMemSetAccess) set_access;
+  decltype(&cuMemUnmap) unmap;
+
+  Driver() {
+    find(error_string, "cuGetErrorString");
+    find(reserve, "cuMemAddressReserve");
+    find(unreserve, "cuMemAddressFree");
+    find(create, "cuMemCreate");
+    find(release, "cuMemRelease");
+    find(map, "cuMemMap");
+    find(set_access, "cuMemSetAccess");
+    find(unmap, "cuMemUnmap");
+  }
+
+ private:
+  template <class F>
+  static void find(F*& function, const char* name) {
+    void* address = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+    constexpr int kSince = 10020;  // CUDA 10.2: when these functions came
+    check_cuda(cudaGetDriverEntryPointByVersion(name, &address, kSince, cudaEnableDefault, &found), name);
+#else
+    check_cuda(cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &found), name);
+#endif
+    check(found == cudaDriverEntryPointSuccess, "cuda: this driver has no ", name,
+          "; install a newer one, or leave expandable segments off");
+    function = reinterpret_cast<F*>(address);
+  }
+};
+
+const Driver& driver() {
+  static const Driver found;
+  return found;
+}
+
+void check_driver(CUresult e, const char* what) {
+  const char* why = nullptr;
+  if (e != CUDA_SUCCESS) driver().error_string(e, &why);
+  check(e == CUDA_SUCCESS, "cuda: ", what, " failed: ", why ? why : "an error without a name",
+        "; where a GPU or its driver has no virtual memory management, leave expandable segments off");
+}
+
 class CudaSource : public Source {
  public:
   CudaSource() {
@@ -65,6 +118,41 @@ class CudaSource : public Source {
     return nullptr;
   }
   void release(void* p, int64_t) noexcept override { cudaFree(p); }  // waits for what still uses it
+
+  void* reserve(int64_t bytes) override {
+    CUdeviceptr p = 0;
+    const CUresult e = driver().reserve(&p, size_t(bytes), 0, 0, 0);
+    if (e == CUDA_ERROR_OUT_OF_MEMORY) return nullptr;
+    check_driver(e, "reserving addresses");
+    return reinterpret_cast<void*>(p);
+  }
+  void unreserve(void* p, int64_t bytes) noexcept override {  // fails only after a kernel has; see unmap
+    driver().unreserve(reinterpret_cast<CUdeviceptr>(p), size_t(bytes));
+  }
+  bool map(void* page, int64_t bytes) override {
+    CUmemAllocationProp property{};
+    property.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    property.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    property.location.id = 0;
+    CUmemAccessDesc access{};
+    access.location = property.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CUmemGenericAllocationHandle memory = 0;
+    const CUresult e = driver().create(&memory, size_t(bytes), &property, 0);
+    if (e == CUDA_ERROR_OUT_OF_MEMORY) return false;
+    check_driver(e, "allocating a page");
+    const CUdeviceptr p = reinterpret_cast<CUdeviceptr>(page);
+    check_driver(driver().map(p, size_t(bytes), 0, memory, 0), "mapping a page");
+    check_driver(driver().release(memory), "releasing a page");  // it lives as long as it is mapped
+    check_driver(driver().set_access(p, size_t(bytes), &access, 1), "making a page writable");
+    return true;
+  }
+  // cuMemUnmap need not wait for what still uses the page. Where waiting fails, a kernel has, and all memory
+  // of the GPU with it: who waits next for a result says so.
+  void unmap(void* page, int64_t bytes) noexcept override {
+    if (cudaStreamSynchronize(stream_) != cudaSuccess) return;
+    check_driver(driver().unmap(reinterpret_cast<CUdeviceptr>(page), size_t(bytes)), "unmapping a page");
+  }
 
   // By way of pinned memory, which the GPU reads and writes itself: the copy is queued behind the kernels
   // before it, and when the stream has reached its end the bytes are there.

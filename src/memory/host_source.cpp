@@ -16,20 +16,36 @@ constexpr uintptr_t kHugePage = uintptr_t(2) << 20;
 class HostSource : public Source {
  public:
   void* acquire(int64_t bytes) override {
-    // mmap aligns to small pages only: map 2 MiB more than needed and cut off both ends.
+    void* const p = reserve(bytes);
+    if (!p || map(p, bytes)) return p;
+    release(p, bytes);
+    return nullptr;
+  }
+  void release(void* p, int64_t bytes) noexcept override { munmap(p, size_t(bytes)); }
+
+  void* reserve(int64_t bytes) override {
+    // mmap aligns to small pages only: take 2 MiB more than needed and cut off both ends.
     const size_t mapped = size_t(bytes) + kHugePage;
-    void* p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* p = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return nullptr;
     char* const begin = static_cast<char*>(p);
     const size_t head = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
     if (head > 0) munmap(begin, head);
     munmap(begin + head + bytes, kHugePage - head);
-#ifdef MADV_HUGEPAGE
-    madvise(begin + head, size_t(bytes), MADV_HUGEPAGE);  // a wish; where it is not granted, pages are small
-#endif
     return begin + head;
   }
-  void release(void* p, int64_t bytes) noexcept override { munmap(p, size_t(bytes)); }
+  void unreserve(void* p, int64_t bytes) noexcept override { release(p, bytes); }
+  bool map(void* page, int64_t bytes) override {
+    if (mprotect(page, size_t(bytes), PROT_READ | PROT_WRITE) != 0) return false;
+#ifdef MADV_HUGEPAGE
+    madvise(page, size_t(bytes), MADV_HUGEPAGE);  // a wish; where it is not granted, pages are small
+#endif
+    return true;
+  }
+  // Fresh addresses in place of the old ones: the memory goes back, and a use by mistake ends in a fault.
+  void unmap(void* page, int64_t bytes) noexcept override {
+    mmap(page, size_t(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  }
   // memcpy must not be given the null pointers of empty buffers, not even for 0 bytes.
   void copy_in(void* to, const void* from_host, int64_t bytes) override {
     if (bytes > 0) std::memcpy(to, from_host, size_t(bytes));

@@ -14,6 +14,12 @@ class MetaSource : public Source {
     return p;
   }
   void release(void*, int64_t) noexcept override {}
+  // As many as programs have on x86-64 and aarch64, or the pages of a size gone wrong would be mapped for
+  // ever.
+  void* reserve(int64_t bytes) override { return bytes <= int64_t(1) << 47 ? acquire(bytes) : nullptr; }
+  void unreserve(void*, int64_t) noexcept override {}
+  bool map(void*, int64_t) override { return true; }
+  void unmap(void*, int64_t) noexcept override {}
   void copy_in(void*, const void*, int64_t) override {}
   void copy_out(void* to_host, const void*, int64_t bytes) override {
     if (bytes > 0) std::memset(to_host, 0xFF, size_t(bytes));

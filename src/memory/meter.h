@@ -1,7 +1,7 @@
 // Where the bytes are: every allocation has a Kind, and the meter knows at any time, and at the peak, how
 // many bytes of each kind are alive. Kinds count *requested* bytes; `rounding` holds what the allocator
 // added, so that the rows sum to `allocated` exactly. `reserved` is what the device has handed out, in
-// segments.
+// segments, or in pages of expandable segments.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -52,7 +52,7 @@ class Meter {
   const Usage& at_peak() const { return at_peak_; }
   int64_t reserved() const { return reserved_; }
   int64_t peak_reserved() const { return peak_reserved_; }
-  int64_t device_requests() const { return device_requests_; }  // segments ever asked of the device
+  int64_t device_requests() const { return device_requests_; }  // segments and pages ever asked for
   struct Work {
     int64_t calls = 0, flops = 0, bytes = 0;
   };

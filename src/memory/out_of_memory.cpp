@@ -22,7 +22,7 @@ static int64_t largest_free_piece(const Allocator& allocator) {
   int64_t largest = 0;
   for (const auto& [serial, segment] : allocator.segments())
     for (const Block* b = segment.first; b; b = b->next)
-      if (b->free) largest = std::max(largest, b->size);
+      if (b->free && b->mapped) largest = std::max(largest, b->size);
   return largest;
 }
 

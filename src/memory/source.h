@@ -12,6 +12,12 @@ class Source {
   // Sizes are multiples of 2 MiB; at least 64-byte aligned. nullptr: the device has no more.
   virtual void* acquire(int64_t bytes) = 0;
   virtual void release(void* p, int64_t bytes) noexcept = 0;
+  // For segments that grow: addresses alone, behind whose pages map() puts memory and unmap() takes it away
+  // when nothing uses it any more. A page is a multiple of 2 MiB, and is unmapped as it was mapped.
+  virtual void* reserve(int64_t bytes) = 0;  // nullptr: there are not so many addresses
+  virtual void unreserve(void* p, int64_t bytes) noexcept = 0;
+  virtual bool map(void* page, int64_t bytes) = 0;  // false: the device has no more
+  virtual void unmap(void* page, int64_t bytes) noexcept = 0;
   // Both return when the bytes have arrived. 0 bytes is allowed, with any pointers.
   virtual void copy_in(void* to, const void* from_host, int64_t bytes) = 0;
   virtual void copy_out(void* to_host, const void* from, int64_t bytes) = 0;

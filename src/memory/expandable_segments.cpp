@@ -1,0 +1,89 @@
+// Expandable segments, as in PyTorch's CUDA allocator (expandable_segments:True). Where sizes grow from step
+// to step, every segment of before is a little too small: its memory is held and cannot be used. So here a
+// pool has one segment with more addresses than any device has memory, and where a request is larger than
+// what is free, memory is put behind the next addresses, page by page (2 MiB in the small pool, 20 MiB in the
+// large one). Nothing moves, and what is freed merges with its neighbours, whatever requests it came in.
+//
+// Addresses without memory behind them, mostly the end of the segment, are blocks too: free ones that are not
+// mapped and in no pool, called holes. Emptying the cache makes holes of all wholly free pages.
+#include <algorithm>
+
+#include "src/memory/allocator.h"
+
+namespace gradus {
+
+// Addresses of one segment; one for a larger request has more. If they are used up, another segment begins.
+constexpr int64_t kAddresses = int64_t(1) << 40;
+constexpr int64_t kSmallPage = int64_t(2) << 20, kLargePage = int64_t(20) << 20;
+
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+static int64_t free_before(const Block* hole) {
+  return hole->prev && hole->prev->free ? hole->prev->size : 0;
+}
+
+// A free block of at least `size` bytes, in no pool, partly on pages new from the device; nullptr: no memory.
+// It is called when no free block is large enough.
+Block* Allocator::expand(int64_t size, bool small) {
+  Block* block = find_hole(size, small);
+  if (!block || !map(block, round_up(size - free_before(block), block->segment->page))) return nullptr;
+  return merge_with_neighbours(block);
+}
+
+// The first hole where `size` bytes have room, together with the free block before it. (PyTorch would also
+// join several holes with the free blocks between them.)
+Block* Allocator::find_hole(int64_t size, bool small) {
+  for (auto& [serial, segment] : segments_) {
+    if (segment.small != small) continue;
+    for (Block* b = segment.first; b; b = b->next)
+      if (!b->mapped && free_before(b) + b->size >= size) return b;
+  }
+  const int64_t page = small ? kSmallPage : kLargePage;
+  const int64_t addresses = round_up(std::max(size, kAddresses), page);
+  void* base = source_->reserve(addresses);
+  if (!base) return nullptr;
+  return add_segment({next_serial_++, 0, small, static_cast<char*>(base), new_block(), addresses, page});
+}
+
+// Puts memory behind the first `bytes` of a hole, which becomes a free block of that size; or does nothing.
+bool Allocator::map(Block* hole, int64_t bytes) {
+  Segment& segment = *hole->segment;
+  if (!within_budget(bytes)) return false;
+  char* const begin = segment.base + hole->offset;
+  for (int64_t at = 0; at < bytes; at += segment.page) {
+    if (source_->map(begin + at, segment.page)) continue;
+    while (at > 0) source_->unmap(begin + (at -= segment.page), segment.page);
+    return false;
+  }
+  if (bytes < hole->size) cut(hole, bytes);
+  hole->mapped = true;
+  segment.bytes += bytes;
+  for (int64_t at = 0; at < bytes; at += segment.page) meter_.add_segment(segment.page);
+  return true;
+}
+
+void Allocator::unmap_free_pages(Segment& segment) noexcept {
+  const int64_t page = segment.page;
+  for (Block* b = segment.first; b; b = b->next) {
+    if (!b->free || !b->mapped) continue;
+    const int64_t begin = round_up(b->offset, page), end = (b->offset + b->size) / page * page;
+    if (begin >= end) continue;
+    FreeBlocks& free_blocks = pool(segment);
+    free_blocks.erase(b);
+    if (end < b->offset + b->size) free_blocks.insert(cut(b, end - b->offset));
+    if (begin > b->offset) {
+      Block* whole_pages = cut(b, begin - b->offset);
+      free_blocks.insert(b);
+      b = whole_pages;
+    }
+    for (int64_t at = begin; at < end; at += page) {
+      source_->unmap(segment.base + at, page);
+      segment.bytes -= page;
+      meter_.remove_segment(page);
+    }
+    b->mapped = false;
+    b = merge_with_neighbours(b);
+  }
+}
+
+}  // namespace gradus

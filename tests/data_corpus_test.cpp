@@ -85,7 +85,8 @@ TEST_F(L03_Corpus, HeldOutBytesStayNearATenthForAnySizes) {
     fs::remove_all(root_);
     size_t total = 0, largest = 0, smallest = SIZE_MAX;
     for (size_t i = 0; i < sizes.size(); ++i) {
-      const std::string name = std::string("n") + std::to_string(100 + i);
+      std::string name = "n";
+      name += std::to_string(100 + i);
       write(name, file_text(name, sizes[i]));
       total += sizes[i] + 1, largest = std::max(largest, sizes[i] + 1),
                              smallest = std::min(smallest, sizes[i] + 1);

@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -190,7 +191,19 @@ struct TestCtx {
   SharedVector<char> scratch, workspace;
 };
 
-// |got - expected| <= bound[i] for every element; the failure names op, element, expected and got.
+// Where it is written what a kernel computes; `op` begins with its name, with or without _fwd.
+inline std::string formula_of(const std::string& op) {
+  const std::string entry = "(*" + op.substr(0, op.find(' '));
+  std::ifstream contract("kernels/kernels.h");
+  std::string line;
+  for (int n = 1; std::getline(contract, line); ++n)
+    if (line.find(entry) != std::string::npos)
+      return "; the formula: kernels/kernels.h:" + std::to_string(n) + " and the lines above";
+  return "";
+}
+
+// |got - expected| <= bound[i] for every element; the failure names op, element, expected, got and the place
+// of the formula.
 inline void expect_close(const std::string& op, const std::vector<double>& got,
                          const std::vector<double>& expected, const std::function<double(int64_t)>& bound) {
   ASSERT_EQ(got.size(), expected.size()) << op;
@@ -199,7 +212,7 @@ inline void expect_close(const std::string& op, const std::vector<double>& got,
     const double error = std::abs(got[i] - expected[i]), allowed = bound(int64_t(i));
     ASSERT_TRUE(error <= allowed || (std::isnan(got[i]) && std::isnan(expected[i])) || got[i] == expected[i])
         << op << ": element " << i << ": expected " << expected[i] << ", got " << got[i] << ", allowed error "
-        << allowed;
+        << allowed << formula_of(op);
     if (allowed > 0) worst = std::max(worst, error / allowed);
   }
   ::testing::Test::RecordProperty("% of budget used", std::to_string(100 * worst));

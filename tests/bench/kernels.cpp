@@ -153,7 +153,7 @@ static void add_optimizers(Data& d, Cases& cases) {
                               }}});
 }
 
-static void add_contractions(Data& d, Cases& cases) {
+static void add_products(Data& d, Cases& cases) {
   constexpr int64_t kSizes[][3] = {{512, 512, 512},    {1000, 1000, 1000}, {1023, 1023, 1023},
                                    {1024, 1024, 1024}, {1536, 1536, 1536}, {2048, 2048, 2048},
                                    {1024, 3072, 768},  {1024, 768, 3072},  {768, 3072, 1024}};
@@ -176,21 +176,29 @@ static void add_contractions(Data& d, Cases& cases) {
            std::string(name) + " " + std::to_string(M) + "x" + std::to_string(N) + "x" + std::to_string(K),
            cost::matmul(s, d.t), [&, s](const Ctx& c) { k.matmul(c, s, d.x.in(), d.y.in(), d.z.out()); }});
     }
+}
+
+static void add_attention(Data& d, Cases& cases) {
+  const Backend& k = d.k;
   for (const int64_t T : {64, 256, 1024}) {
-    const int64_t B = 4, H = 12, D = 64, C = H * D;
-    if (B * H * T * std::max(T, 2 * D) > d.n) continue;
+    const int64_t B = 4, H = 12, D = 64, C = H * D, elements = B * T * C;
+    if (B * H * T * std::max(T, 3 * D) > d.n) continue;
     const HeadLayout heads{.batch = T * C, .head = D, .time = C};
-    const int64_t elements = B * T * C;
     const AttentionShape s{.B = B, .H = H, .T = T, .D = D, .qkv = heads, .y = heads, .scale = 0.125f};
     const std::string shape = "B4 H12 D64 T" + std::to_string(T);
-    cases.push_back({"attention_plain_fwd", shape, cost::attention_plain_fwd(s, d.t), [&, s](const Ctx& c) {
-                       k.attention_plain_fwd(c, s, d.x.in(), d.x.in(), d.y.in(), d.z.out(), d.u.out());
-                     }});
-    cases.push_back(
-        {"attention_plain_bwd", shape, cost::attention_plain_bwd(s, d.t), [&, s, elements](const Ctx& c) {
-           k.attention_plain_bwd(c, s, d.x.in(), d.x.in(), d.x.in(), d.z.in(), d.x.in(), d.y.out(), d.u.out(),
-                                 d.u.out(elements));
-         }});
+    const CBuf q = d.x.in(), dy = d.y.in();
+    const Out dq = d.u.out(), dk = d.u.out(elements), dv = d.u.out(2 * elements);
+    cases.insert(
+        cases.end(),
+        {{"attention_plain_fwd", shape, cost::attention_plain_fwd(s, d.t),
+          [=, &k, &d](const Ctx& c) { k.attention_plain_fwd(c, s, q, q, q, d.z.out(), d.u.out()); }},
+         {"attention_flash_fwd", shape, cost::attention_flash_fwd(s, d.t),
+          [=, &k, &d](const Ctx& c) { k.attention_flash_fwd(c, s, q, q, q, d.u.out(), d.stats.out()); }},
+         {"attention_plain_bwd", shape, cost::attention_plain_bwd(s, d.t),
+          [=, &k, &d](const Ctx& c) { k.attention_plain_bwd(c, s, q, q, q, d.z.in(), dy, dq, dk, dv); }},
+         {"attention_flash_bwd", shape, cost::attention_flash_bwd(s, d.t), [=, &k, &d](const Ctx& c) {
+            k.attention_flash_bwd(c, s, q, q, q, d.z.in(), d.stats.in(), dy, dq, dk, dv);
+          }}});
   }
 }
 
@@ -233,7 +241,8 @@ static int bench_kernels(int argc, char** argv) {
   add_rows(data, cases);
   add_tables(data, cases);
   add_optimizers(data, cases);
-  add_contractions(data, cases);
+  add_products(data, cases);
+  add_attention(data, cases);
 
   const double gemm = measure_gemm_peak(device, t);
   Table table({"kernel", "shape", "ms", "GB/s", "GFLOP/s", "share of peak"});

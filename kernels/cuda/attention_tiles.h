@@ -88,16 +88,7 @@ __device__ int weight_at(int i, int j) {
 }
 
 // Over the 16 threads of a row, which are half a warp.
-inline __device__ float row_max(float x) {
-  for (int lanes = kSide / 2; lanes > 0; lanes /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, x, lanes);
-    x = other > x ? other : x;
-  }
-  return x;
-}
-inline __device__ float row_sum(float x) {
-  for (int lanes = kSide / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kAllLanes, x, lanes);
-  return x;
-}
+inline __device__ float row_max(float x) { return warp_max<kSide>(x); }
+inline __device__ float row_sum(float x) { return warp_sum<kSide>(x); }
 
 }  // namespace gradus::GRADUS_GPU

@@ -98,14 +98,15 @@ void map(const Ctx& ctx, const char* name, int64_t n, Out y, F f) {
   });
 }
 
-// Over the lanes of a warp: every lane gets the result, the same one.
-template <class A>
+// Over the lanes of a warp, or of each kLanes of it side by side: every lane gets the result, the same one.
+template <int kLanes = kWarp, class A>
 __device__ A warp_sum(A x) {
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kAllLanes, x, lanes);
+  for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(kAllLanes, x, lanes);
   return x;
 }
-inline __device__ float warp_max(float x) {
-  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+template <int kLanes = kWarp>
+__device__ float warp_max(float x) {
+  for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
     const float other = __shfl_xor_sync(kAllLanes, x, lanes);
     x = other > x ? other : x;
   }

@@ -27,8 +27,6 @@ constexpr int64_t kOwnSegmentUnit = 2 * kMiB;       // rounded up to this
 constexpr int64_t kLargeRemainder = 1 * kMiB;       // the large pool splits off what is more than this
 constexpr int64_t kLargestRequest = INT64_MAX / 2;  // more than any device has; rounding cannot overflow
 
-static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
 static int64_t block_size(int64_t requested) {
   return requested == 0 ? kMinBlock : round_up(requested, kMinBlock);
 }

@@ -38,6 +38,8 @@ struct OutOfMemory : Error {
   using Error::Error;
 };
 
+inline int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
 struct Block;
 struct Segment {          // one piece of device memory; its blocks tile it
   int64_t serial, bytes;  // the serial counts up from 0 in the order of requests to the device

@@ -16,8 +16,6 @@ namespace gradus {
 constexpr int64_t kAddresses = int64_t(1) << 40;
 constexpr int64_t kSmallPage = int64_t(2) << 20, kLargePage = int64_t(20) << 20;
 
-static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
 static int64_t free_before(const Block* hole) {
   return hole->prev && hole->prev->free ? hole->prev->size : 0;
 }

@@ -67,7 +67,7 @@ def make(path, model, rename, targets, **batch):
     print(path, "loss", loss.item())
 
 
-ids = torch.randint(0, V, (B, T))
+ids = torch.randint(1, V, (B, T))  # not 0: to BERT it is padding, for which PyTorch leaves the gradient out
 make("bert.safetensors",
      transformers.BertForSequenceClassification(transformers.BertConfig(
          vocab_size=V, hidden_size=C, num_hidden_layers=L, num_attention_heads=H, intermediate_size=4 * C,

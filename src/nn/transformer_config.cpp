@@ -37,10 +37,10 @@ int64_t TransformerConfig::flops_per_token() const {
   return 6 * parameter_count() + 12 * layers * channels * context;
 }
 
-static TransformerConfig gpt(int64_t layers, int64_t channels, int64_t heads) {
+static constexpr TransformerConfig gpt(int64_t layers, int64_t channels, int64_t heads) {
   return {.vocab = 50257, .context = 1024, .layers = layers, .heads = heads, .channels = channels};
 }
-static TransformerConfig bert(int64_t layers, int64_t channels, int64_t heads) {
+static constexpr TransformerConfig bert(int64_t layers, int64_t channels, int64_t heads) {
   return {.vocab = 30522,
           .context = 512,
           .layers = layers,
@@ -54,7 +54,7 @@ static TransformerConfig bert(int64_t layers, int64_t channels, int64_t heads) {
           .token_types = 2,
           .norm_eps = 1e-12};
 }
-static TransformerConfig neox(int64_t layers, int64_t channels, int64_t heads, int64_t rotary) {
+static constexpr TransformerConfig neox(int64_t layers, int64_t channels, int64_t heads, int64_t rotary) {
   return {.vocab = 30080,
           .context = 2048,
           .layers = layers,
@@ -70,7 +70,7 @@ struct Model {
   std::string_view name;
   TransformerConfig config;
 };
-static const Model kModels[] = {
+static constexpr Model kModels[] = {
     {"gpt2", gpt(12, 768, 12)},
     {"gpt2-medium", gpt(24, 1024, 16)},
     {"gpt2-large", gpt(36, 1280, 20)},

@@ -61,6 +61,11 @@ endif
 # all 8.x, and so on.
 SM_KNOWN := $(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code))
 SM_LIST  := $(or $(patsubst sm_%,%,$(SM)),$(patsubst 90,90a,$(filter $(SM_KNOWN),75 80 90 120)))
+SM_UNKNOWN := $(filter-out $(SM_KNOWN),$(patsubst %f,%,$(patsubst %a,%,$(SM_LIST))))
+ifneq ($(SM_UNKNOWN),)
+$(error CUDA=1: $(NVCC) of CUDA $(CUDA_VERSION) does not know SM=$(SM_UNKNOWN); it knows $(SM_KNOWN). \
+Older GPUs need an older toolkit (CUDA_HOME=FOLDER), newer ones a newer)
+endif
 SM_PTX   := $(filter-out %a %f,$(firstword $(SM_LIST)))
 NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
   $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \

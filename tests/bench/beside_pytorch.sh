@@ -1,6 +1,6 @@
 #!/bin/sh
 # Training steps of gradus and of the same model in PyTorch, in turns, so that both meet the same moments of
-# a shared machine. Prints a JSON line for each run; the last lines are the ratios of medians.
+# a shared machine. Prints a JSON line for each run, and at the end a table of the medians (on stderr).
 #
 #   sh tests/bench/beside_pytorch.sh cpu PEER.py [ROUNDS]      after `make`
 #   sh tests/bench/beside_pytorch.sh cuda PEER.py [ROUNDS]     after `make CUDA=1`
@@ -47,22 +47,4 @@ else
   beside gpt2-124M-T1024 16 1024 30 12 12 768 50257
 fi
 
-# The median of each program on each model, and PyTorch's over ours.
-sort "$lines" | awk -F'[:,}]' '
-  { key = $2 SUBSEP $6; n[key]++; ms[key, n[key]] = $8; models[$2] }
-  function median(key,  i, j, t) {
-    for (i = 1; i <= n[key]; i++)
-      for (j = i + 1; j <= n[key]; j++)
-        if (ms[key, j] + 0 < ms[key, i] + 0) { t = ms[key, i]; ms[key, i] = ms[key, j]; ms[key, j] = t }
-    return ms[key, int((n[key] + 1) / 2)]
-  }
-  END {
-    for (m in models) {
-      ours = median(m SUBSEP "\"gradus\"")
-      split("pytorch-eager pytorch-compiled", programs, " ")
-      for (p = 1; p <= 2; p++) {
-        theirs = median(m SUBSEP "\"" programs[p] "\"")
-        printf "{\"model\":%s,\"ratio\":\"%s over gradus\",\"value\":%.3f}\n", m, programs[p], theirs / ours
-      }
-    }
-  }'
+awk -f tests/tools/beside.awk "$lines" >&2

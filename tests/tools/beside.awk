@@ -1,0 +1,32 @@
+# beside.awk: what tests/bench/beside_pytorch.sh measured, as a table: of each model and program the median
+# time of a step, and how many times ours that is.
+BEGIN {
+  FS = "[:,}]"
+  print "| model | gradus | PyTorch, eager | PyTorch, compiled |"
+  print "|---|---|---|---|"
+}
+{
+  gsub(/"/, "")
+  if (!($2 in seen)) order[++models] = $2
+  seen[$2]
+  n[$2, $6]++
+  ms[$2, $6, n[$2, $6]] = $8
+}
+END {
+  for (m = 1; m <= models; m++) {
+    ours = median(order[m], "gradus")
+    printf "| %s | %.4g ms | %s | %s |\n", order[m], ours, times(order[m], "pytorch-eager"),
+      times(order[m], "pytorch-compiled")
+  }
+}
+function times(model, program,    t) {
+  t = median(model, program)
+  return t ? sprintf("%.4g ms, %.2f times as long", t, t / ours) : "-"
+}
+function median(model, program,    count, i, j, sorted, t) {
+  count = n[model, program]
+  for (i = 1; i <= count; i++) sorted[i] = ms[model, program, i] + 0
+  for (i = 2; i <= count; i++)
+    for (j = i; j > 1 && sorted[j] < sorted[j - 1]; j--) { t = sorted[j]; sorted[j] = sorted[j - 1]; sorted[j - 1] = t }
+  return count ? (sorted[int((count + 1) / 2)] + sorted[int(count / 2) + 1]) / 2 : 0
+}

@@ -52,8 +52,10 @@ def neox_tensors(t):
 
 
 def make(path, model, rename, targets, **batch):
-    for p in model.parameters():  # far from the initialization, so that no term is lost
+    for name, p in model.named_parameters():  # far from the initialization, so that no term is lost
         p.data += 0.1 * torch.randn_like(p)
+        if "_embeddings" in name:
+            p.data *= 0.1  # so small that the epsilon of the norm after them shows
     logits = model(**batch).logits
     loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten())
     loss.backward()

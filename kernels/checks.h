@@ -27,6 +27,10 @@ void check_stats(const char* op, DType t, const void* p) {
 inline void check_t_or_fp32(const char* op, DType T, DType t, const void* p, const char* what) {
   if (t != DType::F32) check_dtype(op, T, t, p, what);
 }
+inline void check_rotary(const RotaryShape& s) {
+  check(s.dims >= 0 && s.dims % 2 == 0 && s.dims <= s.D, "rotary: ", s.dims, " of the ", s.D,
+        " dimensions of a head cannot turn; it must be an even number, at most ", s.D);
+}
 // The dtypes of an optimizer's update of one parameter.
 inline void check_update(const char* op, const ParamUpdate& u) {
   const DType T = u.value.t;

@@ -43,10 +43,18 @@ constexpr Cost add(int64_t n, DType T) { return elementwise(n, T, 1, 3); }
 constexpr Cost scale(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
 constexpr Cost gelu_fwd(int64_t n, DType T) { return elementwise(n, T, 9, 2); }
 constexpr Cost gelu_bwd(int64_t n, DType T) { return elementwise(n, T, 18, 3); }
+constexpr Cost gelu_erf_fwd(int64_t n, DType T) { return elementwise(n, T, 5, 2); }
+constexpr Cost gelu_erf_bwd(int64_t n, DType T) { return elementwise(n, T, 11, 3); }
 constexpr Cost tanh_fwd(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
 constexpr Cost tanh_bwd(int64_t n, DType T) { return elementwise(n, T, 3, 3); }
 constexpr Cost dropout(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 2, 2); }
 constexpr Cost bias_fwd(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 1, 2); }
+
+// Three operations on each element that is turned. Scratch: cosine and sine of each position's angles.
+constexpr Cost rotary(const RotaryShape& s, DType T) {
+  const int64_t rows = s.B * s.T * s.H;
+  return {OpClass::Elementwise, 6 * rows * s.dims, 6 * rows * s.D * size_of(T), s.T * s.dims * stat_size(T)};
+}
 
 constexpr Cost normalization(RowShape s, DType T, int64_t flops, int64_t buffers, int64_t scratch = 0) {
   return {OpClass::Normalization, flops * s.rows * s.cols, buffers * s.rows * s.cols * size_of(T), scratch};

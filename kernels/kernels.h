@@ -97,6 +97,13 @@ struct AttentionShape {
   RandomKey key = {};
 };
 
+// Packed q, k, v (B, T, 3 H D), of which rotary turns the first `dims` of the D of each head of q and k.
+struct RotaryShape {
+  int64_t B, T, H, D, dims;  // dims: even, 0 to D
+  bool inverse = false;      // turn back: the backward of turning
+};
+constexpr double kRotaryBase = 10000;
+
 // One optimizer update over a list of parameters, one launch. With a master copy the arithmetic is done on
 // `master` (fp32) and `value` receives its rounding; without one, on `value`. Gradients are multiplied by
 // scalars->clip_factor.
@@ -135,6 +142,9 @@ struct Backend {
   // gelu: y = x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3)       (Hendrycks & Gimpel 2016, tanh form)
   void (*gelu_fwd)(const Ctx&, int64_t n, CBuf x, Out y);
   void (*gelu_bwd)(const Ctx&, int64_t n, CBuf x, CBuf dy, Out dx);
+  // gelu_erf: y = x Phi(x) = x/2 (1 + erf(x/sqrt(2)))                     (the same paper, the exact form)
+  void (*gelu_erf_fwd)(const Ctx&, int64_t n, CBuf x, Out y);
+  void (*gelu_erf_bwd)(const Ctx&, int64_t n, CBuf x, CBuf dy, Out dx);
   void (*tanh_fwd)(const Ctx&, int64_t n, CBuf x, Out y);
   void (*tanh_bwd)(const Ctx&, int64_t n, CBuf y, CBuf dy, Out dx);  // dx = dy (1 - y^2)
   // dropout: y = x / (1-p) where kept, else 0; x is (samples, per_sample). Its backward is the same call on
@@ -178,6 +188,11 @@ struct Backend {
   void (*attention_flash_fwd)(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf v, Out y, Out lse);
   void (*attention_flash_bwd)(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                               CBuf dy, Out dq, Out dk, Out dv);
+
+  // rotary (Su et al. 2021, eq. 34; the pairs are GPT-NeoX's): with h = dims/2 and the angle a = t
+  // base^(-2i/dims) for i < h: y[i] = x[i] cos a - x[i+h] sin a, y[i+h] = x[i+h] cos a + x[i] sin a; where
+  // nothing turns, y = x. Its backward is the inverse on dy.
+  void (*rotary)(const Ctx&, const RotaryShape&, CBuf x, Out y);
 
   // Optimizers (they read learning_rate, step and clip_factor from Ctx::scalars).
   // grad_norm: scalars->grad_norm = sqrt(sum of squares over the list), scalars->clip_factor =

@@ -242,4 +242,28 @@ inline std::vector<DType> float_types() {  // fp64 is for tests on cpu
 }
 constexpr int64_t kRagged[] = {0, 1, 7, 255, 257};
 
+// y = f(a, b), one element at a time. The bound: one rounding to T, and `ulps` of fp32 on a value of size |f|
+// + 1.
+inline void expect_elementwise(const char* op,
+                               const std::function<void(const Ctx&, int64_t, CBuf, CBuf, Out)>& kernel,
+                               double f(double, double), double ulps) {
+  TestCtx ctx;
+  for (const DType t : float_types())
+    for (const int64_t n : kRagged) {
+      const Buffer a = Buffer::random(t, n, 1, 2), b = Buffer::random(t, n, 2);
+      Buffer y = Buffer::zeros(t, n);
+      kernel(ctx, n, a.in(), b.in(), y.out(Write::Set));
+      const std::vector<double> va = a.values(), vb = b.values();
+      std::vector<double> expected(n);
+      for (int64_t i = 0; i < n; ++i) expected[i] = f(va[i], vb[i]);
+      const double eps = epsilon_of(t == DType::F64 ? DType::F64 : DType::F32);
+      const double smallest = t == DType::F16 ? 0x1p-25 : 0;  // half of fp16's smallest number
+      expect_close(std::string(op) + " " + name_of(t), y.values(), expected, [&](int64_t i) {
+        return (epsilon_of(t) + 2 * ulps * eps) * std::abs(expected[i]) + ulps * eps * (std::abs(vb[i]) + 1) +
+               smallest;
+      });
+      expect_add_is_set_plus(op, t, n, [&](Out out) { kernel(ctx, n, a.in(), b.in(), out); });
+    }
+}
+
 }  // namespace gradus

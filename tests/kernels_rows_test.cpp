@@ -260,12 +260,12 @@ TEST_P(L03_Kernels, Embedding) {
   for (const RowShape s : {RowShape{9, 7}, RowShape{150, 40}, RowShape{3, 300}}) embedding_of(s);
 }
 
-TEST(L02_KernelsOnCpu, VectorExpAndTanhAreWithinTheirBounds) {
+TEST(L02_KernelsOnCpu, VectorFunctionsAreWithinTheirBounds) {
   const auto ulps = [](float got, double want) {
     const float nearest = float(want), next = std::nextafter(std::abs(nearest), INFINITY);
     return std::abs(double(got) - want) / (double(next) - std::abs(double(nearest)));
   };
-  double exp_worst = 0, tanh_worst = 0;
+  double exp_worst = 0, tanh_worst = 0, erf_worst = 0;
   for (uint32_t bits = 0; bits < 0x7F800000; bits += 4099)
     for (const float x : {std::bit_cast<float>(bits), -std::bit_cast<float>(bits)}) {
       const double e = std::exp(double(x));
@@ -274,10 +274,13 @@ TEST(L02_KernelsOnCpu, VectorExpAndTanhAreWithinTheirBounds) {
       else
         exp_worst = std::max(exp_worst, x < -86.9f ? double(cpu::vexp(x)) : ulps(cpu::vexp(x), e));
       tanh_worst = std::max(tanh_worst, ulps(cpu::vtanh(x), std::tanh(double(x))));
+      erf_worst = std::max(erf_worst, ulps(cpu::verf(x), std::erf(double(x))));
     }
   EXPECT_LE(exp_worst, 2);
   EXPECT_LE(tanh_worst, 2);
-  EXPECT_TRUE(std::isnan(cpu::vexp(NAN)) && std::isnan(cpu::vtanh(NAN)));
+  EXPECT_LE(erf_worst, 2);
+  EXPECT_TRUE(std::isnan(cpu::vexp(NAN)) && std::isnan(cpu::vtanh(NAN)) && std::isnan(cpu::verf(NAN)));
+  EXPECT_EQ(cpu::verf(-INFINITY), -1);
   EXPECT_EQ(cpu::vexp(-INFINITY), 0);
   EXPECT_TRUE(std::signbit(cpu::vtanh(-0.0f)));
 }

@@ -1,7 +1,7 @@
-// exp and tanh for kernels: straight-line C++ without branches or calls, so that compilers vectorize loops of
-// them (they vectorize the library's only under fast-math). fp64, used by tests only, goes to the library.
-// Bounds, tested over the whole range: exp and tanh 2 ulp, but exp of less than -86.9 is 0 (it is below
-// 2e-38).
+// exp, tanh and erf for kernels: straight-line C++ without branches or calls, so that compilers vectorize
+// loops of them (they vectorize the library's only under fast-math). fp64, used by tests only, goes to the
+// library. Bounds, tested over the whole range: exp, tanh and erf 2 ulp, but exp of less than -86.9 is 0 (it
+// is below 2e-38).
 #pragma once
 #include <bit>
 #include <cmath>
@@ -11,6 +11,7 @@ namespace gradus::cpu {
 
 inline double vexp(double x) { return std::exp(x); }
 inline double vtanh(double x) { return std::tanh(x); }
+inline double verf(double x) { return std::erf(x); }
 
 // a b + c: in one instruction (and one rounding) where the machine has it.
 inline double mul_add(double a, double b, double c) { return a * b + c; }
@@ -56,6 +57,29 @@ inline float vtanh(float x) {
   const float large = 1.0f - 2.0f / (vexp(2.0f * a) + 1.0f);
   const uint32_t sign = std::bit_cast<uint32_t>(x) & 0x80000000;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(a < 0.625f ? small : large) | sign);
+}
+
+// Small |x|: x (1 + p(x^2)); else 1 - e^(-|x| q(|x|)) with the sign of x, which from 4 on is 1. p is erf(x)/x
+// - 1 and q is -log(erfc(x))/x, interpolated at Chebyshev nodes.
+inline float verf(float x) {
+  const float a = std::bit_cast<float>(std::bit_cast<uint32_t>(x) & 0x7FFFFFFF), u = a * a;
+  float p = -0.0006214585362f;
+  p = mul_add(p, u, 0.005034370663f);
+  p = mul_add(p, u, -0.02679294778f);
+  p = mul_add(p, u, 0.112824966f);
+  p = mul_add(p, u, -0.3761255451f);
+  p = mul_add(p, u, 0.1283791581f);
+  const float small = mul_add(a, p, a), at_most = a > 4.0f ? 4.0f : a;  // NaN passes the comparison
+  float q = 1.664439783e-05f;
+  q = mul_add(q, at_most, -0.0003742840717f);
+  q = mul_add(q, at_most, 0.003836658468f);
+  q = mul_add(q, at_most, -0.02413201871f);
+  q = mul_add(q, at_most, 0.1066101804f);
+  q = mul_add(q, at_most, 0.6349632642f);
+  q = mul_add(q, at_most, 1.128685141f);
+  const float large = 1.0f - vexp(-at_most * q);
+  const uint32_t sign = std::bit_cast<uint32_t>(x) & 0x80000000;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(a < 0.875f ? small : large) | sign);
 }
 
 }  // namespace gradus::cpu

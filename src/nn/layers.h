@@ -13,10 +13,11 @@ struct Linear {  // y = x W^T + b
 };
 
 struct LayerNorm {
-  LayerNorm(Parameters& p, const std::string& name, int64_t channels, DType t)
-      : gamma(p.add(name + ".weight", {channels}, t)), beta(p.add(name + ".bias", {channels}, t)) {}
-  Tensor operator()(const Tensor& x) const { return layernorm(x, gamma.value, beta.value); }
+  LayerNorm(Parameters& p, const std::string& name, int64_t channels, DType t, double eps)
+      : gamma(p.add(name + ".weight", {channels}, t)), beta(p.add(name + ".bias", {channels}, t)), eps(eps) {}
+  Tensor operator()(const Tensor& x) const { return layernorm(x, gamma.value, beta.value, eps); }
   Parameter &gamma, &beta;
+  double eps;
 };
 
 struct Embedding {

@@ -7,76 +7,59 @@
 
 namespace gradus {
 
-void TransformerConfig::validate() const {
-  check(vocab > 0 && context > 0 && layers > 0 && heads > 0 && channels > 0, "transformer: vocabulary ",
-        vocab, ", context ", context, ", layers ", layers, ", heads ", heads, ", channels ", channels,
-        "; every size must be at least 1");
-  check(channels % heads == 0, "transformer: ", heads, " heads do not divide ", channels,
-        " channels; choose a multiple of the heads, for example ", (channels / heads + 1) * heads);
-  check(dropout >= 0 && dropout < 1, "transformer: dropout ", dropout, " must be at least 0 and below 1");
-}
-
-int64_t TransformerConfig::parameter_count() const {
-  const int64_t C = channels;
-  return vocab * C + context * C + layers * (12 * C * C + 13 * C) + 2 * C;
-}
-
-int64_t TransformerConfig::flops_per_token() const {
-  return 6 * parameter_count() + 12 * layers * channels * context;
-}
-
-TransformerConfig transformer_config(std::string_view name) {
-  TransformerConfig c{.vocab = 50257, .context = 1024};
-  if (name == "gpt2")
-    c.layers = 12, c.heads = 12, c.channels = 768;
-  else if (name == "gpt2-medium")
-    c.layers = 24, c.heads = 16, c.channels = 1024;
-  else if (name == "gpt2-large")
-    c.layers = 36, c.heads = 20, c.channels = 1280;
-  else if (name == "gpt2-xl")
-    c.layers = 48, c.heads = 25, c.channels = 1600;
-  else
-    fail("model '", name, "' is unknown; known: gpt2, gpt2-medium, gpt2-large, gpt2-xl");
-  return c;
-}
-
 TransformerBlock::TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c)
-    : ln_1(p, name + ".ln_1", c.channels, c.dtype),
+    : ln_1(p, name + ".ln_1", c.channels, c.dtype, c.norm_eps),
       c_attn(p, name + ".attn.c_attn", c.channels, 3 * c.channels, c.dtype),
       c_proj(p, name + ".attn.c_proj", c.channels, c.channels, c.dtype),
-      ln_2(p, name + ".ln_2", c.channels, c.dtype),
+      ln_2(p, name + ".ln_2", c.channels, c.dtype, c.norm_eps),
       c_fc(p, name + ".mlp.c_fc", c.channels, 4 * c.channels, c.dtype),
       mlp_c_proj(p, name + ".mlp.c_proj", 4 * c.channels, c.channels, c.dtype) {}
 
 Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c) const {
+  if (c.residual == Residual::PostNorm) return post_norm(x, c);
+  if (c.residual == Residual::Parallel) return parallel(x, c);
   // BEGIN SOLUTION 03.1
-  const Tensor heads = c.attention(c_attn(ln_1(x)), c.heads, Mask::Causal, c.dropout);
+  const Tensor heads = c.attend(c_attn(ln_1(x)));
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));
-  return add(h, dropout(mlp_c_proj(gelu(c_fc(ln_2(h)))), c.dropout));
+  return add(h, dropout(mlp_c_proj(c.activation(c_fc(ln_2(h)))), c.dropout));
   // STUB: todo("03.1", "h = x + proj(attention(ln_1(x))); y = h + mlp(ln_2(h))", x, c);
   // END SOLUTION 03.1
+}
+
+static std::optional<Embedding> table_of(int64_t count, Parameters& p, const char* name,
+                                         const TransformerConfig& c) {
+  return count > 0 ? std::optional<Embedding>(std::in_place, p, name, count, c.channels, c.dtype)
+                   : std::nullopt;
+}
+static std::optional<Linear> linear_to(int64_t out, Parameters& p, const char* name,
+                                       const TransformerConfig& c) {
+  return out > 0 ? std::optional<Linear>(std::in_place, p, name, c.channels, out, c.dtype) : std::nullopt;
 }
 
 Transformer::Transformer(const TransformerConfig& c)
     : config((c.validate(), c)),
       wte_(parameters, "wte", c.vocab, c.channels, c.dtype),
-      wpe_(parameters, "wpe", c.context, c.channels, c.dtype),
+      wpe_(table_of(c.rotary > 0 ? 0 : c.context, parameters, "wpe", c)),
+      wtt_(table_of(c.token_types, parameters, "wtt", c)),
       blocks_([&] {
         std::vector<TransformerBlock> blocks;
         for (int64_t l = 0; l < c.layers; ++l) blocks.emplace_back(parameters, "h." + std::to_string(l), c);
         return blocks;
       }()),
-      ln_f_(parameters, "ln_f", c.channels, c.dtype) {}
+      ln_f_(parameters, c.residual == Residual::PostNorm ? "ln_e" : "ln_f", c.channels, c.dtype, c.norm_eps),
+      lm_head_(table_of(c.head == Head::Untied ? c.vocab : 0, parameters, "lm_head", c)),
+      pooler_(linear_to(c.head == Head::Pooled ? c.channels : 0, parameters, "pooler", c)),
+      classifier_(linear_to(c.labels, parameters, "classifier", c)) {}
 
 void Transformer::initialize(uint64_t seed) {
   const auto ends_with = [](const std::string& name, std::string_view end) { return name.ends_with(end); };
   if (!current().device.has_data()) return;
+  const double smaller = config.residual == Residual::PostNorm ? 1 : 1 / std::sqrt(2.0 * config.layers);
   uint64_t stream = 0;
   for (Parameter& p : parameters) {
     std::vector<double> values(p.value.numel(), 0.0);
     const bool norm = p.name.find("ln_") != std::string::npos;
-    const bool residual = ends_with(p.name, "c_proj.weight");
-    const double std = residual ? 0.02 / std::sqrt(2.0 * config.layers) : 0.02;
+    const double std = ends_with(p.name, "c_proj.weight") ? 0.02 * smaller : 0.02;
     Rng rng(seed, stream++);
     if (p.decay)
       for (double& v : values) v = std * rng.normal();
@@ -86,16 +69,38 @@ void Transformer::initialize(uint64_t seed) {
   }
 }
 
-Tensor Transformer::logits(const Tensor& ids) const {
-  check(ids.shape().rank() == 2 && ids.shape()[1] <= config.context, "transformer: token ids are ",
-        ids.shape(), "; they must be (B, T) with T at most the context, ", config.context);
-  Tensor x = dropout(add_positions(embedding(wte_.table.value, ids), wpe_.table.value), config.dropout);
-  for (const TransformerBlock& block : blocks_) x = block(x, config);
-  return linear(ln_f_(x), wte_.table.value);
+Tensor Transformer::embed(const Tensor& ids, const Tensor& types) const {
+  Tensor x = embedding(wte_.table.value, ids);
+  if (wtt_) x = add(x, embedding(wtt_->table.value, types));
+  if (wpe_) x = add_positions(x, wpe_->table.value);
+  if (config.residual == Residual::PostNorm) x = ln_f_(x);
+  return dropout(x, config.dropout);
 }
 
-Tensor Transformer::loss(const Tensor& ids, const Tensor& targets) const {
-  return cross_entropy(logits(ids), targets);
+Tensor Transformer::head(const Tensor& x) const {
+  if (config.head == Head::Tied) return linear(x, wte_.table.value);
+  if (config.head == Head::Untied) return linear(x, lm_head_->table.value);
+  const Tensor pooled = tanh((*pooler_)(first_token(x)));
+  return classifier_ ? (*classifier_)(dropout(pooled, config.dropout)) : pooled;
+}
+
+Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
+  check(ids.shape().rank() == 2 && ids.shape()[1] <= config.context, "transformer: token ids are ",
+        ids.shape(), "; they must be (B, T) with T at most the context, ", config.context);
+  if (config.token_types > 0)
+    check(types.defined() && types.shape() == ids.shape(), "transformer: this model has ", config.token_types,
+          " token types; give the type of each token, int32 ", ids.shape(), ", for example all 0");
+  else
+    check(!types.defined(), "transformer: types of tokens were given to a model that has none");
+  Tensor x = embed(ids, types);
+  for (const TransformerBlock& block : blocks_) x = block(x, config);
+  return head(config.residual == Residual::PostNorm ? x : ln_f_(x));
+}
+
+Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types) const {
+  check(config.head != Head::Pooled || config.labels > 0,
+        "transformer: a model without labels has no loss; set labels, for example to 2");
+  return cross_entropy(logits(ids, types), targets);
 }
 
 }  // namespace gradus

@@ -1,6 +1,8 @@
-// A decoder-only transformer (GPT-2: Radford et al. 2019) as a configuration: pre-norm blocks, learned
-// positions, GELU, biases everywhere, the output head tied to the token embedding.
+// A transformer as a configuration. The defaults are GPT-2's (Radford et al. 2019): pre-norm blocks, learned
+// positions, GELU, biases everywhere, the output head tied to the token embedding. BERT (Devlin et al. 2019)
+// and GPT-NeoX (Black et al. 2022) are other values of the fields from `residual` on.
 #pragma once
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -8,26 +10,51 @@
 
 namespace gradus {
 
+// Where the norms are, and what the MLP reads.
+enum class Residual : uint8_t {
+  PreNorm,   // h = x + attention(ln_1(x)), y = h + mlp(ln_2(h)); a last norm after all blocks
+  PostNorm,  // h = ln_1(x + attention(x)), y = ln_2(h + mlp(h)); a first norm after the embedding
+  Parallel,  // y = x + attention(ln_1(x)) + mlp(ln_2(x)); a last norm after all blocks
+};
+enum class Head : uint8_t {
+  Tied,    // logits (B,T,V) = x wte^T
+  Untied,  // logits (B,T,V) = x lm_head^T
+  Pooled,  // of the first token: tanh(pooler(x)) (B,C), and from it `labels` logits (B, labels), if any
+};
+
 struct TransformerConfig {
   int64_t vocab = 256, context = 64, layers = 4, heads = 4, channels = 128;
-  double dropout = 0;  // on embeddings, attention weights and both residual branches
+  double dropout = 0;  // on embeddings, attention weights, both residual branches and the pooled token
   DType dtype = DType::F32;
   Tensor (*attention)(const Tensor& qkv, int64_t heads, Mask, double dropout) = attention_plain;
-  void validate()
-      const;  // a sentence for sizes that cannot be: not positive, heads that do not divide channels
 
-  // V C + T C + L (12 C^2 + 13 C) + 2 C
+  Residual residual = Residual::PreNorm;
+  Head head = Head::Tied;
+  Mask mask = Mask::Causal;
+  Tensor (*activation)(const Tensor&) = gelu;
+  int64_t rotary = 0;       // the dimensions of a head that turn with the position; 0: learned positions
+  int64_t token_types = 0;  // kinds of tokens (say first and second sentence), with an embedding each
+  int64_t labels = 0;
+  double norm_eps = 1e-5;
+
+  void validate() const;  // a sentence for what cannot be, such as heads that do not divide channels
+  // By formula: V C + T C + L (12 C^2 + 13 C) + 2 C for GPT-2.
   int64_t parameter_count() const;
   // Per token, forward and backward: 6 N + 12 L C T (Chowdhery et al. 2022, PaLM, appendix B), N =
   // parameter_count().
   int64_t flops_per_token() const;
+  // Attention as configured: qkv (B,T,3C) -> (B,T,C).
+  Tensor attend(const Tensor& qkv) const;
 };
-// gpt2, gpt2-medium, gpt2-large, gpt2-xl: vocabulary 50257, context 1024.
+// gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert-base, bert-large (without labels; with its dropout of 0.1),
+// polyglot-ko-1.3b, and a GPT by numbers: gpt-LAYERSxCHANNELSxHEADS with GPT-2's vocabulary and context.
 TransformerConfig transformer_config(std::string_view name);
 
 struct TransformerBlock {
   TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c);
   Tensor operator()(const Tensor& x, const TransformerConfig& c) const;
+  Tensor post_norm(const Tensor& x, const TransformerConfig& c) const;
+  Tensor parallel(const Tensor& x, const TransformerConfig& c) const;
   LayerNorm ln_1;
   Linear c_attn, c_proj;  // (3C, C): q, k and v in one product; (C, C)
   LayerNorm ln_2;
@@ -36,22 +63,33 @@ struct TransformerBlock {
 
 class Transformer {
  public:
-  // Allocates the parameters (named as GPT-2's published files name them) without writing to them.
+  // Allocates the parameters without writing to them. They are named as GPT-2's published files name them;
+  // what GPT-2 does not have: wtt (token types), ln_e (the norm of the embedding), lm_head, pooler,
+  // classifier.
   explicit Transformer(const TransformerConfig& config);
-  // GPT-2's: normal with standard deviation 0.02, on the residual projections 0.02/sqrt(2L); biases 0,
-  // gains 1. Drawn on the host, one counter-based stream a parameter, so the same on every device.
+  // GPT-2's: normal with standard deviation 0.02, on the residual projections 0.02/sqrt(2L) (BERT's: 0.02
+  // there too); biases 0, gains 1. Drawn on the host, one counter-based stream a parameter, so the same on
+  // every device.
   void initialize(uint64_t seed);
 
-  Tensor logits(const Tensor& ids) const;                       // int32 (B,T) -> (B,T,V); T <= context
-  Tensor loss(const Tensor& ids, const Tensor& targets) const;  // mean cross-entropy, nats per token
+  // ids: int32 (B,T), T <= context; types: int32 (B,T), for models with token types. The result: see Head.
+  Tensor logits(const Tensor& ids, const Tensor& types = {}) const;
+  // Mean cross-entropy in nats: targets are int32 (B,T) tokens, or (B) labels.
+  Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& types = {}) const;
 
   const TransformerConfig config;
   Parameters parameters;
 
  private:
-  Embedding wte_, wpe_;
+  Tensor embed(const Tensor& ids, const Tensor& types) const;
+  Tensor head(const Tensor& x) const;
+
+  Embedding wte_;
+  std::optional<Embedding> wpe_, wtt_;
   std::vector<TransformerBlock> blocks_;
-  LayerNorm ln_f_;
+  LayerNorm ln_f_;  // or ln_e
+  std::optional<Embedding> lm_head_;
+  std::optional<Linear> pooler_, classifier_;
 };
 
 }  // namespace gradus

@@ -65,6 +65,10 @@ static void add_elementwise(Data& d, Cases& cases) {
         [&, n](const Ctx& c) { k.gelu_fwd(c, n, d.x.in(), d.y.out()); }},
        {"gelu_bwd", shape, cost::gelu_bwd(n, t),
         [&, n](const Ctx& c) { k.gelu_bwd(c, n, d.x.in(), d.y.in(), d.z.out()); }},
+       {"gelu_erf_fwd", shape, cost::gelu_erf_fwd(n, t),
+        [&, n](const Ctx& c) { k.gelu_erf_fwd(c, n, d.x.in(), d.y.out()); }},
+       {"gelu_erf_bwd", shape, cost::gelu_erf_bwd(n, t),
+        [&, n](const Ctx& c) { k.gelu_erf_bwd(c, n, d.x.in(), d.y.in(), d.z.out()); }},
        {"tanh_fwd", shape, cost::tanh_fwd(n, t),
         [&, n](const Ctx& c) { k.tanh_fwd(c, n, d.x.in(), d.y.out()); }},
        {"tanh_bwd", shape, cost::tanh_bwd(n, t),
@@ -78,6 +82,8 @@ static void add_rows(Data& d, Cases& cases) {
   const DType t = d.t;
   const Backend& k = d.k;
   const RowShape wide = d.rows_of(3072), norm = d.rows_of(768), soft = d.rows_of(1024);
+  const int64_t T = std::min<int64_t>(wide.rows, 1024);
+  const RotaryShape turned{.B = wide.rows / T, .T = T, .H = 8, .D = 128, .dims = 64};
   cases.insert(cases.end(),
                {{"bias_fwd", text(wide), cost::bias_fwd(wide, t),
                  [&, wide](const Ctx& c) { k.bias_fwd(c, wide, d.x.in(), d.beta.in(), d.y.out()); }},
@@ -93,6 +99,8 @@ static void add_rows(Data& d, Cases& cases) {
                    k.layernorm_bwd(c, norm, d.x.in(), d.gamma.in(), d.stats.in(), d.y.in(), d.z.out(),
                                    d.u.out(), d.beta.out());
                  }},
+                {"rotary", text(wide), cost::rotary(turned, t),
+                 [&, turned](const Ctx& c) { k.rotary(c, turned, d.x.in(), d.y.out()); }},
                 {"softmax_fwd", text(soft), cost::softmax_fwd(soft, t),
                  [&, soft](const Ctx& c) { k.softmax_fwd(c, soft, d.x.in(), d.y.out()); }},
                 {"softmax_bwd", text(soft), cost::softmax_bwd(soft, t),

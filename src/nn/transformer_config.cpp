@@ -1,0 +1,126 @@
+// Models by name, and what follows from a configuration alone.
+#include <charconv>
+#include <numeric>
+#include <utility>
+
+#include "src/nn/transformer.h"
+
+namespace gradus {
+
+void TransformerConfig::validate() const {
+  check(vocab > 0 && context > 0 && layers > 0 && heads > 0 && channels > 0, "transformer: vocabulary ",
+        vocab, ", context ", context, ", layers ", layers, ", heads ", heads, ", channels ", channels,
+        "; every size must be at least 1");
+  const double C = double(channels), about = (double(vocab) + double(context) + 12 * double(layers) * C) * C;
+  check(about < 1e15, "transformer: about ", about, " parameters; gradus counts up to 1e15");
+  check(channels % heads == 0, "transformer: ", heads, " heads do not divide ", channels,
+        " channels; choose a multiple of the heads, for example ", (channels / heads + 1) * heads);
+  check(dropout >= 0 && dropout < 1, "transformer: dropout ", dropout, " must be at least 0 and below 1");
+  check(rotary >= 0 && rotary % 2 == 0 && rotary <= channels / heads, "transformer: ", rotary, " of the ",
+        channels / heads, " dimensions of a head cannot turn; it must be an even number, at most all");
+  check(token_types >= 0 && labels >= 0, "transformer: token types ", token_types, ", labels ", labels,
+        "; neither can be negative");
+  check(labels == 0 || head == Head::Pooled, "transformer: ", labels,
+        " labels need a pooled head: Head::Pooled");
+}
+
+int64_t TransformerConfig::parameter_count() const {
+  const int64_t C = channels;
+  int64_t rows = vocab + token_types;  // of C: embeddings and heads
+  if (rotary == 0) rows += context;
+  if (head == Head::Untied) rows += vocab;
+  if (head == Head::Pooled) rows += C + 1 + labels;  // pooler and its bias, classifier
+  return rows * C + labels + layers * (12 * C * C + 13 * C) + 2 * C;
+}
+
+int64_t TransformerConfig::flops_per_token() const {
+  return 6 * parameter_count() + 12 * layers * channels * context;
+}
+
+static constexpr TransformerConfig gpt(int64_t layers, int64_t channels, int64_t heads) {
+  return {.vocab = 50257, .context = 1024, .layers = layers, .heads = heads, .channels = channels};
+}
+static constexpr TransformerConfig bert(int64_t layers, int64_t channels, int64_t heads) {
+  return {.vocab = 30522,
+          .context = 512,
+          .layers = layers,
+          .heads = heads,
+          .channels = channels,
+          .dropout = 0.1,
+          .residual = Residual::PostNorm,
+          .head = Head::Pooled,
+          .mask = Mask::None,
+          .activation = gelu_erf,
+          .token_types = 2,
+          .norm_eps = 1e-12};
+}
+static constexpr TransformerConfig neox(int64_t layers, int64_t channels, int64_t heads, int64_t rotary) {
+  return {.vocab = 30080,
+          .context = 2048,
+          .layers = layers,
+          .heads = heads,
+          .channels = channels,
+          .residual = Residual::Parallel,
+          .head = Head::Untied,
+          .activation = gelu_erf,
+          .rotary = rotary};
+}
+
+struct Model {
+  std::string_view name;
+  TransformerConfig config;
+};
+static constexpr Model kModels[] = {
+    {"gpt2", gpt(12, 768, 12)},
+    {"gpt2-medium", gpt(24, 1024, 16)},
+    {"gpt2-large", gpt(36, 1280, 20)},
+    {"gpt2-xl", gpt(48, 1600, 25)},
+    {"bert-base", bert(12, 768, 12)},
+    {"bert-large", bert(24, 1024, 16)},
+    {"polyglot-ko-1.3b", neox(24, 2048, 16, 64)},
+};
+
+// How many letters must be changed, added or left out to make one word of the other (Levenshtein 1966).
+static size_t edits(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);  // row[j]: from what was seen of a to the first j letters of b
+  std::iota(row.begin(), row.end(), size_t(0));
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t change = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+// gpt-LAYERSxCHANNELSxHEADS
+static std::optional<TransformerConfig> by_numbers(std::string_view name) {
+  if (!name.starts_with("gpt-")) return {};
+  int64_t numbers[3];
+  const char *at = name.data() + 3, *end = name.data() + name.size();
+  for (int i = 0; i < 3; ++i) {
+    if (at == end || *at != (i == 0 ? '-' : 'x')) return {};
+    const auto [rest, error] = std::from_chars(at + 1, end, numbers[i]);
+    if (error != std::errc()) return {};
+    at = rest;
+  }
+  if (at != end) return {};
+  return gpt(numbers[0], numbers[1], numbers[2]);
+}
+
+TransformerConfig transformer_config(std::string_view name) {
+  if (const auto config = by_numbers(name)) return config->validate(), *config;
+  const Model* nearest = kModels;
+  std::string known;
+  for (const Model& m : kModels) {
+    if (m.name == name) return m.config;
+    if (edits(name, m.name) < edits(name, nearest->name)) nearest = &m;
+    known.append(m.name).append(", ");
+  }
+  fail("model '", name, "' is unknown; did you mean ", nearest->name, "? Known: ", known,
+       "and gpt-LAYERSxCHANNELSxHEADS, for example gpt-36x4096x32");
+}
+
+}  // namespace gradus

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <set>
 
-#include "src/core/profile_range.h"
 #include "src/core/table.h"
 #include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 

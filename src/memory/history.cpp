@@ -42,10 +42,8 @@ void Allocator::note(Action action, const Block& b) {
 
 void Allocator::note(Action action, const char* address, int64_t bytes) {
   if (!keeps_history_) return;
-  MemoryEvent event{action, reinterpret_cast<int64_t>(address), bytes};
-  event.op = path_of(range);
-  event.seconds = seconds_now() - history_begin_;
-  history_.push_back(std::move(event));
+  history_.push_back({action, reinterpret_cast<int64_t>(address), bytes, 0, Kind::Other, "", path_of(range),
+                      Shape(), seconds_now() - history_begin_});
 }
 
 void Allocator::note_out_of_memory(int64_t bytes, Kind kind, std::string_view name, const Shape& shape) {

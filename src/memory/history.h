@@ -24,12 +24,12 @@ const char* name_of(Action);  // "alloc", "free", "kind", "segment_alloc", ...
 
 struct MemoryEvent {
   Action action;
-  int64_t address = 0;    // on the device
+  int64_t address;        // on the device
   int64_t bytes = 0;      // of the block, the segment or the pages; OutOfMemory: what the budget had left
   int64_t requested = 0;  // of the block: what the program asked for
   Kind kind = Kind::Other;
   std::string name, op;  // the block's name; the ranges the program was in, as in "backward/linear"
-  Shape shape = {};
+  Shape shape;
   double seconds = 0;  // since the history began
 };
 

@@ -36,7 +36,8 @@ reserved; red is out of memory.</span>
 <script>
 'use strict';
 const ALLOC = 0, FREE = 1, KIND = 2, SEG_ALLOC = 3, SEG_FREE = 4, SEG_MAP = 5, SEG_UNMAP = 6, OOM = 7;
-const HUES = [212, 265, 0, 135, 28, 50, 190, 325, 80, 230];  // of the kinds
+const HUES = ['212 62%', '28 75%', '135 52%', '0 62%', '270 38%', '0 0%', '45 85%', '190 60%', '325 58%',
+  '28 40%'];  // and saturations of the kinds, as in the PNG
 const element = id => document.getElementById(id);
 const data = JSON.parse(element('data').textContent);
 document.title = element('title').textContent = data.title;
@@ -60,7 +61,7 @@ const size = n => n < 1024 ? n + ' B' : n < 1048576 ? (n / 1024).toFixed(1) + ' 
   n < 1073741824 ? (n / 1048576).toFixed(1) + ' MiB' : (n / 1073741824).toFixed(2) + ' GiB';
 const time = us => us < 1e3 ? us + ' us' :
   us < 1e6 ? (us / 1e3).toFixed(2) + ' ms' : (us / 1e6).toFixed(3) + ' s';
-const color = (kind, id) => `hsl(${HUES[kind]} 62% ${48 + id * 7 % 5 * 6}%)`;
+const color = (kind, id) => `hsl(${HUES[kind]} ${48 + id * 7 % 5 * 6}%)`;
 
 const LEFT = 90, BOTTOM = 30, TOP = 8;
 let view = [0, 1], columns = [], top_bytes = 1, held = null;
@@ -141,9 +142,10 @@ function draw() {
       c.fillStyle = color(kind, block.id);
       c.fillRect(LEFT + from, y, to - from, h > 3 ? h - 0.5 : h);
     }
-    if (event < 0) continue;
+    const y = y_of(reserved[event] || 0), before = from ? y_of(reserved[columns[from - 1].event] || 0) : y;
     c.fillStyle = '#222';
-    c.fillRect(LEFT + from, y_of(reserved[event]) - 1, to - from, 2);
+    c.fillRect(LEFT + from, y - 1, to - from, 2);
+    c.fillRect(LEFT + from, Math.min(y, before) - 1, 1, Math.abs(y - before) + 2);
   }
   c.fillStyle = '#d00';
   events.forEach((e, i) => {

@@ -57,6 +57,8 @@ events.forEach((e, i) => {
   allocated.push(a), reserved.push(r);
 });
 
+const used = new Set(events.filter(e => e.block).map(e => e.action === KIND ? e.amount : e.block.kind));
+
 const size = n => n < 1024 ? n + ' B' : n < 1048576 ? (n / 1024).toFixed(1) + ' KiB' :
   n < 1073741824 ? (n / 1048576).toFixed(1) + ' MiB' : (n / 1073741824).toFixed(2) + ' GiB';
 const time = us => us < 1e3 ? us + ' us' :
@@ -88,7 +90,8 @@ function choose_events() {
     const to = view[0] + (column + 1) / chosen.length * (view[1] - view[0]);
     let best = last, found = false;  // what holds from before, if nothing falls on the column
     for (; next < events.length && where(next) < to; last = next++)
-      if (!found || allocated[next] > allocated[best]) best = next, found = where(next) >= view[0];
+      if (!found || allocated[next] > allocated[best] || events[next].action === OOM)
+        best = next, found = where(next) >= view[0];
     chosen[column] = best;
   }
   return chosen;
@@ -198,7 +201,7 @@ function show_kinds(list) {
   const sums = data.kinds.map(() => 0);
   for (const {block, kind} of list) sums[kind] += block.requested;
   element('legend').replaceChildren(...data.kinds.flatMap((name, kind) => {
-    if (!blocks.some(b => b.kind === kind) && !sums[kind]) return [];
+    if (!used.has(kind)) return [];
     const entry = document.createElement('span'), patch = document.createElement('i');
     patch.style.background = color(kind, 0);
     entry.append(patch, `${name} ${size(sums[kind])}`);

@@ -91,7 +91,7 @@ class Allocator {
   // Events are kept from now on, some 250 bytes of the host each. What is there already is recorded as if it
   // came now, under the op "before the history".
   void keep_history();
-  const std::vector<MemoryEvent>& history() const { return history_; }
+  const std::vector<MemoryEvent>& history() const;  // an Error if none is kept
   const NamedRange* range =
       nullptr;  // the innermost one that the program is in now: events are labelled by it
 

@@ -34,6 +34,11 @@ void Allocator::keep_history() {
   range = now;
 }
 
+const std::vector<MemoryEvent>& Allocator::history() const {
+  check(keeps_history_, "memory history: none is kept; call keep_history() before what is to be seen");
+  return history_;
+}
+
 void Allocator::note(Action action, const Block& b) {
   if (!keeps_history_) return;
   history_.push_back({action, reinterpret_cast<int64_t>(b.segment->base) + b.offset, b.size, b.requested,

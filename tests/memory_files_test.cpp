@@ -59,6 +59,9 @@ TEST(L04_Pickle, ReadsBackAsItWas) {
   nested.set("empty", list(Json::array(), Json::object(), ""));
   nested.set("sample", sample());
   nested.set("long", std::string(70'000, 'x'));
+  Json many = Json::array();
+  for (int i = 0; i < 2500; ++i) many.push(i);
+  nested.set("many", many);
   EXPECT_EQ(PickleReader::read(pickle(nested)).dump(), nested.dump());
 }
 
@@ -187,7 +190,8 @@ TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
   f_.allocator.keep_history();
   live_.push_back(f_.allocator.allocate(40 * kMiB, Kind::Weight, "w"));  // events 0, 1: segment, block
   for (int i = 0; i < 49; ++i) f_.allocator.free(f_.allocator.allocate(0, Kind::Other, "tiny"));
-  live_.push_back(f_.allocator.allocate(20 * kMiB, Kind::Master, "m"));
+  live_.push_back(f_.allocator.allocate(20 * kMiB, Kind::Temporary, "m"));
+  f_.allocator.change_kind(live_.back(), Kind::Master);
   for (int i = 0; i < 50; ++i) f_.allocator.free(f_.allocator.allocate(0, Kind::Other, "tiny"));
   const Canvas canvas = draw_memory(f_.allocator, "two kinds");
   int64_t weight = 0, master = 0;
@@ -198,6 +202,23 @@ TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
     }
   EXPECT_NEAR(double(weight) / double(master), 4, 0.15);
   EXPECT_GT(master, 50'000);
+}
+
+// A peak of one event among 20,000 is in the picture: its column reaches up to it.
+TEST_F(L04_MemoryFiles, ThePictureShowsEveryPeak) {
+  f_.allocator.keep_history();
+  for (int i = 0; i < 10'000; ++i) {
+    const int64_t bytes = i == 5000 ? 64 * kMiB : 100;
+    f_.allocator.free(f_.allocator.allocate(bytes, Kind::Weight, "short"));
+  }
+  const Canvas canvas = draw_memory(f_.allocator, "a peak");
+  int highest = 0;
+  for (int x = 0; x < 930; ++x) {
+    int weight = 0;
+    for (int y = 0; y < canvas.height(); ++y) weight += canvas.at(x, y) == Rgb{31, 99, 180};
+    highest = std::max(highest, weight);
+  }
+  EXPECT_GT(highest, 400);  // of 480; 64 MiB of the 66 reserved, of the 69 of the axis
 }
 
 template <class F>

@@ -1,8 +1,12 @@
 #include "src/io/pickle.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace gradus {
+
+// Lists are appended to in batches, as in Python: readers keep the items of one on a stack.
+constexpr size_t kBatch = 1000;
 
 static void put_little_endian(std::string& out, uint64_t n, int bytes) {
   for (int i = 0; i < bytes; ++i) out += char(n >> 8 * i & 0xFF);
@@ -48,9 +52,13 @@ static void put(std::string& out, const Json& value) {
     for (const auto& [key, item] : value.fields()) put_string(out, key), put(out, item);
     out += 'u';  // SETITEMS
   } else if (value.is_array()) {
-    out += "](";  // EMPTY_LIST MARK
-    for (const Json& item : value.items()) put(out, item);
-    out += 'e';  // APPENDS
+    out += ']';  // EMPTY_LIST
+    const Json::Array& items = value.items();
+    for (size_t i = 0; i < items.size();) {
+      out += '(';  // MARK
+      for (const size_t end = std::min(i + kBatch, items.size()); i < end; ++i) put(out, items[i]);
+      out += 'e';  // APPENDS
+    }
   } else if (value.is_string()) {
     put_string(out, value.string());
   } else if (value.is_boolean()) {

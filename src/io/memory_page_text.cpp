@@ -148,7 +148,7 @@ function draw() {
     const y = y_of(reserved[event] || 0), before = from ? y_of(reserved[columns[from - 1].event] || 0) : y;
     c.fillStyle = '#222';
     c.fillRect(LEFT + from, y - 1, to - from, 2);
-    c.fillRect(LEFT + from, Math.min(y, before) - 1, 1, Math.abs(y - before) + 2);
+    c.fillRect(LEFT + from - (y < before), Math.min(y, before) - 1, 1, Math.abs(y - before) + 2);
   }
   c.fillStyle = '#d00';
   events.forEach((e, i) => {

@@ -199,7 +199,10 @@ Canvas draw(const StackPlot& plot) {
       bottom = top;
     }
     const int top = int(std::lround(frame.y(plot.line.y[highest])));
-    canvas.fill_rect(column, std::min(top, last_top) - 1, 1, std::abs(top - last_top) + 2, kInk);
+    canvas.fill_rect(column, top - 1, 1, 2, kInk);
+    // Rising before the column, falling on it: where there is no layer to be hidden.
+    canvas.fill_rect(top < last_top ? column - 1 : column, std::min(top, last_top) - 1, 1,
+                     std::abs(top - last_top) + 2, kInk);
     last_top = top;
   }
   frame.axes(plot.title, plot.x_label, plot.y_label);

@@ -2,7 +2,9 @@
 // for.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
+#include <tuple>
 
 #include "src/ops/ops.h"
 #include "src/tensor/context.h"

@@ -1,8 +1,8 @@
 // A minimal reader of pickles: the opcodes that tools for PyTorch's snapshots know, nothing else.
 #pragma once
 #include <bit>
-#include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/core/json.h"

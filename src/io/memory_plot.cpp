@@ -1,4 +1,5 @@
 #include <unordered_map>
+#include <utility>
 
 #include "src/io/memory_files.h"
 

@@ -187,6 +187,7 @@ Canvas draw(const StackPlot& plot) {
   };
   frame.grid();
   size_t next = 0;
+  // Each column shows one point: of those that fall on it, the one with the highest sum.
   for (int column = frame.x.from, last_top = frame.y.from; column <= frame.x.to; ++column) {
     size_t highest = next > 0 ? next - 1 : 0;  // what holds from before, if nothing new falls on the column
     for (bool first = true; next < x.size() && frame.x(x[next]) < column + 0.5; ++next, first = false)

@@ -92,8 +92,7 @@ class Allocator {
   // came now, under the op "before the history".
   void keep_history();
   const std::vector<MemoryEvent>& history() const;  // an Error if none is kept
-  const NamedRange* range =
-      nullptr;  // the innermost one that the program is in now: events are labelled by it
+  const NamedRange* range = nullptr;                // the innermost that the program is in: the op of events
 
   int64_t budget() const { return budget_; }
   Source& source() const { return *source_; }

@@ -13,19 +13,23 @@ namespace {
 // The rows of PyTorch's rules: request, block, segment in a fresh allocator.
 TEST(L01_Allocator, PublishedTestVectors) {
   struct Row {
-    int64_t request, block, segment;
+    int64_t request, block, segment, rest;  // the rest stays free
     bool small;
   };
-  for (const Row& row :
-       {Row{0, 512, 2 * kMiB, true}, Row{1, 512, 2 * kMiB, true}, Row{512, 512, 2 * kMiB, true},
-        Row{513, 1024, 2 * kMiB, true}, Row{1'048'576, 1'048'576, 2 * kMiB, true},
-        Row{1'048'577, 1'049'088, 20 * kMiB, false}, Row{10'485'759, 10'485'760, 10 * kMiB, false},
-        Row{10'485'761, 10'486'272, 12 * kMiB, false}, Row{123'207'680, 123'731'968, 118 * kMiB, false},
-        Row{20'971'520, 20'971'520, 20 * kMiB, false}, Row{20'971'521, 20'972'032, 22 * kMiB, false}}) {
+  for (const Row& row : {Row{0, 512, 2 * kMiB, 2'096'640, true}, Row{1, 512, 2 * kMiB, 2'096'640, true},
+                         Row{512, 512, 2 * kMiB, 2'096'640, true}, Row{513, 1024, 2 * kMiB, 2'096'128, true},
+                         Row{1'048'576, 1'048'576, 2 * kMiB, 1'048'576, true},
+                         Row{1'048'577, 1'049'088, 20 * kMiB, 19'922'432, false},
+                         Row{10'485'759, 10'485'760, 10 * kMiB, 0, false},
+                         Row{10'485'761, 10'486'272, 12 * kMiB, 2'096'640, false},
+                         Row{123'207'680, 123'731'968, 118 * kMiB, 0, false},  // 512 KiB are not split off
+                         Row{20'971'520, 20'971'520, 20 * kMiB, 0, false},
+                         Row{20'971'521, 20'972'032, 22 * kMiB, 2'096'640, false}}) {
     Fixture f;
     Block* b = f.get(row.request);
     EXPECT_EQ(b->size, row.block) << "request " << row.request;
     EXPECT_EQ(b->segment->bytes, row.segment) << "request " << row.request;
+    EXPECT_EQ(b->next ? b->next->size : 0, row.rest) << "request " << row.request;
     EXPECT_EQ(b->segment->small, row.small) << "request " << row.request;
     EXPECT_EQ(f.meter.reserved(), row.segment);
     EXPECT_EQ(f.meter.now().allocated(), row.block);

@@ -11,12 +11,12 @@
 #include <iostream>
 
 #include "lessons/02_autograd/spirals.h"
-#include "src/core/profile_range.h"
 #include "src/core/progress.h"
 #include "src/core/rng.h"
 #include "src/memory/device_timing.h"
 #include "src/nn/layers.h"
 #include "src/optim/optimizer.h"
+#include "src/tensor/profile_range.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;

@@ -9,13 +9,13 @@
 #include <iostream>
 
 #include "lessons/03_transformer/text.h"
-#include "src/core/profile_range.h"
 #include "src/core/progress.h"
 #include "src/io/atomic_file.h"
 #include "src/io/checkpoint.h"
 #include "src/io/png.h"
 #include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
+#include "src/tensor/profile_range.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <set>
 
-#include "src/core/profile_range.h"
 #include "src/core/table.h"
 #include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 
@@ -124,9 +124,9 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   consumed_ = true;
   std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};
   while (!nodes_.empty()) {
+    const ProfileRange range(nodes_.back().op);
     Node node = std::move(nodes_.back());
     nodes_.pop_back();
-    const ProfileRange range(node.op);
     // BEGIN SOLUTION 02.1
     if (auto found = pending.find(node.output.slot.id); found != pending.end()) {
       const Tensor node_dy = std::move(found->second);

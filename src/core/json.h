@@ -35,7 +35,10 @@ class Json {
   std::string dump() const;
 
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_boolean() const { return std::holds_alternative<bool>(value_); }
+  bool is_integer() const { return std::holds_alternative<int64_t>(value_); }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
   // The value as that type; an Error names what it is instead.
   bool boolean() const { return get<bool>("true or false"); }

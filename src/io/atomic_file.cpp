@@ -61,4 +61,14 @@ void AtomicFile::fail_with_errno(const char* doing) const {
                                                             : "");
 }
 
+void write_file(const std::string& path, std::string_view bytes) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  check(!error, path, ": its folder cannot be made: ", error.message());
+  AtomicFile file(path);
+  file.write(bytes.data(), int64_t(bytes.size()));
+  file.commit();
+}
+
 }  // namespace gradus

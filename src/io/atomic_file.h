@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace gradus {
 
@@ -23,5 +24,8 @@ class AtomicFile {
   int fd_ = -1;
   int64_t written_ = 0;
 };
+
+// The whole file at once; its folder is created if missing.
+void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// The three plots of png.h. Each lays out its margins, draws the data, then the frame and the labels over it.
+// The plots of png.h. Each lays out its margins, draws the data, then the frame and the labels over it.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,8 +10,17 @@ namespace gradus {
 namespace {
 
 constexpr Rgb kInk{40, 40, 45}, kGrid{225, 225, 230}, kWhite{255, 255, 255};
-constexpr std::array<Rgb, 6> kColors{
-    {{31, 99, 180}, {225, 110, 20}, {40, 140, 60}, {195, 40, 45}, {125, 80, 170}, {90, 90, 90}}};
+constexpr std::array<Rgb, 11> kColors{{{31, 99, 180},
+                                       {225, 110, 20},
+                                       {40, 140, 60},
+                                       {195, 40, 45},
+                                       {125, 80, 170},
+                                       {90, 90, 90},
+                                       {240, 190, 60},
+                                       {110, 200, 220},
+                                       {225, 140, 190},
+                                       {150, 100, 60},
+                                       {175, 190, 90}}};
 
 std::string number(double v) {
   char text[32];
@@ -47,10 +56,8 @@ struct Frame {
   Canvas& canvas;
   Axis x, y;
 
-  Frame(Canvas& c, double x_low, double x_high, double y_low, double y_high)
-      : canvas(c),
-        x{x_low, x_high, kLeft, c.width() - kRight},
-        y{y_low, y_high, c.height() - kBottom, kTop} {}
+  Frame(Canvas& c, double x_low, double x_high, double y_low, double y_high, int right = kRight)
+      : canvas(c), x{x_low, x_high, kLeft, c.width() - right}, y{y_low, y_high, c.height() - kBottom, kTop} {}
 
   void grid() const {
     for (const double t : x.ticks(8)) canvas.line(x(t), y.from, x(t), y.to, kGrid);
@@ -160,6 +167,56 @@ Canvas draw(const LinePlot& plot) {
   }
   frame.axes(plot.title, plot.x_label, plot.y_label);
   draw_legend(frame, legend);
+  return canvas;
+}
+
+Canvas draw(const StackPlot& plot) {
+  constexpr int kLegend = 190;
+  const std::vector<double>& x = plot.line.x;
+  check(!x.empty(), "plot: ", plot.title, " has no points");
+  Range y;
+  y.include(0);
+  for (const double v : plot.line.y) y.include(v);
+  Canvas canvas(960 + kLegend, 600);
+  const Frame frame(canvas, x.front(), std::max(x.back(), x.front() + 1), 0, 1.05 * std::max(y.high, 1e-9),
+                    Frame::kRight + kLegend);
+  const auto sum_at = [&](size_t i) {
+    double sum = 0;
+    for (const Series& layer : plot.layers) sum += layer.y[i];
+    return sum;
+  };
+  frame.grid();
+  size_t next = 0;
+  // Each column shows one point: of those that fall on it, the one with the highest sum.
+  for (int column = frame.x.from, last_top = frame.y.from; column <= frame.x.to; ++column) {
+    size_t highest = next > 0 ? next - 1 : 0;  // what holds from before, if nothing new falls on the column
+    for (bool first = true; next < x.size() && frame.x(x[next]) < column + 0.5; ++next, first = false)
+      if (first || sum_at(next) > sum_at(highest)) highest = next;
+    double bottom = 0;
+    for (size_t layer = 0; layer < plot.layers.size(); ++layer) {
+      const double top = bottom + plot.layers[layer].y[highest];
+      const int from = int(std::lround(frame.y(top))), to = int(std::lround(frame.y(bottom)));
+      canvas.fill_rect(column, from, 1, to - from, kColors[layer % kColors.size()]);
+      bottom = top;
+    }
+    const int top = int(std::lround(frame.y(plot.line.y[highest])));
+    canvas.fill_rect(column, top - 1, 1, 2, kInk);
+    // Rising before the column, falling on it: where there is no layer to be hidden.
+    canvas.fill_rect(top < last_top ? column - 1 : column, std::min(top, last_top) - 1, 1,
+                     std::abs(top - last_top) + 2, kInk);
+    last_top = top;
+  }
+  frame.axes(plot.title, plot.x_label, plot.y_label);
+  int row = frame.y.to;
+  const auto entry = [&](const std::string& name, Rgb color, int height) {
+    canvas.fill_rect(frame.x.to + 16, row + (14 - height) / 2, 24, height, color);
+    canvas.text(frame.x.to + 50, row, name, kInk);
+    row += 24;
+  };
+  entry(plot.line.name, kInk, 2);
+  for (size_t layer = plot.layers.size(); layer-- > 0;)
+    if (std::any_of(plot.layers[layer].y.begin(), plot.layers[layer].y.end(), [](double v) { return v > 0; }))
+      entry(plot.layers[layer].name, kColors[layer % kColors.size()], 14);
   return canvas;
 }
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "kernels/check.h"
 #include "src/io/atomic_file.h"
@@ -72,22 +71,14 @@ void Canvas::text_upwards(int x, int y, std::string_view s, Rgb color, int scale
 }
 
 void Canvas::write_png(const std::string& path) const {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  check(!error, path, ": its folder cannot be made: ", error.message());
-  AtomicFile file(path);
   // stb calls back from C: an exception must not pass through it, so the bytes are collected first.
-  std::vector<uint8_t> bytes;
+  std::string bytes;
   const auto collect = [](void* to, void* data, int size) {
-    const uint8_t* from = static_cast<const uint8_t*>(data);
-    static_cast<std::vector<uint8_t>*>(to)->insert(static_cast<std::vector<uint8_t>*>(to)->end(), from,
-                                                   from + size);
+    static_cast<std::string*>(to)->append(static_cast<const char*>(data), size_t(size));
   };
   check(stbi_write_png_to_func(collect, &bytes, width_, height_, 3, pixels_.data(), width_ * 3) != 0, path,
         ": encoding the picture failed; not enough memory?");
-  file.write(bytes.data(), int64_t(bytes.size()));
-  file.commit();
+  write_file(path, bytes);
 }
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// Pictures: a small canvas and the three plots of the lessons, written as PNG files with stb_image_write.
+// Pictures: a small canvas and the plots of the lessons, written as PNG files with stb_image_write.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -63,6 +63,14 @@ struct BarChart {
   std::vector<Bar> bars;  // horizontal, one under the other, scale from 0
 };
 Canvas draw(const BarChart& chart);  // e.g. the ladder of GEMMs
+
+struct StackPlot {  // layers on top of each other and a line over them; every value holds until the next
+  std::string title, x_label, y_label;
+  std::vector<Series> layers;  // from the bottom; all with the x of the line
+  Series line;
+};
+// Where several values share a column of pixels, the column shows those with the highest sum.
+Canvas draw(const StackPlot& plot);
 
 struct LabelledPoint {
   double x = 0, y = 0;

@@ -78,12 +78,16 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
     if (block && worth_splitting(block->size - size, *block->segment))
       pool(*block->segment).insert(cut(block, size));
   }
-  if (!block) throw OutOfMemory(out_of_memory_text(*this, bytes, kind, name, shape));
+  if (!block) {
+    note_out_of_memory(bytes, kind, name, shape);
+    throw OutOfMemory(out_of_memory_text(*this, bytes, kind, name, shape));
+  }
 
   block->free = false;
   block->requested = bytes;
   block->kind = kind;
   block->name = name;
+  block->shape = shape;
   block->bytes = block->segment->base + block->offset;
   if (kOwnMallocs && source_->on_host()) {
     void* own = nullptr;
@@ -91,12 +95,14 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
     block->bytes = static_cast<char*>(own);
   }
   meter_.add(kind, bytes, block->size);
+  note(Action::Alloc, *block);
   return block;
 }
 
 void Allocator::free(Block* block) noexcept {
   if (block->free) abort_because("freed twice", *block);
   meter_.remove(block->kind, block->requested, block->size);
+  note(Action::Free, *block);
   if (kOwnMallocs && source_->on_host()) std::free(block->bytes);
   block->bytes = nullptr;
   block->free = true;
@@ -106,6 +112,7 @@ void Allocator::free(Block* block) noexcept {
 void Allocator::change_kind(Block* block, Kind kind) {
   meter_.move(block->kind, kind, block->requested);
   block->kind = kind;
+  note(Action::ChangeKind, *block);
 }
 
 void Allocator::empty_cache() noexcept {
@@ -124,6 +131,7 @@ void Allocator::empty_cache() noexcept {
     } else {
       source_->release(segment.base, segment.bytes);
       meter_.remove_segment(segment.bytes);
+      note(Action::SegmentFree, segment.base, segment.bytes);
     }
     at = segments_.erase(at);
   }
@@ -150,6 +158,7 @@ Block* Allocator::new_segment(int64_t size, bool small) {
   void* base = source_->acquire(bytes);
   if (!base) return nullptr;
   meter_.add_segment(bytes);
+  note(Action::SegmentAlloc, static_cast<char*>(base), bytes);
   return add_segment({next_serial_++, bytes, small, static_cast<char*>(base), new_block(), bytes, 0});
 }
 

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "src/core/shape.h"
+#include "src/memory/history.h"
 #include "src/memory/meter.h"
 #include "src/memory/source.h"
 
@@ -56,6 +57,7 @@ struct Block {  // a piece of a segment; owned by the allocator
   int64_t requested = 0;
   Kind kind = Kind::Other;
   std::string name;
+  Shape shape;
   bool free = true;
   bool mapped = true;  // false: addresses without memory, free, in no pool; in expandable segments only
   Block *prev = nullptr, *next = nullptr;  // neighbours within the segment
@@ -73,8 +75,9 @@ class Allocator {
   Allocator& operator=(const Allocator&) = delete;
 
   // A block of at least `bytes` (0 is allowed and costs the smallest block). `shape` and `name` are for the
-  // message of OutOfMemory: the request, the table by kind, the largest blocks alive, and what would help.
-  // An OutOfMemory leaves all blocks as they were; the cache has been emptied. Refuses negative sizes.
+  // history and the message of OutOfMemory: the request, the table by kind, the largest blocks alive, and
+  // what would help. An OutOfMemory leaves all blocks as they were; the cache has been emptied. Refuses
+  // negative sizes.
   Block* allocate(int64_t bytes, Kind, std::string_view name, const Shape& shape = {});
   // Freeing a block twice is a bug and aborts with a sentence (a destructor calls this, so it cannot throw).
   // It is noticed unless the block has been handed out again in between.
@@ -86,6 +89,12 @@ class Allocator {
   // What is asked of the device from now on comes as pages of expandable segments. Off at first, as in
   // PyTorch.
   void set_expandable(bool on) { expandable_ = on; }
+
+  // Events are kept from now on, some 250 bytes of the host each. What is there already is recorded as if it
+  // came now, under the op "before the history".
+  void keep_history();
+  const std::vector<MemoryEvent>& history() const;  // an Error if none is kept
+  const NamedRange* range = nullptr;                // the innermost that the program is in: the op of events
 
   int64_t budget() const { return budget_; }
   Source& source() const { return *source_; }
@@ -110,6 +119,11 @@ class Allocator {
   Block* merge_with_neighbours(Block*);
   Block* new_block();
 
+  // history.cpp
+  void note(Action, const Block&);
+  void note(Action, const char* address, int64_t bytes);
+  void note_out_of_memory(int64_t bytes, Kind, std::string_view name, const Shape&);
+
   // expandable_segments.cpp
   Block* expand(int64_t size, bool small);  // as new_segment
   Block* find_hole(int64_t size, bool small);
@@ -119,7 +133,9 @@ class Allocator {
   std::unique_ptr<Source> source_;
   Meter& meter_;
   int64_t budget_ = 0, next_serial_ = 0;
-  bool expandable_ = false;
+  bool expandable_ = false, keeps_history_ = false;
+  double history_begin_ = 0;
+  std::vector<MemoryEvent> history_;
   std::map<int64_t, Segment> segments_;
   FreeBlocks small_, large_;
   // Block objects are recycled, never destroyed: a second free() still finds a valid, free object.

@@ -57,6 +57,7 @@ bool Allocator::map(Block* hole, int64_t bytes) {
   hole->mapped = true;
   segment.bytes += bytes;
   for (int64_t at = 0; at < bytes; at += segment.page) meter_.add_segment(segment.page);
+  note(Action::SegmentMap, begin, bytes);
   return true;
 }
 
@@ -79,6 +80,7 @@ void Allocator::unmap_free_pages(Segment& segment) noexcept {
       segment.bytes -= page;
       meter_.remove_segment(page);
     }
+    note(Action::SegmentUnmap, segment.base + begin, end - begin);
     b->mapped = false;
     b = merge_with_neighbours(b);
   }

@@ -2,7 +2,7 @@
 // is saved. x is (..., C): all leading dimensions count as rows.
 #pragma once
 #include "src/autograd/tape.h"
-#include "src/core/profile_range.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 

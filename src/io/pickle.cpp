@@ -1,0 +1,79 @@
+#include "src/io/pickle.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace gradus {
+
+// Lists are appended to in batches, as in Python: readers keep the items of one on a stack.
+constexpr size_t kBatch = 1000;
+
+static void put_little_endian(std::string& out, uint64_t n, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += char(n >> 8 * i & 0xFF);
+}
+
+static void put_integer(std::string& out, int64_t n) {
+  if (n >= 0 && n <= UINT8_MAX) {
+    out += 'K';  // BININT1
+    put_little_endian(out, uint64_t(n), 1);
+  } else if (n >= 0 && n <= UINT16_MAX) {
+    out += 'M';  // BININT2
+    put_little_endian(out, uint64_t(n), 2);
+  } else if (n == int32_t(n)) {
+    out += 'J';  // BININT
+    put_little_endian(out, uint64_t(n), 4);
+  } else {
+    int bytes = 5;  // as many as two's complement needs
+    while (bytes < 8 && n >> (8 * bytes - 1) != 0 && n >> (8 * bytes - 1) != -1) ++bytes;
+    out += '\x8a';  // LONG1
+    out += char(bytes);
+    put_little_endian(out, uint64_t(n), bytes);
+  }
+}
+
+static void put_string(std::string& out, const std::string& s) {
+  check(s.size() <= INT32_MAX, "pickle: a string of ", s.size(), " bytes");
+  out += 'X';  // BINUNICODE
+  put_little_endian(out, s.size(), 4);
+  out += s;
+}
+
+static void put_double(std::string& out, double x) {
+  const uint64_t bits = std::bit_cast<uint64_t>(x);
+  out += 'G';  // BINFLOAT, big-endian
+  for (int byte = 7; byte >= 0; --byte) out += char(bits >> 8 * byte & 0xFF);
+}
+
+static void put(std::string& out, const Json& value) {
+  if (value.is_null()) {
+    out += 'N';
+  } else if (value.is_object()) {
+    out += "}(";  // EMPTY_DICT MARK
+    for (const auto& [key, item] : value.fields()) put_string(out, key), put(out, item);
+    out += 'u';  // SETITEMS
+  } else if (value.is_array()) {
+    out += ']';  // EMPTY_LIST
+    const Json::Array& items = value.items();
+    for (size_t i = 0; i < items.size();) {
+      out += '(';  // MARK
+      for (const size_t end = std::min(i + kBatch, items.size()); i < end; ++i) put(out, items[i]);
+      out += 'e';  // APPENDS
+    }
+  } else if (value.is_string()) {
+    put_string(out, value.string());
+  } else if (value.is_boolean()) {
+    out += value.boolean() ? '\x88' : '\x89';
+  } else if (value.is_integer()) {
+    put_integer(out, value.integer());
+  } else {
+    put_double(out, value.number());
+  }
+}
+
+std::string pickle(const Json& value) {
+  std::string out = "\x80\x02";  // PROTO 2
+  put(out, value);
+  return out + '.';  // STOP
+}
+
+}  // namespace gradus

@@ -1,0 +1,42 @@
+// The memory history: everything an allocator did, in order, with what it was done for. Replayed from the
+// beginning it gives every state there was: which blocks were alive, of which kind, and what was reserved.
+// src/io/memory_files.h makes a picture, a page for the browser and a file for PyTorch's viewer of it.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "src/core/shape.h"
+#include "src/memory/meter.h"
+
+namespace gradus {
+
+enum class Action : uint8_t {
+  Alloc,         // a block is handed out
+  Free,          // and comes back
+  ChangeKind,    // a block in use is of another kind from now on
+  SegmentAlloc,  // the device gives a segment
+  SegmentFree,   // and gets it back
+  SegmentMap,    // pages of an expandable segment get memory
+  SegmentUnmap,  // and lose it
+  OutOfMemory,   // a request fails
+};
+const char* name_of(Action);  // "alloc", "free", "kind", "segment_alloc", ...
+
+struct MemoryEvent {
+  Action action;
+  int64_t address;        // on the device
+  int64_t bytes = 0;      // of the block, the segment or the pages; OutOfMemory: what the budget had left
+  int64_t requested = 0;  // of the block: what the program asked for
+  Kind kind = Kind::Other;
+  std::string name, op;  // the block's name; the ranges the program was in, as in "backward/linear"
+  Shape shape;
+  double seconds = 0;  // since the history began
+};
+
+// A stretch of the program with a name, within another: src/tensor/profile_range.h.
+struct NamedRange {
+  const char* name;
+  const NamedRange* outer;
+};
+
+}  // namespace gradus

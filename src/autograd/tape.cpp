@@ -41,14 +41,17 @@ static void check_all_finite(const char* op, const Tensor& y) {
           "; this is the first op with an output that is not finite");
 }
 
+static GradSlot gradient_slot(const Tensor& x) {
+  return {x.slot, x.shape(), x.slot.leaf ? x.slot.leaf->dtype.value_or(x.dtype()) : x.dtype()};
+}
+
 Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tensor y) {
   Context& context = current();
   if (context.check_finite) check_all_finite(node.op, y);
   const bool wanted =
       std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.slot.wanted(); });
   if (!context.tape || !wanted) return y;
-  for (const Tensor& x : inputs)
-    node.inputs.push_back(x.defined() ? GradSlot{x.slot, x.shape(), x.dtype()} : GradSlot{});
+  for (const Tensor& x : inputs) node.inputs.push_back(x.defined() ? gradient_slot(x) : GradSlot{});
   y.slot = {++context.last_slot, nullptr};
   node.output = {y.slot, y.shape(), y.dtype()};
   for (Saved& s : node.saved) {

@@ -42,7 +42,7 @@ EagerTensor Eager::add(const EagerTensor& x, const EagerTensor& y) {
 EagerTensor Eager::linear(const std::string& name, const EagerTensor& x, const EagerTensor& w,
                           const EagerTensor& b) {
   std::vector<Edge> edges = {fresh(w), fresh(x)};
-  if (b.node) edges.insert(edges.begin(), fresh(b));
+  if (b.node) edges.insert(edges.begin(), fresh(b));  // else there is no bias
   return op(name, x.shape().with_last(w.shape()[0]), x.data.dtype(), edges, {x.data});
 }
 EagerTensor Eager::matmul(const std::string& name, const EagerTensor& x, const EagerTensor& y,
@@ -50,7 +50,8 @@ EagerTensor Eager::matmul(const std::string& name, const EagerTensor& x, const E
   return op(name, shape, x.data.dtype(), {fresh(y), fresh(x)}, {x.data, y.data});
 }
 EagerTensor Eager::softmax(const std::string& name, const EagerTensor& x) {
-  const EagerTensor y = map(name, x);
+  const EagerTensor y = op(name, x.shape(), x.data.dtype(), {fresh(x)},
+                           softmax_keeps_input_ ? std::vector<Tensor>{x.data} : std::vector<Tensor>());
   keep_output(y);
   return y;
 }

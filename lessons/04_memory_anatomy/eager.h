@@ -25,7 +25,10 @@ struct EagerTensor {  // what a Python variable holds
 
 class Eager {
  public:
-  explicit Eager(Device& device) : device_(device), graph_(1) {}
+  // Until version 1.10 softmax kept its input too, only to ask for its type (github.com/pytorch/pytorch,
+  // issue 64000).
+  Eager(Device& device, bool softmax_keeps_input)
+      : device_(device), softmax_keeps_input_(softmax_keeps_input), graph_(1) {}
 
   // The gradient of an input: a new tensor, or the output's gradient itself.
   struct Edge {
@@ -78,6 +81,7 @@ class Eager {
   void deliver(const Edge&, Tensor gradient);
 
   Device& device_;
+  const bool softmax_keeps_input_;
   std::vector<Parameter> parameters_;
   std::vector<Node> graph_;  // [0] for what wants no gradient, then the parameters, then operations in order
 };

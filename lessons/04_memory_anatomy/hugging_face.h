@@ -13,7 +13,7 @@ namespace gradus {
 class HuggingFaceBert {
  public:
   HuggingFaceBert(Device&, const TransformerConfig&);  // loads the model
-  void step(int64_t batch, int64_t tokens);
+  void step(int64_t batch, int64_t tokens, int64_t micro_batches);
 
  private:
   struct Linear {
@@ -41,6 +41,46 @@ class HuggingFaceBert {
   Linear norm_;
   std::vector<Layer> layers_;
   Linear pooler_, classifier_;
+};
+
+// GPTNeoXForCausalLM in a loop of the book's own: everything in fp16 but for what the rotary tables in fp32 turn
+// into fp32; AdamW; gradients dropped after the update. The outputs of a step, and with them the logits and the
+// key-value cache, live until the next step has made its own.
+class HuggingFaceNeoX {
+ public:
+  HuggingFaceNeoX(Device&, const TransformerConfig&);  // loads the model
+  void step(int64_t batch, int64_t tokens);            // forward, backward, update
+  void zero_grad() { eager_.drop_gradients(); }
+
+ private:
+  struct Linear {
+    EagerTensor weight, bias;
+  };
+  struct Layer {
+    Linear norm_1, norm_2, qkv, dense, up, down;
+  };
+  struct Outputs {
+    EagerTensor loss;
+    Tensor logits;
+    std::vector<Tensor> cache;
+  };
+  Linear linear(int64_t out, int64_t in);
+  Linear norm();
+  EagerTensor apply(const char* name, const EagerTensor& x, const Linear& l);
+  EagerTensor normalize(const EagerTensor& x, const Linear& l);
+  EagerTensor slice(const EagerTensor& qkv);
+  EagerTensor rotate(const EagerTensor& x);
+  EagerTensor attention(const EagerTensor& x, const Layer&, std::vector<Tensor>& cache);
+  EagerTensor layer(const EagerTensor& x, const Layer&, std::vector<Tensor>& cache);
+  Outputs forward(const Tensor& ids);
+
+  Eager eager_;
+  const TransformerConfig config_;
+  std::vector<Tensor> buffers_;
+  EagerTensor words_, head_;
+  std::vector<Layer> layers_;
+  Linear norm_;
+  Outputs outputs_;
 };
 
 }  // namespace gradus

@@ -12,7 +12,7 @@ HuggingFaceBert::Linear HuggingFaceBert::norm() {
 }
 
 HuggingFaceBert::HuggingFaceBert(Device& device, const TransformerConfig& config)
-    : eager_(device), config_(config) {
+    : eager_(device, true), config_(config) {
   const int64_t C = config.channels;
   first_tensor_ = eager_.make({1, 1}, DType::F32, Kind::Other, "torch.ones((1, 1))");
   words_ = eager_.parameter({config.vocab, C}, DType::F32, "words");
@@ -90,16 +90,17 @@ EagerTensor HuggingFaceBert::loss(int64_t batch, int64_t tokens) {
   EagerTensor x = embed(batch, tokens);
   for (const Layer& l : layers_) x = layer(x, l);
   // The first token, as a view: it keeps the whole output alive, and its gradient is as large.
-  const Shape first = {batch, config_.channels};
-  const EagerTensor token = eager_.op("first token", first, DType::F32, {Eager::fresh(x)}, {}, x.data);
-  EagerTensor pooled = apply("pooler", {x.data, token.node}, pooler_);
-  (void)first;
+  const int64_t B = batch, T = tokens, C = config_.channels;
+  const Shape first = {B, C};
+  const EagerTensor token =
+      eager_.op("first token", first, DType::F32, {Eager::fresh(x)}, {}, x.data.narrow(0, 1).reshape({T, C}).narrow(0, B));
+  EagerTensor pooled = apply("pooler", token, pooler_);
   pooled = eager_.softmax("tanh", pooled);  // keeps its output, as softmax does
   return eager_.cross_entropy(apply("classifier", eager_.dropout("dropout", pooled), classifier_));
 }
 
-void HuggingFaceBert::step(int64_t batch, int64_t tokens) {
-  eager_.backward(loss(batch, tokens));
+void HuggingFaceBert::step(int64_t batch, int64_t tokens, int64_t micro_batches) {
+  for (int64_t i = 0; i < micro_batches; ++i) eager_.backward(loss(batch, tokens));
   eager_.adamw_step(true);
 }
 

@@ -8,30 +8,41 @@ Tensor Eager::make(const Shape& shape, DType dtype, Kind kind, const std::string
   return Tensor(device_, shape, dtype, kind, name);
 }
 
-EagerTensor Eager::parameter(const Shape& shape, DType dtype, const char* name) {
-  check(graph_.size() == parameters_.size() + 1, "eager: parameter ", name, " comes after operations");
-  parameters_.push_back({name, make(shape, dtype, Kind::Weight, name), {}, {}});
+EagerTensor Eager::parameter(const Shape& shape, const std::string& name) {
+  check(graph_.size() == parameters_.size() + 1, "eager: parameter ", name, " comes after an operation");
+  parameters_.push_back({name, make(shape, dtype_, Kind::Weight, name), {}, {}});
   graph_.emplace_back();
   return {parameters_.back().value, int(graph_.size()) - 1};
 }
+EagerLinear Eager::linear_parameters(int64_t out, int64_t in, const std::string& name) {
+  const EagerTensor weight = parameter({out, in}, name + ".weight");
+  return {weight, parameter({out}, name + ".bias")};
+}
+EagerLinear Eager::norm_parameters(int64_t channels, const std::string& name) {
+  const EagerTensor gain = parameter({channels}, name + ".gain");
+  return {gain, parameter({channels}, name + ".bias")};
+}
 
+EagerTensor Eager::record(Tensor y, std::vector<Edge> edges, std::vector<Tensor> saved) {
+  const EagerTensor result = {std::move(y), int(graph_.size())};
+  graph_.push_back({std::move(edges), {}, {}});
+  for (Tensor& t : saved) keep(result, std::move(t));
+  return result;
+}
+void Eager::keep(const EagerTensor& y, Tensor t) {
+  if (t.storage().kind() == Kind::Temporary) t.storage().set_kind(Kind::Activation);
+  graph_[y.node].saved.push_back(std::move(t));
+}
 EagerTensor Eager::op(const std::string& name, const Shape& shape, DType dtype, std::vector<Edge> edges,
-                      std::vector<Tensor> saved, const Tensor& view_of) {
-  Tensor y = view_of.defined() ? view_of : make(shape, dtype, Kind::Temporary, name);
-  for (const Tensor& s : saved)
-    if (s.storage().kind() == Kind::Temporary) Tensor(s).storage().set_kind(Kind::Activation);
-  graph_.push_back({std::move(edges), std::move(saved), {}});
-  return {std::move(y), int(graph_.size()) - 1};
+                      std::vector<Tensor> saved) {
+  return record(make(shape, dtype, Kind::Temporary, name), std::move(edges), std::move(saved));
+}
+EagerTensor Eager::view(const Tensor& data, std::vector<Edge> edges) {
+  return record(data, std::move(edges), {});
 }
 
-void Eager::keep_output(const EagerTensor& y) {
-  Tensor kept = y.data;
-  kept.storage().set_kind(Kind::Activation);
-  graph_[y.node].saved.push_back(kept);
-}
-
-EagerTensor Eager::map(const std::string& name, const EagerTensor& x, DType dtype) {
-  return op(name, x.shape(), dtype, {fresh(x)});
+EagerTensor Eager::map(const std::string& name, const EagerTensor& x, DType to) {
+  return op(name, x.shape(), to, {fresh(x)});
 }
 EagerTensor Eager::copy(const std::string& name, const EagerTensor& x, const Shape& shape) {
   return op(name, shape, x.data.dtype(), {fresh(x)});
@@ -39,20 +50,24 @@ EagerTensor Eager::copy(const std::string& name, const EagerTensor& x, const Sha
 EagerTensor Eager::add(const EagerTensor& x, const EagerTensor& y) {
   return op("add", x.shape(), x.data.dtype(), {passed(x), passed(y)});
 }
-EagerTensor Eager::linear(const std::string& name, const EagerTensor& x, const EagerTensor& w,
-                          const EagerTensor& b) {
-  std::vector<Edge> edges = {fresh(w), fresh(x)};
-  if (b.node) edges.insert(edges.begin(), fresh(b));  // else there is no bias
-  return op(name, x.shape().with_last(w.shape()[0]), x.data.dtype(), edges, {x.data});
+EagerTensor Eager::linear(const std::string& name, const EagerTensor& x, const EagerLinear& l) {
+  std::vector<Edge> edges = {fresh(l.weight), fresh(x)};
+  if (l.bias.data.defined()) edges.insert(edges.begin(), fresh(l.bias));
+  return op(name, x.shape().with_last(l.weight.shape()[0]), x.data.dtype(), edges, {x.data});
 }
 EagerTensor Eager::matmul(const std::string& name, const EagerTensor& x, const EagerTensor& y,
                           const Shape& shape) {
   return op(name, shape, x.data.dtype(), {fresh(y), fresh(x)}, {x.data, y.data});
 }
 EagerTensor Eager::softmax(const std::string& name, const EagerTensor& x) {
-  const EagerTensor y = op(name, x.shape(), x.data.dtype(), {fresh(x)},
-                           softmax_keeps_input_ ? std::vector<Tensor>{x.data} : std::vector<Tensor>());
-  keep_output(y);
+  const EagerTensor y = map(name, x);
+  if (softmax_keeps_input_) keep(y, x.data);
+  keep(y, y.data);
+  return y;
+}
+EagerTensor Eager::tanh(const EagerTensor& x) {
+  const EagerTensor y = map("tanh", x);
+  keep(y, y.data);
   return y;
 }
 EagerTensor Eager::gelu(const EagerTensor& x) {
@@ -60,14 +75,14 @@ EagerTensor Eager::gelu(const EagerTensor& x) {
 }
 EagerTensor Eager::dropout(const std::string& name, const EagerTensor& x) {
   const EagerTensor y = map(name, x);
-  graph_[y.node].saved = {make(x.shape(), DType::U8, Kind::Activation, "dropout mask")};
+  keep(y, make(x.shape(), DType::U8, Kind::Temporary, "dropout mask"));
   return y;
 }
-EagerTensor Eager::layer_norm(const EagerTensor& x, const EagerTensor& gain, const EagerTensor& bias) {
-  const Shape rows = {x.data.rows().rows};
-  const EagerTensor y = op("layer_norm", x.shape(), x.data.dtype(), {fresh(x), fresh(gain), fresh(bias)}, {x.data});
+EagerTensor Eager::layer_norm(const EagerTensor& x, const EagerLinear& norm) {
+  const EagerTensor y =
+      op("layer_norm", x.shape(), x.data.dtype(), {fresh(x), fresh(norm.weight), fresh(norm.bias)}, {x.data});
   for (const char* name : {"layer_norm.mean", "layer_norm.rstd"})
-    graph_[y.node].saved.push_back(make(rows, DType::F32, Kind::Activation, name));
+    keep(y, make({x.data.rows().rows}, DType::F32, Kind::Temporary, name));
   return y;
 }
 EagerTensor Eager::embedding(const EagerTensor& table, const Tensor& ids) {
@@ -82,20 +97,19 @@ EagerTensor Eager::cross_entropy(const EagerTensor& logits) {
 
 void Eager::deliver(const Edge& edge, Tensor gradient) {
   if (edge.to == 0) return;
-  Node& node = graph_[edge.to];
-  if (!node.gradient.defined()) {
-    node.gradient = std::move(gradient);
-    if (edge.to <= int(parameters_.size())) node.gradient.storage().set_kind(Kind::Gradient);
-  } else if (edge.to > int(parameters_.size())) {
-    node.gradient = make(edge.shape, edge.dtype, Kind::Temporary, "sum of gradients");
+  Tensor& sum = graph_[edge.to].gradient;
+  if (!sum.defined()) {
+    sum = std::move(gradient);
+    if (is_parameter(edge.to)) sum.storage().set_kind(Kind::Gradient);
+  } else if (!is_parameter(edge.to)) {
+    sum = make(edge.shape, edge.dtype, Kind::Temporary, "sum of gradients");
   }
 }
 
 void Eager::backward(const EagerTensor& loss) {
-  graph_[loss.node].gradient = make({}, loss.data.dtype(), Kind::Temporary, "gradient of the loss");
-  while (graph_.size() > parameters_.size() + 1) {
+  graph_[loss.node].gradient = make({}, loss.data.dtype(), Kind::Temporary, "gradient");
+  for (; !is_parameter(int(graph_.size()) - 1); graph_.pop_back()) {
     Node node = std::move(graph_.back());
-    graph_.pop_back();
     if (!node.gradient.defined()) continue;
     std::vector<Tensor> gradients;
     for (const Edge& e : node.edges)
@@ -107,18 +121,21 @@ void Eager::backward(const EagerTensor& loss) {
   }
 }
 
+void Eager::update(Parameter& p) {
+  const Shape& shape = p.value.shape();
+  if (!p.m.defined()) {
+    p.m = make(shape, dtype_, Kind::Optimizer, p.name + ".m");
+    p.v = make(shape, dtype_, Kind::Optimizer, p.name + ".v");
+  }
+  make(shape, dtype_, Kind::Temporary, p.name + ".denominator");
+}
+
 void Eager::adamw_step(bool decay_first) {
-  for (const bool matrices : {true, false})
-    for (Parameter& p : parameters_) {
-      if (decay_first ? (p.value.shape().rank() >= 2) != matrices : !matrices) continue;
-      const Shape& shape = p.value.shape();
-      const DType dtype = p.value.dtype();
-      if (!p.m.defined()) {
-        p.m = make(shape, dtype, Kind::Optimizer, p.name + ".m");
-        p.v = make(shape, dtype, Kind::Optimizer, p.name + ".v");
-      }
-      make(shape, dtype, Kind::Temporary, p.name + ".denominator");
-    }
+  for (Parameter& p : parameters_)
+    if (!decay_first || p.value.shape().rank() >= 2) update(p);
+  if (!decay_first) return;
+  for (Parameter& p : parameters_)
+    if (p.value.shape().rank() < 2) update(p);
 }
 
 void Eager::drop_gradients() {

@@ -1,14 +1,14 @@
 // PyTorch's eager mode as far as memory goes: what its operations allocate, what they keep for the backward
-// pass, and when each tensor dies. No numbers are computed: the device is meta, and the allocator, which follows
-// PyTorch's rules, sees the requests that a GPU's would see. A published run can be repeated with it, in
-// milliseconds.
+// pass, and when each tensor dies. Nothing is computed: on meta, the allocator, which follows PyTorch's
+// rules, sees the requests that a GPU's would see. So a published run can be repeated, in milliseconds.
 //
 // How it differs from gradus's own tape:
-// - a tensor lives as long as a Python variable, the graph or a gradient that is on its way refers to it;
-// - a gradient is a new tensor: a parameter's first is kept, later ones are added to it and freed; of an
-//   intermediate result, the second is added to the first in a third tensor;
-// - dropout keeps its mask (a byte an element), and every copy that a library call wants is a tensor;
-// - AdamW makes its states in its first step, when the activations have left holes in the allocator's segments.
+// - a gradient is a new tensor. A parameter's first is kept, later ones are added to it and freed; of an
+//   intermediate result, two are added in a third;
+// - dropout keeps its mask, a byte an element, and its output is kept by what reads it;
+// - every copy that a library call wants is a tensor: matmul's inputs are made contiguous;
+// - a variable of the program keeps its tensor alive until it gets another value or its function returns;
+// - AdamW makes its states in its first update, in the holes that the activations have left.
 #pragma once
 #include <string>
 #include <vector>
@@ -17,20 +17,29 @@
 
 namespace gradus {
 
-struct EagerTensor {  // what a Python variable holds
+struct EagerTensor {  // what a variable of the program holds
   Tensor data;
-  int node = 0;  // of the graph; 0: no gradient is wanted
+  int node = 0;  // of the graph; 0: it wants no gradient
   const Shape& shape() const { return data.shape(); }
+};
+struct EagerLinear {  // or a norm: gain and bias
+  EagerTensor weight, bias;
 };
 
 class Eager {
  public:
-  // Until version 1.10 softmax kept its input too, only to ask for its type (github.com/pytorch/pytorch,
-  // issue 64000).
-  Eager(Device& device, bool softmax_keeps_input)
-      : device_(device), softmax_keeps_input_(softmax_keeps_input), graph_(1) {}
+  // Parameters, gradients and states are of type `dtype`. Until version 1.10 softmax kept its input beside
+  // its output, though only to ask for its type (github.com/pytorch/pytorch, issue 64000).
+  Eager(Device& device, DType dtype, bool softmax_keeps_input)
+      : device_(device), dtype_(dtype), softmax_keeps_input_(softmax_keeps_input), graph_(1) {}
 
-  // The gradient of an input: a new tensor, or the output's gradient itself.
+  // In the order in which a program moves its model to the device; before any operation.
+  EagerTensor parameter(const Shape&, const std::string& name);
+  EagerLinear linear_parameters(int64_t out, int64_t in, const std::string& name);
+  EagerLinear norm_parameters(int64_t channels, const std::string& name);
+  Tensor make(const Shape&, DType, Kind, const std::string& name);
+
+  // The gradient of an input: a new tensor of its shape, or the output's gradient passed on.
   struct Edge {
     int to;
     bool is_new;
@@ -39,32 +48,32 @@ class Eager {
   };
   static Edge fresh(const EagerTensor& x) { return {x.node, true, x.shape(), x.data.dtype()}; }
   static Edge passed(const EagerTensor& x) { return {x.node, false, x.shape(), x.data.dtype()}; }
+  // An operation makes a tensor; a view is another look at `data`. Gradients are made in the order of the
+  // edges.
+  EagerTensor op(const std::string& name, const Shape&, DType, std::vector<Edge>,
+                 std::vector<Tensor> saved = {});
+  EagerTensor view(const Tensor& data, std::vector<Edge>);
 
-  EagerTensor parameter(const Shape&, DType, const char* name);  // in the order in which a model is loaded
-  Tensor make(const Shape&, DType, Kind, const std::string& name);
-  // An operation: a new tensor, or if `view_of` is given, that one in another shape. Gradients are computed in
-  // the order of the edges; `saved` is kept for that.
-  EagerTensor op(const std::string& name, const Shape&, DType, std::vector<Edge>, std::vector<Tensor> saved = {},
-                 const Tensor& view_of = {});
-  void keep_output(const EagerTensor& y);  // for the backward pass of the operation that made it
-
-  // Operations of both models. Element-wise ones that keep nothing are map.
-  EagerTensor map(const std::string& name, const EagerTensor& x) { return map(name, x, x.data.dtype()); }
-  EagerTensor map(const std::string& name, const EagerTensor& x, DType);  // with a conversion
-  EagerTensor copy(const std::string& name, const EagerTensor& x, const Shape&);  // x is not contiguous
+  // One input, nothing kept: element-wise, with a conversion, or a copy in another order.
+  EagerTensor map(const std::string& name, const EagerTensor& x) { return copy(name, x, x.shape()); }
+  EagerTensor map(const std::string& name, const EagerTensor& x, DType to);
+  EagerTensor copy(const std::string& name, const EagerTensor& x, const Shape&);
   EagerTensor add(const EagerTensor& x, const EagerTensor& y);
-  EagerTensor linear(const std::string& name, const EagerTensor& x, const EagerTensor& w, const EagerTensor& b);
+  EagerTensor linear(const std::string& name, const EagerTensor& x,
+                     const EagerLinear&);  // bias may be missing
   EagerTensor matmul(const std::string& name, const EagerTensor& x, const EagerTensor& y, const Shape&);
   EagerTensor softmax(const std::string& name, const EagerTensor& x);
+  EagerTensor tanh(const EagerTensor& x);
   EagerTensor gelu(const EagerTensor& x);
   EagerTensor dropout(const std::string& name, const EagerTensor& x);
-  EagerTensor layer_norm(const EagerTensor& x, const EagerTensor& gain, const EagerTensor& bias);
+  EagerTensor layer_norm(const EagerTensor& x, const EagerLinear& norm);
   EagerTensor embedding(const EagerTensor& table, const Tensor& ids);
-  EagerTensor cross_entropy(const EagerTensor& logits);  // (rows, classes) -> scalar
+  EagerTensor cross_entropy(const EagerTensor& logits);
 
-  void backward(const EagerTensor& loss);  // and the graph is gone
-  // AdamW as transformers had it: two states a parameter, made in the first step, and a denominator that lives
-  // for one parameter's update. First the parameters that decay (matrices) if `decay_first`.
+  void backward(const EagerTensor& loss);  // consumes the graph
+  // transformers' AdamW: two states a parameter, made in the first update, and a denominator for the time of
+  // a parameter's update. In the order of the parameters, or first those that decay (matrices), then the
+  // others.
   void adamw_step(bool decay_first);
   void drop_gradients();
 
@@ -72,18 +81,24 @@ class Eager {
   struct Node {
     std::vector<Edge> edges;
     std::vector<Tensor> saved;
-    Tensor gradient;  // of its output; of parameters it stays
+    Tensor gradient;  // of its output; a parameter's stays
   };
   struct Parameter {
     std::string name;
     Tensor value, m, v;
   };
+  bool is_parameter(int node) const { return node <= int(parameters_.size()); }
+  EagerTensor record(Tensor y, std::vector<Edge>, std::vector<Tensor> saved);
+  void keep(const EagerTensor& y, Tensor t);  // for the backward pass of the operation that made y
   void deliver(const Edge&, Tensor gradient);
+  void update(Parameter&);
 
   Device& device_;
+  const DType dtype_;
   const bool softmax_keeps_input_;
   std::vector<Parameter> parameters_;
-  std::vector<Node> graph_;  // [0] for what wants no gradient, then the parameters, then operations in order
+  std::vector<Node>
+      graph_;  // [0]: no gradient is wanted; then the parameters; then operations in their order
 };
 
 }  // namespace gradus

@@ -1,5 +1,5 @@
-// The two published runs, as their programs were: Hugging Face's models in PyTorch's eager mode, line by line
-// what is allocated and how long Python's variables hold it (transformers 4.15 and 4.40, read and told again).
+// The programs of the two published runs: Hugging Face's models in PyTorch's eager mode, told again as what
+// they allocate, operation by operation, and how long their variables hold it.
 #pragma once
 #include <vector>
 
@@ -8,27 +8,17 @@
 
 namespace gradus {
 
-// BertForSequenceClassification, trained by the Trainer: fp32, AdamW, gradients that are filled with zeros
-// between steps and so stay alive.
+// transformers 4.15, PyTorch 1.10: BertForSequenceClassification, trained by the Trainer in fp32. Gradients
+// are filled with zeros between updates, so they stay alive.
 class HuggingFaceBert {
  public:
-  HuggingFaceBert(Device&, const TransformerConfig&);  // loads the model
+  HuggingFaceBert(Device&, const TransformerConfig&);  // the model is loaded
   void step(int64_t batch, int64_t tokens, int64_t micro_batches);
 
  private:
-  struct Linear {
-    EagerTensor weight, bias;
-  };
   struct Layer {
-    Linear query, key, value, output;
-    Linear norm_1;  // gain and bias
-    Linear up, down;
-    Linear norm_2;
+    EagerLinear query, key, value, output, norm_1, up, down, norm_2;
   };
-  Linear linear(int64_t out, int64_t in);
-  Linear norm();
-  EagerTensor apply(const char* name, const EagerTensor& x, const Linear& l);
-  EagerTensor normalize(const EagerTensor& x, const Linear& l);
   EagerTensor embed(int64_t batch, int64_t tokens);
   EagerTensor attention(const EagerTensor& x, const Layer&);
   EagerTensor layer(const EagerTensor& x, const Layer&);
@@ -36,40 +26,33 @@ class HuggingFaceBert {
 
   Eager eager_;
   const TransformerConfig config_;
-  Tensor first_tensor_, positions_;
-  EagerTensor words_, places_, types_;
-  Linear norm_;
+  Tensor first_tensor_, position_ids_;
+  EagerTensor words_, positions_, types_;
+  EagerLinear norm_, pooler_, classifier_;
   std::vector<Layer> layers_;
-  Linear pooler_, classifier_;
 };
 
-// GPTNeoXForCausalLM in a loop of the book's own: everything in fp16 but for what the rotary tables in fp32 turn
-// into fp32; AdamW; gradients dropped after the update. The outputs of a step, and with them the logits and the
-// key-value cache, live until the next step has made its own.
+// transformers 4.40, PyTorch 2.2: GPTNeoXForCausalLM in fp16, in the book's own loop. Gradients are dropped
+// after the update. What a forward pass returns, and with it the logits and the keys and values for a cache
+// that nobody asked for, stays until the next forward pass has returned.
 class HuggingFaceNeoX {
  public:
-  HuggingFaceNeoX(Device&, const TransformerConfig&);  // loads the model
-  void step(int64_t batch, int64_t tokens);            // forward, backward, update
+  HuggingFaceNeoX(Device&, const TransformerConfig&);  // the model is loaded
+  void step(int64_t batch, int64_t tokens);            // without zero_grad
   void zero_grad() { eager_.drop_gradients(); }
 
  private:
-  struct Linear {
-    EagerTensor weight, bias;
-  };
   struct Layer {
-    Linear norm_1, norm_2, qkv, dense, up, down;
+    EagerLinear norm_1, norm_2, qkv, dense, up, down;
   };
   struct Outputs {
     EagerTensor loss;
     Tensor logits;
     std::vector<Tensor> cache;
   };
-  Linear linear(int64_t out, int64_t in);
-  Linear norm();
-  EagerTensor apply(const char* name, const EagerTensor& x, const Linear& l);
-  EagerTensor normalize(const EagerTensor& x, const Linear& l);
   EagerTensor slice(const EagerTensor& qkv);
   EagerTensor rotate(const EagerTensor& x);
+  EagerTensor attend(const EagerTensor& query, const EagerTensor& key, const EagerTensor& value);
   EagerTensor attention(const EagerTensor& x, const Layer&, std::vector<Tensor>& cache);
   EagerTensor layer(const EagerTensor& x, const Layer&, std::vector<Tensor>& cache);
   Outputs forward(const Tensor& ids);
@@ -77,9 +60,9 @@ class HuggingFaceNeoX {
   Eager eager_;
   const TransformerConfig config_;
   std::vector<Tensor> buffers_;
-  EagerTensor words_, head_;
+  EagerTensor embed_in_, embed_out_;
+  EagerLinear norm_;
   std::vector<Layer> layers_;
-  Linear norm_;
   Outputs outputs_;
 };
 

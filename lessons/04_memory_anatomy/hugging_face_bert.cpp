@@ -2,101 +2,79 @@
 
 namespace gradus {
 
-HuggingFaceBert::Linear HuggingFaceBert::linear(int64_t out, int64_t in) {
-  const EagerTensor weight = eager_.parameter({out, in}, DType::F32, "weight");
-  return {weight, eager_.parameter({out}, DType::F32, "bias")};
-}
-HuggingFaceBert::Linear HuggingFaceBert::norm() {
-  const EagerTensor gain = eager_.parameter({config_.channels}, DType::F32, "gain");
-  return {gain, eager_.parameter({config_.channels}, DType::F32, "bias")};
-}
-
 HuggingFaceBert::HuggingFaceBert(Device& device, const TransformerConfig& config)
-    : eager_(device, true), config_(config) {
+    : eager_(device, DType::F32, true), config_(config) {
   const int64_t C = config.channels;
   first_tensor_ = eager_.make({1, 1}, DType::F32, Kind::Other, "torch.ones((1, 1))");
-  words_ = eager_.parameter({config.vocab, C}, DType::F32, "words");
-  places_ = eager_.parameter({config.context, C}, DType::F32, "positions");
-  types_ = eager_.parameter({config.token_types, C}, DType::F32, "types");
-  norm_ = norm();
-  positions_ = eager_.make({1, config.context}, DType::I64, Kind::Other, "position_ids");
+  words_ = eager_.parameter({config.vocab, C}, "words");
+  positions_ = eager_.parameter({config.context, C}, "positions");
+  types_ = eager_.parameter({config.token_types, C}, "types");
+  norm_ = eager_.norm_parameters(C, "norm");
+  position_ids_ = eager_.make({1, config.context}, DType::I64, Kind::Other, "position_ids");
   for (int64_t l = 0; l < config.layers; ++l) {
     Layer& layer = layers_.emplace_back();
-    for (Linear* x : {&layer.query, &layer.key, &layer.value, &layer.output}) *x = linear(C, C);
-    layer.norm_1 = norm();
-    layer.up = linear(4 * C, C);
-    layer.down = linear(C, 4 * C);
-    layer.norm_2 = norm();
+    layer.query = eager_.linear_parameters(C, C, "query");
+    layer.key = eager_.linear_parameters(C, C, "key");
+    layer.value = eager_.linear_parameters(C, C, "value");
+    layer.output = eager_.linear_parameters(C, C, "output");
+    layer.norm_1 = eager_.norm_parameters(C, "norm_1");
+    layer.up = eager_.linear_parameters(4 * C, C, "up");
+    layer.down = eager_.linear_parameters(C, 4 * C, "down");
+    layer.norm_2 = eager_.norm_parameters(C, "norm_2");
   }
-  pooler_ = linear(C, C);
-  classifier_ = linear(config.labels, C);
-}
-
-EagerTensor HuggingFaceBert::apply(const char* name, const EagerTensor& x, const Linear& l) {
-  return eager_.linear(name, x, l.weight, l.bias);
-}
-EagerTensor HuggingFaceBert::normalize(const EagerTensor& x, const Linear& l) {
-  return eager_.layer_norm(x, l.weight, l.bias);
+  pooler_ = eager_.linear_parameters(C, C, "pooler");
+  classifier_ = eager_.linear_parameters(config.labels, C, "classifier");
 }
 
 EagerTensor HuggingFaceBert::embed(int64_t batch, int64_t tokens) {
   const Tensor ids = eager_.make({batch, tokens}, DType::I64, Kind::Data, "input_ids");
   const Tensor types = eager_.make({batch, tokens}, DType::I64, Kind::Data, "token_type_ids");
-  const EagerTensor words = eager_.embedding(words_, ids), kinds = eager_.embedding(types_, types);
-  const EagerTensor sum = eager_.add(words, kinds);
-  const EagerTensor places = eager_.embedding(places_, positions_);
-  // embeddings += position_embeddings: in place; its gradient is summed over the batch.
-  const EagerTensor all = eager_.op("add_", sum.shape(), DType::F32, {Eager::passed(sum), Eager::fresh(places)}, {},
-                                    sum.data);
-  const EagerTensor y = normalize(all, norm_);
+  const EagerTensor of_words = eager_.embedding(words_, ids), of_types = eager_.embedding(types_, types);
+  EagerTensor sum = eager_.add(of_words, of_types);
+  const EagerTensor of_positions = eager_.embedding(positions_, position_ids_);
+  sum = eager_.view(sum.data, {Eager::passed(sum), Eager::fresh(of_positions)});  // added in place
+  const EagerTensor y = eager_.layer_norm(sum, norm_);
   return eager_.dropout("dropout", y);
 }
 
 EagerTensor HuggingFaceBert::attention(const EagerTensor& x, const Layer& l) {
   const int64_t B = x.shape()[0], T = x.shape()[1], H = config_.heads, D = config_.channels / H;
-  const EagerTensor query = apply("query", x, l.query), key = apply("key", x, l.key),
-                    value = apply("value", x, l.value);  // all three live until the end
-  // matmul wants its inputs contiguous, head by head.
-  const auto heads = [&](const EagerTensor& y) { return eager_.copy("q, k, v by head", y, {B * H, T, D}); };
-  EagerTensor scores = [&] {
-    const EagerTensor q = heads(query), k = heads(key);
-    return eager_.matmul("scores", q, k, {B * H, T, T});
-  }();
-  scores = eager_.map("scores", scores);  // divided by sqrt(D)
+  const EagerTensor query = eager_.linear("query", x, l.query);  // these three live until the end
+  const EagerTensor key = eager_.linear("key", x, l.key);
+  const EagerTensor value = eager_.linear("value", x, l.value);
+  const auto by_head = [&](const EagerTensor& y) { return eager_.copy("q, k, v by head", y, {B * H, T, D}); };
+
+  EagerTensor scores = eager_.matmul("scores", by_head(query), by_head(key), {B * H, T, T});
+  scores = eager_.map("scores", scores);                                              // over sqrt(D)
   scores = eager_.op("scores", scores.shape(), DType::F32, {Eager::passed(scores)});  // plus the mask
   EagerTensor probs = eager_.softmax("softmax", scores);
   probs = eager_.dropout("dropped softmax", probs);
-  const EagerTensor context = [&] {
-    const EagerTensor v = heads(value);
-    return eager_.matmul("context", probs, v, {B * H, T, D});
-  }();
+  const EagerTensor context = eager_.matmul("context", probs, by_head(value), {B * H, T, D});
   return eager_.copy("context", context, {B, T, H * D});
 }
 
 EagerTensor HuggingFaceBert::layer(const EagerTensor& x, const Layer& l) {
   const EagerTensor context = attention(x, l);
-  const EagerTensor h = [&] {
-    EagerTensor y = apply("dense", context, l.output);
+  const auto output = [&](const EagerTensor& in, const EagerLinear& dense, const EagerTensor& residual,
+                          const EagerLinear& norm) {
+    EagerTensor y = eager_.linear("dense", in, dense);
     y = eager_.dropout("dropout", y);
-    return normalize(eager_.add(y, x), l.norm_1);
-  }();
-  const EagerTensor inner = eager_.gelu(apply("h -> 4h", h, l.up));
-  EagerTensor y = apply("4h -> h", inner, l.down);
-  y = eager_.dropout("dropout", y);
-  return normalize(eager_.add(y, h), l.norm_2);
+    return eager_.layer_norm(eager_.add(y, residual), norm);
+  };
+  const EagerTensor h = output(context, l.output, x, l.norm_1);
+  const EagerTensor inner = eager_.gelu(eager_.linear("h -> 4h", h, l.up));
+  return output(inner, l.down, h, l.norm_2);
 }
 
 EagerTensor HuggingFaceBert::loss(int64_t batch, int64_t tokens) {
+  const int64_t rows = batch * tokens, C = config_.channels;
   EagerTensor x = embed(batch, tokens);
   for (const Layer& l : layers_) x = layer(x, l);
-  // The first token, as a view: it keeps the whole output alive, and its gradient is as large.
-  const int64_t B = batch, T = tokens, C = config_.channels;
-  const Shape first = {B, C};
-  const EagerTensor token =
-      eager_.op("first token", first, DType::F32, {Eager::fresh(x)}, {}, x.data.narrow(0, 1).reshape({T, C}).narrow(0, B));
-  EagerTensor pooled = apply("pooler", token, pooler_);
-  pooled = eager_.softmax("tanh", pooled);  // keeps its output, as softmax does
-  return eager_.cross_entropy(apply("classifier", eager_.dropout("dropout", pooled), classifier_));
+  // The first token of each sequence, as a view: it keeps all of x alive, and its gradient is as large as x.
+  EagerTensor pooled = eager_.view(x.data.reshape({rows, C}).narrow(0, batch), {Eager::fresh(x)});
+  pooled = eager_.tanh(eager_.linear("pooler", pooled, pooler_));
+  pooled = eager_.dropout("dropout", pooled);
+  return eager_.cross_entropy(eager_.linear("classifier", pooled, classifier_));
 }
 
 void HuggingFaceBert::step(int64_t batch, int64_t tokens, int64_t micro_batches) {

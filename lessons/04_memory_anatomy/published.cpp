@@ -45,7 +45,8 @@ struct Run {
 };
 
 // Two steps: the second finds optimizer states and gradients there.
-static Run measure(Device& device, const std::function<void()>& step, const std::function<void()>& zero_grad) {
+static Run measure(Device& device, const std::function<void()>& step,
+                   const std::function<void()>& zero_grad) {
   Run run;
   run.loaded_reserved = device.meter().reserved();
   run.loaded_allocated = device.meter().now().allocated();
@@ -62,8 +63,12 @@ static Run measure(Device& device, const std::function<void()>& step, const std:
   run.peak_reserved = device.meter().peak_reserved();
   run.peak = device.meter().at_peak();
   run.alive = alive_at_peak(device.allocator().history());
-  if(getenv("DBG")) for(auto&[k,b]:run.alive) if(b>1<<19) if(k.first!=Kind::Optimizer&&k.first!=Kind::Gradient&&k.first!=Kind::Weight) printf("%s %s %.1f\n",name_of(k.first),k.second.c_str(),b/1048576.);
-  if(getenv("DBG")) puts("--");
+  if (getenv("DBG"))
+    for (auto& [k, b] : run.alive)
+      if (b > 1 << 19)
+        if (k.first != Kind::Optimizer && k.first != Kind::Gradient && k.first != Kind::Weight)
+          printf("%s %s %.1f\n", name_of(k.first), k.second.c_str(), b / 1048576.);
+  if (getenv("DBG")) puts("--");
   return run;
 }
 
@@ -109,10 +114,12 @@ static Run run_theirs(const Setting& set) {
   device.allocator().keep_history();
   if (set.half) {
     HuggingFaceNeoX model(device, set.config());
-    return measure(device, [&] { model.step(set.batch, set.tokens); }, [&] { model.zero_grad(); });
+    return measure(
+        device, [&] { model.step(set.batch, set.tokens); }, [&] { model.zero_grad(); });
   }
   HuggingFaceBert model(device, set.config());
-  return measure(device, [&] { model.step(set.batch, set.tokens, set.micro_batches); }, [] {});
+  return measure(
+      device, [&] { model.step(set.batch, set.tokens, set.micro_batches); }, [] {});
 }
 
 static int64_t bytes_of(const Alive& alive, Kind kind, const std::string& name) {
@@ -140,7 +147,8 @@ static std::vector<Difference> take_apart(const Run& theirs, const Run& ours) {
   rows.push_back({"library workspace", of_kind(Kind::Vendor), "theirs is not PyTorch's but cuBLAS's own"});
   rows.push_back({"rounding", theirs.peak.rounding - ours.peak.rounding, "to 512 bytes, unsplit rests"});
   const auto slack = [](const Run& r) { return r.peak_reserved - r.peak.allocated(); };
-  rows.push_back({"reserved, not allocated", slack(theirs) - slack(ours), "allocator slack: holes, cut-offs"});
+  rows.push_back(
+      {"reserved, not allocated", slack(theirs) - slack(ours), "allocator slack: holes, cut-offs"});
   return rows;
 }
 
@@ -170,9 +178,9 @@ static void compare_bert(PublishedRuns& all) {
                           "theirs leaves " + bytes_text(room)});
 }
 
-// The book of source 001 prints torch.cuda.memory_allocated() between update and zero_grad. Figures: the output kept
-// in its notebook (onlybooks/llm@65bd840, chapter_5.ipynb, transformers 4.40.1). Study notes of a newer edition have
-// 11.228 for batch 8.
+// The book of source 001 prints torch.cuda.memory_allocated() between update and zero_grad. Figures: the
+// output kept in its notebook (onlybooks/llm@65bd840, chapter_5.ipynb, transformers 4.40.1). Study notes of a
+// newer edition have 11.228 for batch 8.
 static void compare_polyglot(PublishedRuns& all) {
   const auto gib = [](int64_t bytes) { return double(bytes) / double(1024 * kMiB); };
   const struct {
@@ -227,8 +235,10 @@ std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
   }
   Table differences({"BERT-large, batch 4: theirs - ours", "MiB", "why"});
   for (const Difference& d : all.differences) differences.row({d.name, mib(d.bytes), d.why});
-  differences.row({"sum of the named", mib(all.named), percent_text(double(all.named) / double(all.gap)) + " of the gap"});
-  differences.row({"unexplained", mib(all.unexplained), "cuBLAS's own memory and kernels are outside of every allocator"});
+  differences.row({"sum of the named", mib(all.named),
+                   percent_text(double(all.named) / double(all.gap)) + " of the gap"});
+  differences.row({"unexplained", mib(all.unexplained),
+                   "cuBLAS's own memory and kernels are outside of every allocator"});
   differences.row({"gap: published - ours", mib(all.gap), "reserved, without the context"});
   Table verdicts({"on a card of 16 GB", "published", "repeated", "ours", ""});
   const auto word = [](bool fits) { return fits ? "fits" : "out of memory"; };

@@ -1,6 +1,6 @@
-// Two published training runs beside ours: the published figure, their program repeated on meta (hugging_face.h),
-// our Transformer measured on meta, and the difference taken apart by name. Nothing here is predicted by a formula:
-// every number but the published ones comes from an allocator.
+// Two published training runs beside ours: the published figure, their program repeated on meta
+// (hugging_face.h), our Transformer measured on meta, and the difference taken apart by name. Nothing here is
+// predicted by a formula: every number but the published ones comes from an allocator.
 #pragma once
 #include <cstdint>
 #include <ostream>
@@ -9,9 +9,9 @@
 
 namespace gradus {
 
-// Both runs were on cards of 16 GB. A budget is what such a card leaves to an allocator: nvidia-smi's total of a
-// Tesla V100-SXM2-16GB, less what NVML showed after the first tensor of 4 bytes (context and kernels; it depends on
-// card and driver). Source: Hugging Face, "Model training anatomy", MiB, which that page calls MB.
+// Both runs were on cards of 16 GB. A budget is what such a card leaves to an allocator: nvidia-smi's total
+// of a Tesla V100-SXM2-16GB, less what NVML showed after the first tensor of 4 bytes (context and kernels; it
+// depends on card and driver). Source: Hugging Face, "Model training anatomy", MiB, which that page calls MB.
 constexpr int64_t kCardMiB = 16'160, kContextMiB = 1'343;
 
 struct PublishedFigure {
@@ -39,7 +39,7 @@ struct PublishedRuns {
   int64_t unexplained = 0;  // gap - named: published, but not seen by their program repeated
   std::vector<Verdict> verdicts;
 };
-PublishedRuns published_runs();  // about a second, on meta
+PublishedRuns published_runs();                                 // about a second, on meta
 std::ostream& operator<<(std::ostream&, const PublishedRuns&);  // three tables
 
 }  // namespace gradus

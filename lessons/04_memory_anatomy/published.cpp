@@ -37,23 +37,25 @@ static Alive alive_at_peak(const std::vector<MemoryEvent>& history) {
 
 struct Run {
   int64_t loaded_reserved = 0, loaded_allocated = 0;  // before the first step
-  int64_t printed = 0;                                // allocated after the first update
+  int64_t updated_allocated = 0;                      // after the first update
   int64_t peak_reserved = 0;
-  int64_t failed_request = 0;  // 0: it fits
+  int64_t failed_request = 0;
+  bool fits() const { return failed_request == 0; }
   Usage peak;
   Alive alive;
 };
 
-// Two steps: the second finds optimizer states and gradients there.
+// Three steps: from the second on optimizer states and gradients are there, and the third finds the
+// allocator's segments as they stay.
 static Run measure(Device& device, const std::function<void()>& step,
                    const std::function<void()>& zero_grad) {
   Run run;
   run.loaded_reserved = device.meter().reserved();
   run.loaded_allocated = device.meter().now().allocated();
   try {
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 3; ++i) {
       step();
-      if (i == 0) run.printed = device.meter().now().allocated();
+      if (i == 0) run.updated_allocated = device.meter().now().allocated();
       zero_grad();
     }
   } catch (const OutOfMemory&) {
@@ -63,12 +65,6 @@ static Run measure(Device& device, const std::function<void()>& step,
   run.peak_reserved = device.meter().peak_reserved();
   run.peak = device.meter().at_peak();
   run.alive = alive_at_peak(device.allocator().history());
-  if (getenv("DBG"))
-    for (auto& [k, b] : run.alive)
-      if (b > 1 << 19)
-        if (k.first != Kind::Optimizer && k.first != Kind::Gradient && k.first != Kind::Weight)
-          printf("%s %s %.1f\n", name_of(k.first), k.second.c_str(), b / 1048576.);
-  if (getenv("DBG")) puts("--");
   return run;
 }
 
@@ -122,89 +118,83 @@ static Run run_theirs(const Setting& set) {
       device, [&] { model.step(set.batch, set.tokens, set.micro_batches); }, [] {});
 }
 
-static int64_t bytes_of(const Alive& alive, Kind kind, const std::string& name) {
-  const auto found = alive.find({kind, name});
-  return found == alive.end() ? 0 : found->second;
-}
-
 static std::vector<Difference> take_apart(const Run& theirs, const Run& ours) {
   std::vector<Difference> rows;
   const auto of_kind = [&](Kind k) { return theirs.peak[k] - ours.peak[k]; };
-  int64_t other_activations = of_kind(Kind::Activation);
-  const auto kept = [&](const char* name, const char* title, const char* why) {
-    const int64_t bytes = bytes_of(theirs.alive, Kind::Activation, name);
-    other_activations -= bytes;
-    rows.push_back({title, bytes, why});
+  int64_t other = of_kind(Kind::Activation);
+  const auto only_theirs = [&](const char* tensor, const char* name, const char* why) {
+    const auto found = theirs.alive.find({Kind::Activation, tensor});
+    const int64_t bytes = found == theirs.alive.end() ? 0 : found->second;
+    rows.push_back({name, bytes, why});
+    other -= bytes;
   };
-  kept("scores", "attention scores", "until PyTorch 1.10 softmax kept its input, for its type only");
-  kept("dropped softmax", "softmax after dropout", "ours makes it again from softmax and mask");
-  kept("dropout mask", "dropout masks", "a byte an element; ours draws them again");
-  rows.push_back({"other activations", other_activations, "saved in other places, about the same"});
-  rows.push_back({"temporaries", of_kind(Kind::Temporary), "alive at the peak; theirs: one more (H,T,T)"});
+  only_theirs("scores", "attention scores", "until PyTorch 1.10 softmax keeps its input, for its type only");
+  only_theirs("dropped softmax", "softmax after dropout", "ours makes it again from softmax and mask");
+  only_theirs("dropout mask", "dropout masks", "a byte an element; ours draws them again");
+  rows.push_back(
+      {"other activations", other, "copies of q, k and v by head; ours keeps the product as it is"});
+  rows.push_back({"temporaries", of_kind(Kind::Temporary), "gradients on their way through the last MLP"});
   rows.push_back({"weights, gradients, states",
                   of_kind(Kind::Weight) + of_kind(Kind::Gradient) + of_kind(Kind::Optimizer), "the same"});
-  rows.push_back({"data and buffers", of_kind(Kind::Data) + of_kind(Kind::Other), "int64 ids, position_ids"});
-  rows.push_back({"library workspace", of_kind(Kind::Vendor), "theirs is not PyTorch's but cuBLAS's own"});
-  rows.push_back({"rounding", theirs.peak.rounding - ours.peak.rounding, "to 512 bytes, unsplit rests"});
+  rows.push_back({"data and buffers", of_kind(Kind::Data) + of_kind(Kind::Other), "their tokens are int64"});
+  rows.push_back({"library workspace", of_kind(Kind::Vendor), "theirs is cuBLAS's own, seen by NVML only"});
+  rows.push_back({"rounding", theirs.peak.rounding - ours.peak.rounding, "by the allocator's rules"});
   const auto slack = [](const Run& r) { return r.peak_reserved - r.peak.allocated(); };
-  rows.push_back(
-      {"reserved, not allocated", slack(theirs) - slack(ours), "allocator slack: holes, cut-offs"});
+  rows.push_back({"allocator slack", slack(theirs) - slack(ours), "reserved, but not allocated at the peak"});
   return rows;
 }
 
-static constexpr Setting kBert{"bert-large", 4, 512}, kAccumulated{"bert-large", 1, 512, 4};
-static Setting polyglot(int64_t batch) { return {"polyglot-ko-1.3b", batch, 256, 1, true}; }
-
-// NVML's figure: the first tensor's segment of 2 MiB is part of the context as published, and of `reserved`.
-static double nvml(int64_t reserved) { return double(reserved) / kMiB + kContextMiB - 2; }
+// Of an NVML figure, what the allocator has reserved. The published context has the first tensor in it, and
+// so its segment of 2 MiB, which `reserved` has too.
+constexpr int64_t kOutsideMiB = kContextMiB - 2;
 
 static void compare_bert(PublishedRuns& all) {
-  constexpr double kLoaded = 2'631, kVanilla = 14'949, kAccumulation = 8'681;
-  const Run theirs = run_theirs(kBert), ours = run_ours(kBert);
-  const Run theirs_1 = run_theirs(kAccumulated), ours_1 = run_ours(kAccumulated);
-  const std::string run = "BERT-large";
-  all.figures.push_back({run, "loaded, NVML", "MiB", kLoaded, nvml(theirs.loaded_reserved),
-                         nvml(ours.loaded_reserved), "one product for q, k and v"});
-  all.figures.push_back({run, "batch 4, NVML", "MiB", kVanilla, nvml(theirs.peak_reserved),
-                         nvml(ours.peak_reserved), "the table below"});
-  all.figures.push_back({run, "batch 1, accumulated 4 times, NVML", "MiB", kAccumulation,
-                         nvml(theirs_1.peak_reserved), nvml(ours_1.peak_reserved), "the same, a quarter"});
+  constexpr int64_t kLoaded = 2'631, kVanilla = 14'949, kAccumulated = 8'681;
+  const Setting vanilla{"bert-large", 4, 512}, accumulated{"bert-large", 1, 512, 4};
+  const Run theirs = run_theirs(vanilla), ours = run_ours(vanilla);
+  const Run theirs_4 = run_theirs(accumulated), ours_4 = run_ours(accumulated);
+  const auto figure = [&](const char* name, int64_t published, int64_t their, int64_t our, const char* why) {
+    const auto nvml = [](int64_t reserved) { return double(reserved) / kMiB + kOutsideMiB; };
+    all.figures.push_back({"BERT-large", name, "MiB", double(published), nvml(their), nvml(our), why});
+  };
+  figure("NVML, loaded", kLoaded, theirs.loaded_reserved, ours.loaded_reserved,
+         "q, k, v are one matrix: other segments");
+  figure("NVML, batch 4", kVanilla, theirs.peak_reserved, ours.peak_reserved, "the next table");
+  figure("NVML, 4 times batch 1", kAccumulated, theirs_4.peak_reserved, ours_4.peak_reserved, "the same");
   all.differences = take_apart(theirs, ours);
   for (const Difference& d : all.differences) all.named += d.bytes;
-  all.gap = int64_t(kVanilla - nvml(0)) * kMiB - ours.peak_reserved;
+  all.gap = (kVanilla - kOutsideMiB) * kMiB - ours.peak_reserved;
   all.unexplained = all.gap - all.named;
-  const int64_t room = kBudget - theirs.peak_reserved;
-  all.verdicts.push_back({run + ", batch 4", true, theirs.failed_request == 0, ours.failed_request == 0,
-                          "theirs leaves " + bytes_text(room)});
+  all.verdicts.push_back({"BERT-large, batch 4", true, theirs.fits(), ours.fits(), 0, theirs.failed_request,
+                          kBudget - theirs.peak_reserved});
 }
 
-// The book of source 001 prints torch.cuda.memory_allocated() between update and zero_grad. Figures: the
-// output kept in its notebook (onlybooks/llm@65bd840, chapter_5.ipynb, transformers 4.40.1). Study notes of a
-// newer edition have 11.228 for batch 8.
+// The book prints torch.cuda.memory_allocated() between update and zero_grad. The figures are the output that
+// its notebook keeps (onlybooks/llm@65bd840, chapter_5.ipynb, transformers 4.40.1); for batch 8, notes on a
+// newer edition have 11.228.
 static void compare_polyglot(PublishedRuns& all) {
-  const auto gib = [](int64_t bytes) { return double(bytes) / double(1024 * kMiB); };
-  const struct {
+  constexpr struct {
     int64_t batch;
     double printed;
-    bool fits;
-  } kPublished[] = {{4, 10.586, true}, {8, 11.113, true}, {16, 12.164, false}};
-  for (const auto& [batch, printed, fits] : kPublished) {
-    const Run theirs = run_theirs(polyglot(batch)), ours = run_ours(polyglot(batch));
-    const std::string run = "polyglot-ko-1.3b";
+    int64_t failed_request;
+  } kPublished[] = {{4, 10.586, 0}, {8, 11.113, 0}, {16, 12.164, 64 * kMiB}};
+  const auto figure = [&](const std::string& name, double published, int64_t their, int64_t our,
+                          const char* why) {
+    const auto gib = [](int64_t bytes) { return double(bytes) / double(1024 * kMiB); };
+    all.figures.push_back({"polyglot-ko-1.3b", name, "GiB", published, gib(their), gib(our), why});
+  };
+  for (const auto& [batch, printed, failed_request] : kPublished) {
+    const Setting set{"polyglot-ko-1.3b", batch, 256, 1, true};
+    const Run theirs = run_theirs(set), ours = run_ours(set);
     if (batch == 4)
-      all.figures.push_back({run, "loaded, allocated", "GiB", 2.615, gib(theirs.loaded_allocated),
-                             gib(ours.loaded_allocated), "masks, rotary tables, cuBLAS workspaces"});
-    std::string figure = "batch ", detail = "theirs leaves ";
-    figure += std::to_string(batch);
-    const std::string name = run + ", " + figure;
-    figure += ", allocated after the first update";
-    all.figures.push_back({run, figure, "GiB", printed, gib(theirs.printed), gib(ours.printed),
-                           "and logits, keys and values of the step"});
-    if (theirs.failed_request > 0)
-      detail = "theirs fails in step 2 at " + bytes_text(theirs.failed_request) + " (published: 64.00 MiB)";
-    else
-      detail += bytes_text(kBudget - theirs.peak_reserved);
-    all.verdicts.push_back({name, fits, theirs.failed_request == 0, ours.failed_request == 0, detail});
+      figure("allocated, loaded", 2.615, theirs.loaded_allocated, ours.loaded_allocated,
+             "masks, rotary tables, two cuBLAS workspaces");
+    std::string name = "batch ";
+    name += std::to_string(batch);
+    figure("allocated, updated, " + name, printed, theirs.updated_allocated, ours.updated_allocated,
+           "and logits, keys and values, kept by the outputs");
+    all.verdicts.push_back({"polyglot-ko-1.3b, " + name, failed_request == 0, theirs.fits(), ours.fits(),
+                            failed_request, theirs.failed_request, kBudget - theirs.peak_reserved});
   }
 }
 
@@ -215,35 +205,36 @@ PublishedRuns published_runs() {
   return all;
 }
 
-static std::string fixed(double x, const char* unit) {
+static std::string decimals(int count, double x) {
   char text[32];
-  snprintf(text, sizeof text, unit == std::string("GiB") ? "%.3f" : "%.0f", x);
+  snprintf(text, sizeof text, "%.*f", count, x);
   return text;
 }
-static std::string mib(int64_t bytes) {
-  char text[32];
-  snprintf(text, sizeof text, "%.1f", double(bytes) / kMiB);
-  return text;
+static std::string verdict_detail(const Verdict& v) {
+  if (v.theirs) return "theirs leaves " + bytes_text(v.theirs_room);
+  std::string text = "no memory for " + bytes_text(v.theirs_request);
+  return text + "; published: " + bytes_text(v.published_request);
 }
 
 std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
-  Table figures({"run", "figure", "unit", "published", "repeated", "differs by", "ours", "less by", "why"});
+  Table figures({"run", "figure", "unit", "published", "theirs", "off by", "ours", "less by", "why"});
   for (const PublishedFigure& f : all.figures) {
-    const auto text = [&](double x) { return fixed(x, f.unit.c_str()); };
+    const auto text = [&](double x) { return decimals(f.unit == "GiB" ? 3 : 0, x); };
     figures.row({f.run, f.figure, f.unit, text(f.published), text(f.theirs), text(f.published - f.theirs),
                  text(f.ours), text(f.published - f.ours), f.why});
   }
   Table differences({"BERT-large, batch 4: theirs - ours", "MiB", "why"});
+  const auto mib = [](int64_t bytes) { return decimals(1, double(bytes) / kMiB); };
   for (const Difference& d : all.differences) differences.row({d.name, mib(d.bytes), d.why});
-  differences.row({"sum of the named", mib(all.named),
-                   percent_text(double(all.named) / double(all.gap)) + " of the gap"});
-  differences.row({"unexplained", mib(all.unexplained),
-                   "cuBLAS's own memory and kernels are outside of every allocator"});
-  differences.row({"gap: published - ours", mib(all.gap), "reserved, without the context"});
-  Table verdicts({"on a card of 16 GB", "published", "repeated", "ours", ""});
+  differences.row(
+      {"= named", mib(all.named), percent_text(double(all.named) / double(all.gap)) + " of the gap"});
+  differences.row(
+      {"unexplained", mib(all.unexplained), "cuBLAS's own memory and kernels; requests we do not know of"});
+  differences.row({"= gap: published - ours", mib(all.gap), "reserved, without the context"});
+  Table verdicts({"on a card of 16 GB", "published", "theirs", "ours", "detail"});
   const auto word = [](bool fits) { return fits ? "fits" : "out of memory"; };
   for (const Verdict& v : all.verdicts)
-    verdicts.row({v.run, word(v.published), word(v.theirs), word(v.ours), v.detail});
+    verdicts.row({v.run, word(v.published), word(v.theirs), word(v.ours), verdict_detail(v)});
   return out << figures << "\n" << differences << "\n" << verdicts;
 }
 

@@ -9,15 +9,16 @@
 
 namespace gradus {
 
-// Both runs were on cards of 16 GB. A budget is what such a card leaves to an allocator: nvidia-smi's total
-// of a Tesla V100-SXM2-16GB, less what NVML showed after the first tensor of 4 bytes (context and kernels; it
-// depends on card and driver). Source: Hugging Face, "Model training anatomy", MiB, which that page calls MB.
+// What a card of 16 GB leaves to an allocator: nvidia-smi's total of a Tesla V100-SXM2-16GB, less what NVML
+// showed there after the first tensor of 4 bytes (context and kernels; other cards and drivers need more or
+// less). Source: Hugging Face, "Model training anatomy", whose MB are MiB. The book does not say what its
+// card of 16 GB left.
 constexpr int64_t kCardMiB = 16'160, kContextMiB = 1'343;
 
 struct PublishedFigure {
-  std::string run, figure, unit;
-  double published, theirs, ours;  // theirs: their program repeated on meta
-  std::string why;                 // ours differs from the published figure
+  std::string run, figure, unit;  // MiB or GiB
+  double published, theirs, ours;
+  std::string why;  // ours is another than the published one
 };
 struct Difference {
   std::string name;
@@ -26,20 +27,21 @@ struct Difference {
 };
 struct Verdict {
   std::string run;
-  bool published, theirs, ours;  // it fits a card of 16 GB
-  std::string detail;            // room that is left, or the request that failed
+  bool published, theirs, ours;                       // it fits
+  int64_t published_request = 0, theirs_request = 0;  // bytes that could not be had, if it does not
+  int64_t theirs_room = 0;                            // bytes that are left, if it does
 };
 
 struct PublishedRuns {
   std::vector<PublishedFigure> figures;
-  // Of BERT-large with batch 4: sum to theirs - ours to the byte.
-  std::vector<Difference> differences;
-  int64_t gap = 0;          // published - ours, reserved bytes
-  int64_t named = 0;        // the sum of the differences
-  int64_t unexplained = 0;  // gap - named: published, but not seen by their program repeated
   std::vector<Verdict> verdicts;
+  // Of BERT-large with batch 4, reserved bytes without the context:
+  std::vector<Difference> differences;  // they sum to theirs - ours
+  int64_t gap = 0;                      // published - ours
+  int64_t named = 0;                    // the sum of the differences
+  int64_t unexplained = 0;              // gap - named: what repeating their program does not show
 };
-PublishedRuns published_runs();                                 // about a second, on meta
+PublishedRuns published_runs();                                 // 14 training runs on meta, in milliseconds
 std::ostream& operator<<(std::ostream&, const PublishedRuns&);  // three tables
 
 }  // namespace gradus

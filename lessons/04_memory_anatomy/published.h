@@ -41,7 +41,7 @@ struct PublishedRuns {
   int64_t named = 0;                    // the sum of the differences
   int64_t unexplained = 0;              // gap - named: what repeating their program does not show
 };
-PublishedRuns published_runs();                                 // 14 training runs on meta, in milliseconds
+PublishedRuns published_runs();                                 // ten training runs on meta, in milliseconds
 std::ostream& operator<<(std::ostream&, const PublishedRuns&);  // three tables
 
 }  // namespace gradus

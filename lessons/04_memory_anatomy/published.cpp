@@ -11,12 +11,14 @@
 #include "src/tensor/context.h"
 
 namespace gradus {
+namespace {
 
-static constexpr int64_t kMiB = int64_t(1) << 20;
+constexpr int64_t kMiB = int64_t(1) << 20;
+constexpr int64_t kBudget = (kCardMiB - kContextMiB) * kMiB;
 
 // What is alive when most is allocated, requested bytes by (kind, name).
 using Alive = std::map<std::pair<Kind, std::string>, int64_t>;
-static Alive alive_at_peak(const std::vector<MemoryEvent>& history) {
+Alive alive_at_peak(const std::vector<MemoryEvent>& history) {
   int64_t allocated = 0, peak = 0;
   size_t at = 0;
   for (size_t i = 0; i < history.size(); ++i) {
@@ -47,8 +49,7 @@ struct Run {
 
 // Three steps: from the second on optimizer states and gradients are there, and the third finds the
 // allocator's segments as they stay.
-static Run measure(Device& device, const std::function<void()>& step,
-                   const std::function<void()>& zero_grad) {
+Run measure(Device& device, const std::function<void()>& step, const std::function<void()>& zero_grad) {
   Run run;
   run.loaded_reserved = device.meter().reserved();
   run.loaded_allocated = device.meter().now().allocated();
@@ -79,16 +80,14 @@ struct Setting {
     return c;
   }
 };
-static constexpr int64_t kBudget = (kCardMiB - kContextMiB) * kMiB;
-
-static Run run_ours(const Setting& set) {
+Run run_ours(const Setting& set) {
   Context context("meta", 1, kBudget);
   Device& device = context.device;
   device.allocator().keep_history();
   const TransformerConfig config = set.config();
   const bool labels = config.labels > 0;
   Transformer model(config);
-  std::optional<AdamW> optimizer;
+  std::optional<AdamW> optimizer;  // its states are not there yet when the model is loaded
   const Shape shape = {set.batch, set.tokens};
   const Tensor ids(device, shape, DType::I32, Kind::Data, "ids");
   const Tensor targets(device, labels ? Shape{set.batch} : shape, DType::I32, Kind::Data, "targets");
@@ -105,7 +104,7 @@ static Run run_ours(const Setting& set) {
   return measure(device, step, [] {});
 }
 
-static Run run_theirs(const Setting& set) {
+Run run_theirs(const Setting& set) {
   Device device("meta", kBudget);
   device.allocator().keep_history();
   if (set.half) {
@@ -118,7 +117,7 @@ static Run run_theirs(const Setting& set) {
       device, [&] { model.step(set.batch, set.tokens, set.micro_batches); }, [] {});
 }
 
-static std::vector<Difference> take_apart(const Run& theirs, const Run& ours) {
+std::vector<Difference> take_apart(const Run& theirs, const Run& ours) {
   std::vector<Difference> rows;
   const auto of_kind = [&](Kind k) { return theirs.peak[k] - ours.peak[k]; };
   int64_t other = of_kind(Kind::Activation);
@@ -148,7 +147,7 @@ static std::vector<Difference> take_apart(const Run& theirs, const Run& ours) {
 // so its segment of 2 MiB, which `reserved` has too.
 constexpr int64_t kOutsideMiB = kContextMiB - 2;
 
-static void compare_bert(PublishedRuns& all) {
+void compare_bert(PublishedRuns& all) {
   constexpr int64_t kLoaded = 2'631, kVanilla = 14'949, kAccumulated = 8'681;
   const Setting vanilla{"bert-large", 4, 512}, accumulated{"bert-large", 1, 512, 4};
   const Run theirs = run_theirs(vanilla), ours = run_ours(vanilla);
@@ -172,7 +171,7 @@ static void compare_bert(PublishedRuns& all) {
 // The book prints torch.cuda.memory_allocated() between update and zero_grad. The figures are the output that
 // its notebook keeps (onlybooks/llm@65bd840, chapter_5.ipynb, transformers 4.40.1); for batch 8, notes on a
 // newer edition have 11.228.
-static void compare_polyglot(PublishedRuns& all) {
+void compare_polyglot(PublishedRuns& all) {
   constexpr struct {
     int64_t batch;
     double printed;
@@ -197,6 +196,8 @@ static void compare_polyglot(PublishedRuns& all) {
                             failed_request, theirs.failed_request, kBudget - theirs.peak_reserved});
   }
 }
+
+}  // namespace
 
 PublishedRuns published_runs() {
   PublishedRuns all;

@@ -1,6 +1,6 @@
-// Two published training runs beside ours: the published figure, their program repeated on meta
-// (hugging_face.h), our Transformer measured on meta, and the difference taken apart by name. Nothing here is
-// predicted by a formula: every number but the published ones comes from an allocator.
+// Published training runs beside ours: the published figure; "theirs", their program repeated on meta
+// (hugging_face.h); "ours", our Transformer on meta; and the difference taken apart by name. No formula is
+// used: every number but the published ones is measured at an allocator.
 #pragma once
 #include <cstdint>
 #include <ostream>

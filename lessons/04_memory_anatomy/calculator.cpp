@@ -8,6 +8,16 @@ namespace gradus {
 
 constexpr size_t kLargestShown = 10;
 
+// A model with a pooled head is trained as a classifier with two labels.
+static TrainingRun training_run(const std::string& model, const std::string& recipe, int64_t batch,
+                                int64_t seq) {
+  TrainingRun run{transformer_config(model), batch, seq};
+  if (run.seq == 0) run.seq = run.model.context;
+  if (run.model.head == Head::Pooled) run.model.labels = 2;
+  run.model.precision = precision_recipe(recipe);
+  return run;
+}
+
 static void print_largest(const MemoryNeed& need) {
   const MemoryEvent& by = need.peak.reached_by;
   std::cout << "\nThe peak is reached in " << by.op << ", when it asks for " << by.name << " " << by.shape
@@ -41,10 +51,7 @@ static void print_verdict(const TrainingRun& run, const MemoryNeed& need, int64_
 
 void calculate(Report& report, const std::string& model, const std::string& recipe, int64_t batch,
                int64_t seq, int64_t memory) {
-  TrainingRun run{transformer_config(model), std::max<int64_t>(batch, 1), seq};
-  if (run.seq == 0) run.seq = run.model.context;
-  if (run.model.head == Head::Pooled) run.model.labels = 2;
-  run.model.precision = precision_recipe(recipe);
+  const TrainingRun run = training_run(model, recipe, batch, seq);
   const MemoryNeed need = memory_need(run);
   std::cout << model << ": " << count_text(need.parameters) << " parameters, " << recipe << ", AdamW, "
             << bytes_per_parameter(run.model.precision, 2) << " bytes a parameter\n";
@@ -59,6 +66,56 @@ void calculate(Report& report, const std::string& model, const std::string& reci
   row.peak = need.peak.usage;
   row.reserved_bytes = need.reserved;
   row.extra = {{"parameters", double(need.parameters)}};
+}
+
+void compare_with_prediction(const TrainingRun& run, const ReportRow& row, Report& report) {
+  const MemoryNeed need = memory_need(run);
+  Table table({"at the peak", "predicted", "measured"});
+  const Usage &predicted = need.peak.usage, &measured = *row.peak;
+  int64_t differing = 0;
+  for (int k = 0; k < kKinds; ++k) {
+    differing += predicted.by_kind[k] != measured.by_kind[k];
+    if (predicted.by_kind[k] + measured.by_kind[k] > 0)
+      table.row({name_of(Kind(k)), count_text(predicted.by_kind[k]), count_text(measured.by_kind[k])});
+  }
+  table.row({"rounding", count_text(predicted.rounding), count_text(measured.rounding)});
+  table.row({"allocated", count_text(predicted.allocated()), count_text(measured.allocated())});
+  table.row({"reserved", count_text(need.reserved), count_text(*row.reserved_bytes)});
+  std::cout << "\n" << table << "the peak is reached in " << need.peak.reached_by.op << "\n";
+  const int64_t N = need.parameters;
+  report.check_equal("weights, gradients, AdamW: (4 + 4 + 8) N",
+                     measured[Kind::Weight] + measured[Kind::Gradient] + measured[Kind::Optimizer], 16 * N);
+  report.check_equal("kinds whose bytes differ from the prediction", differing, 0);
+  report.check_equal("the peak: allocated", measured.allocated(), predicted.allocated());
+  report.check_equal("the peak: reserved", *row.reserved_bytes, need.reserved);
+  report.check_equal("in 'other': the step's scalars", measured[Kind::Other], sizeof(StepScalars));
+}
+
+void calculator_table() {
+  std::cout
+      << "\n(g) The calculator: the largest batch on cards of several sizes, less 1 GiB for the context\n\n";
+  constexpr struct {
+    const char *model, *recipe;
+    int64_t seq;
+  } kRuns[] = {
+      {"gpt2", "fp32", 1024},      {"gpt2", "mixed", 1024},           {"gpt2-xl", "mixed", 1024},
+      {"bert-large", "fp32", 512}, {"polyglot-ko-1.3b", "half", 256}, {"gpt-36x4096x32", "half", 1024}};
+  Table table({"model", "recipe", "tokens", "parameters", "batch 1 needs", "at the peak", "16 GiB", "24 GiB",
+               "80 GiB"});
+  for (const auto& [model, recipe, seq] : kRuns) {
+    const TrainingRun run = training_run(model, recipe, 1, seq);
+    const MemoryNeed need = memory_need(run);
+    std::vector<std::string> cells{model,
+                                   recipe,
+                                   std::to_string(seq),
+                                   count_text(need.parameters),
+                                   bytes_text(need.reserved),
+                                   need.peak.reached_by.op};
+    for (const int64_t gib : {16, 24, 80})
+      cells.push_back(std::to_string(largest_batch(run, (gib - 1) << 30)));
+    table.row(cells);
+  }
+  std::cout << table;
 }
 
 }  // namespace gradus

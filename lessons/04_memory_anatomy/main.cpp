@@ -7,12 +7,14 @@
 //
 //   make lesson-04                                                          expected last line: PASS
 //   make lesson-04 ARGS="--model=bert-large --batch=4 --seq=512 --memory=16GiB"     does it fit, and why not?
+#include <cmath>
 #include <iostream>
 #include <numeric>
 
 #include "lessons/04_memory_anatomy/anatomy.h"
 #include "lessons/04_memory_anatomy/batch_size.h"
 #include "lessons/04_memory_anatomy/calculator.h"
+#include "lessons/04_memory_anatomy/published.h"
 #include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
@@ -30,28 +32,15 @@ static Settings for_emulation() {
   return set;
 }
 
-// What the calculator finds on the device meta, beside what was measured here.
-static void compare_with_prediction(const Settings& set, const ReportRow& row, Report& report) {
-  const MemoryNeed need = memory_need({set.model, set.batch, set.model.context});
-  Table table({"at the peak", "predicted", "measured"});
-  const Usage &predicted = need.peak.usage, &measured = *row.peak;
-  int64_t differing = 0;
-  for (int k = 0; k < kKinds; ++k) {
-    differing += predicted.by_kind[k] != measured.by_kind[k];
-    if (predicted.by_kind[k] + measured.by_kind[k] > 0)
-      table.row({name_of(Kind(k)), count_text(predicted.by_kind[k]), count_text(measured.by_kind[k])});
-  }
-  table.row({"rounding", count_text(predicted.rounding), count_text(measured.rounding)});
-  table.row({"allocated", count_text(predicted.allocated()), count_text(measured.allocated())});
-  table.row({"reserved", count_text(need.reserved), count_text(*row.reserved_bytes)});
-  std::cout << "\n" << table << "the peak is reached in " << need.peak.reached_by.op << "\n";
-  const int64_t N = set.model.parameter_count();
-  report.check_equal("weights, gradients, AdamW: (4 + 4 + 8) N",
-                     measured[Kind::Weight] + measured[Kind::Gradient] + measured[Kind::Optimizer], 16 * N);
-  report.check_equal("kinds whose bytes differ from the prediction", differing, 0);
-  report.check_equal("the peak: allocated", measured.allocated(), predicted.allocated());
-  report.check_equal("the peak: reserved", *row.reserved_bytes, need.reserved);
-  report.check_equal("in 'other': the step's scalars", measured[Kind::Other], sizeof(StepScalars));
+// (h) Published runs, their programs repeated on meta, and ours.
+static void print_published(Report& report) {
+  const PublishedRuns runs = published_runs();
+  std::cout << "\n(h) Published runs\n\n" << runs;
+  int64_t other_verdicts = 0;
+  for (const Verdict& v : runs.verdicts) other_verdicts += v.theirs != v.published || v.ours != v.published;
+  report.check_equal("published verdicts that ours or theirs contradicts", other_verdicts, 0);
+  report.check_at_most("BERT-large: share of the gap that has no name",
+                       std::abs(double(runs.unexplained) / double(runs.gap)), 0.03);
 }
 
 // (a) One training step in the order of the published walk-through: an empty device, its first kernel, the
@@ -102,7 +91,7 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
   row.tokens_per_s = double(set.batch * set.model.context) / step_s;
   row.peak = device.meter().at_peak();
   row.reserved_bytes = device.meter().peak_reserved();
-  if (lesson.steps >= 2) compare_with_prediction(set, row, report);
+  if (lesson.steps >= 2) compare_with_prediction({set.model, set.batch, set.model.context}, row, report);
   op_classes_table(model, optimizer, dummy_batch(set.model, set.batch, set.model.context), report);
 }
 
@@ -133,6 +122,8 @@ static int lesson_04(int argc, char** argv) {
   saved_activations_table(lesson, report);
   batch_size_table(lesson, set.model, std::min<int64_t>(lesson.steps, 5),
                    lesson.memory > 0 ? lesson.memory : set.budget, report);
+  calculator_table();
+  print_published(report);
   return report.finish(lesson.json);
 }
 

@@ -2,16 +2,25 @@
 
 #include <iostream>
 
+#include "src/core/args.h"
 #include "src/core/table.h"
 
 namespace gradus {
 
 constexpr size_t kLargestShown = 10;
 
+static TransformerConfig config_of(const std::string& model) {
+  try {
+    return transformer_config(model);
+  } catch (const Error& e) {
+    throw BadArguments("--model: " + std::string(e.what()));
+  }
+}
+
 // A model with a pooled head is trained as a classifier with two labels.
 static TrainingRun training_run(const std::string& model, const std::string& recipe, int64_t batch,
                                 int64_t seq) {
-  TrainingRun run{transformer_config(model), batch, seq};
+  TrainingRun run{config_of(model), batch, seq};
   if (run.seq == 0) run.seq = run.model.context;
   if (run.model.head == Head::Pooled) run.model.labels = 2;
   run.model.precision = precision_recipe(recipe);
@@ -41,12 +50,14 @@ static void print_verdict(const TrainingRun& run, const MemoryNeed& need, int64_
     return;
   }
   const int64_t largest = largest_batch(run, memory);
-  std::cout
-      << "\n"
-      << what << (run.batch <= largest ? " fits" : " does NOT fit") << " into " << bytes_text(memory)
-      << ". The largest batch that does: " << largest << ".\n"
-      << "What a GPU's driver and libraries take besides (its context, 0.3 to 1.5 GiB) is not in this: leave "
-         "it out of --memory.\n";
+  std::cout << "\n"
+            << what << (run.batch <= largest ? " fits" : " does NOT fit") << " into " << bytes_text(memory);
+  if (largest > 0)
+    std::cout << ". The largest batch that does: " << largest << ".\n";
+  else
+    std::cout << ", nor does a batch of 1.\n";
+  std::cout << "What a GPU's driver and libraries take besides (its context, 0.3 to 1.5 GiB) is not in this: "
+               "leave it out of --memory.\n";
 }
 
 void calculate(Report& report, const std::string& model, const std::string& recipe, int64_t batch,

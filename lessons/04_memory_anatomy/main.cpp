@@ -83,7 +83,7 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
   stage("the last step");
   std::cout << stages;
   const double total = std::accumulate(step_seconds.begin(), step_seconds.end(), 0.0);
-  print_summary(std::cout, device, total, lesson.steps * set.batch);
+  if (device.has_data()) print_summary(std::cout, device, total, lesson.steps * set.batch);
 
   ReportRow& row = report.row("a step");
   const double step_s = summarize(step_seconds).median;

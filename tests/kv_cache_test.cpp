@@ -177,7 +177,7 @@ TEST(L04_KvCacheOnCpu, WhatCannotBeReadIsRefusedAndLeavesTheCacheAsItWas) {
   refuse("one at a time", random_ids(4, 31), {2, 2});
   refuse("embedding: id 31", {0, 31}, {2, 1});
   expect_refused("another model", [&] { other.next_logits(ids_of({1, 2}, {2, 1}), cache); });
-  // No memory for a second cache, then for a token's own tensors: the cache goes on as if never asked.
+  // A failure half-way, and no memory for a second cache: this one goes on as if never asked.
   KvCache copy = cache.select({0, 1});
   Allocator& allocator = context.device.allocator();
   expect_refused("kv_cache.h.0", [&] {
@@ -185,6 +185,12 @@ TEST(L04_KvCacheOnCpu, WhatCannotBeReadIsRefusedAndLeavesTheCacheAsItWas) {
     cache.select(std::vector<int32_t>(100'000, 0));
   });
   allocator.set_budget(0);
+  const Backend& whole = context.device.backend();
+  Backend broken = whole;
+  broken.gelu_fwd = [](const Ctx&, int64_t, CBuf, Out) { fail("the kernel broke"); };
+  context.device.use(broken);
+  refuse("the kernel broke", {9, 9}, {2, 1});
+  context.device.use(whole);
   EXPECT_EQ(cache.length(), 4);
   EXPECT_EQ(read({5, 6}, {2, 1}), to_host<float>(model.next_logits(ids_of({5, 6}, {2, 1}), copy)));
   read({7, 8}, {2, 1});

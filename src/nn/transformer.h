@@ -55,6 +55,7 @@ TransformerConfig transformer_config(std::string_view name);
 
 struct TransformerBlock {
   TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c);
+  // past: for attention alone, when text is generated with a cache (lesson 04).
   Tensor operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past = nullptr) const;
   Tensor post_norm(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
   Tensor parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;

@@ -122,10 +122,21 @@ constexpr int64_t kNormBlocks = 256;
 constexpr Cost grad_norm(int64_t n, DType T) {
   return {OpClass::Elementwise, 2 * n, n * size_of(T), kNormBlocks * size_of(DType::F64)};
 }
-constexpr Cost sgd(int64_t n, DType T) { return elementwise(n, T, 4, 3); }
-constexpr Cost adamw(int64_t n, DType T) {
-  return elementwise(n, T, 14, 7);
-}  // reads w, g, m, v; writes w, m, v
+// Of every element the gradient is read, and what is updated in place is read and written: the states, and
+// the weight, or else its master copy, of which the weight is then the rounding.
+constexpr Cost update(ParamList list, int64_t flops) {
+  Cost sum{OpClass::Elementwise};
+  const auto size = [](const Out& o) { return o.wanted() ? size_of(o.t) : 0; };
+  for (int64_t i = 0; i < list.count; ++i) {
+    const ParamUpdate& u = list.items[i];
+    const int64_t weight = u.master.wanted() ? 2 * size(u.master) + size(u.value) : 2 * size(u.value);
+    sum.flops += flops * u.n;
+    sum.bytes += (size_of(u.grad.t) + weight + 2 * size(u.m) + 2 * size(u.v)) * u.n;
+  }
+  return sum;
+}
+constexpr Cost sgd(ParamList list) { return update(list, 4); }
+constexpr Cost adamw(ParamList list) { return update(list, 14); }
 
 }  // namespace cost
 }  // namespace gradus

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "src/core/rng.h"
+#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
@@ -28,15 +28,9 @@ Trained train(const char* device, const TransformerConfig& config, int64_t batch
   AdamW optimizer(model.parameters, {.weight_decay = 0.1f});
   Trained trained;
   for (int64_t step = 0; step < steps; ++step) {
-    Rng rng(99, uint64_t(step));
-    std::vector<int32_t> x(batch * config.context), y(x.size());
-    for (int32_t& id : x) id = int32_t(rng.below(uint64_t(config.vocab)));
-    for (int32_t& id : y) id = int32_t(rng.below(uint64_t(config.vocab)));
-    const Shape shape{batch, config.context};
-    const Tensor inputs = from_host(context.device, x, shape, DType::I32, Kind::Data, "inputs");
-    const Tensor targets = from_host(context.device, y, shape, DType::I32, Kind::Data, "targets");
+    const DummyBatch data = dummy_batch(config, batch, config.context, uint64_t(step));
     Tape tape;
-    const Tensor loss = model.loss(inputs, targets);
+    const Tensor loss = data.loss(model);
     trained.losses.push_back(item(loss));
     model.parameters.zero_grad();
     tape.backward(loss);

@@ -1,6 +1,6 @@
 // The models that have names: their parameter counts as published, BERT and GPT-NeoX against Hugging Face's
 // (tests/golden/make_models.py), and the same bytes on every device.
-#include "src/core/rng.h"
+#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "tests/golden_testing.h"
@@ -162,20 +162,11 @@ Trained train(const char* device, const TransformerConfig& config) {
   Transformer model(config);
   model.initialize(3);
   AdamW optimizer(model.parameters);
-  const auto random = [&](const Shape& shape, int64_t below) {
-    Rng rng(99, uint64_t(below));
-    std::vector<int32_t> values(shape.numel());
-    for (int32_t& v : values) v = int32_t(rng.below(uint64_t(below)));
-    return from_host(context.device, values, shape, DType::I32, Kind::Data, "data");
-  };
-  const Shape tokens{4, config.context};
-  const bool pooled = config.head == Head::Pooled;
-  const Tensor ids = random(tokens, config.vocab), types = pooled ? random(tokens, 2) : Tensor();
-  const Tensor targets = pooled ? random({4}, 2) : random(tokens, config.vocab);
+  const DummyBatch batch = dummy_batch(config, 4, config.context);
   Trained trained;
   for (int step = 0; step < 4; ++step) {
     Tape tape;
-    const Tensor loss = model.loss(ids, targets, types);
+    const Tensor loss = batch.loss(model);
     trained.losses.push_back(item(loss));
     model.parameters.zero_grad();
     tape.backward(loss);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "src/core/rng.h"
+#include "src/data/dummy.h"
 #include "src/io/checkpoint.h"
 #include "src/nn/transformer.h"
 #include "src/tensor/context.h"
@@ -71,21 +71,10 @@ TEST(L03_Transformer, ImpossibleConfigurationsAreRefused) {
   EXPECT_THROW(transformer_config("gpt5"), Error);
 }
 
-// The batch of step `step`: random tokens that depend on the step alone.
-std::pair<Tensor, Tensor> batch_of(int64_t step, const TransformerConfig& c, int64_t B) {
-  Rng rng(99, uint64_t(step));
-  std::vector<int32_t> x(B * c.context), y(x.size());
-  for (int32_t& id : x) id = int32_t(rng.below(uint64_t(c.vocab)));
-  for (int32_t& id : y) id = int32_t(rng.below(uint64_t(c.vocab)));
-  Device& device = current().device;
-  return {from_host(device, x, {B, c.context}, DType::I32, Kind::Data, "inputs"),
-          from_host(device, y, {B, c.context}, DType::I32, Kind::Data, "targets")};
-}
-
 double train_step(Transformer& model, AdamW& optimizer, int64_t step) {
-  const auto [x, y] = batch_of(step, model.config, 4);
+  const DummyBatch batch = dummy_batch(model.config, 4, model.config.context, uint64_t(step));
   Tape tape;
-  const Tensor loss = model.loss(x, y);
+  const Tensor loss = batch.loss(model);
   const double value = item(loss);
   model.parameters.zero_grad();
   tape.backward(loss);
@@ -192,9 +181,9 @@ void expect_saved_bytes(const TransformerConfig& config, int64_t of_attention) {
   model.initialize(3);
   const int64_t B = 4, T = kTiny.context, C = kTiny.channels, H = kTiny.heads, L = kTiny.layers,
                 V = kTiny.vocab;
-  const auto [x, y] = batch_of(0, kTiny, B);
+  const DummyBatch batch = dummy_batch(kTiny, B, T);
   Tape tape;
-  const Tensor loss = model.loss(x, y);
+  const Tensor loss = batch.loss(model);
   // ln_1: x C, statistics 2; its output C (c_attn's input); qkv 3C; what attention saves of each head; its
   // output C; ln_2: residual C, statistics 2; its output C; c_fc's output 4C (gelu); gelu's output 4C.
   const int64_t layer = (C + 2) + C + 3 * C + H * of_attention + C + (C + 2) + C + 4 * C + 4 * C;

@@ -28,9 +28,7 @@ struct Settings {
 
 struct Mlp {  // 2 -> hidden -> hidden -> 2, with tanh between
   Mlp(Parameters& p, int64_t hidden)
-      : l1(p, "l1", 2, hidden, DType::F32),
-        l2(p, "l2", hidden, hidden, DType::F32),
-        l3(p, "l3", hidden, 2, DType::F32) {}
+      : l1(p, "l1", 2, hidden), l2(p, "l2", hidden, hidden), l3(p, "l3", hidden, 2) {}
   Tensor operator()(const Tensor& x) const { return l3(tanh(l2(tanh(l1(x))))); }
   Linear l1, l2, l3;
 };

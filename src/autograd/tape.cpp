@@ -41,14 +41,17 @@ static void check_all_finite(const char* op, const Tensor& y) {
           "; this is the first op with an output that is not finite");
 }
 
+static GradSlot gradient_slot(const Tensor& x) {
+  return {x.slot, x.shape(), x.slot.leaf ? x.slot.leaf->dtype.value_or(x.dtype()) : x.dtype()};
+}
+
 Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tensor y) {
   Context& context = current();
   if (context.check_finite) check_all_finite(node.op, y);
   const bool wanted =
       std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.slot.wanted(); });
   if (!context.tape || !wanted) return y;
-  for (const Tensor& x : inputs)
-    node.inputs.push_back(x.defined() ? GradSlot{x.slot, x.shape(), x.dtype()} : GradSlot{});
+  for (const Tensor& x : inputs) node.inputs.push_back(x.defined() ? gradient_slot(x) : GradSlot{});
   y.slot = {++context.last_slot, nullptr};
   node.output = {y.slot, y.shape(), y.dtype()};
   for (Saved& s : node.saved) {
@@ -125,8 +128,8 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};
   while (!nodes_.empty()) {
     const ProfileRange range(nodes_.back().op);
-    Node node = std::move(nodes_.back());
-    nodes_.pop_back();
+    Node& node =
+        nodes_.back();  // it stays on the tape until it is done: if an op throws, ~Tape counts its uses
     // BEGIN SOLUTION 02.1
     if (auto found = pending.find(node.output.slot.id); found != pending.end()) {
       const Tensor node_dy = std::move(found->second);
@@ -137,7 +140,9 @@ void Tape::backward(const Tensor& y, Tensor dy) {
     }
     // STUB: todo("02.1", "take the node's output gradient and call its backward function", node,
     // check_unchanged); END SOLUTION 02.1
-    for (GradSlot& in : node.inputs) {
+    const std::vector<GradSlot> inputs = std::move(node.inputs);
+    nodes_.pop_back();
+    for (const GradSlot& in : inputs) {
       Leaf* leaf = in.slot.leaf;
       if (leaf && --leaf->uses == 0 && leaf->on_final) leaf->on_final(*leaf);
     }

@@ -6,6 +6,7 @@
 #pragma once
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <unordered_map>
@@ -19,7 +20,8 @@ namespace gradus {
 // first write is Set, later ones Add, so gradients are never filled with zeros.
 struct Leaf {
   std::string name;
-  Tensor grad;  // allocated (kind Gradient) at the first backward pass, then kept
+  std::optional<DType> dtype;  // of the gradient; by default the parameter's
+  Tensor grad;                 // allocated (kind Gradient) at the first backward pass, then kept
   bool empty = true;
   int uses = 0;                         // nodes on tapes that will still contribute in this backward pass
   std::function<void(Leaf&)> on_final;  // called once per backward pass, when the gradient is final

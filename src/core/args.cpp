@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "src/core/nearest.h"
 #include "src/core/table.h"
 
 namespace gradus {
@@ -130,22 +131,6 @@ bool Args::flag(const std::string& name, const std::string& help) {
   return given != nullptr;
 }
 
-// Edit distance (Levenshtein 1966), to name the flag that was probably meant.
-static size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 void Args::done() {
   flag("help", "this text");
   if (wants_help_) {
@@ -154,11 +139,8 @@ void Args::done() {
   }
   for (const Given& g : given_) {
     if (g.known) continue;
-    const auto nearer = [&](const std::string& a, const std::string& b) {
-      return distance(a, g.name) < distance(b, g.name);
-    };
-    require(false, "--", g.name, " is unknown; did you mean --",
-            *std::min_element(declared_.begin(), declared_.end(), nearer), "? (--help lists all flags)");
+    require(false, "--", g.name, " is unknown; did you mean --", nearest(g.name, declared_),
+            "? (--help lists all flags)");
   }
 }
 

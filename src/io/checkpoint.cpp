@@ -10,7 +10,7 @@ using Named = std::vector<std::pair<std::string, Tensor>>;
 
 static Named named_weights(const Parameters& parameters) {
   Named tensors;
-  for (const Parameter& p : parameters) tensors.emplace_back(p.name, p.value);
+  for (const Parameter& p : parameters) tensors.emplace_back(p.name, p.kept());
   return tensors;
 }
 
@@ -54,6 +54,7 @@ void save_weights(const std::string& path, const Parameters& parameters, const M
 
 void load_weights(const std::string& path, Parameters& parameters) {
   read_tensors(SafetensorsFile(path), path, named_weights(parameters));
+  for (Parameter& p : parameters) p.round_master();
 }
 
 static Named named_training(const Parameters& parameters, const Optimizer& optimizer) {
@@ -80,6 +81,7 @@ Metadata load_training(const std::string& path, Parameters& parameters, Optimize
   check(step >= 0, "load: ", path,
         " does not say after how many steps it was saved; it holds weights only, or is corrupt");
   read_tensors(file, path, named_training(parameters, optimizer));
+  for (Parameter& p : parameters) p.round_master();
   current().device.set(&StepScalars::step, step);
   return file.metadata();
 }

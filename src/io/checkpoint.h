@@ -8,7 +8,7 @@
 
 namespace gradus {
 
-// The weights alone, under the parameters' names.
+// The weights alone, under the parameters' names; in fp32 where there is a master copy.
 void save_weights(const std::string& path, const Parameters& parameters, const Metadata& metadata = {});
 // Every parameter must be in the file, with its dtype and shape; tensors that the model lacks are an error
 // too.

@@ -4,15 +4,25 @@
 
 namespace gradus {
 
-Parameter& Parameters::add(const std::string& name, const Shape& shape, DType dtype) {
+Parameter& Parameters::add(const std::string& name, const Shape& shape, const Precision& precision) {
   for (const Parameter& p : list_) check(p.name != name, "parameter '", name, "' is declared twice");
   Parameter& p = list_.emplace_back();
   p.name = name;
-  p.value = Tensor(current().device, shape, dtype, Kind::Weight, name);
+  p.precision = precision;
+  p.value = Tensor(current().device, shape, precision.value, Kind::Weight, name);
+  if (precision.master)
+    p.master = Tensor(current().device, shape, DType::F32, Kind::Master, name + ".master");
   p.leaf.name = name;
+  p.leaf.dtype = precision.gradient;
   p.decay = shape.rank() >= 2;
   set_trainable(p, true);
   return p;
+}
+
+void Parameter::round_master() {
+  if (!master.defined()) return;
+  const int64_t n = value.numel();
+  be(value).cast(ctx(value, cost::cast(n, master.dtype(), value.dtype())), n, master.in(), value.set());
 }
 
 Parameter& Parameters::find(const std::string& name) {

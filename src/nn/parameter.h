@@ -4,21 +4,27 @@
 #include <string>
 
 #include "src/autograd/tape.h"
+#include "src/nn/precision.h"
 
 namespace gradus {
 
 struct Parameter {
   std::string name;
-  Tensor value;  // kind Weight; ops record its slot, so its gradient arrives in `leaf`
+  Tensor value;   // kind Weight; ops record its slot, so its gradient arrives in `leaf`
+  Tensor master;  // kind Master, fp32; defined if the precision asks for it
   Leaf leaf;
+  Precision precision;
   bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no
   bool trainable() const { return value.slot.wanted(); }
+  // The weights as they are kept from step to step: the master copy if there is one.
+  const Tensor& kept() const { return master.defined() ? master : value; }
+  void round_master();  // value = round(master), if there is a master copy
 };
 
 // The parameters of a model, in the order they were added. References stay valid as more are added.
 class Parameters {
  public:
-  Parameter& add(const std::string& name, const Shape& shape, DType dtype);
+  Parameter& add(const std::string& name, const Shape& shape, const Precision& precision);
   Parameter& find(const std::string& name);  // an error that lists the names if there is none
   void set_trainable(Parameter& p, bool trainable);
   void zero_grad();  // gradients become empty; nothing is filled

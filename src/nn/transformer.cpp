@@ -8,12 +8,12 @@
 namespace gradus {
 
 TransformerBlock::TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c)
-    : ln_1(p, name + ".ln_1", c.channels, c.dtype, c.norm_eps),
-      c_attn(p, name + ".attn.c_attn", c.channels, 3 * c.channels, c.dtype),
-      c_proj(p, name + ".attn.c_proj", c.channels, c.channels, c.dtype),
-      ln_2(p, name + ".ln_2", c.channels, c.dtype, c.norm_eps),
-      c_fc(p, name + ".mlp.c_fc", c.channels, 4 * c.channels, c.dtype),
-      mlp_c_proj(p, name + ".mlp.c_proj", 4 * c.channels, c.channels, c.dtype) {}
+    : ln_1(p, name + ".ln_1", c.channels, c.precision, c.norm_eps),
+      c_attn(p, name + ".attn.c_attn", c.channels, 3 * c.channels, c.precision),
+      c_proj(p, name + ".attn.c_proj", c.channels, c.channels, c.precision),
+      ln_2(p, name + ".ln_2", c.channels, c.precision, c.norm_eps),
+      c_fc(p, name + ".mlp.c_fc", c.channels, 4 * c.channels, c.precision),
+      mlp_c_proj(p, name + ".mlp.c_proj", 4 * c.channels, c.channels, c.precision) {}
 
 Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
   if (c.residual == Residual::PostNorm) return post_norm(x, c, past);
@@ -28,17 +28,17 @@ Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c,
 
 static std::optional<Embedding> table_of(int64_t count, Parameters& p, const char* name,
                                          const TransformerConfig& c) {
-  return count > 0 ? std::optional<Embedding>(std::in_place, p, name, count, c.channels, c.dtype)
+  return count > 0 ? std::optional<Embedding>(std::in_place, p, name, count, c.channels, c.precision)
                    : std::nullopt;
 }
 static std::optional<Linear> linear_to(int64_t out, Parameters& p, const char* name,
                                        const TransformerConfig& c) {
-  return out > 0 ? std::optional<Linear>(std::in_place, p, name, c.channels, out, c.dtype) : std::nullopt;
+  return out > 0 ? std::optional<Linear>(std::in_place, p, name, c.channels, out, c.precision) : std::nullopt;
 }
 
 Transformer::Transformer(const TransformerConfig& c)
     : config((c.validate(), c)),
-      wte_(parameters, "wte", c.vocab, c.channels, c.dtype),
+      wte_(parameters, "wte", c.vocab, c.channels, c.precision),
       wpe_(table_of(c.rotary > 0 ? 0 : c.context, parameters, "wpe", c)),
       wtt_(table_of(c.token_types, parameters, "wtt", c)),
       blocks_([&] {
@@ -46,7 +46,8 @@ Transformer::Transformer(const TransformerConfig& c)
         for (int64_t l = 0; l < c.layers; ++l) blocks.emplace_back(parameters, "h." + std::to_string(l), c);
         return blocks;
       }()),
-      ln_f_(parameters, c.residual == Residual::PostNorm ? "ln_e" : "ln_f", c.channels, c.dtype, c.norm_eps),
+      ln_f_(parameters, c.residual == Residual::PostNorm ? "ln_e" : "ln_f", c.channels, c.precision,
+            c.norm_eps),
       lm_head_(table_of(c.head == Head::Untied ? c.vocab : 0, parameters, "lm_head", c)),
       pooler_(linear_to(c.head == Head::Pooled ? c.channels : 0, parameters, "pooler", c)),
       classifier_(linear_to(c.labels, parameters, "classifier", c)) {}
@@ -65,7 +66,9 @@ void Transformer::initialize(uint64_t seed) {
       for (double& v : values) v = std * rng.normal();
     else if (norm && ends_with(p.name, ".weight"))
       values.assign(values.size(), 1.0);
-    copy_from_host(p.value, values);
+    Tensor kept = p.kept();
+    copy_from_host(kept, values);
+    p.round_master();
   }
 }
 

@@ -28,7 +28,7 @@ enum class Head : uint8_t {
 struct TransformerConfig {
   int64_t vocab = 256, context = 64, layers = 4, heads = 4, channels = 128;
   double dropout = 0;  // on embeddings, attention weights, both residual branches and the pooled token
-  DType dtype = DType::F32;
+  Precision precision = {};
   Tensor (*attention)(const Tensor& qkv, int64_t heads, Mask, double dropout) = attention_plain;
 
   Residual residual = Residual::PreNorm;

@@ -1,8 +1,7 @@
 // Models by name, and what follows from a configuration alone.
 #include <charconv>
-#include <numeric>
-#include <utility>
 
+#include "src/core/nearest.h"
 #include "src/nn/transformer.h"
 
 namespace gradus {
@@ -80,21 +79,6 @@ static constexpr Model kModels[] = {
     {"polyglot-ko-1.3b", neox(24, 2048, 16, 64)},
 };
 
-// How many letters must be changed, added or left out to make one word of the other (Levenshtein 1966).
-static size_t edits(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // row[j]: from what was seen of a to the first j letters of b
-  std::iota(row.begin(), row.end(), size_t(0));
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t change = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 // gpt-LAYERSxCHANNELSxHEADS
 static std::optional<TransformerConfig> by_numbers(std::string_view name) {
   if (!name.starts_with("gpt-")) return {};
@@ -112,14 +96,14 @@ static std::optional<TransformerConfig> by_numbers(std::string_view name) {
 
 TransformerConfig transformer_config(std::string_view name) {
   if (const auto config = by_numbers(name)) return config->validate(), *config;
-  const Model* nearest = kModels;
-  std::string known;
+  std::vector<std::string> known;
   for (const Model& m : kModels) {
     if (m.name == name) return m.config;
-    if (edits(name, m.name) < edits(name, nearest->name)) nearest = &m;
-    known.append(m.name).append(", ");
+    known.emplace_back(m.name);
   }
-  fail("model '", name, "' is unknown; did you mean ", nearest->name, "? Known: ", known,
+  std::string list;
+  for (const std::string& k : known) list += k + ", ";
+  fail("model '", name, "' is unknown; did you mean ", nearest(name, known), "? Known: ", list,
        "and gpt-LAYERSxCHANNELSxHEADS, for example gpt-36x4096x32");
 }
 

@@ -12,7 +12,7 @@ Optimizer::Optimizer(Parameters& parameters, std::vector<std::string> names) : s
     if (!p.trainable()) continue;
     State& state = states.emplace_back(State{&p, {}});
     for (const std::string& name : state_names) {
-      Tensor t(p.value.device(), p.value.shape(), p.value.dtype(), Kind::Optimizer, p.name + "." + name);
+      Tensor t(p.value.device(), p.value.shape(), p.precision.state, Kind::Optimizer, p.name + "." + name);
       be(t).fill(ctx(t, cost::fill(t.numel(), t.dtype())), t.numel(), t.set(), 0.0);
       state.tensors.push_back(std::move(t));
     }
@@ -22,7 +22,6 @@ Optimizer::Optimizer(Parameters& parameters, std::vector<std::string> names) : s
 void Optimizer::step(double learning_rate) {
   check(!states.empty(), "optimizer: no parameter is trainable");
   std::vector<ParamUpdate> updates;
-  int64_t elements = 0;
   for (State& s : states) {
     Parameter& p = *s.parameter;
     check(!p.leaf.empty, "optimizer: parameter '", p.name,
@@ -32,28 +31,29 @@ void Optimizer::step(double learning_rate) {
                   .grad = p.leaf.grad.in(),
                   .m = {},
                   .v = {},
-                  .master = {},
+                  .master = p.master.defined() ? p.master.set() : Out{},
                   .decay = p.decay};
     if (s.tensors.size() > 0) u.m = s.tensors[0].set();
     if (s.tensors.size() > 1) u.v = s.tensors[1].set();
     updates.push_back(u);
-    elements += u.n;
   }
   const Tensor& any = states[0].parameter->value;
   Device& device = any.device();
   device.set(&StepScalars::learning_rate, float(learning_rate));
   device.set(&StepScalars::step, device.step() + 1);
-  update(ctx(any, cost::adamw(elements, any.dtype())), {int64_t(updates.size()), updates.data()});
+  update(any, {int64_t(updates.size()), updates.data()});
   device.set(&StepScalars::clip_factor, 1.0f);
 }
 
 Sgd::Sgd(Parameters& p, SgdArgs args)
     : Optimizer(p, args.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
       args_(args) {}
-void Sgd::update(const Ctx& c, ParamList list) { current().device.backend().sgd(c, list, args_); }
+void Sgd::update(const Tensor& any, ParamList list) { be(any).sgd(ctx(any, cost::sgd(list)), list, args_); }
 
 AdamW::AdamW(Parameters& p, AdamWArgs args) : Optimizer(p, {"m", "v"}), args_(args) {}
-void AdamW::update(const Ctx& c, ParamList list) { current().device.backend().adamw(c, list, args_); }
+void AdamW::update(const Tensor& any, ParamList list) {
+  be(any).adamw(ctx(any, cost::adamw(list)), list, args_);
+}
 
 void clip_grad_norm(Parameters& parameters, double max_norm) {
   std::vector<CBuf> grads;
@@ -67,7 +67,7 @@ void clip_grad_norm(Parameters& parameters, double max_norm) {
   }
   check(!grads.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
   const Tensor& any = parameters.begin()->value;
-  be(any).grad_norm(ctx(any, cost::grad_norm(elements, any.dtype())),
+  be(any).grad_norm(ctx(any, cost::grad_norm(elements, grads[0].t)),
                     {int64_t(grads.size()), grads.data(), sizes.data()}, float(max_norm));
 }
 

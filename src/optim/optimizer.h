@@ -8,8 +8,8 @@
 namespace gradus {
 
 // The states of an optimizer, one tensor per parameter and state, named "<parameter>.<state>" (kind
-// Optimizer, zeros). Parameters that do not train have none. They are public so that checkpoints can save
-// them.
+// Optimizer, zeros, in the dtype that the parameter's precision says). Parameters that do not train have
+// none. They are public so that checkpoints can save them.
 class Optimizer {
  public:
   Optimizer(Parameters& parameters, std::vector<std::string> state_names);
@@ -29,7 +29,7 @@ class Optimizer {
   std::vector<State> states;
 
  protected:
-  virtual void update(const Ctx&, ParamList) = 0;
+  virtual void update(const Tensor& any, ParamList) = 0;  // `any`: a tensor on the device
 };
 
 // SGD: w -= lr (g + wd w), with momentum: m = momentum m + g, w -= lr m. State: 0 or 1 value per parameter.
@@ -38,7 +38,7 @@ class Sgd : public Optimizer {
   explicit Sgd(Parameters& parameters, SgdArgs args = {});
 
  private:
-  void update(const Ctx&, ParamList) override;
+  void update(const Tensor& any, ParamList) override;
   SgdArgs args_;
 };
 
@@ -48,7 +48,7 @@ class AdamW : public Optimizer {
   explicit AdamW(Parameters& parameters, AdamWArgs args = {});
 
  private:
-  void update(const Ctx&, ParamList) override;
+  void update(const Tensor& any, ParamList) override;
   AdamWArgs args_;
 };
 

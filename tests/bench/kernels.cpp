@@ -136,28 +136,21 @@ static void add_optimizers(Data& d, Cases& cases) {
   const int64_t n = d.n;
   const Backend& k = d.k;
   const std::string shape = std::to_string(n);
-  const auto update = [&d, n] {
-    return ParamUpdate{.n = n,
-                       .value = d.x.out(),
-                       .grad = d.y.in(),
-                       .m = d.z.out(),
-                       .v = d.u.out(),
-                       .master = {},
-                       .decay = true};
-  };
+  const ParamUpdate sgd{
+      .n = n, .value = d.x.out(), .grad = d.y.in(), .m = d.z.out(), .v = {}, .master = {}, .decay = true};
+  ParamUpdate adamw = sgd;
+  adamw.v = d.u.out();
   cases.insert(cases.end(), {{"grad_norm", shape, cost::grad_norm(n, d.t),
                               [&, n](const Ctx& c) {
                                 const CBuf grad = d.x.in();
                                 k.grad_norm(c, {1, &grad, &n}, 1);
                               }},
-                             {"sgd", shape, cost::sgd(n, d.t),
-                              [&, update](const Ctx& c) {
-                                const ParamUpdate u = update();
-                                k.sgd(c, {1, &u}, {.momentum = 0.9f, .weight_decay = 0.1f});
+                             {"sgd", shape, cost::sgd({1, &sgd}),
+                              [&, sgd](const Ctx& c) {
+                                k.sgd(c, {1, &sgd}, {.momentum = 0.9f, .weight_decay = 0.1f});
                               }},
-                             {"adamw", shape, cost::adamw(n, d.t), [&, update](const Ctx& c) {
-                                const ParamUpdate u = update();
-                                k.adamw(c, {1, &u}, {.weight_decay = 0.1f});
+                             {"adamw", shape, cost::adamw({1, &adamw}), [&, adamw](const Ctx& c) {
+                                k.adamw(c, {1, &adamw}, {.weight_decay = 0.1f});
                               }}});
 }
 

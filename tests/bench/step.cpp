@@ -4,7 +4,7 @@
 // model elsewhere.
 #include <iostream>
 
-#include "src/core/rng.h"
+#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "src/train/lesson.h"
@@ -26,7 +26,7 @@ static void timed_matmul(const Ctx& ctx, const MatmulShape& shape, CBuf a, CBuf 
   matmul_seconds += seconds_now(current().device) - start;
 }
 
-static Times run_steps(Transformer& gpt, const Tensor& x, const Tensor& y, int64_t steps) {
+static Times run_steps(Transformer& gpt, const DummyBatch& data, int64_t steps) {
   Device& device = current().device;
   given = &device.backend();
   Backend with_clock = *given;
@@ -39,7 +39,7 @@ static Times run_steps(Transformer& gpt, const Tensor& x, const Tensor& y, int64
     matmul_seconds = 0;
     const double t0 = seconds_now(device);
     Tape tape;
-    const Tensor loss = gpt.loss(x, y);
+    const Tensor loss = data.loss(gpt);
     times.loss = item(loss);
     const double t1 = seconds_now(device);
     gpt.parameters.zero_grad();
@@ -63,7 +63,8 @@ static Times run_steps(Transformer& gpt, const Tensor& x, const Tensor& y, int64
 
 static Json line_of(const TransformerConfig& model, int64_t batch, const Times& times) {
   Device& device = current().device;
-  const double seconds = summarize(times.total).median, peak = measure_gemm_peak(device, model.dtype);
+  const double seconds = summarize(times.total).median,
+               peak = measure_gemm_peak(device, model.precision.value);
   const double tokens = double(batch * model.context);
   const double model_flops = double(model.flops_per_token()) * tokens;
   // As llm.c counts: of attention's T x T pairs only the half that the causal mask leaves.
@@ -77,7 +78,7 @@ static Json line_of(const TransformerConfig& model, int64_t batch, const Times& 
   Json line = Json::object();
   line.set("bench", "step");
   line.set("device", device.name());
-  line.set("dtype", name_of(model.dtype));
+  line.set("dtype", name_of(model.precision.value));
   line.set("attention", model.attention == attention_flash ? "flash" : "plain");
   line.set("parameters", model.parameter_count());
   line.set("batch", batch);
@@ -109,7 +110,7 @@ static int bench_step(int argc, char** argv) {
   const int64_t batch = args.integer("batch", 4, "sequences a step", 1, 1 << 20);
   const int64_t steps =
       args.integer("steps", 6, "counted steps, and as many that time the products", 1, 1 << 20);
-  model.dtype = dtype_flag(args, "of weights, activations, gradients and AdamW's states alike");
+  model.precision = uniform(dtype_flag(args, "of weights, activations, gradients and AdamW's states alike"));
   const std::string attention =
       args.choice("attention", "plain", "what is saved: probabilities, or log-sum-exps", {"plain", "flash"});
   if (attention == "flash") model.attention = attention_flash;
@@ -119,15 +120,9 @@ static int bench_step(int argc, char** argv) {
   check(context.device.has_data(), "step: meta computes nothing, so there is nothing to time");
   Transformer gpt(model);
   gpt.initialize(1);
-  Rng rng(1, 77);
-  std::vector<int32_t> ids(batch * model.context), next(ids.size());
-  for (int32_t& id : ids) id = int32_t(rng.below(uint64_t(model.vocab)));
-  for (int32_t& id : next) id = int32_t(rng.below(uint64_t(model.vocab)));
-  const Shape shape{batch, model.context};
-  const Tensor x = from_host(context.device, ids, shape, DType::I32, Kind::Data, "inputs");
-  const Tensor y = from_host(context.device, next, shape, DType::I32, Kind::Data, "targets");
+  const DummyBatch data = dummy_batch(model, batch, model.context);
 
-  std::cout << line_of(model, batch, run_steps(gpt, x, y, steps)).dump() << std::endl;
+  std::cout << line_of(model, batch, run_steps(gpt, data, steps)).dump() << std::endl;
   return 0;
 }
 

@@ -1,0 +1,41 @@
+// Precision: which number formats a model trains in. Three recipes have names, and bytes per parameter that
+// are published (weights + master + gradient + AdamW's two states):
+//
+//   fp32    4 + 0 + 4 + 8 = 16
+//   mixed   2 + 4 + 4 + 8 = 18   bf16 weights and activations; the optimizer keeps the weights in fp32 and
+//                                rounds them after every update       (Micikevicius et al. 2018, sec. 3.1)
+//   half    2 + 0 + 2 + 4 =  8   everything in fp16: the least, and updates that round away are lost
+#pragma once
+#include <string_view>
+
+#include "kernels/check.h"
+#include "kernels/dtype.h"
+
+namespace gradus {
+
+struct Precision {
+  DType value = DType::F32;     // of the weights that kernels read, of activations and of their gradients
+  DType gradient = DType::F32;  // of the weights' gradients: that of `value`, or fp32
+  DType state = DType::F32;     // of the optimizer's states: that of `value`, or fp32
+  bool master = false;          // keep the weights in fp32 besides: value = round(master)
+  bool operator==(const Precision&) const = default;
+};
+
+constexpr Precision uniform(DType t) { return {t, t, t, false}; }
+constexpr Precision mixed(DType t) { return {t, DType::F32, DType::F32, true}; }
+inline constexpr std::string_view kRecipes[] = {"fp32", "mixed", "half"};
+
+inline Precision precision_recipe(std::string_view name) {
+  if (name == "fp32") return uniform(DType::F32);
+  if (name == "mixed") return mixed(DType::BF16);
+  if (name == "half") return uniform(DType::F16);
+  fail("precision '", name, "' is unknown; it can be: fp32, mixed, half");
+}
+
+// Of weights, master, gradient and `states` optimizer states (AdamW: 2, momentum: 1).
+constexpr int64_t bytes_per_parameter(const Precision& p, int states) {
+  return size_of(p.value) + (p.master ? size_of(DType::F32) : 0) + size_of(p.gradient) +
+         states * size_of(p.state);
+}
+
+}  // namespace gradus

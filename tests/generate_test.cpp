@@ -171,7 +171,8 @@ TEST(L04_GenerateBytes, AreTheFormulaAndTheSameOnEveryDevice) {
     for (const int64_t beams : {0, 4, 29}) {  // 0: sampling
       const Needed meta = needed("meta", t, beams);
       const int64_t caches = std::max<int64_t>(2 * beams, 1);  // a beam's and, while reordered, its copy's
-      EXPECT_EQ(meta.peak[Kind::Activation], caches * 11 * kv_bytes_per_token(kNeoX, t)) << beams << " beams";
+      EXPECT_EQ(meta.peak[Kind::Activation], caches * 11 * kv_bytes_per_token(with_dtype(kNeoX, t)))
+          << beams << " beams";
       for (const char* device : devices_with_data()) {
         const Needed got = needed(device, t, beams);
         EXPECT_EQ(got.peak, meta.peak) << device << ", " << beams << " beams";

@@ -22,7 +22,7 @@ const TransformerConfig kNeoX{.vocab = 29,
                               .activation = gelu_erf,
                               .rotary = 4};
 inline TransformerConfig with_dtype(TransformerConfig config, DType t) {
-  config.dtype = t;
+  config.precision = uniform(t);
   return config;
 }
 

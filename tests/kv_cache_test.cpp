@@ -41,10 +41,10 @@ double budget_used(const TransformerConfig& config, int64_t prompt) {
   const std::vector<double> want = to_host<double>(model.logits(ids_of(ids, {B, T})));
   double largest = 0, worst = 0;
   for (const double x : want) largest = std::max(largest, std::abs(x));
-  const DType sums = statistics_dtype(config.dtype);
-  const double allowed =
-      double(config.layers) * largest *
-      (double(T + D) * epsilon_of(sums) + (config.dtype == sums ? 0 : 4 * epsilon_of(config.dtype)));
+  const DType sums = statistics_dtype(config.precision.value);
+  const double allowed = double(config.layers) * largest *
+                         (double(T + D) * epsilon_of(sums) +
+                          (config.precision.value == sums ? 0 : 4 * epsilon_of(config.precision.value)));
   KvCache cache(model, B, T);
   for (int64_t t = prompt - 1; t < T; ++t) {
     const bool first = t == prompt - 1;
@@ -116,7 +116,7 @@ TEST(L04_KvCacheBytes, TwoLCForEachTokenAndSequence) {
       Context context(device, 3);
       const Transformer model(with_dtype(kGpt, t));
       const int64_t token = 2 * 2 * 21 * size_of(t);
-      EXPECT_EQ(kv_bytes_per_token(kGpt, t), token);
+      EXPECT_EQ(kv_bytes_per_token(with_dtype(kGpt, t)), token);
       const Meter& meter = context.device.meter();
       for (const int64_t B : {1, 3})
         for (const int64_t T : {1, 13}) {
@@ -135,10 +135,12 @@ TEST(L04_KvCacheBytes, TwoLCForEachTokenAndSequence) {
 
 TEST(L04_KvCacheBytes, OfPublishedModels) {
   // GPT-2's 36 KiB and polyglot's 192 KiB a token in 16 bits: 384 MiB for a text of 2048.
-  EXPECT_EQ(kv_bytes_per_token(transformer_config("gpt2"), DType::F16), 36 << 10);
-  EXPECT_EQ(kv_bytes_per_token(transformer_config("polyglot-ko-1.3b"), DType::F16), 192 << 10);
+  EXPECT_EQ(kv_bytes_per_token(with_dtype(transformer_config("gpt2"), DType::F16)), 36 << 10);
+  TransformerConfig polyglot = transformer_config("polyglot-ko-1.3b");
+  polyglot.precision = precision_recipe("mixed");  // of its two copies of the weights, the one that computes
+  EXPECT_EQ(kv_bytes_per_token(polyglot), 192 << 10);
   Context context("meta");
-  const Transformer model(with_dtype(transformer_config("polyglot-ko-1.3b"), DType::F16));
+  const Transformer model(polyglot);
   const KvCache cache(model, 4, 2048);
   EXPECT_EQ(context.device.meter().now()[Kind::Activation], int64_t(4 * 384) << 20);
 }

@@ -9,10 +9,10 @@
 namespace gradus {
 
 // What a cache costs for each token of each sequence: a key and a value of C numbers in each of L layers,
-// 2 L C of type t. B sequences (or beams) of T tokens: B T times that; beam search, while it reorders them:
-// twice.
-constexpr int64_t kv_bytes_per_token(const TransformerConfig& c, DType t) {
-  return 2 * c.layers * c.channels * size_of(t);
+// 2 L C in the model's precision. B sequences (or beams) of T tokens: B T times that; beam search, while it
+// reorders them: twice.
+constexpr int64_t kv_bytes_per_token(const TransformerConfig& c) {
+  return 2 * c.layers * c.channels * size_of(c.precision.value);
 }
 
 struct KvLayer {  // the cache of one layer, while tokens are read

@@ -66,7 +66,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, L04_Generate, ::testing::ValuesIn(devices_with
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(L04_Generate, BeamSearchIsTheSearchWithoutACache) {
-  for (const TransformerConfig& config : {kGpt, kNeoX}) {
+  for (TransformerConfig config : {kGpt, kNeoX}) {
+    config.vocab = 9;  // every text is read anew, for every token that may follow
     Transformer model(config);
     randomize(model, 4);
     for (const int64_t beams : {1, 2, 5})
@@ -136,7 +137,7 @@ TEST(L04_GenerateOnCpu, TokensComeAsOftenAsTheModelSays) {
   config.vocab = 5;
   Transformer model(config);
   randomize(model, 7);
-  const int draws = 4000;
+  const int draws = 1000;
   for (const double temperature : {0.5, 1.0, 2.0}) {
     std::vector<double> p =
         to_host<double>(softmax(scale(model.logits(ids_of({3}, {1, 1})), 1 / temperature)));

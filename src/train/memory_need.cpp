@@ -1,0 +1,59 @@
+#include "src/train/memory_need.h"
+
+#include "src/data/dummy.h"
+#include "src/optim/optimizer.h"
+#include "src/tensor/profile_range.h"
+
+namespace gradus {
+
+static void two_steps(const TrainingRun& run) {
+  ProfileRange range("model");
+  Transformer model(run.model);
+  AdamW optimizer(model.parameters);
+  for (int step = 0; step < 2; ++step) {  // the first makes gradients, the second is like all that follow
+    range.next("data");
+    const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
+    range.next("forward");
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    model.parameters.zero_grad();
+    range.next("backward");
+    tape.backward(loss);
+    range.next("update");
+    optimizer.step(0);
+  }
+}
+
+MemoryNeed memory_need(const TrainingRun& run) {
+  check(run.batch >= 1 && run.seq >= 1, "memory: a batch of ", run.batch, " sequences of ", run.seq,
+        " tokens; both must be at least 1");
+  Context meta("meta");
+  Allocator& allocator = meta.device.allocator();
+  allocator.keep_history();
+  two_steps(run);
+  return {memory_peak(allocator.history()), allocator.meter().peak_reserved(), run.model.parameter_count()};
+}
+
+bool fits(const TrainingRun& run, int64_t budget) {
+  Context meta("meta", 1, budget);
+  try {
+    two_steps(run);
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+}
+
+int64_t largest_batch(TrainingRun run, int64_t budget) {
+  const auto batch_fits = [&](int64_t batch) { return run.batch = batch, fits(run, budget); };
+  int64_t good = 0, bad = 1;
+  constexpr int64_t kMost = int64_t(1) << 24;
+  while (bad < kMost && batch_fits(bad)) good = bad, bad *= 2;
+  while (bad - good > 1) {
+    const int64_t middle = (good + bad) / 2;
+    (batch_fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+}  // namespace gradus

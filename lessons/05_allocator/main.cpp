@@ -1,0 +1,129 @@
+// Lesson 05, the caching allocator. Batches of changing length make it hold far more memory than is ever in
+// use: segments cut for one length are of no use to the next. Four cures are measured, and two faults are
+// found from the memory history alone.
+//
+// Reserved = allocated + cached; fragmentation is peak reserved ÷ peak allocated, 1 at best. GPT-2 with
+// batches of 4 x 1024 tokens needs 16 N bytes for the model and 4 (4 · 1024) (L (16 C + H T + 4) + 2 C + V +
+// 3) for activations: 7.2 GiB. It runs on meta, because the allocator makes the same decisions on every
+// device; a small model on --device shows that, and what they cost in time.
+//
+//   make lesson-05                        expected last line: PASS
+#include <iostream>
+
+#include "lessons/05_allocator/drawing.h"
+#include "lessons/05_allocator/faults.h"
+#include "lessons/05_allocator/stream.h"
+#include "src/io/memory_files.h"
+#include "src/train/lesson.h"
+
+using namespace gradus;
+
+struct Settings {
+  Stream gpt2{.model = transformer_config("gpt2"),
+              .batch = 4,
+              .shortest = 128,
+              .median = 307,
+              .longest = 1024,
+              .spread = 0.5};
+  Stream small{.model = {.vocab = 256, .context = 256, .layers = 2, .heads = 4, .channels = 64},
+               .batch = 4,
+               .shortest = 32,
+               .median = 77,
+               .longest = 256,
+               .spread = 0.5};
+  uint64_t streams = 10;  // of the large model, with seeds of their own
+  int64_t small_steps = 12, drawn_steps = 24;
+  std::vector<Cure> cures{{.name = "naive"},
+                          {.name = "padded", .padded = true},
+                          {.name = "warmed up", .warmed_up = true},
+                          {.name = "expandable", .expandable = true},
+                          {.name = "expandable, warmed up", .warmed_up = true, .expandable = true},
+                          {.name = "emptied every step", .empty_every = 1},
+                          {.name = "emptied every 10 steps", .empty_every = 10}};
+  Cure card{.name = "naive, card of 8 GiB", .budget = int64_t(8) << 30};
+};
+
+static ReportRow& add_row(Report& report, const std::string& name, const Run& run) {
+  ReportRow& row = report.row(name);
+  row.reserved_bytes = run.reserved;
+  row.extra = {{"reserved ÷ allocated", run.ratio()},
+               {"requests", double(run.requests)},
+               {"after step 2", double(run.late_requests)},
+               {"given back", double(run.given_back)}};
+  return row;
+}
+
+static void measure_cures(Report& report, const Settings& set, const Lesson& lesson) {
+  for (const Cure& cure : set.cures) {
+    const Run run = train_on_meta(set.gpt2, cure, lesson.steps, lesson.seed, set.streams);
+    ReportRow& row = add_row(report, "GPT-2 " + cure.name, run);
+    if (cure.name == "naive") {
+      row.peak = run.peak;
+      report.check_at_least("naive: bytes alive at the peak", double(run.peak.allocated()), 1 << 30);
+      if (lesson.steps >= 20) report.check_at_least("naive: reserved ÷ allocated", run.ratio(), 1.1);
+    } else if (cure.empty_every <= 1) {
+      report.check_at_most(cure.name + ": reserved ÷ allocated", run.ratio(), 1.1);
+    }
+    if (cure.padded || cure.warmed_up)
+      report.check_equal(cure.name + ": requests after step 2", run.late_requests, 0);
+  }
+  const Run card = train_on_meta(set.gpt2, set.card, lesson.steps, lesson.seed, set.streams);
+  add_row(report, "GPT-2 " + set.card.name, card)
+      .extra.emplace_back("out of memory", double(card.out_of_memory));
+  if (lesson.steps >= 20)
+    report.check_at_least(set.card.name + ": segments given back and asked again", double(card.given_back),
+                          1);
+}
+
+// The same on the device, for the time of a step, and on meta, for the bytes.
+static void measure_time(Report& report, const Settings& set, const Lesson& lesson) {
+  const int64_t steps = std::min(lesson.steps, set.small_steps);
+  int64_t different = 0;
+  for (const Cure& cure : set.cures) {
+    Run run[2];
+    for (const bool on_meta : {false, true}) {
+      Context context(on_meta ? "meta" : lesson.device, lesson.seed, lesson.memory);
+      run[on_meta] = train(set.small, cure, steps, lesson.seed);
+    }
+    ReportRow& row = add_row(report, "small " + cure.name, run[0]);
+    row.predicted_bytes = run[1].reserved;
+    if (current().device.has_data()) row.ms_per_step = run[0].step_seconds * 1e3;
+    different += run[0].reserved != run[1].reserved || run[0].requests != run[1].requests;
+  }
+  report.check_equal("small: rows whose reserved bytes are not meta's", different, 0);
+}
+
+// The card's memory in the first steps of the first stream, event by event.
+static void draw_stream(const Settings& set, const Lesson& lesson) {
+  Context context("meta");
+  context.device.allocator().keep_history();
+  train(set.gpt2, set.card, std::min(lesson.steps, set.drawn_steps), lesson.seed);
+  const std::string path = lesson.plot("05_naive.png");
+  draw_memory(context.device.allocator(), "GPT-2, batches of changing length, a card of 8 GiB")
+      .write_png(path);
+  std::cout << "allocated against reserved: " << path << "\n";
+}
+
+static int lesson_05(int argc, char** argv) {
+  Lesson lesson(argc, argv, "05_allocator", "where reserved memory goes, and how to keep it", 300);
+  const std::string folder = lesson.args.text("history", "build/plots",
+                                              "write the memory history's page and snapshot to this folder");
+  lesson.args.done();
+  Context context(lesson.device, lesson.seed, lesson.memory);
+  const Settings set;
+
+  std::cout << "What the allocator does ('-': rounding, '.': free):\n";
+  draw_example(std::cout);
+  Report report = lesson.report();
+  report.config("streams", int64_t(set.streams));
+  report.config("steps", lesson.steps);
+  find_faults(report, set.small, lesson, folder);
+  measure_cures(report, set, lesson);
+  measure_time(report, set, lesson);
+  draw_stream(set, lesson);
+  return report.finish(lesson.json);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_05(argc, argv); });
+}

@@ -10,7 +10,7 @@ constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 
 void draw_segments(std::ostream& out, const Allocator& allocator) {
   for (const auto& [serial, segment] : allocator.segments()) {
-    const int64_t unit = segment.small ? 64 * kKiB : 512 * kKiB;
+    const int64_t unit = segment.small ? 64 * kKiB : kMiB;
     const auto characters = [unit](int64_t bytes) { return size_t((bytes + unit / 2) / unit); };
     std::string line;
     for (const Block* b = segment.first; b; b = b->next) {
@@ -44,8 +44,8 @@ struct Example {
     show("free " + names, what_happens);
   }
   void show(const std::string& what, const std::string& what_happens) {
-    out << "  " << what << ": " << what_happens << " (allocated " << bytes_text(meter.now().allocated())
-        << ", reserved " << bytes_text(meter.reserved()) << ")\n";
+    out << "  " << what << ": " << what_happens << "; " << bytes_text(meter.now().allocated()) << " of "
+        << bytes_text(meter.reserved()) << " in use\n";
     draw_segments(out, allocator);
   }
 
@@ -59,25 +59,25 @@ struct Example {
 
 void draw_example(std::ostream& out) {
   Example e(out);
-  e.get("a", 700 * kKiB, "up to 1 MiB comes from the small pool, in segments of 2 MiB");
+  e.get("a", 700 * kKiB, "up to 1 MiB, from the small pool, a segment of 2 MiB");
   e.get("b", 700, "rounded up to 1024 bytes, split off what is free");
-  e.get("c", 3 * kMiB, "more than 1 MiB comes from the large pool, in segments of 20 MiB");
+  e.get("c", 3 * kMiB, "over 1 MiB, from the large pool, a segment of 20 MiB");
   e.get("d", 5 * kMiB, "split off what is free");
   e.get("e", 4 * kMiB, "again");
-  e.free("ce", "nothing goes back to the device; e merges with what is free behind it");
+  e.free("ce", "kept; e merges with what is free behind it");
   e.get("f", 2 * kMiB, "the best fit is where c was; a rest of up to 1 MiB stays with it");
-  e.get("g", 14 * kMiB, "no free block is large enough: a segment of its own");
-  e.free("abfg", "cached: reserved stays");
+  e.get("g", 14 * kMiB, "nothing free is large enough: a segment of its own");
+  e.free("abfg", "all of it is cached, nothing goes back to the device");
   e.allocator.empty_cache();
-  e.show("empty the cache", "segments that are wholly free go back; d holds the other");
+  e.show("empty the cache", "segments that are wholly free go back; d holds its own");
 
-  out << "\n  With expandable segments there is one for each pool, and it grows by pages:\n";
+  out << "\n  With expandable segments a pool has one that grows, by pages of 20 MiB (small pool: 2):\n";
   Example grows(out);
   grows.allocator.set_expandable(true);
-  grows.get("d", 15 * kMiB, "one page of 20 MiB");
+  grows.get("d", 15 * kMiB, "one page");
   grows.get("g", 14 * kMiB, "what is free at the end, and one page more");
   grows.free("dg", "what came in two requests merges");
-  grows.get("h", 36 * kMiB, "larger than any before it, it needs nothing new");
+  grows.get("h", 36 * kMiB, "larger than any before, it needs nothing new");
 }
 
 }  // namespace gradus

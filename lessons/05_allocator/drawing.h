@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-// A line for each segment, a character for each 64 KiB of the small pool and 512 KiB of the large one (at
+// A line for each segment, a character for each 64 KiB of the small pool and each MiB of the large one (at
 // least one for a block): the first letter of a block's name, '-' for what the block has more than was asked
 // for, '.' for free memory. Of expandable segments only what has memory.
 void draw_segments(std::ostream&, const Allocator&);

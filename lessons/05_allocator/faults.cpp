@@ -27,11 +27,10 @@ Found look_into(const Allocator& allocator) {
 }
 
 void print(const char* which, const Found& found) {
-  std::cout << "  " << which << ": " << found.leaks.size() << " leaks";
+  std::cout << "  " << which << ":\n    " << (found.leaks.empty() ? "nothing leaks\n" : "");
   for (const Leak& leak : found.leaks)
-    std::cout << "; " << leak.name << " (" << leak.op << "), " << bytes_text(leak.bytes) << " in steps "
-              << leak.steps.front() << " to " << leak.steps.back();
-  std::cout << "\n";
+    std::cout << leak.name << " leaks (" << leak.op << "): " << bytes_text(leak.bytes) << " from steps "
+              << leak.steps.front() << " to " << leak.steps.back() << "\n";
   if (!found.spike) return;
   const Spike& s = *found.spike;
   std::cout << "    at the peak " << percent_text(s.share()) << " are " << s.name << " (" << s.op << "), "
@@ -56,7 +55,7 @@ void find_faults(Report& report, const Stream& stream, const Lesson& lesson, con
   Allocator& allocator = context.device.allocator();
   allocator.keep_history();
   std::vector<Tensor> kept;
-  train(stream, padded, kSteps, lesson.seed, [&](int64_t step, Transformer& model) {
+  train(stream, padded, kSteps, lesson.seed, [&](int64_t step, Transformer& model, Tape&) {
     // The leak: the gradient of the step before is kept "to be plotted"; backward makes a new one.
     kept.push_back(std::exchange(model.parameters.find("wte.weight").leaf.grad, Tensor()));
     if (step != kSpikeStep) return;

@@ -52,7 +52,7 @@ Run train(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed, 
       Tape tape;
       const Tensor loss = batch.loss(model);
       range.next("between");
-      if (between) between(step, model);
+      if (between) between(step, model, tape);
       range.next("backward");
       model.parameters.zero_grad();
       tape.backward(loss);

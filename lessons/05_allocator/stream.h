@@ -37,8 +37,8 @@ struct Run {
 };
 
 // Runs `steps` steps of forward, backward and AdamW on the current device, which is to be fresh. `between` is
-// called with the step and the model between the two passes of every step.
-using Between = std::function<void(int64_t step, Transformer&)>;
+// called between the two passes of every step.
+using Between = std::function<void(int64_t step, Transformer&, Tape&)>;
 Run train(const Stream&, const Cure&, int64_t steps, uint64_t seed, const Between& between = {});
 
 // On meta, `streams` of them with seeds of their own: of each figure the worst.

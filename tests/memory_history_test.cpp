@@ -6,7 +6,8 @@
 #include <random>
 #include <tuple>
 
-#include "src/ops/ops.h"
+#include "src/data/dummy.h"
+#include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
 #include "tests/allocator_fixture.h"
 
@@ -52,6 +53,7 @@ void replay_random_use(bool expandable) {
   std::mt19937 random(3);
   std::vector<Block*> live;
   State replayed;
+  MemoryReplay engines;
   size_t seen = 0;
   for (int i = 0; i < 4000; ++i) {
     if (i == 500) f.allocator.keep_history();  // in the middle of it
@@ -73,8 +75,11 @@ void replay_random_use(bool expandable) {
     }
     if (i < 500) continue;
     const std::vector<MemoryEvent>& history = f.allocator.history();
-    for (; seen < history.size(); ++seen) replayed.apply(history[seen]);
+    for (; seen < history.size(); ++seen) replayed.apply(history[seen]), engines.apply(history[seen]);
     ASSERT_EQ(replayed, State::of(f.allocator)) << "after request " << i;
+    ASSERT_EQ(engines.meter.now(), f.meter.now()) << "after request " << i;
+    ASSERT_EQ(engines.meter.reserved(), f.meter.reserved()) << "after request " << i;
+    ASSERT_EQ(engines.alive.size(), live.size()) << "after request " << i;
   }
   EXPECT_GT(seen, 3000u);
   EXPECT_THROW(f.allocator.keep_history(), Error);
@@ -150,6 +155,38 @@ TEST(L04_History, AFailedRequestIsAnEventAfterTheCacheWasEmptied) {
   EXPECT_EQ(failed.kind, Kind::Data);
   EXPECT_EQ(failed.shape, (Shape{50}));
   f.allocator.free(held);
+}
+
+// The peak is found again in the history, with who was alive at it and what it was for.
+TEST(L04_History, ThePeakIsTheMetersPeak) {
+  Context context("meta", 1);
+  context.device.allocator().keep_history();
+  Transformer model({.vocab = 65, .context = 24, .layers = 2, .heads = 4, .channels = 32});
+  AdamW optimizer(model.parameters);
+  for (int step = 0; step < 2; ++step) {
+    const DummyBatch batch = dummy_batch(model.config, 4, 24);
+    ProfileRange range("forward");
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    model.parameters.zero_grad();
+    range.next("backward");
+    tape.backward(loss);
+    range.next("update");
+    optimizer.step(1e-3);
+  }
+  const MemoryPeak peak = memory_peak(context.device.allocator().history());
+  EXPECT_EQ(peak.usage, context.device.meter().at_peak());
+  EXPECT_TRUE(peak.reached_by.op.starts_with("forward/") || peak.reached_by.op.starts_with("backward/"))
+      << peak.reached_by.op;
+  Usage alive;
+  for (const MemoryEvent& b : peak.alive) {
+    alive.by_kind[int(b.kind)] += b.requested;
+    alive.rounding += b.bytes - b.requested;
+  }
+  EXPECT_EQ(alive, peak.usage) << "who is alive sums to the peak";
+  for (size_t i = 1; i < peak.alive.size(); ++i)
+    EXPECT_GE(peak.alive[i - 1].requested, peak.alive[i].requested);
+  EXPECT_THROW(memory_peak({}), Error);
 }
 
 }  // namespace

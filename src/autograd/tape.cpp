@@ -128,8 +128,8 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};
   while (!nodes_.empty()) {
     const ProfileRange range(nodes_.back().op);
-    Node node = std::move(nodes_.back());
-    nodes_.pop_back();
+    Node& node =
+        nodes_.back();  // it stays on the tape until it is done: if an op throws, ~Tape counts its uses
     // BEGIN SOLUTION 02.1
     if (auto found = pending.find(node.output.slot.id); found != pending.end()) {
       const Tensor node_dy = std::move(found->second);
@@ -140,7 +140,9 @@ void Tape::backward(const Tensor& y, Tensor dy) {
     }
     // STUB: todo("02.1", "take the node's output gradient and call its backward function", node,
     // check_unchanged); END SOLUTION 02.1
-    for (GradSlot& in : node.inputs) {
+    const std::vector<GradSlot> inputs = std::move(node.inputs);
+    nodes_.pop_back();
+    for (const GradSlot& in : inputs) {
       Leaf* leaf = in.slot.leaf;
       if (leaf && --leaf->uses == 0 && leaf->on_final) leaf->on_final(*leaf);
     }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <ostream>
+#include <sstream>
+#include <string>
 
 #include "kernels/check.h"
 
@@ -52,6 +54,11 @@ class Shape {
     out << '[';
     for (int i = 0; i < s.rank_; ++i) out << (i ? "," : "") << s.dims_[i];
     return out << ']';
+  }
+  std::string text() const {  // "[8,64,128]"
+    std::ostringstream out;
+    out << *this;
+    return out.str();
   }
 
  private:

@@ -1,6 +1,5 @@
 // The page for the browser: kPage, with the history as JSON where it says @data@.
 #include <map>
-#include <sstream>
 #include <unordered_map>
 
 #include "src/io/atomic_file.h"
@@ -39,10 +38,8 @@ Json page_data(const Allocator& allocator, const std::string& title) {
     const bool begins = e.action == Action::Alloc || e.action == Action::OutOfMemory;
     int64_t block = -1;
     if (begins) {
-      std::ostringstream shape;
-      shape << e.shape;
       block = int64_t(blocks.items().size());
-      blocks.push(array({strings(e.name), strings(shape.str()), int64_t(e.kind), e.requested, e.bytes}));
+      blocks.push(array({strings(e.name), strings(e.shape.text()), int64_t(e.kind), e.requested, e.bytes}));
       if (e.action == Action::Alloc) block_at[e.address] = block;
     } else if (e.action == Action::Free || e.action == Action::ChangeKind) {
       block = block_at.at(e.address);

@@ -1,6 +1,3 @@
-#include <unordered_map>
-#include <utility>
-
 #include "src/io/memory_files.h"
 
 namespace gradus {
@@ -20,24 +17,11 @@ Canvas draw_memory(const Allocator& allocator, const std::string& title) {
   StackPlot plot{title, "event (allocation, free, segment)", "MiB", {}, {"reserved", {}, {}}};
   for (int k = 0; k < kKinds; ++k) plot.layers.push_back({name_of(Kind(k)), {}, {}});
   plot.layers.push_back({"rounding", {}, {}});
-  Meter meter;  // goes through the history again
-  std::unordered_map<int64_t, Kind> kinds;
+  MemoryReplay replay;
   const std::vector<MemoryEvent>& history = allocator.history();
   for (size_t i = 0; i < history.size(); ++i) {
-    const MemoryEvent& e = history[i];
-    switch (e.action) {
-      case Action::Alloc: meter.add(kinds[e.address] = e.kind, e.requested, e.bytes); break;
-      case Action::Free: meter.remove(e.kind, e.requested, e.bytes); break;
-      case Action::ChangeKind:
-        meter.move(std::exchange(kinds[e.address], e.kind), e.kind, e.requested);
-        break;
-      case Action::SegmentAlloc:
-      case Action::SegmentMap: meter.add_segment(e.bytes); break;
-      case Action::SegmentFree:
-      case Action::SegmentUnmap: meter.remove_segment(e.bytes); break;
-      case Action::OutOfMemory: break;
-    }
-    append(plot, i, meter.now(), meter.reserved());
+    replay.apply(history[i]);
+    append(plot, i, replay.meter.now(), replay.meter.reserved());
   }
   return draw(plot);
 }

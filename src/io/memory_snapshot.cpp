@@ -1,5 +1,4 @@
 // The format is that of PyTorch's torch/csrc/cuda/memory_snapshot.cpp.
-#include <sstream>
 
 #include "src/io/atomic_file.h"
 #include "src/io/memory_files.h"
@@ -16,10 +15,9 @@ Json dict(std::initializer_list<std::pair<const char*, Json>> fields) {
 
 // The innermost first, as in a stack.
 Json frames(Kind kind, const std::string& name, const Shape& shape, const std::string& op) {
-  std::ostringstream block;
-  block << name << " " << shape;
   Json made = Json::array();
-  if (!name.empty()) made.push(dict({{"name", block.str()}, {"filename", name_of(kind)}, {"line", 0}}));
+  if (!name.empty())
+    made.push(dict({{"name", name + " " + shape.text()}, {"filename", name_of(kind)}, {"line", 0}}));
   for (size_t end = op.size(); end != 0 && end != std::string::npos;) {
     const size_t slash = op.rfind('/', end - 1);
     const size_t begin = slash == std::string::npos ? 0 : slash + 1;

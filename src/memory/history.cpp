@@ -1,5 +1,6 @@
 #include "src/memory/history.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/core/timing.h"
@@ -13,9 +14,49 @@ const char* name_of(Action action) {
   return kNames[int(action)];
 }
 
-static std::string path_of(const NamedRange* range) {
+std::string path_of(const NamedRange* range) {
   if (!range) return "";
   return range->outer ? path_of(range->outer) + "/" + range->name : range->name;
+}
+
+void MemoryReplay::apply(const MemoryEvent& e) {
+  switch (e.action) {
+    case Action::Alloc:
+      meter.add(e.kind, e.requested, e.bytes);
+      alive[e.address] = e;
+      break;
+    case Action::Free:
+      meter.remove(e.kind, e.requested, e.bytes);
+      alive.erase(e.address);
+      break;
+    case Action::ChangeKind:
+      meter.move(std::exchange(alive.at(e.address).kind, e.kind), e.kind, e.requested);
+      break;
+    case Action::SegmentAlloc:
+    case Action::SegmentMap: meter.add_segment(e.bytes); break;
+    case Action::SegmentFree:
+    case Action::SegmentUnmap: meter.remove_segment(e.bytes); break;
+    case Action::OutOfMemory: break;
+  }
+}
+
+MemoryPeak memory_peak(const std::vector<MemoryEvent>& history) {
+  int64_t allocated = 0, highest = -1;
+  size_t peak = 0;
+  for (size_t i = 0; i < history.size(); ++i) {
+    if (history[i].action == Action::Free) allocated -= history[i].bytes;
+    if (history[i].action != Action::Alloc) continue;
+    allocated += history[i].bytes;
+    if (allocated > highest) highest = allocated, peak = i;
+  }
+  check(highest >= 0, "memory history: nothing was allocated in it");
+  MemoryReplay replay;
+  for (size_t i = 0; i <= peak; ++i) replay.apply(history[i]);
+  MemoryPeak result{replay.meter.now(), history[peak], {}};
+  for (auto& [address, block] : replay.alive) result.alive.push_back(std::move(block));
+  std::stable_sort(result.alive.begin(), result.alive.end(),
+                   [](const auto& a, const auto& b) { return a.requested > b.requested; });
+  return result;
 }
 
 void Allocator::keep_history() {

@@ -3,7 +3,9 @@
 // src/io/memory_files.h makes a picture, a page for the browser and a file for PyTorch's viewer of it.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "src/core/shape.h"
 #include "src/memory/meter.h"
@@ -38,5 +40,22 @@ struct NamedRange {
   const char* name;
   const NamedRange* outer;
 };
+std::string path_of(const NamedRange*);  // from the outermost: "backward/linear"; "" for none
+
+// Goes through a history again.
+class MemoryReplay {
+ public:
+  void apply(const MemoryEvent&);
+  Meter meter;                           // as the allocator's was after the event
+  std::map<int64_t, MemoryEvent> alive;  // by address: the Alloc of each block, with its present kind
+};
+
+// The instant when the allocated bytes first reached their highest value.
+struct MemoryPeak {
+  Usage usage;
+  MemoryEvent reached_by;          // the allocation that did it, with the op it was for
+  std::vector<MemoryEvent> alive;  // largest first
+};
+MemoryPeak memory_peak(const std::vector<MemoryEvent>& history);
 
 }  // namespace gradus

@@ -45,7 +45,9 @@ std::string out_of_memory_text(const Allocator& allocator, int64_t bytes, Kind k
   const Usage& now = meter.now();
   std::ostringstream out;
   out << "out of memory: " << name << " " << shape << " (" << name_of(kind) << ") needs " << bytes
-      << " bytes (" << bytes_text(bytes) << ").\n";
+      << " bytes (" << bytes_text(bytes) << ")";
+  if (allocator.range) out << ", in " << path_of(allocator.range);
+  out << ".\n";
   if (allocator.budget() > 0) out << "budget " << bytes_text(allocator.budget()) << ", ";
   out << "reserved " << bytes_text(meter.reserved()) << ", allocated " << bytes_text(now.allocated())
       << "; the largest free piece is " << bytes_text(largest_free_piece(allocator)) << ".\n\n";
@@ -58,12 +60,13 @@ std::string out_of_memory_text(const Allocator& allocator, int64_t bytes, Kind k
   by_kind.row({"allocated", count_text(now.allocated()), bytes_text(now.allocated())});
   out << by_kind;
 
-  Table largest({"largest blocks", "kind", "bytes", ""});
+  Table largest({"largest blocks", "shape", "kind", "bytes", ""});
   std::vector<const Block*> live = blocks_in_use(allocator);
   std::stable_sort(live.begin(), live.end(), [](auto* a, auto* b) { return a->requested > b->requested; });
   if (live.size() > kLargestShown) live.resize(kLargestShown);
   for (const Block* b : live)
-    largest.row({b->name, name_of(b->kind), count_text(b->requested), bytes_text(b->requested)});
+    largest.row(
+        {b->name, b->shape.text(), name_of(b->kind), count_text(b->requested), bytes_text(b->requested)});
   if (!live.empty()) out << "\n" << largest;
 
   const auto most = std::max_element(now.by_kind.begin(), now.by_kind.end()) - now.by_kind.begin();

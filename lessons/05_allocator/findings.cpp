@@ -63,12 +63,12 @@ std::vector<Leak> find_leaks(const History& history, const std::vector<size_t>& 
 
 std::optional<Spike> find_spike(const History& history, const std::vector<size_t>& begins,
                                 size_t short_life) {
-  int64_t now = 0, peak = 0;
+  int64_t now = 0, peak = 0;  // allocated bytes
   size_t at_peak = 0;
   for (size_t i = 0; i < history.size(); ++i) {
     const MemoryEvent& e = history[i];
-    if (e.action == Action::Free) now -= e.requested;
-    if (e.action == Action::Alloc && (now += e.requested) > peak) peak = now, at_peak = i;
+    if (e.action == Action::Free) now -= e.bytes;
+    if (e.action == Action::Alloc && (now += e.bytes) > peak) peak = now, at_peak = i;
   }
   std::optional<Spike> spike;
   for (const auto& [begin, end] : lives_of(history)) {

@@ -34,7 +34,7 @@ std::vector<Leak> find_leaks(const History&, const std::vector<size_t>& begins, 
 // The largest block alive at the peak that lives for at most `short_life` events.
 struct Spike {
   std::string name, op;
-  int64_t bytes, peak, step;  // peak: all that was allocated then, as requested
+  int64_t bytes, peak, step;  // of the block, as requested; all that was allocated then
   size_t events;              // its life
   double share() const { return double(bytes) / double(peak); }
 };

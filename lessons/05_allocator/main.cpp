@@ -49,6 +49,7 @@ static Run measure(Report& report, const Settings& set, const Cure& cure, const 
   row.extra = {{"÷ allocated", run.ratio()},
                {"requests", double(run.requests)},
                {"after step 2", double(run.late_requests)},
+               {"not longer", double(run.repeat_requests)},
                {"given back", double(run.given_back)}};
   if (cure.name == "naive") row.peak = run.peak;
   if (cure.budget > 0) row.extra.emplace_back("out of memory", double(run.out_of_memory));
@@ -68,6 +69,8 @@ static void measure_cures(Report& report, const Settings& set, const Lesson& les
     report.check_at_most(cure.name + ": reserved ÷ allocated", run.ratio(), 1.1);
     if (cure.padded || cure.warmed_up)
       report.check_equal(cure.name + ": requests after step 2", run.late_requests, 0);
+    else if (cure.expandable)
+      report.check_equal(cure.name + ": requests for no longer batch", run.repeat_requests, 0);
   }
   measure(report, set, set.no_cure, lesson);
 }

@@ -42,12 +42,13 @@ Run train(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed, 
     std::fill(lengths.begin(), lengths.begin() + std::min<int64_t>(steps, 2), stream.longest);
   Run run;
   std::vector<double> seconds;
-  int64_t early_requests = 0;
+  int64_t longest_yet = 0;
   try {
     for (int64_t step = 0; step < steps; ++step) {
       const double start = seconds_now(device);
+      const int64_t T = lengths[size_t(step)], requests = device.meter().device_requests();
       ProfileRange range("data");
-      const DummyBatch batch = dummy_batch(stream.model, stream.batch, lengths[size_t(step)], seed);
+      const DummyBatch batch = dummy_batch(stream.model, stream.batch, T, seed);
       range.next("forward");
       Tape tape;
       const Tensor loss = batch.loss(model);
@@ -59,8 +60,11 @@ Run train(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed, 
       range.next("update");
       optimizer.step(1e-3);
       if (cure.empty_every > 0 && (step + 1) % cure.empty_every == 0) allocator.empty_cache();
-      if (step < 2) early_requests = device.meter().device_requests();
       seconds.push_back(seconds_now(device) - start);
+      const int64_t asked = device.meter().device_requests() - requests;
+      if (step >= 2) run.late_requests += asked;
+      if (step >= 2 && T <= longest_yet) run.repeat_requests += asked;
+      longest_yet = std::max(longest_yet, T);
     }
   } catch (const OutOfMemory&) {
     if (cure.budget == 0) throw;  // not the lesson's, but the user's
@@ -70,7 +74,6 @@ Run train(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed, 
   run.peak = meter.at_peak();
   run.reserved = meter.peak_reserved();
   run.requests = meter.device_requests();
-  run.late_requests = run.requests - early_requests;
   run.given_back = run.requests - held(allocator);
   run.step_seconds = summarize(seconds).median;
   return run;
@@ -83,7 +86,7 @@ Run train_on_meta(const Stream& stream, const Cure& cure, int64_t steps, uint64_
     Context context("meta");
     const Run run = train(stream, cure, steps, first_seed + i);
     if (i == 0 || run.ratio() > worst.ratio()) worst.peak = run.peak, worst.reserved = run.reserved;
-    for (int64_t Run::*count : {&Run::requests, &Run::late_requests, &Run::given_back})
+    for (int64_t Run::*count : {&Run::requests, &Run::late_requests, &Run::repeat_requests, &Run::given_back})
       worst.*count = std::max(worst.*count, run.*count);
     worst.out_of_memory += run.out_of_memory;
   }

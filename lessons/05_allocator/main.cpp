@@ -47,26 +47,26 @@ static Run measure(Report& report, const Settings& set, const Cure& cure, const 
   ReportRow& row = report.row("GPT-2 " + cure.name);
   row.reserved_bytes = run.reserved;
   row.extra = {{"÷ allocated", run.ratio()},
-               {"requests", double(run.requests)},
-               {"after step 2", double(run.late_requests)},
+               {"asked later", double(run.late_requests)},
                {"not longer", double(run.repeat_requests)},
                {"given back", double(run.given_back)}};
   if (cure.name == "naive") row.peak = run.peak;
-  if (cure.budget > 0) row.extra.emplace_back("out of memory", double(run.out_of_memory));
+  if (cure.budget > 0) row.extra.emplace_back("OOM", double(run.out_of_memory));
   return run;
 }
 
 static void measure_cures(Report& report, const Settings& set, const Lesson& lesson) {
   const Run naive = measure(report, set, set.naive, lesson), card = measure(report, set, set.card, lesson);
+  const bool long_enough = lesson.steps >= 20;  // for long batches to have come
   report.check_at_least("naive: bytes alive at the peak", double(naive.peak.allocated()), 1 << 30);
-  if (lesson.steps >= 20) {
+  if (long_enough) {
     report.check_at_least("naive: reserved ÷ allocated", naive.ratio(), 1.1);
     report.check_at_least("card of 8 GiB: segments given back, and asked for again", double(card.given_back),
                           1);
   }
   for (const Cure& cure : set.cures) {
     const Run run = measure(report, set, cure, lesson);
-    report.check_at_most(cure.name + ": reserved ÷ allocated", run.ratio(), 1.1);
+    if (long_enough) report.check_at_most(cure.name + ": reserved ÷ allocated", run.ratio(), 1.1);
     if (cure.padded || cure.warmed_up)
       report.check_equal(cure.name + ": requests after step 2", run.late_requests, 0);
     else if (cure.expandable)
@@ -97,15 +97,31 @@ static void measure_time(Report& report, const Settings& set, const Lesson& less
   report.check_equal("small: rows that reserve other bytes than meta", different, 0);
 }
 
-// What the card holds in the first steps of the first stream, event by event.
+static void draw(const std::string& path, const std::string& title) {
+  draw_memory(current().device.allocator(), title).write_png(path);
+  std::cout << title << ": " << path << "\n";
+}
+
+// What the card holds in the first steps of the first stream, event by event; and, more closely, when the
+// cache is emptied for the first time.
 static void draw_stream(const Settings& set, const Lesson& lesson) {
+  const int64_t steps = std::min(lesson.steps, set.drawn_steps);
+  int64_t emptied = -1;
+  {
+    Context context("meta");
+    context.device.allocator().keep_history();
+    train(set.gpt2, set.card, steps, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
+      const int64_t held = int64_t(context.device.allocator().segments().size());
+      if (emptied < 0 && held < context.device.meter().device_requests()) emptied = step;
+    });
+    draw(lesson.plot("05_naive.png"), "GPT-2, batches of changing length, a card of 8 GiB");
+  }
+  if (emptied < 1) return;
   Context context("meta");
-  context.device.allocator().keep_history();
-  train(set.gpt2, set.card, std::min(lesson.steps, set.drawn_steps), lesson.seed);
-  const std::string path = lesson.plot("05_naive.png");
-  draw_memory(context.device.allocator(), "GPT-2, batches of changing length, a card of 8 GiB")
-      .write_png(path);
-  std::cout << "allocated against reserved: " << path << "\n";
+  train(set.gpt2, set.card, emptied + 1, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
+    if (step == emptied - 1) context.device.allocator().keep_history();
+  });
+  draw(lesson.plot("05_emptied.png"), "the same, around step " + std::to_string(emptied));
 }
 
 static int lesson_05(int argc, char** argv) {

@@ -45,7 +45,7 @@ void find_faults(Report& report, const Stream& stream, const Lesson& lesson, con
   {
     Context context(lesson.device, lesson.seed, lesson.memory);
     context.device.allocator().keep_history();
-    train(stream, padded, kSteps, lesson.seed);
+    run_stream(stream, padded, kSteps, lesson.seed);
     const Found found = look_into(context.device.allocator());
     print("clean", found);
     report.check_equal("clean: leaks found", int64_t(found.leaks.size()), 0);
@@ -55,7 +55,7 @@ void find_faults(Report& report, const Stream& stream, const Lesson& lesson, con
   Allocator& allocator = context.device.allocator();
   allocator.keep_history();
   std::vector<Tensor> kept;
-  train(stream, padded, kSteps, lesson.seed, [&](int64_t step, Transformer& model, Tape&) {
+  run_stream(stream, padded, kSteps, lesson.seed, [&](int64_t step, Transformer& model, Tape&) {
     // The leak: the gradient of the step before is kept "to be plotted"; backward makes a new one.
     kept.push_back(std::exchange(model.parameters.find("wte.weight").leaf.grad, Tensor()));
     if (step != kSpikeStep) return;

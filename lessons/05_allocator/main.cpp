@@ -42,8 +42,8 @@ struct Settings {
   Cure no_cure{.name = "emptied every 10 steps", .empty_every = 10};
 };
 
-static Run measure(Report& report, const Settings& set, const Cure& cure, const Lesson& lesson) {
-  const Run run = train_on_meta(set.gpt2, cure, lesson.steps, lesson.seed, set.streams);
+static StreamRun measure(Report& report, const Settings& set, const Cure& cure, const Lesson& lesson) {
+  const StreamRun run = run_on_meta(set.gpt2, cure, lesson.steps, lesson.seed, set.streams);
   ReportRow& row = report.row("GPT-2 " + cure.name);
   row.reserved_bytes = run.reserved;
   row.extra = {{"÷ allocated", run.ratio()},
@@ -56,7 +56,8 @@ static Run measure(Report& report, const Settings& set, const Cure& cure, const 
 }
 
 static void measure_cures(Report& report, const Settings& set, const Lesson& lesson) {
-  const Run naive = measure(report, set, set.naive, lesson), card = measure(report, set, set.card, lesson);
+  const StreamRun naive = measure(report, set, set.naive, lesson),
+                  card = measure(report, set, set.card, lesson);
   const bool long_enough = lesson.steps >= 20;  // for long batches to have come
   report.check_at_least("naive: bytes alive at the peak", double(naive.peak.allocated()), 1 << 30);
   if (long_enough) {
@@ -65,7 +66,7 @@ static void measure_cures(Report& report, const Settings& set, const Lesson& les
                           1);
   }
   for (const Cure& cure : set.cures) {
-    const Run run = measure(report, set, cure, lesson);
+    const StreamRun run = measure(report, set, cure, lesson);
     if (long_enough) report.check_at_most(cure.name + ": reserved ÷ allocated", run.ratio(), 1.1);
     if (cure.padded || cure.warmed_up)
       report.check_equal(cure.name + ": requests after step 2", run.late_requests, 0);
@@ -82,11 +83,11 @@ static void measure_time(Report& report, const Settings& set, const Lesson& less
   cures.insert(cures.end(), set.cures.begin(), set.cures.end());
   int64_t different = 0;
   for (const Cure& cure : cures) {
-    Run run[2];
+    StreamRun run[2];
     for (const bool on_meta : {false, true}) {
       Context context(on_meta ? "meta" : lesson.device, lesson.seed, lesson.memory);
       lesson.apply(context);
-      run[on_meta] = train(set.small, cure, steps, lesson.seed);
+      run[on_meta] = run_stream(set.small, cure, steps, lesson.seed);
     }
     ReportRow& row = report.row("small " + cure.name);
     row.reserved_bytes = run[0].reserved;
@@ -110,7 +111,7 @@ static void draw_stream(const Settings& set, const Lesson& lesson) {
   {
     Context context("meta");
     context.device.allocator().keep_history();
-    train(set.gpt2, set.card, steps, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
+    run_stream(set.gpt2, set.card, steps, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
       const int64_t held = int64_t(context.device.allocator().segments().size());
       if (emptied < 0 && held < context.device.meter().device_requests()) emptied = step;
     });
@@ -118,7 +119,7 @@ static void draw_stream(const Settings& set, const Lesson& lesson) {
   }
   if (emptied < 1) return;
   Context context("meta");
-  train(set.gpt2, set.card, emptied + 1, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
+  run_stream(set.gpt2, set.card, emptied + 1, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
     if (step == emptied - 1) context.device.allocator().keep_history();
   });
   draw(lesson.plot("05_emptied.png"), "the same, around step " + std::to_string(emptied));

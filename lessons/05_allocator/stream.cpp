@@ -28,7 +28,8 @@ static int64_t held(const Allocator& allocator) {
   return count;
 }
 
-Run train(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed, const Between& between) {
+StreamRun run_stream(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed,
+                     const Between& between) {
   Device& device = current().device;
   Allocator& allocator = device.allocator();
   allocator.set_expandable(cure.expandable);
@@ -40,7 +41,7 @@ Run train(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed, 
   if (cure.padded) std::fill(lengths.begin(), lengths.end(), stream.longest);
   if (cure.warmed_up)
     std::fill(lengths.begin(), lengths.begin() + std::min<int64_t>(steps, 2), stream.longest);
-  Run run;
+  StreamRun run;
   std::vector<double> seconds;
   int64_t longest_yet = 0;
   try {
@@ -79,14 +80,15 @@ Run train(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed, 
   return run;
 }
 
-Run train_on_meta(const Stream& stream, const Cure& cure, int64_t steps, uint64_t first_seed,
-                  uint64_t streams) {
-  Run worst;
+StreamRun run_on_meta(const Stream& stream, const Cure& cure, int64_t steps, uint64_t first_seed,
+                      uint64_t streams) {
+  StreamRun worst;
   for (uint64_t i = 0; i < streams; ++i) {
     Context context("meta");
-    const Run run = train(stream, cure, steps, first_seed + i);
+    const StreamRun run = run_stream(stream, cure, steps, first_seed + i);
     if (i == 0 || run.ratio() > worst.ratio()) worst.peak = run.peak, worst.reserved = run.reserved;
-    for (int64_t Run::*count : {&Run::requests, &Run::late_requests, &Run::repeat_requests, &Run::given_back})
+    for (int64_t StreamRun::*count : {&StreamRun::requests, &StreamRun::late_requests,
+                                      &StreamRun::repeat_requests, &StreamRun::given_back})
       worst.*count = std::max(worst.*count, run.*count);
     worst.out_of_memory += run.out_of_memory;
   }

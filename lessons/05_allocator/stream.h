@@ -26,7 +26,7 @@ struct Cure {  // all of them off: naive
   int64_t budget = 0;       // bytes of the device; 0: as many as it has
 };
 
-struct Run {
+struct StreamRun {
   Usage peak;
   int64_t reserved = 0;         // at its own peak
   int64_t requests = 0;         // segments and pages asked of the device
@@ -41,9 +41,9 @@ struct Run {
 // Runs `steps` steps of forward, backward and AdamW on the current device, which is to be fresh. `between` is
 // called between the two passes of every step.
 using Between = std::function<void(int64_t step, Transformer&, Tape&)>;
-Run train(const Stream&, const Cure&, int64_t steps, uint64_t seed, const Between& between = {});
+StreamRun run_stream(const Stream&, const Cure&, int64_t steps, uint64_t seed, const Between& between = {});
 
 // On meta, `streams` of them with seeds of their own: of each figure the worst.
-Run train_on_meta(const Stream&, const Cure&, int64_t steps, uint64_t first_seed, uint64_t streams);
+StreamRun run_on_meta(const Stream&, const Cure&, int64_t steps, uint64_t first_seed, uint64_t streams);
 
 }  // namespace gradus

@@ -18,7 +18,7 @@ class L05_Program : public testing::Test {
   }
   ~L05_Program() override { fs::remove_all(folder); }
   std::string history(const std::string& name) const {
-    return "--steps=1 --device=meta --history='" + (folder / name).string() + "' ";
+    return "--device=meta --history='" + (folder / name).string() + "' ";
   }
   const fs::path folder = fs::temp_directory_path() / ("gradus_lesson05_" + std::to_string(::getpid()));
 };
@@ -26,8 +26,7 @@ class L05_Program : public testing::Test {
 TEST_F(L05_Program, ShortRunsPassAndWriteTheirFiles) {
   for (const char* steps : {"1", "2", "20"}) {
     const std::string json = (folder / "report.json").string();
-    const Outcome outcome =
-        run(kLesson, history("a/new/folder") + "--json=" + json + " --steps=" + steps + " --device=meta");
+    const Outcome outcome = run(kLesson, history("a/new/folder") + "--json=" + json + " --steps=" + steps);
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("wte.weight.grad leaks (backward/linear)"), std::string::npos);
     EXPECT_NE(outcome.output.find("differences (between/debug), 16.0 MiB in step 5"), std::string::npos);
@@ -38,7 +37,7 @@ TEST_F(L05_Program, ShortRunsPassAndWriteTheirFiles) {
 }
 
 TEST_F(L05_Program, AHistoryThatCannotBeWrittenIsASentence) {
-  expect_refused(run(kLesson, "--steps=1 --device=meta --history=/proc/nowhere"), 1, "/proc/nowhere");
+  expect_refused(run(kLesson, "--device=meta --history=/proc/nowhere"), 1, "/proc/nowhere");
   std::ofstream(folder / "file") << "a file, no folder";
   expect_refused(run(kLesson, history("file")), 1, "its folder cannot be made");
   EXPECT_EQ(read_text_file((folder / "file").string()), "a file, no folder");

@@ -19,19 +19,18 @@ TEST(L05_Drawing, TheExampleFollowsTheRules) {
   std::ostringstream out;
   draw_example(out);
   const std::string text = out.str();
-  const auto after = [&](const std::string& step) {  // what is drawn below the step, up to the next one
+  const auto below = [&](const std::string& step) {  // the first line that is drawn under it
     const size_t begin = text.find("\n", text.find("  " + step)) + 1;
-    return text.substr(begin, text.find("\n  ", text.find("]", begin)) - begin);
+    return text.substr(begin, text.find("\n", begin) - begin);
   };
-  const std::string small = "    small [aaaaaaaaaaab.....................] 2.0 MiB";
-  EXPECT_EQ(after("get b,"), small);
+  EXPECT_EQ(below("get b,"), "    small [aaaaaaaaaaab.....................] 2.0 MiB");
   EXPECT_NE(text.find("    large [cccdddddeeee........] 20.0 MiB"), std::string::npos);
   EXPECT_NE(text.find("    large [...ddddd............] 20.0 MiB"), std::string::npos) << "e merged";
   EXPECT_NE(text.find("    large [ff-ddddd............] 20.0 MiB"), std::string::npos)
       << "best fit, not split";
   EXPECT_NE(text.find("    large [gggggggggggggg] 14.0 MiB"), std::string::npos);
   EXPECT_NE(text.find("    large [..............] 14.0 MiB"), std::string::npos) << "cached";
-  EXPECT_EQ(after("empty the cache:"), "    large [...ddddd............] 20.0 MiB");
+  EXPECT_EQ(below("empty the cache:"), "    large [...ddddd............] 20.0 MiB");
   EXPECT_NE(text.find("    large [hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh....] 40.0 MiB"), std::string::npos);
 }
 
@@ -157,28 +156,28 @@ TEST(L05_Findings, HistoriesWithoutStepsAreQuiet) {
 
 // ---- the stream ----
 
-const Stream& tiny() {
-  static const Stream stream{.model = {.vocab = 64, .context = 48, .layers = 1, .heads = 2, .channels = 32},
-                             .batch = 2,
-                             .shortest = 4,
-                             .median = 14,
-                             .longest = 48,
-                             .spread = 0.5};
-  return stream;
+Stream stream_up_to(int64_t longest, int64_t channels) {
+  return {.model = {.vocab = 64, .context = longest, .layers = 1, .heads = 2, .channels = channels},
+          .batch = 2,
+          .shortest = longest / 12,
+          .median = longest / 3,
+          .longest = longest,
+          .spread = 0.5};
 }
+const Stream kTiny = stream_up_to(48, 32), kSmall = stream_up_to(480, 64);
 
 TEST(L05_Stream, LengthsAreDrawnFromTheSeedWithinTheirBounds) {
-  const std::vector<int64_t> a = draw_lengths(tiny(), 2000, 1);
-  EXPECT_EQ(a, draw_lengths(tiny(), 2000, 1));
-  EXPECT_NE(a, draw_lengths(tiny(), 2000, 2));
+  const std::vector<int64_t> a = draw_lengths(kTiny, 2000, 1);
+  EXPECT_EQ(a, draw_lengths(kTiny, 2000, 1));
+  EXPECT_NE(a, draw_lengths(kTiny, 2000, 2));
   int64_t below = 0;
   for (const int64_t T : a) {
     ASSERT_GE(T, 4);
     ASSERT_LE(T, 48);
-    below += T < 14;
+    below += T < 16;
   }
-  EXPECT_NEAR(double(below), 1000, 100) << "half of them below the median, and 14 itself is neither";
-  EXPECT_TRUE(draw_lengths(tiny(), 0, 1).empty());
+  EXPECT_NEAR(double(below), 1000, 100) << "half of them below the median, and 16 itself is neither";
+  EXPECT_TRUE(draw_lengths(kTiny, 0, 1).empty());
 }
 
 TEST(L05_Stream, EveryDeviceAsksForTheSame) {
@@ -186,11 +185,11 @@ TEST(L05_Stream, EveryDeviceAsksForTheSame) {
        {Cure{.name = "naive"}, Cure{.name = "warmed up", .warmed_up = true},
         Cure{.name = "expandable", .expandable = true}, Cure{.name = "emptied", .empty_every = 2}}) {
     Context meta("meta");
-    const StreamRun expected = run_stream(tiny(), cure, 5, 1);
+    const StreamRun expected = run_stream(kTiny, cure, 5, 1);
     EXPECT_GT(expected.requests, 0);
     for (const char* name : devices_with_data()) {
       Context context(name);
-      const StreamRun run = run_stream(tiny(), cure, 5, 1);
+      const StreamRun run = run_stream(kTiny, cure, 5, 1);
       EXPECT_EQ(run.reserved, expected.reserved) << name << ", " << cure.name;
       EXPECT_EQ(run.peak, expected.peak) << name << ", " << cure.name;
       EXPECT_EQ(run.requests, expected.requests) << name << ", " << cure.name;
@@ -204,7 +203,7 @@ TEST(L05_Stream, RequestsAndWhatIsGivenBackAreThoseOfTheHistory) {
   for (const bool expandable : {false, true}) {
     Context context("meta");
     context.device.allocator().keep_history();
-    const StreamRun run = run_stream(tiny(), {.name = "", .expandable = expandable, .empty_every = 3}, 10, 1);
+    const StreamRun run = run_stream(kSmall, {.name = "", .expandable = expandable, .empty_every = 3}, 10, 1);
     int64_t taken = 0, returned = 0;
     for (const MemoryEvent& e : context.device.allocator().history()) {
       if (e.action == Action::SegmentAlloc) ++taken;
@@ -224,11 +223,11 @@ TEST(L05_Stream, RequestsAndWhatIsGivenBackAreThoseOfTheHistory) {
 TEST(L05_Stream, OnlyABudgetOfTheCureMayEndInOutOfMemory) {
   {
     Context context("meta");
-    EXPECT_EQ(run_stream(tiny(), {.name = "card", .budget = 2 << 20}, 5, 1).out_of_memory, 1);
+    EXPECT_EQ(run_stream(kSmall, {.name = "card", .budget = 28 << 20}, 5, 1).out_of_memory, 1);
     EXPECT_EQ(context.device.meter().now()[Kind::Weight], 0) << "nothing is left behind";
   }
-  Context context("meta", 1, 20 << 20);
-  EXPECT_THROW(run_stream(tiny(), {.name = "naive"}, 5, 1), OutOfMemory) << "the user's";
+  Context context("meta", 1, 28 << 20);
+  EXPECT_THROW(run_stream(kSmall, {.name = "naive"}, 5, 1), OutOfMemory) << "the user's";
 }
 
 // The lesson's figures, for streams that the lesson does not draw.

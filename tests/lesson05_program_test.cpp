@@ -36,6 +36,12 @@ TEST_F(L05_Program, ShortRunsPassAndWriteTheirFiles) {
   }
 }
 
+TEST_F(L05_Program, TheTapeCanBePrintedAndEveryOutputChecked) {
+  const Outcome outcome = run(kLesson, "--device=cpu --steps=2 --print=tape --check=nan");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("attention.probs"), std::string::npos) << outcome.output;
+}
+
 TEST_F(L05_Program, AHistoryThatCannotBeWrittenIsASentence) {
   expect_refused(run(kLesson, "--device=meta --history=/proc/nowhere"), 1, "/proc/nowhere");
   std::ofstream(folder / "file") << "a file, no folder";

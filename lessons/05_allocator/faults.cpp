@@ -45,13 +45,17 @@ void find_faults(Report& report, const Stream& stream, const Lesson& lesson, con
   {
     Context context(lesson.device, lesson.seed, lesson.memory);
     context.device.allocator().keep_history();
-    run_stream(stream, padded, kSteps, lesson.seed);
+    lesson.apply(context);
+    run_stream(stream, padded, kSteps, lesson.seed, [&](int64_t step, Transformer&, Tape& tape) {
+      if (step == 0 && lesson.print == "tape") tape.print(std::cout);
+    });
     const Found found = look_into(context.device.allocator());
     print("clean", found);
     report.check_equal("clean: leaks found", int64_t(found.leaks.size()), 0);
     report.check_equal("clean: spikes found", found.is_large(), 0);
   }
   Context context(lesson.device, lesson.seed, lesson.memory);
+  lesson.apply(context);
   Allocator& allocator = context.device.allocator();
   allocator.keep_history();
   std::vector<Tensor> kept;

@@ -51,8 +51,8 @@ std::vector<Leak> find_leaks(const History& history, const std::vector<size_t>& 
     Leak& leak = by_name_and_op.try_emplace({block.name, block.op}, Leak{block.name, block.op}).first->second;
     leak.bytes += block.requested;
     if (leak.steps.empty() || leak.steps.back() != step) leak.steps.push_back(step);
-    // STUB: todo("05.2", "add the block to its name's leak if it is alive after `patience` steps", life,
-    // steps, patience, by_name_and_op, step_of); END SOLUTION 05.2
+    // STUB: todo("05.2", "add the block to a leak if it lives on too long", life, steps, patience);
+    // END SOLUTION 05.2
   }
   std::vector<Leak> leaks;
   for (const auto& [key, leak] : by_name_and_op)

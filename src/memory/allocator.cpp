@@ -150,8 +150,7 @@ Block* Allocator::take_best_fit(int64_t size, bool small) {
   Block* block = *best;
   free_blocks.erase(best);
   return block;
-  // STUB: todo("05.1", "take the smallest free block of at least `size` bytes out of its pool", size,
-  // free_blocks);
+  // STUB: todo("05.1", "take the smallest block that is large enough out of its pool", size, free_blocks);
   // END SOLUTION 05.1
 }
 

@@ -159,6 +159,7 @@ TEST(L04_History, AFailedRequestIsAnEventAfterTheCacheWasEmptied) {
 
 // The peak is found again in the history, with who was alive at it and what it was for.
 TEST(L04_History, ThePeakIsTheMetersPeak) {
+  RecordProperty("exercise", "04.2");
   Context context("meta", 1);
   context.device.allocator().keep_history();
   Transformer model({.vocab = 65, .context = 24, .layers = 2, .heads = 4, .channels = 32});

@@ -128,8 +128,8 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};
   while (!nodes_.empty()) {
     const ProfileRange range(nodes_.back().op);
-    Node& node =
-        nodes_.back();  // it stays on the tape until it is done: if an op throws, ~Tape counts its uses
+    // The node stays on the tape until it is done: if an op throws, ~Tape takes its uses back.
+    Node& node = nodes_.back();
     // BEGIN SOLUTION 02.1
     if (auto found = pending.find(node.output.slot.id); found != pending.end()) {
       const Tensor node_dy = std::move(found->second);
@@ -138,8 +138,8 @@ void Tape::backward(const Tensor& y, Tensor dy) {
       Grads dx(pending, node);
       node.backward(node, node_dy, dx);
     }
-    // STUB: todo("02.1", "take the node's output gradient and call its backward function", node,
-    // check_unchanged); END SOLUTION 02.1
+    // STUB: todo("02.1", "give the output's gradient to the backward function", node, check_unchanged);
+    // END SOLUTION 02.1
     const std::vector<GradSlot> inputs = std::move(node.inputs);
     nodes_.pop_back();
     for (const GradSlot& in : inputs) {

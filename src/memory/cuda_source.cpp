@@ -170,6 +170,11 @@ class CudaSource : public Source {
       std::memcpy(static_cast<char*>(to_host) + at, staging_, n);
     }
   }
+  int64_t occupied() const override {
+    size_t free = 0, all = 0;
+    check_cuda(cudaMemGetInfo(&free, &all), "asking for the GPU's free memory");
+    return int64_t(all - free);
+  }
   void* stream() const override { return stream_; }
   void synchronize() override { check_cuda(cudaStreamSynchronize(stream_), "running what was queued"); }
 

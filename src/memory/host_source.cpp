@@ -1,7 +1,9 @@
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 
 #include "src/memory/source.h"
 
@@ -51,6 +53,11 @@ class HostSource : public Source {
     if (bytes > 0) std::memcpy(to, from_host, size_t(bytes));
   }
   void copy_out(void* to_host, const void* from, int64_t bytes) override { copy_in(to_host, from, bytes); }
+  int64_t occupied() const override {
+    std::ifstream statm("/proc/self/statm");  // Linux; in pages: all addresses, then those with memory
+    int64_t addresses = 0, resident = 0;
+    return statm >> addresses >> resident ? resident * sysconf(_SC_PAGESIZE) : -1;
+  }
   bool on_host() const override { return true; }
 };
 

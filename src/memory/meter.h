@@ -45,6 +45,10 @@ class Meter {
   // Adds a kernel's cost to the totals of its class and, if a trace is kept, to the trace.
   void count(const Cost&);
   void keep_trace() { keeps_trace_ = true; }
+  // From now on every kernel is waited for and timed (slower: a GPU no longer works ahead).
+  void keep_times() { keeps_times_ = true; }
+  bool keeps_times() const { return keeps_times_; }
+  void add_seconds(OpClass c, double seconds) { work_[int(c)].seconds += seconds; }
 
   const Usage& now() const { return now_; }
   // The full table at the instant when allocated() first reached its highest value, with the kinds that
@@ -55,6 +59,7 @@ class Meter {
   int64_t device_requests() const { return device_requests_; }  // segments and pages ever asked for
   struct Work {
     int64_t calls = 0, flops = 0, bytes = 0;
+    double seconds = 0;  // if times are kept
   };
   const Work& work(OpClass c) const { return work_[int(c)]; }
   int64_t flops() const;  // the sum over all classes
@@ -69,7 +74,7 @@ class Meter {
   // allocated_ and peak_allocated_ are the sums of now_ and at_peak_, kept so that add() need not sum.
   int64_t allocated_ = 0, peak_allocated_ = 0, reserved_ = 0, peak_reserved_ = 0, device_requests_ = 0;
   std::array<Work, kOpClasses> work_{};
-  bool keeps_trace_ = false;
+  bool keeps_trace_ = false, keeps_times_ = false;
   std::map<Cost, int64_t> trace_;
 };
 

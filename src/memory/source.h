@@ -24,6 +24,9 @@ class Source {
   // What kernels and copies are queued on, and the wait for all of it; nothing where calls return when done.
   virtual void* stream() const { return nullptr; }
   virtual void synchronize() {}
+  // Bytes of the device that are taken, by this program or others, with all that a driver or libraries keep:
+  // on a GPU what nvidia-smi shows, on the host the memory of this process. -1: nobody knows.
+  virtual int64_t occupied() const { return -1; }
   virtual bool on_host() const { return false; }  // the host may read and write the memory itself
   virtual bool has_data() const { return true; }  // false: addresses only
 };

@@ -96,7 +96,7 @@ void copy_from_host(Tensor& to, const std::vector<double>& values);
 double item(const Tensor& x);  // the value of a one-element tensor: the one read-back from the device
 
 // What an op passes to a kernel: be(x).gelu_fwd(ctx(x, cost), ...). The call's scratch memory lives until the
-// end of the statement, and its cost is added to the meter.
+// end of the statement, and its cost is added to the meter (its time too, if the meter keeps times).
 class Call {
  public:
   Call(Device& device, const Cost& cost);
@@ -106,6 +106,8 @@ class Call {
 
  private:
   Device& device_;
+  OpClass op_class_;
+  double start_ = 0;
   Block* scratch_ = nullptr;
   Ctx ctx_;
 };

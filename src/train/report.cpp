@@ -148,6 +148,7 @@ Json Report::to_json() const {
 }
 
 void Report::print_checks() const {
+  if (checks_.empty()) return;
   Table table({"check", "measured", "", "bound", ""});
   for (const Check& c : checks_) {
     const char* verdict = c.skipped  ? "SKIP, no data"

@@ -1,0 +1,203 @@
+#include "lessons/04_memory_anatomy/anatomy.h"
+
+#include <iostream>
+#include <set>
+
+#include "src/core/table.h"
+
+namespace gradus {
+
+static TransformerConfig small_model(const Precision& precision, double dropout = 0) {
+  return {.vocab = 96,
+          .context = 48,
+          .layers = 2,
+          .heads = 4,
+          .channels = 64,
+          .dropout = dropout,
+          .precision = precision};
+}
+
+// The peak of two steps (of a forward pass alone if there is no optimizer), divided by the parameters.
+static Usage peak_of(const Lesson& lesson, const Precision& precision, const char* optimizer_name) {
+  Context context(lesson.device, lesson.seed);
+  Transformer model(small_model(precision));
+  model.initialize(lesson.seed);
+  const DummyBatch batch = dummy_batch(model.config, 2, model.config.context);
+  const std::string name = optimizer_name;
+  if (name == "inference") {
+    batch.loss(model);
+    return context.device.meter().at_peak();
+  }
+  std::unique_ptr<Optimizer> optimizer;
+  if (name == "AdamW") optimizer = std::make_unique<AdamW>(model.parameters);
+  if (name == "momentum") optimizer = std::make_unique<Sgd>(model.parameters, SgdArgs{.momentum = 0.9f});
+  if (name == "SGD") optimizer = std::make_unique<Sgd>(model.parameters);
+  for (int step = 0; step < 2; ++step) {
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    model.parameters.zero_grad();
+    tape.backward(loss);
+    optimizer->step(1e-3);
+  }
+  return context.device.meter().at_peak();
+}
+
+void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
+  std::cout
+      << "\n(b) Bytes per parameter, by recipe and optimizer, measured on two steps of a small model\n\n";
+  const int64_t N = small_model({}).parameter_count();
+  int64_t differing = 0;
+  Table table({"recipe", "optimizer", "weight", "master", "gradient", "optimizer", "measured", "formula"});
+  for (const std::string_view recipe : kRecipes)
+    for (const auto& [name, states] :
+         {std::pair("AdamW", 2), {"momentum", 1}, {"SGD", 0}, {"inference", -1}}) {
+      const Precision precision = precision_recipe(recipe);
+      const Usage peak = peak_of(lesson, precision, name);
+      std::vector<std::string> cells{std::string(recipe), name};
+      int64_t measured = 0;
+      for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer}) {
+        measured += peak[kind];
+        cells.push_back(number_text(double(peak[kind]) / double(N)));
+      }
+      // Inference has neither gradients nor states.
+      const int64_t formula = states >= 0 ? bytes_per_parameter(precision, states)
+                                          : bytes_per_parameter(precision, 0) - size_of(precision.gradient);
+      cells.push_back(number_text(double(measured) / double(N)));
+      cells.push_back(std::to_string(formula));
+      table.row(cells);
+      differing += measured != formula * N;
+    }
+  std::cout << table;
+  report.check_equal("bytes per parameter: rows that differ from the formula", differing, 0);
+}
+
+// ---- (c) ----------------------------------------------------------------------------------------------
+
+struct Sizes {
+  int64_t s, b, h, a;  // sequence, batch, channels, heads
+};
+struct Published {  // what Megatron-LM saves where our tape has this op
+  const char *op, *what;
+  int64_t sbh, ass_b;  // bytes in units of s b h and of a s^2 b
+  const char* why;     // ours is different
+};
+// The operations of a layer that save something, in the order of the tape.
+static constexpr Published kLayer[] = {
+    {"layernorm", "its input", 2, 0, "mean and rstd of each token, 8 bytes, which the formula leaves out"},
+    {"linear", "input of q, k, v", 2, 0, ""},
+    {"attention_plain", "q, k, v; softmax; its mask; after dropout", 6, 5,
+     "dropout is drawn again in backward: neither mask (1) nor result (2 bytes)"},
+    {"linear", "input of the projection", 2, 0, ""},
+    {"dropout", "mask", 1, 0, "drawn again in backward"},
+    {"layernorm", "its input", 2, 0, "mean and rstd"},
+    {"linear", "input of h -> 4h", 2, 0, ""},
+    {"gelu", "its input", 8, 0, ""},
+    {"linear", "input of 4h -> h", 8, 0, ""},
+    {"dropout", "mask", 1, 0, "drawn again in backward"},
+};
+
+// What a node is the first to save.
+static int64_t newly_saved(const Node& node, std::set<const Storage*>& seen) {
+  int64_t bytes = 0;
+  for (const Saved& s : node.saved)
+    if (s.tensor.defined() && s.tensor.storage().kind() == Kind::Activation &&
+        seen.insert(&s.tensor.storage()).second)
+      bytes += s.tensor.bytes();
+  return bytes;
+}
+
+void saved_activations_table(const Lesson& lesson, Report& report) {
+  Context context(lesson.device, lesson.seed);
+  Transformer model(small_model(precision_recipe("mixed"), 0.1));
+  model.initialize(lesson.seed);
+  const TransformerConfig& c = model.config;
+  const Sizes z{c.context, 4, c.channels, c.heads};
+  Tape tape;
+  dummy_batch(c, z.b, z.s).loss(model);
+  std::cout << "\n(c) What the tape saves in one layer, in 16 bits, b = " << z.b << ", s = " << z.s
+            << ", h = " << z.h << ", a = " << z.a << ", beside Megatron-LM's sbh (34 + 5as/h)\n\n";
+
+  Table table({"op", "saved", "published", "ours", "ours differs by"});
+  std::set<const Storage*> seen;
+  const int64_t sbh = z.s * z.b * z.h, ass_b = z.a * z.s * z.s * z.b;
+  int64_t published = 0, ours = 0;
+  auto node = tape.nodes().begin();
+  while (std::string_view(node->op) != "layernorm") ++node;  // past the embedding
+  for (const Published& p : kLayer) {
+    while (std::string_view(node->op) == "add") ++node;  // saves nothing
+    check(std::string_view(node->op) == p.op, "lesson 04: the tape has ", node->op, " where the table has ",
+          p.op);
+    const int64_t theirs = p.sbh * sbh + p.ass_b * ass_b, bytes = newly_saved(*node++, seen);
+    table.row({p.op, p.what, count_text(theirs), count_text(bytes), bytes == theirs ? "" : p.why});
+    published += theirs, ours += bytes;
+  }
+  table.row({"a layer", "", count_text(published), count_text(ours), count_text(ours - published)});
+  std::cout << table;
+  report.check_equal("published a layer: sbh (34 + 5as/h)", published, 34 * sbh + 5 * ass_b);
+  report.check_equal("ours: less 2 sbh + 3 as²b of dropout, more 16 sb of statistics", ours,
+                     published - 2 * sbh - 3 * ass_b + 16 * z.s * z.b);
+}
+
+// ---- (d) ----------------------------------------------------------------------------------------------
+
+constexpr const char* kPasses[] = {"forward", "backward", "update"};
+using Pass = std::array<Meter::Work, kOpClasses>;
+
+static Pass take_work(Meter& meter) {
+  Pass pass;
+  for (int c = 0; c < kOpClasses; ++c) pass[size_t(c)] = meter.work(OpClass(c));
+  meter.reset_work();
+  return pass;
+}
+
+// The second of two steps; the first warms up.
+static std::array<Pass, 3> work_of_a_step(Transformer& model, AdamW& optimizer, const DummyBatch& batch) {
+  Meter& meter = current().device.meter();
+  meter.keep_times();
+  std::array<Pass, 3> passes;
+  for (int step = 0; step < 2; ++step) {
+    take_work(meter);
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    passes[0] = take_work(meter);
+    model.parameters.zero_grad();
+    tape.backward(loss);
+    passes[1] = take_work(meter);
+    optimizer.step(1e-3);
+    passes[2] = take_work(meter);
+  }
+  return passes;
+}
+
+void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& batch, Report& report) {
+  static constexpr const char* kClasses[kOpClasses] = {"tensor contraction", "normalization", "element-wise",
+                                                       "other"};
+  const std::array<Pass, 3> passes = work_of_a_step(model, optimizer, batch);
+  const bool timed = current().device.has_data();
+  double seconds[3] = {}, flops[3] = {}, contractions = 0;
+  for (int p = 0; p < 3; ++p)
+    for (const Meter::Work& w : passes[p]) seconds[p] += w.seconds, flops[p] += double(w.flops);
+  const double all = seconds[0] + seconds[1] + seconds[2];
+
+  std::cout
+      << "\n(d) The classes of operations in one step (attention's softmax is inside its contraction)\n\n";
+  Table table({"pass", "class", "kernels", "GFLOP", "MB moved", "FLOP/byte", "time", "share"});
+  for (int p = 0; p < 3; ++p)
+    for (int c = 0; c < kOpClasses; ++c) {
+      const Meter::Work& w = passes[p][size_t(c)];
+      if (w.calls == 0) continue;
+      if (OpClass(c) == OpClass::Contraction) contractions += w.seconds;
+      table.row({kPasses[p], kClasses[c], std::to_string(w.calls), number_text(double(w.flops) * 1e-9),
+                 number_text(double(w.bytes) * 1e-6), number_text(double(w.flops) / double(w.bytes)),
+                 timed ? seconds_text(w.seconds) : "", timed ? percent_text(w.seconds / all) : ""});
+    }
+  std::cout << table << "backward ÷ forward: " << number_text(flops[1] / flops[0]) << " in FLOPs";
+  if (timed) std::cout << ", " << number_text(seconds[1] / seconds[0]) << " in time";
+  std::cout << "\n";
+  const auto of_contractions = [&](int p) { return passes[p][int(OpClass::Contraction)].flops; };
+  report.check_equal("contractions: FLOPs of backward = 2 forward", of_contractions(1),
+                     2 * of_contractions(0));
+  report.timing_at_least("contractions' share of the time", contractions / all, 0.5);
+}
+
+}  // namespace gradus

@@ -1,0 +1,106 @@
+#include "lessons/04_memory_anatomy/batch_size.h"
+
+#include <iostream>
+
+#include "src/core/table.h"
+#include "src/data/dummy.h"
+#include "src/io/png.h"
+#include "src/memory/device_timing.h"
+#include "src/optim/optimizer.h"
+#include "src/tensor/profile_range.h"
+
+namespace gradus {
+
+struct Trial {
+  int64_t batch;
+  double seconds;  // a step
+  int64_t allocated, reserved;
+  std::string failure;  // empty: it ran
+};
+
+static Trial try_batch(Transformer& model, AdamW& optimizer, int64_t batch, int64_t steps) {
+  Device& device = current().device;
+  device.allocator().empty_cache();
+  device.meter().reset_peak();
+  std::vector<double> seconds;
+  try {
+    for (int64_t step = 0; step < steps; ++step) {
+      const double start = seconds_now(device);
+      ProfileRange range("data");
+      const DummyBatch data = dummy_batch(model.config, batch, model.config.context);
+      range.next("forward");
+      Tape tape;
+      const Tensor loss = data.loss(model);
+      model.parameters.zero_grad();
+      range.next("backward");
+      tape.backward(loss);
+      range.next("update");
+      optimizer.step(1e-4);
+      seconds.push_back(seconds_now(device) - start);
+    }
+  } catch (const OutOfMemory& e) {  // the tape and its activations are gone when we get here
+    const std::string text = e.what();
+    return {batch, NAN, 0, 0, text.substr(0, text.find('\n'))};
+  }
+  return {batch, summarize(seconds).median, device.meter().at_peak().allocated(),
+          device.meter().peak_reserved(), ""};
+}
+
+static void draw_trials(const Lesson& lesson, const std::vector<Trial>& trials, int64_t budget) {
+  LinePlot memory{
+      "MEMORY BY BATCH SIZE", "sequences a step", "MiB", {}, {{"budget", double(budget) / 0x1p20}}};
+  LinePlot speed{"SPEED BY BATCH SIZE", "sequences a step", "sequences a second", {}, {}};
+  Series allocated{"allocated at the peak", {}, {}}, reserved{"reserved", {}, {}}, samples{"speed", {}, {}};
+  for (const Trial& t : trials) {
+    if (!t.failure.empty()) continue;
+    for (Series* s : {&allocated, &reserved, &samples}) s->x.push_back(double(t.batch));
+    allocated.y.push_back(double(t.allocated) / 0x1p20);
+    reserved.y.push_back(double(t.reserved) / 0x1p20);
+    samples.y.push_back(double(t.batch) / t.seconds);
+  }
+  memory.series = {allocated, reserved};
+  speed.series = {samples};
+  draw(memory).write_png(lesson.plot("04_batch_memory.png"));
+  if (current().device.has_data()) draw(speed).write_png(lesson.plot("04_batch_speed.png"));
+}
+
+void batch_size_table(const Lesson& lesson, const TransformerConfig& config, int64_t steps, int64_t budget,
+                      Report& report) {
+  std::cout << "\n(e) The batch size, doubled until " << bytes_text(budget) << " are not enough\n\n";
+  Context context(lesson.device, lesson.seed, budget);
+  Transformer model(config);
+  model.initialize(lesson.seed);
+  AdamW optimizer(model.parameters);
+  std::vector<Trial> trials;
+  for (int64_t batch = 1; trials.empty() || trials.back().failure.empty(); batch *= 2)
+    trials.push_back(try_batch(model, optimizer, batch, steps));
+  const Usage held = context.device.meter().now();
+  trials.push_back(try_batch(model, optimizer, 1, steps));
+
+  Table table({"batch", "ms/step", "samples/s", "allocated", "reserved", ""});
+  for (const Trial& t : trials) {
+    if (!t.failure.empty()) {
+      table.row({std::to_string(t.batch), "", "", "", "", "out of memory: caught"});
+      continue;
+    }
+    const bool timed = context.device.has_data();
+    table.row({std::to_string(t.batch), timed ? number_text(t.seconds * 1e3) : "",
+               timed ? number_text(double(t.batch) / t.seconds) : "", bytes_text(t.allocated),
+               bytes_text(t.reserved), &t == &trials.back() ? "it goes on" : ""});
+  }
+  std::cout << table;
+  for (const Trial& t : trials)
+    if (!t.failure.empty()) std::cout << t.failure << "\n";
+  draw_trials(lesson, trials, budget);
+  const Trial &first = trials.front(), &last = trials.back();
+  int64_t most = 0;
+  for (const Trial& t : trials) most = std::max(most, t.reserved);
+  report.check_at_most("most reserved: within the budget", double(most), double(budget));
+  report.check_equal("a batch of 1 after running out of memory: its peak as before", last.allocated,
+                     first.allocated);
+  report.check_equal("held after running out: 16 N, the workspace, the scalars",
+                     held.allocated() - held.rounding,
+                     16 * config.parameter_count() + kWorkspaceBytes + int64_t(sizeof(StepScalars)));
+}
+
+}  // namespace gradus

@@ -1,0 +1,13 @@
+// (e) The choice of the batch size: 1, 2, 4, … until a budget is exceeded; what each step needs and does.
+#pragma once
+#include "src/nn/transformer.h"
+#include "src/train/lesson.h"
+
+namespace gradus {
+
+// Trains `steps` steps at each size within `budget` bytes, then goes on with a batch of 1 to show that
+// nothing is lost. Prints a table and draws build/plots/04_batch_*.png.
+void batch_size_table(const Lesson& lesson, const TransformerConfig& model, int64_t steps, int64_t budget,
+                      Report& report);
+
+}  // namespace gradus

@@ -1,0 +1,145 @@
+#include "lessons/04_memory_anatomy/eager.h"
+
+#include <utility>
+
+namespace gradus {
+
+Tensor Eager::make(const Shape& shape, DType dtype, Kind kind, const std::string& name) {
+  return Tensor(device_, shape, dtype, kind, name);
+}
+
+EagerTensor Eager::parameter(const Shape& shape, const std::string& name) {
+  check(graph_.size() == parameters_.size() + 1, "eager: parameter ", name, " comes after an operation");
+  parameters_.push_back({name, make(shape, dtype_, Kind::Weight, name), {}, {}});
+  graph_.emplace_back();
+  return {parameters_.back().value, int(graph_.size()) - 1};
+}
+EagerLinear Eager::linear_parameters(int64_t out, int64_t in, const std::string& name) {
+  const EagerTensor weight = parameter({out, in}, name + ".weight");
+  return {weight, parameter({out}, name + ".bias")};
+}
+EagerLinear Eager::norm_parameters(int64_t channels, const std::string& name) {
+  const EagerTensor gain = parameter({channels}, name + ".gain");
+  return {gain, parameter({channels}, name + ".bias")};
+}
+
+EagerTensor Eager::record(Tensor y, std::vector<Edge> edges, std::vector<Tensor> saved) {
+  const EagerTensor result = {std::move(y), int(graph_.size())};
+  graph_.push_back({std::move(edges), {}, {}});
+  for (Tensor& t : saved) keep(result, std::move(t));
+  return result;
+}
+void Eager::keep(const EagerTensor& y, Tensor t) {
+  if (t.storage().kind() == Kind::Temporary) t.storage().set_kind(Kind::Activation);
+  graph_[y.node].saved.push_back(std::move(t));
+}
+EagerTensor Eager::op(const std::string& name, const Shape& shape, DType dtype, std::vector<Edge> edges,
+                      std::vector<Tensor> saved) {
+  return record(make(shape, dtype, Kind::Temporary, name), std::move(edges), std::move(saved));
+}
+EagerTensor Eager::view(const Tensor& data, std::vector<Edge> edges) {
+  return record(data, std::move(edges), {});
+}
+
+EagerTensor Eager::map(const std::string& name, const EagerTensor& x, DType to) {
+  return op(name, x.shape(), to, {fresh(x)});
+}
+EagerTensor Eager::copy(const std::string& name, const EagerTensor& x, const Shape& shape) {
+  return op(name, shape, x.data.dtype(), {fresh(x)});
+}
+EagerTensor Eager::add(const EagerTensor& x, const EagerTensor& y) {
+  return op("add", x.shape(), x.data.dtype(), {passed(x), passed(y)});
+}
+EagerTensor Eager::linear(const std::string& name, const EagerTensor& x, const EagerLinear& l) {
+  std::vector<Edge> edges = {fresh(l.weight), fresh(x)};
+  if (l.bias.data.defined()) edges.insert(edges.begin(), fresh(l.bias));
+  return op(name, x.shape().with_last(l.weight.shape()[0]), x.data.dtype(), edges, {x.data});
+}
+EagerTensor Eager::matmul(const std::string& name, const EagerTensor& x, const EagerTensor& y,
+                          const Shape& shape) {
+  return op(name, shape, x.data.dtype(), {fresh(y), fresh(x)}, {x.data, y.data});
+}
+EagerTensor Eager::softmax(const std::string& name, const EagerTensor& x) {
+  const EagerTensor y = map(name, x);
+  if (softmax_keeps_input_) keep(y, x.data);
+  keep(y, y.data);
+  return y;
+}
+EagerTensor Eager::tanh(const EagerTensor& x) {
+  const EagerTensor y = map("tanh", x);
+  keep(y, y.data);
+  return y;
+}
+EagerTensor Eager::gelu(const EagerTensor& x) {
+  return op("gelu", x.shape(), x.data.dtype(), {fresh(x)}, {x.data});
+}
+EagerTensor Eager::dropout(const std::string& name, const EagerTensor& x) {
+  const EagerTensor y = map(name, x);
+  keep(y, make(x.shape(), DType::U8, Kind::Temporary, "dropout mask"));
+  return y;
+}
+EagerTensor Eager::layer_norm(const EagerTensor& x, const EagerLinear& norm) {
+  const EagerTensor y =
+      op("layer_norm", x.shape(), x.data.dtype(), {fresh(x), fresh(norm.weight), fresh(norm.bias)}, {x.data});
+  for (const char* name : {"layer_norm.mean", "layer_norm.rstd"})
+    keep(y, make({x.data.rows().rows}, DType::F32, Kind::Temporary, name));
+  return y;
+}
+EagerTensor Eager::embedding(const EagerTensor& table, const Tensor& ids) {
+  Shape shape = ids.shape();
+  shape.push_back(table.shape()[1]);
+  return op("embedding", shape, table.data.dtype(), {fresh(table)}, {ids});
+}
+EagerTensor Eager::cross_entropy(const EagerTensor& logits) {
+  const EagerTensor log_p = softmax("log_softmax", logits);
+  return op("loss", {}, logits.data.dtype(), {fresh(log_p)});
+}
+
+void Eager::deliver(const Edge& edge, Tensor gradient) {
+  if (edge.to == 0) return;
+  Tensor& sum = graph_[edge.to].gradient;
+  if (!sum.defined()) {
+    sum = std::move(gradient);
+    if (is_parameter(edge.to)) sum.storage().set_kind(Kind::Gradient);
+  } else if (!is_parameter(edge.to)) {
+    sum = make(edge.shape, edge.dtype, Kind::Temporary, "sum of gradients");
+  }
+}
+
+void Eager::backward(const EagerTensor& loss) {
+  graph_[loss.node].gradient = make({}, loss.data.dtype(), Kind::Temporary, "gradient");
+  for (; !is_parameter(int(graph_.size()) - 1); graph_.pop_back()) {
+    Node node = std::move(graph_.back());
+    if (!node.gradient.defined()) continue;
+    std::vector<Tensor> gradients;
+    for (const Edge& e : node.edges)
+      gradients.push_back(e.is_new && e.to ? make(e.shape, e.dtype, Kind::Temporary, "gradient")
+                                           : node.gradient);
+    node.saved.clear();
+    node.gradient = {};
+    for (size_t i = node.edges.size(); i-- > 0;) deliver(node.edges[i], std::move(gradients[i]));
+  }
+}
+
+void Eager::update(Parameter& p) {
+  const Shape& shape = p.value.shape();
+  if (!p.m.defined()) {
+    p.m = make(shape, dtype_, Kind::Optimizer, p.name + ".m");
+    p.v = make(shape, dtype_, Kind::Optimizer, p.name + ".v");
+  }
+  make(shape, dtype_, Kind::Temporary, p.name + ".denominator");
+}
+
+void Eager::adamw_step(bool decay_first) {
+  for (Parameter& p : parameters_)
+    if (!decay_first || p.value.shape().rank() >= 2) update(p);
+  if (!decay_first) return;
+  for (Parameter& p : parameters_)
+    if (p.value.shape().rank() < 2) update(p);
+}
+
+void Eager::drop_gradients() {
+  for (size_t i = 1; i <= parameters_.size(); ++i) graph_[i].gradient = {};
+}
+
+}  // namespace gradus

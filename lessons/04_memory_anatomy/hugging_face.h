@@ -1,0 +1,69 @@
+// The programs of the two published runs: Hugging Face's models in PyTorch's eager mode, told again as what
+// they allocate, operation by operation, and how long their variables hold it.
+#pragma once
+#include <vector>
+
+#include "lessons/04_memory_anatomy/eager.h"
+#include "src/nn/transformer.h"
+
+namespace gradus {
+
+// transformers 4.15, PyTorch 1.10: BertForSequenceClassification, trained by the Trainer in fp32. Gradients
+// are filled with zeros between updates, so they stay alive.
+class HuggingFaceBert {
+ public:
+  HuggingFaceBert(Device&, const TransformerConfig&);  // the model is loaded
+  void step(int64_t batch, int64_t tokens, int64_t micro_batches);
+
+ private:
+  struct Layer {
+    EagerLinear query, key, value, output, norm_1, up, down, norm_2;
+  };
+  EagerTensor embed(int64_t batch, int64_t tokens);
+  EagerTensor attention(const EagerTensor& x, const Layer&);
+  EagerTensor layer(const EagerTensor& x, const Layer&);
+  EagerTensor loss(int64_t batch, int64_t tokens);
+
+  Eager eager_;
+  const TransformerConfig config_;
+  Tensor first_tensor_, position_ids_;
+  EagerTensor words_, positions_, types_;
+  EagerLinear norm_, pooler_, classifier_;
+  std::vector<Layer> layers_;
+};
+
+// transformers 4.40, PyTorch 2.2: GPTNeoXForCausalLM in fp16, in the book's own loop. Gradients are dropped
+// after the update. What a forward pass returns, and with it the logits and the keys and values for a cache
+// that nobody asked for, stays until the next forward pass has returned.
+class HuggingFaceNeoX {
+ public:
+  HuggingFaceNeoX(Device&, const TransformerConfig&);  // the model is loaded
+  void step(int64_t batch, int64_t tokens);            // without zero_grad
+  void zero_grad() { eager_.drop_gradients(); }
+
+ private:
+  struct Layer {
+    EagerLinear norm_1, norm_2, qkv, dense, up, down;
+  };
+  struct Outputs {
+    EagerTensor loss;
+    Tensor logits;
+    std::vector<Tensor> cache;
+  };
+  EagerTensor slice(const EagerTensor& qkv);
+  EagerTensor rotate(const EagerTensor& x);
+  EagerTensor attend(const EagerTensor& query, const EagerTensor& key, const EagerTensor& value);
+  EagerTensor attention(const EagerTensor& x, const Layer&, std::vector<Tensor>& cache);
+  EagerTensor layer(const EagerTensor& x, const Layer&, std::vector<Tensor>& cache);
+  Outputs forward(const Tensor& ids);
+
+  Eager eager_;
+  const TransformerConfig config_;
+  std::vector<Tensor> buffers_;
+  EagerTensor embed_in_, embed_out_;
+  EagerLinear norm_;
+  std::vector<Layer> layers_;
+  Outputs outputs_;
+};
+
+}  // namespace gradus

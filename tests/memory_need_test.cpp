@@ -1,0 +1,134 @@
+// The model memory calculator: what it predicts is what a run then needs, and its answers are the true ones.
+#include "src/train/memory_need.h"
+
+#include <gtest/gtest.h>
+
+#include "src/data/dummy.h"
+#include "src/optim/optimizer.h"
+#include "src/tensor/profile_range.h"
+
+namespace gradus {
+namespace {
+
+TrainingRun tiny(const char* family, const char* recipe, int64_t batch = 3, int64_t seq = 17) {
+  TransformerConfig c = transformer_config(family);
+  c.vocab = 65, c.context = 24, c.layers = 2, c.heads = 4, c.channels = 32;
+  if (c.rotary > 0) c.rotary = 4;
+  if (c.head == Head::Pooled) c.labels = 2;
+  c.precision = precision_recipe(recipe);
+  return {c, batch, seq};
+}
+
+// Three steps as a lesson runs them.
+void expect_needed_on_cpu(const TrainingRun& run) {
+  const MemoryNeed need = memory_need(run);
+  Context context("cpu", 1);
+  Transformer model(run.model);
+  model.initialize(1);
+  AdamW optimizer(model.parameters);
+  for (uint64_t step = 0; step < 3; ++step) {
+    const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq, step);
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    model.parameters.zero_grad();
+    tape.backward(loss);
+    optimizer.step(1e-3);
+  }
+  const Meter& meter = context.device.meter();
+  for (int k = 0; k < kKinds; ++k)
+    EXPECT_EQ(need.peak.usage.by_kind[k], meter.at_peak().by_kind[k]) << name_of(Kind(k));
+  EXPECT_EQ(need.peak.usage, meter.at_peak());
+  EXPECT_EQ(need.reserved, meter.peak_reserved());
+  EXPECT_EQ(need.parameters, model.parameters.numel());
+}
+
+TEST(L04_MemoryNeed, ThePredictedPeakIsTheMeasuredOneToTheByte) {
+  for (const char* family : {"gpt2", "bert-base", "polyglot-ko-1.3b"})
+    for (const std::string_view recipe : kRecipes) {
+      SCOPED_TRACE(std::string(family) + " " + std::string(recipe));
+      expect_needed_on_cpu(tiny(family, recipe.data()));
+    }
+}
+
+TEST(L04_MemoryNeed, WhoIsAliveAtThePeakSumsToIt) {
+  TrainingRun run{transformer_config("bert-large"), 4, 512};
+  run.model.labels = 2;
+  const MemoryNeed need = memory_need(run);
+  EXPECT_EQ(need.parameters, 335'143'938);
+  Usage sum;
+  for (const MemoryEvent& b : need.peak.alive) {
+    sum.by_kind[int(b.kind)] += b.requested;
+    sum.rounding += b.bytes - b.requested;
+  }
+  EXPECT_EQ(sum, need.peak.usage);
+  EXPECT_EQ(need.peak.usage[Kind::Weight], 4 * need.parameters);
+  EXPECT_EQ(need.peak.usage[Kind::Gradient], 4 * need.parameters);
+  EXPECT_EQ(need.peak.usage[Kind::Optimizer], 8 * need.parameters);
+  EXPECT_EQ(need.peak.usage[Kind::Other], int64_t(sizeof(StepScalars)));
+  EXPECT_GT(need.peak.usage[Kind::Activation],
+            24 * int64_t(4) * 16 * 512 * 512 * 4);  // the probabilities alone
+  EXPECT_TRUE(need.peak.reached_by.op.starts_with("backward/")) << need.peak.reached_by.op;
+  EXPECT_GE(need.reserved, need.peak.usage.allocated());
+}
+
+TEST(L04_MemoryNeed, TheLargestBatchFitsAndOneMoreDoesNot) {
+  RecordProperty("exercise", "04.1");
+  for (const int64_t budget :
+       {int64_t(24) << 20, int64_t(40) << 20, int64_t(100) << 20, int64_t(333) << 20}) {
+    TrainingRun run = tiny("gpt2", "fp32");
+    const int64_t largest = largest_batch(run, budget);
+    EXPECT_GT(largest, 0) << budget;
+    run.batch = largest;
+    EXPECT_TRUE(fits(run, budget)) << budget;
+    run.batch = largest + 1;
+    EXPECT_FALSE(fits(run, budget)) << budget;
+  }
+  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(4) << 20), 0) << "the workspace alone is larger";
+  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(1) << 60), int64_t(1) << 24) << "the most there is";
+}
+
+TEST(L04_MemoryNeed, WhatFitsNeedsNoMore) {
+  const TrainingRun run = tiny("gpt2", "fp32", 200);
+  const MemoryNeed need = memory_need(run);
+  EXPECT_TRUE(fits(run, need.reserved));
+  EXPECT_FALSE(fits(run, need.peak.usage.allocated() - 1));
+}
+
+// While backward runs, activations only become fewer, and before its last op they are those of that op alone.
+TEST(L04_MemoryNeed, BackwardFreesAsItGoes) {
+  RecordProperty("exercise", "04.4");
+  Context context("meta", 1);
+  context.device.allocator().keep_history();
+  const TrainingRun run = tiny("gpt2", "fp32");
+  Transformer model(run.model);
+  const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
+  Tape tape;
+  const Tensor loss = batch.loss(model);
+  ProfileRange range("backward");
+  tape.backward(loss);
+  MemoryReplay replay;
+  int64_t before = -1, first = -1, last = -1;
+  for (const MemoryEvent& e : context.device.allocator().history()) {
+    replay.apply(e);
+    if (!e.op.starts_with("backward/")) continue;
+    last = replay.meter.now()[Kind::Activation];
+    if (first < 0) first = before = last;
+    EXPECT_LE(last, before) << "at " << e.name << " in " << e.op;
+    before = last;
+  }
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(last, 0) << "of " << first << " bytes before backward";
+}
+
+TEST(L04_MemoryNeed, SizesThatCannotBeAreRefused) {
+  EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 0)), Error);
+  EXPECT_THROW(memory_need(tiny("gpt2", "fp32", -1)), Error);
+  EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 0)), Error);
+  EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 25)), Error) << "longer than the context";
+  EXPECT_THROW(memory_need({transformer_config("gpt-9x1000000x1000000"), 1 << 24, 1024}), Error);
+  TrainingRun run{transformer_config("bert-base"), 1, 8};
+  EXPECT_THROW(memory_need(run), Error) << "no labels, no loss";
+}
+
+}  // namespace
+}  // namespace gradus

@@ -30,6 +30,7 @@ inline void check_t_or_fp32(const char* op, DType T, DType t, const void* p, con
 inline void check_rotary(const RotaryShape& s) {
   check(s.dims >= 0 && s.dims % 2 == 0 && s.dims <= s.D, "rotary: ", s.dims, " of the ", s.D,
         " dimensions of a head cannot turn; it must be an even number, at most ", s.D);
+  check(s.first >= 0, "rotary: the first position is ", s.first, "; positions count from 0");
 }
 // The dtypes of an optimizer's update of one parameter.
 inline void check_update(const char* op, const ParamUpdate& u) {

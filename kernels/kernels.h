@@ -100,7 +100,8 @@ struct AttentionShape {
 // Packed q, k, v (B, T, 3 H D), of which rotary turns the first `dims` of the D of each head of q and k.
 struct RotaryShape {
   int64_t B, T, H, D, dims;  // dims: even, 0 to D
-  bool inverse = false;      // turn back: the backward of turning
+  int64_t first = 0;  // the position of the first of the T tokens; more than 0 when others were read before
+  bool inverse = false;  // turn back: the backward of turning
 };
 constexpr double kRotaryBase = 10000;
 
@@ -189,9 +190,9 @@ struct Backend {
   void (*attention_flash_bwd)(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                               CBuf dy, Out dq, Out dk, Out dv);
 
-  // rotary (Su et al. 2021, eq. 34; the pairs are GPT-NeoX's): with h = dims/2 and the angle a = t
-  // base^(-2i/dims) for i < h: y[i] = x[i] cos a - x[i+h] sin a, y[i+h] = x[i+h] cos a + x[i] sin a; where
-  // nothing turns, y = x. Its backward is the inverse on dy.
+  // rotary (Su et al. 2021, eq. 34; the pairs are GPT-NeoX's): with h = dims/2 and the angle a =
+  // (first + t) base^(-2i/dims) for i < h: y[i] = x[i] cos a - x[i+h] sin a, y[i+h] = x[i+h] cos a + x[i]
+  // sin a; where nothing turns, y = x. Its backward is the inverse on dy.
   void (*rotary)(const Ctx&, const RotaryShape&, CBuf x, Out y);
 
   // Optimizers (they read learning_rate, step and clip_factor from Ctx::scalars).

@@ -10,7 +10,7 @@ static void fill_angles(const RotaryShape& s, A* table) {
   parallel_for(s.T, 256 / std::max<int64_t>(h, 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
       for (int64_t i = 0; i < h; ++i) {
-        const double angle = double(t) * std::pow(kRotaryBase, -2.0 * double(i) / double(s.dims));
+        const double angle = double(s.first + t) * std::pow(kRotaryBase, -2.0 * double(i) / double(s.dims));
         table[t * s.dims + i] = A(std::cos(angle));
         table[t * s.dims + h + i] = A(std::sin(s.inverse ? -angle : angle));
       }

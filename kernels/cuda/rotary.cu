@@ -8,7 +8,7 @@ struct RotaryAngles {
   RotaryShape s;
   __device__ float operator()(int64_t i) const {
     const int64_t t = i / s.dims, j = i % s.dims, h = s.dims / 2;
-    const double angle = double(t) * pow(kRotaryBase, -2.0 * double(j % h) / double(s.dims));
+    const double angle = double(s.first + t) * pow(kRotaryBase, -2.0 * double(j % h) / double(s.dims));
     return float(j < h ? cos(angle) : sin(s.inverse ? -angle : angle));
   }
 };

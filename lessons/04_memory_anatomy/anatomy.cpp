@@ -7,6 +7,70 @@
 
 namespace gradus {
 
+// ---- (b) ----------------------------------------------------------------------------------------------
+
+constexpr const char* kPasses[] = {"forward", "backward", "update"};
+using Pass = std::array<Meter::Work, kOpClasses>;
+
+static Pass take_work(Meter& meter) {
+  Pass pass;
+  for (int c = 0; c < kOpClasses; ++c) pass[size_t(c)] = meter.work(OpClass(c));
+  meter.reset_work();
+  return pass;
+}
+
+// The second of two steps; the first warms up.
+static std::array<Pass, 3> work_of_a_step(Transformer& model, AdamW& optimizer, const DummyBatch& batch) {
+  Meter& meter = current().device.meter();
+  meter.keep_times();
+  std::array<Pass, 3> passes;
+  for (int step = 0; step < 2; ++step) {
+    take_work(meter);
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    passes[0] = take_work(meter);
+    model.parameters.zero_grad();
+    tape.backward(loss);
+    passes[1] = take_work(meter);
+    optimizer.step(1e-3);
+    passes[2] = take_work(meter);
+  }
+  return passes;
+}
+
+void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& batch, Report& report) {
+  static constexpr const char* kClasses[kOpClasses] = {"tensor contraction", "normalization", "element-wise",
+                                                       "other"};
+  const std::array<Pass, 3> passes = work_of_a_step(model, optimizer, batch);
+  const bool timed = current().device.has_data();
+  double seconds[3] = {}, flops[3] = {}, contractions = 0;
+  for (int p = 0; p < 3; ++p)
+    for (const Meter::Work& w : passes[p]) seconds[p] += w.seconds, flops[p] += double(w.flops);
+  const double all = seconds[0] + seconds[1] + seconds[2];
+
+  std::cout
+      << "\n(b) The classes of operations in one step (attention's softmax is inside its contraction)\n\n";
+  Table table({"pass", "class", "kernels", "GFLOP", "MB moved", "FLOP/byte", "time", "share"});
+  for (int p = 0; p < 3; ++p)
+    for (int c = 0; c < kOpClasses; ++c) {
+      const Meter::Work& w = passes[p][size_t(c)];
+      if (w.calls == 0) continue;
+      if (OpClass(c) == OpClass::Contraction) contractions += w.seconds;
+      table.row({kPasses[p], kClasses[c], std::to_string(w.calls), number_text(double(w.flops) * 1e-9),
+                 number_text(double(w.bytes) * 1e-6), number_text(double(w.flops) / double(w.bytes)),
+                 timed ? seconds_text(w.seconds) : "", timed ? percent_text(w.seconds / all) : ""});
+    }
+  std::cout << table << "backward ÷ forward: " << number_text(flops[1] / flops[0]) << " in FLOPs";
+  if (timed) std::cout << ", " << number_text(seconds[1] / seconds[0]) << " in time";
+  std::cout << "\n";
+  const auto of_contractions = [&](int p) { return passes[p][int(OpClass::Contraction)].flops; };
+  report.check_equal("contractions: FLOPs of backward = 2 forward", of_contractions(1),
+                     2 * of_contractions(0));
+  report.timing_at_least("contractions' share of the time", contractions / all, 0.5);
+}
+
+// ---- (c) ----------------------------------------------------------------------------------------------
+
 static TransformerConfig small_model(const Precision& precision, double dropout = 0) {
   return {.vocab = 96,
           .context = 48,
@@ -44,7 +108,7 @@ static Usage peak_of(const Lesson& lesson, const Precision& precision, const cha
 
 void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
   std::cout
-      << "\n(b) Bytes per parameter, by recipe and optimizer, measured on two steps of a small model\n\n";
+      << "\n(c) Bytes per parameter, by recipe and optimizer, measured on two steps of a small model\n\n";
   const int64_t N = small_model({}).parameter_count();
   int64_t differing = 0;
   Table table({"recipe", "optimizer", "weight", "master", "gradient", "optimizer", "measured", "formula"});
@@ -71,7 +135,7 @@ void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
   report.check_equal("bytes per parameter: rows that differ from the formula", differing, 0);
 }
 
-// ---- (c) ----------------------------------------------------------------------------------------------
+// ---- (d) ----------------------------------------------------------------------------------------------
 
 struct Sizes {
   int64_t s, b, h, a;  // sequence, batch, channels, heads
@@ -114,7 +178,7 @@ void saved_activations_table(const Lesson& lesson, Report& report) {
   const Sizes z{c.context, 4, c.channels, c.heads};
   Tape tape;
   dummy_batch(c, z.b, z.s).loss(model);
-  std::cout << "\n(c) What the tape saves in one layer, in 16 bits, b = " << z.b << ", s = " << z.s
+  std::cout << "\n(d) What the tape saves in one layer, in 16 bits, b = " << z.b << ", s = " << z.s
             << ", h = " << z.h << ", a = " << z.a << ", beside Megatron-LM's sbh (34 + 5as/h)\n\n";
 
   Table table({"op", "saved", "published", "ours", "ours differs by"});
@@ -136,68 +200,6 @@ void saved_activations_table(const Lesson& lesson, Report& report) {
   report.check_equal("published a layer: sbh (34 + 5as/h)", published, 34 * sbh + 5 * ass_b);
   report.check_equal("ours: less 2 sbh + 3 as²b of dropout, more 16 sb of statistics", ours,
                      published - 2 * sbh - 3 * ass_b + 16 * z.s * z.b);
-}
-
-// ---- (d) ----------------------------------------------------------------------------------------------
-
-constexpr const char* kPasses[] = {"forward", "backward", "update"};
-using Pass = std::array<Meter::Work, kOpClasses>;
-
-static Pass take_work(Meter& meter) {
-  Pass pass;
-  for (int c = 0; c < kOpClasses; ++c) pass[size_t(c)] = meter.work(OpClass(c));
-  meter.reset_work();
-  return pass;
-}
-
-// The second of two steps; the first warms up.
-static std::array<Pass, 3> work_of_a_step(Transformer& model, AdamW& optimizer, const DummyBatch& batch) {
-  Meter& meter = current().device.meter();
-  meter.keep_times();
-  std::array<Pass, 3> passes;
-  for (int step = 0; step < 2; ++step) {
-    take_work(meter);
-    Tape tape;
-    const Tensor loss = batch.loss(model);
-    passes[0] = take_work(meter);
-    model.parameters.zero_grad();
-    tape.backward(loss);
-    passes[1] = take_work(meter);
-    optimizer.step(1e-3);
-    passes[2] = take_work(meter);
-  }
-  return passes;
-}
-
-void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& batch, Report& report) {
-  static constexpr const char* kClasses[kOpClasses] = {"tensor contraction", "normalization", "element-wise",
-                                                       "other"};
-  const std::array<Pass, 3> passes = work_of_a_step(model, optimizer, batch);
-  const bool timed = current().device.has_data();
-  double seconds[3] = {}, flops[3] = {}, contractions = 0;
-  for (int p = 0; p < 3; ++p)
-    for (const Meter::Work& w : passes[p]) seconds[p] += w.seconds, flops[p] += double(w.flops);
-  const double all = seconds[0] + seconds[1] + seconds[2];
-
-  std::cout
-      << "\n(d) The classes of operations in one step (attention's softmax is inside its contraction)\n\n";
-  Table table({"pass", "class", "kernels", "GFLOP", "MB moved", "FLOP/byte", "time", "share"});
-  for (int p = 0; p < 3; ++p)
-    for (int c = 0; c < kOpClasses; ++c) {
-      const Meter::Work& w = passes[p][size_t(c)];
-      if (w.calls == 0) continue;
-      if (OpClass(c) == OpClass::Contraction) contractions += w.seconds;
-      table.row({kPasses[p], kClasses[c], std::to_string(w.calls), number_text(double(w.flops) * 1e-9),
-                 number_text(double(w.bytes) * 1e-6), number_text(double(w.flops) / double(w.bytes)),
-                 timed ? seconds_text(w.seconds) : "", timed ? percent_text(w.seconds / all) : ""});
-    }
-  std::cout << table << "backward ÷ forward: " << number_text(flops[1] / flops[0]) << " in FLOPs";
-  if (timed) std::cout << ", " << number_text(seconds[1] / seconds[0]) << " in time";
-  std::cout << "\n";
-  const auto of_contractions = [&](int p) { return passes[p][int(OpClass::Contraction)].flops; };
-  report.check_equal("contractions: FLOPs of backward = 2 forward", of_contractions(1),
-                     2 * of_contractions(0));
-  report.timing_at_least("contractions' share of the time", contractions / all, 0.5);
 }
 
 }  // namespace gradus

@@ -7,17 +7,17 @@
 
 namespace gradus {
 
-// (b) Two steps of a small model with each recipe and optimizer: bytes per parameter, the formula's and the
+// (b) One step with every kernel timed: time, FLOPs and bytes of each class of operations, forward, backward
+// and update apart.
+void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& batch, Report& report);
+
+// (c) Two steps of a small model with each recipe and optimizer: bytes per parameter, the formula's and the
 // measured.
 void bytes_per_parameter_table(const Lesson& lesson, Report& report);
 
-// (c) What the tape of one layer saves, op by op, beside what Megatron-LM saves (Korthikanti et al. 2022,
+// (d) What the tape of one layer saves, op by op, beside what Megatron-LM saves (Korthikanti et al. 2022,
 // sec. 4.1): b = batch, s = sequence, h = channels, a = heads; sbh (34 + 5 a s / h) bytes with 16-bit
 // activations.
 void saved_activations_table(const Lesson& lesson, Report& report);
-
-// (d) One step with every kernel timed: time, FLOPs and bytes of each class of operations, forward, backward
-// and update apart.
-void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& batch, Report& report);
 
 }  // namespace gradus

@@ -52,7 +52,7 @@ static void draw_trials(const Lesson& lesson, const std::vector<Trial>& trials, 
   LinePlot speed{"SPEED BY BATCH SIZE", "sequences a step", "sequences a second", {}, {}};
   Series allocated{"allocated at the peak", {}, {}}, reserved{"reserved", {}, {}}, samples{"speed", {}, {}};
   for (const Trial& t : trials) {
-    if (!t.failure.empty()) continue;
+    if (!t.failure.empty()) break;
     for (Series* s : {&allocated, &reserved, &samples}) s->x.push_back(double(t.batch));
     allocated.y.push_back(double(t.allocated) / 0x1p20);
     reserved.y.push_back(double(t.reserved) / 0x1p20);

@@ -14,6 +14,7 @@
 #include "lessons/04_memory_anatomy/anatomy.h"
 #include "lessons/04_memory_anatomy/batch_size.h"
 #include "lessons/04_memory_anatomy/calculator.h"
+#include "lessons/04_memory_anatomy/generation.h"
 #include "lessons/04_memory_anatomy/published.h"
 #include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
@@ -92,6 +93,7 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
   row.peak = device.meter().at_peak();
   row.reserved_bytes = device.meter().peak_reserved();
   if (lesson.steps >= 2) compare_with_prediction({set.model, set.batch, set.model.context}, row, report);
+  report.predict_time(lesson.steps);
   op_classes_table(model, optimizer, dummy_batch(set.model, set.batch, set.model.context), report);
 }
 
@@ -122,6 +124,7 @@ static int lesson_04(int argc, char** argv) {
   saved_activations_table(lesson, report);
   batch_size_table(lesson, set.model, std::min<int64_t>(lesson.steps, 5),
                    lesson.memory > 0 ? lesson.memory : set.budget, report);
+  generation_table(lesson, set.model, report);
   calculator_table();
   print_published(report);
   return report.finish(lesson.json);

@@ -108,10 +108,13 @@ struct LegendEntry {
   bool dashed;
 };
 
-void draw_legend(const Frame& frame, const std::vector<LegendEntry>& entries) {
+enum class Corner : uint8_t { UpperLeft, UpperRight };
+
+void draw_legend(const Frame& frame, const std::vector<LegendEntry>& entries, Corner corner) {
   int width = 0, y = frame.y.to + 16;
   for (const LegendEntry& e : entries) width = std::max(width, Canvas::text_width(e.name) + 60);
-  const int left = frame.x.to - width - 12, row = Canvas::text_height() + 10;
+  const int left = corner == Corner::UpperLeft ? frame.x.from + 12 : frame.x.to - width - 12;
+  const int row = Canvas::text_height() + 10;
   frame.canvas.fill_rect(left, y - 6, width, row * int(entries.size()) + 4, kWhite);
   for (const LegendEntry& e : entries) {
     const double middle = y + Canvas::text_height() / 2;
@@ -166,7 +169,9 @@ Canvas draw(const LinePlot& plot) {
     legend.push_back({r.name + ": " + number(r.y), color, true});
   }
   frame.axes(plot.title, plot.x_label, plot.y_label);
-  draw_legend(frame, legend);
+  const auto rises = [](const Series& s) { return !s.y.empty() && s.y.back() > s.y.front(); };
+  const bool rising = std::all_of(plot.series.begin(), plot.series.end(), rises);
+  draw_legend(frame, legend, rising ? Corner::UpperLeft : Corner::UpperRight);  // where there is no curve
   return canvas;
 }
 

@@ -1,20 +1,23 @@
 // The blocks of BERT and GPT-NeoX; GPT-2's is in transformer.cpp.
-#include "src/nn/transformer.h"
+#include "src/nn/kv_cache.h"
 
 namespace gradus {
 
-Tensor TransformerConfig::attend(const Tensor& qkv) const {
-  return attention(rotary > 0 ? gradus::rotary(qkv, heads, rotary) : qkv, heads, mask, dropout);
+Tensor TransformerConfig::attend(const Tensor& qkv, KvLayer* past) const {
+  const int64_t first = past ? past->length : 0;
+  const Tensor turned = rotary > 0 ? gradus::rotary(qkv, heads, rotary, first) : qkv;
+  if (past) past->append(turned);
+  return first > 0 ? past->attend(turned, heads) : attention(turned, heads, mask, dropout);
 }
 
-Tensor TransformerBlock::post_norm(const Tensor& x, const TransformerConfig& c) const {
-  const Tensor heads = c.attend(c_attn(x));
+Tensor TransformerBlock::post_norm(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
+  const Tensor heads = c.attend(c_attn(x), past);
   const Tensor h = ln_1(add(x, dropout(c_proj(heads), c.dropout)));
   return ln_2(add(h, dropout(mlp_c_proj(c.activation(c_fc(h))), c.dropout)));
 }
 
-Tensor TransformerBlock::parallel(const Tensor& x, const TransformerConfig& c) const {
-  const Tensor heads = c.attend(c_attn(ln_1(x)));
+Tensor TransformerBlock::parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
+  const Tensor heads = c.attend(c_attn(ln_1(x)), past);
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));
   return add(h, dropout(mlp_c_proj(c.activation(c_fc(ln_2(x)))), c.dropout));
 }

@@ -15,14 +15,14 @@ TransformerBlock::TransformerBlock(Parameters& p, const std::string& name, const
       c_fc(p, name + ".mlp.c_fc", c.channels, 4 * c.channels, c.precision),
       mlp_c_proj(p, name + ".mlp.c_proj", 4 * c.channels, c.channels, c.precision) {}
 
-Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c) const {
-  if (c.residual == Residual::PostNorm) return post_norm(x, c);
-  if (c.residual == Residual::Parallel) return parallel(x, c);
+Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
+  if (c.residual == Residual::PostNorm) return post_norm(x, c, past);
+  if (c.residual == Residual::Parallel) return parallel(x, c, past);
   // BEGIN SOLUTION 03.1
-  const Tensor heads = c.attend(c_attn(ln_1(x)));
+  const Tensor heads = c.attend(c_attn(ln_1(x)), past);
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));
   return add(h, dropout(mlp_c_proj(c.activation(c_fc(ln_2(h)))), c.dropout));
-  // STUB: todo("03.1", "h = x + proj(attention(ln_1(x))); y = h + mlp(ln_2(h))", x, c);
+  // STUB: todo("03.1", "h = x + proj(attention(ln_1(x))); y = h + mlp(ln_2(h))", x, c, past);
   // END SOLUTION 03.1
 }
 
@@ -72,12 +72,14 @@ void Transformer::initialize(uint64_t seed) {
   }
 }
 
-Tensor Transformer::embed(const Tensor& ids, const Tensor& types) const {
+Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_position) const {
   Tensor x = embedding(wte_.table.value, ids);
   if (wtt_) x = add(x, embedding(wtt_->table.value, types));
-  if (wpe_) x = add_positions(x, wpe_->table.value);
-  if (config.residual == Residual::PostNorm) x = ln_f_(x);
-  return dropout(x, config.dropout);
+  if (wpe_) {
+    const Tensor& table = wpe_->table.value;  // a part of it would have no gradient
+    x = add_positions(x, first_position > 0 ? table.narrow(first_position, ids.shape()[1]) : table);
+  }
+  return config.residual == Residual::PostNorm ? ln_f_(x) : x;
 }
 
 Tensor Transformer::head(const Tensor& x) const {
@@ -95,7 +97,7 @@ Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
           " token types; give the type of each token, int32 ", ids.shape(), ", for example all 0");
   else
     check(!types.defined(), "transformer: types of tokens were given to a model that has none");
-  Tensor x = embed(ids, types);
+  Tensor x = dropout(embed(ids, types, 0), config.dropout);
   for (const TransformerBlock& block : blocks_) x = block(x, config);
   return head(config.residual == Residual::PostNorm ? x : ln_f_(x));
 }

@@ -10,6 +10,9 @@
 
 namespace gradus {
 
+class KvCache;   // kv_cache.h
+struct KvLayer;  // what the attention of one block sees of it
+
 // Where the norms are, and what the MLP reads.
 enum class Residual : uint8_t {
   PreNorm,   // h = x + attention(ln_1(x)), y = h + mlp(ln_2(h)); a last norm after all blocks
@@ -43,8 +46,8 @@ struct TransformerConfig {
   // Per token, forward and backward: 6 N + 12 L C T (Chowdhery et al. 2022, PaLM, appendix B), N =
   // parameter_count().
   int64_t flops_per_token() const;
-  // Attention as configured: qkv (B,T,3C) -> (B,T,C).
-  Tensor attend(const Tensor& qkv) const;
+  // Attention as configured: qkv (B,T,3C) -> (B,T,C). With a `past`, the tokens in it take part.
+  Tensor attend(const Tensor& qkv, KvLayer* past) const;
 };
 // gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert-base, bert-large (without labels; with its dropout of 0.1),
 // polyglot-ko-1.3b, and a GPT by numbers: gpt-LAYERSxCHANNELSxHEADS with GPT-2's vocabulary and context.
@@ -52,9 +55,10 @@ TransformerConfig transformer_config(std::string_view name);
 
 struct TransformerBlock {
   TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c);
-  Tensor operator()(const Tensor& x, const TransformerConfig& c) const;
-  Tensor post_norm(const Tensor& x, const TransformerConfig& c) const;
-  Tensor parallel(const Tensor& x, const TransformerConfig& c) const;
+  // past: for attention alone, when text is generated with a cache (lesson 04).
+  Tensor operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past = nullptr) const;
+  Tensor post_norm(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
+  Tensor parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
   LayerNorm ln_1;
   Linear c_attn, c_proj;  // (3C, C): q, k and v in one product; (C, C)
   LayerNorm ln_2;
@@ -74,6 +78,11 @@ class Transformer {
 
   // ids: int32 (B,T), T <= context; types: int32 (B,T), for models with token types. The result: see Head.
   Tensor logits(const Tensor& ids, const Tensor& types = {}) const;
+  // The logits (B,V) of what follows the last token. ids: int32 (B,T), the tokens that come after those in
+  // the cache; their keys and values are added to it. Either T of them into an empty cache (the prompt) or,
+  // from then on, one of each sequence. Nothing is dropped and nothing recorded. An error leaves the cache as
+  // it was.
+  Tensor next_logits(const Tensor& ids, KvCache& cache) const;
   // Mean cross-entropy in nats: targets are int32 (B,T) tokens, or (B) labels.
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& types = {}) const;
 
@@ -81,7 +90,7 @@ class Transformer {
   Parameters parameters;
 
  private:
-  Tensor embed(const Tensor& ids, const Tensor& types) const;
+  Tensor embed(const Tensor& ids, const Tensor& types, int64_t first_position) const;
   Tensor head(const Tensor& x) const;
 
   Embedding wte_;

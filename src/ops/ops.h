@@ -21,8 +21,9 @@ Tensor gelu_erf(const Tensor& x);                                   // exact, as
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor linear(const Tensor& x, const Tensor& weight,
               const Tensor& bias = {});  // x W^T + b, W (out,in), b (out)
-// Turns q and k of each head by its position: the first `dims` dimensions. qkv (B,T,3C) -> the same shape.
-Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims);
+// Turns q and k of each head by its position: the first `dims` dimensions. qkv (B,T,3C) -> the same shape;
+// its first token is at position `first`.
+Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims, int64_t first = 0);
 Tensor scale(const Tensor& x, double factor);  // factor * x
 Tensor softmax(const Tensor& x);               // over the last dimension
 Tensor tanh(const Tensor& x);

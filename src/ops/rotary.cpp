@@ -1,15 +1,15 @@
-// rotary: the pair (x[i], x[i + dims/2]) of each head of q and k is turned by the angle t base^(-2i/dims), so
-// that q k^T depends on the distance between two positions alone (Su et al. 2021). v and the dimensions from
-// `dims` on stay. dx: the same, turned back.   saves nothing.
+// rotary: the pair (x[i], x[i + dims/2]) of each head of q and k is turned by the angle t base^(-2i/dims), t
+// its position, so that q k^T depends on the distance between two positions alone (Su et al. 2021). v and the
+// dimensions from `dims` on stay. dx: the same, turned back.   saves nothing.
 #include "src/ops/ops.h"
 
 namespace gradus {
 
-Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims) {
+Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims, int64_t first) {
   const ProfileRange range("rotary");
   check(qkv.shape().rank() == 3 && heads > 0 && qkv.last() % (3 * heads) == 0, "rotary: qkv is ", qkv.shape(),
         " with ", heads, " heads; it must be (B, T, 3C) with C a multiple of the heads");
-  const RotaryShape s{qkv.shape()[0], qkv.shape()[1], heads, qkv.last() / (3 * heads), dims};
+  const RotaryShape s{qkv.shape()[0], qkv.shape()[1], heads, qkv.last() / (3 * heads), dims, first};
   Tensor y = empty_like(qkv, "rotary");
   be(qkv).rotary(ctx(qkv, cost::rotary(s, qkv.dtype())), s, qkv.in(), y.set());
   return record("rotary", {qkv}, {}, y, [s](const Node&, const Tensor& dy, Grads& dx) {

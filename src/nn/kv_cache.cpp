@@ -1,0 +1,144 @@
+#include "src/nn/kv_cache.h"
+
+#include <cmath>
+
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+static Tensor indices(const std::vector<int32_t>& values, const Shape& shape) {
+  return from_host(current().device, values, shape, DType::I32, Kind::Data, "kv_cache.rows");
+}
+
+// to[i,:] = from[rows[i],:]: what an embedding does with its table. from: (any,C); to: as many rows of C.
+static void copy_rows(const Tensor& from, const Tensor& rows, Tensor to) {
+  const RowShape s{rows.numel(), from.last()};
+  be(from).embedding_fwd(ctx(from, cost::embedding_fwd(s, to.dtype())), s, from.shape()[0], from.in(),
+                         rows.in(), to.set());
+}
+
+void KvLayer::append(const Tensor& qkv) {
+  const ProfileRange range("kv_cache.append");
+  const int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.last() / 3;
+  copy_rows(qkv.reshape({B * T * 3, C}), rows, kv.narrow(length, T));
+}
+
+static Tensor cast_to(DType t, const Tensor& x) {
+  if (x.dtype() == t) return x;
+  Tensor y = empty(x, x.shape(), t, "cast");
+  be(x).cast(ctx(x, cost::cast(x.numel(), x.dtype(), t)), x.numel(), x.in(), y.set());
+  return y;
+}
+
+// softmax(q K^T / sqrt(D)) V with one query for each sequence and head: two batched products, no mask. The
+// scores are fp32, as those of attention_plain and attention_flash are, which read the prompt.
+Tensor KvLayer::attend(const Tensor& qkv, int64_t heads) const {
+  const ProfileRange range("kv_cache.attend");
+  const int64_t B = qkv.shape()[0], C = qkv.last() / 3, D = C / heads, T = length + 1;
+  const CBuf key = kv.in(), value{key.as<char>() + C * size_of(key.t), key.t};
+  Tensor scores = empty(qkv, {B, heads, T}, statistics_dtype(qkv.dtype()), "attention.scores");
+  const MatmulShape qk{.M = 1,
+                       .N = T,
+                       .K = D,
+                       .tb = Trans::Yes,
+                       .lda = 3 * C,
+                       .ldb = B * 2 * C,
+                       .ldc = T,
+                       .batch = {{B, 3 * C, 2 * C, heads * T}, {heads, D, D, T}},
+                       .alpha = 1 / std::sqrt(float(D))};
+  be(qkv).matmul(ctx(qkv, cost::matmul(qk, qkv.dtype())), qk, qkv.in(), key, scores.set());
+  const Tensor probs = cast_to(qkv.dtype(), softmax(scores));
+  Tensor y = empty(qkv, {B, 1, C}, "attention");
+  const MatmulShape pv{.M = 1,
+                       .N = D,
+                       .K = T,
+                       .lda = T,
+                       .ldb = B * 2 * C,
+                       .ldc = C,
+                       .batch = {{B, heads * T, 2 * C, C}, {heads, T, D, D}}};
+  be(qkv).matmul(ctx(qkv, cost::matmul(pv, qkv.dtype())), pv, probs.in(), value, y.set());
+  return y;
+}
+
+KvCache::KvCache(const Tensor& like, int64_t layers, const Shape& shape) {
+  for (int64_t l = 0; l < layers; ++l)
+    layers_.emplace_back(like.device(), shape, like.dtype(), Kind::Activation,
+                         "kv_cache.h." + std::to_string(l));
+}
+
+static Shape checked_shape(const TransformerConfig& c, int64_t sequences, int64_t tokens) {
+  check(
+      c.mask == Mask::Causal && c.head != Head::Pooled && c.token_types == 0,
+      "kv_cache: this model reads a text as a whole, as BERT does: the keys and values of a token depend on "
+      "later ones, so none can be kept; take a model with a causal mask, for example gpt2");
+  check(sequences >= 1 && tokens >= 1, "kv_cache: ", sequences, " sequences of ", tokens,
+        " tokens; there must be at least one of each");
+  check(tokens <= c.context, "kv_cache: ", tokens, " tokens are more than the model's context, ", c.context);
+  return {tokens, sequences, 2 * c.channels};
+}
+
+KvCache::KvCache(const Transformer& model, int64_t sequences, int64_t tokens)
+    : KvCache(model.parameters.begin()->value, model.config.layers,
+              checked_shape(model.config, sequences, tokens)) {}
+
+KvCache KvCache::select(const std::vector<int32_t>& parents) const {
+  const ProfileRange range("kv_cache.select");
+  const int64_t B = sequences(), width = layers_[0].last();
+  check(!parents.empty(), "kv_cache: no sequence was selected");
+  for (const int32_t p : parents)
+    check(p >= 0 && p < B, "kv_cache: sequence ", p, " was selected; the cache has ", B, ", from 0 on");
+  std::vector<int32_t> rows;
+  for (int64_t t = 0; t < length_; ++t)
+    for (const int32_t p : parents) rows.push_back(int32_t(t * B + p));
+  const Tensor from = indices(rows, {int64_t(rows.size())});
+  KvCache selected(layers_[0], int64_t(layers_.size()), {capacity(), int64_t(parents.size()), width});
+  selected.length_ = length_;
+  for (size_t l = 0; l < layers_.size(); ++l)
+    copy_rows(layers_[l].reshape({capacity() * B, width}), from, selected.layers_[l].narrow(0, length_));
+  return selected;
+}
+
+// (B,T,C) -> (B,C): the rows of t = T - 1.
+static Tensor last_token(const Tensor& x) {
+  const int64_t B = x.shape()[0], T = x.shape()[1], C = x.last();
+  std::vector<int32_t> rows;
+  for (int64_t b = 0; b < B; ++b) rows.push_back(int32_t(b * T + T - 1));
+  return embedding(x.reshape({B * T, C}), indices(rows, {B}));
+}
+
+// Where the keys and values of (B,T) tokens are in their qkv (B,T,3,C), in the order of the cache (T,B,2,C).
+static Tensor rows_of_keys_and_values(int64_t B, int64_t T) {
+  std::vector<int32_t> rows;
+  for (int64_t t = 0; t < T; ++t)
+    for (int64_t b = 0; b < B; ++b)
+      for (const int64_t part : {1, 2}) rows.push_back(int32_t((b * T + t) * 3 + part));
+  return indices(rows, {T, B, 2});
+}
+
+Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
+  check(cache.layers_.size() == blocks_.size() && cache.layers_[0].last() == 2 * config.channels,
+        "next_logits: the cache was made for another model");
+  check(ids.shape().rank() == 2 && ids.shape()[0] == cache.sequences() && ids.shape()[1] >= 1,
+        "next_logits: token ids are ", ids.shape(), "; they must be (B, T) with B = ", cache.sequences(),
+        ", the cache's sequences, and at least one token");
+  const int64_t B = cache.sequences(), T = ids.shape()[1], before = cache.length();
+  check(T == 1 || before == 0, "next_logits: ", T, " tokens after ", before,
+        "; after the prompt, tokens are read one at a time");
+  check(before + T <= cache.capacity(), "next_logits: the cache has room for ", cache.capacity(),
+        " tokens of each sequence, ", before, " were read, and ", T, " more do not fit; make a larger one");
+  const NoTape no_tape;
+  TransformerConfig c = config;
+  c.dropout = 0;
+  const Tensor rows = rows_of_keys_and_values(B, T);
+  Tensor x = embed(ids, {}, before);
+  for (size_t l = 0; l < blocks_.size(); ++l) {
+    KvLayer past{cache.layers_[l], before, rows};
+    x = blocks_[l](x, c, &past);
+  }
+  x = last_token(x);
+  x = head(config.residual == Residual::PostNorm ? x : ln_f_(x));
+  cache.length_ += T;
+  return x;
+}
+
+}  // namespace gradus

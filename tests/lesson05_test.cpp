@@ -15,7 +15,6 @@ namespace {
 // ---- the drawn example ----
 
 TEST(L05_Drawing, TheExampleFollowsTheRules) {
-  RecordProperty("exercise", "05.1");
   std::ostringstream out;
   draw_example(out);
   const std::string text = out.str();

@@ -63,15 +63,12 @@ std::vector<Leak> find_leaks(const History& history, const std::vector<size_t>& 
 
 std::optional<Spike> find_spike(const History& history, const std::vector<size_t>& begins,
                                 size_t short_life) {
-  int64_t now = 0, peak = 0;  // allocated bytes
-  size_t at_peak = 0;
-  for (size_t i = 0; i < history.size(); ++i) {
-    const MemoryEvent& e = history[i];
-    if (e.action == Action::Free) now -= e.bytes;
-    if (e.action == Action::Alloc && (now += e.bytes) > peak) peak = now, at_peak = i;
-  }
+  const std::vector<Life> lives = lives_of(history);
+  if (lives.empty()) return {};
+  const size_t at_peak = peak_event(history);
+  const int64_t peak = memory_peak(history).usage.allocated();
   std::optional<Spike> spike;
-  for (const auto& [begin, end] : lives_of(history)) {
+  for (const auto& [begin, end] : lives) {
     const MemoryEvent& block = history[begin];
     const bool there = begin <= at_peak && at_peak < end;
     if (!there || end - begin > short_life || (spike && block.requested <= spike->bytes)) continue;

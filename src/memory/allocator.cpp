@@ -144,14 +144,11 @@ void Allocator::set_budget(int64_t bytes) {
 
 Block* Allocator::take_best_fit(int64_t size, bool small) {
   FreeBlocks& free_blocks = small ? small_ : large_;
-  // BEGIN SOLUTION 05.1
   const auto best = free_blocks.lower_bound(size);
   if (best == free_blocks.end()) return nullptr;
   Block* block = *best;
   free_blocks.erase(best);
   return block;
-  // STUB: todo("05.1", "take the smallest block that is large enough out of its pool", size, free_blocks);
-  // END SOLUTION 05.1
 }
 
 Block* Allocator::new_segment(int64_t size, bool small) {

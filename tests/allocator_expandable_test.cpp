@@ -124,7 +124,22 @@ TEST(L05_Expandable, EmptyCacheUnmapsEveryFreePageAndNoOther) {
   f.allocator.empty_cache();
   EXPECT_EQ(f.meter.reserved(), 0);
   EXPECT_TRUE(f.allocator.segments().empty()) << "without memory, the addresses go back too";
+  EXPECT_EQ(f.source->addresses, 0);
   EXPECT_EQ(f.source->misused, 0);
+}
+
+TEST(L05_Expandable, WhatIsFreeBesideTheEmptiedPagesCanBeUsed) {
+  Expandable f;
+  Block *a = f.get(30 * kMiB), *b = f.get(60 * kMiB), *c = f.get(10 * kMiB);
+  f.allocator.free(b);
+  f.allocator.empty_cache();  // pages 2 and 3; of b, 10 MiB at each end stay
+  EXPECT_EQ(f.meter.reserved(), 3 * kPage);
+  Block *before = f.get(10 * kMiB), *behind = f.get(10 * kMiB);
+  EXPECT_EQ(before->offset, 30 * kMiB);
+  EXPECT_EQ(behind->offset, 80 * kMiB);
+  EXPECT_EQ(f.meter.reserved(), 3 * kPage);
+  expect_consistent(f.allocator);
+  for (Block* block : {a, c, before, behind}) f.allocator.free(block);
 }
 
 TEST(L05_Expandable, TheBudgetBoundsPagesAndTakesThemFromTheCache) {

@@ -12,7 +12,8 @@ namespace gradus {
 constexpr int64_t kMiB = 1 << 20;
 
 // A device with a fixed number of bytes. Its "memory" is the host's, so that blocks can be written to.
-// `misused` counts pages that were mapped twice, or unmapped in another way than they were mapped.
+// `misused` counts pages that were mapped twice, or unmapped in another way than they were mapped, and
+// `addresses` what is reserved.
 struct SmallDevice : Source {
   explicit SmallDevice(int64_t capacity) : left(capacity) {}
   void* acquire(int64_t bytes) override {
@@ -24,8 +25,15 @@ struct SmallDevice : Source {
     left += bytes;
     std::free(p);
   }
-  void* reserve(int64_t bytes) override { return host->reserve(bytes); }
-  void unreserve(void* p, int64_t bytes) noexcept override { host->unreserve(p, bytes); }
+  void* reserve(int64_t bytes) override {
+    void* const p = host->reserve(bytes);
+    if (p) addresses += bytes;
+    return p;
+  }
+  void unreserve(void* p, int64_t bytes) noexcept override {
+    addresses -= bytes;
+    host->unreserve(p, bytes);
+  }
   bool map(void* page, int64_t bytes) override {
     if (bytes > left) return false;
     left -= bytes;
@@ -40,7 +48,7 @@ struct SmallDevice : Source {
   void copy_in(void*, const void*, int64_t) override {}
   void copy_out(void*, const void*, int64_t) override {}
   bool on_host() const override { return true; }
-  int64_t left, misused = 0;
+  int64_t left, misused = 0, addresses = 0;
   std::unique_ptr<Source> host = host_source();
   std::set<std::pair<void*, int64_t>> pages;
 };

@@ -80,6 +80,9 @@ TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
   RecordProperty("exercise", "05.2");
   Recorder r;
   r.keep("weight", 4000);
+  r.range.name = "forward";
+  r.allocator.range = &r.range;
+  r.keep("logits", 500);  // before the first step: it belongs to none
   for (int step = 0; step < 6; ++step) {
     r.begin_step();
     if (step == 0) r.keep("gradient", 4000);  // once, and for good: no leak
@@ -114,6 +117,7 @@ TEST(L05_Findings, WhatIsFreedInTimeIsNone) {
   EXPECT_EQ(r.leaks(1).size(), 1u) << "too little patience takes it for one";
   for (int step = 6; step < 8; ++step) r.allocator.free(late[size_t(step)]);  // after the end
   EXPECT_TRUE(r.leaks(2).empty());
+  EXPECT_EQ(r.leaks(0)[0].bytes, 8 * 500) << "all were alive when their step ended, the last two as well";
 }
 
 TEST(L05_Findings, TheSpikeIsTheLargestShortLivedBlockAtThePeak) {
@@ -140,6 +144,7 @@ TEST(L05_Findings, TheSpikeIsTheLargestShortLivedBlockAtThePeak) {
   EXPECT_EQ(spike->events, 3u);
   EXPECT_EQ(spike->peak, 50'176 + 20'480 + 30'208 + 1024) << "as allocated: in multiples of 512";
   EXPECT_NEAR(spike->share(), 30'000.0 / 101'888, 1e-12);
+  EXPECT_EQ(r.spike(3)->name, "copy") << "at most so many events";
   EXPECT_EQ(r.spike(2)->name, "smaller");
   EXPECT_FALSE(r.spike(0));
 }
@@ -208,21 +213,44 @@ TEST(L05_Stream, RequestsAndWhatIsGivenBackAreThoseOfTheHistory) {
   for (const bool expandable : {false, true}) {
     Context context("meta");
     context.device.allocator().keep_history();
-    const StreamRun run = run_stream(kSmall, {.name = "", .expandable = expandable, .empty_every = 3}, 10, 1);
-    int64_t taken = 0, returned = 0;
-    for (const MemoryEvent& e : context.device.allocator().history()) {
+    const StreamRun run = run_stream(kSmall, {.name = "", .expandable = expandable, .empty_every = 3}, 9, 1);
+    const std::vector<MemoryEvent>& history = context.device.allocator().history();
+    const size_t third_step = step_begins(history, "data").at(2);
+    int64_t taken = 0, taken_late = 0, returned = 0, most_reserved = 0;
+    MemoryReplay replay;
+    for (size_t i = 0; i < history.size(); ++i) {
+      const MemoryEvent& e = history[i];
+      const int64_t pages = e.bytes / (e.bytes % (20 << 20) ? 2 << 20 : 20 << 20), before = taken;
       if (e.action == Action::SegmentAlloc) ++taken;
-      if (e.action == Action::SegmentMap) taken += e.bytes / (e.bytes % (20 << 20) ? 2 << 20 : 20 << 20);
+      if (e.action == Action::SegmentMap) taken += pages;
       if (e.action == Action::SegmentFree) ++returned;
-      if (e.action == Action::SegmentUnmap) returned += e.bytes / (e.bytes % (20 << 20) ? 2 << 20 : 20 << 20);
+      if (e.action == Action::SegmentUnmap) returned += pages;
+      if (i >= third_step) taken_late += taken - before;
+      replay.apply(e);
+      most_reserved = std::max(most_reserved, replay.meter.reserved());
     }
     EXPECT_EQ(run.requests, taken);
+    EXPECT_EQ(run.late_requests, taken_late);
     EXPECT_EQ(run.given_back, returned);
+    EXPECT_EQ(run.reserved, most_reserved);
+    EXPECT_LT(replay.meter.reserved(), most_reserved) << "so the figure is not that of the end";
     EXPECT_GT(run.given_back, 0);
     EXPECT_GE(run.requests, run.late_requests);
     EXPECT_GE(run.late_requests, run.repeat_requests);
     EXPECT_GT(run.repeat_requests, 0) << "what was emptied is asked for again";
   }
+}
+
+TEST(L05_Stream, TheCacheIsEmptiedAfterSoManySteps) {
+  for (const int64_t steps : {2, 3}) {
+    Context context("meta");
+    const StreamRun run = run_stream(kSmall, {.name = "", .padded = true, .empty_every = 3}, steps, 1);
+    EXPECT_EQ(run.given_back > 0, steps == 3) << steps;
+  }
+  Context context("meta");
+  const StreamRun run = run_stream(kSmall, {.name = "", .padded = true, .empty_every = 1}, 5, 1);
+  EXPECT_GT(run.late_requests, 0);
+  EXPECT_EQ(run.repeat_requests, run.late_requests) << "an equal length is no longer one";
 }
 
 TEST(L05_Stream, OnlyABudgetOfTheCureMayEndInOutOfMemory) {
@@ -231,6 +259,7 @@ TEST(L05_Stream, OnlyABudgetOfTheCureMayEndInOutOfMemory) {
     EXPECT_EQ(run_stream(kSmall, {.name = "card", .budget = 28 << 20}, 5, 1).out_of_memory, 1);
     EXPECT_EQ(context.device.meter().now()[Kind::Weight], 0) << "nothing is left behind";
   }
+  EXPECT_EQ(run_on_meta(kSmall, {.name = "card", .budget = 28 << 20}, 5, 1, 3).out_of_memory, 2);
   Context context("meta", 1, 28 << 20);
   EXPECT_THROW(run_stream(kSmall, {.name = "naive"}, 5, 1), OutOfMemory) << "the user's";
 }

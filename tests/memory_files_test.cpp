@@ -108,17 +108,23 @@ void expect_sound(const Json& snapshot, const Meter& meter) {
   std::map<int64_t, int64_t> in_use, replayed;
   int64_t reserved = 0, replayed_reserved = 0;
   for (const Json& segment : snapshot.find("segments")->items()) {
-    int64_t address = at(segment, "address"), active = 0;
+    int64_t address = at(segment, "address"), active = 0, requested = 0;
     for (const Json& b : segment.find("blocks")->items()) {
       EXPECT_EQ(at(b, "address"), address);
       address += at(b, "size");
-      if (b.find("state")->string() == "inactive") continue;
+      requested += at(b, "requested_size");
+      if (b.find("state")->string() == "inactive") {
+        EXPECT_EQ(at(b, "requested_size"), 0);
+        continue;
+      }
       active += at(b, "size");
       in_use[at(b, "address")] = at(b, "requested_size");
       EXPECT_FALSE(b.find("frames")->items().empty());
     }
     EXPECT_EQ(address, at(segment, "address") + at(segment, "total_size"));
     EXPECT_EQ(active, at(segment, "active_size"));
+    EXPECT_EQ(active, at(segment, "allocated_size"));
+    EXPECT_EQ(requested, at(segment, "requested_size"));
     reserved += at(segment, "total_size");
   }
   for (const Json& e : snapshot.find("device_traces")->items().at(0).items()) {
@@ -172,11 +178,14 @@ TEST_F(L04_MemoryFiles, ThePageStandsAloneAndItsDataSumUp) {
   const Json data = Json::parse(page.substr(from, page.find("</script>", from) - from));
   EXPECT_EQ(data.find("title")->string(), "a title");
   int64_t allocated = 0;
+  std::map<int64_t, int> alive;
   for (const Json& e : data.find("events")->items()) {
     const Action action = Action(e.items()[0].integer());
     if (action != Action::Alloc && action != Action::Free) continue;
     const Json& block = data.find("blocks")->items().at(size_t(e.items()[3].integer()));
-    allocated += (action == Action::Alloc ? 1 : -1) * block.items()[4].integer();
+    const int sign = action == Action::Alloc ? 1 : -1;
+    allocated += sign * block.items()[4].integer();
+    EXPECT_EQ(alive[e.items()[3].integer()] += sign, sign > 0) << "each block comes once and goes once";
   }
   EXPECT_EQ(allocated, f_.meter.now().allocated());
   const auto& strings = data.find("strings")->items();
@@ -219,6 +228,9 @@ TEST_F(L04_MemoryFiles, ThePictureShowsEveryPeak) {
     highest = std::max(highest, weight);
   }
   EXPECT_GT(highest, 400);  // of 480; 64 MiB of the 66 reserved, of the 69 of the axis
+  int ink = 0;
+  for (int y = 60; y < 300; ++y) ink += canvas.at(850, y) == Rgb{40, 40, 45};
+  EXPECT_GE(ink, 1) << "what is reserved stays at the top, as a line";
 }
 
 template <class F>

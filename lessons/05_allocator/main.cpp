@@ -122,7 +122,7 @@ static void draw_stream(const Settings& set, const Lesson& lesson) {
   run_stream(set.gpt2, set.card, emptied + 1, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
     if (step == emptied - 1) context.device.allocator().keep_history();
   });
-  draw(lesson.plot("05_emptied.png"), "the same, around step " + std::to_string(emptied));
+  draw(lesson.plot("05_emptied.png"), "8 GiB, the cache emptied in step " + std::to_string(emptied));
 }
 
 static int lesson_05(int argc, char** argv) {

@@ -168,6 +168,7 @@ TEST_F(L04_MemoryFiles, TheSnapshotOfExpandableSegments) {
 
 TEST_F(L04_MemoryFiles, ThePageStandsAloneAndItsDataSumUp) {
   use(false);
+  for (int i = 0; i < 2; ++i) f_.allocator.free(f_.allocator.allocate(5, Kind::Other, "at one address"));
   live_.push_back(f_.allocator.allocate(99, Kind::Data, "</script><b>&", {99}));
   const fs::path path = root_ / "memory.html";
   write_memory_page(path.string(), f_.allocator, "a title");

@@ -143,11 +143,7 @@ void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
 }  // namespace
 
 void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
-  check_dtype("attention_plain_fwd", q.t, k.t, k.p, "k");
-  check_dtype("attention_plain_fwd", q.t, v.t, v.p, "v");
-  check_dtype("attention_plain_fwd", q.t, probs.t, probs.p, "probs");
-  check_dtype("attention_plain_fwd", q.t, y.t, y.p, "y");
-  check(probs.wanted() && y.wanted(), "attention_plain_fwd: both outputs, probs and y, must be given");
+  check_attention_plain_fwd(q, k, v, probs, y);
   visit_float("attention_plain_fwd", q.t, [&]<class T>() {
     using S = acc_t<T>;
     for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {
@@ -160,8 +156,7 @@ void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 
 void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
                          Out dq, Out dk, Out dv) {
-  for (const CBuf& x : {k, v, probs, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
-    check_dtype("attention_plain_bwd", q.t, x.t, x.p, "a tensor");
+  check_attention_plain_bwd(q, k, v, probs, dy, dq, dk, dv);
   visit_float("attention_plain_bwd", q.t, [&]<class T>() {
     using S = acc_t<T>;
     for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {

@@ -84,6 +84,24 @@ TEST(L05_Expandable, WhatIsFreeAtTheEndIsUsedBeforeNewPages) {
   f.allocator.free(all);
 }
 
+TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
+  RecordProperty("exercise", "05.1");
+  Expandable f;
+  Block *a = f.get(30 * kMiB), *b = f.get(30 * kMiB), *c = f.get(20 * kMiB);
+  f.allocator.free(b);
+  f.allocator.empty_cache();  // 10 MiB of page 1 stay, beside what a has of it; page 2 is a hole
+  EXPECT_EQ(f.meter.reserved(), 3 * kPage);
+  Block* too_large = f.get(30 * kMiB + 1);
+  EXPECT_EQ(too_large->offset, 80 * kMiB) << "behind c";
+  Block* fits = f.get(30 * kMiB);
+  EXPECT_EQ(fits->offset, 30 * kMiB);
+  EXPECT_EQ(f.meter.reserved(), 4 * kPage + 2 * kPage);
+  Block* small = f.get(1);
+  EXPECT_NE(small->segment, fits->segment) << "the small pool has holes of its own";
+  expect_consistent(f.allocator);
+  for (Block* block : {a, c, too_large, fits, small}) f.allocator.free(block);
+}
+
 TEST(L05_Expandable, EmptyCacheUnmapsEveryFreePageAndNoOther) {
   Expandable f;
   Block* blocks[5];  // a page and a half each: pages 1, 4 and 7, counted from 0, have two owners

@@ -1,44 +1,15 @@
 // The programs as users run them: whatever is wrong with their arguments, files or limits gives a sentence
 // with a hint on standard error and a non-zero exit code, and damages nothing that was there.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "src/data/corpus.h"
 #include "tests/devices.h"
+#include "tests/program_testing.h"
 
 namespace gradus {
 namespace {
 namespace fs = std::filesystem;
-
-struct Outcome {
-  int code;            // exit code; 128 + the signal if it died of one, as a shell says it
-  std::string output;  // of both streams
-};
-
-// Runs a program of the build that this test belongs to, in a shell; `before` is shell text in front of it.
-Outcome run(const std::string& program, const std::string& args, const std::string& before = "") {
-  const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
-  const std::string command = before + " '" + (build / program).string() + "' " + args + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  if (!pipe) return {-1, "popen failed"};
-  Outcome outcome;
-  char part[4096];
-  while (const size_t n = fread(part, 1, sizeof part, pipe)) outcome.output.append(part, n);
-  const int status = pclose(pipe);
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
-
-void expect_refused(const Outcome& outcome, int code, const std::string& sentence) {
-  EXPECT_EQ(outcome.code, code) << outcome.output;
-  EXPECT_NE(outcome.output.find(sentence), std::string::npos)
-      << "no \"" << sentence << "\" in: " << outcome.output;
-}
 
 const char* const kLesson = "lessons/03_transformer";
 
@@ -63,8 +34,8 @@ class L03_Programs : public testing::Test {
 };
 
 TEST_F(L03_Programs, RefuseArgumentsThatCannotBe) {
-  for (const char* program :
-       {"lessons/01_gemm", "lessons/02_autograd", kLesson, "lessons/04_memory_anatomy"}) {
+  for (const char* program : {"lessons/01_gemm", "lessons/02_autograd", kLesson, "lessons/04_memory_anatomy",
+                              "lessons/05_allocator"}) {
     expect_refused(run(program, "--stepps=5"), 2, "--stepps");
     expect_refused(run(program, "--device=abacus"), 2, "--device");
     expect_refused(run(program, "--seed=-1"), 2, "--seed");

@@ -93,6 +93,27 @@ std::vector<double> train(int64_t steps, const TransformerConfig& config) {
   return losses;
 }
 
+// Scores and samples do not depend on what training drops out, with either attention.
+TEST(L03_Transformer, EvaluationDropsNothing) {
+  for (const bool flash : {false, true}) {
+    Context context("cpu", 3);
+    TransformerConfig config = kTiny, with_dropout = kTiny;
+    config.attention = with_dropout.attention = flash ? attention_flash : attention_plain;
+    with_dropout.dropout = 0.5;
+    Transformer plain(config), dropping(with_dropout);
+    plain.initialize(1), dropping.initialize(1);
+    const Tensor ids = dummy_batch(kTiny, 2, kTiny.context).ids;
+    const std::vector<double> expected = to_host<double>(plain.logits(ids));
+    {
+      const Evaluation evaluation;
+      EXPECT_EQ(to_host<double>(dropping.logits(ids)), expected);
+      const Evaluation within;
+      EXPECT_EQ(to_host<double>(dropping.logits(ids)), expected);
+    }
+    EXPECT_NE(to_host<double>(dropping.logits(ids)), expected) << "training goes on as before";
+  }
+}
+
 TEST(L03_Training, TheSameSeedGivesTheSameLossesToTheBit) {
   TransformerConfig config = kTiny;
   const std::vector<double> once = train(6, config);

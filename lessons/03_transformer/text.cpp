@@ -41,7 +41,7 @@ static double nats(const float* logits, int64_t vocab, int32_t target) {
 }
 
 double held_out_loss(const Transformer& model, const Loader& loader, int64_t batch) {
-  NoTape no_tape;
+  const Evaluation evaluation;
   const int64_t T = model.config.context, V = model.config.vocab, windows = loader.held_out_windows();
   Tensor inputs(current().device, {batch, T}, DType::I32, Kind::Data, "held-out inputs");
   std::vector<int32_t> x(batch * T), y(batch * T);
@@ -65,7 +65,7 @@ double held_out_loss(const Transformer& model, const Loader& loader, int64_t bat
 
 std::string sample_text(const Transformer& model, const std::string& prompt, int64_t bytes,
                         double temperature, uint64_t seed) {
-  NoTape no_tape;
+  const Evaluation evaluation;
   Rng rng(seed, 0x5A);
   std::vector<int32_t> ids = ByteTokenizer::encode(prompt);
   for (int64_t i = 0; i < bytes; ++i) {

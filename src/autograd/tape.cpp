@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "src/core/table.h"
 #include "src/tensor/context.h"
@@ -24,6 +25,9 @@ Tape::~Tape() {
 
 NoTape::NoTape() : previous_(current().tape) { current().tape = nullptr; }
 NoTape::~NoTape() { current().tape = previous_; }
+
+Evaluation::Evaluation() : outer_(std::exchange(current().evaluates, true)) {}
+Evaluation::~Evaluation() { current().evaluates = outer_; }
 
 void Tape::append(Node node) {
   check(!consumed_, node.op,

@@ -89,7 +89,7 @@ class Tape {
   Tape* previous_;
 };
 
-// A stretch of code that is not recorded: sampling, evaluation, counting.
+// A stretch of code that is not recorded.
 class NoTape {
  public:
   NoTape();
@@ -97,6 +97,17 @@ class NoTape {
 
  private:
   Tape* previous_;
+};
+
+// A stretch of code that uses a model instead of training it: nothing is recorded, nothing is dropped out.
+class Evaluation {
+ public:
+  Evaluation();
+  ~Evaluation();
+
+ private:
+  NoTape no_tape_;
+  bool outer_;
 };
 
 template <class... T>

@@ -40,7 +40,7 @@ void MemoryReplay::apply(const MemoryEvent& e) {
   }
 }
 
-MemoryPeak memory_peak(const std::vector<MemoryEvent>& history) {
+size_t peak_event(const std::vector<MemoryEvent>& history) {
   int64_t allocated = 0, highest = -1;
   size_t peak = 0;
   // BEGIN SOLUTION 04.2
@@ -53,6 +53,11 @@ MemoryPeak memory_peak(const std::vector<MemoryEvent>& history) {
   // STUB: todo("04.2", "the first event after which most is allocated", history, allocated, highest, peak);
   // END SOLUTION 04.2
   check(highest >= 0, "memory history: nothing was allocated in it");
+  return peak;
+}
+
+MemoryPeak memory_peak(const std::vector<MemoryEvent>& history) {
+  const size_t peak = peak_event(history);
   MemoryReplay replay;
   for (size_t i = 0; i <= peak; ++i) replay.apply(history[i]);
   MemoryPeak result{replay.meter.now(), history[peak], {}};

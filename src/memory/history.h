@@ -50,6 +50,9 @@ class MemoryReplay {
   std::map<int64_t, MemoryEvent> alive;  // by address: the Alloc of each block, with its present kind
 };
 
+// The first event after which most is allocated; an Error if nothing ever was.
+size_t peak_event(const std::vector<MemoryEvent>& history);
+
 // The instant when the allocated bytes first reached their highest value.
 struct MemoryPeak {
   Usage usage;

@@ -126,14 +126,12 @@ Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
         "; after the prompt, tokens are read one at a time");
   check(before + T <= cache.capacity(), "next_logits: the cache has room for ", cache.capacity(),
         " tokens of each sequence, ", before, " were read, and ", T, " more do not fit; make a larger one");
-  const NoTape no_tape;
-  TransformerConfig c = config;
-  c.dropout = 0;
+  const Evaluation evaluation;
   const Tensor rows = rows_of_keys_and_values(B, T);
   Tensor x = embed(ids, {}, before);
   for (size_t l = 0; l < blocks_.size(); ++l) {
     KvLayer past{cache.layers_[l], before, rows};
-    x = blocks_[l](x, c, &past);
+    x = blocks_[l](x, config, &past);
   }
   x = last_token(x);
   x = head(config.residual == Residual::PostNorm ? x : ln_f_(x));

@@ -79,7 +79,8 @@ Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_
     const Tensor& table = wpe_->table.value;  // a part of it would have no gradient
     x = add_positions(x, first_position > 0 ? table.narrow(first_position, ids.shape()[1]) : table);
   }
-  return config.residual == Residual::PostNorm ? ln_f_(x) : x;
+  if (config.residual == Residual::PostNorm) x = ln_f_(x);
+  return dropout(x, config.dropout);
 }
 
 Tensor Transformer::head(const Tensor& x) const {
@@ -97,7 +98,7 @@ Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
           " token types; give the type of each token, int32 ", ids.shape(), ", for example all 0");
   else
     check(!types.defined(), "transformer: types of tokens were given to a model that has none");
-  Tensor x = dropout(embed(ids, types, 0), config.dropout);
+  Tensor x = embed(ids, types, 0);
   for (const TransformerBlock& block : blocks_) x = block(x, config);
   return head(config.residual == Residual::PostNorm ? x : ln_f_(x));
 }

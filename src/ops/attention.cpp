@@ -18,10 +18,11 @@ static Out part(const Out& o, int64_t elements) {
   return {o.p ? static_cast<char*>(o.p) + elements * size_of(o.t) : nullptr, o.t, o.w};
 }
 
-static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, Mask mask, double dropout) {
+static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, Mask mask, double p) {
   check(qkv.shape().rank() == 3 && heads > 0 && qkv.last() % (3 * heads) == 0, op, ": qkv is ", qkv.shape(),
         " with ", heads, " heads; it must be (B, T, 3C) with C a multiple of the heads");
-  check(dropout >= 0 && dropout < 1, op, ": dropout is ", dropout, "; it must be at least 0 and below 1");
+  check(p >= 0 && p < 1, op, ": dropout is ", p, "; it must be at least 0 and below 1");
+  const double dropout = current().evaluates ? 0 : p;
   const int64_t T = qkv.shape()[1], C = qkv.last() / 3, D = C / heads;
   return {.B = qkv.shape()[0],
           .H = heads,

@@ -17,6 +17,7 @@ struct Context {
   uint32_t dropout_ordinal = 0;  // ordinal of the next random op in this forward pass
   int64_t last_slot = 0;         // ids of gradient slots; 0 means no gradient
   Tape* tape = nullptr;          // where ops are recorded; nullptr: nowhere
+  bool evaluates = false;        // dropout drops nothing
   bool check_finite = false;     // --check=nan: every op's output is read and tested
 
  private:

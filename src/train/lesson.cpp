@@ -18,7 +18,9 @@ Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std:
                       {"none", "nan"});
 }
 
-void Lesson::apply(Context& context) const { context.check_finite = check == "nan"; }
+void Lesson::apply(Context& context) const {
+  context.check_finite = check == "nan" && context.device.has_data();
+}
 
 int run_lesson(const std::function<int()>& body) {
   try {

@@ -1,0 +1,87 @@
+#include "lessons/05_allocator/faults.h"
+
+#include <iostream>
+
+#include "lessons/05_allocator/findings.h"
+#include "src/core/table.h"
+#include "src/io/memory_files.h"
+#include "src/tensor/profile_range.h"
+
+namespace gradus {
+namespace {
+
+constexpr int64_t kSteps = 8, kPatience = 2, kSpikeStep = 5;
+constexpr size_t kShortLife = 10;     // events; a step of the small model has some 300
+constexpr double kLargeShare = 0.25;  // of the peak
+
+struct Found {
+  std::vector<Leak> leaks;
+  std::optional<Spike> spike;  // the largest short-lived block, however small
+  bool is_large() const { return spike && spike->share() >= kLargeShare; }
+};
+
+Found look_into(const Allocator& allocator) {
+  const std::vector<size_t> begins = step_begins(allocator.history(), "data");
+  return {find_leaks(allocator.history(), begins, kPatience),
+          find_spike(allocator.history(), begins, kShortLife)};
+}
+
+void print(const char* which, const Found& found) {
+  std::cout << "  " << which << ":\n    " << (found.leaks.empty() ? "nothing leaks\n" : "");
+  for (const Leak& leak : found.leaks)
+    std::cout << leak.name << " leaks (" << leak.op << "): " << bytes_text(leak.bytes) << " from steps "
+              << leak.steps.front() << " to " << leak.steps.back() << "\n";
+  if (!found.spike) return;
+  const Spike& s = *found.spike;
+  std::cout << "    at the peak " << percent_text(s.share()) << " are " << s.name << " (" << s.op << "), "
+            << bytes_text(s.bytes) << " in step " << s.step << ", alive for " << s.events << " events\n";
+}
+
+}  // namespace
+
+void find_faults(Report& report, const Stream& stream, const Lesson& lesson, const std::string& folder) {
+  const Cure padded{.name = "padded", .padded = true};  // so that all steps are alike
+  std::cout << "\nWhat the memory history tells:\n";
+  {
+    Context context(lesson.device, lesson.seed, lesson.memory);
+    context.device.allocator().keep_history();
+    lesson.apply(context);
+    run_stream(stream, padded, kSteps, lesson.seed, [&](int64_t step, Transformer&, Tape& tape) {
+      if (step == 0 && lesson.print == "tape") tape.print(std::cout);
+    });
+    const Found found = look_into(context.device.allocator());
+    print("clean", found);
+    report.check_equal("clean: leaks found", int64_t(found.leaks.size()), 0);
+    report.check_equal("clean: spikes found", found.is_large(), 0);
+  }
+  Context context(lesson.device, lesson.seed, lesson.memory);
+  lesson.apply(context);
+  Allocator& allocator = context.device.allocator();
+  allocator.keep_history();
+  std::vector<Tensor> kept;
+  run_stream(stream, padded, kSteps, lesson.seed, [&](int64_t step, Transformer& model, Tape&) {
+    // The leak: the gradient of the step before is kept "to be plotted"; backward makes a new one.
+    kept.push_back(std::exchange(model.parameters.find("wte.weight").leaf.grad, Tensor()));
+    if (step != kSpikeStep) return;
+    // The spike: every token's channels minus every other's, where a product would have done.
+    const ProfileRange range("debug");
+    const int64_t T = stream.longest;
+    Tensor(context.device, {T, T, model.config.channels}, DType::F32, Kind::Temporary, "differences");
+  });
+  const Found found = look_into(allocator);
+  print("with two faults", found);
+  const bool leak = found.leaks.size() == 1 && found.leaks[0].name == "wte.weight.grad";
+  report.check_equal("with two faults: the leak found, by name", leak, 1);
+  report.check_equal(
+      "with two faults: the spike found, by name",
+      found.is_large() && found.spike->name == "differences" && found.spike->step == kSpikeStep, 1);
+  const std::string page = folder + "/05_memory.html", snapshot = folder + "/05_snapshot.pickle",
+                    picture = lesson.plot("05_faults.png");
+  write_memory_page(page, allocator, "Lesson 05: a leak and a spike");
+  write_memory_snapshot(snapshot, allocator);
+  draw_memory(allocator, "a leak, and a spike in step 5").write_png(picture);
+  std::cout << "  to look at: " << page << " in a browser, " << picture << "\n  and " << snapshot
+            << " at https://pytorch.org/memory_viz\n";
+}
+
+}  // namespace gradus

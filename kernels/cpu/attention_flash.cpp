@@ -125,16 +125,6 @@ void tile_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int
   }
 }
 
-// Copies finished sums to their place, rows from t0 on.
-template <class T, class S>
-void write_sums(const AttentionShape& s, int64_t t0, int64_t rows, const S* sums, T* out, Write write) {
-  if (!out) return;
-  visit_write(write, [&]<Write W>() {
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t d = 0; d < s.D; ++d) store<W>(out + (t0 + i) * s.qkv.time, d, sums[i * s.D + d]);
-  });
-}
-
 // One head, tile by tile of keys. dq is summed over the tiles in fp32 before it is written.
 template <class T, class S>
 void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<S>& share,

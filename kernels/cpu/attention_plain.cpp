@@ -75,15 +75,6 @@ void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
   }
 }
 
-// Copies the finished sums of dk or dv to their place.
-template <class T, class S>
-void write_sums(const AttentionShape& s, const S* sums, T* out, Write write) {
-  visit_write(write, [&]<Write W>() {
-    for (int64_t t = 0; t < s.T; ++t)
-      for (int64_t d = 0; d < s.D; ++d) store<W>(out + t * s.qkv.time, d, sums[t * s.D + d]);
-  });
-}
-
 // Where one head reads and writes in backward; an unwanted gradient is nullptr.
 template <class T>
 struct HeadBwd {
@@ -136,8 +127,8 @@ void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
       product(GemmProblem<S, T, S>{keys, s.D, rows, share.scores, 1, s.T, dy, out, 1, share.dv, s.D, 1,
                                    Write::Add});
   }
-  if (x.dk) write_sums(s, share.dk, x.dk, x.dk_write);
-  if (x.dv) write_sums(s, share.dv, x.dv, x.dv_write);
+  write_sums(s, 0, s.T, share.dk, x.dk, x.dk_write);
+  write_sums(s, 0, s.T, share.dv, x.dv, x.dv_write);
 }
 
 }  // namespace

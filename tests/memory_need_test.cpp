@@ -84,6 +84,7 @@ TEST(L04_MemoryNeed, TheLargestBatchFitsAndOneMoreDoesNot) {
     EXPECT_FALSE(fits(run, budget)) << budget;
   }
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(4) << 20), 0) << "the workspace alone is larger";
+  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), 1), 0) << "not even the device's scalars";
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(1) << 60), int64_t(1) << 24) << "the most there is";
 }
 
@@ -120,11 +121,31 @@ TEST(L04_MemoryNeed, BackwardFreesAsItGoes) {
   EXPECT_EQ(last, 0) << "of " << first << " bytes before backward";
 }
 
+// Of this run the allocator's segments fit all that is asked for only after the fourth step.
+TEST(L04_MemoryNeed, ManyStepsNeedNoMoreThanPredicted) {
+  TrainingRun run{transformer_config("bert-large"), 3, 256};
+  run.model.labels = 2;
+  Context context("meta", 1);
+  Transformer model(run.model);
+  AdamW optimizer(model.parameters);
+  for (int step = 0; step < 10; ++step) {
+    const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
+    Tape tape;
+    tape.backward(batch.loss(model));
+    optimizer.step(1e-3);
+  }
+  const MemoryNeed need = memory_need(run);
+  EXPECT_EQ(need.reserved, context.device.meter().peak_reserved());
+  EXPECT_EQ(need.peak.usage, context.device.meter().at_peak());
+}
+
 TEST(L04_MemoryNeed, SizesThatCannotBeAreRefused) {
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 0)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", -1)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 0)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 25)), Error) << "longer than the context";
+  EXPECT_THROW(fits(tiny("gpt2", "fp32"), 0), Error) << "0 would be no bound at all";
+  EXPECT_THROW(fits(tiny("gpt2", "fp32"), -1), Error);
   EXPECT_THROW(memory_need({transformer_config("gpt-9x1000000x1000000"), 1 << 24, 1024}), Error);
   TrainingRun run{transformer_config("bert-base"), 1, 8};
   EXPECT_THROW(memory_need(run), Error) << "no labels, no loss";

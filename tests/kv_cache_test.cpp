@@ -203,6 +203,12 @@ TEST(L04_KvCacheOnCpu, WhatCannotBeKeptIsRefused) {
   Context context("meta");
   const Transformer gpt(kGpt), bert(transformer_config("bert-base"));
   expect_refused("as BERT does", [&] { KvCache(bert, 1, 4); });
+  TransformerConfig looks_ahead = kGpt, typed = kGpt;
+  looks_ahead.mask = Mask::None;
+  typed.token_types = 2;
+  const Transformer unmasked(looks_ahead), with_types(typed);
+  expect_refused("as BERT does", [&] { KvCache(unmasked, 1, 4); });
+  expect_refused("as BERT does", [&] { KvCache(with_types, 1, 4); });
   expect_refused("more than the model's context, 13", [&] { KvCache(gpt, 1, 14); });
   for (const int64_t none : {0, -1}) {
     expect_refused("at least one of each", [&] { KvCache(gpt, none, 4); });

@@ -145,6 +145,24 @@ TEST(L04_KvCacheBytes, OfPublishedModels) {
   EXPECT_EQ(context.device.meter().now()[Kind::Activation], int64_t(4 * 384) << 20);
 }
 
+// As attention that reads the prompt has them: in 16 bits sums of T products would lose digits.
+TEST(L04_KvCacheBytes, ScoresAreFp32InEveryPrecision) {
+  Context context("meta", 3);
+  const Transformer model(with_dtype(kGpt, DType::BF16));
+  KvCache cache(model, 2, 13);
+  model.next_logits(ids_of(random_ids(2 * 4, 31), {2, 4}), cache);
+  context.device.allocator().keep_history();
+  model.next_logits(ids_of({5, 6}, {2, 1}), cache);
+  int layers = 0;
+  for (const MemoryEvent& e : context.device.allocator().history())
+    if (e.action == Action::Alloc && e.name == "attention.scores") {
+      EXPECT_EQ(e.shape, (Shape{2, 3, 5}));
+      EXPECT_EQ(e.requested, 2 * 3 * 5 * 4);
+      ++layers;
+    }
+  EXPECT_EQ(layers, 2);
+}
+
 // A token's own products, 2 for each weight, and 4 L C for each token it looks back at.
 TEST(L04_KvCacheBytes, ATokenCostsItsOwnProductsAndALookBack) {
   Context context("meta", 3);

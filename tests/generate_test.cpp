@@ -182,6 +182,12 @@ TEST(L04_GenerateBytes, AreTheFormulaAndTheSameOnEveryDevice) {
     }
 }
 
+TEST(L04_GenerateBytes, OneTokenNeedsNoSecondCache) {
+  Context context("meta", 3);
+  beam_search(Transformer(kNeoX), {1, 2, 3}, 1, 4);
+  EXPECT_EQ(context.device.meter().at_peak()[Kind::Activation], 3 * kv_bytes_per_token(kNeoX));
+}
+
 TEST(L04_GenerateOnCpu, WhatCannotBeGeneratedIsRefused) {
   Context context("cpu", 3);
   Transformer model(kGpt);

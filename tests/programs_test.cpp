@@ -175,6 +175,7 @@ TEST_F(L04_Programs, TheCalculatorAnswers) {
                            "fits into 14.0 GiB", "The largest batch that does: ", "PASS"})
     EXPECT_NE(fits.output.find(part), std::string::npos) << part << " is missing in:\n" << fits.output;
   EXPECT_NE(read_text_file(path("r.json")).find("\"weight\":1340575752,"), std::string::npos);
+  EXPECT_NE(run(kCalculator, "--model=gpt2").output.find("batch 1 of 1024 tokens needs "), std::string::npos);
   const Outcome not_fit = run(kCalculator, bert + "--device=cpu --memory=9GiB");
   EXPECT_EQ(not_fit.code, 0) << "an answer, not an error";
   EXPECT_NE(not_fit.output.find("does NOT fit into 9.0 GiB"), std::string::npos) << not_fit.output;

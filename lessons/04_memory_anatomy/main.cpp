@@ -2,9 +2,8 @@
 // adds, who holds it at the peak, and which operation made it. Every number is predicted, measured, and
 // compared.
 //
-// Memory of a step in fp32 with AdamW: (4 + 4 + 8) N bytes, and what the tape saves, 4 B T (L (16 C + H T +
-// 4)
-// + …) bytes.
+// Memory of a step in fp32 with AdamW: (4 + 4 + 8) N bytes, and what the tape saves,
+// 4 B T (L (16 C + H T + 4) + …) bytes.
 //
 //   make lesson-04                                                          expected last line: PASS
 //   make lesson-04 ARGS="--model=bert-large --batch=4 --seq=512 --memory=14GiB"     does it fit, and why not?

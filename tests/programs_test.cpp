@@ -208,7 +208,7 @@ TEST_F(L04_Programs, TheWalkRunsOnMeta) {
     EXPECT_NE(outcome.output.find("PASS"), std::string::npos);
   }
   expect_refused(run(kCalculator, "--device=meta --memory=20MiB"), 1, "out of memory");
-  expect_refused(run(kCalculator, "--device=meta --memory=100MiB"), 1, "too few for a batch of 1");
+  expect_refused(run(kCalculator, "--device=meta --memory=100MiB"), 1, "budget 100.0 MiB");
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ static int lesson_04(int argc, char** argv) {
   if (model.empty() && (batch != 1 || seq != 0 || recipe != "fp32"))
     throw BadArguments(
         "--batch, --seq and --recipe are the calculator's; say of which model, with --model=NAME");
-  Context context(model.empty() ? lesson.device : "meta", lesson.seed);
+  Context context(model.empty() ? lesson.device : "meta", lesson.seed, model.empty() ? lesson.memory : 0);
   lesson.apply(context);
   Report report = lesson.report();
   if (!model.empty()) {

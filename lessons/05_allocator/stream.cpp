@@ -65,7 +65,8 @@ StreamRun run_stream(const Stream& stream, const Cure& cure, int64_t steps, uint
       const int64_t asked = device.meter().device_requests() - requests;
       if (step >= 2) run.late_requests += asked;
       if (step >= 2 && T <= longest_yet) run.repeat_requests += asked;
-      longest_yet = std::max(longest_yet, T);
+      // Not after the first step: its forward pass had the memory that the gradients have ever since.
+      if (step >= 1) longest_yet = std::max(longest_yet, T);
     }
   } catch (const OutOfMemory&) {
     if (cure.budget == 0) throw;  // not the lesson's, but the user's

@@ -11,7 +11,7 @@ namespace gradus {
 namespace {
 
 constexpr int64_t kSteps = 8, kPatience = 2, kSpikeStep = 5;
-constexpr size_t kShortLife = 10;     // events; a step of the small model has some 300
+constexpr size_t kShortLife = 10;     // events; a step of the small model has some 170
 constexpr double kLargeShare = 0.25;  // of the peak
 
 struct Found {
@@ -34,7 +34,8 @@ void print(const char* which, const Found& found) {
   if (!found.spike) return;
   const Spike& s = *found.spike;
   std::cout << "    at the peak " << percent_text(s.share()) << " are " << s.name << " (" << s.op << "), "
-            << bytes_text(s.bytes) << " in step " << s.step << ", alive for " << s.events << " events\n";
+            << bytes_text(s.bytes) << " in step " << s.step << ", alive for " << s.events
+            << (s.events == 1 ? " event" : " events") << "\n";
 }
 
 }  // namespace

@@ -61,9 +61,9 @@ StreamRun run_stream(const Stream& stream, const Cure& cure, int64_t steps, uint
       range.next("update");
       optimizer.step(1e-3);
       if (cure.empty_every > 0 && (step + 1) % cure.empty_every == 0) allocator.empty_cache();
-      seconds.push_back(seconds_now(device) - start);
+      const double took = seconds_now(device) - start;
       const int64_t asked = device.meter().device_requests() - requests;
-      if (step >= 2) run.late_requests += asked;
+      if (step >= 2) seconds.push_back(took), run.late_requests += asked;
       if (step >= 2 && T <= longest_yet) run.repeat_requests += asked;
       // Not after the first step: its forward pass had the memory that the gradients have ever since.
       if (step >= 1) longest_yet = std::max(longest_yet, T);

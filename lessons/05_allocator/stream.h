@@ -31,10 +31,10 @@ struct StreamRun {
   int64_t reserved = 0;         // at its own peak
   int64_t requests = 0;         // segments and pages asked of the device
   int64_t late_requests = 0;    // of them, after the second step
-  int64_t repeat_requests = 0;  // of these, in steps no longer than one before
+  int64_t repeat_requests = 0;  // of these, in steps no longer than one before, the first apart
   int64_t given_back = 0;       // of them
   int64_t out_of_memory = 0;    // how many runs ended so
-  double step_seconds = 0;      // median
+  double step_seconds = 0;      // median after the second step; 0: no such step
   double ratio() const { return double(reserved) / double(peak.allocated()); }
 };
 

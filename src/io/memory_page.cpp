@@ -1,4 +1,4 @@
-// The page for the browser: kPage, with the history as JSON where it says @data@.
+// The page for the browser: kMemoryPage, with the history as JSON where it says @data@.
 #include <map>
 #include <unordered_map>
 

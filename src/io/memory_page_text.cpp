@@ -70,7 +70,7 @@ let view = [0, 1], columns = [], top_bytes = 1, held = null;
 const where = i => element('axis').value === 'time' ? events[i].us : i;
 const end = () => where(events.length - 1) + 1;
 const chart = element('chart'), bands = element('bands'), over = element('over');
-const width = () => chart.clientWidth - LEFT, height = () => chart.clientHeight - BOTTOM - TOP;
+const width = () => chart.clientWidth - LEFT - 1, height = () => chart.clientHeight - BOTTOM - TOP;
 const x_of = v => LEFT + (v - view[0]) / (view[1] - view[0]) * width();
 const y_of = bytes => TOP + height() * (1 - bytes / top_bytes);
 

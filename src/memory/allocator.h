@@ -4,8 +4,7 @@
 //
 // - a request is rounded up to a multiple of 512 bytes;
 // - up to 1 MiB it is served by the small pool, in segments of 2 MiB; above, by the large pool: in segments
-// of
-//   20 MiB below 10 MiB, else in a segment of its own, rounded up to 2 MiB;
+//   of 20 MiB below 10 MiB, else in a segment of its own, rounded up to 2 MiB;
 // - of the pool's free blocks the best fit is taken: the smallest that is large enough, and of several equal
 //   ones the first by (segment serial, offset), never by address, so that every device and every run makes
 //   the same decisions;

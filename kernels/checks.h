@@ -1,5 +1,8 @@
-// What every backend's functions begin with: the checks of dtypes, and the dispatch on Write.
+// What every backend's functions begin with: their checks, the same on all of them, and the dispatch on
+// Write. An entry that needs more than one line has a function check_ENTRY.
 #pragma once
+#include <initializer_list>
+
 #include "kernels/kernels.h"
 
 namespace gradus {
@@ -13,32 +16,101 @@ void visit_write(Write w, F&& f) {
     f.template operator()<Write::Add>();
 }
 
-// The one dtype T of a call: every buffer that is present must have it.
-inline void check_dtype(const char* op, DType expected, DType t, const void* p, const char* what) {
-  check(p == nullptr || t == expected, op, ": ", what, " is ", name_of(t), " where ", name_of(expected),
-        " is needed; cast it first");
+struct Named {  // a buffer of a call, and what messages call it
+  const char* name;
+  const void* p;
+  DType t;
+  Named(const char* name, CBuf x) : name(name), p(x.p), t(x.t) {}
+  Named(const char* name, Out y) : name(name), p(y.p), t(y.t) {}
+};
+
+// Every buffer that is present must have the dtype.
+inline void check_dtype(const char* op, DType expected, std::initializer_list<Named> buffers) {
+  for (const Named& b : buffers)
+    check(b.p == nullptr || b.t == expected, op, ": ", b.name, " is ", name_of(b.t), " where ",
+          name_of(expected), " is needed; cast it first");
 }
 // Statistics are fp32, or fp64 when T is.
-template <class T>
-void check_stats(const char* op, DType t, const void* p) {
-  check_dtype(op, dtype_of<acc_t<T>>(), t, p, "a statistic");
+inline void check_stats(const char* op, DType T, std::initializer_list<Named> buffers) {
+  check_dtype(op, T == DType::F64 ? T : DType::F32, buffers);
 }
 // Gradients of parameters and states of optimizers may be T or fp32.
-inline void check_t_or_fp32(const char* op, DType T, DType t, const void* p, const char* what) {
-  if (t != DType::F32) check_dtype(op, T, t, p, what);
+inline void check_t_or_fp32(const char* op, DType T, std::initializer_list<Named> buffers) {
+  for (const Named& b : buffers)
+    if (b.t != DType::F32) check_dtype(op, T, {b});
 }
-inline void check_rotary(const RotaryShape& s) {
+inline void check_int32(const char* op, const char* name, CBuf x) {
+  check(x.t == DType::I32, op, ": ", name, " are ", name_of(x.t), "; they must be int32");
+}
+
+inline void check_dropout(CBuf x, Out y, float p) {
+  check_dtype("dropout", x.t, {{"y", y}});
+  check(p >= 0 && p <= 1, "dropout: p is ", p, "; it is a probability, from 0 to 1");
+}
+inline void check_layernorm_fwd(CBuf x, CBuf gamma, CBuf beta, Out y, Out stats) {
+  check_dtype("layernorm_fwd", x.t, {{"y", y}, {"gamma", gamma}, {"beta", beta}});
+  check_stats("layernorm_fwd", x.t, {{"stats", stats}});
+}
+inline void check_layernorm_bwd(CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx, Out dgamma, Out dbeta) {
+  check_dtype("layernorm_bwd", x.t, {{"gamma", gamma}, {"dy", dy}, {"dx", dx}});
+  check_t_or_fp32("layernorm_bwd", x.t, {{"dgamma", dgamma}, {"dbeta", dbeta}});
+  check_stats("layernorm_bwd", x.t, {{"stats", stats}});
+}
+inline void check_cross_entropy_fwd(CBuf logits, CBuf targets, Out loss, Out lse) {
+  check_int32("cross_entropy_fwd", "targets", targets);
+  check_stats("cross_entropy_fwd", logits.t, {{"loss", loss}, {"lse", lse}});
+}
+inline void check_cross_entropy_bwd_inplace(CBuf targets, CBuf lse, CBuf dloss, Out logits) {
+  constexpr const char* op = "cross_entropy_bwd_inplace";
+  check_int32(op, "targets", targets);
+  check(logits.w == Write::Set, op, ": the logits are replaced; Write::Add has no meaning here");
+  check_stats(op, logits.t, {{"dloss", dloss}, {"lse", lse}});
+}
+inline void check_embedding_fwd(CBuf table, CBuf ids, Out y) {
+  check_dtype("embedding_fwd", table.t, {{"y", y}});
+  check_int32("embedding_fwd", "ids", ids);
+}
+inline void check_embedding_bwd(CBuf ids, CBuf dy, Out dtable) {
+  check_t_or_fp32("embedding_bwd", dy.t, {{"dtable", dtable}});
+  check_int32("embedding_bwd", "ids", ids);
+}
+inline void check_matmul(const MatmulShape& s, CBuf a, CBuf b, Out c) {
+  check(s.M >= 0 && s.N >= 0 && s.K >= 0, "matmul: sizes M ", s.M, ", N ", s.N, ", K ", s.K,
+        " must not be negative");
+  check_dtype("matmul", a.t, {{"B", b}});
+  check(c.t == a.t || (c.t == DType::F32 && a.t != DType::F64), "matmul: A and B are ", name_of(a.t),
+        ", C is ", name_of(c.t), "; C must be of their type, or fp32 if that is a 16-bit one");
+}
+inline void check_attention_plain_fwd(CBuf q, CBuf k, CBuf v, Out probs, Out y) {
+  check_dtype("attention_plain_fwd", q.t, {{"k", k}, {"v", v}, {"probs", probs}, {"y", y}});
+  check(probs.wanted() && y.wanted(), "attention_plain_fwd: both outputs, probs and y, must be given");
+}
+inline void check_attention_plain_bwd(CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy, Out dq, Out dk, Out dv) {
+  check_dtype("attention_plain_bwd", q.t,
+              {{"k", k}, {"v", v}, {"probs", probs}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
+}
+inline void check_attention_flash_fwd(CBuf q, CBuf k, CBuf v, Out y, Out lse) {
+  check_dtype("attention_flash_fwd", q.t, {{"k", k}, {"v", v}, {"y", y}});
+  check_stats("attention_flash_fwd", q.t, {{"lse", lse}});
+}
+inline void check_attention_flash_bwd(CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse, CBuf dy, Out dq, Out dk,
+                                      Out dv) {
+  constexpr const char* op = "attention_flash_bwd";
+  check_dtype(op, q.t, {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
+  check_stats(op, q.t, {{"lse", lse}});
+}
+inline void check_rotary(const RotaryShape& s, CBuf x, Out y) {
   check(s.dims >= 0 && s.dims % 2 == 0 && s.dims <= s.D, "rotary: ", s.dims, " of the ", s.D,
         " dimensions of a head cannot turn; it must be an even number, at most ", s.D);
   check(s.first >= 0, "rotary: the first position is ", s.first, "; positions count from 0");
+  check_dtype("rotary", y.t, {{"x", x}});
 }
-// The dtypes of an optimizer's update of one parameter.
+// An optimizer's update of one parameter.
 inline void check_update(const char* op, const ParamUpdate& u) {
   const DType T = u.value.t;
-  check_t_or_fp32(op, T, u.grad.t, u.grad.p, "a gradient");
-  check_t_or_fp32(op, T, u.m.t, u.m.p, "the first moment (momentum)");
-  check_t_or_fp32(op, T, u.v.t, u.v.p, "the second moment");
-  check_dtype(op, DType::F32, u.master.t, u.master.p, "the master copy");
+  check_t_or_fp32(op, T, {{"a gradient", u.grad}});
+  check_t_or_fp32(op, T, {{"the first moment (momentum)", u.m}, {"the second moment", u.v}});
+  check_dtype(op, DType::F32, {{"the master copy", u.master}});
   check(!u.master.wanted() || T != DType::F64, op, ": a value in fp64 needs no master copy");
 }
 

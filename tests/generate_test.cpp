@@ -182,6 +182,16 @@ TEST(L04_GenerateBytes, AreTheFormulaAndTheSameOnEveryDevice) {
     }
 }
 
+TEST(L04_GenerateBytes, NoCacheIsMadeAfterTheLastToken) {
+  Context context("meta", 3);
+  context.device.allocator().keep_history();
+  beam_search(Transformer(kNeoX), {1, 2, 3}, 2, 4);
+  int64_t caches = 0;
+  for (const MemoryEvent& e : context.device.allocator().history())
+    caches += e.action == Action::Alloc && e.name == "kv_cache.h.0";
+  EXPECT_EQ(caches, 2) << "that of the prompt, and that of the beams";
+}
+
 TEST(L04_GenerateOnCpu, WhatCannotBeGeneratedIsRefused) {
   Context context("cpu", 3);
   Transformer model(kGpt);

@@ -145,6 +145,24 @@ TEST(L04_KvCacheBytes, OfPublishedModels) {
   EXPECT_EQ(context.device.meter().now()[Kind::Activation], int64_t(4 * 384) << 20);
 }
 
+// As attention that reads the prompt has them: in 16 bits sums of T products would lose digits.
+TEST(L04_KvCacheBytes, ScoresAreFp32InEveryPrecision) {
+  Context context("meta", 3);
+  const Transformer model(with_dtype(kGpt, DType::BF16));
+  KvCache cache(model, 2, 13);
+  model.next_logits(ids_of(random_ids(2 * 4, 31), {2, 4}), cache);
+  context.device.allocator().keep_history();
+  model.next_logits(ids_of({5, 6}, {2, 1}), cache);
+  int layers = 0;
+  for (const MemoryEvent& e : context.device.allocator().history())
+    if (e.action == Action::Alloc && e.name == "attention.scores") {
+      EXPECT_EQ(e.shape, (Shape{2, 3, 5}));
+      EXPECT_EQ(e.requested, 2 * 3 * 5 * 4);
+      ++layers;
+    }
+  EXPECT_EQ(layers, 2);
+}
+
 // A token's own products, 2 for each weight, and 4 L C for each token it looks back at.
 TEST(L04_KvCacheBytes, ATokenCostsItsOwnProductsAndALookBack) {
   Context context("meta", 3);
@@ -203,6 +221,12 @@ TEST(L04_KvCacheOnCpu, WhatCannotBeKeptIsRefused) {
   Context context("meta");
   const Transformer gpt(kGpt), bert(transformer_config("bert-base"));
   expect_refused("as BERT does", [&] { KvCache(bert, 1, 4); });
+  TransformerConfig looks_ahead = kGpt, typed = kGpt;
+  looks_ahead.mask = Mask::None;
+  typed.token_types = 2;
+  const Transformer unmasked(looks_ahead), with_types(typed);
+  expect_refused("as BERT does", [&] { KvCache(unmasked, 1, 4); });
+  expect_refused("as BERT does", [&] { KvCache(with_types, 1, 4); });
   expect_refused("more than the model's context, 13", [&] { KvCache(gpt, 1, 14); });
   for (const int64_t none : {0, -1}) {
     expect_refused("at least one of each", [&] { KvCache(gpt, none, 4); });

@@ -190,5 +190,27 @@ TEST(L04_History, ThePeakIsTheMetersPeak) {
   EXPECT_THROW(memory_peak({}), Error);
 }
 
+// Of two equal peaks the first counts; of a block what it takes, not what was asked for.
+TEST(L04_History, ThePeakIsTheFirstOfEqualOnesAndCountsBlocks) {
+  RecordProperty("exercise", "04.2");
+  std::vector<MemoryEvent> history;
+  const auto add = [&](Action action, int64_t address, int64_t bytes, int64_t requested, const char* name) {
+    history.push_back({action, address, bytes, requested, Kind::Data, name, "", {}, 0});
+  };
+  add(Action::SegmentAlloc, 0, 2 * kMiB, 0, "");
+  EXPECT_THROW(memory_peak(history), Error) << "a segment is no tensor";
+  add(Action::Alloc, 0, 512, 1, "a");
+  add(Action::Alloc, 512, 1024, 513, "b");
+  add(Action::Free, 0, 512, 1, "a");
+  add(Action::Alloc, 0, 512, 512, "c");
+  const MemoryPeak peak = memory_peak(history);
+  EXPECT_EQ(peak.reached_by.name, "b");
+  EXPECT_EQ(peak.usage.allocated(), 1536);
+  EXPECT_EQ(peak.usage[Kind::Data], 514);
+  ASSERT_EQ(peak.alive.size(), 2u);
+  EXPECT_EQ(peak.alive[0].name, "b");
+  EXPECT_EQ(peak.alive[1].name, "a");
+}
+
 }  // namespace
 }  // namespace gradus

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <sstream>
+
 #include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "src/train/utilization.h"
 
 namespace gradus {
 namespace {
@@ -84,6 +88,7 @@ TEST(L04_MemoryNeed, TheLargestBatchFitsAndOneMoreDoesNot) {
     EXPECT_FALSE(fits(run, budget)) << budget;
   }
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(4) << 20), 0) << "the workspace alone is larger";
+  EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), 1), 0) << "not even the device's scalars";
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(1) << 60), int64_t(1) << 24) << "the most there is";
 }
 
@@ -120,14 +125,90 @@ TEST(L04_MemoryNeed, BackwardFreesAsItGoes) {
   EXPECT_EQ(last, 0) << "of " << first << " bytes before backward";
 }
 
+// The largest bytes of each name among `count` tensors that are alive at the peak.
+std::map<std::string, int64_t> largest_by_name(const MemoryNeed& need, size_t count) {
+  std::map<std::string, int64_t> largest;
+  for (size_t i = 0; i < count; ++i) {
+    int64_t& bytes = largest[need.peak.alive[i].name];
+    bytes = std::max(bytes, need.peak.alive[i].requested);
+  }
+  return largest;
+}
+
+TEST(L04_MemoryNeed, WhatGrowsWithTheBatchAndTheSequence) {
+  RecordProperty("exercise", "04.3");
+  const auto need_of = [](int64_t batch, int64_t seq) {
+    TrainingRun run{transformer_config("bert-base"), batch, seq};
+    run.model.labels = 2;
+    run.model.precision = precision_recipe("mixed");
+    return memory_need(run);
+  };
+  const MemoryNeed need = need_of(16, 256), batch_doubled = need_of(32, 256), seq_doubled = need_of(16, 512);
+  const int64_t N = need.parameters;
+  for (const MemoryNeed& n : {need, batch_doubled, seq_doubled}) {
+    EXPECT_EQ(n.peak.usage[Kind::Weight], 2 * N);
+    EXPECT_EQ(n.peak.usage[Kind::Master], 4 * N);
+    EXPECT_EQ(n.peak.usage[Kind::Gradient], 4 * N);
+    EXPECT_EQ(n.peak.usage[Kind::Optimizer], 8 * N);
+  }
+  const auto largest = largest_by_name(need, 10);
+  const auto by_batch = largest_by_name(batch_doubled, batch_doubled.peak.alive.size()),
+             by_seq = largest_by_name(seq_doubled, seq_doubled.peak.alive.size());
+  struct Growth {
+    const char* name;
+    int64_t batch, seq;
+  };
+  const Growth expected[] = {{"wte.weight", 1, 1},   {"wte.weight.master", 1, 1}, {"wte.weight.grad", 1, 1},
+                             {"wte.weight.m", 1, 1}, {"wte.weight.v", 1, 1},      {"linear", 2, 2},
+                             {"gelu_erf", 2, 2},     {"attention.probs", 2, 4}};
+  EXPECT_EQ(largest.size(), std::size(expected)) << "each is among the ten largest, and no other";
+  for (const auto& [name, batch, seq] : expected) {
+    ASSERT_TRUE(largest.contains(name)) << name;
+    EXPECT_EQ(by_batch.at(name), batch * largest.at(name)) << name;
+    EXPECT_EQ(by_seq.at(name), seq * largest.at(name)) << name;
+  }
+}
+
+// Of this run the allocator's segments fit all that is asked for only after the fourth step.
+TEST(L04_MemoryNeed, ManyStepsNeedNoMoreThanPredicted) {
+  TrainingRun run{transformer_config("bert-large"), 3, 256};
+  run.model.labels = 2;
+  Context context("meta", 1);
+  Transformer model(run.model);
+  AdamW optimizer(model.parameters);
+  for (int step = 0; step < 10; ++step) {
+    const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
+    Tape tape;
+    tape.backward(batch.loss(model));
+    optimizer.step(1e-3);
+  }
+  const MemoryNeed need = memory_need(run);
+  EXPECT_EQ(need.reserved, context.device.meter().peak_reserved());
+  EXPECT_EQ(need.peak.usage, context.device.meter().at_peak());
+}
+
 TEST(L04_MemoryNeed, SizesThatCannotBeAreRefused) {
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 0)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", -1)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 0)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 25)), Error) << "longer than the context";
+  EXPECT_THROW(fits(tiny("gpt2", "fp32"), 0), Error) << "0 would be no bound at all";
+  EXPECT_THROW(fits(tiny("gpt2", "fp32"), -1), Error);
   EXPECT_THROW(memory_need({transformer_config("gpt-9x1000000x1000000"), 1 << 24, 1024}), Error);
   TrainingRun run{transformer_config("bert-base"), 1, 8};
   EXPECT_THROW(memory_need(run), Error) << "no labels, no loss";
+}
+
+TEST(L04_Utilization, SaysTimeSpeedAndWhatIsOccupied) {
+  Context context("meta", 1);
+  const Tensor x(context.device, {5, 1 << 20}, DType::F32, Kind::Data, "x");
+  std::ostringstream out;
+  print_summary(out, context.device, 0.5, 12);
+  // Nobody but the allocator knows what is occupied on meta: 20 MiB of x, 2 MiB with the step's scalars.
+  EXPECT_EQ(out.str(), "time: 500 ms, 24 samples/s, memory occupied: 22 MiB\n");
+  Context cpu("cpu", 1);
+  EXPECT_GT(memory_occupied(cpu.device), int64_t(1) << 20) << "the process, which is more than 1 MiB";
+  EXPECT_LT(memory_occupied(cpu.device), int64_t(1) << 40);
 }
 
 }  // namespace

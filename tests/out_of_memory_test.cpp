@@ -4,6 +4,7 @@
 #include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "tests/allocator_fixture.h"
 
 namespace gradus {
 namespace {
@@ -95,6 +96,38 @@ TEST(L04_OutOfMemory, TheMessageNamesTheOpTheTensorAndTheLargest) {
                              "attention.probs", "budget 60.0 MiB", "smaller batch", "--memory"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in:\n" << text;
   }
+}
+
+TEST(L04_OutOfMemory, TheMessageSaysWhatIsFreeTheTenLargestAndWhatWouldHelp) {
+  Fixture f;
+  f.allocator.set_budget(40 * kMiB);
+  std::vector<Block*> held;
+  for (int i = 1; i <= 11; ++i)
+    held.push_back(f.allocator.allocate(i * 1000, Kind::Optimizer, "state " + std::to_string(i), {i, 250}));
+  held.push_back(f.get(2 * kMiB));
+  Block* freed = f.get(3 * kMiB);
+  held.push_back(f.get(9 * kMiB));
+  f.allocator.free(freed);  // 3 MiB between two blocks, and 6 MiB behind them
+  const auto message = [&](int64_t bytes, Kind kind) -> std::string {
+    try {
+      f.allocator.allocate(bytes, kind, "request");
+    } catch (const OutOfMemory& e) {
+      return e.what();
+    }
+    return "there was memory to be had";
+  };
+  std::string text = message(100 * kMiB, Kind::Weight);
+  for (const char* part :
+       {"the largest free piece is 6.0 MiB", "budget 40.0 MiB, reserved 22.0 MiB", "state 11", "state 4 ",
+        "help: a smaller model, or fewer bytes per parameter; or a larger --memory."})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " is missing in:\n" << text;
+  EXPECT_EQ(text.find("state 3 "), std::string::npos) << "ten blocks, not all:\n" << text;
+  // A request larger than all there is needs help itself; a smaller one, with whoever holds most.
+  f.allocator.set_budget(60 * kMiB);
+  held.push_back(f.allocator.allocate(26 * kMiB, Kind::Optimizer, "large"));
+  text = message(20 * kMiB, Kind::Weight);
+  EXPECT_NE(text.find("help: an optimizer with smaller states"), std::string::npos) << text;
+  for (Block* b : held) f.allocator.free(b);
 }
 
 }  // namespace

@@ -175,9 +175,11 @@ TEST_F(L04_Programs, TheCalculatorAnswers) {
                            "fits into 14.0 GiB", "The largest batch that does: ", "PASS"})
     EXPECT_NE(fits.output.find(part), std::string::npos) << part << " is missing in:\n" << fits.output;
   EXPECT_NE(read_text_file(path("r.json")).find("\"weight\":1340575752,"), std::string::npos);
+  EXPECT_NE(run(kCalculator, "--model=gpt2").output.find("batch 1 of 1024 tokens needs "), std::string::npos);
   const Outcome not_fit = run(kCalculator, bert + "--device=cpu --memory=9GiB");
   EXPECT_EQ(not_fit.code, 0) << "an answer, not an error";
   EXPECT_NE(not_fit.output.find("does NOT fit into 9.0 GiB"), std::string::npos) << not_fit.output;
+  EXPECT_EQ(run(kCalculator, bert + "--memory=1").code, 0);
   EXPECT_NE(run(kCalculator, bert + "--memory=2GiB").output.find("nor does a batch of 1"), std::string::npos);
 }
 
@@ -192,16 +194,21 @@ TEST_F(L04_Programs, TheCalculatorRefusesWhatCannotBe) {
     expect_refused(run(kCalculator, std::string("--model=gpt2 --memory=") + memory), 2, "--memory");
   for (const char* batch : {"0", "-4", "1e3", "99999999999999999999"})
     expect_refused(run(kCalculator, std::string("--model=gpt2 --batch=") + batch), 2, "--batch");
+  for (const char* flag : {"--batch=4", "--seq=64", "--recipe=half"})
+    expect_refused(run(kCalculator, std::string("--device=meta ") + flag), 2, "--model=NAME");
   expect_refused(run(kCalculator, "--model=bert-large --seq=513"), 1, "at most the context, 512");
   expect_refused(run(kCalculator, "--model=gpt-9x1000000x1000000 --batch=16777216"), 1,
                  "more than gradus can count");
 }
 
 TEST_F(L04_Programs, TheWalkRunsOnMeta) {
-  const Outcome outcome = run(kCalculator, "--device=meta --steps=2");
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_NE(outcome.output.find("PASS"), std::string::npos);
+  for (const char* steps : {"1", "2", "7"}) {
+    const Outcome outcome = run(kCalculator, std::string("--device=meta --steps=") + steps);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("PASS"), std::string::npos);
+  }
   expect_refused(run(kCalculator, "--device=meta --memory=20MiB"), 1, "out of memory");
+  expect_refused(run(kCalculator, "--device=meta --memory=100MiB"), 1, "budget 100.0 MiB");
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST_F(OneLinear, L04_EagerAdamWMakesItsStatesInTheFirstUpdate) {
   step();
   EXPECT_EQ(now(Kind::Optimizer), 0);
   device.meter().reset_peak();
-  eager.adamw_step(false);
+  eager.adamw_step();
   EXPECT_EQ(now(Kind::Optimizer), 2 * (kWeight + kBias));
   EXPECT_EQ(device.meter().at_peak()[Kind::Temporary], kWeight);  // the denominator
   EXPECT_EQ(now(Kind::Temporary), 0);

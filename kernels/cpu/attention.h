@@ -17,13 +17,18 @@ void for_tasks(const Ctx& ctx, const char* op, const AttentionShape& s, int64_t 
         " bytes of workspace, there are ", kWorkspaceBytes, "; use shorter ones");
 #pragma omp parallel for num_threads(shares) schedule(static) if (shares > 1)
   for (int64_t i = 0; i < n; ++i) {
-#ifdef _OPENMP
-    const int64_t me = shares > 1 ? omp_get_thread_num() : 0;
-#else
-    const int64_t me = 0;
-#endif
-    f(i, static_cast<char*>(ctx.workspace) + me * bytes);
+    f(i, static_cast<char*>(ctx.workspace) + (shares > 1 ? thread_index() : 0) * bytes);
   }
+}
+
+// Copies the finished sums of dq, dk or dv, rows [t0, t0 + rows), to their place; nullptr: not wanted.
+template <class T, class S>
+void write_sums(const AttentionShape& s, int64_t t0, int64_t rows, const S* sums, T* out, Write write) {
+  if (!out) return;
+  visit_write(write, [&]<Write W>() {
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t d = 0; d < s.D; ++d) store<W>(out + (t0 + i) * s.qkv.time, d, sums[i * s.D + d]);
+  });
 }
 
 // Multiplies the weights of query t to keys [j0, j0 + n) by their dropout factor: 0 or 1/(1-p).

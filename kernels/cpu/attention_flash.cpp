@@ -125,16 +125,6 @@ void tile_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int
   }
 }
 
-// Copies finished sums to their place, rows from t0 on.
-template <class T, class S>
-void write_sums(const AttentionShape& s, int64_t t0, int64_t rows, const S* sums, T* out, Write write) {
-  if (!out) return;
-  visit_write(write, [&]<Write W>() {
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t d = 0; d < s.D; ++d) store<W>(out + (t0 + i) * s.qkv.time, d, sums[i * s.D + d]);
-  });
-}
-
 // One head, tile by tile of keys. dq is summed over the tiles in fp32 before it is written.
 template <class T, class S>
 void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<S>& share,
@@ -176,10 +166,9 @@ void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
 
 void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
   constexpr const char* kName = "attention_flash_fwd";
-  for (const CBuf& x : {k, v, CBuf{y.p, y.t}}) check_dtype(kName, q.t, x.t, x.p, "a tensor");
+  check_attention_flash_fwd(q, k, v, y, lse);
   visit_float(kName, q.t, [&]<class T>() {
     using S = acc_t<T>;
-    check_stats<T>(kName, lse.t, lse.p);
     const int64_t tiles = (s.T + kQueries - 1) / kQueries;
     for_tasks(ctx, kName, s, s.B * s.H * tiles, Share<S>(s, 0, nullptr).size, [&](int64_t i, void* share) {
       const int64_t head = i / tiles, b = head / s.H, h = head % s.H, from = at(s.qkv, b, h);
@@ -194,11 +183,9 @@ void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                          CBuf dy, Out dq, Out dk, Out dv) {
   constexpr const char* kName = "attention_flash_bwd";
-  for (const CBuf& x : {k, v, y, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
-    check_dtype(kName, q.t, x.t, x.p, "a tensor");
+  check_attention_flash_bwd(q, k, v, y, lse, dy, dq, dk, dv);
   visit_float(kName, q.t, [&]<class T>() {
     using S = acc_t<T>;
-    check_stats<T>(kName, lse.t, lse.p);
     for_tasks(ctx, kName, s, s.B * s.H, Share<S>(s, s.T, nullptr).size, [&](int64_t head, void* share) {
       const int64_t b = head / s.H, h = head % s.H, in = at(s.qkv, b, h), out = at(s.y, b, h);
       const auto place = [&](const Out& o) { return o.wanted() ? o.as<T>() + in : nullptr; };

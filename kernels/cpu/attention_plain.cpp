@@ -75,15 +75,6 @@ void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
   }
 }
 
-// Copies the finished sums of dk or dv to their place.
-template <class T, class S>
-void write_sums(const AttentionShape& s, const S* sums, T* out, Write write) {
-  visit_write(write, [&]<Write W>() {
-    for (int64_t t = 0; t < s.T; ++t)
-      for (int64_t d = 0; d < s.D; ++d) store<W>(out + t * s.qkv.time, d, sums[t * s.D + d]);
-  });
-}
-
 // Where one head reads and writes in backward; an unwanted gradient is nullptr.
 template <class T>
 struct HeadBwd {
@@ -136,18 +127,14 @@ void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
       product(GemmProblem<S, T, S>{keys, s.D, rows, share.scores, 1, s.T, dy, out, 1, share.dv, s.D, 1,
                                    Write::Add});
   }
-  if (x.dk) write_sums(s, share.dk, x.dk, x.dk_write);
-  if (x.dv) write_sums(s, share.dv, x.dv, x.dv_write);
+  write_sums(s, 0, s.T, share.dk, x.dk, x.dk_write);
+  write_sums(s, 0, s.T, share.dv, x.dv, x.dv_write);
 }
 
 }  // namespace
 
 void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
-  check_dtype("attention_plain_fwd", q.t, k.t, k.p, "k");
-  check_dtype("attention_plain_fwd", q.t, v.t, v.p, "v");
-  check_dtype("attention_plain_fwd", q.t, probs.t, probs.p, "probs");
-  check_dtype("attention_plain_fwd", q.t, y.t, y.p, "y");
-  check(probs.wanted() && y.wanted(), "attention_plain_fwd: both outputs, probs and y, must be given");
+  check_attention_plain_fwd(q, k, v, probs, y);
   visit_float("attention_plain_fwd", q.t, [&]<class T>() {
     using S = acc_t<T>;
     for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {
@@ -160,8 +147,7 @@ void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 
 void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
                          Out dq, Out dk, Out dv) {
-  for (const CBuf& x : {k, v, probs, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
-    check_dtype("attention_plain_bwd", q.t, x.t, x.p, "a tensor");
+  check_attention_plain_bwd(q, k, v, probs, dy, dq, dk, dv);
   visit_float("attention_plain_bwd", q.t, [&]<class T>() {
     using S = acc_t<T>;
     for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {

@@ -9,8 +9,7 @@ template <Write W, class T>
 }
 
 void bias_fwd(const Ctx&, RowShape s, CBuf x, CBuf b, Out y) {
-  check_dtype("bias_fwd", b.t, x.t, x.p, "x");
-  check_dtype("bias_fwd", b.t, y.t, y.p, "y");
+  check_dtype("bias_fwd", b.t, {{"x", x}, {"y", y}});
   if (!y.wanted()) return;
   visit_float("bias_fwd", b.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
@@ -28,7 +27,7 @@ void bias_fwd(const Ctx&, RowShape s, CBuf x, CBuf b, Out y) {
 // Partition p of the rows sums into partial[p][cols] (scratch), then the partitions are summed in order.
 void bias_bwd(const Ctx& ctx, RowShape s, CBuf dy, Out db) {
   if (!db.wanted()) return;
-  check_t_or_fp32("bias_bwd", dy.t, db.t, db.p, "db");
+  check_t_or_fp32("bias_bwd", dy.t, {{"db", db}});
   visit_float("bias_bwd", dy.t, [&]<class T>() {
     using A = acc_t<T>;
     const int64_t P = cost::partitions(s.rows);

@@ -26,8 +26,7 @@ template <Write W, class T>
 }
 
 void dropout(const Ctx& ctx, RowShape s, CBuf x, Out y, float p, RandomKey key) {
-  check_dtype("dropout", x.t, y.t, y.p, "y");
-  check(p >= 0 && p <= 1, "dropout: p is ", p, "; it is a probability, from 0 to 1");
+  check_dropout(x, y, p);
   if (!y.wanted()) return;
   const int64_t pieces = (s.cols + 4 * kBlocks - 1) / (4 * kBlocks);  // of a sample
   const StepScalars scalars = *ctx.scalars;

@@ -3,7 +3,6 @@
 namespace gradus::cpu {
 
 static void check_ids(RowShape s, int64_t vocab, CBuf ids) {
-  check(ids.t == DType::I32, "embedding: ids are ", name_of(ids.t), "; they must be int32");
   for (int64_t r = 0; r < s.rows; ++r) {
     const int32_t id = ids.as<int32_t>()[r];
     check(id >= 0 && id < vocab, "embedding: id ", id, " at row ", r, " is not in the table of ", vocab,
@@ -12,7 +11,7 @@ static void check_ids(RowShape s, int64_t vocab, CBuf ids) {
 }
 
 void embedding_fwd(const Ctx&, RowShape s, int64_t vocab, CBuf table, CBuf ids, Out y) {
-  check_dtype("embedding_fwd", table.t, y.t, y.p, "y");
+  check_embedding_fwd(table, ids, y);
   check_ids(s, vocab, ids);
   if (!y.wanted()) return;
   visit_float("embedding_fwd", table.t, [&]<class T>() {
@@ -40,7 +39,7 @@ static void gather_columns(RowShape s, const int32_t* ids, const int64_t* order,
 
 // Threads share out columns, not ids, because some ids are far more frequent than others.
 void embedding_bwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf ids, CBuf dy, Out dtable) {
-  check_t_or_fp32("embedding_bwd", dy.t, dtable.t, dtable.p, "dtable");
+  check_embedding_bwd(ids, dy, dtable);
   check_ids(s, vocab, ids);
   if (!dtable.wanted()) return;
   const int32_t* id = ids.as<int32_t>();

@@ -11,7 +11,7 @@ A normal_cdf(A x) {
 }
 
 void gelu_erf_fwd(const Ctx&, int64_t n, CBuf x, Out y) {
-  check_dtype("gelu_erf_fwd", y.t, x.t, x.p, "x");
+  check_dtype("gelu_erf_fwd", y.t, {{"x", x}});
   visit_float("gelu_erf_fwd", y.t, [&]<class T>() {
     using A = acc_t<T>;
     const T* in = x.as<T>();
@@ -23,8 +23,7 @@ void gelu_erf_fwd(const Ctx&, int64_t n, CBuf x, Out y) {
 }
 
 void gelu_erf_bwd(const Ctx&, int64_t n, CBuf x, CBuf dy, Out dx) {
-  check_dtype("gelu_erf_bwd", dx.t, x.t, x.p, "x");
-  check_dtype("gelu_erf_bwd", dx.t, dy.t, dy.p, "dy");
+  check_dtype("gelu_erf_bwd", dx.t, {{"x", x}, {"dy", dy}});
   if (!dx.wanted()) return;
   visit_float("gelu_erf_bwd", dx.t, [&]<class T>() {
     using A = acc_t<T>;

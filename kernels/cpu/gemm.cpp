@@ -131,11 +131,7 @@ void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
   const int64_t depth = std::max<int64_t>(p.K, 1);  // K = 0 still writes zeros
 #pragma omp parallel num_threads(team) if (team > 1)
   {
-#ifdef _OPENMP
-    const int64_t me = team > 1 ? omp_get_thread_num() : 0;
-#else
-    const int64_t me = 0;
-#endif
+    const int64_t me = team > 1 ? thread_index() : 0;
     S* a = buffers.a + me * (kChunkRows * buffers.depth);
     for (int64_t i0 = 0; i0<p.M; i0 += depth> kDepth<S> ? buffers.rows : p.M)
       for (int64_t j0 = 0; j0 < p.N; j0 += buffers.cols)

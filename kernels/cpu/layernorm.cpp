@@ -37,12 +37,9 @@ template <Write W, class T>
 }
 
 void layernorm_fwd(const Ctx&, RowShape s, CBuf x, CBuf gamma, CBuf beta, Out y, Out stats, float eps) {
-  check_dtype("layernorm_fwd", x.t, y.t, y.p, "y");
-  check_dtype("layernorm_fwd", x.t, gamma.t, gamma.p, "gamma");
-  check_dtype("layernorm_fwd", x.t, beta.t, beta.p, "beta");
+  check_layernorm_fwd(x, gamma, beta, y, stats);
   visit_float("layernorm_fwd", x.t, [&]<class T>() {
     using A = acc_t<T>;
-    check_stats<T>("layernorm_fwd", stats.t, stats.p);
     for_rows(s, [&](int64_t r) {
       const T* in = x.as<T>() + r * s.cols;
       const RowStatistics<A> row = row_statistics(s.cols, in, A(eps));
@@ -94,14 +91,9 @@ template <class T>
 
 void layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx, Out dgamma,
                    Out dbeta) {
-  check_dtype("layernorm_bwd", x.t, gamma.t, gamma.p, "gamma");
-  check_dtype("layernorm_bwd", x.t, dy.t, dy.p, "dy");
-  check_dtype("layernorm_bwd", x.t, dx.t, dx.p, "dx");
-  check_t_or_fp32("layernorm_bwd", x.t, dgamma.t, dgamma.p, "dgamma");
-  check_t_or_fp32("layernorm_bwd", x.t, dbeta.t, dbeta.p, "dbeta");
+  check_layernorm_bwd(x, gamma, stats, dy, dx, dgamma, dbeta);
   visit_float("layernorm_bwd", x.t, [&]<class T>() {
     using A = acc_t<T>;
-    check_stats<T>("layernorm_bwd", stats.t, stats.p);
     const int64_t P = cost::partitions(s.rows);
     A *partial_gamma = static_cast<A*>(ctx.scratch), *partial_beta = partial_gamma + P * s.cols;
     A* sums = partial_beta + P * s.cols;

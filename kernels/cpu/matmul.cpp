@@ -51,15 +51,12 @@ static void batched(const Ctx& ctx, const MatmulShape& s, const T* a, const T* b
 // comparison on this machine.
 void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
   if (!c.wanted()) return;
-  check(s.M >= 0 && s.N >= 0 && s.K >= 0, "matmul: sizes M ", s.M, ", N ", s.N, ", K ", s.K,
-        " must not be negative");
-  check_dtype("matmul", a.t, b.t, b.p, "B");
+  check_matmul(s, a, b, c);
   visit_float("matmul", a.t, [&]<class T>() {
-    if (c.t == a.t) return batched(ctx, s, a.as<T>(), b.as<T>(), c.as<T>(), c.w);
-    if constexpr (sizeof(T) == 2) {
-      if (c.t == DType::F32) return batched(ctx, s, a.as<T>(), b.as<T>(), c.as<float>(), c.w);
-    }
-    fail("matmul: A and B are ", name_of(a.t), ", C is ", name_of(c.t), "; C must be of their type or fp32");
+    if (c.t == a.t)
+      batched(ctx, s, a.as<T>(), b.as<T>(), c.as<T>(), c.w);
+    else if constexpr (sizeof(T) == 2)
+      batched(ctx, s, a.as<T>(), b.as<T>(), c.as<float>(), c.w);
   });
 }
 

@@ -18,6 +18,14 @@ inline int thread_count() {
 #endif
 }
 
+inline int64_t thread_index() {  // of this thread in the innermost team
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
 // Calls f(begin, end) over pieces of [0, n), on all threads if n is worth it: at least `grain` items a piece.
 // The pieces depend on the number of threads, so f must compute each item independently of its piece.
 template <class F>

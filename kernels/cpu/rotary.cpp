@@ -29,8 +29,7 @@ template <Write W, class T>
 }
 
 void rotary(const Ctx& ctx, const RotaryShape& s, CBuf x, Out y) {
-  check_rotary(s);
-  check_dtype("rotary", y.t, x.t, x.p, "x");
+  check_rotary(s, x, y);
   if (!y.wanted()) return;
   const int64_t C = s.H * s.D, h = s.dims / 2;
   visit_float("rotary", y.t, [&]<class T>() {

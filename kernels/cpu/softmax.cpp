@@ -18,7 +18,7 @@ template <Write W, class T>
 }
 
 void softmax_fwd(const Ctx&, RowShape s, CBuf x, Out y) {
-  check_dtype("softmax_fwd", x.t, y.t, y.p, "y");
+  check_dtype("softmax_fwd", x.t, {{"y", y}});
   if (!y.wanted()) return;
   visit_float("softmax_fwd", x.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
@@ -37,8 +37,7 @@ template <Write W, class T>
 }
 
 void softmax_bwd(const Ctx&, RowShape s, CBuf y, CBuf dy, Out dx) {
-  check_dtype("softmax_bwd", dx.t, y.t, y.p, "y");
-  check_dtype("softmax_bwd", dx.t, dy.t, dy.p, "dy");
+  check_dtype("softmax_bwd", dx.t, {{"y", y}, {"dy", dy}});
   if (!dx.wanted()) return;
   visit_float("softmax_bwd", dx.t, [&]<class T>() {
     visit_write(dx.w, [&]<Write W>() {

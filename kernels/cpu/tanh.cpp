@@ -3,7 +3,7 @@
 namespace gradus::cpu {
 
 void tanh_fwd(const Ctx&, int64_t n, CBuf x, Out y) {
-  check_dtype("tanh_fwd", y.t, x.t, x.p, "x");
+  check_dtype("tanh_fwd", y.t, {{"x", x}});
   visit_float("tanh_fwd", y.t, [&]<class T>() {
     const T* in = x.as<T>();
     map<T>(n, y, [=](int64_t i) { return vtanh(load(in, i)); });
@@ -11,8 +11,7 @@ void tanh_fwd(const Ctx&, int64_t n, CBuf x, Out y) {
 }
 
 void tanh_bwd(const Ctx&, int64_t n, CBuf y, CBuf dy, Out dx) {
-  check_dtype("tanh_bwd", dx.t, y.t, y.p, "y");
-  check_dtype("tanh_bwd", dx.t, dy.t, dy.p, "dy");
+  check_dtype("tanh_bwd", dx.t, {{"y", y}, {"dy", dy}});
   if (!dx.wanted()) return;
   visit_float("tanh_bwd", dx.t, [&]<class T>() {
     using A = acc_t<T>;

@@ -9,8 +9,7 @@ struct Add {
 };
 
 void add(const Ctx& ctx, int64_t n, CBuf a, CBuf b, Out y) {
-  check_dtype("add", y.t, a.t, a.p, "a");
-  check_dtype("add", y.t, b.t, b.p, "b");
+  check_dtype("add", y.t, {{"a", a}, {"b", b}});
   visit_gpu("add", y.t, [&]<class T>() { map<T>(ctx, "add", n, y, Add<T>{a.as<T>(), b.as<T>()}); });
 }
 

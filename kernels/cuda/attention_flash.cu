@@ -236,8 +236,7 @@ void visit_head(const char* op, const AttentionShape& s, DType t, F f) {
 
 void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
   constexpr const char* kName = "attention_flash_fwd";
-  for (const CBuf& x : {k, v, CBuf{y.p, y.t}}) check_dtype(kName, q.t, x.t, x.p, "a tensor");
-  check_stats<float>(kName, lse.t, lse.p);
+  check_attention_flash_fwd(q, k, v, y, lse);
   if (attention_cudnn_fwd(ctx, s, q, k, v, y, lse)) return;
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int kRows = kFwdRows<kDims>;
@@ -251,9 +250,7 @@ void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                          CBuf dy, Out dq, Out dk, Out dv) {
   constexpr const char* kName = "attention_flash_bwd";
-  for (const CBuf& x : {k, v, y, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
-    check_dtype(kName, q.t, x.t, x.p, "a tensor");
-  check_stats<float>(kName, lse.t, lse.p);
+  check_attention_flash_bwd(q, k, v, y, lse, dy, dq, dk, dv);
   if (attention_cudnn_bwd(ctx, s, q, k, v, y, lse, dy, dq, dk, dv)) return;
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     const FlashBwd<T> x{q.as<T>(),

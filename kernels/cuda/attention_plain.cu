@@ -229,9 +229,7 @@ void visit_rows(const char* op, const AttentionShape& s, F f) {
 
 void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
   constexpr const char* kName = "attention_plain_fwd";
-  for (const CBuf& x : {k, v, CBuf{probs.p, probs.t}, CBuf{y.p, y.t}})
-    check_dtype(kName, q.t, x.t, x.p, "a tensor");
-  check(probs.wanted() && y.wanted(), kName, ": both outputs, probs and y, must be given");
+  check_attention_plain_fwd(q, k, v, probs, y);
   visit_gpu(kName, q.t, [&]<class T>() {
     const PlainFwd<T> x{q.as<T>(), k.as<T>(), v.as<T>(), probs.as<T>(), y.as<T>(), probs.w, y.w};
     visit_rows(kName, s, [&]<int kRows>(int64_t bytes) {
@@ -243,8 +241,7 @@ void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
                          Out dq, Out dk, Out dv) {
   constexpr const char* kName = "attention_plain_bwd";
-  for (const CBuf& x : {k, v, probs, dy, CBuf{dq.p, dq.t}, CBuf{dk.p, dk.t}, CBuf{dv.p, dv.t}})
-    check_dtype(kName, q.t, x.t, x.p, "a tensor");
+  check_attention_plain_bwd(q, k, v, probs, dy, dq, dk, dv);
   visit_gpu(kName, q.t, [&]<class T>() {
     const PlainBwd<T> x{q.as<T>(),  k.as<T>(),  v.as<T>(),  probs.as<T>(),
                         dy.as<T>(), dq.as<T>(), dk.as<T>(), dv.as<T>(),

@@ -10,8 +10,7 @@ __global__ void bias_fwd_kernel(int64_t cols, const T* x, const T* b, T* y) {
 }
 
 void bias_fwd(const Ctx& ctx, RowShape s, CBuf x, CBuf b, Out y) {
-  check_dtype("bias_fwd", b.t, x.t, x.p, "x");
-  check_dtype("bias_fwd", b.t, y.t, y.p, "y");
+  check_dtype("bias_fwd", b.t, {{"x", x}, {"y", y}});
   if (!y.wanted()) return;
   visit_gpu("bias_fwd", b.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
@@ -31,7 +30,7 @@ struct BiasBwd {
 
 void bias_bwd(const Ctx& ctx, RowShape s, CBuf dy, Out db) {
   if (!db.wanted()) return;
-  check_t_or_fp32("bias_bwd", dy.t, db.t, db.p, "db");
+  check_t_or_fp32("bias_bwd", dy.t, {{"db", db}});
   visit_gpu("bias_bwd", dy.t, [&]<class T>() {
     partial_sums(ctx, "bias_bwd", s, BiasBwd<T>{dy.as<T>(), s.cols});
   });

@@ -2,9 +2,6 @@
 
 namespace gradus::GRADUS_GPU {
 
-static void check_targets(CBuf targets) {
-  check(targets.t == DType::I32, "cross_entropy: targets are ", name_of(targets.t), "; they must be int32");
-}
 inline __device__ int32_t target_of(int64_t row, RowShape s, const int32_t* targets) {
   const int32_t target = targets[row];
   device_check(target >= 0 && target < s.cols, "cross_entropy: target", target, "is not a class; see row",
@@ -37,11 +34,9 @@ __global__ void mean_kernel(int64_t rows, const float* row_loss, float* loss) {
 }
 
 void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, Out loss, Out lse) {
-  check_targets(targets);
+  check_cross_entropy_fwd(logits, targets, loss, lse);
   float* row_loss = static_cast<float*>(ctx.scratch);
   visit_gpu("cross_entropy_fwd", logits.t, [&]<class T>() {
-    check_stats<T>("cross_entropy_fwd", loss.t, loss.p);
-    check_stats<T>("cross_entropy_fwd", lse.t, lse.p);
     visit_write(lse.w, [&]<Write W>() {
       launch(ctx, "cross_entropy_fwd", unsigned(s.rows), row_threads(s.cols), 0, row_loss_kernel<W, T>, s,
              logits.as<T>(), targets.as<int32_t>(), row_loss, lse.as<float>());
@@ -65,12 +60,8 @@ __global__ void cross_entropy_bwd_kernel(RowShape s, const int32_t* targets, con
 }
 
 void cross_entropy_bwd_inplace(const Ctx& ctx, RowShape s, CBuf targets, CBuf lse, CBuf dloss, Out logits) {
-  check_targets(targets);
-  check(logits.w == Write::Set,
-        "cross_entropy_bwd_inplace: the logits are replaced; Write::Add has no meaning here");
+  check_cross_entropy_bwd_inplace(targets, lse, dloss, logits);
   visit_gpu("cross_entropy_bwd_inplace", logits.t, [&]<class T>() {
-    check_stats<T>("cross_entropy_bwd_inplace", dloss.t, dloss.p);
-    check_stats<T>("cross_entropy_bwd_inplace", lse.t, lse.p);
     launch(ctx, "cross_entropy_bwd_inplace", unsigned(s.rows), row_threads(s.cols), 0,
            cross_entropy_bwd_kernel<T>, s, targets.as<int32_t>(), lse.as<float>(), dloss.as<float>(),
            logits.as<T>());

@@ -31,8 +31,7 @@ __global__ void dropout_kernel(RowShape s, int64_t pieces, const StepScalars* sc
 }
 
 void dropout(const Ctx& ctx, RowShape s, CBuf x, Out y, float p, RandomKey key) {
-  check_dtype("dropout", x.t, y.t, y.p, "y");
-  check(p >= 0 && p <= 1, "dropout: p is ", p, "; it is a probability, from 0 to 1");
+  check_dropout(x, y, p);
   if (!y.wanted()) return;
   const int64_t pieces = blocks_for(s.cols, kDropoutPiece);
   visit_gpu("dropout", x.t, [&]<class T>() {

@@ -2,9 +2,6 @@
 
 namespace gradus::GRADUS_GPU {
 
-static void check_ids(CBuf ids) {
-  check(ids.t == DType::I32, "embedding: ids are ", name_of(ids.t), "; they must be int32");
-}
 inline __device__ int64_t id_of(int64_t row, int64_t vocab, const int32_t* ids) {
   const int32_t id = ids[row];
   device_check(id >= 0 && id < vocab, "embedding: id", id, "is not a row of the table; see row", row);
@@ -18,8 +15,7 @@ __global__ void embedding_fwd_kernel(int64_t cols, int64_t vocab, const T* table
 }
 
 void embedding_fwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf table, CBuf ids, Out y) {
-  check_dtype("embedding_fwd", table.t, y.t, y.p, "y");
-  check_ids(ids);
+  check_embedding_fwd(table, ids, y);
   if (!y.wanted()) return;
   visit_gpu("embedding_fwd", table.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
@@ -57,8 +53,7 @@ __global__ void embedding_bwd_kernel(RowShape s, int64_t vocab, const int32_t* i
 }
 
 void embedding_bwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf ids, CBuf dy, Out dtable) {
-  check_t_or_fp32("embedding_bwd", dy.t, dtable.t, dtable.p, "dtable");
-  check_ids(ids);
+  check_embedding_bwd(ids, dy, dtable);
   if (!dtable.wanted()) return;
   if (dtable.w == Write::Set) fill(ctx, vocab * s.cols, dtable, 0.0);
   const unsigned threads = row_threads(s.cols);

@@ -26,13 +26,12 @@ struct GeluBwd {
 };
 
 void gelu_fwd(const Ctx& ctx, int64_t n, CBuf x, Out y) {
-  check_dtype("gelu_fwd", y.t, x.t, x.p, "x");
+  check_dtype("gelu_fwd", y.t, {{"x", x}});
   visit_gpu("gelu_fwd", y.t, [&]<class T>() { map<T>(ctx, "gelu_fwd", n, y, GeluFwd<T>{x.as<T>()}); });
 }
 
 void gelu_bwd(const Ctx& ctx, int64_t n, CBuf x, CBuf dy, Out dx) {
-  check_dtype("gelu_bwd", dx.t, x.t, x.p, "x");
-  check_dtype("gelu_bwd", dx.t, dy.t, dy.p, "dy");
+  check_dtype("gelu_bwd", dx.t, {{"x", x}, {"dy", dy}});
   visit_gpu("gelu_bwd", dx.t, [&]<class T>() {
     map<T>(ctx, "gelu_bwd", n, dx, GeluBwd<T>{x.as<T>(), dy.as<T>()});
   });

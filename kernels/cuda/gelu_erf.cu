@@ -21,14 +21,13 @@ struct GeluErfBwd {
 };
 
 void gelu_erf_fwd(const Ctx& ctx, int64_t n, CBuf x, Out y) {
-  check_dtype("gelu_erf_fwd", y.t, x.t, x.p, "x");
+  check_dtype("gelu_erf_fwd", y.t, {{"x", x}});
   visit_gpu("gelu_erf_fwd", y.t,
             [&]<class T>() { map<T>(ctx, "gelu_erf_fwd", n, y, GeluErfFwd<T>{x.as<T>()}); });
 }
 
 void gelu_erf_bwd(const Ctx& ctx, int64_t n, CBuf x, CBuf dy, Out dx) {
-  check_dtype("gelu_erf_bwd", dx.t, x.t, x.p, "x");
-  check_dtype("gelu_erf_bwd", dx.t, dy.t, dy.p, "dy");
+  check_dtype("gelu_erf_bwd", dx.t, {{"x", x}, {"dy", dy}});
   visit_gpu("gelu_erf_bwd", dx.t, [&]<class T>() {
     map<T>(ctx, "gelu_erf_bwd", n, dx, GeluErfBwd<T>{x.as<T>(), dy.as<T>()});
   });

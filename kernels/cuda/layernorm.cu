@@ -40,11 +40,8 @@ __global__ void layernorm_fwd_kernel(int64_t cols, const T* x, const T* gamma, c
 }
 
 void layernorm_fwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf beta, Out y, Out stats, float eps) {
-  check_dtype("layernorm_fwd", x.t, y.t, y.p, "y");
-  check_dtype("layernorm_fwd", x.t, gamma.t, gamma.p, "gamma");
-  check_dtype("layernorm_fwd", x.t, beta.t, beta.p, "beta");
+  check_layernorm_fwd(x, gamma, beta, y, stats);
   visit_gpu("layernorm_fwd", x.t, [&]<class T>() {
-    check_stats<T>("layernorm_fwd", stats.t, stats.p);
     visit_write(y.w, [&]<Write W>() {
       visit_write(stats.w, [&]<Write WStats>() {
         launch(ctx, "layernorm_fwd", unsigned(s.rows), row_threads(s.cols), 0,
@@ -91,13 +88,8 @@ struct LayerNormSums {
 
 void layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx, Out dgamma,
                    Out dbeta) {
-  check_dtype("layernorm_bwd", x.t, gamma.t, gamma.p, "gamma");
-  check_dtype("layernorm_bwd", x.t, dy.t, dy.p, "dy");
-  check_dtype("layernorm_bwd", x.t, dx.t, dx.p, "dx");
-  check_t_or_fp32("layernorm_bwd", x.t, dgamma.t, dgamma.p, "dgamma");
-  check_t_or_fp32("layernorm_bwd", x.t, dbeta.t, dbeta.p, "dbeta");
+  check_layernorm_bwd(x, gamma, stats, dy, dx, dgamma, dbeta);
   visit_gpu("layernorm_bwd", x.t, [&]<class T>() {
-    check_stats<T>("layernorm_bwd", stats.t, stats.p);
     visit_write(dx.w, [&]<Write W>() {
       if (dx.wanted())
         launch(ctx, "layernorm_bwd", unsigned(s.rows), row_threads(s.cols), 0, layernorm_bwd_kernel<W, T>,

@@ -43,12 +43,8 @@ static const char* at(CBuf x, int64_t element) { return x.as<char>() + element *
 
 void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
   if (!c.wanted()) return;
-  check(s.M >= 0 && s.N >= 0 && s.K >= 0, "matmul: sizes M ", s.M, ", N ", s.N, ", K ", s.K,
-        " must not be negative");
-  check_dtype("matmul", a.t, b.t, b.p, "B");
+  check_matmul(s, a, b, c);
   visit_gpu("matmul", a.t, [&]<class T>() {});  // refuses fp64
-  check(c.t == a.t || c.t == DType::F32, "matmul: A and B are ", name_of(a.t), ", C is ", name_of(c.t),
-        "; C must be of their type or fp32");
   if (s.M == 0 || s.N == 0) return;
   // cuBLAS walks one batch dimension, the longer; the other is a loop.
   const bool outer_is_longer = s.batch[0].count > s.batch[1].count;

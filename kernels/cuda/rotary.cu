@@ -31,8 +31,7 @@ __global__ void rotary_kernel(RotaryShape s, const float* table, const T* x, T* 
 }
 
 void rotary(const Ctx& ctx, const RotaryShape& s, CBuf x, Out y) {
-  check_rotary(s);
-  check_dtype("rotary", y.t, x.t, x.p, "x");
+  check_rotary(s, x, y);
   if (!y.wanted()) return;
   visit_gpu("rotary", y.t, [&]<class T>() {
     map<float>(ctx, "rotary", s.T * s.dims, Out{ctx.scratch, DType::F32, Write::Set}, RotaryAngles{s});

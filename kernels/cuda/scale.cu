@@ -10,7 +10,7 @@ struct Scale {
 };
 
 void scale(const Ctx& ctx, int64_t n, CBuf x, Out y, float alpha) {
-  check_dtype("scale", y.t, x.t, x.p, "x");
+  check_dtype("scale", y.t, {{"x", x}});
   visit_gpu("scale", y.t, [&]<class T>() { map<T>(ctx, "scale", n, y, Scale<T>{x.as<T>(), alpha}); });
 }
 

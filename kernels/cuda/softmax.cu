@@ -12,7 +12,7 @@ __global__ void softmax_fwd_kernel(int64_t cols, const T* x, T* y) {
 }
 
 void softmax_fwd(const Ctx& ctx, RowShape s, CBuf x, Out y) {
-  check_dtype("softmax_fwd", x.t, y.t, y.p, "y");
+  check_dtype("softmax_fwd", x.t, {{"y", y}});
   if (!y.wanted()) return;
   visit_gpu("softmax_fwd", x.t, [&]<class T>() {
     visit_write(y.w, [&]<Write W>() {
@@ -33,8 +33,7 @@ __global__ void softmax_bwd_kernel(int64_t cols, const T* y, const T* dy, T* dx)
 }
 
 void softmax_bwd(const Ctx& ctx, RowShape s, CBuf y, CBuf dy, Out dx) {
-  check_dtype("softmax_bwd", dx.t, y.t, y.p, "y");
-  check_dtype("softmax_bwd", dx.t, dy.t, dy.p, "dy");
+  check_dtype("softmax_bwd", dx.t, {{"y", y}, {"dy", dy}});
   if (!dx.wanted()) return;
   visit_gpu("softmax_bwd", dx.t, [&]<class T>() {
     visit_write(dx.w, [&]<Write W>() {

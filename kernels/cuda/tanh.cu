@@ -18,13 +18,12 @@ struct TanhBwd {
 };
 
 void tanh_fwd(const Ctx& ctx, int64_t n, CBuf x, Out y) {
-  check_dtype("tanh_fwd", y.t, x.t, x.p, "x");
+  check_dtype("tanh_fwd", y.t, {{"x", x}});
   visit_gpu("tanh_fwd", y.t, [&]<class T>() { map<T>(ctx, "tanh_fwd", n, y, TanhFwd<T>{x.as<T>()}); });
 }
 
 void tanh_bwd(const Ctx& ctx, int64_t n, CBuf y, CBuf dy, Out dx) {
-  check_dtype("tanh_bwd", dx.t, y.t, y.p, "y");
-  check_dtype("tanh_bwd", dx.t, dy.t, dy.p, "dy");
+  check_dtype("tanh_bwd", dx.t, {{"y", y}, {"dy", dy}});
   visit_gpu("tanh_bwd", dx.t, [&]<class T>() {
     map<T>(ctx, "tanh_bwd", n, dx, TanhBwd<T>{y.as<T>(), dy.as<T>()});
   });

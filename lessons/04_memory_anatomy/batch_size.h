@@ -5,8 +5,9 @@
 
 namespace gradus {
 
-// Trains `steps` steps at each size within `budget` bytes, then goes on with a batch of 1 to show that
-// nothing is lost. Prints a table and draws build/plots/04_batch_*.png.
+// Trains `steps` steps (two at least: the first makes the gradients) at each size within `budget` bytes, then
+// goes on with a batch of 1 to show that nothing is lost. Prints a table and draws
+// build/plots/04_batch_*.png.
 void batch_size_table(const Lesson& lesson, const TransformerConfig& model, int64_t steps, int64_t budget,
                       Report& report);
 

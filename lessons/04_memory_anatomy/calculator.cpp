@@ -51,7 +51,7 @@ static void print_verdict(const TrainingRun& run, const MemoryNeed& need, int64_
   }
   const int64_t largest = largest_batch(run, memory);
   std::cout << "\n"
-            << what << (run.batch <= largest ? " fits" : " does NOT fit") << " into " << bytes_text(memory);
+            << what << (fits(run, memory) ? " fits" : " does NOT fit") << " into " << bytes_text(memory);
   if (largest > 0)
     std::cout << ". The largest batch that does: " << largest << ".\n";
   else
@@ -77,6 +77,11 @@ void calculate(Report& report, const std::string& model, const std::string& reci
   row.peak = need.peak.usage;
   row.reserved_bytes = need.reserved;
   row.extra = {{"parameters", double(need.parameters)}};
+  int64_t measured = 0;
+  for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
+    measured += need.peak.usage[kind];
+  report.check_equal("weights, masters, gradients, states: the formula's bytes", measured,
+                     bytes_per_parameter(run.model.precision, 2) * need.parameters);
 }
 
 void compare_with_prediction(const TrainingRun& run, const ReportRow& row, Report& report) {

@@ -130,12 +130,8 @@ void Eager::update(Parameter& p) {
   make(shape, dtype_, Kind::Temporary, p.name + ".denominator");
 }
 
-void Eager::adamw_step(bool decay_first) {
-  for (Parameter& p : parameters_)
-    if (!decay_first || p.value.shape().rank() >= 2) update(p);
-  if (!decay_first) return;
-  for (Parameter& p : parameters_)
-    if (p.value.shape().rank() < 2) update(p);
+void Eager::adamw_step() {
+  for (Parameter& p : parameters_) update(p);
 }
 
 void Eager::drop_gradients() {

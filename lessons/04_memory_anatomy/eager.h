@@ -72,9 +72,8 @@ class Eager {
 
   void backward(const EagerTensor& loss);  // consumes the graph
   // transformers' AdamW: two states a parameter, made in the first update, and a denominator for the time of
-  // a parameter's update. In the order of the parameters, or first those that decay (matrices), then the
-  // others.
-  void adamw_step(bool decay_first);
+  // a parameter's update. (Theirs updates matrices, which decay, before the rest; no figure here shows it.)
+  void adamw_step();
   void drop_gradients();
 
  private:

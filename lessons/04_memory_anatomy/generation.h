@@ -6,8 +6,8 @@
 
 namespace gradus {
 
-// Continues a prompt by greedy search and by beam search, each in a memory of its own: bytes of the cache a
-// token and a beam, the formula's and the measured, and the peak.
+// Continues a prompt by sampling and by beam search, each on a device of its own: the bytes of the cache by
+// formula, those that are held at the peak, and what is allocated in all.
 void generation_table(const Lesson& lesson, const TransformerConfig& model, Report& report);
 
 }  // namespace gradus

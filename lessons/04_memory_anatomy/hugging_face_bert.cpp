@@ -79,7 +79,7 @@ EagerTensor HuggingFaceBert::loss(int64_t batch, int64_t tokens) {
 
 void HuggingFaceBert::step(int64_t batch, int64_t tokens, int64_t micro_batches) {
   for (int64_t i = 0; i < micro_batches; ++i) eager_.backward(loss(batch, tokens));
-  eager_.adamw_step(true);
+  eager_.adamw_step();
 }
 
 }  // namespace gradus

@@ -96,7 +96,7 @@ void HuggingFaceNeoX::step(int64_t batch, int64_t tokens) {
   const Tensor labels = eager_.make({batch, tokens}, DType::I64, Kind::Data, "labels");
   outputs_ = forward(ids);  // the old ones go when the new ones are there
   eager_.backward(outputs_.loss);
-  eager_.adamw_step(false);
+  eager_.adamw_step();
 }
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// The model memory calculator: what a training run needs, found by running two of its steps on the device
+// The model memory calculator: what a training run needs, found by running its first steps on the device
 // meta, where the allocator does all it would do on a GPU and nothing is computed.
 #pragma once
 #include "src/nn/transformer.h"
@@ -18,9 +18,11 @@ struct MemoryNeed {
 // Errors: sizes that cannot be (a sequence longer than the context, a batch below 1).
 MemoryNeed memory_need(const TrainingRun&);
 
-// Whether two steps run within `budget` bytes; the allocator gives back what it keeps before it fails.
+// Whether it runs within `budget` bytes, of which there must be one at least. That can be less than
+// `reserved` above: the allocator gives back what it keeps before it fails.
 bool fits(const TrainingRun&, int64_t budget);
-// The largest batch that fits, whatever run.batch is; 0: not even one sequence.
+// A batch that fits while one more does not, whatever run.batch is; 0: not even one sequence. (Segments are
+// cut otherwise for every size, so close to the limit a smaller batch may still fail.)
 int64_t largest_batch(TrainingRun run, int64_t budget);
 
 }  // namespace gradus

@@ -27,6 +27,7 @@ case " $numbers all " in *" $lesson "*) ;; *) refuse "there is no lesson $lesson
 mkdir -p "$(dirname "$out")" || refuse "the folder that is to hold $out cannot be made"
 
 work=$(mktemp -d "$(dirname "$out")/.student.XXXXXX") || refuse "nothing can be written beside $out"
+work=$(cd "$work" && pwd)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 2' INT TERM
 tree=$work/tree
@@ -76,7 +77,7 @@ while read -r patch; do
   rm -rf "$bugged" && mkdir "$bugged"
   changed=$(sed -n 's|^+++ b/||p' "$patch")
   tar -cf - $changed | tar -xf - -C "$bugged"
-  (cd "$bugged" && git apply -) <"$patch" || refuse "$patch does not apply to the sources"
+  (cd "$bugged" && GIT_CEILING_DIRECTORIES=$work git apply -) <"$patch" || refuse "$patch does not apply to the sources"
   : >"$tree/$patch"
   for file in $changed; do
     as_student "$bugged/$file" >"$work/with_bug"

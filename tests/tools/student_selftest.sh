@@ -82,6 +82,9 @@ mkdir "$work/out"
 hand_out 02
 [ "$first" = "$(git -C "$work/out" rev-parse HEAD)" ] || fail "two runs gave two commits"
 rm -rf "$work/out"
+sh "$tools/student.sh" 02 build/inside >"$work/report" && mv build/inside "$work/out"
+[ "$first" = "$(git -C "$work/out" rev-parse HEAD)" ] || fail "a folder in the clone gave another commit"
+rm -rf "$work/out"
 hand_out all
 there lessons/03_c tests/late_test.cpp
 for id in 01.1 02.1 02.2 03.1; do grep -rqF "EXERCISE $id" "$work/out/src" || fail "$id is not open"; done

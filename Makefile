@@ -8,6 +8,7 @@
 #   make doctor      what was found on this machine, and what will be skipped
 #   make setup       only install what is missing
 #   make student LESSON=03 OUT=DIR   the tree to hand out for lesson 03; ALL=1: every exercise open
+#   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default of all
 #   make readme      write the table of the last `make lessons` into README.md
 #   make             build everything that is there;   make clean: remove build/
 #
@@ -133,7 +134,7 @@ BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
 TOOLS   := tests/tools
 
 .DEFAULT_GOAL := all
-.PHONY: all lessons test bench check doctor setup student readme clean help no-tests FORCE
+.PHONY: all lessons test bench check doctor setup student check-course readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -187,6 +188,11 @@ setup:
 
 student:
 	@sh $(TOOLS)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
+
+check-course:
+	@$(SETUP) $(WANTED) gtest
+	@sh $(TOOLS)/check_course_selftest.sh
+	@sh $(TOOLS)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 readme:
 	@sh $(TOOLS)/readme.sh $(BUILD)/lessons/results.tsv

@@ -93,8 +93,8 @@ build() { (cd "$tree" && make "$@") >"$work/make.log" 2>&1; }
 passes() {
   : >"$work/test.log"
   good=0
-  while read -r id program test; do
-    [ "$id" = "$1" ] || continue
+  while read -r recorded program test; do
+    [ "$recorded" = "$1" ] || continue
     (cd "$tree" && "build/tests/$program" --gtest_filter="$test:*/$test/*") >"$work/one.log" 2>&1 </dev/null &&
       grep -qE '^\[  PASSED  \] [1-9]' "$work/one.log" || good=1
     cat "$work/one.log" >>"$work/test.log"

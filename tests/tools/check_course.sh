@@ -83,7 +83,9 @@ hand_out() {
   (cd "$tree" && find . -path ./build -prune -o -type f -print) | sort >"$work/before"
   comm -13 "$work/now" "$work/before" | while read -r file; do rm "$tree/$file"; done
   while read -r file; do
-    cmp -s "$new/$file" "$tree/$file" || { mkdir -p "$tree/${file%/*}" && cp "$new/$file" "$tree/$file"; }
+    # What comes back after a lesson without it keeps its time: its object file is still there.
+    if [ ! -e "$tree/$file" ]; then mkdir -p "$tree/${file%/*}" && cp -p "$new/$file" "$tree/$file"
+    else cmp -s "$new/$file" "$tree/$file" || cp "$new/$file" "$tree/$file"; fi
   done <"$work/now"
   for program in "$tree"/build/lessons/[0-9]*; do
     [ -d "$tree/lessons/${program##*/}" ] || rm -f "$program"

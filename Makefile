@@ -7,6 +7,8 @@
 #   make check       layering, formatting, budgets, exercise marks
 #   make doctor      what was found on this machine, and what will be skipped
 #   make setup       only install what is missing
+#   make student LESSON=03 OUT=DIR   the tree to hand out for lesson 03; ALL=1: every exercise open
+#   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default of all
 #   make readme      write the table of the last `make lessons` into README.md
 #   make             build everything that is there;   make clean: remove build/
 #
@@ -132,7 +134,7 @@ BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
 TOOLS   := tests/tools
 
 .DEFAULT_GOAL := all
-.PHONY: all lessons test bench check doctor setup readme clean help no-tests FORCE
+.PHONY: all lessons test bench check doctor setup student check-course readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -175,6 +177,7 @@ bench:
 check:
 	@$(SETUP) clang-format
 	@sh $(TOOLS)/check_selftest.sh
+	@sh $(TOOLS)/student_selftest.sh
 	@sh $(TOOLS)/check.sh
 
 doctor:
@@ -182,6 +185,14 @@ doctor:
 
 setup:
 	@$(SETUP) $(WANTED) gtest clang-format
+
+student:
+	@sh $(TOOLS)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
+
+check-course:
+	@$(SETUP) $(WANTED) gtest
+	@sh $(TOOLS)/check_course_selftest.sh
+	@sh $(TOOLS)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 readme:
 	@sh $(TOOLS)/readme.sh $(BUILD)/lessons/results.tsv

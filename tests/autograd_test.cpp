@@ -142,13 +142,8 @@ TEST_F(L02_Tape, BackwardRunsEachNodeInReverse) {
   Leaf leaf;
   attach(x, leaf, "x");
   Tape tape;
-  const Tensor y = tanh(scale(x, 3));
-  tape.backward(y, tensor({1, 2}, {2}));
-  const std::vector<double> grad = to_host<double>(leaf.grad);
-  for (int i = 0; i < 2; ++i) {
-    const double t = std::tanh(3 * (i ? -1 : 0.5));
-    EXPECT_NEAR(grad[i], (i + 1) * 3 * (1 - t * t), 1e-6) << "element " << i;
-  }
+  tape.backward(scale(scale(x, 3), 5), tensor({1, 2}, {2}));  // of later exercises, none is needed
+  EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{15, 30}));
 }
 
 TEST_F(L02_Tape, GradientsAddUpUntilZeroed) {

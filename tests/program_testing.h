@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace gradus {
 
@@ -14,11 +15,22 @@ struct Outcome {
   std::string output;  // of both streams
 };
 
-// Runs a program of the build that this test belongs to, in a shell; `before` is shell text in front of it.
+// The build that this test belongs to.
+inline std::filesystem::path build_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+}
+
+// The programs of the lessons that are there: a tree that is handed out has not all of them.
+inline std::vector<std::string> lessons() {
+  std::vector<std::string> programs;
+  for (const auto& entry : std::filesystem::directory_iterator(build_folder() / "lessons"))
+    if (!entry.path().has_extension()) programs.push_back("lessons/" + entry.path().filename().string());
+  return programs;
+}
+
+// Runs a program of that build, in a shell; `before` is shell text in front of it.
 inline Outcome run(const std::string& program, const std::string& args, const std::string& before = "") {
-  const std::filesystem::path build =
-      std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
-  const std::string command = before + " '" + (build / program).string() + "' " + args + " 2>&1";
+  const std::string command = before + " '" + (build_folder() / program).string() + "' " + args + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   if (!pipe) return {-1, "popen failed"};
   Outcome outcome;

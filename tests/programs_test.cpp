@@ -34,8 +34,8 @@ class L03_Programs : public testing::Test {
 };
 
 TEST_F(L03_Programs, RefuseArgumentsThatCannotBe) {
-  for (const char* program : {"lessons/01_gemm", "lessons/02_autograd", kLesson, "lessons/04_memory_anatomy",
-                              "lessons/05_allocator"}) {
+  ASSERT_FALSE(lessons().empty());
+  for (const std::string& program : lessons()) {
     expect_refused(run(program, "--stepps=5"), 2, "--stepps");
     expect_refused(run(program, "--device=abacus"), 2, "--device");
     expect_refused(run(program, "--seed=-1"), 2, "--seed");
@@ -162,53 +162,6 @@ TEST_F(L03_Programs, AnInterruptedRunLeavesTheEarlierFile) {
 TEST_F(L03_Programs, AReportThatCannotBeWrittenIsAnError) {
   expect_refused(run("lessons/02_autograd", "--steps=1 --json=" + path("no/such/folder/r.json")), 1,
                  "cannot be written");
-}
-
-using L04_Programs = L03_Programs;
-const char* const kCalculator = "lessons/04_memory_anatomy";
-
-TEST_F(L04_Programs, TheCalculatorAnswers) {
-  const std::string bert = "--model=bert-large --batch=4 --seq=512 ";
-  const Outcome fits = run(kCalculator, bert + "--memory=14GiB --json=" + path("r.json"));
-  EXPECT_EQ(fits.code, 0);
-  for (const char* part : {"335,143,938 parameters", "The peak is reached in backward/", "attention.probs",
-                           "fits into 14.0 GiB", "The largest batch that does: ", "PASS"})
-    EXPECT_NE(fits.output.find(part), std::string::npos) << part << " is missing in:\n" << fits.output;
-  EXPECT_NE(read_text_file(path("r.json")).find("\"weight\":1340575752,"), std::string::npos);
-  EXPECT_NE(run(kCalculator, "--model=gpt2").output.find("batch 1 of 1024 tokens needs "), std::string::npos);
-  const Outcome not_fit = run(kCalculator, bert + "--device=cpu --memory=9GiB");
-  EXPECT_EQ(not_fit.code, 0) << "an answer, not an error";
-  EXPECT_NE(not_fit.output.find("does NOT fit into 9.0 GiB"), std::string::npos) << not_fit.output;
-  EXPECT_EQ(run(kCalculator, bert + "--memory=1").code, 0);
-  EXPECT_NE(run(kCalculator, bert + "--memory=2GiB").output.find("nor does a batch of 1"), std::string::npos);
-}
-
-TEST_F(L04_Programs, TheCalculatorRefusesWhatCannotBe) {
-  const Outcome unknown = run(kCalculator, "--model=bert-larg");
-  expect_refused(unknown, 2, "did you mean bert-large?");
-  expect_refused(unknown, 2, "polyglot-ko-1.3b");
-  expect_refused(run(kCalculator, "--model=gpt-0x1x1"), 2, "at least 1");
-  expect_refused(run(kCalculator, "--model=gpt-2x10x3"), 2, "do not divide");
-  expect_refused(run(kCalculator, "--model=gpt2 --recipe=fp8"), 2, "fp32, mixed, half");
-  for (const char* memory : {"16GB", "'16 GiB'", "-1", "1e99", "", "GiB", "9999999999GiB"})
-    expect_refused(run(kCalculator, std::string("--model=gpt2 --memory=") + memory), 2, "--memory");
-  for (const char* batch : {"0", "-4", "1e3", "99999999999999999999"})
-    expect_refused(run(kCalculator, std::string("--model=gpt2 --batch=") + batch), 2, "--batch");
-  for (const char* flag : {"--batch=4", "--seq=64", "--recipe=half"})
-    expect_refused(run(kCalculator, std::string("--device=meta ") + flag), 2, "--model=NAME");
-  expect_refused(run(kCalculator, "--model=bert-large --seq=513"), 1, "at most the context, 512");
-  expect_refused(run(kCalculator, "--model=gpt-9x1000000x1000000 --batch=16777216"), 1,
-                 "more than gradus can count");
-}
-
-TEST_F(L04_Programs, TheWalkRunsOnMeta) {
-  for (const char* steps : {"1", "2", "7"}) {
-    const Outcome outcome = run(kCalculator, std::string("--device=meta --steps=") + steps);
-    EXPECT_EQ(outcome.code, 0) << outcome.output;
-    EXPECT_NE(outcome.output.find("PASS"), std::string::npos);
-  }
-  expect_refused(run(kCalculator, "--device=meta --memory=20MiB"), 1, "out of memory");
-  expect_refused(run(kCalculator, "--device=meta --memory=100MiB"), 1, "budget 100.0 MiB");
 }
 
 }  // namespace

@@ -1,0 +1,158 @@
+#!/bin/sh
+# check_course.sh [NN...]: proves, for each exercise of these lessons (all by default), that a student can be
+# given it (make check-course LESSONS="04 05"). Every fault is a line; the last line is their number.
+#   on paper   the marks are right; the id is on the lesson's page; it has three hints and a test that records it
+#   built      in the tree that `make student` writes, where later lessons are not there: with the exercise and
+#              those after it open, its test fails and names it, and the tests of those before it pass; with the
+#              exercise solved too, its test passes; with all of them solved, `make test-NN` passes
+# The trees are one folder, build/course/tree, in which only the files that differ change, and which begins with
+# the objects of build/obj; so a step compiles a file or two. STATIC=1 leaves out what must be built.
+tools=$(cd "$(dirname "$0")" && pwd)
+work=build/course
+tree=$work/tree
+faults=0
+unset MAKEFLAGS MAKELEVEL MFLAGS  # make builds with all cores here too
+
+fault() { echo "$*"; faults=$((faults + 1)); }
+refuse() { echo "check-course: $*" >&2; exit 2; }
+
+all=$(ls -d lessons/[0-9][0-9]_* 2>/dev/null | sed 's|lessons/\(..\)_.*|\1|')
+lessons=${*:-$all}
+for nn in $lessons; do
+  echo "$all" | grep -qx "$nn" || refuse "there is no lesson $nn; the lessons are $(echo $all)"
+done
+mkdir -p "$work" || exit 2
+
+sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | LC_ALL=C sort)
+awk -f "$tools/exercises.awk" $sources /dev/null >"$work/marks"
+
+# Of the test files, one line for each exercise that a test records: its id, the program, the test.
+awk '
+  /^(TYPED_)?TEST(_F|_P)?\(/ {
+    test = $0; sub(/^[^(]*\(/, "", test); sub(/\).*/, "", test); sub(/, */, ".", test)
+  }
+  /RecordProperty\("exercise", "/ {
+    id = $0; sub(/.*"exercise", "/, "", id); sub(/".*/, "", id)
+    program = FILENAME; sub(/.*\//, "", program); sub(/\.cpp$/, "", program)
+    print id, program, test
+  }' tests/*_test.cpp >"$work/tests"
+
+# The exercises of a lesson that have a region in the sources, in order.
+regions_of() { sed -n "s/^exercise \($1\.[0-9]*\) .*/\1/p" "$work/marks" | sort -t. -k2n; }
+programs_of() { awk -v nn="$1" 'index($1, nn ".") == 1 { print "build/tests/" $2 }' "$work/tests" | sort -u; }
+
+# ---- on paper -----------------------------------------------------------------------------------------
+three_hints() {  # FILE ID: its paragraph in hints.md has 1., 2. and 3., in this order
+  awk -v id="**$2**" '
+    index($0, "**") == 1 { mine = index($0, id) == 1 }
+    mine { text = text " " $0 " " }
+    END { exit text !~ / 1\. .* 2\. .* 3\. / }' "$1"
+}
+
+on_paper() {
+  for nn in $lessons; do
+    page=$(ls lessons/"$nn"_*/README.md) hints=${page%README.md}hints.md
+    named=$(sed -n "s/^- \($nn\.[0-9]*\) .*/\1/p" "$page" 2>/dev/null)
+    [ -n "$named" ] || fault "${page:-lesson $nn}: names no exercise; each begins a line with '- $nn.k '"
+    for id in $(regions_of "$nn"); do
+      echo "$named" | grep -qxF "$id" || fault "$page: exercise $id is in the sources and not on the page"
+      grep -qF "$id " "$work/tests" || fault "exercise $id: no test has RecordProperty(\"exercise\", \"$id\")"
+    done
+    for id in $named; do
+      three_hints "$hints" "$id" || fault "$hints: exercise $id has not the three hints 1. 2. 3."
+    done
+    while read -r id program test; do
+      [ "${id%.*}" != "$nn" ] || echo "$named" | grep -qxF "$id" ||
+        fault "tests/$program.cpp: $test records exercise $id, which is not on $page"
+    done <"$work/tests"
+  done
+}
+
+# ---- built --------------------------------------------------------------------------------------------
+# hand_out NN OPEN: the tree for lesson NN, with these exercises open, in $tree.
+hand_out() {
+  new=$work/new
+  rm -rf "$new"
+  OPEN=$2 sh "$tools/student.sh" "$1" "$new" >"$work/report" 2>&1 || { cat "$work/report"; return 1; }
+  if [ ! -d "$tree" ]; then
+    mkdir -p "$tree/build"
+    for part in obj flags; do [ ! -e build/$part ] || cp -a build/$part "$tree/build"; done
+    (cd "$new" && tar -cf - --exclude=.git .) | tar -xf - -C "$tree"
+  fi
+  (cd "$new" && find . -path ./.git -prune -o -type f -print) | sort >"$work/now"
+  (cd "$tree" && find . -path ./build -prune -o -type f -print) | sort >"$work/before"
+  comm -13 "$work/now" "$work/before" | while read -r file; do rm "$tree/$file"; done
+  while read -r file; do
+    # What comes back after a lesson without it keeps its time: its object file is still there.
+    if [ ! -e "$tree/$file" ]; then mkdir -p "$tree/${file%/*}" && cp -p "$new/$file" "$tree/$file"
+    else cmp -s "$new/$file" "$tree/$file" || cp "$new/$file" "$tree/$file"; fi
+  done <"$work/now"
+  for program in "$tree"/build/lessons/[0-9]*; do
+    [ -d "$tree/lessons/${program##*/}" ] || rm -f "$program"
+  done
+}
+
+build() { (cd "$tree" && make "$@") >"$work/make.log" 2>&1; }
+
+# The tests of exercise ID: true if they all pass; their output is in $work/test.log.
+passes() {
+  : >"$work/test.log"
+  good=0
+  while read -r recorded program test; do
+    [ "$recorded" = "$1" ] || continue
+    (cd "$tree" && "build/tests/$program" --gtest_filter="$test:*/$test/*") >"$work/one.log" 2>&1 </dev/null &&
+      grep -qE '^\[  PASSED  \] [1-9]' "$work/one.log" || good=1
+    cat "$work/one.log" >>"$work/test.log"
+  done <"$work/tests"
+  return $good
+}
+
+# One step: the exercises `solved` are, `open` are not. The first of `open` is the one the student is at.
+step() {
+  nn=$1 solved=$2 open=$3
+  hand_out "$nn" "$open" || { fault "lesson $nn, open: $open: the tree cannot be handed out"; return 1; }
+  build $(programs_of "$nn") || {
+    grep -E 'error|Error' "$work/make.log" | head -5 | cut -c1-200
+    fault "lesson $nn, open: $open: the tree does not build"
+    return 1
+  }
+  grep -E 'warning' "$work/make.log" | cut -c1-200 >"$work/warnings"
+  [ ! -s "$work/warnings" ] || { cat "$work/warnings"; fault "lesson $nn, open: $open: warnings"; }
+  for id in $solved; do
+    passes "$id" || {
+      grep -m 3 -E 'is open|Failure|terminate called' "$work/test.log" | cut -c1-200
+      fault "exercise $id is solved, and its test does not pass while these are open: $open"
+    }
+  done
+  at=${open%% *}
+  [ -n "$at" ] || return 0
+  if passes "$at"; then fault "exercise $at is open, and its test passes"
+  elif ! grep -q "exercise $at is open" "$work/test.log"; then
+    grep -m 3 -E 'is open|Failure|terminate called' "$work/test.log" | cut -c1-200
+    fault "exercise $at is open, and its test fails without naming it"
+  fi
+}
+
+built() {
+  for nn in $lessons; do
+    start=$(date +%s)
+    open=$(echo $(regions_of "$nn")) solved=
+    while step "$nn" "$solved" "$open" && [ -n "$open" ]; do
+      solved="$solved ${open%% *}"
+      case $open in *' '*) open=${open#* } ;; *) open= ;; esac
+    done
+    [ -n "$open" ] || build "test-$nn" || {
+      grep -E '^\[  FAILED|error|[0-9]+ failed|Failure' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
+      fault "lesson $nn: make test-$nn fails where the later lessons are not there"
+    }
+    echo "lesson $nn: $(echo $(regions_of "$nn")): built and tested, $(($(date +%s) - start)) s"
+  done
+}
+
+grep -v '^exercise ' "$work/marks" >"$work/bad_marks"
+while read -r line; do fault "$line"; done <"$work/bad_marks"
+on_paper
+[ "$STATIC" = 1 ] || [ -s "$work/bad_marks" ] || built
+echo "checked the exercises of lessons $(echo $lessons): $(wc -l <"$work/tests") tests record one"
+echo "$faults faults"
+[ $faults -eq 0 ]

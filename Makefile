@@ -132,9 +132,10 @@ LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
 TOOLS   := tests/tools
+COURSE  := tests/course
 
 .DEFAULT_GOAL := all
-.PHONY: all lessons test bench check doctor setup student check-course readme clean help no-tests FORCE
+.PHONY: all lessons test bench check doctor setup readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -177,7 +178,7 @@ bench:
 check:
 	@$(SETUP) clang-format
 	@sh $(TOOLS)/check_selftest.sh
-	@sh $(TOOLS)/student_selftest.sh
+	@sh $(COURSE)/student_selftest.sh
 	@sh $(TOOLS)/check.sh
 
 doctor:
@@ -185,14 +186,6 @@ doctor:
 
 setup:
 	@$(SETUP) $(WANTED) gtest clang-format
-
-student:
-	@sh $(TOOLS)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
-
-check-course:
-	@$(SETUP) $(WANTED) gtest
-	@sh $(TOOLS)/check_course_selftest.sh
-	@sh $(TOOLS)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 readme:
 	@sh $(TOOLS)/readme.sh $(BUILD)/lessons/results.tsv
@@ -202,6 +195,9 @@ clean:
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+# What a course needs: handing out, hints, checking, grading.
+include $(COURSE)/course.mk
 
 # ---- rules --------------------------------------------------------------------------------------------
 # Both files change only when their text does; so objects are rebuilt when flags change, and the library

@@ -36,7 +36,7 @@ formatting() {
 limit_of() { awk -v name="$1" -v usual="$2" '$1 == name { usual = $2 } END { print usual }' $exceptions; }
 
 file_lengths() {
-  for file in Makefile $(cxx kernels src lessons tests) $(files tests/tools); do
+  for file in Makefile $(cxx kernels src lessons tests) $(files tests/tools) $(files tests/course); do
     [ -f "$file" ] || continue
     lines=$(wc -l <"$file")
     [ "$lines" -gt 150 ] || continue
@@ -76,7 +76,7 @@ open_work() {
 
 # Each exercise has a test that records its name, and is named in the README of its lesson.
 exercises() {
-  awk -f "$tools/exercises.awk" $(cxx kernels src lessons) </dev/null | while read -r word id place; do
+  awk -f "$tools/../course/exercises.awk" $(cxx kernels src lessons) </dev/null | while read -r word id place; do
     [ "$word" = exercise ] || { echo "$word $id $place"; continue; }
     grep -qrE "RecordProperty\(\"exercise\", \"$id\"\)" tests --include='*.cpp' ||
       echo "$place: exercise $id: no test has RecordProperty(\"exercise\", \"$id\")"

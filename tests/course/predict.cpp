@@ -189,10 +189,8 @@ static int judge_all(const Quiz& quiz, Answers answers, const std::string& stude
   for (const Question& q : quiz.questions) {
     const Verdict v = verdicts.emplace_back(judge(q, answers.lines[key_of(q)]));
     answers.lines.erase(key_of(q));
-    std::cout << key_of(q) << ": " << word(v.state) << (v.message.empty() ? "" : ": ") << v.message
-              << "
-                 ";
-        Json row = Json::object();
+    std::cout << key_of(q) << ": " << word(v.state) << (v.message.empty() ? "" : ": ") << v.message << "\n";
+    Json row = Json::object();
     row.set("exercise", q.exercise), row.set("name", q.name);
     row.set("state", word(v.state)), row.set("message", v.message);
     list.push(row);

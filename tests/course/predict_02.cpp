@@ -22,7 +22,7 @@ static double flops_of(bool backward, const Net& net) {
   Parameters parameters;
   std::deque<Linear> layers;
   for (int64_t i = 0; i < net.layers; ++i)
-    layers.emplace_back(parameters, "l" + std::to_string(i), i == 0 ? 2 : net.width,
+    layers.emplace_back(parameters, std::to_string(i), i == 0 ? 2 : net.width,
                         i == net.layers - 1 ? 2 : net.width);
   const Tensor label(meta.device, {net.points}, DType::I32, Kind::Data, "labels");
   Tensor x(meta.device, {net.points, 2}, DType::F32, Kind::Data, "points");

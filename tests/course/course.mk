@@ -1,8 +1,14 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course
+.PHONY: student check-course progress
 
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
+
+progress:
+	@sh $(COURSE)/progress.sh show
+
+hint-%:
+	@sh $(COURSE)/hint.sh '$*'
 
 check-course:
 	@$(SETUP) $(WANTED) gtest

@@ -41,7 +41,7 @@ for program; do
   elif [ ! -s "$xml" ]; then
     f=1 note=", wrote no report"
   fi
-  [ $f -eq 0 ] || awk "$only_failures" "$log"
+  [ $f -eq 0 ] || [ "$lesson" != all ] || awk "$only_failures" "$log"
   took=$(($(date +%s) - start))
   [ $((p + f + s + d)) -eq 0 ] ||
     echo "$(basename "$program"): $p passed, $f failed, $s skipped, $d disabled$note ($took s)"
@@ -65,4 +65,5 @@ for nn in $lessons; do
 done
 [ $((skipped + disabled)) -eq 0 ] || echo "not run: $skipped skipped, $disabled disabled"
 echo "$passed passed, $failed failed"
+[ "$lesson" = all ] || sh tests/course/verdict.sh "$lesson" "$@"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

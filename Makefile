@@ -168,7 +168,7 @@ test:
 
 # Of a lesson, the test programs with tests of it; the programs that these run, if they run any.
 OF_LESSON = $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -l 'L$*_' $(TEST_SRC)))
-THEY_RUN  = $(if $(shell grep -l program_testing.h $(OF_LESSON:$(BUILD)/%=%.cpp)),$(LESSONS) $(BENCHES))
+THEY_RUN  = $(if $(shell grep -l program_testing.h $(OF_LESSON:$(BUILD)/%=%.cpp) /dev/null),$(LESSONS) $(BENCHES))
 test-%:
 	@$(if $(PROGRAM),,echo 'there is no lesson $*; the lessons are: $(notdir $(LESSONS))'; exit 1)
 	@$(SETUP) $(WANTED) gtest

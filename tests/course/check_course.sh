@@ -142,7 +142,7 @@ built() {
       case $open in *' '*) open=${open#* } ;; *) open= ;; esac
     done
     [ -n "$open" ] || build "test-$nn" || {
-      grep -E '^\[  FAILED|error|[0-9]+ failed|Failure' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
+      grep -E 'error|[0-9]+ failed|FAILS|fails:' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
       fault "lesson $nn: make test-$nn fails where the later lessons are not there"
     }
     echo "lesson $nn: $(echo $(regions_of "$nn")): built and tested, $(($(date +%s) - start)) s"

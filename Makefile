@@ -184,6 +184,7 @@ check:
 	@$(SETUP) clang-format
 	@sh $(TOOLS)/check_selftest.sh
 	@sh $(COURSE)/student_selftest.sh
+	@sh $(COURSE)/feedback_selftest.sh
 	@sh $(TOOLS)/check.sh
 
 doctor:

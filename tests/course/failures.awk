@@ -46,16 +46,16 @@ function sentence(message,    line, n, at, fact, words) {
     if (line[at] ~ /^    Which is: /) fact = fact " = " substr(line[at++], 15)
   } else if (line[2] ~ /^The difference between .* evaluates to |^The difference between .*, where$/) {
     fact = part_before(line[3], ",") ", expected " part_before(line[4], ", and")
-    gsub(/ evaluates to /, " = ", fact)
+    sub(/ evaluates to /, " is ", fact); sub(/ evaluates to /, " = ", fact)
     at = 6
   } else {
     fact = line[2]
   }
   for (; at <= n; at++) words = words (words == "" ? "" : " ") trim(line[at])
   gsub(/\n/, " ", fact)
-  if (words ~ /expected/ && words ~ /got/) fact = words
-  else if (words != "") fact = fact " (" words ")"
-  return length(fact) > 400 ? substr(fact, 1, 400) "…" : fact
+  if (words ~ /expected/ && words ~ /got/) return shortened(words, 400)
+  return shortened(fact, 250) (words == "" ? "" : " (" shortened(words, 250) ")")
 }
+function shortened(s, most) { return length(s) > most ? substr(s, 1, most) " …" : s }
 function trim(s) { gsub(/^ +| +$/, "", s); return s }
 function part_before(s, end) { return substr(s, 1, length(s) - length(end)) }

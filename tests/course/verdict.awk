@@ -17,8 +17,8 @@ END {
     if (said[others[i]] ~ /exercise [0-9.]+ is open/) waiting++
     else if (++failing <= 5) print others[i] " fails: " said[others[i]]
   }
-  if (failing > 5) print failing - 5 " more tests of no exercise fail; the logs are in build/tests"
-  if (waiting) print waiting " more tests wait for exercises that are open"
+  if (failing > 5) print "other tests of no exercise that fail: " failing - 5 "; the logs are in build/tests"
+  if (waiting) print "tests that wait for exercises that are open: " waiting
   for (i = 1; i <= exercises; i++) judge(order[i])
   line = "lesson " lesson ": " count["passed"] + 0 " of " judged " exercises passed" list("passed")
   if (count["failed"]) line = line ", " count["failed"] (count["failed"] == 1 ? " FAILS" : " FAIL") list("failed")

@@ -46,6 +46,7 @@ function sentence(message,    line, n, at, fact, words) {
     if (line[at] ~ /^    Which is: /) fact = fact " = " substr(line[at++], 15)
   } else if (line[2] ~ /^The difference between .* evaluates to |^The difference between .*, where$/) {
     fact = part_before(line[3], ",") ", expected " part_before(line[4], ", and")
+    sub(/expected expected evaluates to /, "expected ", fact)
     sub(/ evaluates to /, " is ", fact); sub(/ evaluates to /, " = ", fact)
     at = 6
   } else {

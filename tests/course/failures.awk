@@ -44,7 +44,7 @@ function sentence(message,    line, n, at, fact, words) {
     if (line[at] ~ /^    Which is: /) fact = fact " is " substr(line[at++], 15)
     fact = fact ", expected " trim(line[at++])
     if (line[at] ~ /^    Which is: /) fact = fact " = " substr(line[at++], 15)
-  } else if (line[2] ~ /^The difference between .* evaluates to |^The difference between .*, where$/) {
+  } else if (line[2] ~ /^The difference between .*, where$/) {
     fact = part_before(line[3], ",") ", expected " part_before(line[4], ", and")
     sub(/expected expected evaluates to /, "expected ", fact)
     sub(/ evaluates to /, " is ", fact); sub(/ evaluates to /, " = ", fact)

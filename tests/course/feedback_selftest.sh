@@ -91,6 +91,10 @@ sed -i '/EXERCISE/d' src/filled.cpp
 judge; says "; your lines: see lessons/01_a/README.md"
 plan Y "$(says_open 01.1)"
 judge; says "01.2 is open: its test needs 01.1, which is open; your lines: see"
+printf '// BEGIN SOLUTION 01.2\n// STUB: todo("01.2", "do it");\n// END SOLUTION 01.2\n' >>src/filled.cpp
+judge; says "01.2 is open: its test needs 01.1, which is open; your lines: src/filled.cpp:4"
+echo 'todo("01.2", "do it");' >>src/filled.cpp
+judge; says "01.2 is open: src/filled.cpp:4"
 plan Y skipped
 judge; says "01.2 FAILS: its test L01_A.Y did not run"
 
@@ -98,6 +102,7 @@ fresh  # a program that ends early: every exercise still has its own result
 plan X 'dies 1 exercise 01.1 is open: do it'
 judge
 says "01.1 is open: src/open.cpp:2"
+silent "has no test"
 ends_with "lesson 01: 1 of 2 exercises passed (01.2), 1 open (01.1)"
 plan X ok; plan Y 'dies 139'
 judge
@@ -129,7 +134,8 @@ ends_with "15 of 35 points"
 : >lessons/01_a/answers.txt; screen
 says "01.2 failed     01.3 stale" "02.1 passed"
 ends_with "10 of 35 points; stale: the sources changed since; make test-NN judges anew"
-rm lessons/01_a/answers.txt; screen; ends_with "15 of 35 points"
+record 01.3 passed 12; screen; says "01.3 passed"; record 01.3 failed; record 01.3 open
+rm lessons/01_a/answers.txt; screen; says "01.3 stale"; record 01.3 passed; screen; ends_with "15 of 35 points"
 echo "int y;" >>lessons/02_b/main.cpp; screen; says "02.1 stale" "01.3 passed"
 echo "int y;" >>tests/a_test.cpp; screen; says "01.1 stale      01.2 stale      01.3 stale"
 record 01.1 passed; record 02.1 passed; screen; says "01.1 passed" "02.1 passed"

@@ -30,6 +30,13 @@ void check(bool ok, const Parts&... parts) {
   if (!ok) fail(parts...);
 }
 
+// The sentence of the exercise that this thread met open: where an exception must not leave a loop, g++ ends
+// the program without it.
+inline std::string& open_exercise() {
+  static thread_local std::string sentence;
+  return sentence;
+}
+
 // Ends the program with the sentence of an exception that nothing can catch.
 [[noreturn]] inline void end_with_sentence() {
   static std::mutex first;
@@ -37,6 +44,7 @@ void check(bool ok, const Parts&... parts) {
   std::fflush(nullptr);
   try {
     if (auto error = std::current_exception()) std::rethrow_exception(error);
+    std::fprintf(stderr, "%s\n", open_exercise().c_str());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
   } catch (...) {
@@ -50,8 +58,11 @@ void check(bool ok, const Parts&... parts) {
 template <class... Unused>
 [[noreturn]] void todo(const char* exercise, const char* what, const Unused&... /*unused*/) {
   std::set_terminate(end_with_sentence);
-  fail("exercise ", exercise, " is open: ", what, " (see the README.md of lesson ", std::string(exercise, 2),
-       ")");
+  std::ostringstream text;
+  text << "exercise " << exercise << " is open: " << what << " (see the README.md of lesson "
+       << std::string(exercise, 2) << ")";
+  open_exercise() = text.str();
+  throw Error(text.str());
 }
 
 }  // namespace gradus

@@ -1,8 +1,15 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course
+.PHONY: student check-course mutants
 
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
+
+.PHONY: progress
+progress:
+	@sh $(COURSE)/progress.sh show
+
+hint-%:
+	@sh $(COURSE)/hint.sh '$*'
 
 check-course:
 	@$(SETUP) $(WANTED) gtest
@@ -15,6 +22,10 @@ predict-%:
 	@$(SETUP) $(WANTED)
 	@$(MAKE) $(BUILD)/course/predict_$*
 	@sh $(COURSE)/predict.sh $* $(BUILD)/course/predict_$* '$(STUDENT)'
+
+mutants:
+	@$(SETUP) $(WANTED) gtest
+	@sh $(COURSE)/mutants.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)

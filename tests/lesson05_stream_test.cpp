@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lessons/05_allocator/findings.h"
 #include "tests/devices.h"
 
@@ -29,6 +31,8 @@ TEST(L05_Stream, LengthsAreDrawnFromTheSeedWithinTheirBounds) {
   const std::vector<int64_t> a = draw_lengths(kTiny, 2000, 1);
   EXPECT_EQ(a, draw_lengths(kTiny, 2000, 1));
   EXPECT_NE(a, draw_lengths(kTiny, 2000, 2));
+  EXPECT_EQ(std::vector<int64_t>(a.begin(), a.begin() + 10), draw_lengths(kTiny, 10, 1))
+      << "a short run begins as a long one";
   int64_t below = 0;
   for (const int64_t T : a) {
     ASSERT_GE(T, 4);
@@ -57,15 +61,17 @@ TEST(L05_Stream, EveryDeviceAsksForTheSame) {
   }
 }
 
-// The counts of a run, once more, from the history.
+// The counts of a run, once more, from the history. Of 8 steps the last does not end with the cache emptied.
 TEST(L05_Stream, RequestsAndWhatIsGivenBackAreThoseOfTheHistory) {
-  for (const bool expandable : {false, true}) {
+  for (const auto& [expandable, steps] : {std::pair(false, 9), {true, 9}, {true, 8}}) {
     Context context("meta");
     context.device.allocator().keep_history();
-    const StreamRun run = run_stream(kSmall, {.name = "", .expandable = expandable, .empty_every = 3}, 9, 1);
+    const Cure cure{.name = "", .expandable = expandable, .empty_every = 3};
+    const StreamRun run = run_stream(kSmall, cure, steps, 3);
     const std::vector<MemoryEvent>& history = context.device.allocator().history();
-    const size_t third_step = step_begins(history, "data").at(2);
-    int64_t taken = 0, taken_late = 0, returned = 0, most_reserved = 0;
+    const std::vector<int64_t> T = draw_lengths(kSmall, steps, 3);
+    const std::vector<size_t> begins = step_begins(history, "data");
+    int64_t taken = 0, taken_late = 0, taken_again = 0, returned = 0, most_reserved = 0;
     MemoryReplay replay;
     for (size_t i = 0; i < history.size(); ++i) {
       const MemoryEvent& e = history[i];
@@ -74,19 +80,25 @@ TEST(L05_Stream, RequestsAndWhatIsGivenBackAreThoseOfTheHistory) {
       if (e.action == Action::SegmentMap) taken += pages;
       if (e.action == Action::SegmentFree) ++returned;
       if (e.action == Action::SegmentUnmap) returned += pages;
-      if (i >= third_step) taken_late += taken - before;
+      const int64_t step = std::upper_bound(begins.begin(), begins.end(), i) - begins.begin() - 1;
+      if (step >= 2) taken_late += taken - before;
+      if (step >= 2 && step < steps && T[step] <= *std::max_element(T.begin() + 1, T.begin() + step))
+        taken_again += taken - before;
       replay.apply(e);
       most_reserved = std::max(most_reserved, replay.meter.reserved());
     }
     EXPECT_EQ(run.requests, taken);
     EXPECT_EQ(run.late_requests, taken_late);
+    EXPECT_EQ(run.repeat_requests, taken_again);
     EXPECT_EQ(run.given_back, returned);
     EXPECT_EQ(run.reserved, most_reserved);
-    EXPECT_LT(replay.meter.reserved(), most_reserved) << "so the figure is not that of the end";
+    if (steps == 9) {
+      EXPECT_LT(replay.meter.reserved(), most_reserved) << "so the figure is not that of the end";
+    }
     EXPECT_GT(run.given_back, 0);
     EXPECT_GE(run.requests, run.late_requests);
-    EXPECT_GE(run.late_requests, run.repeat_requests);
     EXPECT_GT(run.repeat_requests, 0) << "what was emptied is asked for again";
+    EXPECT_GT(run.late_requests, run.repeat_requests) << "and a longer batch needs more";
   }
 }
 
@@ -100,6 +112,38 @@ TEST(L05_Stream, TheCacheIsEmptiedAfterSoManySteps) {
   const StreamRun run = run_stream(kSmall, {.name = "", .padded = true, .empty_every = 1}, 5, 1);
   EXPECT_GT(run.late_requests, 0);
   EXPECT_EQ(run.repeat_requests, run.late_requests) << "an equal length is no longer one";
+}
+
+TEST(L05_Stream, PaddedBatchesAreAsLongAsTheLongest) {
+  Stream longest = kSmall;
+  longest.shortest = longest.longest;
+  const StreamRun padded = run_on_meta(kSmall, {.name = "padded", .padded = true}, 3, 1, 1),
+                  expected = run_on_meta(longest, {.name = "naive"}, 3, 1, 1);
+  EXPECT_EQ(padded.peak, expected.peak);
+  EXPECT_EQ(padded.reserved, expected.reserved);
+}
+
+TEST(L05_Stream, OfSeveralStreamsTheWorstOfEachFigureCounts) {
+  const Cure cure{.name = "emptied", .empty_every = 2};
+  const auto run = [&](uint64_t seed, uint64_t streams) {
+    return run_on_meta(kSmall, cure, 7, seed, streams);
+  };
+  const StreamRun all = run(1, 4);
+  double ratio = 0;
+  int64_t requests = 0, late = 0, repeat = 0, given_back = 0;
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const StreamRun one = run(seed, 1);
+    ratio = std::max(ratio, one.ratio());
+    requests = std::max(requests, one.requests);
+    late = std::max(late, one.late_requests);
+    repeat = std::max(repeat, one.repeat_requests);
+    given_back = std::max(given_back, one.given_back);
+  }
+  EXPECT_EQ(all.ratio(), ratio);
+  EXPECT_EQ(all.requests, requests);
+  EXPECT_EQ(all.late_requests, late);
+  EXPECT_EQ(all.repeat_requests, repeat);
+  EXPECT_EQ(all.given_back, given_back);
 }
 
 TEST(L05_Stream, OnlyABudgetOfTheCureMayEndInOutOfMemory) {

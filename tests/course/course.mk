@@ -11,9 +11,12 @@ progress:
 hint-%:
 	@sh $(COURSE)/hint.sh '$*'
 
+PREDICTS := $(patsubst tests/%.cpp,$(BUILD)/%,$(sort $(wildcard tests/course/predict_*.cpp)))
 check-course:
 	@$(SETUP) $(WANTED) gtest
+	@$(MAKE) $(PREDICTS)
 	@sh $(COURSE)/check_course_selftest.sh
+	@sh $(COURSE)/predict_selftest.sh
 	@sh $(COURSE)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 # The questions of a lesson, and their judge: STUDENT=name says whose, the first time.

@@ -26,6 +26,13 @@ predict-%:
 	@$(MAKE) $(BUILD)/course/predict_$*
 	@sh $(COURSE)/predict.sh $* $(BUILD)/course/predict_$* '$(STUDENT)'
 
+# Your kernel beside the given one.
+faster-%:
+	@$(if $(wildcard $(COURSE)/faster_$*.cpp),,echo 'lesson $* has nothing to make faster'; exit 2)
+	@$(SETUP) $(WANTED)
+	@$(MAKE) $(BUILD)/course/faster_$*
+	@sh $(COURSE)/faster.sh $(BUILD)/course/faster_$* $(ARGS)
+
 mutants:
 	@$(SETUP) $(WANTED) gtest
 	@sh $(COURSE)/mutants_selftest.sh
@@ -36,6 +43,11 @@ bug-%:
 
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(CXX) $^ $(LDLIBS) -o $@
+
+$(BUILD)/course/faster_%: $(BUILD)/obj/tests/course/faster_%.o $(BUILD)/obj/tests/course/faster.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@

@@ -14,9 +14,10 @@ hint-%:
 PREDICTS := $(patsubst tests/%.cpp,$(BUILD)/%,$(sort $(wildcard tests/course/predict_*.cpp)))
 check-course:
 	@$(SETUP) $(WANTED) gtest
-	@$(MAKE) $(PREDICTS)
+	@$(MAKE) $(PREDICTS) $(BUILD)/course/faster_selftest
 	@sh $(COURSE)/check_course_selftest.sh
 	@sh $(COURSE)/predict_selftest.sh
+	@$(BUILD)/course/faster_selftest
 	@sh $(COURSE)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 # The questions of a lesson, and their judge: STUDENT=name says whose, the first time.

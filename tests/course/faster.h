@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "src/core/timing.h"
 
 namespace gradus::faster {
 
@@ -28,10 +29,13 @@ struct Contest {
   RowShape timed;
   std::vector<DType> dtypes;  // it is timed in fp32
   bool adds;                  // whether it knows Write::Add
+  // What is compared: time, or what else a kernel spends; of so many turns the median.
+  std::function<double()> spent = [] { return seconds_now(); };
+  std::string gain = "times as fast as the given one";
+  int turns = 15;
 };
 
-// A whole program. `contests`: one for each entry that is not the given one.
-int run(int argc, char** argv, const std::string& exercise,
-        const std::function<std::vector<Contest>()>& contests);
+// A whole program: `contests` gives one for each entry that is not the given one.
+int run(int argc, char** argv, const std::vector<std::string>& exercises, std::vector<Contest> (*contests)());
 
 }  // namespace gradus::faster

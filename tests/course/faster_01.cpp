@@ -1,4 +1,8 @@
-// Exercise 01.4: the rungs of lessons/01_gemm/faster.cpp beside the given ones.
+// Exercises 01.4 and 01.7: the rungs of lessons/01_gemm/faster.cpp and faster.cu beside the given ones.
+#include <array>
+
+#include "kernels/emu/order.h"
+#include "lessons/01_gemm/gpu_rungs.h"
 #include "lessons/01_gemm/rungs.h"
 #include "tests/course/faster.h"
 
@@ -23,6 +27,17 @@ static std::vector<double> product(RowShape s, const std::vector<std::vector<dou
 // eq. 3.5).
 static double allowed(RowShape s, DType, double) { return double(s.rows) * double(s.rows) * 0x1p-24; }
 
+static std::vector<int64_t> two_matrices(RowShape s) { return {s.rows * s.rows, s.rows * s.rows}; }
+
+// On emu, with the threads in another order in each call, so that a missing barrier is seen.
+static Kernel kernel(const GpuRung& rung) {
+  return [=, calls = 0](RowShape s, const std::vector<CBuf>& in, Out out) mutable {
+    emu::set_order(
+        std::array{emu::Order::Forward, emu::Order::Reverse, emu::Order::Shuffled}[size_t(calls++ % 3)]);
+    rung.multiply({}, {s.rows, s.rows, s.rows}, in[0].as<float>(), in[1].as<float>(), out.as<float>());
+  };
+}
+
 static std::vector<Contest> contests() {
   std::vector<Contest> list;
   const std::vector<Rung> given = rungs(), yours = my_rungs();
@@ -32,7 +47,7 @@ static std::vector<Contest> contests() {
                       "rung " + given[i].name,
                       kernel(given[i]),
                       kernel(yours[i]),
-                      [](RowShape s) { return std::vector<int64_t>(2, s.rows * s.rows); },
+                      two_matrices,
                       1,
                       product,
                       allowed,
@@ -40,9 +55,29 @@ static std::vector<Contest> contests() {
                       {768, 768},
                       {DType::F32},
                       false});
+  const std::vector<GpuRung> on_gpu = emu::gpu_rungs(), yours_on_gpu = emu::my_gpu_rungs();
+  for (size_t i = 0; i < on_gpu.size() && i < yours_on_gpu.size(); ++i)
+    if (yours_on_gpu[i].multiply != on_gpu[i].multiply)
+      list.push_back({"01.7",
+                      "GPU rung " + on_gpu[i].name,
+                      kernel(on_gpu[i]),
+                      kernel(yours_on_gpu[i]),
+                      two_matrices,
+                      1,
+                      product,
+                      allowed,
+                      {{1, 1}, {7, 7}, {33, 33}, {130, 130}},
+                      {128, 128},
+                      {DType::F32},
+                      false,
+                      [] { return double(emu::traffic().bytes()); },
+                      "times as sparing with bytes as the given one",
+                      3});
   return list;
 }
 
 }  // namespace gradus::faster
 
-int main(int argc, char** argv) { return gradus::faster::run(argc, argv, "01.4", gradus::faster::contests); }
+int main(int argc, char** argv) {
+  return gradus::faster::run(argc, argv, {"01.4", "01.7"}, gradus::faster::contests);
+}

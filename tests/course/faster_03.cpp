@@ -93,4 +93,6 @@ static std::vector<Contest> contests() {
 
 }  // namespace gradus::faster
 
-int main(int argc, char** argv) { return gradus::faster::run(argc, argv, "03.5", gradus::faster::contests); }
+int main(int argc, char** argv) {
+  return gradus::faster::run(argc, argv, {"03.5"}, gradus::faster::contests);
+}

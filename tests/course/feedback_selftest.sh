@@ -112,8 +112,8 @@ ends_with "lesson 01: 1 of 2 exercises passed (01.1), 1 FAILS (01.2); other test
 fresh
 plan Bug wrong
 judge
-says "01.4 FAILS: cpu: wrong; find the bug"
-ends_with "lesson 01: 2 of 3 exercises passed (01.1, 01.2), 1 FAILS (01.4)"
+says "L01_A.Bug (01.4) fails: cpu: wrong"
+ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2); other tests that fail: 1"
 plan Other wrong
 sh "$tools/tools/run_tests.sh" all build/tests/a_test build/tests/b_test >"$base/report" 2>&1 && fail "make test: exit code 0"
 ends_with "4 passed, 1 failed"

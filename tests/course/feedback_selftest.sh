@@ -115,6 +115,9 @@ judge
 says "L01_A.Bug (01.4) fails: cpu: wrong"
 ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2); other tests that fail: 1"
 plan Other wrong
+judge
+says "L01_A.Bug (01.4) fails: cpu: wrong" "L01_A.Other fails: cpu: wrong"
+ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2); other tests that fail: 2"
 sh "$tools/tools/run_tests.sh" all build/tests/a_test build/tests/b_test >"$base/report" 2>&1 && fail "make test: exit code 0"
 ends_with "4 passed, 1 failed"
 

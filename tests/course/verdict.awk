@@ -13,8 +13,8 @@ as == "results" {
   if (!($1 in said) || prefer($3, said[$1])) said[$1] = $3
 }
 END {
-  for (i = 1; i <= other; i++) if (others[i] in id_of) report(others[i], " (" id_of[others[i]] ")")
-  for (i = 1; i <= other; i++) if (!(others[i] in id_of)) report(others[i], "")
+  for (i = 1; i <= other; i++) if (id_of[others[i]] != "") report(others[i], " (" id_of[others[i]] ")")
+  for (i = 1; i <= other; i++) if (id_of[others[i]] == "") report(others[i], "")
   if (failing > 5) print "and more: " failing - 5 "; the logs are in build/tests"
   if (waiting) print "tests that wait for exercises that are open: " waiting
   for (i = 1; i <= exercises; i++) if (is_judged(order[i])) judge(order[i])

@@ -81,11 +81,12 @@ TEST(L04_MemoryNeed, TheLargestBatchFitsAndOneMoreDoesNot) {
        {int64_t(24) << 20, int64_t(40) << 20, int64_t(100) << 20, int64_t(333) << 20}) {
     TrainingRun run = tiny("gpt2", "fp32");
     const int64_t largest = largest_batch(run, budget);
-    EXPECT_GT(largest, 0) << budget;
+    EXPECT_GT(largest, 0) << "in " << budget << " bytes";
     run.batch = largest;
-    EXPECT_TRUE(fits(run, budget)) << budget;
+    EXPECT_TRUE(fits(run, budget)) << "the largest batch is " << largest << " in " << budget << " bytes";
     run.batch = largest + 1;
-    EXPECT_FALSE(fits(run, budget)) << budget;
+    EXPECT_FALSE(fits(run, budget)) << "the largest batch is " << largest << " in " << budget
+                                    << " bytes, and one more fits";
   }
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(4) << 20), 0) << "the workspace alone is larger";
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), 1), 0) << "not even the device's scalars";

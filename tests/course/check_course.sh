@@ -5,13 +5,14 @@
 #   built      in the tree that `make student` writes, where later lessons are not there: with the exercise and
 #              those after it open, its test fails and names it, and the tests of those before it pass; with the
 #              exercise solved too, its test passes; with all of them solved, `make test-NN` passes
+#   mutants    of the lines of its exercises (tests/mutants/NN.k_*.patch) are all killed by the lesson's tests
 # The trees are one folder, build/course/tree, in which only the files that differ change, and which begins with
 # the objects of build/obj; so a step compiles a file or two. STATIC=1 leaves out what must be built.
 tools=$(cd "$(dirname "$0")" && pwd)
 work=build/course
 tree=$work/tree
 faults=0
-unset MAKEFLAGS MAKELEVEL MFLAGS  # make builds with all cores here too
+. "$tools/tree.sh"
 
 fault() { echo "$*"; faults=$((faults + 1)); }
 refuse() { echo "check-course: $*" >&2; exit 2; }
@@ -26,28 +27,14 @@ mkdir -p "$work" || exit 2
 sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | LC_ALL=C sort)
 awk -f "$tools/exercises.awk" $sources /dev/null >"$work/marks"
 
-# Of the test files, one line for each exercise that a test records: its id, the program, the test.
-awk '
-  /^(TYPED_)?TEST(_F|_P)?\(/ {
-    test = $0; sub(/^[^(]*\(/, "", test); sub(/\).*/, "", test); sub(/, */, ".", test)
-  }
-  /RecordProperty\("exercise", "/ {
-    id = $0; sub(/.*"exercise", "/, "", id); sub(/".*/, "", id)
-    program = FILENAME; sub(/.*\//, "", program); sub(/\.cpp$/, "", program)
-    print id, program, test
-  }' tests/*_test.cpp >"$work/tests"
+awk -f "$tools/tests.awk" tests/*_test.cpp >"$work/tests"
 
 # The exercises of a lesson that have a region in the sources, in order.
 regions_of() { sed -n "s/^exercise \($1\.[0-9]*\) .*/\1/p" "$work/marks" | sort -t. -k2n; }
 programs_of() { awk -v nn="$1" 'index($1, nn ".") == 1 { print "build/tests/" $2 }' "$work/tests" | sort -u; }
 
 # ---- on paper -----------------------------------------------------------------------------------------
-three_hints() {  # FILE ID: its paragraph in hints.md has 1., 2. and 3., in this order
-  awk -v id="**$2**" '
-    index($0, "**") == 1 { mine = index($0, id) == 1 }
-    mine { text = text " " $0 " " }
-    END { exit text !~ / 1\. .* 2\. .* 3\. / }' "$1"
-}
+three_hints() { [ "$(awk -v id="$2" -f "$tools/hints.awk" "$1" | wc -l)" -eq 3 ]; }  # FILE ID
 
 on_paper() {
   for nn in $lessons; do
@@ -74,19 +61,7 @@ hand_out() {
   new=$work/new
   rm -rf "$new"
   OPEN=$2 sh "$tools/student.sh" "$1" "$new" >"$work/report" 2>&1 || { cat "$work/report"; return 1; }
-  if [ ! -d "$tree" ]; then
-    mkdir -p "$tree/build"
-    for part in obj flags; do [ ! -e build/$part ] || cp -a build/$part "$tree/build"; done
-    (cd "$new" && tar -cf - --exclude=.git .) | tar -xf - -C "$tree"
-  fi
-  (cd "$new" && find . -path ./.git -prune -o -type f -print) | sort >"$work/now"
-  (cd "$tree" && find . -path ./build -prune -o -type f -print) | sort >"$work/before"
-  comm -13 "$work/now" "$work/before" | while read -r file; do rm "$tree/$file"; done
-  while read -r file; do
-    # What comes back after a lesson without it keeps its time: its object file is still there.
-    if [ ! -e "$tree/$file" ]; then mkdir -p "$tree/${file%/*}" && cp -p "$new/$file" "$tree/$file"
-    else cmp -s "$new/$file" "$tree/$file" || cp "$new/$file" "$tree/$file"; fi
-  done <"$work/now"
+  same_tree "$new" "$tree"
   for program in "$tree"/build/lessons/[0-9]*; do
     [ -d "$tree/lessons/${program##*/}" ] || rm -f "$program"
   done
@@ -133,6 +108,16 @@ step() {
   fi
 }
 
+# The stored mutants of the lesson's exercises.
+mutants_die() {
+  patches=$(ls tests/mutants/"$1".*.patch 2>/dev/null)
+  [ -n "$patches" ] || return 0
+  sh "$tools/mutants.sh" $patches >"$work/mutants.log" 2>&1 && ! grep -q ': survives' "$work/mutants.log" || {
+    grep -E ': survives|: error|fails without' "$work/mutants.log"
+    fault "lesson $1: not all mutants of its exercises are killed"
+  }
+}
+
 built() {
   for nn in $lessons; do
     start=$(date +%s)
@@ -142,9 +127,10 @@ built() {
       case $open in *' '*) open=${open#* } ;; *) open= ;; esac
     done
     [ -n "$open" ] || build "test-$nn" || {
-      grep -E '^\[  FAILED|error|[0-9]+ failed|Failure' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
+      grep -E 'error|[0-9]+ failed|FAILS|fails:' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
       fault "lesson $nn: make test-$nn fails where the later lessons are not there"
     }
+    mutants_die "$nn"
     echo "lesson $nn: $(echo $(regions_of "$nn")): built and tested, $(($(date +%s) - start)) s"
   done
 }

@@ -137,7 +137,6 @@ std::map<std::string, int64_t> largest_by_name(const MemoryNeed& need, size_t co
 }
 
 TEST(L04_MemoryNeed, WhatGrowsWithTheBatchAndTheSequence) {
-  RecordProperty("exercise", "04.3");
   const auto need_of = [](int64_t batch, int64_t seq) {
     TrainingRun run{transformer_config("bert-base"), batch, seq};
     run.model.labels = 2;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # check_course.sh [NN...]: proves, for each exercise of these lessons (all by default), that a student can be
 # given it (make check-course LESSONS="04 05"). Every fault is a line; the last line is their number.
-#   on paper   the marks are right; the id is on the lesson's page; it has three hints and a test that records it
+#   on paper   the marks are right; the id is on the lesson's page; it has three hints and a test that records it; what
+#              is to be predicted or made faster is judged by predict_NN or faster_NN
 #   built      in the tree that `make student` writes, where later lessons are not there: with the exercise and
 #              those after it open, its test fails and names it, and the tests of those before it pass; with the
 #              exercise solved too, its test passes; with all of them solved, `make test-NN` passes
@@ -45,6 +46,12 @@ on_paper() {
       echo "$named" | grep -qxF "$id" || fault "$page: exercise $id is in the sources and not on the page"
       grep -qF "$id " "$work/tests" || fault "exercise $id: no test has RecordProperty(\"exercise\", \"$id\")"
     done
+    awk -f "$tools/pages.awk" "$page" /dev/null | while IFS="$(printf '\t')" read -r id points kind; do
+      case $kind in "predict the number") judge=predict ;; "make it faster") judge=faster ;; *) continue ;; esac
+      program=tests/course/${judge}_$nn.cpp
+      grep -qsF "\"$id\"" "$program" || echo "exercise $id: $program does not name it, which is to judge it"
+    done >"$work/unjudged"
+    while read -r line; do fault "$line"; done <"$work/unjudged"
     for id in $named; do
       three_hints "$hints" "$id" || fault "$hints: exercise $id has not the three hints 1. 2. 3."
     done

@@ -34,6 +34,10 @@ test_of 01.4 '!fopen("lessons/02_b/p.h", "r") ? 0 : 1' >tests/c_test.cpp; printf
                                             expect "make test-01 fails where the later lessons are not there"
 sed -i 's/^- 01.2.*//' lessons/01_a/README.md; expect "exercise 01.2 is in the sources and not on the page"
 sed -i 's/3\. c//' lessons/01_a/hints.md;   expect "exercise 01.2 has not the three hints"
+sed -i 's/predict/predict the number/' lessons/01_a/README.md
+                                            expect "exercise 01.3: tests/course/predict_01.cpp does not name it"
+sed -i 's/predict/make it faster/' lessons/01_a/README.md
+                                            expect "exercise 01.3: tests/course/faster_01.cpp does not name it"
 rm tests/b_test.cpp;                        expect 'exercise 01.2: no test has RecordProperty("exercise", "01.2")'
 test_of 01.9 'f2(f1(1)) == 4' >tests/c_test.cpp; expect "records exercise 01.9, which is not on"
 

@@ -123,6 +123,21 @@ TEST(L05_Findings, WhatIsFreedInTimeIsNone) {
   EXPECT_EQ(r.leaks(0)[0].bytes, 8 * 500) << "all were alive when their step ended, the last two as well";
 }
 
+TEST(L05_Findings, TheFirstEventOfAStepBelongsToIt) {
+  Recorder r;
+  r.allocator.range = &r.range;
+  for (int step = 0; step < 2; ++step) {
+    r.range.name = "data";
+    r.keep("inputs", 100);
+    r.range.name = "forward";
+    r.pass("activation", 1000);
+  }
+  r.end_program();
+  const std::vector<Leak> leaks = r.leaks(0);
+  ASSERT_EQ(leaks.size(), 1u);
+  EXPECT_EQ(leaks[0].steps, (std::vector<int64_t>{0, 1}));
+}
+
 TEST(L05_Findings, TheSpikeIsTheLargestShortLivedBlockAtThePeak) {
   Recorder r;
   r.keep("weight", 50'000);

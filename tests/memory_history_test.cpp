@@ -210,6 +210,8 @@ TEST(L04_History, ThePeakIsTheFirstOfEqualOnesAndCountsBlocks) {
   ASSERT_EQ(peak.alive.size(), 2u);
   EXPECT_EQ(peak.alive[0].name, "b");
   EXPECT_EQ(peak.alive[1].name, "a");
+  add(Action::Alloc, 2048, 512, 1, "d");
+  EXPECT_EQ(memory_peak(history).reached_by.name, "d") << "the last event of all";
 }
 
 }  // namespace

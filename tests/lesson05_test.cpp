@@ -36,12 +36,14 @@ TEST(L05_Drawing, AnotherStateIsDrawnOtherwise) {
   Allocator allocator(meta_source(), meter);
   Block* x = allocator.allocate(int64_t(1) << 20, Kind::Other, "x");
   Block* tiny = allocator.allocate(1, Kind::Other, "tiny");
+  Block* own = allocator.allocate(int64_t(10) << 20, Kind::Other, "own");
   std::ostringstream out;
   draw_segments(out, allocator);
-  EXPECT_EQ(out.str(), "    small [xxxxxxxxxxxxxxxxt................] 2.0 MiB\n")
-      << "a block is never nothing";
-  allocator.free(x);
-  allocator.free(tiny);
+  EXPECT_EQ(out.str(),
+            "    small [xxxxxxxxxxxxxxxxt................] 2.0 MiB\n"
+            "    large [oooooooooo] 10.0 MiB\n")
+      << "a block is never nothing; from 10 MiB it has a segment of its own";
+  for (Block* b : {x, tiny, own}) allocator.free(b);
 }
 
 // ---- leaks and spikes, in histories made by hand ----

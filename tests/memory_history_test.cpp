@@ -2,6 +2,7 @@
 // for.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 #include <tuple>
@@ -155,6 +156,26 @@ TEST(L04_History, AFailedRequestIsAnEventAfterTheCacheWasEmptied) {
   EXPECT_EQ(failed.kind, Kind::Data);
   EXPECT_EQ(failed.shape, (Shape{50}));
   f.allocator.free(held);
+}
+
+TEST(L05_Expandable, EventsSayWhichPagesComeAndGo) {
+  constexpr int64_t kPage = 20 * kMiB;
+  Fixture f;
+  f.allocator.set_expandable(true);
+  f.allocator.keep_history();
+  Block *a = f.get(30 * kMiB), *b = f.get(50 * kMiB);
+  f.allocator.free(b);
+  f.allocator.empty_cache();
+  const auto base = reinterpret_cast<int64_t>(a->segment->base);
+  std::vector<std::array<int64_t, 3>> pages;
+  for (const MemoryEvent& e : f.allocator.history())
+    if (e.action == Action::SegmentMap || e.action == Action::SegmentUnmap)
+      pages.push_back({int64_t(e.action), (e.address - base) / kPage, e.bytes / kPage});
+  const std::vector<std::array<int64_t, 3>> expected{{int64_t(Action::SegmentMap), 0, 2},
+                                                     {int64_t(Action::SegmentMap), 2, 2},
+                                                     {int64_t(Action::SegmentUnmap), 2, 2}};
+  EXPECT_EQ(pages, expected);
+  f.allocator.free(a);
 }
 
 // The peak is found again in the history, with who was alive at it and what it was for.

@@ -36,12 +36,14 @@ TEST(L05_Drawing, AnotherStateIsDrawnOtherwise) {
   Allocator allocator(meta_source(), meter);
   Block* x = allocator.allocate(int64_t(1) << 20, Kind::Other, "x");
   Block* tiny = allocator.allocate(1, Kind::Other, "tiny");
+  Block* own = allocator.allocate(int64_t(10) << 20, Kind::Other, "own");
   std::ostringstream out;
   draw_segments(out, allocator);
-  EXPECT_EQ(out.str(), "    small [xxxxxxxxxxxxxxxxt................] 2.0 MiB\n")
-      << "a block is never nothing";
-  allocator.free(x);
-  allocator.free(tiny);
+  EXPECT_EQ(out.str(),
+            "    small [xxxxxxxxxxxxxxxxt................] 2.0 MiB\n"
+            "    large [oooooooooo] 10.0 MiB\n")
+      << "a block is never nothing; from 10 MiB it has a segment of its own";
+  for (Block* b : {x, tiny, own}) allocator.free(b);
 }
 
 // ---- leaks and spikes, in histories made by hand ----
@@ -121,6 +123,21 @@ TEST(L05_Findings, WhatIsFreedInTimeIsNone) {
   for (int step = 6; step < 8; ++step) r.allocator.free(late[size_t(step)]);  // after the end
   EXPECT_TRUE(r.leaks(2).empty());
   EXPECT_EQ(r.leaks(0)[0].bytes, 8 * 500) << "all were alive when their step ended, the last two as well";
+}
+
+TEST(L05_Findings, TheFirstEventOfAStepBelongsToIt) {
+  Recorder r;
+  r.allocator.range = &r.range;
+  for (int step = 0; step < 2; ++step) {
+    r.range.name = "data";
+    r.keep("inputs", 100);
+    r.range.name = "forward";
+    r.pass("activation", 1000);
+  }
+  r.end_program();
+  const std::vector<Leak> leaks = r.leaks(0);
+  ASSERT_EQ(leaks.size(), 1u);
+  EXPECT_EQ(leaks[0].steps, (std::vector<int64_t>{0, 1}));
 }
 
 TEST(L05_Findings, TheSpikeIsTheLargestShortLivedBlockAtThePeak) {

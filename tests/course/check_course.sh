@@ -11,7 +11,7 @@ tools=$(cd "$(dirname "$0")" && pwd)
 work=build/course
 tree=$work/tree
 faults=0
-unset MAKEFLAGS MAKELEVEL MFLAGS  # make builds with all cores here too
+. "$tools/tree.sh"
 
 fault() { echo "$*"; faults=$((faults + 1)); }
 refuse() { echo "check-course: $*" >&2; exit 2; }
@@ -26,16 +26,7 @@ mkdir -p "$work" || exit 2
 sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | LC_ALL=C sort)
 awk -f "$tools/exercises.awk" $sources /dev/null >"$work/marks"
 
-# Of the test files, one line for each exercise that a test records: its id, the program, the test.
-awk '
-  /^(TYPED_)?TEST(_F|_P)?\(/ {
-    test = $0; sub(/^[^(]*\(/, "", test); sub(/\).*/, "", test); sub(/, */, ".", test)
-  }
-  /RecordProperty\("exercise", "/ {
-    id = $0; sub(/.*"exercise", "/, "", id); sub(/".*/, "", id)
-    program = FILENAME; sub(/.*\//, "", program); sub(/\.cpp$/, "", program)
-    print id, program, test
-  }' tests/*_test.cpp >"$work/tests"
+awk -f "$tools/tests.awk" tests/*_test.cpp >"$work/tests"
 
 # The exercises of a lesson that have a region in the sources, in order.
 regions_of() { sed -n "s/^exercise \($1\.[0-9]*\) .*/\1/p" "$work/marks" | sort -t. -k2n; }
@@ -74,19 +65,7 @@ hand_out() {
   new=$work/new
   rm -rf "$new"
   OPEN=$2 sh "$tools/student.sh" "$1" "$new" >"$work/report" 2>&1 || { cat "$work/report"; return 1; }
-  if [ ! -d "$tree" ]; then
-    mkdir -p "$tree/build"
-    for part in obj flags; do [ ! -e build/$part ] || cp -a build/$part "$tree/build"; done
-    (cd "$new" && tar -cf - --exclude=.git .) | tar -xf - -C "$tree"
-  fi
-  (cd "$new" && find . -path ./.git -prune -o -type f -print) | sort >"$work/now"
-  (cd "$tree" && find . -path ./build -prune -o -type f -print) | sort >"$work/before"
-  comm -13 "$work/now" "$work/before" | while read -r file; do rm "$tree/$file"; done
-  while read -r file; do
-    # What comes back after a lesson without it keeps its time: its object file is still there.
-    if [ ! -e "$tree/$file" ]; then mkdir -p "$tree/${file%/*}" && cp -p "$new/$file" "$tree/$file"
-    else cmp -s "$new/$file" "$tree/$file" || cp "$new/$file" "$tree/$file"; fi
-  done <"$work/now"
+  same_tree "$new" "$tree"
   for program in "$tree"/build/lessons/[0-9]*; do
     [ -d "$tree/lessons/${program##*/}" ] || rm -f "$program"
   done

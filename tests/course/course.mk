@@ -1,5 +1,5 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course
+.PHONY: student check-course mutants
 
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
@@ -8,6 +8,10 @@ check-course:
 	@$(SETUP) $(WANTED) gtest
 	@sh $(COURSE)/check_course_selftest.sh
 	@sh $(COURSE)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
+
+mutants:
+	@$(SETUP) $(WANTED) gtest
+	@sh $(COURSE)/mutants.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)

@@ -1,0 +1,140 @@
+#!/bin/sh
+# mutants.sh [NN | PATCH]...: do the tests of a lesson notice when its code is wrong (make mutants LESSONS="02")?
+# Of the lessons NN (by default all) every patch in tests/mutants, or those that are named: a mistake that compiles.
+#   NN.k_what.patch   changes a line of exercise NN.k;   NN_what.patch   other code that lesson NN reads
+# Its first line says the kind of mistake and what is wrong. Each is put into a tree of its own,
+# build/mutants/tree, and the tests of its lesson (L02_...) run until one fails, crashes or takes far too long:
+# killed. Those of its exercise come first, then the program that killed it the last time, then the quick ones.
+# Exit code 0: in each lesson at least 95 % are killed; survivors.txt gives the reasons of the others (NAME: why).
+# 1: fewer; or a patch that does not apply or compile; or the tests fail without any mutant. LIMIT: the least time
+# in seconds after which a test program is stopped.
+tools=$(cd "$(dirname "$0")" && pwd)
+mutants=tests/mutants work=build/mutants
+tree=$work/tree
+. "$tools/tree.sh"
+export LC_ALL=C
+
+refuse() { echo "mutants: $*" >&2; exit 2; }
+name_of() { basename "$1" .patch; }
+lesson_of() { name_of "$1" | cut -c1-2; }
+
+[ -d lessons ] || refuse "no lesson is here; call it from the root of gradus"
+mkdir -p "$work" || exit 2
+all=$(ls $mutants/*.patch 2>/dev/null | while read -r patch; do lesson_of "$patch"; done | sort -u)
+[ -n "$all" ] || refuse "there is no patch in $mutants"
+for what in ${*:-$all}; do
+  case $what in
+    *.patch) [ -f "$what" ] && echo "$what" ;;
+    *) ls $mutants/"$what"[._]*.patch 2>/dev/null ;;
+  esac || refuse "there is no patch $what; write NN for all of a lesson (there are $(echo $all)), or a patch's path"
+done >"$work/patches" || exit 2
+lessons=$(while read -r patch; do lesson_of "$patch"; done <"$work/patches" | sort -u)
+
+# build PROGRAM: with the lessons' programs if it runs them.
+build() {
+  set -- "build/tests/$1" $(grep -q '"tests/program_testing.h"' "tests/$1.cpp" &&
+    ls lessons/*/main.cpp tests/bench/*.cpp | sed 's|/main.cpp||; s|^tests/||; s|.cpp$||; s|^|build/|')
+  (cd "$tree" && make "$@") >"$work/make.log" 2>&1 </dev/null
+}
+# passes PROGRAM FILTER SECONDS: what it said is in $work/test.log.
+passes() {
+  (cd "$tree" && timeout -k 2 "$3" "build/tests/$1" --gtest_filter="$2" --gtest_fail_fast) \
+    >"$work/test.log" 2>&1 </dev/null && grep -q '^\[  PASSED  \]' "$work/test.log"
+}
+failed_test() {  # the one that failed, or in which the program ended or stood
+  awk '/^\[ RUN / { run = $4 } /^\[  FAILED  \]/ && !failed { failed = $4; sub(/,$/, "", failed) }
+    END { print failed ? failed : run ? run : "its end" }' "$work/test.log"
+}
+
+# ---- without mutants: builds, passes, and how long it takes --------------------------------------------
+awk -f "$tools/tests.awk" tests/*_test.cpp >"$work/tests"
+touch "$work/killers"  # "mutant program": what killed it the last time
+same_tree . "$tree"
+: >"$work/programs"    # "lesson program milliseconds"
+for nn in $lessons; do
+  passed=0
+  for file in $(grep -l "L${nn}_" tests/*_test.cpp); do
+    program=$(name_of "$file" | sed 's/\.cpp$//')
+    build "$program" || { grep -m 5 -E 'rror' "$work/make.log"; refuse "$program does not build without any mutant"; }
+    passes "$program" "*L${nn}_*" 600 || {
+      grep -m 5 -E 'Failure|is open' "$work/test.log"
+      echo "mutants: lesson $nn: $(failed_test) of $program fails without any mutant; nothing is judged"
+      exit 1
+    }
+    passed=$((passed + $(sed -n 's/^\[  PASSED  \] \([0-9]*\) .*/\1/p' "$work/test.log")))
+    ms=$(sed -n 's/^\[==========\].*(\([0-9]*\) ms total)/\1/p' "$work/test.log")
+    echo "$nn $program ${ms:-0}" >>"$work/programs"
+  done
+  [ $passed -gt 0 ] || refuse "lesson $nn has no test: give one a suite name that begins with L${nn}_"
+  echo "lesson $nn: $passed tests pass without any mutant"
+done
+rm -rf "$work/obj"
+[ ! -d "$tree/build/obj" ] || cp -a "$tree/build/obj" "$work/obj"
+
+# ---- one mutant ---------------------------------------------------------------------------------------
+# The runs to make, as "program filter seconds", the most promising first.
+runs() {  # NAME LESSON
+  awk -v name="$1" -v nn="$2" -v least="${LIMIT:-20}" '
+    function limit(program) { return ms[program] / 100 > least ? int(ms[program] / 100) : least }
+    FILENAME == ARGV[1] { if ($1 == nn) ms[$2] = $3; next }
+    FILENAME == ARGV[2] { kills[$2]++; if ($1 == name) last = $2; next }
+    index(name, $1 "_") == 1 && $2 in ms { print 0, $2, $3 ":*/" $3 "/*", limit($2) }
+    END {
+      for (p in ms) print (p == last ? 1 : 2 + (ms[p] + 500) / (kills[p] + 1)), p, "*L" nn "_*", limit(p)
+    }' "$work/programs" "$work/killers" "$work/tests" | sort -n | cut -d' ' -f2-
+}
+
+# What the mutant changed is as it was: what was linked with it, objects, then sources, so that make, and a next
+# run if this one is cut off, see what is old.
+take_out() {
+  rm -f "$tree/build/libgradus.a"
+  find "$tree/build" -type f -newer "$work/stamp" | while read -r file; do
+    case $file in
+      $tree/build/obj/*) cp -p "$work/${file#$tree/build/}" "$file" ;;
+      *) rm "$file" ;;
+    esac
+  done
+  tar -xpf "$work/files.tar" -C "$tree"
+}
+
+# judge PATCH: sets verdict to killed, survives or error, and says why.
+judge() {
+  name=$(name_of "$1") nn=$(lesson_of "$1") verdict=survives why=
+  tar -cf "$work/files.tar" -C "$tree" $(sed -n 's|^+++ b/||p' "$1") 2>"$work/make.log" &&
+    (cd "$tree" && GIT_CEILING_DIRECTORIES=$(cd .. && pwd) git apply -) <"$1" 2>"$work/make.log" ||
+    { verdict=error why="does not apply: $(head -1 "$work/make.log")"; return; }
+  touch "$work/stamp"
+  runs "$name" "$nn" >"$work/runs"
+  while read -r program filter seconds; do
+    build "$program" || { verdict=error why="does not compile: $(grep -m 1 rror "$work/make.log")"; break; }
+    passes "$program" "$filter" "$seconds" && continue
+    verdict=killed why="by $(failed_test)"
+    grep -v "^$name " "$work/killers" >"$work/others"
+    { cat "$work/others"; echo "$name $program"; } >"$work/killers"
+    break
+  done <"$work/runs"
+  take_out
+}
+
+: >"$work/verdicts"
+while read -r patch; do
+  start=$(date +%s)
+  judge "$patch"
+  echo "$nn $verdict $name" >>"$work/verdicts"
+  echo "$name: $verdict${why:+ $why} ($(($(date +%s) - start)) s)"
+done <"$work/patches"
+
+# ---- the count ----------------------------------------------------------------------------------------
+status=0
+for nn in $lessons; do
+  total=$(grep -cE "^$nn (killed|survives) " "$work/verdicts") killed=$(grep -c "^$nn killed " "$work/verdicts")
+  echo "lesson $nn: $killed of $total mutants killed"
+  for name in $(sed -n "s/^$nn survives //p" "$work/verdicts"); do
+    reason=$(sed -n "s/^$name: //p" $mutants/survivors.txt 2>/dev/null)
+    echo "  $name survives: ${reason:-no reason is given in $mutants/survivors.txt}"
+  done
+  [ $((100 * killed)) -ge $((95 * total)) ] || { echo "  the least is 95 %"; status=1; }
+done
+errors=$(grep -c ' error ' "$work/verdicts")
+[ "$errors" = 0 ] || { echo "$errors patches could not be judged"; status=1; }
+exit $status

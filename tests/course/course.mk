@@ -1,5 +1,5 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course mutants
+.PHONY: student check-course mutants grade grade-link
 
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
@@ -12,6 +12,14 @@ check-course:
 mutants:
 	@$(SETUP) $(WANTED) gtest
 	@sh $(COURSE)/mutants.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
+
+grade:
+	@$(SETUP) $(WANTED) gtest
+	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' sh $(COURSE)/grade.sh '$(LESSON)' '$(SUBMISSION)' '$(OUT)' '$(STUDENT)'
+
+# A test program with a student's file in it, for grade.sh. The first of the objects has the grader's main.
+grade-link:
+	@$(CXX) $(OBJECTS) $(LDLIBS) -lgtest -o $(TO)
 
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)

@@ -36,9 +36,9 @@ void send(const char* text, size_t size) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
   const int memory = memfd_create("report", MFD_CLOEXEC);
   GTEST_FLAG_SET(output, "json:/proc/self/fd/" + std::to_string(memory));
+  testing::InitGoogleTest(&argc, argv);
   const int status = testing::UnitTest::GetInstance()->Run();
   std::string report(static_cast<size_t>(lseek(memory, 0, SEEK_END)), ' ');
   if (pread(memory, report.data(), report.size(), 0) != static_cast<ssize_t>(report.size())) _exit(2);

@@ -1,0 +1,31 @@
+# report.awk: GoogleTest's JSON report, made flat by json.awk (-v to=passed: the names of the tests that ran to
+# their end without a failure; -v to=failure: what the first failure says, in one line).
+BEGIN { FS = "\t" }
+!match($1, /^testsuites\.[0-9]+\.testsuite\.[0-9]+\./) {
+  if ($1 ~ /^testsuites\.[0-9]+\.name$/) suite = $2
+  next
+}
+{
+  test = substr($1, 1, RLENGTH); rest = substr($1, RLENGTH + 1)
+  if (rest == "name") { name[test] = suite "." $2; order[++tests] = test }
+  if (rest == "status") status[test] = $2
+  if (rest == "result") result[test] = $2
+  if (rest ~ /^failures\./) failed[test]
+  if (rest ~ /^failures\.[0-9]+\.failure$/ && first == "") first = line($2)
+}
+END {
+  if (to == "failure") print first
+  else for (i = 1; i <= tests; i++)
+    if (status[order[i]] == "RUN" && result[order[i]] == "COMPLETED" && !(order[i] in failed)) print name[order[i]]
+}
+# The first line says where in the test; an exception is told in a sentence around it.
+function line(text,    end) {
+  sub(/^([^\\]|\\[^n])*\\n/, "", text)
+  gsub(/\\n/, "; ", text); gsub(/\\t/, " ", text); gsub(/\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]/, "?", text)
+  gsub(/\\"/, "\"", text); gsub(/\\\\/, "\\", text); gsub(/  +/, " ", text); sub(/[; ]+$/, "", text)
+  if (sub(/^C\+\+ exception with description "/, "", text)) {
+    end = index(text, "\" thrown in ")
+    if (end) text = substr(text, 1, end - 1)
+  }
+  return text
+}

@@ -1,7 +1,8 @@
 // limits CPU WALL MEMORY USER REPORT OUTPUT COMMAND...: runs a command that is not trusted (grade.sh).
-//   CPU, WALL   the seconds it may take: of the processor, for each of its processes; by the clock
-//   MEMORY      the MiB it may hold: each of its processes, and all of them together
+//   CPU, WALL   the seconds it may take, of the processor and by the clock
+//   MEMORY      the MiB it may hold
 //   USER        the id of the user and group that it runs as; 0: as the one who calls
+// These hold for all of its processes together. More:
 //   REPORT      a file for what it writes to file descriptor 4, if that begins with the key to be read from 3
 //   OUTPUT      a file for the first 64 KiB of what it prints
 // Prints how it ended, as "exit N SECONDS", "signal N SECONDS", "timeout 0 SECONDS" or "memory 0 SECONDS".
@@ -14,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +28,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -34,7 +37,7 @@ namespace {
 
 constexpr rlim_t kMiB = 1 << 20;
 constexpr rlim_t kLargestFile = 64 * kMiB;
-constexpr rlim_t kMostTasks = 64;  // processes and threads of the user together
+constexpr rlim_t kMostTasks = 64;  // processes and threads together
 constexpr rlim_t kMostFiles = 256;
 constexpr size_t kOutputKept = 64 << 10;
 constexpr size_t kReportKept = 8 << 20;
@@ -45,7 +48,8 @@ constexpr size_t kReportKept = 8 << 20;
 }
 
 struct Limits {
-  rlim_t cpu, wall, memory;
+  double cpu, wall;
+  rlim_t memory;
   uid_t user;
 };
 
@@ -66,61 +70,34 @@ struct Pipes {
   Pipe key, report, output, trouble;  // trouble: why the command could not be started
 };
 
-// ---- the command ----------------------------------------------------------------------------------------
-bool limit(int resource, rlim_t most) {
-  const rlimit both{most, most};
-  return setrlimit(static_cast<__rlimit_resource>(resource), &both) == 0;
-}
-
-bool set_limits(const Limits& limits) {
-  // If memory runs out on the machine, this goes first.
-  if (std::ofstream first{"/proc/self/oom_score_adj"}; first) first << 1000;
-  return limit(RLIMIT_CPU, limits.cpu) && limit(RLIMIT_DATA, limits.memory) && limit(RLIMIT_CORE, 0) &&
-         limit(RLIMIT_FSIZE, kLargestFile) && limit(RLIMIT_NOFILE, kMostFiles) &&
-         (limits.user == 0 || limit(RLIMIT_NPROC, kMostTasks));
-}
-
-bool become(uid_t user) {
-  if (user == 0) return true;
-  return setgroups(0, nullptr) == 0 && setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0;
-}
-
-[[noreturn]] void be_command(const Limits& limits, const Pipes& pipes, char** command) {
-  const int nothing = open("/dev/null", O_RDONLY);
-  const std::array<int, 5> numbers{nothing, pipes.output.write, pipes.output.write, pipes.key.read,
-                                   pipes.report.write};
-  bool good = setsid() != -1 && nothing >= 0;
-  for (int i = 0; i < 5; i++) good = good && dup2(numbers[i], i) == i;
-  good = good && set_limits(limits) && become(limits.user) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
-  if (good) execvp(command[0], command);
-  const std::string why = std::string(command[0]) + ": " + std::strerror(errno);
-  [[maybe_unused]] const auto written = write(pipes.trouble.write, why.data(), why.size());
-  _exit(2);
-}
-
-// ---- what it started ------------------------------------------------------------------------------------
+// ---- processes ------------------------------------------------------------------------------------
 struct Process {
   pid_t pid, parent;
-  rlim_t bytes;
+  uid_t owner;
+  double cpu;  // seconds
+  rlim_t threads, bytes;
 };
 
 std::vector<Process> all_processes() {
+  const auto page = static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  const auto tick = static_cast<double>(sysconf(_SC_CLK_TCK));
   std::vector<Process> all;
   DIR* folder = opendir("/proc");
   if (!folder) give_up("/proc cannot be read");
   while (const dirent* entry = readdir(folder)) {
     const pid_t pid = std::atoi(entry->d_name);
-    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-    std::string line, word, state;
-    if (pid <= 0 || !std::getline(file, line)) continue;
-    Process p{pid, 0, 0};
-    std::istringstream rest(line.substr(line.rfind(')') + 1));  // a name may hold anything
-    rest >> state >> p.parent;
-    for (int field = 5; field < 24; field++) rest >> word;
-    rest >> p.bytes;
-    p.bytes *= static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
-    all.push_back(p);
+    const std::string path = std::string("/proc/") + entry->d_name;
+    struct stat about;
+    std::ifstream file(path + "/stat");
+    std::string line;
+    if (pid <= 0 || stat(path.c_str(), &about) != 0 || !std::getline(file, line)) continue;
+    std::istringstream rest(
+        line.substr(line.rfind(')') + 1));  // field 3 of proc(5); the name may hold anything
+    const std::vector<std::string> fields{std::istream_iterator<std::string>(rest), {}};
+    const auto field = [&](size_t number) { return std::atol(fields.at(number - 3).c_str()); };
+    all.push_back({pid, static_cast<pid_t>(field(4)), about.st_uid,
+                   static_cast<double>(field(14) + field(15)) / tick, static_cast<rlim_t>(field(20)),
+                   static_cast<rlim_t>(field(24)) * page});
   }
   closedir(folder);
   return all;
@@ -158,6 +135,46 @@ void end_all() {
   }
 }
 
+// ---- the command ----------------------------------------------------------------------------------------
+bool limit(int resource, rlim_t most) {
+  const rlimit both{most, most};
+  return setrlimit(static_cast<__rlimit_resource>(resource), &both) == 0;
+}
+
+// The system counts all tasks of a user: a user of its own has none yet, the one who calls has some.
+rlim_t tasks_allowed(uid_t user) {
+  rlim_t most = kMostTasks;
+  if (user == 0)
+    for (const Process& p : all_processes()) most += p.owner == getuid() ? p.threads : 0;
+  return most;
+}
+
+bool set_limits(const Limits& limits) {
+  // If memory runs out on the machine, this goes first.
+  if (std::ofstream first{"/proc/self/oom_score_adj"}; first) first << 1000;
+  return limit(RLIMIT_DATA, limits.memory) && limit(RLIMIT_CORE, 0) && limit(RLIMIT_FSIZE, kLargestFile) &&
+         limit(RLIMIT_NOFILE, kMostFiles) && limit(RLIMIT_NPROC, tasks_allowed(limits.user));
+}
+
+bool become(uid_t user) {
+  if (user == 0) return true;
+  return setgroups(0, nullptr) == 0 && setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0;
+}
+
+[[noreturn]] void be_command(const Limits& limits, const Pipes& pipes, char** command) {
+  const int nothing = open("/dev/null", O_RDONLY);
+  const std::array<int, 5> numbers{nothing, pipes.output.write, pipes.output.write, pipes.key.read,
+                                   pipes.report.write};
+  bool good = setsid() != -1 && nothing >= 0;
+  for (int i = 0; i < 5; i++) good = good && dup2(numbers[i], i) == i;
+  good = good && set_limits(limits) && become(limits.user) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
+  if (good) execvp(command[0], command);
+  const std::string why = std::string(command[0]) + ": " + std::strerror(errno);
+  [[maybe_unused]] const auto written = write(pipes.trouble.write, why.data(), why.size());
+  _exit(2);
+}
+
 // ---- the run --------------------------------------------------------------------------------------------
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -178,13 +195,6 @@ struct Result {
   std::string ended, report, output;
 };
 
-std::string how_it_ended(int status, const rusage& used, const Limits& limits) {
-  if (WIFEXITED(status)) return "exit " + std::to_string(WEXITSTATUS(status));
-  const auto cpu = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
-  if (WTERMSIG(status) == SIGKILL && cpu + 1 >= limits.cpu) return "timeout 0";
-  return "signal " + std::to_string(WTERMSIG(status));
-}
-
 Result watch(pid_t command, const Limits& limits, const Pipes& pipes) {
   Result result;
   pollfd fds[2] = {{pipes.output.read, POLLIN, 0}, {pipes.report.read, POLLIN, 0}};
@@ -196,15 +206,19 @@ Result watch(pid_t command, const Limits& limits, const Pipes& pipes) {
   while (result.ended.empty()) {
     poll(fds, 2, 50);
     take();
+    double cpu = 0;
     rlim_t held = 0;
-    for (const Process& p : descendants()) held += p.bytes;
+    for (const Process& p : descendants()) {
+      cpu += p.cpu;
+      held += p.bytes;
+    }
     int status;
-    rusage used;
-    if (wait4(command, &status, WNOHANG, &used) == command)
-      result.ended = how_it_ended(status, used, limits);
+    if (waitpid(command, &status, WNOHANG) == command)
+      result.ended = WIFEXITED(status) ? "exit " + std::to_string(WEXITSTATUS(status))
+                                       : "signal " + std::to_string(WTERMSIG(status));
     else if (held > limits.memory)
       result.ended = "memory 0";
-    else if (seconds() - start > static_cast<double>(limits.wall))
+    else if (cpu > limits.cpu || seconds() - start > limits.wall)
       result.ended = "timeout 0";
   }
   char took[32];
@@ -241,8 +255,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "limits: write limits CPU WALL MEMORY USER REPORT OUTPUT COMMAND...\n");
     return 2;
   }
-  const Limits limits{std::strtoul(argv[1], nullptr, 10), std::strtoul(argv[2], nullptr, 10),
-                      std::strtoul(argv[3], nullptr, 10) * kMiB,
+  const Limits limits{std::atof(argv[1]), std::atof(argv[2]), std::strtoul(argv[3], nullptr, 10) * kMiB,
                       static_cast<uid_t>(std::strtoul(argv[4], nullptr, 10))};
   const std::string key = make_key();
   const Pipes pipes;

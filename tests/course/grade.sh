@@ -1,34 +1,35 @@
 #!/bin/sh
 # grade.sh LESSON SUBMISSION [OUT [STUDENT]]: grades what a student handed in for one lesson (make grade
-# LESSON=NN SUBMISSION=dir OUT=file STUDENT=name). SUBMISSION is a tree as it was handed out, or only the files
-# that count, by their paths or all in one folder: the files with exercises of the lesson, and its answers.txt.
-# Nothing else of it is looked at, and no link is followed.
-#   Each file is compiled alone. Each exercise is then linked from the student's file and the solved rest, so none
-#   fails for another's sake, and runs in processes of its own with limits (limits.cpp). It has passed if GoogleTest's
-#   own report (grade_main.cpp) says that exactly those tests passed which pass with the solution.
-#   As root, all that is the student's runs as a user without rights, in a folder of its own; else "isolated" is false.
-# Writes OUT (build/grade/grade.json, described in grade.awk), and beside it results.json (Gradescope), junit.xml and
-# autolab.txt. Exit code 0: graded, whatever the points; 2: called wrongly, or an error of the grader's, for
-# which no student loses a point: there is no total then.
+# LESSON=NN SUBMISSION=dir OUT=file STUDENT=name). SUBMISSION is a tree as it was handed out, or only the
+# files that count, by their paths or all in one folder: those with exercises of the lesson, and its
+# answers.txt. Nothing else of it is looked at, and no link is followed.
+#   Each file is compiled alone. Each exercise is then linked from the student's file and the solved rest, so
+#   none fails for another's sake, and runs in processes of its own with limits (limits.cpp). It has passed if
+#   GoogleTest's own report (grade_main.cpp) says that exactly the tests passed that pass with the solution.
+#   As root, all that is the student's runs as a user without rights; else "isolated" is false in the report.
+# Writes OUT (build/grade/grade.json; grade.awk describes it), and beside it results.json (Gradescope),
+# junit.xml and autolab.txt. Exit code 0: graded, whatever the points; 2: called wrongly, or an error of the
+# grader's, for which no student loses a point: there is no total then.
 export LC_ALL=C
+umask 022
 unset MAKEFLAGS MAKELEVEL MFLAGS
 lesson=$1 submission=$2 out=${3:-build/grade/grade.json} student=$4
 tools=$(cd "$(dirname "$0")" && pwd)
-cpu=10 memory=512 compile_cpu=60  # seconds besides ten times what the solution takes; MiB; seconds
-largest=262144                    # bytes of a file that is handed in
+memory=512 cpu=60  # MiB; seconds of the compiler (a test has ten times those of the solution, and 10)
+largest=262144     # bytes of a file that is handed in
 
 refuse() { echo "grade: $*" >&2; exit 2; }
 
 page=$(ls lessons/"$lesson"_*/README.md 2>/dev/null)
 numbers=$(ls -d lessons/[0-9][0-9]_* 2>/dev/null | sed 's|lessons/\(..\)_.*|\1|' | tr '\n' ' ')
-[ -n "$lesson" ] && [ -f "$page" ] || refuse "there is no lesson '$lesson'; write LESSON=NN with one of $numbers"
+[ -n "$lesson" ] && [ -f "$page" ] || refuse "there is no lesson '$lesson'; write LESSON=NN, one of $numbers"
 [ -n "$submission" ] || refuse "SUBMISSION is missing, the folder with what the student handed in"
 [ -d "$submission" ] || refuse "there is no folder $submission"
 folder=${page%/README.md}
 # Exercises with their files, as "02.1 src/autograd/tape.cpp".
 sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | sort)
 places=$(awk -f "$tools/exercises.awk" $sources | sed -n "s/^exercise \($lesson\.[0-9]*\) \(.*\):.*/\1 \2/p")
-[ -n "$places" ] || refuse "no file has the marks of lesson $lesson; grading needs the solved source, not a tree handed out"
+[ -n "$places" ] || refuse "no file here has marks of lesson $lesson; call it in the solved source"
 files=$(echo "$places" | sed 's/.* //' | sort -u)
 
 mkdir -p "$(dirname "$out")" || refuse "the folder of $out cannot be made"
@@ -51,8 +52,10 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 # ---- what is graded, and the report ---------------------------------------------------------------------
-# Exercises with points, as "02.1|fill in|10".
-graded=$(sed -n "s/^- \($lesson\.[0-9]*\) \*\([a-z ]*\)\*, \([0-9]*\) points:.*/\1|\2|\3/p" "$page")
+# Exercises with points, as "02.1|fill in|10". What is to be predicted needs its judge (predict.h).
+judge=$([ ! -f "$tools/predict_$lesson.cpp" ] || echo "build/course/predict_$lesson")
+graded=$(sed -n "s/^- \($lesson\.[0-9]*\) \*\([a-z ]*\)\*, \([0-9]*\) points:.*/\1|\2|\3/p" "$page" |
+  if [ -n "$judge" ]; then cat; else grep -v '|predict'; fi)
 [ -n "$graded" ] || refuse "$page has no exercise with points ('- $lesson.k *kind*, P points: ')"
 : >"$work/rows"
 
@@ -64,8 +67,9 @@ row() {
     '{ print $1, $2, state == "passed" ? $3 : 0, $3, state, seconds }' | tr '\n' '\t' >>"$work/rows"
   printf '%s\n' "$message" >>"$work/rows"
 }
+flat() { awk -f "$tools/../tools/json.awk" "$1"; }
 write() { # FORMAT FILE: first to a name of its own, so a full disk leaves no half of a report
-  awk -f "$tools/../tools/json.awk" "$out" | awk -v to="$1" -f "$tools/grade.awk" >"$2.part" && mv "$2.part" "$2"
+  flat "$out" | awk -v to="$1" -f "$tools/grade.awk" >"$2.part" && mv "$2.part" "$2"
 }
 report() {
   beside=$(dirname "$out")
@@ -74,7 +78,7 @@ report() {
     "$work/rows" >"$out.part" && mv "$out.part" "$out" && write gradescope "$beside/results.json" &&
     write junit "$beside/junit.xml" && write autolab "$beside/autolab.txt" ||
     refuse "the report could not be written to $beside"
-  awk -f "$tools/../tools/json.awk" "$out" | awk -v to=table -f "$tools/grade.awk"
+  flat "$out" | awk -v to=table -f "$tools/grade.awk"
   ! grep -q '	grader_error	' "$work/rows"
 }
 # An error of the grader's: of every exercise that has no row yet.
@@ -91,37 +95,41 @@ object_of() { case $1 in *.cu) echo "build/obj/emu/${1%.cu}.o" ;; *) echo "build
 copy_of() { echo "$work/objects/$1/$(object_of "$2" | tr / _)"; }  # solved|student FILE
 symbols() { nm -P -g "$@" 2>/dev/null | awk 'NF > 1 { print $1, $2 }'; }
 
+copy() { cp "$@" || give_up "the disk is full"; }
+
 prepare() {
   awk -f "$tools/tests.awk" tests/*_test.cpp | grep "^$lesson\." >"$work/tests"
   programs=$(sed 's/^[^ ]* \([^ ]*\) .*/\1/' "$work/tests" | sort -u)
-  judge=$([ ! -f "$tools/predict_$lesson.cpp" ] || echo "build/course/predict_$lesson")
   make build/libgradus.a build/course/limits build/obj/tests/course/grade_main.o $judge \
     $(for p in $programs; do echo "build/obj/tests/$p.o"; done) >"$work/log" 2>&1 ||
     give_up "the solved tree does not build: $(grep -m 1 -E 'rror' "$work/log")"
-  cp build/course/limits $judge "$work/bin" || give_up "the disk is full"
+  copy build/course/limits $judge "$work/bin"
   tar -cf - Makefile data kernels src lessons tests | tar -xf - -C "$work/tree" || give_up "the disk is full"
   (cd "$work/tree" && rm -rf $files tests/mutants lessons/*/*.patch)
   mkdir "$work/objects/solved" "$work/objects/student"
-  cp build/obj/tests/course/grade_main.o "$work/objects" || give_up "the disk is full"
-  for p in $programs; do cp "build/obj/tests/$p.o" "$work/objects" || give_up "the disk is full"; done
-  for file in $files; do cp "$(object_of "$file")" "$(copy_of solved "$file")" || give_up "the disk is full"; done
+  copy build/obj/tests/course/grade_main.o "$work/objects"
+  for p in $programs; do copy "build/obj/tests/$p.o" "$work/objects"; done
+  for file in $files; do copy "$(object_of "$file")" "$(copy_of solved "$file")"; done
   tr ' ' '\n' <build/sources | grep . |
     grep -vxF "$(for file in $files; do object_of "$file"; done)" | xargs ar rcs "$work/objects/rest.a" ||
     give_up "the library cannot be put together"
   chmod -R a+rX "$work/tree" "$work/bin" "$work/objects"
-  symbols "$work"/objects/*.[ao] "$(${CXX:-g++} -print-file-name=libgtest.a)" | sed 's/ .*//' | sort -u >"$work/taken"
+  symbols "$work"/objects/*.[ao] "$(${CXX:-g++} -print-file-name=libgtest.a)" | sed 's/ .*//' |
+    sort -u >"$work/taken"
 }
 
-# limited CPU COMMAND...: runs it in the tree without rights, and says in $ended, $code and $seconds how it went;
-# $work/report and $work/output have what it reported and printed. $work/scratch is all it can write to.
+# limited CPU COMMAND...: runs it in the tree without rights, and says in $ended, $code and $seconds how it
+# went; $work/report and $work/output have what it reported and printed. It can write to $work/scratch.
 limited() {
   most=$1
   shift
   rm -rf "$work/scratch"
   mkdir -m 700 "$work/scratch" && chown $user "$work/scratch" || give_up "the disk is full"
-  ended=$(cd "$work/tree" && "$work/bin/limits" "$most" $((4 * most)) $memory $user "$work/report" "$work/output" \
-    env -i PATH="$PATH" HOME="$work/scratch" TMPDIR="$work/scratch" LC_ALL=C OMP_NUM_THREADS=2 GOMP_SPINCOUNT=1000 \
-    CXX="${CXX:-g++}" ARCH="${ARCH--march=native}" ONEDNN="$ONEDNN" "$@" 2>"$work/trouble") ||
+  ended=$(cd "$work/tree" &&
+    "$work/bin/limits" "$most" $((4 * most)) $memory $user "$work/report" "$work/output" \
+      env -i PATH="$PATH" HOME="$work/scratch" TMPDIR="$work/scratch" LC_ALL=C OMP_NUM_THREADS=2 \
+      GOMP_SPINCOUNT=1000 CXX="${CXX:-g++}" ARCH="${ARCH--march=native}" ONEDNN="$ONEDNN" \
+      "$@" 2>"$work/trouble") ||
     give_up "$(cat "$work/trouble")"
   seconds=${ended##* } code=${ended#* } ended=${ended%% *}
   code=${code%% *}
@@ -150,8 +158,8 @@ take() {
   fi
 }
 
-# What is wrong with the object of a file that did compile. It must define what the solution's does, and may not
-# define what other files take from elsewhere, such as main, write or a function of the test's.
+# What is wrong with the object of a file that did compile. It must define what the solution's does, and may
+# not define what other files take from elsewhere, such as main, write or a function of the test's.
 wrong_symbols() {  # FILE OBJECT
   symbols "$2" | awk '$2 ~ /^[A-TX-Zi]$/ && $2 != "U" { print $1 }' | sort >"$work/defined"
   symbols "$(copy_of solved "$1")" | awk '$2 ~ /^[A-TX-Z]$/ && $2 != "U" { print $1 }' | sort >"$work/wanted"
@@ -163,20 +171,22 @@ wrong_symbols() {  # FILE OBJECT
   fi
 }
 
+first_error() { grep -m 1 -E 'error|undefined|multiple|memory' "$work/output" | sed "s|$work/[a-z]*/||g"; }
+
 # Compiles one file alone; $work/problem_FILE has a line if it cannot be used.
 compile() {
   file=$1 object=$work/scratch/$(object_of "$1")
   take "$file" "$work/tree/$file"
   if [ -z "$problem" ]; then
-    limited $compile_cpu make -s -j1 BUILD="$work/scratch/build" "$object"
+    limited $cpu make -s -j1 BUILD="$work/scratch/build" "$object"
     outside=$(tr ' ' '\n' <"${object%.o}.d" 2>/dev/null | sed 's/[:\\]*$//' | grep -E '^/|\.\./' |
       grep -vF "$work/scratch" | head -1)
     if [ "$ended $code" != "exit 0" ] || [ ! -f "$object" ] || [ -L "$object" ]; then
-      first=$(grep -m 1 -E 'error|Killed|memory' "$work/output" | sed "s|$work/[a-z]*/||g")
+      first=$(first_error)
       problem="not_built ${first:-$file: the compiler needs too much time or memory ($ended)}"
     elif [ -n "$outside" ]; then problem="not_built $file includes $outside, which is no part of gradus"
     else
-      cp "$object" "$(copy_of student "$file")" && chmod 644 "$(copy_of student "$file")" || give_up "the disk is full"
+      copy "$object" "$(copy_of student "$file")"
       problem=$(wrong_symbols "$file" "$object")
       problem=${problem:+not_built $problem}
     fi
@@ -187,18 +197,18 @@ compile() {
 # ---- one exercise -----------------------------------------------------------------------------------------
 # link PROGRAM TO [FILE]: a test program of the solution, with the student's FILE in it.
 link() {
-  objects="$work/objects/grade_main.o $work/objects/$1.o"
+  made=$work/scratch/program objects="$work/objects/grade_main.o $work/objects/$1.o"
   for each in $files; do
     objects="$objects $(copy_of "$([ "$each" = "$3" ] && echo student || echo solved)" "$each")"
   done
-  limited $compile_cpu make -s -j1 grade-link TO="$work/scratch/program" OBJECTS="$objects $work/objects/rest.a"
-  [ "$ended $code" = "exit 0" ] && [ -f "$work/scratch/program" ] && [ ! -L "$work/scratch/program" ] || return 1
-  cp "$work/scratch/program" "$2" && chmod 755 "$2" || give_up "the disk is full"
+  limited $cpu make -s -j1 grade-link TO="$made" OBJECTS="$objects $work/objects/rest.a"
+  [ "$ended $code" = "exit 0" ] && [ -f "$made" ] && [ ! -L "$made" ] || return 1
+  copy "$made" "$2"
 }
 
-# passed: the tests that GoogleTest's report says have passed; failure: the first thing that failed, in a line.
-passed() { awk -f "$tools/../tools/json.awk" "$work/report" 2>/dev/null | awk -v to=passed -f "$tools/report.awk" | sort; }
-failure() { awk -f "$tools/../tools/json.awk" "$work/report" 2>/dev/null | awk -v to=failure -f "$tools/report.awk"; }
+# passed: the tests that passed, as GoogleTest's report says; failure: the first thing that failed, in a line.
+passed() { flat "$work/report" 2>/dev/null | awk -v to=passed -f "$tools/report.awk" | sort; }
+failure() { flat "$work/report" 2>/dev/null | awk -v to=failure -f "$tools/report.awk"; }
 
 # Tells from a run of exercise ID, of which the tests in $work/expected were to pass, its $state and $message.
 verdict() {
@@ -239,10 +249,10 @@ fill_in() {  # ID
     [ "$ended $code" = "exit 0" ] && [ -s "$work/expected" ] ||
       give_up "exercise $1 does not pass with the solution: $ended $code $(failure)"
     link "$program" "$work/bin/student" "$file" || {
-      row "$1" not_built 0 "$(grep -m 1 -E 'undefined|multiple|rror' "$work/output" | sed "s|$work/[a-z]*/||g")"
+      row "$1" not_built 0 "$(first_error)"
       return
     }
-    limited $((cpu + 10 * (${solved%.*} + 1))) "$work/bin/student" --gtest_filter="$filter"
+    limited $((10 * ${solved%.*} + 10)) "$work/bin/student" --gtest_filter="$filter"
     total=$(echo "$total $seconds" | awk '{ print $1 + $2 }')
     verdict "$1"
     [ $state = passed ] || break
@@ -250,11 +260,12 @@ fill_in() {  # ID
   row "$1" $state "$total" "$message"
 }
 
-# The answers are judged by the program predict_NN, which prints "02.5: failed: 2 of 4 right, 1 wrong, 1 open".
+# The answers are judged by the program predict_NN. It prints "02.5: failed: 2 of 4 right, 1 wrong, 1 open".
 predict() {  # ID
   take "$folder/answers.txt" "$work/answers/answers.txt"
   if [ -n "$problem" ]; then row "$1" ${problem%% *} 0 "${problem#* }"; return; fi
-  limited 600 "$work/bin/predict_$lesson" --answers="$work/answers/answers.txt" --json=/dev/null ${student:+"--student=$student"}
+  limited 600 "$work/bin/predict_$lesson" --answers="$work/answers/answers.txt" --json=/dev/null \
+    ${student:+"--student=$student"}
   said=$(sed -n "s/^$1: //p" "$work/output" | grep -m 1 -E '^(passed|failed|open): ')
   if [ -n "$said" ]; then row "$1" "${said%%:*}" "$seconds" "${said#*: }"
   else row "$1" failed "$seconds" "$(tail -n 1 "$work/output")"; fi
@@ -265,7 +276,7 @@ for file in $files; do compile "$file"; done
 for exercise in $(echo "$graded" | tr ' ' _); do
   id=${exercise%%|*}
   case $exercise in
-    *"|predict_the_number|"*) [ -z "$judge" ] || predict "$id" ;;
+    *"|predict_the_number|"*) predict "$id" ;;
     *) fill_in "$id" ;;
   esac
 done

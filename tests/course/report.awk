@@ -1,5 +1,5 @@
-# report.awk: GoogleTest's JSON report, made flat by json.awk (-v to=passed: the names of the tests that ran to
-# their end without a failure; -v to=failure: what the first failure says, in one line).
+# report.awk: GoogleTest's JSON report, made flat by json.awk. With -v to=passed: the names of the tests that
+# ran to their end without a failure; with -v to=failure: what the first failure says, in one line.
 BEGIN { FS = "\t" }
 !match($1, /^testsuites\.[0-9]+\.testsuite\.[0-9]+\./) {
   if ($1 ~ /^testsuites\.[0-9]+\.name$/) suite = $2
@@ -15,13 +15,16 @@ BEGIN { FS = "\t" }
 }
 END {
   if (to == "failure") print first
-  else for (i = 1; i <= tests; i++)
-    if (status[order[i]] == "RUN" && result[order[i]] == "COMPLETED" && !(order[i] in failed)) print name[order[i]]
+  else for (i = 1; i <= tests; i++) {
+    test = order[i]
+    if (status[test] == "RUN" && result[test] == "COMPLETED" && !(test in failed)) print name[test]
+  }
 }
 # The first line says where in the test; an exception is told in a sentence around it.
 function line(text,    end) {
   sub(/^([^\\]|\\[^n])*\\n/, "", text)
-  gsub(/\\n/, "; ", text); gsub(/\\t/, " ", text); gsub(/\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]/, "?", text)
+  gsub(/\\n/, "; ", text); gsub(/\\t/, " ", text)
+  gsub(/\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]/, "?", text)
   gsub(/\\"/, "\"", text); gsub(/\\\\/, "\\", text); gsub(/  +/, " ", text); sub(/[; ]+$/, "", text)
   if (sub(/^C\+\+ exception with description "/, "", text)) {
     end = index(text, "\" thrown in ")

@@ -2,14 +2,17 @@
 #
 #   make lessons     set up what is missing, build, run every lesson, print a table of results
 #   make lesson-03   one lesson; ARGS="--steps=200" passes flags on, ARGS=--help lists them
-#   make test        set up what is missing, build, run every test; make test-03: the tests of lesson 03
+#   make test        set up what is missing, build, run every test; make test-03: those of lesson 03, by exercise
 #   make bench       time the kernels and whole steps; JSON lines under build/bench
 #   make check       layering, formatting, budgets, exercise marks
 #   make doctor      what was found on this machine, and what will be skipped
 #   make setup       only install what is missing
+#   make progress    what of the exercises is solved; make hint-02.1: the next hint for one
+#   make predict-03  questions with numbers of your own (STUDENT=name), then the verdict on your answers
 #   make student LESSON=03 OUT=DIR   the tree to hand out for lesson 03; ALL=1: every exercise open
 #   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default of all
 #   make mutants LESSONS="02"   do the tests notice mistakes? those of tests/mutants, by default of all lessons
+#   make bug-02      puts a mistake into the code of lesson 02, for you to find; UNDO=1 takes it out
 #   make readme      write the table of the last `make lessons` into README.md
 #   make             build everything that is there;   make clean: remove build/
 #
@@ -166,10 +169,14 @@ test:
 	@$(MAKE) $(TESTS) $(LESSONS) $(BENCHES)
 	@sh $(TOOLS)/run_tests.sh all $(TESTS)
 
+# Of a lesson, the test programs with tests of it; the programs that these run, if they run any.
+OF_LESSON = $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -l 'L$*_' $(TEST_SRC)))
+THEY_RUN  = $(if $(shell grep -l program_testing.h $(OF_LESSON:$(BUILD)/%=%.cpp) /dev/null),$(LESSONS) $(BENCHES))
 test-%:
+	@$(if $(PROGRAM),,echo 'there is no lesson $*; the lessons are: $(notdir $(LESSONS))'; exit 1)
 	@$(SETUP) $(WANTED) gtest
-	@$(MAKE) $(TESTS) $(LESSONS) $(BENCHES)
-	@sh $(TOOLS)/run_tests.sh $* $(TESTS)
+	@HASH=$$(sh $(COURSE)/progress.sh hash $*) && export HASH && $(MAKE) $(OF_LESSON) $(THEY_RUN) && \
+	  sh $(TOOLS)/run_tests.sh $* $(OF_LESSON)
 
 bench:
 	@$(SETUP) $(WANTED)
@@ -180,6 +187,7 @@ check:
 	@$(SETUP) clang-format
 	@sh $(TOOLS)/check_selftest.sh
 	@sh $(COURSE)/student_selftest.sh
+	@sh $(COURSE)/feedback_selftest.sh
 	@sh $(TOOLS)/check.sh
 
 doctor:

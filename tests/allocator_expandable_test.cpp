@@ -100,6 +100,15 @@ TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
   EXPECT_NE(small->segment, fits->segment) << "the small pool has holes of its own";
   expect_consistent(f.allocator);
   for (Block* block : {a, c, too_large, fits, small}) f.allocator.free(block);
+
+  Expandable g;
+  Block *x = g.get(3 * kPage), *y = g.get(kPage), *z = g.get(2 * kPage), *last = g.get(kPage);
+  g.allocator.free(x);
+  g.allocator.free(z);
+  g.allocator.empty_cache();  // a hole of three pages, and one of two
+  Block* first = g.get(2 * kPage);
+  EXPECT_EQ(first->offset, 0) << "the first hole with room, not the smallest";
+  for (Block* block : {y, last, first}) g.allocator.free(block);
 }
 
 TEST(L05_Expandable, EmptyCacheUnmapsEveryFreePageAndNoOther) {
@@ -140,6 +149,24 @@ TEST(L05_Expandable, WhatIsFreeBesideTheEmptiedPagesCanBeUsed) {
   EXPECT_EQ(f.meter.reserved(), 3 * kPage);
   expect_consistent(f.allocator);
   for (Block* block : {a, c, before, behind}) f.allocator.free(block);
+}
+
+TEST(L05_Expandable, EventsSayWhichPagesComeAndGo) {
+  Expandable f;
+  f.allocator.keep_history();
+  Block *a = f.get(30 * kMiB), *b = f.get(50 * kMiB);
+  f.allocator.free(b);
+  f.allocator.empty_cache();
+  const auto base = reinterpret_cast<int64_t>(a->segment->base);
+  std::vector<std::array<int64_t, 3>> pages;
+  for (const MemoryEvent& e : f.allocator.history())
+    if (e.action == Action::SegmentMap || e.action == Action::SegmentUnmap)
+      pages.push_back({int64_t(e.action), (e.address - base) / kPage, e.bytes / kPage});
+  const std::vector<std::array<int64_t, 3>> expected{{int64_t(Action::SegmentMap), 0, 2},
+                                                     {int64_t(Action::SegmentMap), 2, 2},
+                                                     {int64_t(Action::SegmentUnmap), 2, 2}};
+  EXPECT_EQ(pages, expected);
+  f.allocator.free(a);
 }
 
 TEST(L05_Expandable, TheBudgetBoundsPagesAndTakesThemFromTheCache) {

@@ -11,6 +11,12 @@ namespace gradus {
 
 constexpr int64_t kMiB = 1 << 20;
 
+inline void PrintTo(const Usage& usage, std::ostream* out) {  // in messages of GoogleTest
+  for (int k = 0; k < kKinds; ++k)
+    if (usage.by_kind[k] != 0) *out << name_of(Kind(k)) << " " << usage.by_kind[k] << ", ";
+  *out << "rounding " << usage.rounding;
+}
+
 // A device with a fixed number of bytes. Its "memory" is the host's, so that blocks can be written to.
 // `misused` counts pages that were mapped twice, or unmapped in another way than they were mapped, and
 // `addresses` what is reserved.

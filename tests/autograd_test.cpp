@@ -143,7 +143,7 @@ TEST_F(L02_Tape, BackwardRunsEachNodeInReverse) {
   attach(x, leaf, "x");
   Tape tape;
   tape.backward(scale(scale(x, 3), 5), tensor({1, 2}, {2}));  // of later exercises, none is needed
-  EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{15, 30}));
+  EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{15, 30})) << "of 5 (3 x), where dy is {1, 2}";
 }
 
 TEST_F(L02_Tape, GradientsAddUpUntilZeroed) {

@@ -39,7 +39,7 @@ TEST_P(L03_Golden, LossAndEveryGradient) {
   const double expected = file.read("losses", {10})[0];
   Tape tape;
   const Tensor loss = model.loss(ids, targets);
-  EXPECT_NEAR(item(loss), expected, 1e-5 * expected);
+  EXPECT_NEAR(item(loss), expected, 1e-5 * expected) << "the model's loss, and PyTorch's";
   tape.backward(loss);
   file.expect_gradients(model.parameters);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/io/safetensors.h"
@@ -32,6 +33,7 @@ struct Golden {
     for (const double v : x) sum += v * v;
     return std::sqrt(sum);
   }
+  static bool smaller(double a, double b) { return std::abs(a) < std::abs(b); }
   void expect_gradients(Parameters& parameters) {
     double worst = 0;
     for (Parameter& p : parameters) {
@@ -42,7 +44,11 @@ struct Golden {
       // fp32 rounding of the gradient's terms, which are of the size of the largest gradient around: eps
       // times that.
       const double allowed = 1e-4 * norm(want) + 1.2e-7 * std::sqrt(double(want.size()));
-      EXPECT_LE(norm(difference), allowed) << "gradient of " << p.name << ", norm " << norm(want);
+      const size_t at = std::max_element(difference.begin(), difference.end(), smaller) - difference.begin();
+      EXPECT_LE(norm(difference), allowed)
+          << "gradient of " << p.name << " " << p.value.shape() << ": element " << at << ": expected "
+          << want[at] << ", got " << got[at] << "; of all elements the norm is " << norm(want)
+          << ", that of the errors " << norm(difference) << ", allowed " << allowed;
       worst = std::max(worst, norm(difference) / allowed);
     }
     ::testing::Test::RecordProperty("% of budget used", std::to_string(100 * worst));

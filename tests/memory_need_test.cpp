@@ -81,11 +81,12 @@ TEST(L04_MemoryNeed, TheLargestBatchFitsAndOneMoreDoesNot) {
        {int64_t(24) << 20, int64_t(40) << 20, int64_t(100) << 20, int64_t(333) << 20}) {
     TrainingRun run = tiny("gpt2", "fp32");
     const int64_t largest = largest_batch(run, budget);
-    EXPECT_GT(largest, 0) << budget;
+    EXPECT_GT(largest, 0) << "in " << budget << " bytes";
     run.batch = largest;
-    EXPECT_TRUE(fits(run, budget)) << budget;
+    EXPECT_TRUE(fits(run, budget)) << "the largest batch is " << largest << " in " << budget << " bytes";
     run.batch = largest + 1;
-    EXPECT_FALSE(fits(run, budget)) << budget;
+    EXPECT_FALSE(fits(run, budget)) << "the largest batch is " << largest << " in " << budget
+                                    << " bytes, and one more fits";
   }
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(4) << 20), 0) << "the workspace alone is larger";
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), 1), 0) << "not even the device's scalars";
@@ -136,7 +137,6 @@ std::map<std::string, int64_t> largest_by_name(const MemoryNeed& need, size_t co
 }
 
 TEST(L04_MemoryNeed, WhatGrowsWithTheBatchAndTheSequence) {
-  RecordProperty("exercise", "04.3");
   const auto need_of = [](int64_t batch, int64_t seq) {
     TrainingRun run{transformer_config("bert-base"), batch, seq};
     run.model.labels = 2;

@@ -171,7 +171,6 @@ TEST(L03_Training, WeightsOfAnotherModelAreRefusedAndChangeNothing) {
 }
 
 TEST(L03_Memory, FourPlusFourPlusEightBytesAParameter) {
-  RecordProperty("exercise", "03.3");
   Context context("cpu", 3);
   const Meter& meter = context.device.meter();
   Transformer model(kTiny);

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
+#include "lessons/01_gemm/blocked.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
@@ -33,21 +34,8 @@ static void reordered(int64_t n, const float* a, const float* b, float* c) {
   }
 }
 
-// Rung 3. Blocks: a kBlock x kBlock block of B stays in cache while kBlock rows of A pass by.
-static void blocked(int64_t n, const float* a, const float* b, float* c) {
-#pragma omp parallel for schedule(dynamic)
-  for (int64_t i0 = 0; i0 < n; i0 += kBlock) {
-    const int64_t i1 = std::min(i0 + kBlock, n);
-    std::fill(c + i0 * n, c + i1 * n, 0.0f);
-    for (int64_t k0 = 0; k0 < n; k0 += kBlock)
-      for (int64_t j0 = 0; j0 < n; j0 += kBlock) {
-        const int64_t k1 = std::min(k0 + kBlock, n), j1 = std::min(j0 + kBlock, n);
-        for (int64_t i = i0; i < i1; ++i)
-          for (int64_t k = k0; k < k1; ++k)
-            for (int64_t j = j0; j < j1; ++j) c[i * n + j] += a[i * n + k] * b[k * n + j];
-      }
-  }
-}
+// Rung 3. Blocks that fit into a cache.
+static void blocks(int64_t n, const float* a, const float* b, float* c) { blocked(n, kBlock, a, b, c); }
 
 static MatmulShape square(int64_t n) { return {.M = n, .N = n, .K = n, .lda = n, .ldb = n, .ldc = n}; }
 
@@ -70,7 +58,7 @@ std::vector<Rung> rungs() {
   std::vector<Rung> list = {
       {"1 naive", naive, [](int64_t) { return 2.0 / 68; }, false},
       {"2 loops reordered", reordered, [](int64_t) { return 2.0 / 4; }, false},
-      {"3 blocked", blocked, [](int64_t) { return 2.0 * kBlock / 12; }, false},
+      {"3 blocked", blocks, [](int64_t) { return 2.0 * kBlock / 12; }, false},
       {"4 packed, tile in registers", register_tile,
        [](int64_t n) { return 2.0 * double(n) / (12 + 4 * double(n) / 1024); }, true},
   };

@@ -41,6 +41,8 @@ StreamRun run_stream(const Stream& stream, const Cure& cure, int64_t steps, uint
   if (cure.padded) std::fill(lengths.begin(), lengths.end(), stream.longest);
   if (cure.warmed_up)
     std::fill(lengths.begin(), lengths.begin() + std::min<int64_t>(steps, 2), stream.longest);
+  if (cure.third > 0 && steps > 2) lengths[2] = cure.third;
+  const int64_t first_late = cure.third > 0 ? 3 : 2;
   StreamRun run;
   std::vector<double> seconds;
   int64_t longest_yet = 0;
@@ -63,7 +65,8 @@ StreamRun run_stream(const Stream& stream, const Cure& cure, int64_t steps, uint
       if (cure.empty_every > 0 && (step + 1) % cure.empty_every == 0) allocator.empty_cache();
       const double took = seconds_now(device) - start;
       const int64_t asked = device.meter().device_requests() - requests;
-      if (step >= 2) seconds.push_back(took), run.late_requests += asked;
+      if (step >= 2) seconds.push_back(took);
+      if (step >= first_late) run.late_requests += asked;
       if (step >= 2 && T <= longest_yet) run.repeat_requests += asked;
       // Not after the first step: its forward pass had the memory that the gradients have ever since.
       if (step >= 1) longest_yet = std::max(longest_yet, T);

@@ -21,6 +21,7 @@ struct Cure {  // all of them off: naive
   std::string name;
   bool padded = false;      // every batch is as long as the longest
   bool warmed_up = false;   // the first two batches are
+  int64_t third = 0;        // the length of the third batch; 0: as drawn
   bool expandable = false;  // Allocator::set_expandable
   int64_t empty_every = 0;  // steps after which the cache is emptied; 0: never
   int64_t budget = 0;       // bytes of the device; 0: as many as it has
@@ -30,7 +31,7 @@ struct StreamRun {
   Usage peak;
   int64_t reserved = 0;         // at its own peak
   int64_t requests = 0;         // segments and pages asked of the device
-  int64_t late_requests = 0;    // of them, after the second step
+  int64_t late_requests = 0;    // of them, after the second step; with Cure::third, after the third
   int64_t repeat_requests = 0;  // of these, in steps no longer than one before, the first apart
   int64_t given_back = 0;       // of them
   int64_t out_of_memory = 0;    // how many runs ended so

@@ -1,10 +1,12 @@
 #!/bin/sh
 # check_course.sh [NN...]: proves, for each exercise of these lessons (all by default), that a student can be
 # given it (make check-course LESSONS="04 05"). Every fault is a line; the last line is their number.
-#   on paper   the marks are right; the id is on the lesson's page; it has three hints and a test that records it
+#   on paper   the marks are right; the id is on the lesson's page; it has three hints and a test that records it; what
+#              is to be predicted or made faster is judged by predict_NN or faster_NN
 #   built      in the tree that `make student` writes, where later lessons are not there: with the exercise and
 #              those after it open, its test fails and names it, and the tests of those before it pass; with the
 #              exercise solved too, its test passes; with all of them solved, `make test-NN` passes
+#   mutants    of the lines of its exercises (tests/mutants/NN.k_*.patch) are all killed by the lesson's tests
 # The trees are one folder, build/course/tree, in which only the files that differ change, and which begins with
 # the objects of build/obj; so a step compiles a file or two. STATIC=1 leaves out what must be built.
 tools=$(cd "$(dirname "$0")" && pwd)
@@ -33,12 +35,7 @@ regions_of() { sed -n "s/^exercise \($1\.[0-9]*\) .*/\1/p" "$work/marks" | sort 
 programs_of() { awk -v nn="$1" 'index($1, nn ".") == 1 { print "build/tests/" $2 }' "$work/tests" | sort -u; }
 
 # ---- on paper -----------------------------------------------------------------------------------------
-three_hints() {  # FILE ID: its paragraph in hints.md has 1., 2. and 3., in this order
-  awk -v id="**$2**" '
-    index($0, "**") == 1 { mine = index($0, id) == 1 }
-    mine { text = text " " $0 " " }
-    END { exit text !~ / 1\. .* 2\. .* 3\. / }' "$1"
-}
+three_hints() { [ "$(awk -v id="$2" -f "$tools/hints.awk" "$1" | wc -l)" -eq 3 ]; }  # FILE ID
 
 on_paper() {
   for nn in $lessons; do
@@ -49,6 +46,12 @@ on_paper() {
       echo "$named" | grep -qxF "$id" || fault "$page: exercise $id is in the sources and not on the page"
       grep -qF "$id " "$work/tests" || fault "exercise $id: no test has RecordProperty(\"exercise\", \"$id\")"
     done
+    awk -f "$tools/pages.awk" "$page" /dev/null | while IFS="$(printf '\t')" read -r id points kind; do
+      case $kind in "predict the number") judge=predict ;; "make it faster") judge=faster ;; *) continue ;; esac
+      program=tests/course/${judge}_$nn.cpp
+      grep -qsF "\"$id\"" "$program" || echo "exercise $id: $program does not name it, which is to judge it"
+    done >"$work/unjudged"
+    while read -r line; do fault "$line"; done <"$work/unjudged"
     for id in $named; do
       three_hints "$hints" "$id" || fault "$hints: exercise $id has not the three hints 1. 2. 3."
     done
@@ -112,6 +115,16 @@ step() {
   fi
 }
 
+# The stored mutants of the lesson's exercises.
+mutants_die() {
+  patches=$(ls tests/mutants/"$1".*.patch 2>/dev/null)
+  [ -n "$patches" ] || return 0
+  sh "$tools/mutants.sh" $patches >"$work/mutants.log" 2>&1 && ! grep -q ': survives' "$work/mutants.log" || {
+    grep -E ': survives|: error|fails without' "$work/mutants.log"
+    fault "lesson $1: not all mutants of its exercises are killed"
+  }
+}
+
 built() {
   for nn in $lessons; do
     start=$(date +%s)
@@ -121,9 +134,10 @@ built() {
       case $open in *' '*) open=${open#* } ;; *) open= ;; esac
     done
     [ -n "$open" ] || build "test-$nn" || {
-      grep -E '^\[  FAILED|error|[0-9]+ failed|Failure' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
+      grep -E 'error|[0-9]+ failed|FAILS|fails:' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
       fault "lesson $nn: make test-$nn fails where the later lessons are not there"
     }
+    mutants_die "$nn"
     echo "lesson $nn: $(echo $(regions_of "$nn")): built and tested, $(($(date +%s) - start)) s"
   done
 }

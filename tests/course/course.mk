@@ -4,13 +4,28 @@
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
 
+.PHONY: progress
+progress:
+	@sh $(COURSE)/progress.sh show
+
+hint-%:
+	@sh $(COURSE)/hint.sh '$*'
+
 check-course:
 	@$(SETUP) $(WANTED) gtest
 	@sh $(COURSE)/check_course_selftest.sh
 	@sh $(COURSE)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
+# The questions of a lesson, and their judge: STUDENT=name says whose, the first time.
+predict-%:
+	@$(if $(wildcard $(COURSE)/predict_$*.cpp),,echo 'lesson $* has nothing to predict'; exit 2)
+	@$(SETUP) $(WANTED)
+	@$(MAKE) $(BUILD)/course/predict_$*
+	@sh $(COURSE)/predict.sh $* $(BUILD)/course/predict_$* '$(STUDENT)'
+
 mutants:
 	@$(SETUP) $(WANTED) gtest
+	@sh $(COURSE)/mutants_selftest.sh
 	@sh $(COURSE)/mutants.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 grade:
@@ -26,8 +41,16 @@ check-grade:
 grade-link:
 	@$(CXX) $(OBJECTS) $(LDLIBS) -lgtest -o $(TO)
 
+bug-%:
+	@SEED='$(SEED)' sh $(COURSE)/bug.sh '$*' $(if $(filter 1,$(UNDO)),undo)
+
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(CXX) $^ $(LDLIBS) -o $@
+
+$(BUILD)/course/predict_%: $(BUILD)/obj/tests/course/predict_%.o $(BUILD)/obj/tests/course/predict.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@

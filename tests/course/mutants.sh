@@ -38,7 +38,7 @@ build() {
 }
 # passes PROGRAM FILTER SECONDS: what it said is in $work/test.log.
 passes() {
-  (cd "$tree" && timeout -k 2 "$3" "build/tests/$1" --gtest_filter="$2" --gtest_fail_fast) \
+  (cd "$tree" && timeout -k 2 "$3" "build/tests/$1" --gtest_filter="$2" --gtest_fail_fast || exit) \
     >"$work/test.log" 2>&1 </dev/null && grep -q '^\[  PASSED  \]' "$work/test.log"
 }
 failed_test() {  # the one that failed, or in which the program ended or stood

@@ -44,7 +44,7 @@ git -c core.quotepath=off ls-files | while read -r file; do [ ! -f "$file" ] || 
 # A test is of a later lesson if its name says so, if it includes files of one, or if all that it tests is
 # named after later ones.
 of_later_lessons() {
-  grep -E "^lessons/($later)_|^tests/lesson($later)_" "$work/all"
+  grep -E "^lessons/($later)_|^tests/lesson($later)_|^tests/course/[a-z]*_($later)\." "$work/all"
   grep -E '^tests/.*\.(h|cpp)$' "$work/all" | while read -r file; do
     grep -qE "^#include \"lessons/($later)_" "$file" && echo "$file"
     tested=$(grep -E '^(TYPED_)?TEST(_F|_P)?\(' "$file" | grep -oE 'L[0-9][0-9]_' | sort -u)

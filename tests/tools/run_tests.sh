@@ -41,12 +41,13 @@ for program; do
   elif [ ! -s "$xml" ]; then
     f=1 note=", wrote no report"
   fi
-  [ $f -eq 0 ] || awk "$only_failures" "$log"
+  [ $f -eq 0 ] || [ "$lesson" != all ] || awk "$only_failures" "$log"
   took=$(($(date +%s) - start))
   [ $((p + f + s + d)) -eq 0 ] ||
     echo "$(basename "$program"): $p passed, $f failed, $s skipped, $d disabled$note ($took s)"
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)) disabled=$((disabled + d))
-  [ -s "$xml" ] && suites="$suites $(sed -n "$suite_names" "$xml")"
+  # Of a program without a report it is not known which tests it has.
+  if [ -s "$xml" ]; then suites="$suites $(sed -n "$suite_names" "$xml")"; else suites="$suites L${lesson}_"; fi
 done
 
 if [ "$lesson" = all ]; then
@@ -65,4 +66,5 @@ for nn in $lessons; do
 done
 [ $((skipped + disabled)) -eq 0 ] || echo "not run: $skipped skipped, $disabled disabled"
 echo "$passed passed, $failed failed"
+[ "$lesson" = all ] || sh "$(dirname "$0")/../course/verdict.sh" "$lesson" "$@"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

@@ -1,0 +1,27 @@
+// Rung 3 of the ladder. It stands alone because its loops are also run on numbers that count how often they
+// come from memory (exercise 01.3).
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+namespace gradus {
+
+// Blocks: a block x block piece of B stays in cache while `block` rows of A pass by. A, B and C are pointers
+// to floats, or what can be used like them.
+template <class In, class Out>
+void blocked(int64_t n, int64_t block, In a, In b, Out c) {
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t i0 = 0; i0 < n; i0 += block) {
+    const int64_t i1 = std::min(i0 + block, n);
+    std::fill(c + i0 * n, c + i1 * n, 0.0f);
+    for (int64_t k0 = 0; k0 < n; k0 += block)
+      for (int64_t j0 = 0; j0 < n; j0 += block) {
+        const int64_t k1 = std::min(k0 + block, n), j1 = std::min(j0 + block, n);
+        for (int64_t i = i0; i < i1; ++i)
+          for (int64_t k = k0; k < k1; ++k)
+            for (int64_t j = j0; j < j1; ++j) c[i * n + j] += a[i * n + k] * b[k * n + j];
+      }
+  }
+}
+
+}  // namespace gradus

@@ -1,0 +1,247 @@
+#include "tests/course/predict.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+#include "src/core/args.h"
+#include "src/core/json.h"
+#include "src/train/lesson.h"
+
+namespace gradus::predict {
+
+static uint64_t hash(const std::string& text) {  // FNV-1a
+  uint64_t h = 14695981039346656037u;
+  for (const unsigned char c : text) h = (h ^ c) * 1099511628211u;
+  return h;
+}
+Own::Own(const std::string& student, const std::string& exercise) : rng_(hash(student), hash(exercise)) {}
+int64_t Own::between(int64_t least, int64_t most) {
+  return least + int64_t(rng_.below(uint64_t(most - least + 1)));
+}
+int64_t Own::of(std::initializer_list<int64_t> list) { return list.begin()[rng_.below(list.size())]; }
+
+static std::string far_off(double factor) {
+  if (factor < 1.1) return "by less than a tenth";
+  if (factor < 2.5) return "by a factor of up to 2.5";
+  if (factor < 25) return "by a factor of up to 25";
+  return "by a factor of more than 25";
+}
+
+Judge measured(std::function<double()> measure, double share) {
+  return [=](double answer) -> Verdict {
+    const double number = measure();
+    if (std::abs(answer - number) <= (share > 0 ? share * number : 0.5)) return {Verdict::Right, ""};
+    if (answer <= 0) return {Verdict::Wrong, "too low"};
+    const bool high = answer > number;
+    return {Verdict::Wrong,
+            (high ? "too high, " : "too low, ") + far_off(high ? answer / number : number / answer)};
+  };
+}
+
+// ---- the file of answers -------------------------------------------------------------------------------
+
+struct Line {
+  int number;
+  std::string value;
+};
+struct Answers {
+  std::string student;
+  std::map<std::string, std::vector<Line>> lines;  // by "03.3 weights"
+  std::vector<std::string> problems;               // lines that answer nothing
+};
+
+// The parts, streamed together.
+template <class... Parts>
+static std::string say(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+
+static std::string trim(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\r"), last = text.find_last_not_of(" \t\r");
+  return first == std::string::npos ? "" : text.substr(first, last - first + 1);
+}
+static std::string quoted(std::string text) {
+  for (char& c : text)
+    if (c < ' ') c = '?';
+  return say("'", text.substr(0, 40), text.size() > 40 ? "…'" : "'");
+}
+static std::string key_of(const Question& q) { return q.exercise + " " + q.name; }
+
+static Answers read(const std::string& path, const std::string& lesson) {
+  constexpr uintmax_t kMost = 1 << 16;
+  Answers answers;
+  std::ifstream file(path);
+  check(bool(file), "predict: ", path, " cannot be read");
+  check(std::filesystem::file_size(path) <= kMost, "predict: ", path, " is larger than 64 KiB");
+  std::string text;
+  for (int number = 1; std::getline(file, text); ++number) {
+    text = trim(text);
+    if (text.empty() || text[0] == '#') continue;
+    const size_t equals = text.find('=');
+    if (text.starts_with("student:")) {
+      answers.student = trim(text.substr(8));
+    } else if (equals == std::string::npos) {
+      answers.problems.push_back(say("line ", number, ": ", quoted(text), " answers nothing; write ", lesson,
+                                     ".k NAME = NUMBER, or begin the line with #"));
+    } else {
+      std::istringstream words(text.substr(0, equals));  // with one blank between them
+      std::string key, word;
+      while (words >> word) key += key.empty() ? word : " " + word;
+      answers.lines[key].push_back({number, trim(text.substr(equals + 1))});
+    }
+  }
+  return answers;
+}
+
+// 1234, 1_234, 21.5, 3e6, 12 MiB: the number, or NaN.
+static double number_of(std::string text) {
+  double unit = 1;
+  for (const auto& [name, bytes] :
+       {std::pair{"KiB", 0x1p10}, std::pair{"MiB", 0x1p20}, std::pair{"GiB", 0x1p30}})
+    if (text.ends_with(name)) unit = bytes, text = trim(text.substr(0, text.size() - 3));
+  std::erase(text, '_');
+  double number = NAN;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(number) ? number * unit
+                                                                                           : NAN;
+}
+
+static Verdict judge(const Question& q, const std::vector<Line>& lines) {
+  if (lines.empty()) return {Verdict::Open, "there is no line '" + key_of(q) + " ='"};
+  if (lines.size() > 1)
+    return {Verdict::Wrong, say("answered in line ", lines[0].number, " and again in line ", lines[1].number,
+                                "; leave one of them")};
+  const Line& line = lines[0];
+  if (line.value.empty()) return {Verdict::Open, say("line ", line.number)};
+  const double answer = number_of(line.value);
+  if (std::isnan(answer))
+    return {Verdict::Wrong, say("line ", line.number, ": ", quoted(line.value),
+                                " is no number; write digits, as in 4096, 1_000, 2.5 or 12 KiB (MiB, GiB)")};
+  try {
+    Verdict v = q.judge(answer);
+    if (v.state == Verdict::Wrong) v.message += " (make hint-" + q.exercise + " helps)";
+    return v;
+  } catch (const Error& e) {  // of todo()
+    return {Verdict::Open, std::string("cannot be judged yet: ") + e.what()};
+  }
+}
+
+// A comment in lines of at most 100 characters.
+static std::string comment(const std::string& text) {
+  std::istringstream words(text);
+  std::string result = "#", word;
+  for (size_t length = 1; words >> word; length += word.size() + 1) {
+    if (length + word.size() >= 100) result += "\n#", length = 1;
+    result += " " + word;
+  }
+  return result + "\n";
+}
+
+static void write_template(const std::string& path, const std::string& student, const Quiz& quiz) {
+  std::ofstream file(path);
+  const std::string lesson = quiz.questions.at(0).exercise.substr(0, 2);
+  file << comment(
+              "Your answers: a number behind each =, as 4096, 1_000, 2.5 or 12 KiB (MiB, GiB). What is empty "
+              "stays "
+              "open. make predict-" +
+              lesson + " judges them, make hint-" + quiz.questions.at(0).exercise + " helps.")
+       << "student: " << student << "\n\n"
+       << comment(quiz.setting);
+  for (const Question& q : quiz.questions) file << "\n" << comment(q.text) << key_of(q) << " =\n";
+  file.close();
+  check(bool(file), "predict: ", path, " could not be written");
+}
+
+// ---- the program ---------------------------------------------------------------------------------------
+
+static const char* word(Verdict::State s) {
+  return s == Verdict::Right ? "right" : s == Verdict::Wrong ? "wrong" : "open";
+}
+
+// One line for each exercise, which predict.sh reads: "03.3: failed: 2 of 4 right, 1 wrong, 1 open".
+static void print_exercises(const Quiz& quiz, const std::vector<Verdict>& verdicts) {
+  std::map<std::string, std::map<Verdict::State, int>> counts;
+  for (size_t i = 0; i < verdicts.size(); ++i) ++counts[quiz.questions[i].exercise][verdicts[i].state];
+  for (auto& [exercise, n] : counts) {
+    const int right = n[Verdict::Right], wrong = n[Verdict::Wrong], open = n[Verdict::Open];
+    std::cout << exercise << ": "
+              << (wrong  ? "failed"
+                  : open ? "open"
+                         : "passed")
+              << ": " << right << " of " << right + wrong + open << " right, " << wrong << " wrong, " << open
+              << " open\n";
+  }
+}
+
+static int judge_all(const Quiz& quiz, Answers answers, const std::string& student, const std::string& json) {
+  std::vector<Verdict> verdicts;
+  Json list = Json::array(), problems = Json::array(), result = Json::object();
+  for (const Question& q : quiz.questions) {
+    const Verdict v = verdicts.emplace_back(judge(q, answers.lines[key_of(q)]));
+    answers.lines.erase(key_of(q));
+    std::cout << key_of(q) << ": " << word(v.state) << (v.message.empty() ? "" : ": ") << v.message << "\n";
+    Json row = Json::object();
+    row.set("exercise", q.exercise), row.set("name", q.name);
+    row.set("state", word(v.state)), row.set("message", v.message);
+    list.push(row);
+  }
+  for (const auto& [key, lines] : answers.lines)
+    answers.problems.push_back(say("line ", lines[0].number, ": there is no question ", quoted(key)));
+  for (const std::string& problem : answers.problems) {
+    std::cout << problem << "\n";
+    problems.push(problem);
+  }
+  print_exercises(quiz, verdicts);
+  result.set("student", student), result.set("answers", list), result.set("problems", problems);
+  if (!json.empty()) {
+    std::ofstream file(json);
+    file << result.dump() << "\n";
+    file.close();
+    check(bool(file), "predict: ", json, " could not be written");
+  }
+  const bool wrong = std::any_of(verdicts.begin(), verdicts.end(),
+                                 [](const Verdict& v) { return v.state == Verdict::Wrong; });
+  return wrong || !answers.problems.empty();
+}
+
+static int predict(int argc, char** argv, const std::string& lesson,
+                   const std::function<Quiz(const std::string&)>& quiz_of) {
+  Args args(argc, argv, "predict_" + lesson, "judges predicted numbers by measuring them");
+  const std::string path = args.text("answers", "answers.txt", "the file of answers");
+  std::string student = args.text("student", "", "whose numbers; by default as the file says");
+  const std::string json = args.text("json", "", "write the verdicts to this file, for a grader");
+  args.done();
+  const bool there = std::filesystem::exists(path);
+  Answers answers = there ? read(path, lesson) : Answers{};
+  if (student.empty()) student = answers.student;
+  if (student.empty())
+    throw BadArguments("predict: whose numbers? Say it with make predict-" + lesson +
+                       " STUDENT=name, or in the answers file with a line 'student: name'");
+  const Quiz quiz = quiz_of(student);
+  if (!there && json.empty()) {
+    write_template(path, student, quiz);
+    std::cout << "wrote " << path << " with the questions of " << student << "; make predict-" << lesson
+              << " judges your answers\n";
+    return 0;
+  }
+  if (there && answers.student != student)
+    answers.problems.push_back(say("the file is of student ", quoted(answers.student),
+                                   "; it is judged with the numbers of ", quoted(student)));
+  return judge_all(quiz, std::move(answers), student, json);
+}
+
+int run(int argc, char** argv, const std::string& lesson,
+        const std::function<Quiz(const std::string&)>& quiz_of) {
+  return run_lesson([&] { return predict(argc, argv, lesson, quiz_of); });
+}
+
+}  // namespace gradus::predict

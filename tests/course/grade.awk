@@ -1,6 +1,7 @@
-# grade.awk: the reports of grade.sh. With -v to=json it makes grade.json of rows (id, kind, points, most
-# points, state, seconds, message; tabs between). With the other values of `to` it reads grade.json, made flat
-# by json.awk: table (for a terminal), gradescope (results.json), junit (XML), autolab (a log's last line).
+# grade.awk: the reports of grade.sh (-f text.awk -f grade.awk). With -v to=json it makes grade.json of rows (id,
+# kind, points, most points, state, seconds, message; tabs between). With the other values of `to` it reads
+# grade.json, made flat by json.awk: table (for a terminal), gradescope (results.json), junit (XML), autolab (a
+# log's last line).
 #
 # {"lesson": "02", "student": "...", "isolated": true,     false: it did not run as a user of its own
 #  "exercises": [{"id": "02.1", "kind": "fill in", "points": 10, "max_points": 10,
@@ -14,7 +15,7 @@ to == "json" {
   error = error || $5 == "grader_error"; total += $3; max += $4
   list = list sprintf("%s\n    {\"id\": \"%s\", \"kind\": \"%s\", \"points\": %s, \"max_points\": %d, ",
     n++ ? "," : "", $1, $2, $5 == "grader_error" ? "null" : $3, $4)
-  list = list sprintf("\"state\": \"%s\", \"seconds\": %.2f, \"message\": \"%s\"}", $5, $6, json($7))
+  list = list sprintf("\"state\": \"%s\", \"seconds\": %.2f, \"message\": \"%s\"}", $5, $6, to_json($7))
   next
 }
 $1 ~ /^exercises\./ { split($1, path, "."); value[path[2], path[3]] = $2; if (path[3] == "id") n++; next }
@@ -22,7 +23,7 @@ $1 ~ /^exercises\./ { split($1, path, "."); value[path[2], path[3]] = $2; if (pa
 
 END {
   if (to == "json") {
-    printf "{\n  \"lesson\": \"%s\", \"student\": \"%s\", ", lesson, json(student)
+    printf "{\n  \"lesson\": \"%s\", \"student\": \"%s\", ", lesson, student
     printf "\"isolated\": %s,\n", isolated
     printf "  \"exercises\": [%s\n  ],\n", list
     printf "  \"total\": %s, \"max\": %d\n}\n", error ? "null" : total + 0, max
@@ -39,7 +40,7 @@ function table(    i) {
   for (i = 0; i < n; i++)
     printf "%s  %-18s %4s of %2d  %-12s %s\n", value[i, "id"], value[i, "kind"],
       error_of(i) ? "?" : value[i, "points"], value[i, "max_points"], value[i, "state"],
-      plain(value[i, "message"])
+      from_json(value[i, "message"])
   if (about["isolated"] == "false")
     print "not isolated: the code ran with your rights; as root it runs as a user who has none"
   if (error) print "no total: the grader could not do its work; no student is to lose points for it"
@@ -69,7 +70,7 @@ function junit(    i, errors, failures, tag, message) {
   for (i = 0; i < n; i++) {
     printf "  <testcase classname=\"lesson %s\" name=\"%s %s\" time=\"%s\"", about["lesson"],
       value[i, "id"], value[i, "kind"], value[i, "seconds"]
-    tag = error_of(i) ? "error" : "failure"; message = xml(plain(value[i, "message"]))
+    tag = error_of(i) ? "error" : "failure"; message = to_xml(from_json(value[i, "message"]))
     if (value[i, "state"] == "passed") print "/>"
     else printf "><%s type=\"%s\" message=\"%s\"/></testcase>\n", tag, value[i, "state"], message
   }
@@ -81,16 +82,3 @@ function autolab(    i, list) {
 }
 
 function error_of(i) { return value[i, "state"] == "grader_error" }
-function json(text) { return replace(replace(text, "\\", "\\\\"), "\"", "\\\"") }
-function plain(text) { return replace(replace(text, "\\\"", "\""), "\\\\", "\\") }
-function xml(text) {
-  text = replace(replace(replace(text, "&", "&amp;"), "<", "&lt;"), ">", "&gt;")
-  return replace(text, "\"", "&quot;")
-}
-function replace(text, from, to,    at, done) {
-  while ((at = index(text, from)) > 0) {
-    done = done substr(text, 1, at - 1) to
-    text = substr(text, at + length(from))
-  }
-  return done text
-}

@@ -13,13 +13,16 @@
 export LC_ALL=C
 umask 022
 unset MAKEFLAGS MAKELEVEL MFLAGS
-lesson=$1 submission=$2 out=${3:-build/grade/grade.json} student=$4
+lesson=$1 submission=$2 out=${3:-build/grade/grade.json}
 tools=$(cd "$(dirname "$0")" && pwd)
 memory=512 cpu=60  # MiB; seconds of the compiler (a test has ten times those of the solution, and 10)
 largest=262144     # bytes of a file that is handed in
 
 refuse() { echo "grade: $*" >&2; exit 2; }
+printable() { tr '\n\t' '  ' | tr -cd ' -~' | sed 's| *$||' | cut -c1-"$1" | tr -d '\n'; }  # a line, shortened
+plain() { printable 80 | tr -d '"\\'; }
 
+student=$(printf '%s' "$4" | plain)
 page=$(ls lessons/"$lesson"_*/README.md 2>/dev/null)
 numbers=$(ls -d lessons/[0-9][0-9]_* 2>/dev/null | sed 's|lessons/\(..\)_.*|\1|' | tr '\n' ' ')
 [ -n "$lesson" ] && [ -f "$page" ] || refuse "there is no lesson '$lesson'; write LESSON=NN, one of $numbers"
@@ -52,33 +55,30 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 # ---- what is graded, and the report ---------------------------------------------------------------------
-# Exercises with points, as "02.1|fill in|10". What is to be predicted needs its judge (predict.h).
-judge=$([ ! -f "$tools/predict_$lesson.cpp" ] || echo "build/course/predict_$lesson")
-graded=$(sed -n "s/^- \($lesson\.[0-9]*\) \*\([a-z ]*\)\*, \([0-9]*\) points:.*/\1|\2|\3/p" "$page" |
-  if [ -n "$judge" ]; then cat; else grep -v '|predict'; fi)
-[ -n "$graded" ] || refuse "$page has no exercise with points ('- $lesson.k *kind*, P points: ')"
+graded=$(awk -f "$tools/pages.awk" "$page" | awk -F'\t' -v OFS='|' '$2 > 0 { print $1, $2, $3 }')
+[ -n "$graded" ] || refuse "$page has no exercise with points"
 : >"$work/rows"
 
 # row ID STATE SECONDS MESSAGE: the message in one line of printable characters.
 row() {
-  line=$(echo "$graded" | grep "^$1|")
-  message=$(printf '%s' "$4" | tr '\n\t' '  ' | tr -cd ' -~' | cut -c1-240)
-  echo "$line" | awk -F'|' -v OFS='\t' -v state="$2" -v seconds="$3" \
-    '{ print $1, $2, state == "passed" ? $3 : 0, $3, state, seconds }' | tr '\n' '\t' >>"$work/rows"
-  printf '%s\n' "$message" >>"$work/rows"
+  echo "$graded" | awk -F'|' -v OFS='\t' -v ORS='\t' -v id="$1" -v state="$2" -v seconds="$3" '
+    $1 == id { print id, $3, state == "passed" ? $2 : 0, $2, state, seconds }' >>"$work/rows"
+  printf '%s' "$4" | printable 300 >>"$work/rows"
+  echo >>"$work/rows"
 }
 flat() { awk -f "$tools/../tools/json.awk" "$1"; }
+format() { to=$1 && shift && awk -v to="$to" -f "$tools/text.awk" -f "$tools/grade.awk" "$@"; }
 write() { # FORMAT FILE: first to a name of its own, so a full disk leaves no half of a report
-  flat "$out" | awk -v to="$1" -f "$tools/grade.awk" >"$2.part" && mv "$2.part" "$2"
+  flat "$out" | format "$1" >"$2.part" && mv "$2.part" "$2"
 }
 report() {
   beside=$(dirname "$out")
   isolated=$([ $user = 0 ] && echo false || echo true)
-  awk -v to=json -v lesson="$lesson" -v student="$student" -v isolated=$isolated -f "$tools/grade.awk" \
-    "$work/rows" >"$out.part" && mv "$out.part" "$out" && write gradescope "$beside/results.json" &&
+  format json lesson="$lesson" student="$student" isolated=$isolated "$work/rows" >"$out.part" &&
+    mv "$out.part" "$out" && write gradescope "$beside/results.json" &&
     write junit "$beside/junit.xml" && write autolab "$beside/autolab.txt" ||
     refuse "the report could not be written to $beside"
-  flat "$out" | awk -v to=table -f "$tools/grade.awk"
+  flat "$out" | format table
   ! grep -q '	grader_error	' "$work/rows"
 }
 # An error of the grader's: of every exercise that has no row yet.
@@ -100,6 +100,7 @@ copy() { cp "$@" || give_up "the disk is full"; }
 prepare() {
   awk -f "$tools/tests.awk" tests/*_test.cpp | grep "^$lesson\." >"$work/tests"
   programs=$(sed 's/^[^ ]* \([^ ]*\) .*/\1/' "$work/tests" | sort -u)
+  judge=$(echo "$graded" | grep -q '|predict the number$' && echo "build/course/predict_$lesson")
   make build/libgradus.a build/course/limits build/obj/tests/course/grade_main.o $judge \
     $(for p in $programs; do echo "build/obj/tests/$p.o"; done) >"$work/log" 2>&1 ||
     give_up "the solved tree does not build: $(grep -m 1 -E 'rror' "$work/log")"
@@ -207,12 +208,13 @@ link() {
 }
 
 # passed: the tests that passed, as GoogleTest's report says; failure: the first thing that failed, in a line.
-passed() { flat "$work/report" 2>/dev/null | awk -v to=passed -f "$tools/report.awk" | sort; }
-failure() { flat "$work/report" 2>/dev/null | awk -v to=failure -f "$tools/report.awk"; }
+reported() { flat "$work/report" 2>/dev/null | awk -v to="$1" -f "$tools/text.awk" -f "$tools/report.awk"; }
+passed() { reported passed | sort; }
+failure() { reported failure; }
 
 # Tells from a run of exercise ID, of which the tests in $work/expected were to pass, its $state and $message.
 verdict() {
-  message=$(failure) said=$(tail -n 1 "$work/output" | cut -c1-120)
+  message=$(failure) said=$(grep -avE '^(\[|Note:)|^$' "$work/output" | tail -n 1 | cut -c1-120)
   passed >"$work/passed"
   state=failed
   case $ended in
@@ -264,8 +266,9 @@ fill_in() {  # ID
 predict() {  # ID
   take "$folder/answers.txt" "$work/answers/answers.txt"
   if [ -n "$problem" ]; then row "$1" ${problem%% *} 0 "${problem#* }"; return; fi
+  student=${student:-$(sed -n 's/^student: *//p' "$work/answers/answers.txt" | head -1 | plain)}
   limited 600 "$work/bin/predict_$lesson" --answers="$work/answers/answers.txt" --json=/dev/null \
-    ${student:+"--student=$student"}
+    "--student=$student"
   said=$(sed -n "s/^$1: //p" "$work/output" | grep -m 1 -E '^(passed|failed|open): ')
   if [ -n "$said" ]; then row "$1" "${said%%:*}" "$seconds" "${said#*: }"
   else row "$1" failed "$seconds" "$(tail -n 1 "$work/output")"; fi
@@ -276,7 +279,7 @@ for file in $files; do compile "$file"; done
 for exercise in $(echo "$graded" | tr ' ' _); do
   id=${exercise%%|*}
   case $exercise in
-    *"|predict_the_number|"*) predict "$id" ;;
+    *"|predict_the_number") predict "$id" ;;
     *) fill_in "$id" ;;
   esac
 done

@@ -1,5 +1,5 @@
 # report.awk: GoogleTest's JSON report, made flat by json.awk. With -v to=passed: the names of the tests that
-# ran to their end without a failure; with -v to=failure: what the first failure says, in one line.
+# ran to their end without a failure; with -v to=failure: what the first failure says (-f text.awk).
 BEGIN { FS = "\t" }
 !match($1, /^testsuites\.[0-9]+\.testsuite\.[0-9]+\./) {
   if ($1 ~ /^testsuites\.[0-9]+\.name$/) suite = $2
@@ -11,7 +11,7 @@ BEGIN { FS = "\t" }
   if (rest == "status") status[test] = $2
   if (rest == "result") result[test] = $2
   if (rest ~ /^failures\./) failed[test]
-  if (rest ~ /^failures\.[0-9]+\.failure$/ && first == "") first = line($2)
+  if (rest ~ /^failures\.[0-9]+\.failure$/ && first == "") first = sentence(from_json($2))
 }
 END {
   if (to == "failure") print first
@@ -19,16 +19,4 @@ END {
     test = order[i]
     if (status[test] == "RUN" && result[test] == "COMPLETED" && !(test in failed)) print name[test]
   }
-}
-# The first line says where in the test; an exception is told in a sentence around it.
-function line(text,    end) {
-  sub(/^([^\\]|\\[^n])*\\n/, "", text)
-  gsub(/\\n/, "; ", text); gsub(/\\t/, " ", text)
-  gsub(/\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]/, "?", text)
-  gsub(/\\"/, "\"", text); gsub(/\\\\/, "\\", text); gsub(/  +/, " ", text); sub(/[; ]+$/, "", text)
-  if (sub(/^C\+\+ exception with description "/, "", text)) {
-    end = index(text, "\" thrown in ")
-    if (end) text = substr(text, 1, end - 1)
-  }
-  return text
 }

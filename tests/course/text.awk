@@ -3,6 +3,10 @@
 # What a message of GoogleTest says: the fact (what was got, what was expected) and the words that the test adds;
 # the words alone if they have both.
 function sentence(message,    line, n, at, fact, words) {
+  if (match(message, /exercise [0-9]+\.[0-9]+ is open[^\n]*/)) {  # also in what a program printed
+    fact = substr(message, RSTART, RLENGTH); sub(/" thrown in .*/, "", fact)
+    return fact
+  }
   n = split(message, line, "\n")
   at = 3
   if (line[2] ~ /^C\+\+ exception with description "/) {

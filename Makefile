@@ -9,6 +9,7 @@
 #   make setup       only install what is missing
 #   make progress    what of the exercises is solved; make hint-02.1: the next hint for one
 #   make predict-03  questions with numbers of your own (STUDENT=name), then the verdict on your answers
+#   make faster-01   is your kernel right, and how fast is it beside the given one?
 #   make student LESSON=03 OUT=DIR   the tree to hand out for lesson 03; ALL=1: every exercise open
 #   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default of all
 #   make mutants LESSONS="02"   do the tests notice mistakes? those of tests/mutants, by default of all lessons

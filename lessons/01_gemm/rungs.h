@@ -18,6 +18,7 @@ struct Rung {
   bool fast;  // the others would take minutes at every size: they run at n = 256 and 1024 only
 };
 
-std::vector<Rung> rungs();  // the library only where it is built in
+std::vector<Rung> rungs();     // the library only where it is built in
+std::vector<Rung> my_rungs();  // the same with yours in their place: faster.cpp (exercise 01.4)
 
 }  // namespace gradus

@@ -11,9 +11,13 @@ progress:
 hint-%:
 	@sh $(COURSE)/hint.sh '$*'
 
+PREDICTS := $(patsubst tests/%.cpp,$(BUILD)/%,$(sort $(wildcard tests/course/predict_*.cpp)))
 check-course:
 	@$(SETUP) $(WANTED) gtest
+	@$(MAKE) $(PREDICTS) $(BUILD)/course/faster_selftest
 	@sh $(COURSE)/check_course_selftest.sh
+	@sh $(COURSE)/predict_selftest.sh
+	@$(BUILD)/course/faster_selftest
 	@sh $(COURSE)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
 # The questions of a lesson, and their judge: STUDENT=name says whose, the first time.
@@ -22,6 +26,13 @@ predict-%:
 	@$(SETUP) $(WANTED)
 	@$(MAKE) $(BUILD)/course/predict_$*
 	@sh $(COURSE)/predict.sh $* $(BUILD)/course/predict_$* '$(STUDENT)'
+
+# Your kernel beside the given one.
+faster-%:
+	@$(if $(wildcard $(COURSE)/faster_$*.cpp),,echo 'lesson $* has nothing to make faster'; exit 2)
+	@$(SETUP) $(WANTED)
+	@$(MAKE) $(BUILD)/course/faster_$*
+	@sh $(COURSE)/faster.sh $(BUILD)/course/faster_$* $(ARGS)
 
 mutants:
 	@$(SETUP) $(WANTED) gtest
@@ -46,6 +57,11 @@ bug-%:
 
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(CXX) $^ $(LDLIBS) -o $@
+
+$(BUILD)/course/faster_%: $(BUILD)/obj/tests/course/faster_%.o $(BUILD)/obj/tests/course/faster.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@

@@ -1,5 +1,5 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course mutants grade grade-link check-grade
+.PHONY: student check-course mutants grade grade-link check-grade gradescope-zip
 
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
@@ -42,6 +42,10 @@ mutants:
 grade:
 	@$(SETUP) $(WANTED) gtest
 	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' sh $(COURSE)/grade.sh '$(LESSON)' '$(SUBMISSION)' '$(OUT)' '$(STUDENT)'
+
+gradescope-zip:
+	@$(SETUP) zip
+	@sh $(COURSE)/gradescope.sh '$(LESSON)'
 
 check-grade:
 	@$(SETUP) $(WANTED) gtest

@@ -149,8 +149,9 @@ plain_file() {
 # take FILE TO: copies it from its place in the submission, or from the submission's top; sets $problem.
 take() {
   problem=
-  if plain_file "$1"; then from=$1; else from=${1##*/}; fi
-  if [ -L "$submission/$from" ] || ! plain_file "$from"; then
+  from=$1
+  plain_file "$from" || [ "$(echo "$files" | grep -c "/${1##*/}$")" -gt 1 ] || from=${1##*/}
+  if ! plain_file "$from"; then
     problem="open $1 was not handed in (a link does not count)"
   elif [ "$(wc -c <"$submission/$from")" -gt $largest ]; then
     problem="not_built $1 has more than $largest bytes"
@@ -162,8 +163,8 @@ take() {
 # What is wrong with the object of a file that did compile. It must define what the solution's does, and may
 # not define what other files take from elsewhere, such as main, write or a function of the test's.
 wrong_symbols() {  # FILE OBJECT
-  symbols "$2" | awk '$2 ~ /^[A-TX-Zi]$/ && $2 != "U" { print $1 }' | sort >"$work/defined"
-  symbols "$(copy_of solved "$1")" | awk '$2 ~ /^[A-TX-Z]$/ && $2 != "U" { print $1 }' | sort >"$work/wanted"
+  symbols "$2" | awk '$2 ~ /^[A-Ti]$/ { print $1 }' | sort >"$work/defined"
+  symbols "$(copy_of solved "$1")" | awk '$2 ~ /^[A-Ti]$/ { print $1 }' | sort >"$work/wanted"
   missing=$(comm -13 "$work/defined" "$work/wanted" | head -1)
   alien=$(comm -23 "$work/defined" "$work/wanted" | comm -12 - "$work/taken" | head -1)
   if [ -n "$missing" ]; then echo "$1 no longer defines $(echo "$missing" | c++filt)"
@@ -196,13 +197,14 @@ compile() {
 }
 
 # ---- one exercise -----------------------------------------------------------------------------------------
-# link PROGRAM TO [FILE]: a test program of the solution, with the student's FILE in it.
+# link PROGRAM TO [FILE]: a test program of the solution, with the student's FILE in it. That comes behind all
+# that the program has of the library: of functions that several objects hold, the first is taken.
 link() {
   made=$work/scratch/program objects="$work/objects/grade_main.o $work/objects/$1.o"
-  for each in $files; do
-    objects="$objects $(copy_of "$([ "$each" = "$3" ] && echo student || echo solved)" "$each")"
-  done
-  limited $cpu make -s -j1 grade-link TO="$made" OBJECTS="$objects $work/objects/rest.a"
+  for each in $files; do [ "$each" = "$3" ] || objects="$objects $(copy_of solved "$each")"; done
+  objects="$objects $work/objects/rest.a"
+  [ -z "$3" ] || objects="$objects $(copy_of student "$3") $work/objects/rest.a"
+  limited $cpu make -s -j1 grade-link TO="$made" OBJECTS="$objects"
   [ "$ended $code" = "exit 0" ] && [ -f "$made" ] && [ ! -L "$made" ] || return 1
   copy "$made" "$2"
 }
@@ -229,6 +231,7 @@ verdict() {
   elif [ -s "$work/report" ] && [ "$ended $code" = "exit 0" ]; then
     message="$(wc -l <"$work/passed") of its $(wc -l <"$work/expected") tests passed, the others did not run"
   else
+    [ "$ended" = exit ] || code=$(kill -l "$code")
     state=crashed message="ended before its tests were through ($ended $code)${said:+; it said: $said}"
     case $said in *std::bad_alloc*) state=memory ;; esac
   fi
@@ -241,7 +244,7 @@ fill_in() {  # ID
     row "$1" "$state" 0 "$message"
     return
   fi
-  total=0
+  total=0 state=grader_error message="no test records exercise $1"
   for program in $(sed -n "s/^$1 \([^ ]*\) .*/\1/p" "$work/tests" | sort -u); do
     filter=$(sed -n "s/^$1 $program \(.*\)/\1:*\/\1\/*/p" "$work/tests" | paste -sd: -)
     [ -f "$work/bin/$program" ] || link "$program" "$work/bin/$program" || give_up "$program cannot be linked"

@@ -35,10 +35,12 @@ void send(const char* text, size_t size) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int, char** argv) {
   const int memory = memfd_create("report", MFD_CLOEXEC);
-  GTEST_FLAG_SET(output, "json:/proc/self/fd/" + std::to_string(memory));
-  testing::InitGoogleTest(&argc, argv);
+  std::string output = "--gtest_output=json:/proc/self/fd/" + std::to_string(memory);
+  char* arguments[] = {argv[0], argv[1], output.data(), nullptr};  // the second is the filter
+  int number = 3;
+  testing::InitGoogleTest(&number, arguments);
   const int status = testing::UnitTest::GetInstance()->Run();
   std::string report(static_cast<size_t>(lseek(memory, 0, SEEK_END)), ' ');
   if (pread(memory, report.data(), report.size(), 0) != static_cast<ssize_t>(report.size())) _exit(2);

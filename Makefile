@@ -14,6 +14,9 @@
 #   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default of all
 #   make mutants LESSONS="02"   do the tests notice mistakes? those of tests/mutants, by default of all lessons
 #   make bug-02      puts a mistake into the code of lesson 02, for you to find; UNDO=1 takes it out
+#   make grade LESSON=03 SUBMISSION=DIR   points for what a student handed in, in build/grade/grade.json
+#   make gradescope-zip LESSON=03   the same as an autograder for Gradescope
+#   make check-grade LESSONS="02"   grades hostile submissions, and each exercise open; by default of all lessons
 #   make readme      write the table of the last `make lessons` into README.md
 #   make             build everything that is there;   make clean: remove build/
 #

@@ -30,39 +30,29 @@ void check(bool ok, const Parts&... parts) {
   if (!ok) fail(parts...);
 }
 
-// The sentence of the exercise that this thread met open: where an exception must not leave a loop, g++ ends
-// the program without it.
-inline std::string& open_exercise() {
-  static thread_local std::string sentence;
-  return sentence;
-}
-
-// Ends the program with the sentence of an exception that nothing can catch.
-[[noreturn]] inline void end_with_sentence() {
-  static std::mutex first;
-  first.lock();  // for good: one thread speaks, the others wait for the end
-  std::fflush(nullptr);
-  try {
-    if (auto error = std::current_exception()) std::rethrow_exception(error);
-    std::fprintf(stderr, "%s\n", open_exercise().c_str());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-  } catch (...) {
-  }
-  std::_Exit(1);
+// Throws the sentence of an open exercise. No exception can leave a loop that OpenMP runs on several threads
+// or as vectors: there the program ends, and says the sentence.
+[[noreturn]] inline void open_exercise(const std::string& text) {
+  static std::mutex one_thread;
+  static std::string sentence;
+  one_thread.lock();
+  sentence = text;
+  std::set_terminate([] {
+    one_thread.lock();  // for good: the others wait for the end
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s\n", sentence.c_str());
+    std::_Exit(1);
+  });
+  one_thread.unlock();
+  throw Error(text);
 }
 
 // What a stubbed exercise calls in place of its solution. `unused` takes the names that the missing lines
-// would have used, so that a stubbed file compiles without warnings. No exception can leave a loop that
-// OpenMP runs on several threads or as vectors; there, the program ends with the sentence.
+// would have used, so that a stubbed file compiles without warnings.
 template <class... Unused>
 [[noreturn]] void todo(const char* exercise, const char* what, const Unused&... /*unused*/) {
-  std::set_terminate(end_with_sentence);
-  std::ostringstream text;
-  text << "exercise " << exercise << " is open: " << what << " (see the README.md of lesson "
-       << std::string(exercise, 2) << ")";
-  open_exercise() = text.str();
-  throw Error(text.str());
+  open_exercise(std::string("exercise ") + exercise + " is open: " + what + " (see the README.md of lesson " +
+                std::string(exercise, 2) + ")");
 }
 
 }  // namespace gradus

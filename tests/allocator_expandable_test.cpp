@@ -151,24 +151,6 @@ TEST(L05_Expandable, WhatIsFreeBesideTheEmptiedPagesCanBeUsed) {
   for (Block* block : {a, c, before, behind}) f.allocator.free(block);
 }
 
-TEST(L05_Expandable, EventsSayWhichPagesComeAndGo) {
-  Expandable f;
-  f.allocator.keep_history();
-  Block *a = f.get(30 * kMiB), *b = f.get(50 * kMiB);
-  f.allocator.free(b);
-  f.allocator.empty_cache();
-  const auto base = reinterpret_cast<int64_t>(a->segment->base);
-  std::vector<std::array<int64_t, 3>> pages;
-  for (const MemoryEvent& e : f.allocator.history())
-    if (e.action == Action::SegmentMap || e.action == Action::SegmentUnmap)
-      pages.push_back({int64_t(e.action), (e.address - base) / kPage, e.bytes / kPage});
-  const std::vector<std::array<int64_t, 3>> expected{{int64_t(Action::SegmentMap), 0, 2},
-                                                     {int64_t(Action::SegmentMap), 2, 2},
-                                                     {int64_t(Action::SegmentUnmap), 2, 2}};
-  EXPECT_EQ(pages, expected);
-  f.allocator.free(a);
-}
-
 TEST(L05_Expandable, TheBudgetBoundsPagesAndTakesThemFromTheCache) {
   Expandable f;
   f.allocator.set_budget(6 * kPage);
@@ -213,25 +195,6 @@ TEST(L05_Expandable, SwitchedOffItLeavesItsSegmentsInUse) {
   EXPECT_EQ(c->segment, a->segment) << "what is free there is taken";
   expect_consistent(f.allocator);
   for (Block* block : {a, b, c}) f.allocator.free(block);
-}
-
-TEST(L05_Expandable, MoreAddressesThanOneSegmentHasAreAnotherSegment) {
-  Meter meter;
-  Allocator allocator(meta_source(), meter);
-  allocator.set_expandable(true);
-  constexpr int64_t kTiB = int64_t(1) << 40;
-  Block* a = allocator.allocate(kTiB / 4 * 3, Kind::Other, "a");
-  Block* b = allocator.allocate(kTiB / 2, Kind::Other, "b");
-  Block* c = allocator.allocate(kTiB / 8, Kind::Other, "c");
-  Block* d = allocator.allocate(kTiB * 2, Kind::Other, "d");
-  EXPECT_NE(b->segment, a->segment);
-  EXPECT_EQ(c->segment, a->segment) << "the first that has room";
-  EXPECT_EQ(allocator.segments().size(), 3u);
-  expect_consistent(allocator);
-  EXPECT_THROW(allocator.allocate(INT64_MAX / 2, Kind::Other, "impossible"), OutOfMemory);
-  for (Block* block : {a, b, c, d}) allocator.free(block);
-  allocator.empty_cache();
-  EXPECT_EQ(meter.reserved(), 0);
 }
 
 using Decisions = std::vector<std::array<int64_t, 5>>;

@@ -129,6 +129,25 @@ TEST(L01_Allocator, ChangeKindMovesTheBytes) {
   EXPECT_EQ(f.meter.now(), Usage{});
 }
 
+TEST(L05_Expandable, MoreAddressesThanOneSegmentHasAreAnotherSegment) {
+  Meter meter;
+  Allocator allocator(meta_source(), meter);
+  allocator.set_expandable(true);
+  constexpr int64_t kTiB = int64_t(1) << 40;
+  Block* a = allocator.allocate(kTiB / 4 * 3, Kind::Other, "a");
+  Block* b = allocator.allocate(kTiB / 2, Kind::Other, "b");
+  Block* c = allocator.allocate(kTiB / 8, Kind::Other, "c");
+  Block* d = allocator.allocate(kTiB * 2, Kind::Other, "d");
+  EXPECT_NE(b->segment, a->segment);
+  EXPECT_EQ(c->segment, a->segment) << "the first that has room";
+  EXPECT_EQ(allocator.segments().size(), 3u);
+  expect_consistent(allocator);
+  EXPECT_THROW(allocator.allocate(INT64_MAX / 2, Kind::Other, "impossible"), OutOfMemory);
+  for (Block* block : {a, b, c, d}) allocator.free(block);
+  allocator.empty_cache();
+  EXPECT_EQ(meter.reserved(), 0);
+}
+
 using L01_AllocatorDeathTest = testing::Test;
 TEST(L01_AllocatorDeathTest, ASecondFreeAbortsAndNamesTheBlock) {
   Fixture f;

@@ -36,6 +36,11 @@ TEST_F(L04_Programs, TheCalculatorAnswers) {
   EXPECT_NE(run(kCalculator, bert + "--memory=2GiB").output.find("nor does a batch of 1"), std::string::npos);
 }
 
+TEST_F(L04_Programs, TheFormulaHoldsForEveryRecipe) {
+  for (const char* recipe : {"fp32", "mixed", "half"})
+    EXPECT_EQ(run(kCalculator, std::string("--model=gpt2 --seq=64 --recipe=") + recipe).code, 0) << recipe;
+}
+
 TEST_F(L04_Programs, TheCalculatorRefusesWhatCannotBe) {
   const Outcome unknown = run(kCalculator, "--model=bert-larg");
   expect_refused(unknown, 2, "did you mean bert-large?");
@@ -54,11 +59,21 @@ TEST_F(L04_Programs, TheCalculatorRefusesWhatCannotBe) {
                  "more than gradus can count");
 }
 
+std::string single_spaced(const std::string& text) {
+  std::string squeezed;
+  for (const char c : text)
+    if (c != ' ' || squeezed.empty() || squeezed.back() != ' ') squeezed += c;
+  return squeezed;
+}
+
 TEST_F(L04_Programs, TheWalkRunsOnMeta) {
   for (const char* steps : {"1", "2", "7"}) {
     const Outcome outcome = run(kCalculator, std::string("--device=meta --steps=") + steps);
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("PASS"), std::string::npos);
+    for (const char* row : {"polyglot-ko-1.3b half 256 1,331,810,304 10.4 GiB backward/linear 10 28 164",
+                            "gpt2 in 16 bits 36.0 KiB 36.0 MiB 288.0 MiB"})
+      EXPECT_NE(single_spaced(outcome.output).find(row), std::string::npos) << outcome.output;
   }
   expect_refused(run(kCalculator, "--device=meta --memory=20MiB"), 1, "out of memory");
   expect_refused(run(kCalculator, "--device=meta --memory=100MiB"), 1, "budget 100.0 MiB");

@@ -36,12 +36,14 @@ TEST(L05_Drawing, AnotherStateIsDrawnOtherwise) {
   Allocator allocator(meta_source(), meter);
   Block* x = allocator.allocate(int64_t(1) << 20, Kind::Other, "x");
   Block* tiny = allocator.allocate(1, Kind::Other, "tiny");
+  Block* own = allocator.allocate(int64_t(10) << 20, Kind::Other, "own");
   std::ostringstream out;
   draw_segments(out, allocator);
-  EXPECT_EQ(out.str(), "    small [xxxxxxxxxxxxxxxxt................] 2.0 MiB\n")
-      << "a block is never nothing";
-  allocator.free(x);
-  allocator.free(tiny);
+  EXPECT_EQ(out.str(),
+            "    small [xxxxxxxxxxxxxxxxt................] 2.0 MiB\n"
+            "    large [oooooooooo] 10.0 MiB\n")
+      << "a block is never nothing; from 10 MiB it has a segment of its own";
+  for (Block* b : {x, tiny, own}) allocator.free(b);
 }
 
 // ---- leaks and spikes, in histories made by hand ----
@@ -61,6 +63,10 @@ struct Recorder {
   void end_program() { allocator.range = nullptr; }
   Block* get(const char* name, int64_t bytes) { return allocator.allocate(bytes, Kind::Temporary, name); }
   void keep(const char* name, int64_t bytes) { kept.push_back(get(name, bytes)); }
+  void free_oldest() {
+    allocator.free(kept.front());
+    kept.erase(kept.begin());
+  }
   void pass(const char* name, int64_t bytes) { allocator.free(get(name, bytes)); }
   std::vector<Leak> leaks(int64_t patience) const {
     return find_leaks(allocator.history(), step_begins(allocator.history(), "data"), patience);
@@ -108,19 +114,34 @@ TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
 
 TEST(L05_Findings, WhatIsFreedInTimeIsNone) {
   Recorder r;
-  std::vector<Block*> late;  // each lives for two steps, as the state of a recurrent network does
-  for (int step = 0; step < 8; ++step) {
+  for (int step = 0; step < 8;
+       ++step) {  // each lives for two steps, as the state of a recurrent network does
     r.begin_step();
-    late.push_back(r.get("state", 500));
-    if (step >= 2) r.allocator.free(late[size_t(step - 2)]);
+    r.keep("state", 500);
+    if (step >= 2) r.free_oldest();
     r.pass("activation", 10'000);
   }
   r.end_program();
   EXPECT_TRUE(r.leaks(2).empty());
   EXPECT_EQ(r.leaks(1).size(), 1u) << "too little patience takes it for one";
-  for (int step = 6; step < 8; ++step) r.allocator.free(late[size_t(step)]);  // after the end
+  for (int step = 6; step < 8; ++step) r.free_oldest();  // after the end
   EXPECT_TRUE(r.leaks(2).empty());
   EXPECT_EQ(r.leaks(0)[0].bytes, 8 * 500) << "all were alive when their step ended, the last two as well";
+}
+
+TEST(L05_Findings, TheFirstEventOfAStepBelongsToIt) {
+  Recorder r;
+  r.allocator.range = &r.range;
+  for (int step = 0; step < 2; ++step) {
+    r.range.name = "data";
+    r.keep("inputs", 100);
+    r.range.name = "forward";
+    r.pass("activation", 1000);
+  }
+  r.end_program();
+  const std::vector<Leak> leaks = r.leaks(0);
+  ASSERT_EQ(leaks.size(), 1u);
+  EXPECT_EQ(leaks[0].steps, (std::vector<int64_t>{0, 1}));
 }
 
 TEST(L05_Findings, TheSpikeIsTheLargestShortLivedBlockAtThePeak) {

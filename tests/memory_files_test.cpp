@@ -146,6 +146,10 @@ void expect_sound(const Json& snapshot, const Meter& meter) {
 
 TEST_F(L04_MemoryFiles, TheSnapshotHasEveryBlockAndItsTraceLeadsThere) {
   use(false);
+  const NamedRange step{"step", nullptr}, forward{"forward", &step};
+  f_.allocator.range = &forward;
+  EXPECT_THROW(f_.allocator.allocate(int64_t(5) << 30, Kind::Data, "too large", {5}), OutOfMemory);
+  f_.allocator.range = nullptr;
   const fs::path path = root_ / "new" / "memory.pickle";
   write_memory_snapshot(path.string(), f_.allocator);
   const Json snapshot = PickleReader::read(get(path));
@@ -154,7 +158,9 @@ TEST_F(L04_MemoryFiles, TheSnapshotHasEveryBlockAndItsTraceLeadsThere) {
   const Json& last = snapshot.find("device_traces")->items()[0].items().back();
   EXPECT_EQ(last.find("action")->string(), "oom");
   EXPECT_EQ(at(last, "size"), int64_t(5) << 30);
-  EXPECT_EQ(last.find("frames")->items()[0].find("name")->string(), "too large [5]");
+  std::vector<std::string> frames;
+  for (const Json& frame : last.find("frames")->items()) frames.push_back(frame.find("name")->string());
+  EXPECT_EQ(frames, (std::vector<std::string>{"too large [5]", "forward", "step"})) << "the innermost first";
 }
 
 TEST_F(L04_MemoryFiles, TheSnapshotOfExpandableSegments) {
@@ -193,6 +199,14 @@ TEST_F(L04_MemoryFiles, ThePageStandsAloneAndItsDataSumUp) {
   const Json& last = data.find("blocks")->items().back();
   EXPECT_EQ(strings[size_t(last.items()[0].integer())].string(), "</script><b>&");
   EXPECT_EQ(strings[size_t(last.items()[1].integer())].string(), "[99]");
+  const std::vector<MemoryEvent>& history = f_.allocator.history();
+  for (size_t i = 0; i < history.size(); ++i) {
+    const auto& event = data.find("events")->items().at(i).items();
+    EXPECT_EQ(event[1].integer(), int64_t(history[i].seconds * 1e6)) << "microseconds";
+    if (history[i].action == Action::ChangeKind) {
+      EXPECT_EQ(event[4].integer(), int64_t(Kind::Activation));
+    }
+  }
 }
 
 // 40 MiB of one kind from the first event on, and 20 of another in the second half: the areas are as 4 to 1.

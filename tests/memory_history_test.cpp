@@ -2,6 +2,7 @@
 // for.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 #include <tuple>
@@ -157,6 +158,26 @@ TEST(L04_History, AFailedRequestIsAnEventAfterTheCacheWasEmptied) {
   f.allocator.free(held);
 }
 
+TEST(L05_Expandable, EventsSayWhichPagesComeAndGo) {
+  constexpr int64_t kPage = 20 * kMiB;
+  Fixture f;
+  f.allocator.set_expandable(true);
+  f.allocator.keep_history();
+  Block *a = f.get(30 * kMiB), *b = f.get(50 * kMiB);
+  f.allocator.free(b);
+  f.allocator.empty_cache();
+  const auto base = reinterpret_cast<int64_t>(a->segment->base);
+  std::vector<std::array<int64_t, 3>> pages;
+  for (const MemoryEvent& e : f.allocator.history())
+    if (e.action == Action::SegmentMap || e.action == Action::SegmentUnmap)
+      pages.push_back({int64_t(e.action), (e.address - base) / kPage, e.bytes / kPage});
+  const std::vector<std::array<int64_t, 3>> expected{{int64_t(Action::SegmentMap), 0, 2},
+                                                     {int64_t(Action::SegmentMap), 2, 2},
+                                                     {int64_t(Action::SegmentUnmap), 2, 2}};
+  EXPECT_EQ(pages, expected);
+  f.allocator.free(a);
+}
+
 // The peak is found again in the history, with who was alive at it and what it was for.
 TEST(L04_History, ThePeakIsTheMetersPeak) {
   RecordProperty("exercise", "04.2");
@@ -210,6 +231,8 @@ TEST(L04_History, ThePeakIsTheFirstOfEqualOnesAndCountsBlocks) {
   ASSERT_EQ(peak.alive.size(), 2u);
   EXPECT_EQ(peak.alive[0].name, "b");
   EXPECT_EQ(peak.alive[1].name, "a");
+  add(Action::Alloc, 2048, 512, 1, "d");
+  EXPECT_EQ(memory_peak(history).reached_by.name, "d") << "the last event of all";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The models that have names: their parameter counts as published, BERT and GPT-NeoX against Hugging Face's
 // (tests/golden/make_models.py), and the same bytes on every device.
+#include "src/core/nearest.h"
 #include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
@@ -84,6 +85,17 @@ TransformerConfig tiny(const char* name) {
   config.dropout = 0;
   if (config.head == Head::Pooled) config.labels = 2;
   return config;
+}
+
+TEST(L04_Models, TheDistanceOfTwoWordsIsThatOfLevenshtein) {
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("saturday", "sunday"), 3u);
+  EXPECT_EQ(edit_distance("sunday", "saturday"), 3u);
+  EXPECT_EQ(edit_distance("gpt2", "gpt2"), 0u);
+  for (const char* word : {"", "a", "gpt2"}) {
+    EXPECT_EQ(edit_distance(word, ""), std::string(word).size());
+    EXPECT_EQ(edit_distance("", word), std::string(word).size());
+  }
 }
 
 TEST(L04_Models, ImpossibleConfigurationsAreRefused) {

@@ -52,6 +52,9 @@ on_paper() {
       grep -qsF "\"$id\"" "$program" || echo "exercise $id: $program does not name it, which is to judge it"
     done >"$work/unjudged"
     while read -r line; do fault "$line"; done <"$work/unjudged"
+    points=$(awk -f "$tools/pages.awk" "$page" /dev/null | awk -F'\t' '{ sum += $2 } END { print sum + 0 }')
+    [ "$points" = 0 ] || grep -qsE "^[|] $nn [|] [0-9]+ [|] $points [|]" lessons/README.md ||
+      fault "lessons/README.md: the teachers' table has no row '| $nn | minutes | $points |', the points of $page"
     for id in $named; do
       three_hints "$hints" "$id" || fault "$hints: exercise $id has not the three hints 1. 2. 3."
     done

@@ -38,6 +38,8 @@ sed -i 's/predict/predict the number/' lessons/01_a/README.md
                                             expect "exercise 01.3: tests/course/predict_01.cpp does not name it"
 sed -i 's/predict/make it faster/' lessons/01_a/README.md
                                             expect "exercise 01.3: tests/course/faster_01.cpp does not name it"
+sed -i 's/\*$/*, 7 points:/' lessons/01_a/README.md
+                                            expect "no row '| 01 | minutes | 21 |', the points of lessons/01_a/README.md"
 rm tests/b_test.cpp;                        expect 'exercise 01.2: no test has RecordProperty("exercise", "01.2")'
 test_of 01.9 'f2(f1(1)) == 4' >tests/c_test.cpp; expect "records exercise 01.9, which is not on"
 

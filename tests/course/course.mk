@@ -1,5 +1,5 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course mutants
+.PHONY: student check-course mutants grade grade-link check-grade gradescope-zip
 
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
@@ -38,6 +38,23 @@ mutants:
 	@$(SETUP) $(WANTED) gtest
 	@sh $(COURSE)/mutants_selftest.sh
 	@sh $(COURSE)/mutants.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
+
+grade:
+	@$(SETUP) $(WANTED) gtest
+	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' sh $(COURSE)/grade.sh '$(LESSON)' '$(SUBMISSION)' '$(OUT)' '$(STUDENT)'
+
+gradescope-zip:
+	@$(SETUP) zip
+	@sh $(COURSE)/gradescope.sh '$(LESSON)'
+
+check-grade:
+	@$(SETUP) $(WANTED) gtest
+	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' sh $(COURSE)/grade_selftest.sh \
+	  $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
+
+# A test program with a student's file in it, for grade.sh. The first of the objects has the grader's main.
+grade-link:
+	@$(CXX) $(OBJECTS) $(LDLIBS) -lgtest -o $(TO)
 
 bug-%:
 	@SEED='$(SEED)' sh $(COURSE)/bug.sh '$*' $(if $(filter 1,$(UNDO)),undo)

@@ -1,5 +1,5 @@
-# failures.awk: of GoogleTest's XML reports, one line for each test that ran, with tabs between: Suite.Name, passed or
-# failed, and what its first failure says, as a sentence for a student.
+# failures.awk: of GoogleTest's XML reports (-f text.awk -f failures.awk FILES…), one line for each test that ran,
+# with tabs between: Suite.Name, passed or failed, and what its first failure says, as a sentence for a student.
 /<testcase / {
   end_of_test()
   if (!/ status="run"/ || / result="skipped"/) next
@@ -26,37 +26,3 @@ function plain(xml) {
   gsub(/&lt;/, "<", xml); gsub(/&gt;/, ">", xml); gsub(/&amp;/, "\\&", xml)
   return xml
 }
-
-# What a message of GoogleTest says: the fact (what was got, what was expected) and the words that the test adds;
-# the words alone if they have both.
-function sentence(message,    line, n, at, fact, words) {
-  n = split(message, line, "\n")
-  at = 3
-  if (line[2] ~ /^C\+\+ exception with description "/) {
-    fact = message; sub(/^.*C\+\+ exception with description "/, "", fact); sub(/" thrown in .*/, "", fact)
-    at = n + 1
-  } else if (line[2] ~ /^Value of: /) {
-    fact = substr(line[2], 11) " is " substr(line[3], 11) ", expected " substr(line[4], 11)
-    at = 5
-  } else if (line[2] ~ /^Expected equality of these values:/) {
-    fact = trim(line[3])
-    at = 4
-    if (line[at] ~ /^    Which is: /) fact = fact " is " substr(line[at++], 15)
-    fact = fact ", expected " trim(line[at++])
-    if (line[at] ~ /^    Which is: /) fact = fact " = " substr(line[at++], 15)
-  } else if (line[2] ~ /^The difference between .*, where$/) {
-    fact = part_before(line[3], ",") ", expected " part_before(line[4], ", and")
-    sub(/expected expected evaluates to /, "expected ", fact)
-    sub(/ evaluates to /, " is ", fact); sub(/ evaluates to /, " = ", fact)
-    at = 6
-  } else {
-    fact = line[2]
-  }
-  for (; at <= n; at++) words = words (words == "" ? "" : " ") trim(line[at])
-  gsub(/\n/, " ", fact)
-  if (words ~ /expected/ && words ~ /got/) return shortened(words, 400)
-  return shortened(fact, 250) (words == "" ? "" : " (" shortened(words, 250) ")")
-}
-function shortened(s, most) { return length(s) > most ? substr(s, 1, most) " …" : s }
-function trim(s) { gsub(/^ +| +$/, "", s); return s }
-function part_before(s, end) { return substr(s, 1, length(s) - length(end)) }

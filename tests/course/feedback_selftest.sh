@@ -71,7 +71,8 @@ fresh
 judge || fail "all pass, and the exit code is not 0"
 says "4 passed, 0 failed"
 ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2)"
-plan X "$(says_open 01.1)"; plan Other "$(says_open 01.1)"
+plan X "$(says_open 01.1)"
+plan Other "Value of: code\\&#x0A;  Actual: 1\\&#x0A;Expected: 0\\&#x0A;$(says_open 01.1)"
 judge && fail "an exercise is open, and the exit code is 0"
 says "01.1 is open: src/open.cpp:2" "tests that wait for exercises that are open: 1"
 ends_with "lesson 01: 1 of 2 exercises passed (01.2), 1 open (01.1)"
@@ -112,9 +113,12 @@ ends_with "lesson 01: 1 of 2 exercises passed (01.1), 1 FAILS (01.2); other test
 fresh
 plan Bug wrong
 judge
-says "01.4 FAILS: cpu: wrong; find the bug"
-ends_with "lesson 01: 2 of 3 exercises passed (01.1, 01.2), 1 FAILS (01.4)"
+says "L01_A.Bug (01.4) fails: cpu: wrong"
+ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2); other tests that fail: 1"
 plan Other wrong
+judge
+says "L01_A.Bug (01.4) fails: cpu: wrong" "L01_A.Other fails: cpu: wrong"
+ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2); other tests that fail: 2"
 sh "$tools/tools/run_tests.sh" all build/tests/a_test build/tests/b_test >"$base/report" 2>&1 && fail "make test: exit code 0"
 ends_with "4 passed, 1 failed"
 

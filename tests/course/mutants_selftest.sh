@@ -31,7 +31,7 @@ fresh
 mutant 01.2_three 's/x + 2/x + 3/'
 mutant 01_for_ever 's/  return/  for (volatile int i = 0; i < 1;) {}\n  return/'
 mutant 01_crashes 's/  return/  std::abort();\n  return/'
-says 0 "01.2_three: killed" "01_for_ever: killed" "01_crashes: killed" "lesson 01: 3 of 3 mutants killed"
+says 0 "01.2_three: killed" "01_for_ever: killed by its end, stopped after 1 s" "01_crashes: killed" "lesson 01: 3 of 3 mutants killed"
 [ -z "$(git status --porcelain -- src)" ] || fail "the tree itself was changed:"
 sh "$tools/check_course.sh" 01 >"$base/report" 2>&1 || fail "check_course.sh does not pass:"
 mutant 01_alive 's/int x)/const int x)/'

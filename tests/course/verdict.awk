@@ -1,39 +1,41 @@
 # verdict.awk: what the tests say about each exercise of a lesson. Reads, each after its name (as=…): the exercises
 # (pages.awk), the tests that record one (tests.awk), the places of the exercises in the sources (grep -n), and the
 # results of all tests (failures.awk). Prints what a student reads, and writes to the file `records` id, state and
-# detail of each exercise that is filled in.
+# detail of each exercise.
 BEGIN { FS = "\t" }
 as == "exercises" { order[++exercises] = $1; kind[$1] = $3 }
-as == "tests" { split($0, word, " "); tests[word[1]] = tests[word[1]] " " word[3]; judges[word[3]] }
+as == "tests" { split($0, word, " "); tests[word[1]] = tests[word[1]] " " word[3]; id_of[word[3]] = word[1] }
 as == "places" { look_at_place($0) }
 as == "results" {
   ran[$1]
   if ($2 == "passed") next
-  if (!($1 in judges) && !($1 in said)) others[++other] = $1
+  if (!is_judged(id_of[$1]) && !($1 in said)) others[++other] = $1
   if (!($1 in said) || prefer($3, said[$1])) said[$1] = $3
 }
 END {
-  for (i = 1; i <= other; i++) {
-    if (said[others[i]] ~ /exercise [0-9.]+ is open/) waiting++
-    else if (++failing <= 5) print others[i] " fails: " said[others[i]]
-  }
-  if (failing > 5) print "other tests of no exercise that fail: " failing - 5 "; the logs are in build/tests"
+  for (i = 1; i <= other; i++) if (id_of[others[i]] != "") report(others[i], " (" id_of[others[i]] ")")
+  for (i = 1; i <= other; i++) if (id_of[others[i]] == "") report(others[i], "")
+  if (failing > 5) print "and more: " failing - 5 "; the logs are in build/tests"
   if (waiting) print "tests that wait for exercises that are open: " waiting
-  for (i = 1; i <= exercises; i++) judge(order[i])
+  for (i = 1; i <= exercises; i++) if (is_judged(order[i])) judge(order[i])
   line = "lesson " lesson ": " count["passed"] + 0 " of " judged " exercises passed" list("passed")
   if (count["failed"]) line = line ", " count["failed"] (count["failed"] == 1 ? " FAILS" : " FAIL") list("failed")
   if (count["open"]) line = line ", " count["open"] " open" list("open")
   print line (failing ? "; other tests that fail: " failing : "")
 }
 
-# The tests of an exercise that is not filled in (find the bug, …) pass in the given sources: only a failure tells.
+# What is filled in is judged here. The tests that other exercises name (the bug's, …) pass in the given sources.
+function is_judged(id) { return kind[id] == "fill in" }
+function report(test, id) {
+  if (said[test] ~ /exercise [0-9.]+ is open/) waiting++
+  else if (++failing <= 5) print test id " fails: " said[test]
+}
 function judge(id,    test, n, i, words, state, detail) {
   n = split(tests[id], test, " ")
   for (i = 1; i <= n; i++) {
     if (!(test[i] in ran)) said[test[i]] = "its test " test[i] " did not run"
     if (test[i] in said && (words == "" || prefer(said[test[i]], words))) words = said[test[i]]
   }
-  if (kind[id] != "fill in" && (words == "" || words ~ /exercise [0-9.]+ is open/)) return
   state = words == "" ? "passed" : "failed"
   if (match(words, /exercise [0-9.]+ is open/)) {
     state = "open"
@@ -41,10 +43,10 @@ function judge(id,    test, n, i, words, state, detail) {
     detail = where(id)
     if (other_id != id && !stands[id]) detail = "its test needs " other_id ", which is open; your lines: " detail
   } else if (words != "") {
-    detail = words "; " (kind[id] == "fill in" ? "your lines: " where(id) : kind[id])
+    detail = words "; your lines: " where(id)
   }
   if (state != "passed") print id (state == "open" ? " is open: " : " FAILS: ") detail
-  if (kind[id] == "fill in") print id "\t" state "\t" detail >records
+  print id "\t" state "\t" detail >records
   judged++; count[state]++; ids[state] = ids[state] (ids[state] == "" ? "" : ", ") id
 }
 function list(state) { return ids[state] == "" ? "" : " (" ids[state] ")" }

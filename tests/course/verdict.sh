@@ -23,14 +23,14 @@ run_alone() {
     "$1" --gtest_filter="$test:*/$test/*" --gtest_output="xml:$work/xml" >"$work/log" 2>&1 </dev/null
     code=$?
     if [ -s "$work/xml" ]; then
-      awk -f "$tools/failures.awk" "$work/xml"
+      awk -f "$tools/text.awk" -f "$tools/failures.awk" "$work/xml"
     else
       printf '%s\tfailed\t%s\n' "$test" "$(why "$work/log" $code)"
     fi
   done <"$work/tests"
 }
 for program; do
-  if [ -s "$program.xml" ]; then awk -f "$tools/failures.awk" "$program.xml"; else run_alone "$program"; fi
+  if [ -s "$program.xml" ]; then awk -f "$tools/text.awk" -f "$tools/failures.awk" "$program.xml"; else run_alone "$program"; fi
 done >"$work/results"
 
 : >"$work/records"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# setup.sh NEED...: installs what is missing of compiler, stb, gtest, onednn, clang-format.
+# setup.sh NEED...: installs what is missing of compiler, stb, gtest, onednn, clang-format, zip.
 # Root on Debian or Ubuntu: apt-get does it. Elsewhere: a sentence says what to install by hand. The exit
 # code is 0 when everything is there that cannot be done without. CXX names the compiler.
 # Sourced by doctor.sh for the functions that say what is there.
@@ -17,7 +17,7 @@ is_there() {
     stb) header stb/stb_image_write.h ;;
     gtest) header gtest/gtest.h ;;
     onednn) header oneapi/dnnl/dnnl.hpp ;;
-    clang-format) command -v clang-format >/dev/null ;;
+    clang-format | zip) command -v "$1" >/dev/null ;;
   esac
 }
 
@@ -27,7 +27,7 @@ package_of() {
     stb) echo libstb-dev ;;
     gtest) echo libgtest-dev ;;
     onednn) echo libdnnl-dev ;;
-    clang-format) echo clang-format ;;
+    clang-format | zip) echo "$1" ;;
   esac
 }
 
@@ -39,6 +39,7 @@ about() {
     gtest) echo "GoogleTest; the tests need it" ;;
     onednn) echo "oneDNN; without it our own kernels run alone, with no library beside them to compare with" ;;
     clang-format) echo "clang-format; 'make check' compares the formatting with it" ;;
+    zip) echo "zip; 'make gradescope-zip' packs with it" ;;
   esac
 }
 can_do_without() { [ "$1" = onednn ]; }

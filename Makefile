@@ -10,6 +10,7 @@
 #   make student LESSON=03 OUT=DIR   the tree to hand out for lesson 03; ALL=1: every exercise open
 #   make check-course LESSONS="04 05"   every exercise fails when open and passes when solved; by default of all
 #   make mutants LESSONS="02"   do the tests notice mistakes? those of tests/mutants, by default of all lessons
+#   make bug-02      puts a mistake into the code of lesson 02, for you to find; UNDO=1 takes it out
 #   make readme      write the table of the last `make lessons` into README.md
 #   make             build everything that is there;   make clean: remove build/
 #

@@ -143,6 +143,15 @@ TEST_P(L03_Attention, IsTheFormulaAndEveryDtypeFollowsFp64) {
     }
 }
 
+TEST_P(L03_Attention, LargeScoresDoNotOverflow) {  // e^1000 would; the largest score is subtracted before
+  const AttentionShape s = shape_of(1, 1, 7, 4, Mask::Causal);
+  std::vector<double> x = rounded(DType::F32, 7 * 12, 1);
+  for (double& v : x) v *= 64;
+  for (const Kind kind : kBoth)
+    for (const double y : Attended(kind, DType::F32, s, x, x).y)
+      ASSERT_TRUE(std::isfinite(y)) << name_of(kind);
+}
+
 TEST_P(L03_Attention, AQueryDoesNotSeeWhatFollowsIt) {
   RecordProperty("exercise", "03.4");
   const AttentionShape s = shape_of(1, 2, 70, 4, Mask::Causal);

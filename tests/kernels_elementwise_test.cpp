@@ -193,12 +193,13 @@ TEST_P(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
 TEST_P(L02_Kernels, SgdWithAndWithoutMomentum) {
   for (const bool momentum : {false, true}) {
     Buffer w(DType::F32, {1, 2}), m(DType::F32, {0.5, 0});
-    const Buffer g(DType::F32, {4, -2});
+    const Buffer g(DType::F32, {8, -4});
     TestCtx ctx;
     ctx.scalars().learning_rate = 0.125f;
+    ctx.scalars().clip_factor = 0.5f;
     const ParamUpdate item{2, w.out(Write::Set), g.in(), momentum ? m.out(Write::Set) : Out{}, {}, {}, true};
     table().sgd(ctx, {1, &item}, {.momentum = momentum ? 0.5f : 0.0f, .weight_decay = 1.0f});
-    // g' = g + w = (5, 0); with momentum m = m/2 + g' = (5.25, 0)
+    // g' = g/2 + w = (5, 0); with momentum m = m/2 + g' = (5.25, 0)
     EXPECT_EQ(w.values(), (std::vector<double>{1 - 0.125 * (momentum ? 5.25 : 5), 2}));
   }
 }

@@ -213,6 +213,17 @@ TEST_P(L02_Kernels, CrossEntropy) {
     }
 }
 
+// The maximum rises so far that what was summed before must be scaled down.
+TEST_P(L02_Kernels, CrossEntropyOfALongRowThatRises) {
+  std::vector<double> values(5000, 0.0);
+  values[4500] = 100;
+  const Buffer x(DType::F32, values);
+  Buffer lse = Buffer::zeros(DType::F32, 1);
+  TestCtx ctx(cost::cross_entropy_fwd({1, 5000}, DType::F32));
+  table().cross_entropy_fwd(ctx, {1, 5000}, x.in(), Targets({1, 5000}).in(), {}, lse.out(Write::Set));
+  EXPECT_EQ(lse.values()[0], 100);
+}
+
 TEST_P(L02_Kernels, TargetsAndIdsOutOfRangeAreNamed) {
   if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
   Buffer x = Buffer::random(DType::F32, 6, 1), loss = Buffer::zeros(DType::F32, 1),

@@ -1,8 +1,10 @@
-// Lesson 01's rungs: each gives the same product, at sizes that no block divides.
+// Lesson 01's rungs: each gives the same product, at sizes that no block divides; and what it compares them
+// with.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "lessons/01_gemm/problem.h"
 #include "lessons/01_gemm/rungs.h"
 #include "src/core/rng.h"
 #include "src/tensor/context.h"
@@ -49,6 +51,36 @@ TEST(L01_Rungs,
   EXPECT_DOUBLE_EQ(rungs()[2].intensity(1024), 2 * block * block * block / (12 * block * block));
   for (const Rung& rung : rungs())
     EXPECT_LE(rung.intensity(1024), 1024 / 6.0) << rung.name << ": above the bound n/6";
+}
+
+TEST(L01_Rungs, IntensitiesAreThoseOfThePage) {
+  Context context;
+  const std::vector<Rung> list = rungs();
+  EXPECT_DOUBLE_EQ(list[0].intensity(1024), 2 / 68.0);
+  EXPECT_DOUBLE_EQ(list[1].intensity(1024), 2 / 4.0);
+  EXPECT_DOUBLE_EQ(list[3].intensity(1024), 128);    // A passes once
+  EXPECT_DOUBLE_EQ(list[3].intensity(2048), 204.8);  // and twice
+}
+
+// What the lesson compares with: a product is within the bound, an error is measured in units of it.
+TEST(L01_Problem, ErrorsAreSharesOfWhatRoundingAllows) {
+  const int64_t n = 33;
+  const Problem problem(n, 1);
+  std::vector<float> c(n * n);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < n; ++k) sum += double(problem.a[i * n + k]) * problem.b[k * n + j];
+      c[i * n + j] = float(sum);
+    }
+  EXPECT_LE(problem.worst_error(c), 1);
+  for (const int64_t column : {int64_t(0), n / 2, n - 1}) {
+    std::vector<float> wrong = c;
+    wrong[7 * n + column] += float(8 * double(n) * 0x1p-24);
+    EXPECT_NEAR(problem.worst_error(wrong), 8, 1) << "column " << column;
+    wrong[3 * n + column] = NAN;
+    EXPECT_FALSE(problem.worst_error(wrong) <= 1) << "a NaN passes, column " << column;
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #   built      in the tree that `make student` writes, where later lessons are not there: with the exercise and
 #              those after it open, its test fails and names it, and the tests of those before it pass; with the
 #              exercise solved too, its test passes; with all of them solved, `make test-NN` passes
+#   mutants    of the lines of its exercises (tests/mutants/NN.k_*.patch) are all killed by the lesson's tests
 # The trees are one folder, build/course/tree, in which only the files that differ change, and which begins with
 # the objects of build/obj; so a step compiles a file or two. STATIC=1 leaves out what must be built.
 tools=$(cd "$(dirname "$0")" && pwd)
@@ -112,6 +113,16 @@ step() {
   fi
 }
 
+# The stored mutants of the lesson's exercises.
+mutants_die() {
+  patches=$(ls tests/mutants/"$1".*.patch 2>/dev/null)
+  [ -n "$patches" ] || return 0
+  sh "$tools/mutants.sh" $patches >"$work/mutants.log" 2>&1 && ! grep -q ': survives' "$work/mutants.log" || {
+    grep -E ': survives|: error|fails without' "$work/mutants.log"
+    fault "lesson $1: not all mutants of its exercises are killed"
+  }
+}
+
 built() {
   for nn in $lessons; do
     start=$(date +%s)
@@ -124,6 +135,7 @@ built() {
       grep -E '^\[  FAILED|error|[0-9]+ failed|Failure' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
       fault "lesson $nn: make test-$nn fails where the later lessons are not there"
     }
+    mutants_die "$nn"
     echo "lesson $nn: $(echo $(regions_of "$nn")): built and tested, $(($(date +%s) - start)) s"
   done
 }

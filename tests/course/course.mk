@@ -11,7 +11,11 @@ check-course:
 
 mutants:
 	@$(SETUP) $(WANTED) gtest
+	@sh $(COURSE)/mutants_selftest.sh
 	@sh $(COURSE)/mutants.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
+
+bug-%:
+	@SEED='$(SEED)' sh $(COURSE)/bug.sh '$*' $(if $(filter 1,$(UNDO)),undo)
 
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)

@@ -36,10 +36,13 @@ build() {
     ls lessons/*/main.cpp tests/bench/*.cpp | sed 's|/main.cpp||; s|^tests/||; s|.cpp$||; s|^|build/|')
   (cd "$tree" && make "$@") >"$work/make.log" 2>&1 </dev/null
 }
-# passes PROGRAM FILTER SECONDS: what it said is in $work/test.log.
+# passes PROGRAM FILTER SECONDS: what it said is in $work/test.log; too_long says so if it was stopped.
 passes() {
-  (cd "$tree" && timeout -k 2 "$3" "build/tests/$1" --gtest_filter="$2" --gtest_fail_fast) \
-    >"$work/test.log" 2>&1 </dev/null && grep -q '^\[  PASSED  \]' "$work/test.log"
+  too_long=
+  (cd "$tree" && timeout -k 2 "$3" "build/tests/$1" --gtest_filter="$2" --gtest_fail_fast || exit) \
+    >"$work/test.log" 2>&1 </dev/null
+  case $? in 0) ;; 124 | 137) too_long=", stopped after $3 s"; return 1 ;; *) return 1 ;; esac
+  grep -q '^\[  PASSED  \]' "$work/test.log"
 }
 failed_test() {  # the one that failed, or in which the program ended or stood
   awk '/^\[ RUN / { run = $4 } /^\[  FAILED  \]/ && !failed { failed = $4; sub(/,$/, "", failed) }
@@ -108,7 +111,7 @@ judge() {
   while read -r program filter seconds; do
     build "$program" || { verdict=error why="does not compile: $(grep -m 1 rror "$work/make.log")"; break; }
     passes "$program" "$filter" "$seconds" && continue
-    verdict=killed why="by $(failed_test)"
+    verdict=killed why="by $(failed_test)$too_long"
     grep -v "^$name " "$work/killers" >"$work/others"
     { cat "$work/others"; echo "$name $program"; } >"$work/killers"
     break

@@ -44,7 +44,7 @@ git -c core.quotepath=off ls-files | while read -r file; do [ ! -f "$file" ] || 
 # A test is of a later lesson if its name says so, if it includes files of one, or if all that it tests is
 # named after later ones.
 of_later_lessons() {
-  grep -E "^lessons/($later)_|^tests/lesson($later)_" "$work/all"
+  grep -E "^lessons/($later)_|^tests/lesson($later)_|^tests/mutants/($later)[._]" "$work/all"
   grep -E '^tests/.*\.(h|cpp)$' "$work/all" | while read -r file; do
     grep -qE "^#include \"lessons/($later)_" "$file" && echo "$file"
     tested=$(grep -E '^(TYPED_)?TEST(_F|_P)?\(' "$file" | grep -oE 'L[0-9][0-9]_' | sort -u)
@@ -52,15 +52,18 @@ of_later_lessons() {
   done
 }
 if [ -n "$later" ]; then of_later_lessons | sort -u >"$work/later"; else : >"$work/later"; fi
-grep -vxF -f "$work/later" "$work/all" >"$work/files"
-tar -cf - -T "$work/files" | tar -xf - -C "$tree" || refuse "not all files could be copied to $out"
-
+grep -vxF -f "$work/later" "$work/all" >"$work/early"
 # The exercises that are open, with blanks around each, and the files that have marks.
-marked=$(cxx <"$work/files" | grep -E '^(kernels|src|lessons)/' | xargs grep -l 'BEGIN SOLUTION' /dev/null)
+marked=$(cxx <"$work/early" | grep -E '^(kernels|src|lessons)/' | xargs grep -l 'BEGIN SOLUTION' /dev/null)
 marked_all=$(cxx <"$work/all" | grep -E '^(kernels|src|lessons)/')
 ids=$(sed -n 's/.*BEGIN SOLUTION *\([0-9.]*\).*/\1/p' $marked /dev/null | sort -u)
 case $lesson in all) open=$ids ;; *) open=$(echo "$ids" | grep "^$lesson\.") ;; esac
 open=" $(echo ${OPEN-$open}) "
+
+# A mutant of an open exercise shows its solution.
+for id in $open; do echo "^tests/mutants/${id}_"; done >"$work/secret"
+grep -v -f "$work/secret" "$work/early" >"$work/files"
+tar -cf - -T "$work/files" | tar -xf - -C "$tree" || refuse "not all files could be copied to $out"
 
 problems=$(awk -f "$tools/exercises.awk" $marked /dev/null | grep -v '^exercise ')
 [ -z "$problems" ] || { echo "$problems" >&2; refuse "the marks of the exercises are not right"; }
@@ -70,15 +73,16 @@ for file in $marked; do
   as_student "$file" >"$tree/$file"
 done
 
-# A bug's patch is made anew: its context is the student's file, which the marks are not in.
-sed -n 's|^lessons/.*\.patch$|&|p' "$work/files" >"$work/patches"
+# A patch with marks in it is made anew: its context is the student's file. The others apply to that as they are.
+grep -E '\.patch$' "$work/files" | xargs grep -lE '(BEGIN|END) SOLUTION|// STUB:' /dev/null >"$work/patches"
+export GIT_CEILING_DIRECTORIES="$work"
 while read -r patch; do
   bugged=$work/bugged
   rm -rf "$bugged" && mkdir "$bugged"
   changed=$(sed -n 's|^+++ b/||p' "$patch")
   tar -cf - $changed | tar -xf - -C "$bugged"
-  (cd "$bugged" && GIT_CEILING_DIRECTORIES=$work git apply -) <"$patch" || refuse "$patch does not apply to the sources"
-  : >"$tree/$patch"
+  (cd "$bugged" && git apply -) <"$patch" || refuse "$patch does not apply to the sources"
+  sed '/^diff /,$d; /^--- /,$d' "$patch" >"$tree/$patch"
   for file in $changed; do
     as_student "$bugged/$file" >"$work/with_bug"
     diff -u --label "a/$file" --label "b/$file" "$tree/$file" "$work/with_bug" >>"$tree/$patch" &&

@@ -1,0 +1,74 @@
+// Lesson 03's text: the floor, the held-out loss and the samples against plain computations of what they
+// promise.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lessons/03_transformer/text.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+namespace {
+
+struct L03_Text : ::testing::Test {
+  Context context{"cpu", 3};
+  Text text = load_text("", 1000, 5);
+  Transformer model{
+      {.vocab = ByteTokenizer::kVocabulary, .context = 9, .layers = 1, .heads = 2, .channels = 16}};
+
+  L03_Text() {
+    model.initialize(4);
+    Tensor& table = model.parameters.find("wte.weight").value;
+    std::vector<double> values = to_host<double>(table);
+    for (double& v : values) v *= 30;  // bytes whose probabilities differ, also after a position of their own
+    copy_from_host(table, values);
+  }
+  // -log p of each byte that may follow the last of `ids`.
+  std::vector<double> nats(const std::vector<int32_t>& ids) {
+    const int64_t T = int64_t(ids.size()), V = model.config.vocab;
+    const std::vector<double> logits =
+        to_host<double>(model.logits(from_host(context.device, ids, {1, T}, DType::I32, Kind::Data, "ids")));
+    std::vector<double> last(logits.end() - V, logits.end());
+    double sum = 0;
+    for (const double x : last) sum += std::exp(x);
+    for (double& x : last) x = std::log(sum) - x;
+    return last;
+  }
+};
+
+TEST_F(L03_Text, TheFloorIsNearTheGrammarsEntropy) {
+  const Text longer = load_text("", 100'000, 5);
+  const Grammar grammar = Grammar::parse(read_text_file(find_data_file("steps.grammar")));
+  EXPECT_NEAR(*longer.floor, grammar.entropy_rate(), 0.1 * grammar.entropy_rate());
+}
+
+TEST_F(L03_Text, TheHeldOutLossIsThatOfEachByteOnceWithItsContext) {
+  const Loader loader(text.corpus, model.config.context, 1);
+  const int64_t T = model.config.context, end = int64_t(text.corpus.bytes.size());
+  double total = 0;
+  for (int64_t from = text.corpus.split; from < end; from += T - T / 2) {  // the bytes that a window scores
+    const int64_t to = std::min(from + T - T / 2, end), first = to - 1 - T;
+    for (int64_t at = from; at < to; ++at) {
+      std::vector<int32_t> before;
+      for (int64_t i = first; i < at; ++i) before.push_back(uint8_t(text.corpus.bytes[i]));
+      total += nats(before)[uint8_t(text.corpus.bytes[at])];
+    }
+  }
+  const double expected = total / double(end - text.corpus.split);
+  for (const int64_t batch : {1, 4})
+    EXPECT_NEAR(held_out_loss(model, loader, batch), expected, 1e-5 * expected);
+}
+
+TEST_F(L03_Text, AColdSampleIsTheLikeliestByteEachTime) {
+  std::vector<int32_t> ids = ByteTokenizer::encode("The cook");
+  for (int i = 0; i < 12; ++i) {  // beyond the context
+    const std::vector<int32_t> window(
+        ids.end() - std::min<int64_t>(model.config.context, int64_t(ids.size())), ids.end());
+    const std::vector<double> next = nats(window);
+    ids.push_back(int32_t(std::min_element(next.begin(), next.end()) - next.begin()));
+  }
+  EXPECT_EQ(sample_text(model, "The cook", 12, 1e-4, 7), ByteTokenizer::decode(ids));
+}
+
+}  // namespace
+}  // namespace gradus

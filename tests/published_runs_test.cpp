@@ -143,6 +143,22 @@ TEST_F(OneLinear, L04_EagerDropoutKeepsAByteAnElement) {
   EXPECT_EQ(now(Kind::Temporary), kRows * kIn * 4);
 }
 
+// At the peak there are y, what gelu saved, and the two gradients of x; when they are summed, in a third
+// tensor, what was saved is gone.
+TEST_F(OneLinear, L04_EagerFreesWhatWasSavedBeforeGradientsAreSummed) {
+  const EagerTensor table = eager.parameter({kRows, kIn}, "table");
+  const auto forward = [&] {
+    const EagerTensor x = eager.copy("x", table, table.shape());
+    return eager.add(eager.gelu(x), eager.gelu(x));
+  };
+  const EagerTensor y = forward();
+  device.meter().reset_peak();
+  eager.backward(y);
+  const Usage& peak = device.meter().at_peak();
+  EXPECT_EQ(peak[Kind::Activation] + peak[Kind::Temporary], 4 * kRows * kIn * 4 + 4)
+      << "and y's own gradient";
+}
+
 TEST_F(OneLinear, L04_EagerParametersComeBeforeOperations) {
   step();
   eager.dropout("y", {eager.make({1}, DType::F32, Kind::Temporary, "x")});

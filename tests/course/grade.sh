@@ -125,7 +125,7 @@ limited() {
   most=$1
   shift
   rm -rf "$work/scratch"
-  mkdir -m 700 "$work/scratch" && chown $user "$work/scratch" || give_up "the disk is full"
+  mkdir -m 700 "$work/scratch" && { [ $user = 0 ] || chown $user "$work/scratch"; } || give_up "the disk is full"
   ended=$(cd "$work/tree" &&
     "$work/bin/limits" "$most" $((4 * most)) $memory $user "$work/report" "$work/output" \
       env -i PATH="$PATH" HOME="$work/scratch" TMPDIR="$work/scratch" LC_ALL=C OMP_NUM_THREADS=2 \

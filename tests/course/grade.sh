@@ -19,7 +19,8 @@ memory=512 cpu=60  # MiB; seconds of the compiler (a test has ten times those of
 largest=262144     # bytes of a file that is handed in
 
 refuse() { echo "grade: $*" >&2; exit 2; }
-printable() { tr '\n\t' '  ' | tr -cd ' -~' | sed 's| *$||' | cut -c1-"$1" | tr -d '\n'; }  # a line, shortened
+# What comes in as one line of printable characters, at most so many.
+printable() { tr '\n\t' '  ' | tr -cd ' -~' | sed 's| *$||' | cut -c1-"$1" | tr -d '\n'; }
 plain() { printable 80 | tr -d '"\\'; }
 
 student=$(printf '%s' "$4" | plain)
@@ -152,7 +153,7 @@ take() {
   from=$1
   plain_file "$from" || [ "$(echo "$files" | grep -c "/${1##*/}$")" -gt 1 ] || from=${1##*/}
   if ! plain_file "$from"; then
-    problem="open $1 was not handed in (a link does not count)"
+    problem="open $1 was not handed in$([ ! -L "$submission/$1" ] || echo "; it is a link, and none is followed")"
   elif [ "$(wc -c <"$submission/$from")" -gt $largest ]; then
     problem="not_built $1 has more than $largest bytes"
   else

@@ -1,7 +1,7 @@
-# grade.awk: the reports of grade.sh (-f text.awk -f grade.awk). With -v to=json it makes grade.json of rows (id,
-# kind, points, most points, state, seconds, message; tabs between). With the other values of `to` it reads
-# grade.json, made flat by json.awk: table (for a terminal), gradescope (results.json), junit (XML), autolab (a
-# log's last line).
+# grade.awk: the reports of grade.sh (-f text.awk -f grade.awk). With -v to=json it makes grade.json of rows
+# (id, kind, points, most points, state, seconds, message; tabs between). With other values of `to` it reads
+# grade.json, made flat by json.awk: table (for a terminal), gradescope (results.json), junit (XML), autolab
+# (a log's last line).
 #
 # {"lesson": "02", "student": "...", "isolated": true,     false: it did not run as a user of its own
 #  "exercises": [{"id": "02.1", "kind": "fill in", "points": 10, "max_points": 10,

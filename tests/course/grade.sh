@@ -19,7 +19,8 @@ memory=512 cpu=60  # MiB; seconds of the compiler (a test has ten times those of
 largest=262144     # bytes of a file that is handed in
 
 refuse() { echo "grade: $*" >&2; exit 2; }
-printable() { tr '\n\t' '  ' | tr -cd ' -~' | sed 's| *$||' | cut -c1-"$1" | tr -d '\n'; }  # a line, shortened
+# What comes in as one line of printable characters, at most so many.
+printable() { tr '\n\t' '  ' | tr -cd ' -~' | sed 's| *$||' | cut -c1-"$1" | tr -d '\n'; }
 plain() { printable 80 | tr -d '"\\'; }
 
 student=$(printf '%s' "$4" | plain)
@@ -125,7 +126,8 @@ limited() {
   most=$1
   shift
   rm -rf "$work/scratch"
-  mkdir -m 700 "$work/scratch" && chown $user "$work/scratch" || give_up "the disk is full"
+  mkdir -m 700 "$work/scratch" || give_up "the disk is full"
+  [ $user = 0 ] || chown $user "$work/scratch"
   ended=$(cd "$work/tree" &&
     "$work/bin/limits" "$most" $((4 * most)) $memory $user "$work/report" "$work/output" \
       env -i PATH="$PATH" HOME="$work/scratch" TMPDIR="$work/scratch" LC_ALL=C OMP_NUM_THREADS=2 \
@@ -151,8 +153,8 @@ take() {
   problem=
   from=$1
   plain_file "$from" || [ "$(echo "$files" | grep -c "/${1##*/}$")" -gt 1 ] || from=${1##*/}
-  if ! plain_file "$from"; then
-    problem="open $1 was not handed in (a link does not count)"
+  if [ -L "$submission/$1" ]; then problem="open $1 was not handed in: it is a link"
+  elif ! plain_file "$from"; then problem="open $1 was not handed in"
   elif [ "$(wc -c <"$submission/$from")" -gt $largest ]; then
     problem="not_built $1 has more than $largest bytes"
   else
@@ -173,7 +175,9 @@ wrong_symbols() {  # FILE OBJECT
   fi
 }
 
-first_error() { grep -m 1 -E 'error|undefined|multiple|memory' "$work/output" | sed "s|$work/[a-z]*/||g"; }
+first_error() {
+  grep -m 1 -E 'error|undefined|multiple|memory' "$work/output" | sed "s|$work/[a-z]*/||g; s|\./\(\./\)*||"
+}
 
 # Compiles one file alone; $work/problem_FILE has a line if it cannot be used.
 compile() {
@@ -181,7 +185,7 @@ compile() {
   take "$file" "$work/tree/$file"
   if [ -z "$problem" ]; then
     limited $cpu make -s -j1 BUILD="$work/scratch/build" "$object"
-    outside=$(tr ' ' '\n' <"${object%.o}.d" 2>/dev/null | sed 's/[:\\]*$//' | grep -E '^/|\.\./' |
+    outside=$(cat "${object%.o}.d" 2>/dev/null | tr ' ' '\n' | sed 's/[:\\]*$//' | grep -E '^/|\.\./' |
       grep -vF "$work/scratch" | head -1)
     if [ "$ended $code" != "exit 0" ] || [ ! -f "$object" ] || [ -L "$object" ]; then
       first=$(first_error)

@@ -9,7 +9,7 @@ refuse() { echo "gradescope-zip: $*" >&2; exit 2; }
   refuse "there is no lesson '$lesson'; write make gradescope-zip LESSON=NN"
 files=$(git -c core.quotepath=off ls-files 2>/dev/null)
 [ -n "$files" ] || refuse "git tracks no files here; call it in a clone of gradus"
-mkdir -p build/grade && work=$(mktemp -d build/grade/zip.XXXXXX) || refuse "nothing can be written to build/grade"
+mkdir -p build/grade && work=$(mktemp -d build/grade/zip.XXXXXX) || refuse "build/grade cannot be written to"
 trap 'rm -rf "$work"' EXIT
 zip=$PWD/build/grade/autograder-$lesson.zip
 

@@ -1,7 +1,7 @@
 # text.awk: functions of text, for awk programs that read or write reports (-f text.awk -f PROGRAM).
 
-# What a message of GoogleTest says: the fact (what was got, what was expected) and the words that the test adds;
-# the words alone if they have both.
+# What a message of GoogleTest says: the fact (what was got, what was expected) and the words that the test
+# adds; the words alone if they have both.
 function sentence(message,    line, n, at, fact, words) {
   if (match(message, /exercise [0-9]+\.[0-9]+ is open[^\n]*/)) {  # also in what a program printed
     fact = substr(message, RSTART, RLENGTH); sub(/" thrown in .*/, "", fact)
@@ -38,7 +38,7 @@ function shortened(s, most) { return length(s) > most ? substr(s, 1, most) " …
 function trim(s) { gsub(/^ +| +$/, "", s); return s }
 function part_before(s, end) { return substr(s, 1, length(s) - length(end)) }
 
-# A string of JSON, without its quotes, as text, and text as such a string. (Of \uNNNN is made a question mark.)
+# A string of JSON, without its quotes, as text (of \uNNNN is made a question mark), and the other way round.
 function from_json(s) {
   s = replace(replace(replace(replace(s, "\\\\", "\001"), "\\n", "\n"), "\\t", " "), "\\\"", "\"")
   gsub(/\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]/, "?", s)

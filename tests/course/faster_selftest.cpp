@@ -90,14 +90,25 @@ static bool says(Fault f, int code, const std::string& text) {
 }
 
 static int selftest() {
-  const bool good =
-      says(Fault::None, 0, "faster 00.1: right; ") &
-      says(Fault::Everywhere, 1, "faster 00.1: wrong: twice, 1 x 1, fp32") &
-      says(Fault::Ragged, 1, "expected") & says(Fault::Tail, 1, "element 6") &
-      says(Fault::WritesBehind, 1, "before or behind") & says(Fault::WritesBefore, 1, "before or behind") &
-      says(Fault::ChangesInput, 1, "changes an input") & says(Fault::IgnoresAdd, 1, "Write::Add") &
-      says(Fault::OnlyFp32, 1, "fp64") & says(Fault::WhenTimed, 1, "got nan") &
-      says(Fault::OnlyOnce, 1, "got nan") & says(Fault::Stale, 1, "in timed run 2");
+  struct Case {
+    Fault fault;
+    int code;
+    std::string text;
+  };
+  bool good = true;
+  for (const Case& c : std::vector<Case>{{Fault::None, 0, "faster 00.1: right; "},
+                                         {Fault::Everywhere, 1, "faster 00.1: wrong: twice, 1 x 1, fp32"},
+                                         {Fault::Ragged, 1, "expected"},
+                                         {Fault::Tail, 1, "element 6"},
+                                         {Fault::WritesBehind, 1, "before or behind"},
+                                         {Fault::WritesBefore, 1, "before or behind"},
+                                         {Fault::ChangesInput, 1, "changes an input"},
+                                         {Fault::IgnoresAdd, 1, "Write::Add"},
+                                         {Fault::OnlyFp32, 1, "fp64"},
+                                         {Fault::WhenTimed, 1, "got nan"},
+                                         {Fault::OnlyOnce, 1, "got nan"},
+                                         {Fault::Stale, 1, "in timed run 2"}})
+    good = says(c.fault, c.code, c.text) && good;
   if (good) std::cout << "self-test of faster: everything held\n";
   return good ? 0 : 1;
 }

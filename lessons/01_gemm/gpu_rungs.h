@@ -23,10 +23,10 @@ struct GpuRung {
 namespace emu {
 std::vector<GpuRung> gpu_rungs();
 std::vector<GpuRung> my_gpu_rungs();  // the same with yours in their place: faster.cu (exercise 01.7)
-}
+}  // namespace emu
 namespace cuda {  // in builds with CUDA=1
 std::vector<GpuRung> gpu_rungs();
 std::vector<GpuRung> my_gpu_rungs();
-}
+}  // namespace cuda
 
 }  // namespace gradus

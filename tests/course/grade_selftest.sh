@@ -12,7 +12,8 @@ sub=$base/sub out=$base/out/grade.json
 lessons=${*:-$(ls -d lessons/[0-9][0-9]_* | sed 's|lessons/\(..\)_.*|\1|')}
 folders=$(ls -d lessons/[0-9][0-9]_* | sed 's|lessons/||' | tr '\n' ' ')
 sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | sort)
-awk -f "$tools/exercises.awk" $sources | sed -n 's/^exercise \([0-9.]*\) \(.*\):.*/\1 \2/p' >"$base/places"
+awk -f "$tools/exercises.awk" $sources |
+  sed -n 's/^exercise \([0-9.]*\) \(.*\):.*/\1 \2/p' | sort >"$base/places"
 mkdir "$base/out"
 failures=0 count=0
 

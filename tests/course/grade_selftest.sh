@@ -145,8 +145,8 @@ grader_error() {
 }
 
 # ---- lessons ----------------------------------------------------------------------------------------------
-# answer NN: the answers of lesson NN, found by halving, as the judge says what is too low. It does not of lesson
-# 05's third batch; that is the longest whose attention probabilities come from the small pool.
+# answer NN: the answers of lesson NN, found by halving, as the judge says what is too low. (Lesson 05's third
+# batch is the longest whose attention probabilities come from the small pool.)
 answer() {
   judge=build/course/predict_$1 file=$sub/$(ls -d lessons/"$1"_*)/answers.txt
   make "$judge" >"$base/log" 2>&1 || { fail "lesson $1: its judge of answers does not build"; show; }

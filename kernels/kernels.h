@@ -201,8 +201,8 @@ struct Backend {
   void (*grad_norm)(const Ctx&, BufList grads, float max_norm);
   // sgd: g' = clip g + wd w; m = momentum m + g' (if m); w -= lr (m or g').
   void (*sgd)(const Ctx&, ParamList, SgdArgs);
-  // adamw (Loshchilov & Hutter 2019, alg. 2): w -= lr wd w; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
-  // w -= lr (m / (1-b1^step)) / (sqrt(v / (1-b2^step)) + eps).
+  // adamw (Loshchilov & Hutter 2019, alg. 2): g' = clip g; w -= lr wd w; m = b1 m + (1-b1) g';
+  // v = b2 v + (1-b2) g'^2; w -= lr (m / (1-b1^step)) / (sqrt(v / (1-b2^step)) + eps).
   void (*adamw)(const Ctx&, ParamList, AdamWArgs);
 };
 

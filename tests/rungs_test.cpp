@@ -78,6 +78,7 @@ TEST(L01_Problem, ErrorsAreSharesOfWhatRoundingAllows) {
     std::vector<float> wrong = c;
     wrong[7 * n + column] += float(8 * double(n) * 0x1p-24);
     EXPECT_NEAR(problem.worst_error(wrong), 8, 1) << "column " << column;
+    wrong = c;
     wrong[3 * n + column] = NAN;
     EXPECT_FALSE(problem.worst_error(wrong) <= 1) << "a NaN passes, column " << column;
   }

@@ -26,6 +26,17 @@ TEST_F(L02_TapeSums, AWeightThatIsUsedTwiceGetsBothGradients) {
   EXPECT_TRUE(result.passed()) << result.where << "; write to dx.out(1) as it is: it says whether to add";
 }
 
+TEST_F(L02_TapeSums, ANodeThatNothingDependsOnIsSkipped) {  // as when a value is computed only to be printed
+  RecordProperty("exercise", "02.1");
+  Tensor x = tensor({0.5, -1}, {2});
+  Leaf leaf;
+  attach(x, leaf, "x");
+  Tape tape;
+  const Tensor y = scale(x, 3), unused = scale(y, 7);
+  tape.backward(y, tensor({1, 2}, {2}));
+  EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{3, 6})) << "of 3 x; 7 (3 x) leads to nothing";
+}
+
 TEST_F(L02_TapeSums, APassedGradientIsAddedToWhatIsThere) {
   Tensor x = tensor({1}, {1});
   Leaf leaf;

@@ -43,6 +43,24 @@ TEST(L03_Training, EachDropoutOfAPassHasAMaskOfItsOwn) {
   EXPECT_NE(to_host<double>(dropout(x, 0.5)), to_host<double>(dropout(x, 0.5)));
 }
 
+TEST(L03_Training, PositionsThatAreNotUsedGetAGradientOfZero) {
+  Context context("cpu", 3);
+  Parameters parameters;
+  Parameter& table = parameters.add("wpe", {100, 10}, {});
+  const Tensor x =
+      from_host(context.device, std::vector<double>(30, 1), {1, 3, 10}, DType::F32, Kind::Data, "x");
+  Tape tape;
+  const Tensor y = add_positions(x, table.value);
+  {
+    const Tensor old =
+        from_host(context.device, std::vector<double>(1000, NAN), {1000}, DType::F32, Kind::Data, "old");
+  }
+  tape.backward(y, x);
+  std::vector<double> expected(1000, 0.0);
+  std::fill_n(expected.begin(), 30, 1.0);
+  EXPECT_EQ(to_host<double>(table.leaf.grad), expected);
+}
+
 std::vector<double> after_a_step(const char* parameter, float weight_decay) {
   Context context("cpu", 3);
   Transformer model(kTiny);

@@ -1,5 +1,6 @@
 #include "lessons/01_gemm/problem.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/core/rng.h"
@@ -25,7 +26,8 @@ double Problem::worst_error(const std::vector<float>& c) const {
     for (int64_t column = 0; column < 3; ++column) {
       const double error = std::abs(c[i * n + columns[column]] - expected[i * 3 + column]);
       const double share = error / (double(n) * 0x1p-24);
-      if (!(share <= worst)) worst = share;  // a NaN is kept
+      if (std::isnan(share)) return share;  // a larger one after it must not hide it
+      worst = std::max(worst, share);
     }
   return worst;
 }

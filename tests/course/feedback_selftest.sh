@@ -107,7 +107,7 @@ silent "has no test"
 ends_with "lesson 01: 1 of 2 exercises passed (01.2), 1 open (01.1)"
 plan X ok; plan Y 'dies 139'
 judge
-says "01.2 FAILS: the program ended early, with exit code 139; your lines: src/filled.cpp:2"
+says "01.2 FAILS: the program ended early, at an address that is not the program's (a null pointer, or an index far outside); your lines: src/filled.cpp:2"
 ends_with "lesson 01: 1 of 2 exercises passed (01.1), 1 FAILS (01.2); other tests that fail: 1"
 
 fresh

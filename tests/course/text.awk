@@ -40,7 +40,7 @@ function part_before(s, end) { return substr(s, 1, length(s) - length(end)) }
 
 # A string of JSON, without its quotes, as text (of \uNNNN is made a question mark), and the other way round.
 function from_json(s) {
-  s = replace(replace(replace(replace(s, "\\\\", "\001"), "\\n", "\n"), "\\t", " "), "\\\"", "\"")
+  s = replace(replace(replace(replace(replace(s, "\\\\", "\001"), "\\n", "\n"), "\\t", " "), "\\\"", "\""), "\\/", "/")
   gsub(/\\u[0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f][0-9A-Fa-f]/, "?", s)
   return replace(s, "\001", "\\")
 }

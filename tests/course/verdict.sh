@@ -14,9 +14,19 @@ find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | LC_ALL=C sort |
 
 # An exercise that is open in a loop of several threads, or a crash, ends a whole program without a report. That
 # counts as one failed test; and the tests of the exercises run alone, so that each has its own result.
-why() { grep -m 1 'exercise [0-9.]* is open' "$1" || echo "the program ended early, with exit code $2"; }
+why() {
+  grep -m 1 'exercise [0-9.]* is open' "$1" && return
+  during=$(sed -n 's/^\[ RUN *\] //p' "$1" | tail -n 1)
+  case $2 in
+  "") how= ;;
+  139) how="at an address that is not the program's (a null pointer, or an index far outside)" ;;
+  134) how="by abort()" ;;
+  *) how="with exit code $2" ;;
+  esac
+  echo "the program ended early${during:+, in $during}${how:+, $how}"
+}
 run_alone() {
-  printf '%s\tfailed\t%s\n' "${1##*/}" "$(why "$1.log" 1)"
+  printf '%s\tfailed\t%s\n' "${1##*/}" "$(why "$1.log" "")"
   while read -r id program test; do
     [ "$program" = "${1##*/}" ] || continue
     rm -f "$work/xml"

@@ -39,7 +39,7 @@ CXX   ?= g++
 ARCH  ?= -march=native
 BUILD := build
 CPPFLAGS := -I. -MMD -MP
-CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra -Wno-pass-failed
+CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra $(if $(findstring clang,$(CXX)),-Wno-pass-failed)
 LDLIBS   := -fopenmp -pthread
 OPTIMIZE := -O3
 

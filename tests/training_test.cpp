@@ -22,6 +22,7 @@ void backward(Transformer& model) {
 }
 
 TEST(L03_Training, DropoutIsWhereGpt2HasIt) {
+  RecordProperty("exercise", "03.1");
   Context context("cpu", 3);
   TransformerConfig config = kTiny;
   config.dropout = 0.1;

@@ -14,9 +14,9 @@ find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | LC_ALL=C sort |
 
 # An exercise that is open in a loop of several threads, or a crash, ends a whole program without a report. That
 # counts as one failed test; and the tests of the exercises run alone, so that each has its own result.
-why() { grep -m 1 'exercise [0-9.]* is open' "$1" || echo "the program ended early, with exit code $2"; }
+why() { grep -m 1 'exercise [0-9.]* is open' "$1" || echo "the program ended early${2:+, with exit code $2}"; }
 run_alone() {
-  printf '%s\tfailed\t%s\n' "${1##*/}" "$(why "$1.log" 1)"
+  printf '%s\tfailed\t%s\n' "${1##*/}" "$(why "$1.log")"
   while read -r id program test; do
     [ "$program" = "${1##*/}" ] || continue
     rm -f "$work/xml"

@@ -175,8 +175,9 @@ wrong_symbols() {  # FILE OBJECT
   fi
 }
 
+# The name of a file in src/memory is no error.
 first_error() {
-  grep -m 1 -E 'error|undefined|multiple|memory' "$work/output" | sed "s|$work/[a-z]*/||g; s|\./\(\./\)*||"
+  grep -m 1 -E 'error|undefined|multiple|(of|virtual|allocate) memory' "$work/output" | sed "s|$work/[a-z]*/||g; s|\./\(\./\)*||"
 }
 
 # Compiles one file alone; $work/problem_FILE has a line if it cannot be used.

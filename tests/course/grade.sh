@@ -102,6 +102,7 @@ prepare() {
   awk -f "$tools/tests.awk" tests/*_test.cpp | grep "^$lesson\." >"$work/tests"
   programs=$(sed 's/^[^ ]* \([^ ]*\) .*/\1/' "$work/tests" | sort -u)
   judge=$(echo "$graded" | grep -q '|predict the number$' && echo "build/course/predict_$lesson")
+  [ -f build/libgradus.a ] || echo "grade: builds gradus first, which takes minutes" >&2
   make build/libgradus.a build/course/limits build/obj/tests/course/grade_main.o $judge \
     $(for p in $programs; do echo "build/obj/tests/$p.o"; done) >"$work/log" 2>&1 ||
     give_up "the solved tree does not build: $(grep -m 1 -E 'rror' "$work/log")"

@@ -92,9 +92,10 @@ TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
   f.allocator.empty_cache();  // 10 MiB of page 1 stay, beside what a has of it; page 2 is a hole
   EXPECT_EQ(f.meter.reserved(), 3 * kPage);
   Block* too_large = f.get(30 * kMiB + 1);
-  EXPECT_EQ(too_large->offset, 80 * kMiB) << "behind c";
+  EXPECT_EQ(too_large->offset, 80 * kMiB)
+      << "1 byte more than the first hole and the 10 MiB before it: behind c";
   Block* fits = f.get(30 * kMiB);
-  EXPECT_EQ(fits->offset, 30 * kMiB);
+  EXPECT_EQ(fits->offset, 30 * kMiB) << "in the hole of 20 MiB, with the 10 MiB free before it";
   EXPECT_EQ(f.meter.reserved(), 4 * kPage + 2 * kPage);
   Block* small = f.get(1);
   EXPECT_NE(small->segment, fits->segment) << "the small pool has holes of its own";

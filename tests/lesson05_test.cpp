@@ -80,6 +80,17 @@ struct Recorder {
   std::vector<Block*> kept;
 };
 
+std::string names_of(const std::vector<Leak>& leaks) {
+  std::ostringstream out;
+  out << "found:";
+  for (const Leak& leak : leaks) {
+    out << " " << leak.name << " from steps";
+    for (const int64_t step : leak.steps) out << " " << step;
+    out << ";";
+  }
+  return out.str();
+}
+
 TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
   RecordProperty("exercise", "05.2");
   Recorder r;
@@ -101,7 +112,7 @@ TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
   }
   r.end_program();
   const std::vector<Leak> leaks = r.leaks(2);
-  ASSERT_EQ(leaks.size(), 2u);
+  ASSERT_EQ(leaks.size(), 2u) << names_of(leaks) << " logits and loss leak, no others";
   EXPECT_EQ(leaks[0].name, "logits") << "the largest first";
   EXPECT_EQ(leaks[0].op, "forward");
   EXPECT_EQ(leaks[0].bytes, 4000) << "those of the last two steps may still be freed in time";

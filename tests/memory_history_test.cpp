@@ -219,7 +219,7 @@ TEST(L04_History, ThePeakIsTheFirstOfEqualOnesAndCountsBlocks) {
     history.push_back({action, address, bytes, requested, Kind::Data, name, "", {}, 0});
   };
   add(Action::SegmentAlloc, 0, 2 * kMiB, 0, "");
-  EXPECT_THROW(memory_peak(history), Error) << "a segment is no tensor";
+  EXPECT_THROW(memory_peak(history), Error) << "no Alloc yet, so no peak: only a segment, which is no block";
   add(Action::Alloc, 0, 512, 1, "a");
   add(Action::Alloc, 512, 1024, 513, "b");
   add(Action::Free, 0, 512, 1, "a");

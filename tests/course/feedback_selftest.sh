@@ -137,7 +137,7 @@ says "01.2 failed     01.3 passed" "01.2 fails: a b c"
 ends_with "15 of 35 points"
 : >lessons/01_a/answers.txt; screen
 says "01.2 failed     01.3 stale" "02.1 passed"
-ends_with "10 of 35 points; stale: the sources changed since; make test-NN judges anew"
+ends_with "10 of 35 points; stale: the sources changed since; make test-NN, or predict-NN, judges anew"
 record 01.3 passed 12; screen; says "01.3 passed"
 rm lessons/01_a/answers.txt; screen; says "01.3 stale"; record 01.3 passed; screen; ends_with "15 of 35 points"
 echo "int y;" >>lessons/02_b/main.cpp; screen; says "02.1 stale" "01.3 passed"

@@ -18,7 +18,7 @@ hints=$(awk -v id="$id" -f "$tools/hints.awk" ${page:-/dev/null})
 
 mkdir -p build && touch "$seen"
 next=$(($(grep -cxF "$id" "$seen") + 1))
-show() { echo "$hints" | sed -n "$1p" | sed "s/^/hint $1 of 3 for $id: /" | fold -s -w 110; }
+show() { echo "$hints" | sed -n "$1p" | sed "s/^/hint $1 of 3 for $id: /" | fold -s -w 110 | sed 's/ *$//'; }
 if [ $next -le 3 ]; then
   echo "$id" >>"$seen"
   show $next

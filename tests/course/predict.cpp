@@ -28,6 +28,7 @@ int64_t Own::between(int64_t least, int64_t most) {
 int64_t Own::of(std::initializer_list<int64_t> list) { return list.begin()[rng_.below(list.size())]; }
 
 static std::string far_off(double factor) {
+  if (factor < 1.01) return "by less than a hundredth; the exact number is asked for";
   if (factor < 1.1) return "by less than a tenth";
   if (factor < 2.5) return "by a factor of up to 2.5";
   if (factor < 25) return "by a factor of up to 25";

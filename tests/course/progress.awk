@@ -22,7 +22,8 @@ END {
   }
   for (i = 1; i <= exercises; i++)
     if (state_of(order[i]) == "failed") print order[i] " fails: " detail[order[i]]
-  print sum + 0 " of " all + 0 " points" (stale ? "; stale: the sources changed since; make test-NN judges anew" : "")
+  if (stale) anew = "; stale: the sources changed since; make test-NN, or predict-NN, judges anew"
+  print sum + 0 " of " all + 0 " points" anew
 }
 
 # Exercises for practice, which have no points, are shown once they have a result.

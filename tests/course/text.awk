@@ -28,6 +28,7 @@ function sentence(message,    line, n, at, fact, words) {
     at = 6
   } else {
     fact = line[2]
+    sub(/, actual: 18446744073709551615 vs 18446744073709551615/, ", but it is not found", fact)  # find() != npos
   }
   for (; at <= n; at++) words = words (words == "" ? "" : " ") trim(line[at])
   gsub(/\n/, " ", fact)

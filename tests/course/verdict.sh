@@ -26,7 +26,7 @@ why() {
   echo "the program ended early${during:+, in $during}${how:+, $how}"
 }
 run_alone() {
-  printf '%s\tfailed\t%s\n' "${1##*/}" "$(why "$1.log" "")"
+  printf '%s\tfailed\t%s\n' "${1##*/}" "$(why "$1.log")"
   while read -r id program test; do
     [ "$program" = "${1##*/}" ] || continue
     rm -f "$work/xml"

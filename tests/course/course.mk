@@ -1,17 +1,17 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course mutants grade grade-link check-grade gradescope-zip
+.PHONY: student check-course mutants grade grade-link check-grade gradescope-zip progress
 
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
 
-.PHONY: progress
 progress:
 	@sh $(COURSE)/progress.sh show
 
 hint-%:
 	@sh $(COURSE)/hint.sh '$*'
 
-PREDICTS := $(patsubst tests/%.cpp,$(BUILD)/%,$(sort $(wildcard tests/course/predict_*.cpp)))
+programs  = $(patsubst tests/%.cpp,$(BUILD)/%,$(sort $(wildcard tests/course/$(1)_*.cpp)))
+PREDICTS := $(call programs,predict)
 check-course:
 	@$(SETUP) $(WANTED) gtest
 	@$(MAKE) $(PREDICTS) $(BUILD)/course/faster_selftest
@@ -59,20 +59,12 @@ grade-link:
 bug-%:
 	@SEED='$(SEED)' sh $(COURSE)/bug.sh '$*' $(if $(filter 1,$(UNDO)),undo)
 
-# Programs of a course: tests/course/NAME.cpp -> build/course/NAME.
+# Programs of a course: tests/course/NAME.cpp -> build/course/NAME; predict_NN and faster_NN share a file each.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
-	@$(CXX) $^ $(LDLIBS) -o $@
-
-$(BUILD)/course/faster_%: $(BUILD)/obj/tests/course/faster_%.o $(BUILD)/obj/tests/course/faster.o $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(CXX) $^ $(LDLIBS) -o $@
-
-$(BUILD)/course/predict_%: $(BUILD)/obj/tests/course/predict_%.o $(BUILD)/obj/tests/course/predict.o $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(CXX) $^ $(LDLIBS) -o $@
+	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@
+$(PREDICTS): $(BUILD)/obj/tests/course/predict.o
+$(call programs,faster): $(BUILD)/obj/tests/course/faster.o
 
 -include $(patsubst %.cpp,$(BUILD)/obj/%.d,$(wildcard tests/course/*.cpp))

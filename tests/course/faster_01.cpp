@@ -46,41 +46,46 @@ static Kernel kernel(const GpuRung& rung) {
   };
 }
 
+// A contest like this one for each of the rungs that is not the given one.
+template <class R>
+static void add(std::vector<Contest>& list, Contest contest, const std::vector<R>& given,
+                const std::vector<R>& yours) {
+  const std::string what = contest.op;
+  for (size_t i = 0; i < given.size() && i < yours.size(); ++i) {
+    if (yours[i].multiply == given[i].multiply) continue;
+    contest.op = what + given[i].name;
+    contest.given = kernel(given[i]);
+    contest.yours = kernel(yours[i]);
+    list.push_back(contest);
+  }
+}
+
 static std::vector<Contest> contests() {
   std::vector<Contest> list;
-  const std::vector<Rung> given = rungs(), yours = my_rungs();
-  for (size_t i = 0; i < given.size() && i < yours.size(); ++i)
-    if (yours[i].multiply != given[i].multiply)
-      list.push_back({"01.4",
-                      "rung " + given[i].name,
-                      kernel(given[i]),
-                      kernel(yours[i]),
-                      square,
-                      1,
-                      product,
-                      allowed,
-                      {{1, 1}, {7, 7}, {64, 64}, {255, 255}, {257, 257}},
-                      {768, 768},
-                      {DType::F32},
-                      false});
-  const std::vector<GpuRung> rungs_of_emu = emu::gpu_rungs(), yours_of_emu = emu::my_gpu_rungs();
-  for (size_t i = 0; i < rungs_of_emu.size() && i < yours_of_emu.size(); ++i)
-    if (yours_of_emu[i].multiply != rungs_of_emu[i].multiply)
-      list.push_back({"01.7",
-                      "GPU rung " + rungs_of_emu[i].name,
-                      kernel(rungs_of_emu[i]),
-                      kernel(yours_of_emu[i]),
-                      on_gpu,
-                      1,
-                      product,
-                      allowed_on_gpu,
-                      {{1, 1}, {7, 5}, {33, 130}, {130, 40}},
-                      {128, 128},
-                      {DType::F32},
-                      false,
-                      [] { return double(emu::traffic().bytes()); },
-                      "times as sparing with bytes as the given one",
-                      3});
+  const Contest on_cpu{.exercise = "01.4",
+                       .op = "rung ",
+                       .given = {},
+                       .yours = {},
+                       .inputs = square,
+                       .size = 1,
+                       .expected = product,
+                       .allowed = allowed,
+                       .ragged = {{1, 1}, {7, 7}, {64, 64}, {255, 255}, {257, 257}},
+                       .timed = {768, 768},
+                       .dtypes = {DType::F32},
+                       .adds = false};
+  Contest on_emu = on_cpu;
+  on_emu.exercise = "01.7";
+  on_emu.op = "GPU rung ";
+  on_emu.inputs = on_gpu;
+  on_emu.allowed = allowed_on_gpu;
+  on_emu.ragged = {{1, 1}, {7, 5}, {33, 130}, {130, 40}};
+  on_emu.timed = {128, 128};
+  on_emu.spent = [] { return double(emu::traffic().bytes()); };
+  on_emu.gain = "times as sparing with bytes as the given one";
+  on_emu.turns = 3;
+  add(list, on_cpu, rungs(), my_rungs());
+  add(list, on_emu, emu::gpu_rungs(), emu::my_gpu_rungs());
   return list;
 }
 

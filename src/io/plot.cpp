@@ -42,8 +42,8 @@ double bounded(double v) { return std::clamp(v, -1e300, 1e300); }
 struct Range {
   double low = INFINITY, high = -INFINITY;
   void include(double v) {
-    low = std::min(low, bounded(v)), high = std::max(high, bounded(v));
-  }  // but no NaN
+    low = std::min(low, bounded(v)), high = std::max(high, bounded(v));  // no NaN
+  }
   // With room at both ends, and never empty: what spans only units of the last place counts as constant.
   Range padded(double share) const {
     if (low > high) return {0, 1};

@@ -120,8 +120,8 @@ std::vector<std::pair<int64_t, int64_t>> scored_bytes(const Corpus& corpus, cons
 
 TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) {
   const int64_t most = 256 << 10;
-  for (const int64_t T : {16, 64, 1023})
-    for (const int64_t held_out : {most - 1, most, most + 1, most + 1023, 2 * most, 11 * most / 2}) {
+  for (const int64_t T : {16, 1023})
+    for (const int64_t held_out : {most, most + 1, 11 * most / 2}) {
       const Corpus corpus = random_corpus(5000, held_out);
       const auto scored = scored_bytes(corpus, Loader(corpus, T, 1), T);
       EXPECT_EQ(scored, scored_bytes(corpus, Loader(corpus, T, 2), T));

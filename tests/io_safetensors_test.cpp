@@ -149,18 +149,15 @@ int64_t peak_resident() {
 
 TEST_F(L03_Safetensors, AHeaderOfManyValuesIsRefusedBeforeItTakesMuchMemory) {
   const int64_t limit = int64_t(700) << 20;
-  for (const char* part : {"0,", "[],", "{},"}) {
-    {
-      std::string header = "{\"a\":[";
-      while (header.size() < 98'000'000) header += part;
-      header += "0]}";
-      put_file(header, 0);
-    }
-    const int64_t before = peak_resident();
-    ASSERT_LT(before, limit);
-    EXPECT_NE(opening().find("values"), std::string::npos) << opening();
-    EXPECT_LT(peak_resident(), limit) << part;
-  }
+  const uint64_t n = 98'000'000;
+  std::string bytes(8 + n, '0');
+  for (size_t i = 9; i < bytes.size(); i += 2) bytes[i] = ',';
+  std::memcpy(bytes.data(), &n, 8);
+  bytes.replace(8, 6, "{\"a\":[").replace(bytes.size() - 2, 2, "]}");
+  put(file_, bytes);
+  ASSERT_LT(peak_resident(), limit);
+  EXPECT_NE(opening().find("more values than"), std::string::npos) << opening();
+  EXPECT_LT(peak_resident(), limit);
   // What large models need is far below the limit: 20,000 tensors in one file.
   std::vector<TensorEntry> many;
   for (int i = 0; i < 20'000; ++i)

@@ -44,7 +44,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     check(fd_ >= 0 || errno == EEXIST, path_, " cannot be written: ", std::strerror(errno),
           " (its folder must exist and be writable)");
     if (fd_ < 0) continue;
-    ::flock(fd_, LOCK_EX);  // where locks are not to be had, nothing is ever left over
+    ::flock(fd_, LOCK_EX);  // where there are no locks, nothing counts as left over
     if (::fstat(fd_, &status) == 0 && status.st_nlink > 0) continue;
     ::close(std::exchange(fd_, -1));  // another run has found it before it was locked
   }

@@ -182,6 +182,7 @@ TEST_F(L03_Programs, WhatIsNotWrittenIsNotTried) {
        {"02_autograd --device=meta --steps=1", "03_transformer --device=meta --steps=1 --data=text.txt",
         "01_gemm --device=meta", "04_memory_anatomy --model=gpt2 --seq=64"}) {
     const std::string text = run_without, name = text.substr(0, text.find(' '));
+    if (!fs::exists(build_folder() / "lessons" / name)) continue;
     const Outcome outcome = run("lessons/" + name, text.substr(name.size()), there);
     EXPECT_EQ(outcome.code, 0) << outcome.output;
   }

@@ -79,6 +79,7 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
       pool(*block->segment).insert(cut(block, size));
   }
   if (!block) {
+    empty_cache();  // of a new expandable segment that found no memory
     note_out_of_memory(bytes, kind, name, shape);
     throw OutOfMemory(out_of_memory_text(*this, bytes, kind, name, shape));
   }
@@ -110,6 +111,7 @@ void Allocator::free(Block* block) noexcept {
 }
 
 void Allocator::change_kind(Block* block, Kind kind) {
+  check(!block->free, "change_kind: block \"", block->name, "\" was freed; it has no kind to change");
   meter_.move(block->kind, kind, block->requested);
   block->kind = kind;
   note(Action::ChangeKind, *block);

@@ -8,8 +8,8 @@
 // - of the pool's free blocks the best fit is taken: the smallest that is large enough, and of several equal
 //   ones the first by (segment serial, offset), never by address, so that every device and every run makes
 //   the same decisions;
-// - what is left of the block is split off if it is at least 512 bytes (small pool) or more than 1 MiB (large
-//   pool); else it stays with the block and counts as rounding;
+// - what is left of the block is split off if it is at least 512 bytes (small pool, expandable segments) or
+//   more than 1 MiB (large pool); else it stays with the block and counts as rounding;
 // - a freed block merges with the free blocks beside it.
 //
 // With set_expandable(true) a pool's new memory comes as pages of one segment that grows:
@@ -81,7 +81,7 @@ class Allocator {
   // Freeing a block twice is a bug and aborts with a sentence (a destructor calls this, so it cannot throw).
   // It is noticed unless the block has been handed out again in between.
   void free(Block*) noexcept;
-  void change_kind(Block*, Kind);
+  void change_kind(Block*, Kind);  // refuses a freed block
   // Returns every wholly free segment to the device, and of expandable segments every wholly free page.
   void empty_cache() noexcept;
   void set_budget(int64_t bytes);  // bounds `reserved`; 0: no bound. Segments held already stay.

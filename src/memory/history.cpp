@@ -67,6 +67,13 @@ MemoryPeak memory_peak(const std::vector<MemoryEvent>& history) {
   return result;
 }
 
+// From `b` on to the next hole or the segment's end.
+static int64_t mapped_from(const Block* b) {
+  int64_t bytes = 0;
+  for (; b && b->mapped; b = b->next) bytes += b->size;
+  return bytes;
+}
+
 void Allocator::keep_history() {
   check(!keeps_history_, "keep_history: a history is being kept already");
   keeps_history_ = true;
@@ -74,9 +81,9 @@ void Allocator::keep_history() {
   const NamedRange before{"before the history", nullptr};
   const NamedRange* const now = std::exchange(range, &before);
   for (const auto& [serial, segment] : segments_) {
-    if (segment.page == 0) note(Action::SegmentAlloc, segment.base, segment.bytes);
+    const Action came = segment.page > 0 ? Action::SegmentMap : Action::SegmentAlloc;
     for (const Block* b = segment.first; b; b = b->next) {
-      if (segment.page > 0 && b->mapped) note(Action::SegmentMap, segment.base + b->offset, b->size);
+      if (b->mapped && !(b->prev && b->prev->mapped)) note(came, segment.base + b->offset, mapped_from(b));
       if (!b->free) note(Action::Alloc, *b);
     }
   }
@@ -102,7 +109,7 @@ void Allocator::note(Action action, const char* address, int64_t bytes) {
 
 void Allocator::note_out_of_memory(int64_t bytes, Kind kind, std::string_view name, const Shape& shape) {
   if (!keeps_history_) return;
-  const int64_t left = budget_ > 0 ? budget_ - meter_.reserved() : 0;
+  const int64_t left = std::max<int64_t>(0, budget_ - meter_.reserved());
   history_.push_back({Action::OutOfMemory, 0, left, bytes, kind, std::string(name), path_of(range), shape,
                       seconds_now() - history_begin_});
 }

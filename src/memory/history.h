@@ -46,7 +46,7 @@ std::string path_of(const NamedRange*);  // from the outermost: "backward/linear
 class MemoryReplay {
  public:
   void apply(const MemoryEvent&);
-  Meter meter;                           // as the allocator's was after the event
+  Meter meter;                           // as the allocator's was after it; pages mapped together: 1 request
   std::map<int64_t, MemoryEvent> alive;  // by address: the Alloc of each block, with its present kind
 };
 

@@ -152,6 +152,7 @@ TEST(L05_Expandable, ADeviceWithoutAddressesHasNoMemory) {
   f.source->no_addresses = true;
   EXPECT_THROW(f.get(kPage), OutOfMemory);
   EXPECT_TRUE(f.allocator.segments().empty());
+  EXPECT_EQ(f.source->taken_log(), Log{}) << "nothing can be mapped, and nothing goes back";
   f.source->no_addresses = false;
   f.allocator.free(f.get(kPage));
 }

@@ -142,15 +142,6 @@ TEST(L01_Meter, EachKindHasARowOfItsOwnAndTheSumHasAll) {
   EXPECT_EQ(m.at_peak()[Kind::Other], 512);
 }
 
-TEST(L01_Meter, TheNamesOfTheKindsAreInTheirOrder) {
-  const char* names[kKinds] = {"weight",    "master", "gradient", "optimizer", "activation",
-                               "temporary", "data",   "comm",     "vendor",    "other"};
-  const Kind kinds[kKinds] = {Kind::Weight,     Kind::Master,    Kind::Gradient, Kind::Optimizer,
-                              Kind::Activation, Kind::Temporary, Kind::Data,     Kind::Comm,
-                              Kind::Vendor,     Kind::Other};
-  for (int i = 0; i < kKinds; ++i) EXPECT_STREQ(name_of(kinds[i]), names[i]);
-}
-
 TEST(L01_Meter, ThePeakKeepsItsKindsUntilItIsPassedOrReset) {
   Meter m;
   m.add(Kind::Temporary, 1000, 1024);
@@ -173,52 +164,6 @@ TEST(L01_Meter, ThePeakKeepsItsKindsUntilItIsPassedOrReset) {
   EXPECT_EQ(m.at_peak(), Usage{});
   m.add(Kind::Comm, 1, 512);
   EXPECT_EQ(m.at_peak()[Kind::Comm], 1);
-}
-
-TEST(L01_Meter, ReservedHasAPeakOfItsOwnAndRequestsAreCountedForEver) {
-  Meter m;
-  m.add_segment(20 << 20);
-  m.add_segment(2 << 20);
-  m.remove_segment(20 << 20);
-  EXPECT_EQ(m.reserved(), 2 << 20);
-  EXPECT_EQ(m.peak_reserved(), 22 << 20);
-  m.add_segment(12 << 20);
-  EXPECT_EQ(m.peak_reserved(), 22 << 20) << "14 MiB are less";
-  m.reset_peak();
-  EXPECT_EQ(m.peak_reserved(), 14 << 20);
-  m.add_segment(2 << 20);
-  EXPECT_EQ(m.peak_reserved(), 16 << 20);
-  EXPECT_EQ(m.device_requests(), 4) << "neither what goes back nor a reset counts";
-  EXPECT_EQ(m.at_peak(), Usage{}) << "segments are no blocks";
-}
-
-TEST(L01_Meter, WorkHasTimesAndATraceWhereTheyAreKept) {
-  Meter m;
-  const Cost product{.op_class = OpClass::Contraction, .flops = 100, .bytes = 10},
-      other{.op_class = OpClass::Contraction, .flops = 100, .bytes = 11};
-  m.count(product);
-  EXPECT_TRUE(m.trace().empty()) << "none was asked for";
-  EXPECT_FALSE(m.keeps_times());
-  m.keep_trace();
-  m.keep_times();
-  EXPECT_TRUE(m.keeps_times());
-  for (const Cost& c : {product, other, product}) m.count(c);
-  EXPECT_EQ(m.trace().size(), 2u);
-  EXPECT_EQ(m.trace().at(product), 2);
-  EXPECT_EQ(m.trace().at(other), 1);
-  m.add_seconds(OpClass::Contraction, 0.5);
-  m.add_seconds(OpClass::Contraction, 0.25);
-  m.add_seconds(OpClass::Other, 1);
-  EXPECT_EQ(m.work(OpClass::Contraction).seconds, 0.75);
-  EXPECT_EQ(m.work(OpClass::Contraction).calls, 4);
-  EXPECT_EQ(m.work(OpClass::Other).seconds, 1);
-  m.count({.op_class = OpClass::Other, .flops = 1, .bytes = 0});
-  EXPECT_EQ(m.flops(), 401);
-  m.add(Kind::Weight, 512, 512);
-  m.reset_work();
-  EXPECT_TRUE(m.trace().empty());
-  EXPECT_EQ(m.work(OpClass::Contraction).seconds, 0);
-  EXPECT_EQ(m.now()[Kind::Weight], 512) << "memory is no work";
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <set>
 
 #include "src/ops/ops.h"
 #include "tests/allocator_fixture.h"
@@ -53,22 +52,6 @@ TEST(L04_History, EachActionIsRecordedOnceWithAllThereIsToSay) {
                  {Action::Free, at, 1024, 1000, Kind::Activation, "y", "backward", {2, 125}},
                  {Action::Free, at + 1024, 512, 5, Kind::Weight, "w", "", {5}},
                  {Action::SegmentFree, at, 2 * kMiB, 0, Kind::Other, "", "", {}}});
-}
-
-TEST(L04_History, PathsGoFromTheOutermostToTheInnermost) {
-  EXPECT_EQ(path_of(nullptr), "");
-  const NamedRange step{"step", nullptr}, forward{"forward", &step}, block{"block", &forward};
-  EXPECT_EQ(path_of(&step), "step");
-  EXPECT_EQ(path_of(&block), "step/forward/block");
-}
-
-TEST(L04_History, EveryActionHasItsOwnName) {
-  std::set<std::string> names;
-  for (int a = 0; a <= int(Action::OutOfMemory); ++a) names.insert(name_of(Action(a)));
-  EXPECT_EQ(names, (std::set<std::string>{"alloc", "free", "kind", "segment_alloc", "segment_free",
-                                          "segment_map", "segment_unmap", "oom"}));
-  EXPECT_STREQ(name_of(Action::SegmentMap), "segment_map");
-  EXPECT_STREQ(name_of(Action::OutOfMemory), "oom");
 }
 
 TEST(L04_History, WhatIsThereAlreadyComesFirstSegmentBySegment) {

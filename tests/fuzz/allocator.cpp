@@ -64,7 +64,8 @@ class Pair {
   }
 
   void allocate(Choices& choices) {
-    static constexpr int64_t kEdges[] = {0, 512, 4096, 1 << 20, 2 << 20, 10 << 20, 20 << 20};
+    static constexpr int64_t kEdges[] = {0,       512,     1024,    2048,    4096,     8192,
+                                         1 << 16, 1 << 17, 1 << 20, 2 << 20, 10 << 20, 20 << 20};
     const int64_t most = choices.one_of(kEdges);
     const int64_t bytes =
         choices.yes() ? std::max<int64_t>(0, most + choices.between(-2, 2) * 256 + choices.between(-1, 1))

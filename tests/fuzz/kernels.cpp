@@ -159,7 +159,7 @@ Call cross_entropy(Draw& d) {
   return {"cross_entropy_bwd_inplace",
           {},
           {targets, d.array(DType::F32, s.rows, 4, 8), d.array(DType::F32, 1)},
-          {{d.t, n, 2 * error / double(s.rows), Result::Updated, -4, 4}},
+          {{d.t, n, 2 * error / double(s.rows), true, -4, 4}},
           [s](const Backend& b, TestCtx& c, In in, Outs out) {
             b.cross_entropy_bwd_inplace(c, s, in[0], in[1], in[2], out[0]);
           }};

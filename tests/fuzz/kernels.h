@@ -51,8 +51,8 @@ using Outs = const std::vector<Out>&;
 struct Result {
   DType t;
   int64_t n;
-  double error;                             // of what is computed, before it is rounded to t
-  enum { Any, Needed, Updated } use = Any;  // wanted or not, set or added to; wanted; in place
+  double error;                 // of what is computed, before it is rounded to t
+  bool in_place = false;        // else it may be unwanted, and is set or added to
   double least = -2, most = 2;  // what lies there before: by Add, or if it is updated, this takes part
 };
 
@@ -126,12 +126,12 @@ inline void compare(Draw& draw, const Call& call) {
   std::vector<Out> out[2];
   for (const Result& r : call.out) {
     const std::vector<double> before = draw.numbers(r.n, r.least, r.most);
-    const bool wanted = r.use != Result::Any || draw.pick(0, 3) > 0;
-    const bool add = (r.use == Result::Any || r.use == Result::Needed) && draw.choices.yes();
+    const bool wanted = r.in_place || draw.pick(0, 3) > 0;
+    const Write write = !r.in_place && draw.choices.yes() ? Write::Add : Write::Set;
     const int64_t shift = draw.pick(0, 3);
     for (const int d : {0, 1}) {
       got[d].emplace_back(r.t, before, shift);
-      out[d].push_back(wanted ? got[d].back().out(add ? Write::Add : Write::Set) : Out{nullptr, r.t});
+      out[d].push_back(wanted ? got[d].back().out(write) : Out{nullptr, r.t});
     }
   }
   emu::set_order(

@@ -65,7 +65,7 @@ inline Call attention(Draw& d) {
     return {"attention_plain_fwd",
             cost::attention_plain_fwd(s, d.t),
             qkv,
-            {{d.t, rows * s.T, error, Result::Needed}, {d.t, extent(s, s.y), 4 * error, Result::Needed}},
+            {{d.t, rows * s.T, error}, {d.t, extent(s, s.y), 4 * error}},
             [s](const Backend& b, TestCtx& c, In in, Outs out) {
               b.attention_plain_fwd(c, s, in[0], in[1], in[2], out[0], out[1]);
             }};
@@ -141,10 +141,10 @@ inline Call update(Draw& d) {
     const int64_t n = d.size(300);
     sizes.push_back(n);
     call.in.push_back(d.array(d.t_or_fp32(), n));
-    call.out.push_back({d.t, n, kError, Result::Updated});
-    call.out.push_back({state, momentum ? n : 0, kError, Result::Updated, -1, 1});
-    call.out.push_back({state, adamw ? n : 0, kError, Result::Updated, 0.25, 2});
-    call.out.push_back({DType::F32, master ? n : 0, kError, Result::Updated});
+    call.out.push_back({d.t, n, kError, true});
+    call.out.push_back({state, momentum ? n : 0, kError, true, -1, 1});
+    call.out.push_back({state, adamw ? n : 0, kError, true, 0.25, 2});
+    call.out.push_back({DType::F32, master ? n : 0, kError, true});
   }
   call.run = [=, decay = d.choices.yes()](const Backend& b, TestCtx& c, In in, Outs out) {
     const auto if_there = [](bool there, Out o) { return there ? o : Out{nullptr, o.t, o.w}; };
@@ -162,7 +162,7 @@ inline Call update(Draw& d) {
 
 // Its two results lie in the scalars.
 inline Call grad_norm(Draw& d) {
-  Call call{"grad_norm", cost::grad_norm(1, d.t), {}, {{DType::F32, 2, 16 * 64 * kEps, Result::Updated}}, {}};
+  Call call{"grad_norm", cost::grad_norm(1, d.t), {}, {{DType::F32, 2, 16 * 64 * kEps, true}}, {}};
   std::vector<int64_t> sizes;
   for (int64_t i = 0, count = d.pick(1, 3); i < count; ++i) {
     sizes.push_back(d.size(300));

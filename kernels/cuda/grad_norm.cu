@@ -29,11 +29,7 @@ static __global__ void squares_kernel(GradChunk grads, double* partial, Write wr
   double sum = 0;
   for (int i = 0; i < grads.count; ++i) {
     const CBuf g = grads.items[i];
-    switch (g.t) {
-      case DType::F32: sum += sum_squares<float>(g.p, grads.sizes[i]); break;
-      case DType::BF16: sum += sum_squares<bf16>(g.p, grads.sizes[i]); break;
-      default: sum += sum_squares<fp16>(g.p, grads.sizes[i]);
-    }
+    visit_in_kernel(g.t, [&]<class T>() { sum += sum_squares<T>(g.p, grads.sizes[i]); });
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = write == Write::Add ? partial[blockIdx.x] + sum : sum;

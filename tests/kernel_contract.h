@@ -152,7 +152,7 @@ inline void expect_contract(const KernelCall& k, const std::vector<Way>& ways) {
 inline void expect_contract(const KernelCall& k) { expect_contract(k, some_ways(k.outputs)); }
 
 // y = f(a, b), one element at a time, at sizes on both sides of what a block of a GPU takes, and of what is
-// worth a second thread. `ulps` of fp32 on a value of size |f| + 1; 0: exact.
+// worth a second thread; some of a are far from 0. `ulps` of fp32 on a value of size |f| + 1; 0: exact.
 struct Elementwise {
   const char* op;
   std::function<void(const Ctx&, int64_t, CBuf, CBuf, Out)> kernel;
@@ -163,7 +163,9 @@ inline void expect_elementwise(const Elementwise& e) {
   for (const DType T : float_types())
     for (const int64_t n : {0, 1, 7, 255, 257, 2049, 40'003}) {
       if (n > 10'000 && turn.table != &cpu_backend()) continue;
-      const Buffer a = Buffer::random(T, n, 1, 2), b = Buffer::random(T, n, 2);
+      std::vector<double> some = Buffer::random(T, n, 1, 2).values();
+      if (n > 7) some[1] = 0, some[2] = 30, some[3] = -30, some[4] = 100, some[5] = -100, some[6] = 1e-3;
+      const Buffer a(T, some), b = Buffer::random(T, n, 2);
       const std::vector<double> va = a.values(), vb = b.values();
       Expected y{"y", {T}, std::vector<double>(n)};
       for (int64_t i = 0; i < n; ++i) y.value[i] = e.f(va[i], vb[i]);

@@ -260,6 +260,4 @@ inline std::vector<DType> float_types() {  // fp64 is for tests on cpu
   if (turn.table == &cpu_backend()) return {DType::F64, DType::F32, DType::BF16, DType::F16};
   return {DType::F32, DType::BF16, DType::F16};
 }
-constexpr int64_t kRagged[] = {0, 1, 7, 255, 257};
-
 }  // namespace gradus

@@ -120,6 +120,23 @@ TEST_P(L03_Refusals, AGradientNormTakesFloatsOnly) {
   }
 }
 
+TEST_P(L03_Refusals, AProbabilityIsFrom0To1) {
+  Buffer x = Buffer::random(DType::F32, 4, 1), y = Buffer::zeros(DType::F32, 4);
+  TestCtx ctx;
+  for (const float p : {-0.1f, 1.1f, NAN})
+    EXPECT_THROW(table().dropout(ctx, {2, 2}, x.in(), y.out(Write::Set), p, {}), Error) << p;
+}
+
+TEST_P(L03_Refusals, AdamWBeginsWithStep1) {
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  Buffer x = Buffer::random(DType::F32, 4, 1);
+  const Out out = x.out(Write::Set);
+  const ParamUpdate u{1, out, x.in(), out, out, {}, false};
+  TestCtx ctx;
+  ctx.scalars().step = 0;
+  EXPECT_THROW(table().adamw(ctx, {1, &u}, {}), Error);
+}
+
 // Should one ever get so far, a kernel says so and does not read it as fp16.
 TEST(L03_RefusalsOnEmu, AKernelDoesNotReadWhatItDoesNotKnow) {
   Buffer x = Buffer::zeros(DType::F64, emu::kEach * emu::kThreads);

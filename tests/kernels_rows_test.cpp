@@ -36,6 +36,7 @@ TEST_P(L02_Kernels, Bias) {
     }
 }
 
+constexpr float kEps = 3e-4f;
 // What layernorm must give, and how far arithmetic may be off: a sum of n terms by n roundings of its terms'
 // sizes.
 struct LayerNorm {
@@ -58,7 +59,7 @@ struct LayerNorm {
       double mean = 0, size = 0, var = 0;
       for (int64_t c = 0; c < s.cols; ++c) mean += row[c] / cols, size += std::abs(row[c]) / cols;
       for (int64_t c = 0; c < s.cols; ++c) var += (row[c] - mean) * (row[c] - mean) / cols;
-      const double rstd = 1 / std::sqrt(var + double(1e-5f));
+      const double rstd = 1 / std::sqrt(var + double(kEps));
       // Where columns nearly coincide, the rounding of the mean weighs as much as what is left of them.
       const double steep = 1 + size * rstd, ops = 8 + cols;
       for (const double v : {mean, rstd}) statistics.value.push_back(v);
@@ -105,7 +106,7 @@ void layernorm_of(RowShape s, std::vector<Way> ways(const std::vector<Expected>&
     const LayerNorm l(s, T);
     const KernelCall fwd{
         "layernorm_fwd", {l.y, l.statistics}, [&](const Ctx& ctx, const std::vector<Out>& y) {
-          table().layernorm_fwd(ctx, s, l.x.in(), l.gamma.in(), l.beta.in(), y[0], y[1], 1e-5f);
+          table().layernorm_fwd(ctx, s, l.x.in(), l.gamma.in(), l.beta.in(), y[0], y[1], kEps);
         }};
     const KernelCall bwd{"layernorm_bwd",
                          {l.dx, l.dgamma, l.dbeta},
@@ -134,6 +135,17 @@ TEST_P(L03_Kernels, LayerNormOfALargeMeanKeepsItsVariance) {
                         1e-5f);
   const std::vector<double> vy = y.values();
   for (int i = 0; i < 256; ++i) ASSERT_NEAR(vy[i], i % 2 ? 1 : -1, 1e-3) << "element " << i;
+}
+
+TEST_P(L03_Kernels, LayerNormOfNanIsNan) {
+  std::vector<double> values(3 * 70, 1.0);
+  values[69] = NAN, values[140] = INFINITY;
+  const Buffer x(DType::F32, values), one(DType::F32, std::vector<double>(70, 1.0));
+  Buffer y = Buffer::zeros(DType::F32, 3 * 70);
+  TestCtx ctx;
+  table().layernorm_fwd(ctx, {3, 70}, x.in(), one.in(), one.in(), y.out(Write::Set), {}, kEps);
+  const std::vector<double> got = y.values();
+  for (int i = 0; i < 3 * 70; ++i) ASSERT_EQ(std::isnan(got[i]), i / 70 != 1) << "element " << i;
 }
 
 // Seven ids: 3 and 5 do not occur, 1 only in the last row. The sums are in the order of the rows, so they are

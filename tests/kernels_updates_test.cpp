@@ -95,6 +95,7 @@ void expect_updates(const char* op, std::vector<Update> all, bool second_moment,
                     const std::function<void(const Ctx&, ParamList)>& kernel,
                     const std::function<AfterUpdate(const Update&, double)>& formula) {
   TestCtx ctx;
+  const OpenMpThreads three(3);
   ctx.scalars().learning_rate = float(kRate), ctx.scalars().clip_factor = float(kClip);
   std::vector<ParamUpdate> items;
   for (Update& u : all) items.push_back(u.item(second_moment));
@@ -200,7 +201,22 @@ TEST_P(L03_Kernels, GradNormOfListsOfAnyLength) {
   }
 }
 
-// Squares of what fp32 can hold overflow fp32; halves are summed as what they are.
+// min(1, max_norm / (norm + 1e-6)), also where the two norms are equal, or as small as what is added.
+TEST_P(L03_Kernels, ClippingIsTheFormula) {
+  TestCtx ctx(cost::grad_norm(2, DType::F32));
+  const int64_t two = 2;
+  for (const double size : {1.0, 1e-6})
+    for (const double max_norm : {2.5, 5.0, 5.0000011, 6.5}) {
+      const Buffer g(DType::F32, {3 * size, -4 * size});
+      const CBuf item = g.in();
+      table().grad_norm(ctx, {1, &item, &two}, float(max_norm * size));
+      EXPECT_FLOAT_EQ(ctx.scalars().clip_factor, float(std::min(1.0, max_norm * size / (5 * size + 1e-6))))
+          << max_norm << " x " << size;
+    }
+}
+
+// The square of a number may overflow fp32 where the number does not. The norm is the same for any number of
+// threads.
 TEST_P(L03_Kernels, GradNormOfEveryTypeAndOfLargeNumbers) {
   for (const DType T : float_types())
     for (const int64_t n : {1, 63, 65, 257, 65'537}) {
@@ -210,10 +226,15 @@ TEST_P(L03_Kernels, GradNormOfEveryTypeAndOfLargeNumbers) {
       const CBuf item = g.in();
       TestCtx ctx(cost::grad_norm(n, T));
       ctx.poison_scratch();
+      const OpenMpThreads one(1);
       table().grad_norm(ctx, {1, &item, &n}, 1.5f);
       EXPECT_NEAR(ctx.scalars().grad_norm, std::sqrt(sum), 2e-7 * std::sqrt(sum)) << name_of(T) << n;
       EXPECT_NEAR(ctx.scalars().clip_factor, 1.5 / std::sqrt(sum), 2e-7 * 1.5 / std::sqrt(sum));
       EXPECT_TRUE(ctx.kept_to_its_scratch());
+      const float norm = ctx.scalars().grad_norm;
+      const OpenMpThreads three(3);
+      table().grad_norm(ctx, {1, &item, &n}, 1.5f);
+      EXPECT_EQ(ctx.scalars().grad_norm, norm);
     }
 }
 

@@ -141,7 +141,6 @@ inline void expect_way(const KernelCall& k, const Way& way, TestCtx& ctx, Result
 // On cpu with one thread and with three.
 inline void expect_contract(const KernelCall& k, const std::vector<Way>& ways) {
   TestCtx ctx(k.cost);
-  ctx.scalars().step = 1;
   Results results(k.outputs.size());
   for (const int threads : {1, 3}) {
     if (turn.table != &cpu_backend() && threads > 1) break;

@@ -37,8 +37,8 @@ struct Draw {  // what a mask depends on
   int64_t first_sample = 0;
 };
 void dropout(TestCtx& ctx, RowShape s, const Buffer& x, Out y, float p, const Draw& d) {
-  ctx.scalars().step = d.step, ctx.scalars().first_sample = d.first_sample;
-  table().dropout(ctx, s, x.in(), y, p, {d.seed, d.ordinal});
+  ctx.scalars().step = d.step;
+  table().dropout(ctx, s, x.in(), y, p, {d.seed, d.ordinal, d.first_sample});
 }
 
 // The kept are raised by 1/(1-p) in fp32, whatever T is: 1/0.9 has no 16-bit neighbour that would do.

@@ -81,7 +81,7 @@ TEST_P(L03_Refusals, AnUpdateTakesTheDtypesOfTheContractOnly) {
                               DType::I64, DType::I32, DType::I8,   DType::U8};
   Buffer any = Buffer::zeros(DType::F32, 8);
   TestCtx ctx;
-  ctx.scalars().step = 1;
+  ctx.scalars().updates = 1;
   for (int which = 0; which < 5; ++which)
     for (const DType t : kTypes) {
       const auto out = [&](int i, DType right) {
@@ -127,13 +127,13 @@ TEST_P(L03_Refusals, AProbabilityIsFrom0To1) {
     EXPECT_THROW(table().dropout(ctx, {2, 2}, x.in(), y.out(Write::Set), p, {}), Error) << p;
 }
 
-TEST_P(L03_Refusals, AdamWBeginsWithStep1) {
+TEST_P(L03_Refusals, AdamWBeginsWithUpdate1) {
   if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
   Buffer x = Buffer::random(DType::F32, 4, 1);
   const Out out = x.out(Write::Set);
   const ParamUpdate u{1, out, x.in(), out, out, {}, false};
   TestCtx ctx;
-  ctx.scalars().step = 0;
+  ctx.scalars().updates = 0;
   EXPECT_THROW(table().adamw(ctx, {1, &u}, {}), Error);
 }
 

@@ -103,7 +103,7 @@ void expect_updates(const char* op, std::vector<Update> all, bool second_moment,
     std::vector<AfterUpdate> after;
     std::vector<std::vector<double>> unused_m;
     for (const Update& u : all) after.push_back(formula(u, step)), unused_m.push_back(u.m.values());
-    ctx.scalars().step = step;
+    ctx.scalars().updates = step;
     kernel(ctx, {int64_t(items.size()), items.data()});
     for (size_t k = 0; k < all.size(); ++k) {
       const Update& u = all[k];
@@ -143,7 +143,7 @@ TEST_P(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
   TestCtx ctx;
   ctx.scalars().learning_rate = 1e-4f;
   for (int step = 1; step <= 100; ++step) {
-    ctx.scalars().step = step;
+    ctx.scalars().updates = step;
     const ParamUpdate item{
         1,    value.out(Write::Set), g.in(), m.out(Write::Set), v.out(Write::Set), master.out(Write::Set),
         false};

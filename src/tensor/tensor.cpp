@@ -42,8 +42,8 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::narrow(int64_t begin, int64_t count) const {
-  check(shape_.rank() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0], "narrow: rows [", begin,
-        ", ", begin + count, ") of ", shape_, " do not exist");
+  check(shape_.rank() > 0 && begin >= 0 && count >= 0 && begin <= shape_[0] - count, "narrow: ", count,
+        " rows from row ", begin, " on of ", shape_, " do not exist");
   Tensor t = *this;
   t.slot = {};
   t.offset_ += shape_[0] == 0 ? 0 : begin * (numel() / shape_[0]);

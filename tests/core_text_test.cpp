@@ -174,6 +174,7 @@ TEST(L01_CoreProgress, ALineComesWithTheFirstStepOfATenth) {
   EXPECT_EQ(plain_lines(1000, {99, 100, 101, 199, 200, 999, 1000}),
             (Lines{"read 100/1000", "read 200/1000", "read 999/1000", "read 1000/1000"}));
   EXPECT_EQ(plain_lines(20, {0, 1, 1, 2, 2, 3}), Lines{"read 2/20"});
+  EXPECT_EQ(plain_lines(1000, {500, 501, 502, 600}), (Lines{"read 500/1000", "read 600/1000"}));
   EXPECT_EQ(plain_lines(4, {5}), Lines{"read 4/4"}) << "never more than all";
 }
 

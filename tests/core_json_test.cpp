@@ -237,8 +237,7 @@ TEST(L01_CoreJson, FieldsKeepTheirPlaceAndTypes) {
   EXPECT_EQ(o.find("d")->items()[1].find("b")->integer(), 4);
   EXPECT_EQ(o.find("c")->find("a"), nullptr);
   const Json near = Json::parse(R"({"ab":1,"a":2,"A":3})");  // a name is the whole name
-  EXPECT_EQ(near.find("a")->integer(), 2);
-  EXPECT_EQ(near.find("b"), nullptr);
+  EXPECT_TRUE(near.find("a")->integer() == 2 && !near.find("b"));
   o.set("b", Json());
   o.set("e", uint64_t(5));
   EXPECT_EQ(o.dump(), R"({"":1,"b":null,"c":{"b":2},"d":[{"b":3},{"b":4}],"e":5})");

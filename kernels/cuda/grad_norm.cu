@@ -46,8 +46,8 @@ static __global__ void norm_kernel(const double* partial, float max_norm, StepSc
   const double norm = sqrt(block_sum(sum));
   if (threadIdx.x != 0) return;
   scalars->grad_norm = float(norm);
-  // A norm that is not finite must not hide behind a factor of 0 or 1: it is passed on.
-  scalars->clip_factor = max_norm > 0 && !(norm <= max_norm) ? float(max_norm / (norm + 1e-6)) : 1.0f;
+  // NaN compares as neither: it is passed on, and does not hide behind a factor of 1.
+  scalars->clip_factor = max_norm > 0 && !(norm + 1e-6 <= max_norm) ? float(max_norm / (norm + 1e-6)) : 1.0f;
 }
 
 void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {

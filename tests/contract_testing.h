@@ -22,11 +22,19 @@ struct Computed {
 
 inline double epsilon_of_sums(DType t) { return epsilon_of(t == DType::F64 ? DType::F64 : DType::F32); }
 
-// The largest scratch and the workspace, full of numbers that are not numbers: a kernel finds nothing there.
+// Scratch and workspace full of numbers that are not numbers: a kernel finds nothing there. And more of them
+// behind the workspace, which nothing may change.
 struct DirtyCtx : TestCtx {
-  explicit DirtyCtx(int64_t scratch_bytes = 1 << 20) : TestCtx(Cost{.scratch = scratch_bytes}) {
+  static constexpr int64_t kBehind = 1 << 20;
+  DirtyCtx() : TestCtx(Cost{.scratch = 1 << 20}) {
+    workspace.resize(workspace.size() + kBehind);
     std::fill(scratch.begin(), scratch.end(), char(0xFF));
     std::fill(workspace.begin(), workspace.end(), char(0xFF));
+  }
+  ~DirtyCtx() {
+    wait_for_kernels();
+    EXPECT_EQ(std::count(workspace.end() - kBehind, workspace.end(), char(0xFF)), kBehind)
+        << "a kernel wrote beyond the workspace";
   }
 };
 

@@ -9,18 +9,15 @@ namespace gradus {
 enum class Saves { Probs, Lse };  // attention_plain, attention_flash
 constexpr Saves kBothKinds[] = {Saves::Probs, Saves::Lse};
 
-constexpr int64_t kStep = 7, kFirstSample = 5;
+constexpr int64_t kStep = 7;
 struct AttentionCtx : DirtyCtx {
-  AttentionCtx() {
-    scalars().step = kStep;
-    scalars().first_sample = kFirstSample;
-  }
+  AttentionCtx() { scalars().step = kStep; }
 };
 // The factor that dropout gives the weight of query t to key j.
 inline double dropout_factor(const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t j) {
   if (s.dropout == 0) return 1;
   const int64_t e = (h * s.T + t) * s.T + j;
-  const Philox4 words = dropout_words(s.key.seed, kStep, s.key.ordinal, kFirstSample + b, e / 4);
+  const Philox4 words = dropout_words(s.key.seed, kStep, s.key.ordinal, s.key.first_sample + b, e / 4);
   return uniform01(words[e % 4]) >= s.dropout ? 1 / (1 - double(s.dropout)) : 0;
 }
 

@@ -165,7 +165,7 @@ TEST_P(L04_Dropout, EvaluationDrawsNothing) {
 // The logits of samples [first, first + count) of the batch, as a batch of their own in training step `step`.
 std::vector<double> logits_of(Context& context, const Transformer& model, const DummyBatch& batch,
                               int64_t first, int64_t count, int64_t step) {
-  context.device.set(&StepScalars::first_sample, first);
+  context.first_sample = first;
   context.device.set(&StepScalars::step, step);
   const Tape tape;
   const auto part = [&](const Tensor& x) { return x.defined() ? x.narrow(first, count) : x; };

@@ -100,7 +100,8 @@ TEST_F(L02_Recording, AStretchWithoutATapeEndsBeforeOrAfterWhatIsInIt) {
   EXPECT_EQ(context.tape(), &tape);
 }
 
-TEST_F(L02_Recording, AnEvaluationDropsNothingUntilTheLastOneEnds) {
+using L03_Recording = L02_Recording;
+TEST_F(L03_Recording, AnEvaluationDropsNothingUntilTheLastOneEnds) {
   const Tensor many(context.device, {4, 100}, DType::F32, Kind::Data, "many");
   const auto drops = [&] { return dropout(many, 0.5).storage().name() == "dropout"; };
   EXPECT_TRUE(drops());
@@ -148,7 +149,7 @@ TEST(L02_Context, ATapeMayOutliveItsContextIfItHoldsNothing) {
   EXPECT_FALSE(next.evaluates());
 }
 
-TEST_F(L02_Recording, EachTapeCountsItsOwnRandomOps) {
+TEST_F(L03_Recording, EachTapeCountsItsOwnRandomOps) {
   EXPECT_EQ(context.dropout_ordinal(), 0u);
   Tape outer;
   context.dropout_ordinal() += 2;

@@ -92,11 +92,11 @@ std::vector<GradcheckInput> inputs_of(const Op& op, View view, unsigned training
 }
 unsigned all_of(const Op& op) { return (1u << op.shapes.size()) - 1; }
 
-struct L0203_OpGradients : ::testing::TestWithParam<Op> {};
-INSTANTIATE_TEST_SUITE_P(Ops, L0203_OpGradients, ::testing::ValuesIn(kOps),
+struct L03_OpGradients : ::testing::TestWithParam<Op> {};
+INSTANTIATE_TEST_SUITE_P(Ops, L03_OpGradients, ::testing::ValuesIn(kOps),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST_P(L0203_OpGradients, EverySubsetOfInputsWithViewsBeforeAndAfter) {
+TEST_P(L03_OpGradients, EverySubsetOfInputsWithViewsBeforeAndAfter) {
   const Op& op = GetParam();
   Context context("cpu", 5);
   for (const View view : kViews)
@@ -138,7 +138,7 @@ std::vector<std::vector<double>> gradients(const char* device, DType t, const Op
   return result;
 }
 
-TEST_P(L0203_OpGradients, OnEveryDeviceAndTypeAsInFp64) {
+TEST_P(L03_OpGradients, OnEveryDeviceAndTypeAsInFp64) {
   const Op& op = GetParam();
   for (const View view : kViews)
     for (unsigned training = 1; training <= all_of(op); ++training) {
@@ -159,7 +159,7 @@ TEST_P(L0203_OpGradients, OnEveryDeviceAndTypeAsInFp64) {
 
 // Bytes must not depend on the order in which a compiler takes arguments: gradients are allocated in the
 // order of the inputs, a kernel's scratch after them.
-TEST_P(L0203_OpGradients, GradientsAreAllocatedInTheOrderOfInputsThenScratch) {
+TEST_P(L03_OpGradients, GradientsAreAllocatedInTheOrderOfInputsThenScratch) {
   const Op& op = GetParam();
   Context context("meta", 5);
   std::vector<Tensor> x;

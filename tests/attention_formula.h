@@ -33,26 +33,29 @@ struct AttentionFormula {
   std::vector<double> saved_probs, saved_lse, saved_y;  // what backward gets: the same, rounded
 
   static std::vector<double> rounded(DType t, const std::vector<double>& x) { return Buffer(t, x).values(); }
-  static std::vector<double> random(DType t, int64_t n, uint64_t stream) {
-    return Buffer::random(t, n, stream).values();
+  // Random numbers where the layout has heads, and NaN between them: that is not the kernel's to read.
+  std::vector<double> random(const HeadLayout& l, uint64_t stream) const {
+    const std::vector<double> all = Buffer::random(t, extent(s, l), stream).values();
+    std::vector<double> heads(all.size(), NAN);
+    for (int64_t i = 0; i < s.B * s.H * s.T * s.D; ++i) {
+      const int64_t head = i / s.D / s.T, at_i = at(l, head / s.H, head % s.H, i / s.D % s.T) + i % s.D;
+      heads[at_i] = all[at_i];
+    }
+    return heads;
   }
 
   AttentionFormula(const AttentionShape& shape, DType dtype)
       : s(shape),
         t(dtype),
-        q(random(t, extent(s, s.qkv), 1)),
-        k(random(t, extent(s, s.qkv), 2)),
-        v(random(t, extent(s, s.qkv), 3)),
-        dy(random(t, extent(s, s.y), 4)),
+        q(random(s.qkv, 1)),
+        k(random(s.qkv, 2)),
+        v(random(s.qkv, 3)),
+        dy(random(s.y, 4)),
         probs(s.B * s.H * s.T * s.T),
         lse(s.B * s.H * s.T),
         y(extent(s, s.y)) {
     for (int64_t i = 0; i < s.B * s.H * s.T; ++i) forward(i);
-    const auto zero_gaps = [](std::vector<double> x) {
-      for (double& e : x) e = std::isnan(e) ? 0 : e;
-      return x;
-    };
-    saved_probs = rounded(t, probs.r), saved_y = rounded(t, zero_gaps(y.r));
+    saved_probs = rounded(t, probs.r), saved_y = rounded(t, y.r);
     saved_lse = rounded(t == DType::F64 ? t : DType::F32, lse.r);
   }
 

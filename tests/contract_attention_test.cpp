@@ -126,7 +126,7 @@ TEST_P(L03_AttentionContract, PlainHasWideHeads) {
   AttentionCtx ctx;
   const int threads = omp_get_max_threads();
   omp_set_num_threads(12);
-  const AttentionFormula f(shape_of(4, 3, 5, 1501, Mask::Causal, 0.25f, 0), DType::F32);
+  const AttentionFormula f(shape_of(4, 3, 5, 2050, Mask::Causal, 0.25f, 0), DType::F32);
   expect_forward(ctx, f, Saves::Probs, Wish::Add, Wish::Set);
   expect_backward(ctx, f, Saves::Probs, f.backward(Saves::Probs), {Wish::Set, Wish::Add, Wish::Set});
   omp_set_num_threads(threads);

@@ -49,11 +49,24 @@ void multiply(const MatmulShape& s, const double* a, const double* b, int64_t c,
   }
 }
 
+// A random operand; what lies between its rows is NaN, and not the kernel's to read.
+Buffer operand(DType t, const MatmulShape& s, int64_t rows, int64_t cols, int64_t ld, int64_t Batch::*stride,
+               uint64_t stream) {
+  const std::vector<double> all = Buffer::random(t, extent(rows, ld, s, stride), stream).values();
+  std::vector<double> values(all.size(), NAN);
+  for (int64_t o = 0; o < s.batch[0].count; ++o)
+    for (int64_t n = 0; n < s.batch[1].count; ++n)
+      for (int64_t i = 0; i < rows * cols; ++i) {
+        const int64_t at = o * (s.batch[0].*stride) + n * (s.batch[1].*stride) + i / cols * ld + i % cols;
+        values[at] = all[at];
+      }
+  return Buffer(t, values);
+}
+
 void expect_product(TestCtx& ctx, const MatmulShape& s, Mix mix, Wish wish) {
-  const Buffer a = Buffer::random(mix.in, extent(s.ta == Trans::Yes ? s.K : s.M, s.lda, s, &Batch::stride_a),
-                                  1),
-               b = Buffer::random(mix.in, extent(s.tb == Trans::Yes ? s.N : s.K, s.ldb, s, &Batch::stride_b),
-                                  2);
+  const bool ta = s.ta == Trans::Yes, tb = s.tb == Trans::Yes;
+  const Buffer a = operand(mix.in, s, ta ? s.K : s.M, ta ? s.M : s.K, s.lda, &Batch::stride_a, 1),
+               b = operand(mix.in, s, tb ? s.N : s.K, tb ? s.K : s.N, s.ldb, &Batch::stride_b, 2);
   const std::vector<double> va = a.values(), vb = b.values();
   Computed want(extent(s.M, s.ldc, s, &Batch::stride_c));
   for (int64_t o = 0; o < s.batch[0].count; ++o)

@@ -59,6 +59,8 @@ struct Reader {
     const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
     require(error == std::errc() && value > 0 && value <= 1, "a probability must be above 0 and at most 1");
     at = size_t(end - text.data());
+    require(!std::isalnum(static_cast<unsigned char>(peek())) && peek() != '_', "'", peek(),
+            "' trails a number");
     return value;
   }
 };

@@ -2,8 +2,8 @@
 // the bytes it is given and ends the program where the contract is broken, as every failed EXPECT of
 // GoogleTest does here. Errors are what most inputs deserve; they must come in time and in little memory.
 //
-// driver.cpp calls it with inputs of its own. With clang, libFuzzer can, guided by coverage (in a tree built
-// with CXX=clang++): add -fsanitize=fuzzer to compile and link the harness, and leave the driver out.
+// driver.cpp calls it with inputs of its own. libFuzzer can, guided by coverage; with clang:
+//   clang++ -std=c++20 -I. -fopenmp -fsanitize=fuzzer,address tests/fuzz/json.cpp build/libgradus.a -lgtest
 #pragma once
 #include <gtest/gtest.h>
 

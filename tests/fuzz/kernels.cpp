@@ -36,7 +36,7 @@ Call elementwise(Draw& d) {
             {},
             {d.array(d.t, n)},
             {{to, n, kError}},
-            [n, f = k.f](const Backend& b, TestCtx& c, In in, Outs out) { (b.*f)(c, n, in[0], out[0]); }};
+            [n, f = k.f](const Backend& b, CallCtx& c, In in, Outs out) { (b.*f)(c, n, in[0], out[0]); }};
   }
   const Binary& k = d.choices.one_of(kBinary);
   return {
@@ -44,7 +44,7 @@ Call elementwise(Draw& d) {
       {},
       {d.array(d.t, n), d.array(d.t, n)},
       {{d.t, n, kError}},
-      [n, f = k.f](const Backend& b, TestCtx& c, In in, Outs out) { (b.*f)(c, n, in[0], in[1], out[0]); }};
+      [n, f = k.f](const Backend& b, CallCtx& c, In in, Outs out) { (b.*f)(c, n, in[0], in[1], out[0]); }};
 }
 
 Call scaled(Draw& d) {
@@ -53,7 +53,7 @@ Call scaled(Draw& d) {
   const float factor = float(d.pick(0, 8)) / 8;
   switch (d.pick(0, 2)) {
     case 0:
-      return {"fill", {}, {}, {{d.t, n, 0}}, [=](const Backend& b, TestCtx& c, In, Outs out) {
+      return {"fill", {}, {}, {{d.t, n, 0}}, [=](const Backend& b, CallCtx& c, In, Outs out) {
                 b.fill(c, n, out[0], double(factor));
               }};
     case 1:
@@ -61,13 +61,13 @@ Call scaled(Draw& d) {
               {},
               {d.array(d.t, n)},
               {{d.t, n, 2 * kEps}},
-              [=](const Backend& b, TestCtx& c, In in, Outs out) { b.scale(c, n, in[0], out[0], factor); }};
+              [=](const Backend& b, CallCtx& c, In in, Outs out) { b.scale(c, n, in[0], out[0], factor); }};
     default:
       return {"dropout",
               {},
               {d.array(d.t, n)},
               {{d.t, n, 4 * 16 * kEps}},
-              [=, key = d.key()](const Backend& b, TestCtx& c, In in, Outs out) {
+              [=, key = d.key()](const Backend& b, CallCtx& c, In in, Outs out) {
                 b.dropout(c, s, in[0], out[0], factor, key);
               }};
   }
@@ -81,14 +81,14 @@ Call bias(Draw& d) {
             {},
             {d.array(d.t, n), d.array(d.t, s.cols)},
             {{d.t, n, 4 * kEps}},
-            [s, no_x = d.choices.yes()](const Backend& b, TestCtx& c, In in, Outs out) {
+            [s, no_x = d.choices.yes()](const Backend& b, CallCtx& c, In in, Outs out) {
               b.bias_fwd(c, s, no_x ? CBuf{nullptr, in[0].t} : in[0], in[1], out[0]);
             }};
   return {"bias_bwd",
           cost::bias_bwd(s, d.t),
           {d.array(d.t, n)},
           {{d.t_or_fp32(), s.cols, 2 * kEps * double(s.rows * s.rows)}},
-          [s](const Backend& b, TestCtx& c, In in, Outs out) { b.bias_bwd(c, s, in[0], out[0]); }};
+          [s](const Backend& b, CallCtx& c, In in, Outs out) { b.bias_bwd(c, s, in[0], out[0]); }};
 }
 
 Call softmax(Draw& d) {
@@ -99,19 +99,19 @@ Call softmax(Draw& d) {
             {},
             {d.array(d.t, n, -4, 4)},
             {{d.t, n, kEps * (double(s.cols) + 64)}},
-            [s](const Backend& b, TestCtx& c, In in, Outs out) { b.softmax_fwd(c, s, in[0], out[0]); }};
+            [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_fwd(c, s, in[0], out[0]); }};
   return {"softmax_bwd",
           {},
           {d.array(d.t, n, 0, 1), d.array(d.t, n)},
           {{d.t, n, kEps * (double(s.cols) + 8) * 2 * double(s.cols)}},
-          [s](const Backend& b, TestCtx& c, In in, Outs out) { b.softmax_bwd(c, s, in[0], in[1], out[0]); }};
+          [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_bwd(c, s, in[0], in[1], out[0]); }};
 }
 
 Call layernorm(Draw& d) {
   const RowShape s = d.rows();
   const int64_t n = s.rows * s.cols;
   Array x = d.array(d.t, n), gamma = d.array(d.t, s.cols), beta = d.array(d.t, s.cols);
-  const Array stats = computed(d, DType::F32, 2 * s.rows, {}, [&](TestCtx& c, Out out) {
+  const Array stats = computed(d, DType::F32, 2 * s.rows, {}, [&](CallCtx& c, Out out) {
     cpu_backend().layernorm_fwd(c, s, x.in(), gamma.in(), beta.in(), {nullptr, d.t, Write::Set}, out, 1e-5f);
   });
   // Of the steepest row; xhat is at most sqrt(cols), and the mean is off by about cols roundings, which the
@@ -126,7 +126,7 @@ Call layernorm(Draw& d) {
             {},
             {x, gamma, beta},
             {{d.t, n, step * (1 + steep) * xhat}, {DType::F32, 2 * s.rows, step * (1 + steep) * (1 + steep)}},
-            [s](const Backend& b, TestCtx& c, In in, Outs out) {
+            [s](const Backend& b, CallCtx& c, In in, Outs out) {
               b.layernorm_fwd(c, s, in[0], in[1], in[2], out[0], out[1], 1e-5f);
             }};
   const double sums = 2 * kEps * rows * (rows + 8) * (xhat + 2 * steep);
@@ -136,7 +136,7 @@ Call layernorm(Draw& d) {
           {{d.t, n, step * steep * (8 + 4 * xhat * xhat)},
            {d.t_or_fp32(), s.cols, sums},
            {d.t_or_fp32(), s.cols, sums}},
-          [s](const Backend& b, TestCtx& c, In in, Outs out) {
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
             b.layernorm_bwd(c, s, in[0], in[1], in[2], in[3], out[0], out[1], out[2]);
           }};
 }
@@ -152,7 +152,7 @@ Call cross_entropy(Draw& d) {
             cost::cross_entropy_fwd(s, d.t),
             {logits, targets},
             {{DType::F32, 1, error + kEps * double(s.rows) * 16}, {DType::F32, s.rows, error}},
-            [s](const Backend& b, TestCtx& c, In in, Outs out) {
+            [s](const Backend& b, CallCtx& c, In in, Outs out) {
               b.cross_entropy_fwd(c, s, in[0], in[1], out[0], out[1]);
             }};
   // The logits are the numbers that lie in the output; any log-sum-exp that is large enough will do.
@@ -160,7 +160,7 @@ Call cross_entropy(Draw& d) {
           {},
           {targets, d.array(DType::F32, s.rows, 4, 8), d.array(DType::F32, 1)},
           {{d.t, n, 2 * error / double(s.rows), true, -4, 4}},
-          [s](const Backend& b, TestCtx& c, In in, Outs out) {
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
             b.cross_entropy_bwd_inplace(c, s, in[0], in[1], in[2], out[0]);
           }};
 }
@@ -173,14 +173,14 @@ Call embedding(Draw& d) {
             {},
             {d.array(d.t, vocab * s.cols), d.ids(s.rows, vocab)},
             {{d.t, n, 0}},
-            [=](const Backend& b, TestCtx& c, In in, Outs out) {
+            [=](const Backend& b, CallCtx& c, In in, Outs out) {
               b.embedding_fwd(c, s, vocab, in[0], in[1], out[0]);
             }};
   return {"embedding_bwd",
           cost::embedding_bwd(s, d.t),
           {d.ids(s.rows, vocab), d.array(d.t, n)},
           {{d.t_or_fp32(), vocab * s.cols, 2 * kEps * double(s.rows * s.rows)}},
-          [=](const Backend& b, TestCtx& c, In in, Outs out) {
+          [=](const Backend& b, CallCtx& c, In in, Outs out) {
             b.embedding_bwd(c, s, vocab, in[0], in[1], out[0]);
           }};
 }

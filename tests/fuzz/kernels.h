@@ -2,7 +2,7 @@
 // for what two devices may differ by.
 #pragma once
 #include <functional>
-#include <optional>
+#include <new>
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
@@ -45,6 +45,19 @@ class Array {
   std::vector<char> bytes_;
 };
 
+// What the engine gives a kernel: scratch of exactly the bytes that its cost says, and a workspace, one for
+// all calls because it is large.
+alignas(64) inline char workspace[kWorkspaceBytes];
+struct CallCtx {
+  explicit CallCtx(const Cost& cost) : scratch(::operator new(size_t(cost.scratch), kAlignment)) {}
+  ~CallCtx() { ::operator delete(scratch, kAlignment); }
+  CallCtx(const CallCtx&) = delete;
+  operator Ctx() { return {&scalars, scratch, workspace}; }
+  static constexpr std::align_val_t kAlignment{64};
+  StepScalars scalars{.learning_rate = 0.125f, .clip_factor = 0.5f, .step = 7, .updates = 3};
+  void* scratch;
+};
+
 using In = const std::vector<CBuf>&;
 using Outs = const std::vector<Out>&;
 
@@ -61,7 +74,7 @@ struct Call {
   Cost cost;  // for its scratch
   std::vector<Array> in;
   std::vector<Result> out;
-  std::function<void(const Backend&, TestCtx&, In, Outs)> run;
+  std::function<void(const Backend&, CallCtx&, In, Outs)> run;
 };
 
 // Draws what calls are made of.
@@ -103,17 +116,11 @@ struct Draw {
   RandomKey key() { return {uint64_t(pick(0, 99)), uint32_t(pick(0, 9)), pick(0, 1000)}; }
 };
 
-inline void set_scalars(TestCtx& ctx) {
-  StepScalars& s = ctx.scalars();
-  s.learning_rate = 0.125f, s.clip_factor = 0.5f, s.step = 7, s.updates = 3;
-}
-
 // What the cpu computes, as an input of a backward.
 inline Array computed(Draw& d, DType t, int64_t n, const Cost& cost,
-                      const std::function<void(TestCtx&, Out)>& run) {
+                      const std::function<void(CallCtx&, Out)>& run) {
   Array a(t, std::vector<double>(size_t(n)), d.pick(0, 3));
-  TestCtx ctx(cost);
-  set_scalars(ctx);
+  CallCtx ctx(cost);
   run(ctx, a.out(Write::Set));
   return a;
 }
@@ -137,8 +144,7 @@ inline void compare(Draw& draw, const Call& call) {
   emu::set_order(
       draw.choices.one_of(std::array{emu::Order::Forward, emu::Order::Reverse, emu::Order::Shuffled}));
   for (const int d : {0, 1}) {
-    TestCtx ctx(call.cost);
-    set_scalars(ctx);
+    CallCtx ctx(call.cost);
     call.run(d == 0 ? cpu_backend() : emu_backend(), ctx, in, out[d]);
   }
   for (size_t o = 0; o < call.out.size(); ++o) {

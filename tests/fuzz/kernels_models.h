@@ -25,7 +25,7 @@ inline Call matmul(Draw& d) {
           cost::matmul(s, d.t),
           {d.array(d.t, a), d.array(d.t, b)},
           {{fp32 ? DType::F32 : d.t, c, kEps * double(s.K + 2) * 8 * double(s.K)}},
-          [s](const Backend& k, TestCtx& ctx, In in, Outs out) { k.matmul(ctx, s, in[0], in[1], out[0]); }};
+          [s](const Backend& k, CallCtx& ctx, In in, Outs out) { k.matmul(ctx, s, in[0], in[1], out[0]); }};
 }
 
 inline AttentionShape attention_shape(Draw& d) {
@@ -66,14 +66,14 @@ inline Call attention(Draw& d) {
             cost::attention_plain_fwd(s, d.t),
             qkv,
             {{d.t, rows * s.T, error}, {d.t, extent(s, s.y), 4 * error}},
-            [s](const Backend& b, TestCtx& c, In in, Outs out) {
+            [s](const Backend& b, CallCtx& c, In in, Outs out) {
               b.attention_plain_fwd(c, s, in[0], in[1], in[2], out[0], out[1]);
             }};
   return {"attention_flash_fwd",
           cost::attention_flash_fwd(s, d.t),
           qkv,
           {{d.t, extent(s, s.y), 4 * error}, {DType::F32, rows, error}},
-          [s](const Backend& b, TestCtx& c, In in, Outs out) {
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
             b.attention_flash_fwd(c, s, in[0], in[1], in[2], out[0], out[1]);
           }};
 }
@@ -88,7 +88,7 @@ inline Call attention_bwd(Draw& d) {
   const Backend& cpu = cpu_backend();
   if (d.choices.yes()) {
     const Array probs =
-        computed(d, d.t, rows * s.T, cost::attention_plain_fwd(s, d.t), [&](TestCtx& c, Out out) {
+        computed(d, d.t, rows * s.T, cost::attention_plain_fwd(s, d.t), [&](CallCtx& c, Out out) {
           Array y = d.array(d.t, m);
           cpu.attention_plain_fwd(c, s, q.in(), k.in(), v.in(), out, y.out(Write::Set));
         });
@@ -96,22 +96,22 @@ inline Call attention_bwd(Draw& d) {
             cost::attention_plain_bwd(s, d.t),
             {q, k, v, probs, dy},
             gradients,
-            [s](const Backend& b, TestCtx& c, In in, Outs out) {
+            [s](const Backend& b, CallCtx& c, In in, Outs out) {
               b.attention_plain_bwd(c, s, in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
             }};
   }
   const Cost forward = cost::attention_flash_fwd(s, d.t);
-  const Array y = computed(d, d.t, m, forward, [&](TestCtx& c, Out out) {
+  const Array y = computed(d, d.t, m, forward, [&](CallCtx& c, Out out) {
     cpu.attention_flash_fwd(c, s, q.in(), k.in(), v.in(), out, {nullptr, DType::F32});
   });
-  const Array lse = computed(d, DType::F32, rows, forward, [&](TestCtx& c, Out out) {
+  const Array lse = computed(d, DType::F32, rows, forward, [&](CallCtx& c, Out out) {
     cpu.attention_flash_fwd(c, s, q.in(), k.in(), v.in(), {nullptr, d.t}, out);
   });
   return {"attention_flash_bwd",
           cost::attention_flash_bwd(s, d.t),
           {q, k, v, y, lse, dy},
           gradients,
-          [s](const Backend& b, TestCtx& c, In in, Outs out) {
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
             b.attention_flash_bwd(c, s, in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2]);
           }};
 }
@@ -124,7 +124,7 @@ inline Call rotary(Draw& d) {
           cost::rotary(s, d.t),
           {d.array(d.t, n)},
           {{d.t, n, 3 * 4 * kEps}},
-          [s](const Backend& b, TestCtx& c, In in, Outs out) { b.rotary(c, s, in[0], out[0]); }};
+          [s](const Backend& b, CallCtx& c, In in, Outs out) { b.rotary(c, s, in[0], out[0]); }};
 }
 
 // adamw, or sgd with or without momentum, of one to three parameters.
@@ -146,7 +146,7 @@ inline Call update(Draw& d) {
     call.out.push_back({state, adamw ? n : 0, kError, true, 0.25, 2});
     call.out.push_back({DType::F32, master ? n : 0, kError, true});
   }
-  call.run = [=, decay = d.choices.yes()](const Backend& b, TestCtx& c, In in, Outs out) {
+  call.run = [=, decay = d.choices.yes()](const Backend& b, CallCtx& c, In in, Outs out) {
     const auto if_there = [](bool there, Out o) { return there ? o : Out{nullptr, o.t, o.w}; };
     std::vector<ParamUpdate> list;
     for (size_t i = 0; i < sizes.size(); ++i)
@@ -168,9 +168,9 @@ inline Call grad_norm(Draw& d) {
     sizes.push_back(d.size(300));
     call.in.push_back(d.array(d.t_or_fp32(), sizes.back()));
   }
-  call.run = [sizes, most = float(d.pick(0, 3))](const Backend& b, TestCtx& c, In in, Outs out) {
+  call.run = [sizes, most = float(d.pick(0, 3))](const Backend& b, CallCtx& c, In in, Outs out) {
     b.grad_norm(c, {int64_t(in.size()), in.data(), sizes.data()}, most);
-    const auto [norm, factor] = std::pair(c.scalars().grad_norm, c.scalars().clip_factor);
+    const auto [norm, factor] = std::pair(c.scalars.grad_norm, c.scalars.clip_factor);
     std::memcpy(out[0].p, std::array{norm, factor}.data(), 2 * sizeof(float));
   };
   return call;

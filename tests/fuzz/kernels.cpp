@@ -100,10 +100,12 @@ Call softmax(Draw& d) {
             {d.array(d.t, n, -4, 4)},
             {{d.t, n, kEps * (double(s.cols) + 64)}},
             [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_fwd(c, s, in[0], out[0]); }};
+  // Probabilities: they sum to at most 2, and so y dy to 4.
+  const double y = 2 / double(s.cols);
   return {"softmax_bwd",
           {},
-          {d.array(d.t, n, 0, 1), d.array(d.t, n)},
-          {{d.t, n, kEps * (double(s.cols) + 8) * 2 * double(s.cols)}},
+          {d.array(d.t, n, 0, y), d.array(d.t, n)},
+          {{d.t, n, kEps * (double(s.cols) + 8) * 4 * y}},
           [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_bwd(c, s, in[0], in[1], out[0]); }};
 }
 

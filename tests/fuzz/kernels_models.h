@@ -37,7 +37,7 @@ inline AttentionShape attention_shape(Draw& d) {
                    .y = {},
                    .scale = 1};
   if (d.pick(0, 15) == 0) s.T = d.pick(1, 140), s.H = 1;
-  if (d.pick(0, 15) == 0) s.D = d.pick(60, 140), s.H = 1;
+  if (d.pick(0, 15) == 0) s.D = d.pick(60, 128), s.H = 1;
   const int64_t C = s.H * s.D, qkv = C * d.choices.one_of(std::array{1, 3}), y = C + d.pick(0, 1);
   s.qkv = {s.T * qkv, s.D, qkv}, s.y = {s.T * y, s.D, y};
   s.scale = 1 / std::sqrt(float(s.D));

@@ -4,32 +4,11 @@
 #include <map>
 #include <set>
 
-#include "src/core/rng.h"
-#include "src/data/loader.h"
 #include "src/data/tokenizer.h"
+#include "tests/loader_testing.h"
 
 namespace gradus {
 namespace {
-
-Corpus random_corpus(int64_t train, int64_t held_out) {
-  Corpus corpus;
-  Rng rng(17, uint64_t(train));
-  for (int64_t i = 0; i < train + held_out; ++i) corpus.bytes += char(rng.below(256));
-  corpus.split = train;
-  return corpus;
-}
-
-struct Windows {
-  std::vector<int32_t> inputs, targets;
-  explicit Windows(int64_t count) : inputs(size_t(count), -7), targets(size_t(count), -7) {}
-  bool operator==(const Windows&) const = default;
-};
-
-Windows training(const Loader& loader, int64_t step, int64_t first, int64_t count, int64_t T) {
-  Windows w(count * T);
-  loader.train_windows(step, first, count, w.inputs.data(), w.targets.data());
-  return w;
-}
 
 TEST(L03_Loader, TrainingWindowsAreFunctionsOfSeedStepAndSample) {
   const Corpus corpus = random_corpus(5000, 100);
@@ -103,93 +82,45 @@ TEST(L03_Loader, EveryHeldOutByteIsScoredOnceWithHalfAWindowOfContext) {
       }
 }
 
-// Bytes that are their own position: of 0 to 6 trained, of 7 to 11 held out.
-Corpus numbered() {
-  Corpus corpus;
-  for (int i = 0; i < 12; ++i) corpus.bytes += char(i);
-  corpus.split = 7;
-  return corpus;
-}
-
-// By hand, T = 4: each window scores two bytes, the third only the last one of all.
-TEST(L03_Loader, HeldOutWindowsByHand) {
-  const Corpus corpus = numbered();
-  const Loader loader(corpus, 4, 1);
-  EXPECT_EQ(loader.held_out_windows(), 3);
-  Windows w(4 * 4);
-  EXPECT_EQ(loader.held_out_windows(0, 4, w.inputs.data(), w.targets.data()),
-            (std::vector<int64_t>{2, 2, 1, 0}));
-  EXPECT_EQ(w.inputs, (std::vector<int32_t>{4, 5, 6, 7, 6, 7, 8, 9, 7, 8, 9, 10, 7, 8, 9, 10}));
-  EXPECT_EQ(w.targets, (std::vector<int32_t>{5, 6, 7, 8, 7, 8, 9, 10, 8, 9, 10, 11, 8, 9, 10, 11}));
-
-  const Loader odd(corpus, 5, 1);  // three bytes each: 7 8 9, 10 11
-  EXPECT_EQ(odd.held_out_windows(), 2);
-  Windows o(2 * 5);
-  EXPECT_EQ(odd.held_out_windows(0, 2, o.inputs.data(), o.targets.data()), (std::vector<int64_t>{3, 2}));
-  EXPECT_EQ(o.inputs, (std::vector<int32_t>{4, 5, 6, 7, 8, 6, 7, 8, 9, 10}));
-
-  const Loader one(corpus, 1, 1);  // a byte each, from the byte before
-  EXPECT_EQ(one.held_out_windows(), 5);
-  Windows b(5);
-  EXPECT_EQ(one.held_out_windows(0, 5, b.inputs.data(), b.targets.data()),
-            (std::vector<int64_t>{1, 1, 1, 1, 1}));
-  EXPECT_EQ(b.inputs, (std::vector<int32_t>{6, 7, 8, 9, 10}));
-  EXPECT_EQ(b.targets, (std::vector<int32_t>{7, 8, 9, 10, 11}));
-}
-
-TEST(L03_Loader, WindowsPastTheLastAreCopiesThatScoreNothing) {
-  const Corpus corpus = numbered();
-  const Loader loader(corpus, 4, 1);
-  Windows last(4), past(3 * 4);
-  EXPECT_EQ(loader.held_out_windows(2, 1, last.inputs.data(), last.targets.data()), std::vector<int64_t>{1});
-  EXPECT_EQ(loader.held_out_windows(3, 3, past.inputs.data(), past.targets.data()),
-            (std::vector<int64_t>{0, 0, 0}));
-  for (size_t i = 0; i < past.inputs.size(); ++i) {
-    EXPECT_EQ(past.inputs[i], last.inputs[i % 4]);
-    EXPECT_EQ(past.targets[i], last.targets[i % 4]);
+// The first byte that each window of an evaluation scores, and how many.
+std::vector<std::pair<int64_t, int64_t>> scored_bytes(const Corpus& corpus, const Loader& loader, int64_t T) {
+  std::vector<std::pair<int64_t, int64_t>> found;
+  size_t from = 0;
+  for (int64_t first = 0; first < loader.held_out_windows(); ++first) {
+    Windows w(T);
+    const int64_t count = loader.held_out_windows(first, 1, w.inputs.data(), w.targets.data())[0];
+    std::string text;
+    for (const int32_t id : w.targets) text += char(id);
+    from = corpus.bytes.find(text, from);  // windows of 16 random bytes or more stand in one place
+    found.emplace_back(int64_t(from) + T - count, count);
   }
-  EXPECT_EQ(loader.held_out_windows(0, 0, nullptr, nullptr), std::vector<int64_t>{});
+  return found;
 }
 
-TEST(L03_Loader, TheFirstAndTheLastTrainingWindowAreDrawn) {
-  const Corpus corpus = numbered();
-  const Loader loader(corpus, 4, 1), only(corpus, 6, 1);
-  std::set<int32_t> starts;
-  for (int64_t step = 0; step < 200; ++step) {
-    Windows w(4), whole(6);
-    loader.train_windows(step, 0, 1, w.inputs.data(), w.targets.data());
-    starts.insert(w.inputs[0]);
-    ASSERT_EQ(w.targets[3], w.inputs[0] + 4);
-    only.train_windows(step, 0, 1, whole.inputs.data(), whole.targets.data());
-    ASSERT_EQ(whole.inputs[0], 0) << "there is but one window of 6 and the byte that follows";
-    ASSERT_EQ(whole.targets[5], 6);
-  }
-  EXPECT_EQ(starts, (std::set<int32_t>{0, 1, 2}));
-}
-
-TEST(L03_Loader, LargeStepsAndSamplesAreOthers) {
-  const Corpus corpus = random_corpus(5000, 100);
-  const Loader loader(corpus, 16, 1);
-  std::set<std::vector<int32_t>> seen;
-  const int64_t large = int64_t(1) << 31;
-  for (const int64_t step : {int64_t(0), int64_t(1), int64_t(2), large - 1})
-    for (const int64_t sample : {int64_t(0), int64_t(1), int64_t(2), large, 2 * large - 1})
-      seen.insert(training(loader, step, sample, 1, 16).inputs);
-  EXPECT_GE(seen.size(), 19u) << "of 20; two may begin at one of the 4984 places";
-}
-
-// Bytes are tokens of 0 to 255, never negative.
-TEST(L03_Loader, BytesAreNotSigned) {
-  Corpus corpus;
-  corpus.bytes = std::string("\xFF\x80\x7F\xFE", 4);
-  corpus.split = 3;
-  const Loader loader(corpus, 2, 1);
-  Windows w(2), h(2);
-  loader.train_windows(0, 0, 1, w.inputs.data(), w.targets.data());
-  EXPECT_EQ(w.inputs, (std::vector<int32_t>{255, 128}));
-  EXPECT_EQ(w.targets, (std::vector<int32_t>{128, 127}));
-  loader.held_out_windows(0, 1, h.inputs.data(), h.targets.data());
-  EXPECT_EQ(h.targets, (std::vector<int32_t>{127, 254}));
+TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) {
+  const int64_t most = 256 << 10;
+  for (const int64_t T : {16, 1023})
+    for (const int64_t held_out : {most, most + 1, 11 * most / 2}) {
+      const Corpus corpus = random_corpus(5000, held_out);
+      const auto scored = scored_bytes(corpus, Loader(corpus, T, 1), T);
+      EXPECT_EQ(scored, scored_bytes(corpus, Loader(corpus, T, 2), T));
+      EXPECT_EQ(scored[0].first, corpus.split);
+      int64_t sum = 0, next = corpus.split, widest = 0, narrowest = held_out;
+      for (const auto& [begin, count] : scored) {
+        sum += count;
+        if (begin > corpus.split)
+          widest = std::max(widest, begin - next), narrowest = std::min(narrowest, begin - next);
+        next = begin + count;
+      }
+      const int64_t stride = T - T / 2;
+      EXPECT_LE(sum, most) << T << " of " << held_out;
+      EXPECT_EQ(sum, Loader(corpus, T, 1).scored_bytes()) << T << " of " << held_out;
+      EXPECT_GT(sum, std::min(held_out, most) - stride - (held_out > most ? stride : 1));
+      EXPECT_TRUE(held_out > most || sum == held_out) << T << " of " << held_out;
+      EXPECT_GE(narrowest, 0) << "a byte is scored twice";
+      EXPECT_LE(widest - narrowest, stride) << "they are not evenly drawn";
+      EXPECT_LE(int64_t(corpus.bytes.size()) - next, widest + stride) << "the end is left out";
+    }
 }
 
 TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {

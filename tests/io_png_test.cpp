@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "kernels/check.h"
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Rgb kRed{255, 0, 0}, kBackground{255, 255, 255}, kFirstColor{31, 99, 180},
-    kSecondColor{225, 110, 20};
+    kSecondColor{225, 110, 20}, kInk{40, 40, 45};
 
 int count(const Canvas& canvas, Rgb color) {
   int pixels = 0;
@@ -184,6 +185,65 @@ TEST(L03_Png, CurvesAndReferencesAreDrawnAndOddDataDoNotCrash) {
   draw(LinePlot{"constant", "", "", {{"c", {1, 2, 3}, {0, 0, 0}}}, {{"zero", 0}}});
   draw(LinePlot{"no finite point", "", "", {{"n", {1, 2}, {NAN, NAN}}}, {}});
   EXPECT_THROW(draw(LinePlot{"", "", "", {{"uneven", {1, 2}, {1}}}, {}}), Error);
+}
+
+// What an axis may have to span: a few units of the last place, denormals, all doubles, nothing.
+constexpr double kMax = std::numeric_limits<double>::max(), kTiny = 5e-324, kInf = INFINITY;
+const std::pair<double, double> kSpans[] = {
+    {1, 1 + 0x1p-52},        {1e16, 1e16 + 2}, {-1 - 0x1p-52, -1}, {0, kTiny},
+    {-kTiny, kTiny},         {1e-310, 3e-310}, {-1e-310, 1},       {kMax, kMax},
+    {0.999999 * kMax, kMax}, {-kMax, kMax},    {-1e308, 1e308},    {0, kMax},
+    {1e300, 1e301},          {1e-300, 1e300},  {-1e16 - 2, -1e16}, {0x1p53, 0x1p53 + 2}};
+
+bool is_grid(Rgb c) { return c[0] == c[1] && c[0] >= 225 && c[0] < 255; }
+
+TEST(L03_Png, AxesOfAnySpanAreDrawn) {
+  for (const auto& [low, high] : kSpans) {
+    const std::string span = std::to_string(low) + " to " + std::to_string(high);
+    for (const LinePlot& plot :
+         {LinePlot{"y", "", "", {{"s", {1, 2, 3}, {low, high, low}}}, {}},
+          LinePlot{"x", "", "", {{"s", {low, high}, {1, 2}}}, {{"mean", 1.5}}},
+          LinePlot{"both", "", "", {{"s", {low, high}, {low, high}}}, {{"low", low}}}}) {
+      const Canvas canvas = draw(plot);
+      // Inside the frame, to the left of the legend: the curve, and a grid that does not cover everything.
+      int curve = 0, grid = 0;
+      for (int y = 55; y < 525; ++y)
+        for (int x = 105; x < 800; ++x)
+          curve += canvas.at(x, y) == kFirstColor, grid += is_grid(canvas.at(x, y));
+      EXPECT_TRUE(curve > 0 || std::abs(high) < 1e-300)
+          << plot.title << ": " << span << " (at 0 it is under the frame)";
+      EXPECT_GT(grid, 500) << plot.title << ": " << span;
+      EXPECT_LT(grid, 20'000) << plot.title << ": " << span;
+    }
+  }
+}
+
+TEST(L04_Png, StacksOfAnySpanAreDrawn) {
+  for (const auto& [low, high] : kSpans) {
+    const Canvas by_x = draw(StackPlot{"x", "", "", {{"layer", {}, {1, 2}}}, {"line", {low, high}, {2, 3}}});
+    EXPECT_GT(count(by_x, kFirstColor), 1000) << low << " to " << high;
+    const Canvas by_y = draw(StackPlot{
+        "y", "", "", {{"layer", {}, {low, high}}}, {"line", {0, 1}, {std::abs(low), std::abs(high)}}});
+    EXPECT_GT(count(by_y, kInk), 1000) << low << " to " << high << ": the line and the frame";
+  }
+  draw(StackPlot{"odd", "", "", {{"l", {}, {NAN, kInf, -kInf}}}, {"line", {0, 1, 2}, {kInf, NAN, -kInf}}});
+  draw(StackPlot{"odd x", "", "", {{"l", {}, {1, 2, 3}}}, {"line", {NAN, kInf, -kInf}, {1, 2, 3}}});
+}
+
+TEST(L02_Png, DecisionMapsOfAnySpanAreDrawn) {
+  const auto half = [](double, double) { return 0.5; };
+  for (const auto& [low, high] : kSpans) {
+    draw(DecisionMap{"both", low, high, low, high, half, {{low, kInf, 1}}});
+  }
+  draw(
+      DecisionMap{"odd", NAN, 1, -kInf, kInf, [](double x, double y) { return x / (y - y); }, {{NAN, 0, 1}}});
+}
+
+TEST(L03_Png, ReferencesAndBarsOfAnySizeAreDrawn) {
+  for (const double v : {kInf, -kInf, double(NAN), kMax, -kMax, kTiny}) {
+    draw(LinePlot{"reference", "", "", {{"s", {0, 1}, {0, 1}}}, {{"r", v}}});
+    draw(BarChart{"bars", {{"a", v, ""}, {"b", kTiny, ""}, {"c", 1, ""}}});
+  }
 }
 
 TEST(L02_Png, TheDecisionMapShowsBothSidesAndTheBoundary) {

@@ -85,7 +85,7 @@ LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart
 CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
 CUDNN    := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h))
 ifneq ($(CUDNN),)
-CPPFLAGS += -DGRADUS_CUDNN
+NVCCFLAGS += -DGRADUS_CUDNN
 LDLIBS   += -lcudnn
 else
 CHOICE   += without cuDNN (not there)
@@ -127,6 +127,7 @@ GPU_SRC  := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
 USE_CUDNN := $(addprefix kernels/cuda/,attention_cudnn.cu cudnn_graph.cu)
 CUDA_SRC := $(if $(CUDNN),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
 EMU_SRC  := $(filter-out kernels/cuda/matmul.cu $(USE_CUDNN),$(GPU_SRC))  # what uses no library of CUDA's
+ON_STANDINS := $(addprefix kernels/cuda/,matmul.cu attention_flash.cu) $(USE_CUDNN)  # what does
 TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
@@ -139,6 +140,7 @@ endif
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
+STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) $(call object,$(wildcard tests/standin/*.cpp))
 TOOLS   := tests/tools
 COURSE  := tests/course
 
@@ -234,6 +236,12 @@ $(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 	@echo 'compile $< for emu'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
 
+# What calls NVIDIA's libraries, on the stand-ins for them in tests/standin.
+$(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'compile $< for tests without a GPU'
+	@$(CXX) -Itests/standin -DGRADUS_GPU=standin -DGRADUS_CUDNN $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
+
 # CUDA C++ as such. The program knows what it was built for, to say so on other GPUs.
 $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -256,11 +264,12 @@ $(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $(LIB)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
-	@$(CXX) $^ $(LDLIBS) -lgtest_main -lgtest -o $@
+	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -lgtest_main -lgtest -o $@
+$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -l tests/standin/ $(TEST_SRC))): $(STANDIN_OBJ)
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(STANDIN_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))

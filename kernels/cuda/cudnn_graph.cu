@@ -1,10 +1,23 @@
 #include "kernels/cuda/cudnn_graph.h"
 
+#include <cstring>
+
 namespace gradus::GRADUS_GPU {
 
 namespace {
 
 constexpr cudnnDataType_t kMath = CUDNN_DATA_FLOAT;  // what sums and functions are computed in
+
+// Heuristics propose nothing for a graph that they do not know, and nothing where they lack a library for
+// what they know; both is success, and only the text of the last error differs.
+void check_nothing_is_missing() {
+  char text[4096] = "";
+  cudnnGetLastErrorString(text, sizeof text);
+  for (const cudnnStatus_t status : kMissingLibrary) {
+    const char* const found = std::strstr(text, cudnnGetErrorString(status));
+    if (found) fail("cuDNN could not find a plan: ", std::string(found, std::strcspn(found, "\n")));
+  }
+}
 
 // The configurations that cuDNN's heuristics propose, the most promising first.
 std::vector<Descriptor> proposals(cudnnBackendDescriptor_t graph, const Descriptor& device) {
@@ -24,6 +37,7 @@ std::vector<Descriptor> proposals(cudnnBackendDescriptor_t graph, const Descript
   count =
       heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, pointers.data(), count);
   configs.erase(configs.begin() + count, configs.end());
+  if (configs.empty()) check_nothing_is_missing();
   return configs;
 }
 

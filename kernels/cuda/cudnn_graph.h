@@ -22,16 +22,15 @@ namespace gradus::GRADUS_GPU {
 inline void cudnn_check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) cudnn_fail(status, what);
 }
-// False where cuDNN knows what is asked, and has nothing for it. Anything else that went wrong is an error,
-// and so is a library that is missing or too old, which cuDNN reports under the same heading.
+// What cuDNN says under the heading "not supported" where a library is missing or too old.
+constexpr cudnnStatus_t kMissingLibrary[] = {CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER,
+                                             CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART,
+                                             CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+                                             CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE};
+// False where cuDNN knows what is asked, and has nothing for it. Anything else that went wrong is an error.
 inline bool cudnn_supports(cudnnStatus_t status, const char* what) {
-  switch (status) {
-    case CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER:
-    case CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART:
-    case CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING:
-    case CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE: cudnn_fail(status, what);
-    default: break;
-  }
+  for (const cudnnStatus_t missing : kMissingLibrary)
+    if (status == missing) cudnn_fail(status, what);
   if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
   cudnn_check(status, what);
   return true;

@@ -14,9 +14,10 @@ namespace gradus::standin {
 
 // What a test may change of the machine that the libraries run on, and what it may look at.
 struct Machine {
-  int gpu = 0;                                      // the current one; below 0: there is none
-  size_t cudnn_version = 91900;                     // 9.19.0
-  cudnnStatus_t heuristics = CUDNN_STATUS_SUCCESS;  // what cuDNN answers when it is asked for a plan
+  int gpu = 0;                                   // the current one; below 0: there is none
+  size_t cudnn_version = 91900;                  // 9.19.0
+  cudnnStatus_t refusal = CUDNN_STATUS_SUCCESS;  // what cuDNN answers when it is asked for a plan,
+  bool silently = false;                         // or only its last error says, and there are no proposals
   int64_t bytes_a_score = 2;  // of the workspace that attention's backward needs for each of (B, H, T, T)
   int64_t cublas_handles = 0, cudnn_executions = 0;  // made, done
 };

@@ -152,7 +152,8 @@ endif
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
-STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) $(call object,$(wildcard tests/standin/*.cpp))
+STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) \
+  $(call object,$(wildcard tests/standin/*.cpp))
 TOOLS   := tests/tools
 COURSE  := tests/course
 
@@ -256,9 +257,11 @@ $(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 $(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for tests without a GPU'
-	@$(CXX) -Itests/standin -DGRADUS_GPU=standin -DGRADUS_CUDNN $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
+	@$(CXX) -Itests/standin -DGRADUS_GPU=standin -DGRADUS_CUDNN $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas \
+	  -x c++ -c $< -o $@
 
-# CUDA C++ as such; what ptxas says of each kernel is kept for `make ptxas`. The program knows what it was built for, to say so on other GPUs.
+# CUDA C++ as such; what ptxas says of each kernel is kept for `make ptxas`. The program knows what it was built
+# for, to say so on other GPUs.
 $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for cuda'

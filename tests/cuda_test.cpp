@@ -121,6 +121,28 @@ TEST(L03_Cuda, TheBuildAndDoctorTakeCudnnFromItsFirstVersionWithoutKnownFaults) 
   EXPECT_EQ(found(), "found 10.0.0\n");
 }
 
+// ptxas's own words about two kernels, of which one spills.
+TEST(L03_Cuda, AKernelThatSpillsIsNamed) {
+  const std::string log = ::testing::TempDir() + "x.o.names.log";
+  const std::string of_one =
+      "ptxas info    : Compiling entry function 'void gradus::cuda::(anonymous "
+      "namespace)::a_kernel<(gradus::Write)0, "
+      "float>(long, float*)' for 'sm_75'\n"
+      "    96 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+      "ptxas info    : Used 40 registers, used 1 barriers, 128 bytes smem, 384 bytes cmem[0]\n";
+  std::string of_other = of_one;
+  of_other.replace(of_other.find("a_kernel"), 8, "b_kernel");
+  const auto table = [&] { return said_by("awk -f tests/tools/ptxas.awk '" + log + "'; echo code $?"); };
+  std::ofstream(log) << of_one << of_other;
+  EXPECT_NE(table().find("2 kernels, 0 instances spill\ncode 0"), std::string::npos) << table();
+  of_other.replace(of_other.find("0 bytes spill stores"), 1, "12");
+  std::ofstream(log) << of_one << of_other;
+  EXPECT_NE(table().find("1 instances spill\ncode 1"), std::string::npos) << table();
+  EXPECT_NE(table().find("spills 12 bytes"), std::string::npos) << table();
+  std::ofstream(log) << "";
+  EXPECT_NE(table().find("code 1"), std::string::npos) << "nothing was compiled";
+}
+
 // Sizes around that of the buffer by way of which a GPU's copies go.
 TEST(L03_Cuda, CopiesOfAnySizeArrive) {
   constexpr int64_t kMiB = 1 << 20;

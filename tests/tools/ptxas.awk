@@ -9,10 +9,10 @@ function kernel_of(line) {
   sub(/.*::/, "", line)
   return line
 }
-function file_of(log) {
-  sub(/.*obj\/cuda\//, "", log)
-  sub(/\.o\.log$/, "", log)
-  return log
+function file_of(path) {
+  sub(/.*obj\/cuda\//, "", path)
+  sub(/\.o\..*/, "", path)
+  return path
 }
 function number_before(what) { return match($0, "[0-9]+ " what) ? substr($0, RSTART) + 0 : 0 }
 function most(table, value) { if (value > table[row]) table[row] = value }

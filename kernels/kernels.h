@@ -45,10 +45,10 @@ struct Out {  // an output
 
 struct StepScalars {  // what changes from step to step, resident on the device
   float learning_rate = 0;
-  float grad_norm = 0;       // written by grad_norm: the global L2 norm of all gradients
-  float clip_factor = 1;     // written by grad_norm, read by the optimizers: gradients are multiplied by it
-  int64_t step = 0;          // 1 in the first step
-  int64_t first_sample = 0;  // global index of the first sample of this micro-batch, for dropout
+  float grad_norm = 0;    // written by grad_norm: the global L2 norm of all gradients
+  float clip_factor = 1;  // written by grad_norm, read by the optimizers: gradients are multiplied by it
+  int64_t step = 1;       // of the attempts at an update, this one; dropout draws from it. The host counts
+  int64_t updates = 0;    // that were made, with the one at hand; Adam's bias correction
 };
 
 struct Ctx {
@@ -86,7 +86,8 @@ enum class Mask : uint8_t { None, Causal };
 // The random bits of a dropout call: Philox(seed, step, ordinal, global sample, element within the sample).
 struct RandomKey {
   uint64_t seed = 0;
-  uint32_t ordinal = 0;
+  uint32_t ordinal = 0;      // of the call in the forward pass
+  int64_t first_sample = 0;  // of the call's samples, the first one's index in the whole batch
 };
 struct AttentionShape {
   int64_t B, H, T, D;
@@ -195,14 +196,14 @@ struct Backend {
   // sin a; where nothing turns, y = x. Its backward is the inverse on dy.
   void (*rotary)(const Ctx&, const RotaryShape&, CBuf x, Out y);
 
-  // Optimizers (they read learning_rate, step and clip_factor from Ctx::scalars).
+  // Optimizers (they read learning_rate, updates and clip_factor from Ctx::scalars).
   // grad_norm: scalars->grad_norm = sqrt(sum of squares over the list), scalars->clip_factor =
   // min(1, max_norm / (grad_norm + 1e-6)); max_norm <= 0: clip_factor = 1.
   void (*grad_norm)(const Ctx&, BufList grads, float max_norm);
   // sgd: g' = clip g + wd w; m = momentum m + g' (if m); w -= lr (m or g').
   void (*sgd)(const Ctx&, ParamList, SgdArgs);
   // adamw (Loshchilov & Hutter 2019, alg. 2): g' = clip g; w -= lr wd w; m = b1 m + (1-b1) g';
-  // v = b2 v + (1-b2) g'^2; w -= lr (m / (1-b1^step)) / (sqrt(v / (1-b2^step)) + eps).
+  // v = b2 v + (1-b2) g'^2; w -= lr (m / (1-b1^n)) / (sqrt(v / (1-b2^n)) + eps), n = updates, from 1 on.
   void (*adamw)(const Ctx&, ParamList, AdamWArgs);
 };
 

@@ -113,7 +113,7 @@ TEST(L03_Gradcheck, Attention) {
 }
 TEST(L03_Gradcheck, Dropout) {  // the mask is a function of the seed, so differences see the same one
   const auto f = [](In x) {
-    current().dropout_ordinal = 0;
+    current().dropout_ordinal() = 0;
     return dropout(x[0], 0.3);
   };
   expect_gradients("dropout", f, {{3, 7, 5}});
@@ -121,7 +121,7 @@ TEST(L03_Gradcheck, Dropout) {  // the mask is a function of the seed, so differ
 TEST(L03_Gradcheck, AttentionDropout) {
   for (const auto attention : {attention_plain, attention_flash}) {
     const auto f = [=](In x) {
-      current().dropout_ordinal = 0;
+      current().dropout_ordinal() = 0;
       return attention(x[0], 2, Mask::Causal, 0.4);
     };
     expect_gradients("attention", f, {{2, 7, 3 * 6}});

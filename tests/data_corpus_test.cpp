@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -131,20 +132,107 @@ TEST_F(L03_Corpus, SkipsWhatIsNoTextAndSaysSo) {
   ASSERT_EQ(::symlink("t100", path("second-name").c_str()), 0);
   const Corpus corpus = load_corpus(path());
   EXPECT_TRUE(holds(corpus.summary, "14 files")) << corpus.summary;
-  EXPECT_TRUE(holds(corpus.summary, "left out: 1 empty, 2 not text, 1 unreadable")) << corpus.summary;
+  EXPECT_TRUE(holds(corpus.summary, "left out: 1 empty, 2 not text, 1 links to folders, 1 unreadable"))
+      << corpus.summary;
   EXPECT_TRUE(holds(corpus.summary, "1 no regular file")) << corpus.summary;
   EXPECT_TRUE(holds(corpus.bytes, "caf\xE9") && holds(corpus.bytes, "\xEB\x8B\xA8"));
   EXPECT_FALSE(holds(corpus.bytes, "with a"));
 }
 
-TEST_F(L03_Corpus, LinksAreFollowedOnce) {
+TEST_F(L03_Corpus, LinksToFilesAreReadOnceAndLinksToFoldersAreNotFollowed) {
   write("real/a", file_text("a", 400));
   write("real/b", file_text("b", 400));
-  fs::create_directories(root_ / "view");
-  ASSERT_EQ(::symlink("../real", path("view/x").c_str()), 0);
-  ASSERT_EQ(::symlink("../../view", path("real/back").c_str()), 0);
-  EXPECT_EQ(load_corpus(path("view")).bytes.size(), 802u);
-  EXPECT_EQ(load_corpus(path()).bytes.size(), 802u);
+  write("outside", file_text("outside", 400));
+  fs::create_directories(root_ / "view/sub");
+  ASSERT_EQ(::symlink("../real/a", path("view/one").c_str()), 0);
+  ASSERT_EQ(::symlink("../real/a", path("view/again").c_str()), 0);
+  ASSERT_EQ(::symlink("../../outside", path("view/sub/file").c_str()), 0);
+  ASSERT_EQ(::symlink("../..", path("view/sub/up").c_str()), 0);
+  ASSERT_EQ(::symlink("../../real", path("view/sub/folder").c_str()), 0);
+  ASSERT_EQ(::symlink("folder", path("view/sub/of-a-link").c_str()), 0);
+  const Corpus corpus = load_corpus(path("view"));
+  EXPECT_EQ(corpus.bytes, file_text("outside", 400) + '\0' + file_text("a", 400) + '\0');  // a is held out
+  EXPECT_TRUE(holds(corpus.summary, "left out: 3 links to folders")) << corpus.summary;
+  // What --data names is what is meant, also by a link.
+  ASSERT_EQ(::symlink("real", path("named").c_str()), 0);
+  EXPECT_EQ(load_corpus(path("named")).bytes.size(), 802u);
+  EXPECT_EQ(load_corpus(path("view/one")).bytes.size(), 400u);
+}
+
+TEST_F(L03_Corpus, TextHasAtMostATenthOfStrangeBytes) {
+  const auto is_text = [&](const std::string& bytes) {
+    write("t", bytes);
+    try {
+      EXPECT_EQ(load_corpus(path("t")).bytes, bytes);
+      return true;
+    } catch (const Error& e) {
+      EXPECT_TRUE(holds(e.what(), "1 not text")) << e.what();
+      return false;
+    }
+  };
+  for (const char* strange : {"\x01", "\xFF", "\xE9"}) {  // a control code, two that are no UTF-8
+    std::string ten, more;
+    for (int i = 0; i < 10; ++i) ten += strange;
+    more = ten + strange;
+    EXPECT_TRUE(is_text(std::string(90, 'a') + ten));
+    EXPECT_FALSE(is_text(std::string(89, 'a') + more));
+    EXPECT_FALSE(is_text(std::string(98, 'a') + more));
+    EXPECT_TRUE(is_text(std::string(99, 'a') + more));
+  }
+  EXPECT_FALSE(is_text(std::string(1000, 'a') + '\0'));
+  for (int c = 1; c < 256; ++c) {
+    const bool strange = (c < 32 && !std::strchr("\t\n\f\r\x1B", c)) || c >= 0x80;
+    EXPECT_EQ(is_text(std::string("text") + char(c)), !strange) << c;
+  }
+}
+
+// The rule holds for the whole file, however its strange bytes are spread.
+TEST_F(L03_Corpus, LargeFilesAreReadByteForByteAndJudgedAsAWhole) {
+  const size_t block = 1 << 16;
+  for (const size_t size : {block - 1, block, block + 1, 3 * block + 5}) {
+    std::string text;
+    while (text.size() < size) text += "\xEA\xB3\x84 " + std::to_string(text.size());
+    text.resize(size), text.back() = '.';
+    write("large", text);
+    EXPECT_TRUE(load_corpus(path("large")).bytes == text) << size;
+  }
+  const std::string noise(block / 4, '\x01'), clean(block, 'a');
+  write("large", noise + clean + clean + clean);
+  EXPECT_EQ(load_corpus(path("large")).bytes.size(), noise.size() + 3 * block);
+  write("large", clean + noise + noise);
+  expect_error(path("large"), "1 not text");
+  write("large", clean + clean + '\0');
+  expect_error(path("large"), "1 not text");
+}
+
+TEST_F(L03_Corpus, ATenthIsTheLargestThatIsHeldOut) {
+  const auto held_out = [&](const std::vector<size_t>& sizes) {
+    fs::remove_all(root_);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const std::string name(1, char('a' + i));
+      write(name, file_text(name, sizes[i]));
+    }
+    std::string names;
+    const Corpus corpus = load_corpus(path());
+    bool begins = true;
+    for (const char c : corpus.held_out()) {
+      if (begins) names += c;
+      begins = c == '\0';
+    }
+    return names;
+  };
+  EXPECT_EQ(held_out({100, 860, 40}), "a");  // exactly a tenth of all bytes
+  EXPECT_EQ(held_out({101, 859, 40}), "c");  // more: it stays in training
+  EXPECT_EQ(held_out({101, 898}), "a");      // unless there are only such: then the smallest
+  EXPECT_EQ(held_out({898, 101}), "b");
+  EXPECT_EQ(held_out({500, 500}), "a");  // of equals the first
+  // Of small files at most half, here of 80 bytes: the second is taken when half of what has passed allows
+  // it.
+  EXPECT_EQ(held_out({40, 40, 920}), "a");
+  EXPECT_EQ(held_out({920, 40, 40}), "b");
+  // A tenth of eleven equal ones is 1.1 of them: the one on which the share has reached its middle.
+  EXPECT_EQ(held_out(std::vector<size_t>(11, 100)), "e");
+  EXPECT_EQ(held_out({96, 104, 100, 100, 100, 100, 100, 100, 100, 100}), "f");
 }
 
 TEST_F(L03_Corpus, NothingToReadIsASentenceWithAHint) {

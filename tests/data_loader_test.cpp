@@ -103,6 +103,47 @@ TEST(L03_Loader, EveryHeldOutByteIsScoredOnceWithHalfAWindowOfContext) {
       }
 }
 
+// The first byte that each window of an evaluation scores, and how many.
+std::vector<std::pair<int64_t, int64_t>> scored_bytes(const Corpus& corpus, const Loader& loader, int64_t T) {
+  std::vector<std::pair<int64_t, int64_t>> found;
+  size_t from = 0;
+  for (int64_t first = 0; first < loader.held_out_windows(); ++first) {
+    Windows w(T);
+    const int64_t count = loader.held_out_windows(first, 1, w.inputs.data(), w.targets.data())[0];
+    std::string text;
+    for (const int32_t id : w.targets) text += char(id);
+    from = corpus.bytes.find(text, from);  // windows of 16 random bytes or more stand in one place
+    found.emplace_back(int64_t(from) + T - count, count);
+  }
+  return found;
+}
+
+TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) {
+  const int64_t most = 256 << 10;
+  for (const int64_t T : {16, 1023})
+    for (const int64_t held_out : {most, most + 1, 11 * most / 2}) {
+      const Corpus corpus = random_corpus(5000, held_out);
+      const auto scored = scored_bytes(corpus, Loader(corpus, T, 1), T);
+      EXPECT_EQ(scored, scored_bytes(corpus, Loader(corpus, T, 2), T));
+      EXPECT_EQ(scored[0].first, corpus.split);
+      int64_t sum = 0, next = corpus.split, widest = 0, narrowest = held_out;
+      for (const auto& [begin, count] : scored) {
+        sum += count;
+        if (begin > corpus.split)
+          widest = std::max(widest, begin - next), narrowest = std::min(narrowest, begin - next);
+        next = begin + count;
+      }
+      const int64_t stride = T - T / 2;
+      EXPECT_LE(sum, most) << T << " of " << held_out;
+      EXPECT_EQ(sum, Loader(corpus, T, 1).scored_bytes()) << T << " of " << held_out;
+      EXPECT_GT(sum, std::min(held_out, most) - stride - (held_out > most ? stride : 1));
+      EXPECT_TRUE(held_out > most || sum == held_out) << T << " of " << held_out;
+      EXPECT_GE(narrowest, 0) << "a byte is scored twice";
+      EXPECT_LE(widest - narrowest, stride) << "they are not evenly drawn";
+      EXPECT_LE(int64_t(corpus.bytes.size()) - next, widest + stride) << "the end is left out";
+    }
+}
+
 TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {
   const auto message = [](int64_t train, int64_t held_out, int64_t T) -> std::string {
     const Corpus corpus = random_corpus(train, held_out);

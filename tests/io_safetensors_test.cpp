@@ -1,4 +1,6 @@
 // The safetensors format: the bytes that are written, and what corrupt files do: an Error, never a crash.
+#include <sys/resource.h>
+
 #include <cstring>
 
 #include "tests/safetensors_testing.h"
@@ -106,6 +108,11 @@ TEST_F(L03_Safetensors, HeadersThatBreakTheFormatAreRefused) {
   expect_refused("{" + entry("a", "[9223372036854775808]", 0, 4) + "}", 4, "corrupt");
   expect_refused("{" + entry("a", "[4.0]", 0, 4) + "}", 4, "a whole number");
   expect_refused("{" + entry("a", "4", 0, 4) + "}", 4, "an array");
+  for (const char* number : {"4abc", "4.", "4e", "04", "+4", "0x4", "4 4", "4_"})
+    expect_refused("{" + entry("a", std::string("[") + number + "]", 0, 4) + "}", 4, "json: byte");
+  expect_refused("{\"a\":{\"dtype\":\"U8x\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "dtype U8x");
+  expect_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4abc]}}", 4, "json: byte");
+  expect_refused("{" + a + "}abc", 4, "more text after the value");
   expect_refused("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "dtype F8_E4M3");
   expect_refused("{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "has no dtype");
   expect_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", 4, "has 3 numbers");
@@ -131,6 +138,32 @@ TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {
   EXPECT_NE(opening().find("no regular file"), std::string::npos);
   file_ = (root_ / "missing").string();
   EXPECT_NE(opening().find("cannot be opened"), std::string::npos);
+}
+
+// The most that this process has held, in bytes.
+int64_t peak_resident() {
+  rusage usage{};
+  EXPECT_EQ(::getrusage(RUSAGE_SELF, &usage), 0);
+  return int64_t(usage.ru_maxrss) * 1024;
+}
+
+TEST_F(L03_Safetensors, AHeaderOfManyValuesIsRefusedBeforeItTakesMuchMemory) {
+  const int64_t limit = int64_t(700) << 20;
+  const uint64_t n = 98'000'000;
+  std::string bytes(8 + n, '0');
+  for (size_t i = 9; i < bytes.size(); i += 2) bytes[i] = ',';
+  std::memcpy(bytes.data(), &n, 8);
+  bytes.replace(8, 6, "{\"a\":[").replace(bytes.size() - 2, 2, "]}");
+  put(file_, bytes);
+  ASSERT_LT(peak_resident(), limit);
+  EXPECT_NE(opening().find("more values than"), std::string::npos) << opening();
+  EXPECT_LT(peak_resident(), limit);
+  // What large models need is far below the limit: 20,000 tensors in one file.
+  std::vector<TensorEntry> many;
+  for (int i = 0; i < 20'000; ++i)
+    many.push_back({"layer." + std::to_string(i), DType::F32, {0, 4}, nullptr});
+  write_safetensors(file_, many);
+  EXPECT_EQ(SafetensorsFile(file_).tensors().size(), 20'000u);
 }
 
 TEST_F(L03_Safetensors, EveryCorruptedHeaderByteIsAnErrorOrChangesNothing) {

@@ -91,8 +91,8 @@ TEST_P(L03_Kernels, DropoutKeepsTheRightShareAndItsMaskIsAFunctionOfTheSample) {
     kept += keep;
   }
   EXPECT_NEAR(double(kept) / double(B * n), 0.75, 5 * std::sqrt(0.75 * 0.25 / double(B * n)));
-  ctx.scalars().first_sample = 4;  // samples 4 and 5 as a micro-batch of their own
-  table().dropout(ctx, {2, n}, x.in(), part.out(Write::Set), 0.25f, {42, 3});
+  // Samples 4 and 5 as a micro-batch of their own.
+  table().dropout(ctx, {2, n}, x.in(), part.out(Write::Set), 0.25f, {42, 3, 4});
   EXPECT_EQ(part.values(), std::vector<double>(whole.begin() + 4 * n, whole.end()));
   const Buffer any = Buffer::random(DType::F32, 21, 1);
   expect_add_is_set_plus("dropout", DType::F32, 21, [&](Out out) {
@@ -152,7 +152,7 @@ TEST_P(L03_Kernels, AdamWIsTheAlgorithm) {
         const std::vector<double> w = u.w.values(), g = u.g.values(), m = u.m.values(), v = u.v.values();
         TestCtx ctx;
         ctx.scalars() = {
-            .learning_rate = 0.01f, .grad_norm = 0, .clip_factor = 0.5f, .step = 3, .first_sample = 0};
+            .learning_rate = 0.01f, .grad_norm = 0, .clip_factor = 0.5f, .step = 1, .updates = 3};
         const ParamUpdate item{
             n, u.w.out(Write::Set), u.g.in(), u.m.out(Write::Set), u.v.out(Write::Set), {}, decay};
         table().adamw(ctx, {1, &item}, args);
@@ -180,7 +180,7 @@ TEST_P(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
   TestCtx ctx;
   ctx.scalars().learning_rate = 1e-4f;
   for (int step = 1; step <= 100; ++step) {
-    ctx.scalars().step = step;
+    ctx.scalars().updates = step;
     const ParamUpdate item{
         1,    value.out(Write::Set), g.in(), m.out(Write::Set), v.out(Write::Set), master.out(Write::Set),
         false};
@@ -240,7 +240,7 @@ void expect_same(const char* op, const std::vector<Buffer>& got, const std::vect
 
 TEST_P(L03_Kernels, ListsOfParametersAreThoseOfTheCpuOneByOne) {
   TestCtx ctx;
-  ctx.scalars() = {.learning_rate = 0.01f, .grad_norm = 0, .clip_factor = 0.5f, .step = 3, .first_sample = 0};
+  ctx.scalars() = {.learning_rate = 0.01f, .grad_norm = 0, .clip_factor = 0.5f, .step = 1, .updates = 3};
   for (const bool is_adamw : {false, true}) {
     ManyUpdates got(is_adamw), expected(is_adamw);
     const auto update = [&](const Backend& k, ParamList list) {
@@ -249,8 +249,8 @@ TEST_P(L03_Kernels, ListsOfParametersAreThoseOfTheCpuOneByOne) {
       else
         k.sgd(ctx, list, {.momentum = 0.9f, .weight_decay = 0.1f});
     };
-    for (ctx.scalars().step = 3; ctx.scalars().step < 5;
-         ++ctx.scalars().step) {  // what is shared must be renewed
+    for (ctx.scalars().updates = 3; ctx.scalars().updates < 5;
+         ++ctx.scalars().updates) {  // what is shared must be renewed
       update(table(), got.list());
       for (const ParamUpdate& item : expected.items) update(cpu_backend(), {1, &item});
     }

@@ -46,7 +46,9 @@ TEST_F(L05_Program, TheTapeCanBePrintedAndEveryOutputChecked) {
 }
 
 TEST_F(L05_Program, AHistoryThatCannotBeWrittenIsASentence) {
-  expect_refused(run(kLesson, "--device=meta --history=/proc/nowhere"), 1, "/proc/nowhere");
+  const Outcome outcome = run(kLesson, "--device=meta --history=/proc/nowhere");
+  expect_refused(outcome, 1, "/proc/nowhere");
+  EXPECT_EQ(outcome.output.find("What the allocator does"), std::string::npos) << "refused after work";
   std::ofstream(folder / "file") << "a file, no folder";
   expect_refused(run(kLesson, history("file")), 1, "its folder cannot be made");
   EXPECT_EQ(read_text_file((folder / "file").string()), "a file, no folder");

@@ -56,7 +56,7 @@ TEST(L04_OutOfMemory, InTheMiddleOfAStepNothingIsLostAndTheRunGoesOn) {
       }
       EXPECT_EQ(context.device.meter().now(), before) << device << where;
       for (const Parameter& p : model.parameters) EXPECT_EQ(p.leaf.uses, 0) << device << where << p.name;
-      EXPECT_EQ(context.tape, nullptr);
+      EXPECT_EQ(context.tape(), nullptr);
       context.device.allocator().set_budget(0);
       EXPECT_NO_THROW(step(model, optimizer, 2)) << device << where;
     }

@@ -131,11 +131,26 @@ TEST_F(L03_Programs, ABudgetThatIsTooSmallIsExplained) {
   EXPECT_NE(outcome.output.find("weight"), std::string::npos) << "the table by kind: " << outcome.output;
 }
 
-TEST_F(L03_Programs, WeightsThatCannotBeSavedAreFoundOutBeforeTraining) {
-  const Outcome outcome = run(kLesson, with_data("text.txt") + "--save=" + path("no/such/folder/w"));
-  expect_refused(outcome, 1, "cannot be written");
-  EXPECT_EQ(outcome.output.find("training"), std::string::npos) << outcome.output;
-  expect_refused(run(kLesson, with_data("text.txt") + "--save=" + folder.string()), 1, "no regular file");
+// A program that is refused at once has printed that sentence only.
+void expect_refused_at_once(const Outcome& outcome, const std::string& sentence) {
+  expect_refused(outcome, 1, sentence);
+  EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
+}
+
+TEST_F(L03_Programs, WhatCannotBeWrittenIsFoundOutBeforeTheWork) {
+  const std::string there = "cd '" + folder.string() + "';", nowhere = path("no/such/folder/file");
+  write("weights", "an earlier file"), write("build", "a file where a folder should be");
+  for (const std::string& program : lessons()) {
+    const std::string steps = "--steps=1 --device=cpu ";
+    expect_refused_at_once(run(program, steps + "--json=" + nowhere, there), "cannot be written");
+    expect_refused_at_once(run(program, steps + "--json=" + folder.string(), there), "no regular file");
+    expect_refused_at_once(run(program, steps, there), "build/plots/");
+  }
+  expect_refused_at_once(run(kLesson, "--save=" + nowhere, there), "cannot be written");
+  expect_refused_at_once(run(kLesson, "--save=" + folder.string(), there), "no regular file");
+  expect_refused_at_once(run(kLesson, "--save=weights --json=" + nowhere, there), "cannot be written");
+  EXPECT_EQ(read_text_file(path("weights")), "an earlier file");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 3) << "and text.txt";
 }
 
 // A limit on file sizes stands for a full disk: the write fails half-way.
@@ -159,9 +174,30 @@ TEST_F(L03_Programs, AnInterruptedRunLeavesTheEarlierFile) {
   EXPECT_EQ(read_text_file(path("weights")), "an earlier checkpoint");
 }
 
-TEST_F(L03_Programs, AReportThatCannotBeWrittenIsAnError) {
-  expect_refused(run("lessons/02_autograd", "--steps=1 --json=" + path("no/such/folder/r.json")), 1,
-                 "cannot be written");
+// Pictures that a run does not draw need no folder.
+TEST_F(L03_Programs, WhatIsNotWrittenIsNotTried) {
+  write("build", "a file where a folder should be");
+  const std::string there = "cd '" + folder.string() + "';";
+  for (const char* run_without :
+       {"02_autograd --device=meta --steps=1", "03_transformer --device=meta --steps=1 --data=text.txt",
+        "01_gemm --device=meta", "04_memory_anatomy --model=gpt2 --seq=64"}) {
+    const std::string text = run_without, name = text.substr(0, text.find(' '));
+    if (!fs::exists(build_folder() / "lessons" / name)) continue;
+    const Outcome outcome = run("lessons/" + name, text.substr(name.size()), there);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+  }
+}
+
+TEST_F(L03_Programs, ALongTextIsScoredInPartAndTheOutputSaysSo) {
+  std::string text;
+  for (int64_t i = 0; text.size() < 3'000'000; ++i) text += "line " + std::to_string(i * i) + " of a text\n";
+  write("long.txt", text);
+  const std::string args = "--steps=1 --device=meta --data='";
+  const Outcome part = run(kLesson, args + path("long.txt") + "'"),
+                all = run(kLesson, args + path("text.txt") + "'");
+  EXPECT_NE(part.output.find("scored: 262,144 of the held-out bytes, evenly drawn"), std::string::npos)
+      << part.output;
+  EXPECT_EQ(all.output.find("scored:"), std::string::npos) << all.output;
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ TEST(L03_Training, ALoadedRunGoesOnAsIfNeverStopped) {
   Transformer model(config);  // not initialized: everything comes from the file
   AdamW optimizer(model.parameters, {.weight_decay = 0.1f});
   EXPECT_EQ(load_training(path, model.parameters, optimizer).at("seed"), "3");
-  EXPECT_EQ(context.device.scalars().step, 3);
+  EXPECT_EQ(context.device.scalars().updates, 3);
   for (int64_t step = 3; step < 6; ++step)
     EXPECT_EQ(train_step(model, optimizer, step), whole[step]) << "step " << step;
   std::filesystem::remove(path);

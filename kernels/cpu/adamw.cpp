@@ -12,8 +12,8 @@ struct AdamWStep {
         beta2(args.beta2),
         eps(args.eps),
         decay(A(1) - A(s.learning_rate) * A(args.weight_decay)),
-        m_factor(A(1 / (1 - std::pow(double(args.beta1), double(s.step))))),
-        v_factor(A(1 / (1 - std::pow(double(args.beta2), double(s.step))))) {}
+        m_factor(A(1 / (1 - std::pow(double(args.beta1), double(s.updates))))),
+        v_factor(A(1 / (1 - std::pow(double(args.beta2), double(s.updates))))) {}
   A lr, clip, beta1, beta2, eps, decay, m_factor, v_factor;
 };
 
@@ -51,7 +51,8 @@ static void adamw_one(const AdamWStep<A>& step, const ParamUpdate& u) {
 }
 
 void adamw(const Ctx& ctx, ParamList list, AdamWArgs args) {
-  check(ctx.scalars->step > 0, "adamw: the step number is ", ctx.scalars->step, "; the first step is 1");
+  check(ctx.scalars->updates > 0, "adamw: the number of updates is ", ctx.scalars->updates,
+        "; it counts the one at hand, so the first is 1");
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_update("adamw", u);

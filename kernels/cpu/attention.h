@@ -41,8 +41,7 @@ void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t
   for (int64_t j = 0; j < n; ++j) {
     const int64_t e = first + j;
     if (j == 0 || e % 4 == 0)
-      words =
-          dropout_words(s.key.seed, ctx.scalars->step, s.key.ordinal, ctx.scalars->first_sample + b, e / 4);
+      words = dropout_words(s.key.seed, ctx.scalars->step, s.key.ordinal, s.key.first_sample + b, e / 4);
     weights[j] = uniform01(words[e % 4]) >= s.dropout ? weights[j] * factor : S(0);
   }
 }

@@ -2,17 +2,18 @@
 
 namespace gradus::GRADUS_GPU {
 
-// 1 / (1 - beta^step), which undoes that the moments began at 0; in fp64, because 1 - beta^step cancels.
-static __device__ float unbias(float beta, int64_t step) {
-  return float(1 / (1 - pow(double(beta), double(step))));
+// 1 / (1 - beta^updates), which undoes that the moments began at 0; in fp64, because the difference cancels.
+static __device__ float unbias(float beta, int64_t updates) {
+  return float(1 / (1 - pow(double(beta), double(updates))));
 }
 
 static __global__ void adamw_kernel(ParamChunk params, const StepScalars* scalars, AdamWArgs args) {
   __shared__ float m_factor, v_factor;
   if (threadIdx.x == 0) {
-    device_check(scalars->step > 0, "adamw: the step number is", scalars->step, "; the first step is", 1);
-    m_factor = unbias(args.beta1, scalars->step);
-    v_factor = unbias(args.beta2, scalars->step);
+    device_check(scalars->updates > 0, "adamw: the number of updates is", scalars->updates, "; the first is",
+                 1);
+    m_factor = unbias(args.beta1, scalars->updates);
+    v_factor = unbias(args.beta2, scalars->updates);
   }
   __syncthreads();
   const int item = item_of_block(params);

@@ -22,7 +22,7 @@ using namespace gradus;
 
 // The CPU's rungs: GFLOP/s at several sizes.
 static void cpu_ladder(const Lesson& lesson, Report& report) {
-  Context context("cpu", lesson.seed, lesson.memory);
+  const LessonContext context(lesson, "cpu", lesson.memory);
   BarChart chart{"C = A B, n = 1024: GFLOP/S", {}};
   double ours_to_library = INFINITY;
   for (const int64_t n : {256, 1000, 1023, 1024, 1536, 2048}) {
@@ -81,7 +81,7 @@ static void traffic_row(Report& report, const std::string& name, double flops, c
 
 // The GPU's rungs on emu: their memory traffic, counted, is the predicted one.
 static void count_gpu_ladder(const Lesson& lesson, Report& report) {
-  Context context("emu", lesson.seed, lesson.memory);
+  const LessonContext context(lesson, "emu", lesson.memory);
   const Problem problem(256, lesson.seed);
   OnDevice on_emu(problem);
   for (const GpuRung& rung : emu::gpu_rungs()) {
@@ -100,7 +100,7 @@ static void count_gpu_ladder(const Lesson& lesson, Report& report) {
 // The GPU's rungs on a GPU: GFLOP/s.
 static void time_gpu_ladder([[maybe_unused]] const Lesson& lesson, [[maybe_unused]] Report& report) {
 #ifdef GRADUS_CUDA
-  Context context("cuda", lesson.seed, lesson.memory);
+  LessonContext context(lesson, "cuda", lesson.memory);
   for (const int64_t n : {1024, 4096}) {
     const Problem problem(n, lesson.seed);
     OnDevice on_gpu(problem);
@@ -120,12 +120,12 @@ static void time_gpu_ladder([[maybe_unused]] const Lesson& lesson, [[maybe_unuse
 
 static int lesson_01(int argc, char** argv) {
   Lesson lesson(argc, argv, "01_gemm", "the ladder of matrix products: from three loops to a library", 5);
-  lesson.args.done();
-  Context context(lesson.device, lesson.seed, lesson.memory);
-  Report report = lesson.report();
-  report.config("repeats", lesson.steps);
   // All that this machine can do, or what runs on the device that was asked for. On meta: the predictions.
   const bool all = lesson.device == "auto";
+  lesson.done({}, {all || lesson.device == "cpu" ? lesson.plot("01_gemm.png") : ""});
+  LessonContext context(lesson);
+  Report report = lesson.report();
+  report.config("repeats", lesson.steps);
   const std::string on = context.device.name();
   if (all || on == "cpu") cpu_ladder(lesson, report);
   if (all || on == "emu") count_gpu_ladder(lesson, report);

@@ -92,9 +92,9 @@ static Run train(const Lesson& lesson, const Settings& set, Parameters& paramete
 
 static int lesson_02(int argc, char** argv) {
   Lesson lesson(argc, argv, "02_autograd", "the tape: train a small network with our own gradients", 1000);
-  lesson.args.done();
-  Context context(lesson.device, lesson.seed, lesson.memory);
-  lesson.apply(context);
+  const std::string picture = lesson.device == "meta" ? "" : lesson.plot("02_boundary.png");
+  lesson.done({}, {picture});
+  LessonContext context(lesson);
   const Settings set;
   const Spirals data(set.points, lesson.seed);
   const Tensor x = from_host(context.device, data.x, {set.points, 2}, DType::F32, Kind::Data, "points");
@@ -103,8 +103,7 @@ static int lesson_02(int argc, char** argv) {
   const Mlp model(parameters, set.hidden);
   initialize(parameters, lesson.seed);
   const Run run = train(lesson, set, parameters, model, x, label);
-  if (context.device.has_data())
-    draw_boundary([&](const Tensor& at) { return model(at); }, data, lesson.plot("02_boundary.png"));
+  if (context.device.has_data()) draw_boundary([&](const Tensor& at) { return model(at); }, data, picture);
 
   Report report = lesson.report();
   report.config("points", set.points);

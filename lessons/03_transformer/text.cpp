@@ -6,6 +6,7 @@
 
 #include "src/core/progress.h"
 #include "src/core/rng.h"
+#include "src/core/table.h"
 #include "src/io/png.h"
 #include "src/tensor/context.h"
 
@@ -19,6 +20,13 @@ Text load_text(const std::string& path, int64_t bytes, uint64_t seed) {
   const std::string_view held_out = text.corpus.held_out();
   text.floor = -grammar.log_probability(held_out) / double(held_out.size());
   return text;
+}
+
+void print_sizes(const Corpus& corpus, const Loader& loader) {
+  std::cout << corpus.summary << "\n";
+  const int64_t scored = loader.scored_bytes();
+  if (scored < int64_t(corpus.held_out().size()))
+    std::cout << "scored: " << count_text(scored) << " of the held-out bytes, evenly drawn over them\n";
 }
 
 static void copy_ids(Tensor& to, const std::vector<int32_t>& ids) {

@@ -19,10 +19,14 @@ struct Text {
 // From the file or folder `path`; if `path` is empty, `bytes` bytes from the grammar.
 Text load_text(const std::string& path, int64_t bytes, uint64_t seed);
 
+// What there is to train on, and what of the held-out text is scored if it is too long to be scored whole.
+void print_sizes(const Corpus& corpus, const Loader& loader);
+
 // Fills inputs and targets (B, T) with the windows of training step `step`.
 void read_batch(const Loader& loader, int64_t step, Tensor& inputs, Tensor& targets);
 
-// Mean loss in nats per held-out byte; each byte is scored once, with at least T/2 bytes of context.
+// Mean loss in nats per held-out byte; each byte, or of a long text those that the loader draws, is scored
+// once, with at least T/2 bytes of context.
 double held_out_loss(const Transformer& model, const Loader& loader, int64_t batch);
 
 // Continues `prompt` by `bytes` bytes, drawn from the model's distribution sharpened by 1/temperature.

@@ -84,7 +84,7 @@ static TransformerConfig small_model(const Precision& precision, double dropout 
 
 // The peak of two steps; for "inference", of a forward pass without a tape.
 static Usage peak_of(const Lesson& lesson, const Precision& precision, const char* optimizer_name) {
-  Context context(lesson.device, lesson.seed);
+  LessonContext context(lesson);
   Transformer model(small_model(precision));
   model.initialize(lesson.seed);
   const DummyBatch batch = dummy_batch(model.config, 2, model.config.context);
@@ -173,7 +173,7 @@ static int64_t newly_saved(const Node& node, std::set<const Storage*>& seen) {
 }
 
 void saved_activations_table(const Lesson& lesson, Report& report) {
-  Context context(lesson.device, lesson.seed);
+  const LessonContext context(lesson);
   Transformer model(small_model(precision_recipe("mixed"), 0.1));
   model.initialize(lesson.seed);
   const TransformerConfig& c = model.config;

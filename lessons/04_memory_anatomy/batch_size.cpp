@@ -67,7 +67,7 @@ static void draw_trials(const Lesson& lesson, const std::vector<Trial>& trials, 
 void batch_size_table(const Lesson& lesson, const TransformerConfig& config, int64_t steps, int64_t budget,
                       Report& report) {
   std::cout << "\n(e) The batch size, doubled until " << bytes_text(budget) << " are not enough\n\n";
-  Context context(lesson.device, lesson.seed, budget);
+  LessonContext context(lesson, lesson.device, budget);
   Transformer model(config);
   model.initialize(lesson.seed);
   AdamW optimizer(model.parameters);

@@ -17,7 +17,7 @@ struct Generation {
 // By drawing each token (0 beams), or by beam search.
 static Generation generate(const Lesson& lesson, const TransformerConfig& config, int64_t tokens,
                            int64_t beams) {
-  Context context(lesson.device, lesson.seed, lesson.memory);
+  LessonContext context(lesson);
   Transformer model(config);
   model.initialize(lesson.seed);
   Rng rng(lesson.seed, 0);

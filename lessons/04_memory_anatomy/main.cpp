@@ -108,12 +108,13 @@ static int lesson_04(int argc, char** argv) {
       lesson.args.integer("seq", 0, "with --model: tokens a sequence (0: the model's context)", 0, 1 << 24);
   const std::string recipe =
       lesson.args.choice("recipe", "fp32", "with --model: number formats", {"fp32", "mixed", "half"});
-  lesson.args.done();
+  std::vector<std::string> pictures;
+  if (model.empty()) pictures = {lesson.plot("04_batch_memory.png"), lesson.plot("04_batch_speed.png")};
+  lesson.done({}, pictures);
   if (model.empty() && (batch != 1 || seq != 0 || recipe != "fp32"))
     throw BadArguments(
         "--batch, --seq and --recipe are the calculator's; say of which model, with --model=NAME");
-  Context context(model.empty() ? lesson.device : "meta", lesson.seed, model.empty() ? lesson.memory : 0);
-  lesson.apply(context);
+  LessonContext context(lesson, model.empty() ? lesson.device : "meta", model.empty() ? lesson.memory : 0);
   Report report = lesson.report();
   if (!model.empty()) {
     calculate(report, model, recipe, batch, seq, lesson.memory);

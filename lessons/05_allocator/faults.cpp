@@ -44,9 +44,8 @@ void find_faults(Report& report, const Stream& stream, const Lesson& lesson, con
   const Cure padded{.name = "padded", .padded = true};  // so that all steps are alike
   std::cout << "\nWhat the memory history tells:\n";
   {
-    Context context(lesson.device, lesson.seed, lesson.memory);
+    LessonContext context(lesson);
     context.device.allocator().keep_history();
-    lesson.apply(context);
     run_stream(stream, padded, kSteps, lesson.seed, [&](int64_t step, Transformer&, Tape& tape) {
       if (step == 0 && lesson.print == "tape") tape.print(std::cout);
     });
@@ -55,8 +54,7 @@ void find_faults(Report& report, const Stream& stream, const Lesson& lesson, con
     report.check_equal("clean: leaks found", int64_t(found.leaks.size()), 0);
     report.check_equal("clean: spikes found", found.is_large(), 0);
   }
-  Context context(lesson.device, lesson.seed, lesson.memory);
-  lesson.apply(context);
+  LessonContext context(lesson);
   Allocator& allocator = context.device.allocator();
   allocator.keep_history();
   std::vector<Tensor> kept;

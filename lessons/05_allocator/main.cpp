@@ -85,8 +85,7 @@ static void measure_time(Report& report, const Settings& set, const Lesson& less
   for (const Cure& cure : cures) {
     StreamRun run[2];
     for (const bool on_meta : {false, true}) {
-      Context context(on_meta ? "meta" : lesson.device, lesson.seed, lesson.memory);
-      lesson.apply(context);
+      LessonContext context(lesson, on_meta ? "meta" : lesson.device, lesson.memory);
       run[on_meta] = run_stream(set.small, cure, steps, lesson.seed);
     }
     ReportRow& row = report.row("small " + cure.name);
@@ -129,8 +128,9 @@ static int lesson_05(int argc, char** argv) {
   Lesson lesson(argc, argv, "05_allocator", "where reserved memory goes, and how to keep it", 300);
   const std::string folder = lesson.args.text("history", "build/plots",
                                               "write the memory history's page and snapshot to this folder");
-  lesson.args.done();
-  Context context(lesson.device, lesson.seed, lesson.memory);
+  lesson.done({}, {lesson.plot("05_naive.png"), lesson.plot("05_emptied.png"), lesson.plot("05_faults.png"),
+                   folder + "/05_memory.html", folder + "/05_snapshot.pickle"});
+  LessonContext context(lesson);
   const Settings set;
 
   std::cout << "What the allocator does ('-': rounding, '.': free):\n";

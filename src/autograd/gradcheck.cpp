@@ -3,14 +3,8 @@
 #include <cmath>
 
 #include "src/core/rng.h"
-#include "src/tensor/context.h"
 
 namespace gradus {
-
-void attach(Tensor& value, Leaf& leaf, const std::string& name) {
-  leaf.name = name;
-  value.slot = {++current().last_slot, &leaf};
-}
 
 static std::vector<Tensor> make_tensors(const std::vector<GradcheckInput>& inputs) {
   std::vector<Tensor> tensors;
@@ -32,7 +26,8 @@ static std::vector<std::vector<double>> tape_gradients(const GradcheckFunction& 
                                                        uint64_t seed, std::vector<double>& dy) {
   std::vector<Tensor> x = make_tensors(inputs);
   std::vector<Leaf> leaves(x.size());
-  for (size_t i = 0; i < x.size(); ++i) attach(x[i], leaves[i], "input " + std::to_string(i));
+  for (size_t i = 0; i < x.size(); ++i)
+    if (inputs[i].trains) attach(x[i], leaves[i], "input " + std::to_string(i));
   Tape tape;
   const Tensor y = f(x);
   Rng rng(seed, 0x6C);
@@ -40,8 +35,9 @@ static std::vector<std::vector<double>> tape_gradients(const GradcheckFunction& 
   tape.backward(y, from_host(current().device, dy, y.shape(), y.dtype(), Kind::Temporary, "dy"));
   std::vector<std::vector<double>> gradients;
   for (size_t i = 0; i < x.size(); ++i) {
-    check(leaves[i].grad.defined(), "gradcheck: input ", i, " received no gradient");
-    gradients.push_back(to_host<double>(leaves[i].grad));
+    check(leaves[i].grad.defined() == inputs[i].trains, "gradcheck: input ", i,
+          inputs[i].trains ? " received no gradient" : " received a gradient that nobody wants");
+    gradients.push_back(inputs[i].trains ? to_host<double>(leaves[i].grad) : std::vector<double>());
   }
   return gradients;
 }
@@ -55,6 +51,7 @@ GradcheckResult gradcheck(const GradcheckFunction& f, std::vector<GradcheckInput
   const double h = 1e-5;
   GradcheckResult result;
   for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].trains) continue;
     std::vector<double> expected;
     for (double& value : inputs[i].values) {
       const double x = value;

@@ -22,12 +22,10 @@ struct GradcheckResult {
 struct GradcheckInput {
   Shape shape;
   std::vector<double> values;
+  bool trains = true;  // false: it gets no gradient, and none is compared
 };
 using GradcheckFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 GradcheckResult gradcheck(const GradcheckFunction& f, std::vector<GradcheckInput> inputs, uint64_t seed = 1,
                           double mutant = 1, int mutated_input = 0);
-
-// Gives a tensor its own gradient: after a backward pass it is in leaf.grad.
-void attach(Tensor& value, Leaf& leaf, const std::string& name);
 
 }  // namespace gradus

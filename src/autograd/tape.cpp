@@ -6,28 +6,21 @@
 #include <utility>
 
 #include "src/core/table.h"
-#include "src/tensor/context.h"
 #include "src/tensor/profile_range.h"
 
 namespace gradus {
 
-Tape::Tape() : previous_(current().tape) {
-  current().tape = this;
-  current().dropout_ordinal = 0;
+void attach(Tensor& value, Leaf& leaf, const std::string& name) {
+  leaf.name = name;
+  leaf.shape = value.shape();
+  value.slot = {++current().last_slot, &leaf};
 }
 
 Tape::~Tape() {
   for (Node& node : nodes_)
     for (GradSlot& in : node.inputs)
       if (in.slot.leaf) --in.slot.leaf->uses;
-  current().tape = previous_;
 }
-
-NoTape::NoTape() : previous_(current().tape) { current().tape = nullptr; }
-NoTape::~NoTape() { current().tape = previous_; }
-
-Evaluation::Evaluation() : outer_(std::exchange(current().evaluates, true)) {}
-Evaluation::~Evaluation() { current().evaluates = outer_; }
 
 void Tape::append(Node node) {
   check(!consumed_, node.op,
@@ -54,7 +47,8 @@ Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tenso
   if (context.check_finite) check_all_finite(node.op, y);
   const bool wanted =
       std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.slot.wanted(); });
-  if (!context.tape || !wanted) return y;
+  Tape* const tape = context.tape();
+  if (!tape || !wanted) return y;
   for (const Tensor& x : inputs) node.inputs.push_back(x.defined() ? gradient_slot(x) : GradSlot{});
   y.slot = {++context.last_slot, nullptr};
   node.output = {y.slot, y.shape(), y.dtype()};
@@ -66,32 +60,35 @@ Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tenso
     s.version = s.tensor.storage().version;
     if (s.tensor.storage().kind() == Kind::Temporary) s.tensor.storage().set_kind(Kind::Activation);
   }
-  context.tape->append(std::move(node));
+  tape->append(std::move(node));
   return y;
 }
 
-static Tensor gradient_buffer(const GradSlot& to) {
-  Device& device = current().device;
-  if (to.slot.leaf) return Tensor(device, to.shape, to.dtype, Kind::Gradient, to.slot.leaf->name + ".grad");
-  return Tensor(device, to.shape, to.dtype, Kind::Temporary, "gradient");
+Tensor Grads::buffer(const GradSlot& to) {
+  if (const Leaf* leaf = to.slot.leaf)
+    return Tensor(device_, leaf->shape, to.dtype, Kind::Gradient, leaf->name + ".grad");
+  return Tensor(device_, to.shape, to.dtype, Kind::Temporary, "gradient");
 }
 
 Out Grads::out(int input) {
   const GradSlot& to = node_.inputs[input];
   if (!to.slot.wanted()) return {nullptr, to.dtype, Write::Set};
   if (Leaf* leaf = to.slot.leaf) {
-    if (!leaf->grad.defined()) leaf->grad = gradient_buffer(to);
+    if (!leaf->grad.defined()) {
+      leaf->grad = buffer(to);
+      leaf->empty = true;
+    }
     const Write write = leaf->empty ? Write::Set : Write::Add;
     leaf->empty = false;
     return leaf->grad.out(write);
   }
   Tensor& grad = pending_[to.slot.id];
   if (!grad.defined()) {
-    grad = gradient_buffer(to);
+    grad = buffer(to);
     return grad.set();
   }
   if (grad.shares_storage()) {  // pass() shared it with another slot, which must not see this contribution
-    Tensor own = gradient_buffer(to);
+    Tensor own = buffer(to);
     be(own).cast(ctx(own, cost::cast(own.numel(), grad.dtype(), own.dtype())), own.numel(), grad.in(),
                  own.set());
     grad = own;
@@ -117,6 +114,16 @@ static void check_unchanged(const Node& node) {
           "backward needs the old values");
 }
 
+// The gradient that has been added up for a node's output, in the output's own shape: who used it may have
+// seen it through a view. Undefined if nothing depends on it.
+static Tensor take(std::unordered_map<int64_t, Tensor>& pending, const GradSlot& of) {
+  const auto found = pending.find(of.slot.id);
+  if (found == pending.end()) return {};
+  const Tensor gradient = found->second.reshape(of.shape);
+  pending.erase(found);
+  return gradient;
+}
+
 void Tape::backward(const Tensor& y, Tensor dy) {
   check(!consumed_, "backward: this tape was already consumed; run the forward pass again on a new Tape ",
         "(gradients add up over tapes until zero_grad)");
@@ -129,20 +136,18 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   }
   check(dy.numel() == y.numel(), "backward: y is ", y.shape(), ", its gradient is ", dy.shape());
   consumed_ = true;
-  std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};
+  std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};  // by slot
   while (!nodes_.empty()) {
     const ProfileRange range(nodes_.back().op);
     // The node stays on the tape until it is done: if an op throws, ~Tape takes its uses back.
     Node& node = nodes_.back();
     // BEGIN SOLUTION 02.1
-    if (auto found = pending.find(node.output.slot.id); found != pending.end()) {
-      const Tensor node_dy = std::move(found->second);
-      pending.erase(found);
+    if (const Tensor dy = take(pending, node.output); dy.defined()) {
       check_unchanged(node);
-      Grads dx(pending, node);
-      node.backward(node, node_dy, dx);
+      Grads dx(context().device, pending, node);
+      node.backward(node, dy, dx);
     }
-    // STUB: todo("02.1", "give the output's gradient to the backward function", node, check_unchanged);
+    // STUB: todo("02.1", "give the output's gradient to the backward function", node, take, check_unchanged);
     // END SOLUTION 02.1
     const std::vector<GradSlot> inputs = std::move(node.inputs);
     nodes_.pop_back();

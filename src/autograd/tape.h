@@ -12,14 +12,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "src/tensor/context.h"
 #include "src/tensor/tensor.h"
 
 namespace gradus {
 
-// Where a parameter's gradient accumulates over nodes and over micro-batches. After zero() it is empty: the
-// first write is Set, later ones Add, so gradients are never filled with zeros.
+// Where a parameter's gradient accumulates over nodes and over micro-batches. After zero() it is empty, and
+// so it is without a tensor: the first write is Set, later ones Add, so gradients are never filled with
+// zeros.
 struct Leaf {
   std::string name;
+  Shape shape;                 // of the parameter, and so of the gradient
   std::optional<DType> dtype;  // of the gradient; by default the parameter's
   Tensor grad;                 // allocated (kind Gradient) at the first backward pass, then kept
   bool empty = true;
@@ -27,6 +30,9 @@ struct Leaf {
   std::function<void(Leaf&)> on_final;  // called once per backward pass, when the gradient is final
   void zero() { empty = true; }
 };
+
+// Gives a tensor its own gradient: after a backward pass it is in leaf.grad.
+void attach(Tensor& value, Leaf& leaf, const std::string& name);
 
 struct GradSlot {  // a tensor as the backward pass sees it
   Slot slot;
@@ -54,27 +60,32 @@ struct Node {
 // The gradients of a node's inputs, handed to its backward function.
 class Grads {
  public:
-  Grads(std::unordered_map<int64_t, Tensor>& pending, const Node& node) : pending_(pending), node_(node) {}
+  Grads(Device& device, std::unordered_map<int64_t, Tensor>& pending, const Node& node)
+      : device_(device), pending_(pending), node_(node) {}
   bool wanted(int input) const { return node_.inputs[input].slot.wanted(); }
   // Where to write the gradient of an input: Set for the first contribution, Add for later ones; p is null if
-  // the gradient is not wanted. Call it once per input.
+  // the gradient is not wanted. Call it once per input. It may allocate: a kernel that has scratch, or
+  // several outputs, gets each from a statement of its own, because compilers order arguments as they like,
+  // and bytes must not depend on that.
   Out out(int input);
   // The gradient of an input is `dy` itself: shared without a copy if it is the first contribution.
   void pass(int input, const Tensor& dy);
 
  private:
+  Tensor buffer(const GradSlot& to);
+
+  Device& device_;
   std::unordered_map<int64_t, Tensor>& pending_;
   const Node& node_;
 };
 
-class Tape {
+class Tape : public Recording {
  public:
-  Tape();   // recording begins: ops append to the tape made last
-  ~Tape();  // recording returns to the tape before
-  Tape(const Tape&) = delete;
+  Tape() : Recording(this) {}  // ops append to it from now on
+  ~Tape();
 
-  // Runs the nodes in reverse and frees each one's saved tensors as it goes. `dy` is the gradient of y; by
-  // default 1 for a scalar y. Consumes the tape: a second call is an error.
+  // Runs the nodes in reverse and frees each one's saved tensors as it goes. `dy` is the gradient of y, with
+  // as many elements; by default 1 for a scalar y. Consumes the tape: a second call is an error.
   void backward(const Tensor& y, Tensor dy = {});
 
   const std::vector<Node>& nodes() const { return nodes_; }
@@ -86,28 +97,19 @@ class Tape {
  private:
   std::vector<Node> nodes_;
   bool consumed_ = false;
-  Tape* previous_;
 };
 
-// A stretch of code that is not recorded.
-class NoTape {
+// A stretch of code that is not recorded, but for tapes that begin within it.
+class NoTape : public Recording {
  public:
-  NoTape();
-  ~NoTape();
-
- private:
-  Tape* previous_;
+  NoTape() : Recording(nullptr) {}
 };
 
-// A stretch of code that uses a model instead of training it: nothing is recorded, nothing is dropped out.
-class Evaluation {
+// A stretch of code that uses a model instead of training it: nothing is recorded, as with NoTape, and
+// nothing is dropped out, also where a tape records within it.
+class Evaluation : public Recording {
  public:
-  Evaluation();
-  ~Evaluation();
-
- private:
-  NoTape no_tape_;
-  bool outer_;
+  Evaluation() : Recording(nullptr, Dropout::None) {}
 };
 
 template <class... T>

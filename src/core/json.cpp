@@ -103,7 +103,7 @@ std::string Json::dump() const {
 
 class JsonParser {
  public:
-  explicit JsonParser(std::string_view text) : text_(text) {}
+  JsonParser(std::string_view text, int64_t most_values) : text_(text), values_left_(most_values) {}
 
   Json whole() {
     Json value = parse_value(0);
@@ -124,6 +124,7 @@ class JsonParser {
 
   Json parse_value(int depth) {
     require(depth < 64, "more than 64 levels");
+    require(values_left_-- > 0, "more values than are allowed");
     skip_space();
     if (peek() == '{') return parse_object(depth);
     if (peek() == '[') return parse_array(depth);
@@ -256,8 +257,9 @@ class JsonParser {
 
   std::string_view text_;
   size_t at_ = 0;
+  int64_t values_left_;
 };
 
-Json Json::parse(std::string_view text) { return JsonParser(text).whole(); }
+Json Json::parse(std::string_view text, int64_t most_values) { return JsonParser(text, most_values).whole(); }
 
 }  // namespace gradus

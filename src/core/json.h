@@ -28,9 +28,9 @@ class Json {
   static Json object() { return Json(Object{}); }
 
   // Strict RFC 8259. Numbers without fraction and exponent must fit int64, others a finite double. Refuses
-  // also duplicate keys, text after the value, more than 64 levels, and malformed UTF-8. Errors name the
-  // byte, counted from 0.
-  static Json parse(std::string_view text);
+  // also duplicate keys, text after the value, more than 64 levels or `most_values` values, and malformed
+  // UTF-8. Errors name the byte, counted from 0.
+  static Json parse(std::string_view text, int64_t most_values = INT64_MAX);
   // On one line; doubles read back to the same value. Bytes of strings that are not UTF-8 become U+FFFD.
   std::string dump() const;
 

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
 
+#include "src/core/input_file.h"
 #include "src/core/json.h"
 #include "src/core/rng.h"
 
@@ -55,7 +55,7 @@ struct Document {
 // Reads the files of a folder, or one file, by the rule of corpus.h, and counts what it leaves out.
 struct Collector {
   std::deque<Document> documents;  // a deque does not move them, so that views of their bytes stay valid
-  size_t total = 0, empty = 0, not_text = 0, copies = 0, unreadable = 0, special = 0;
+  size_t total = 0, empty = 0, not_text = 0, copies = 0, links = 0, unreadable = 0, special = 0;
   std::unordered_set<std::string> seen_paths;  // canonical: each file once, however many links lead to it
   std::unordered_set<std::string_view> seen_contents;
 
@@ -75,24 +75,32 @@ struct Collector {
       paths.push_back(it->path());
     if (error) ++unreadable;
     std::sort(paths.begin(), paths.end());
-    for (const fs::path& path : paths) visit(path);
+    for (const fs::path& path : paths)
+      if (fs::is_symlink(path, error) && fs::is_directory(path, error))
+        ++links;  // it may lead anywhere
+      else
+        visit(path);
   }
   void read(const fs::path& path, const fs::path& real) {
-    std::error_code error;
-    const uintmax_t size = fs::file_size(real, error);
-    std::ifstream file(real, std::ios::binary);
-    if (error || !file) return void(++unreadable);
+    size_t size = 0;
+    std::string bytes;
+    try {
+      const InputFile file(real.string());
+      size = size_t(file.bytes());
+      const auto read_up_to = [&](size_t end) {
+        const size_t begin = bytes.size();
+        bytes.resize(end);
+        file.read(int64_t(begin), int64_t(end - begin), &bytes[begin], "text");
+      };
+      read_up_to(std::min<size_t>(size, 1 << 16));  // enough to pass over large files of data
+      if (bytes.find('\0') == std::string::npos && total + size <= size_t(kMaxCorpusBytes)) read_up_to(size);
+    } catch (const Error&) {
+      return void(++unreadable);
+    }
     if (size == 0) return void(++empty);
-    std::string bytes(std::min<uintmax_t>(size, 1 << 16), '\0');  // enough to pass over large files of data
-    file.read(bytes.data(), std::streamsize(bytes.size()));
-    if (file && !is_text(bytes)) return void(++not_text);
-    check(total + size <= size_t(kMaxCorpusBytes), "data: with ", path.string(), " the text is over ",
-          kMaxCorpusBytes, " bytes, and it is held in memory; choose a smaller folder or cut the file");
-    const size_t probed = bytes.size();
-    bytes.resize(size);
-    file.read(bytes.data() + probed, std::streamsize(size - probed));
-    if (!file) return void(++unreadable);
     if (!is_text(bytes)) return void(++not_text);
+    check(bytes.size() == size, "data: with ", path.string(), " the text is over ", kMaxCorpusBytes,
+          " bytes, and it is held in memory; choose a smaller folder or cut the file");
     documents.push_back({path.string(), std::move(bytes)});
     if (seen_contents.insert(documents.back().bytes).second) {
       total += size;
@@ -111,6 +119,7 @@ struct Collector {
     say(empty, "empty");
     say(not_text, "not text");
     say(copies, "exact copies");
+    say(links, "links to folders");
     say(unreadable, "unreadable (no permission, or a link to nothing)");
     say(special, "no regular file");
     return text.str();
@@ -200,11 +209,11 @@ std::string find_data_file(const std::string& name) {
 }
 
 std::string read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  content << file.rdbuf();
-  check(bool(file) && bool(content), path, " cannot be read, or is empty");
-  return content.str();
+  const InputFile file(path);
+  check(file.bytes() > 0, path, " is empty");
+  std::string text(size_t(file.bytes()), '\0');
+  file.read(0, file.bytes(), text.data(), "the text");
+  return text;
 }
 
 }  // namespace gradus

@@ -31,13 +31,14 @@ Corpus generate_corpus(const Grammar& grammar, uint64_t seed, int64_t bytes);
 // Held out, about 10 % of the bytes: of a single file its end; of several, whole files, spread evenly over
 // the list (only the list decides which, no seed). Skipped and counted in the summary: empty files, files
 // that are not text (a NUL byte, or more than 10 % of control characters and malformed UTF-8), exact copies
-// of a file already read (so no training file is held out again), and what is no regular file. A link counts
-// as the file it points to, read once. Errors: nothing there, nothing readable, no text at all, more than
+// of a file already read (so no training file is held out again), and what is no regular file. A link to a
+// file counts as that file, read once; links to folders are not followed, or a few would lead to the whole
+// disk (`path` itself may be one). Errors: nothing there, nothing readable, no text at all, more than
 // kMaxCorpusBytes.
 Corpus load_corpus(const std::string& path);
 
 // Finds a file of the repository's data/ folder from the present folder or the program's, or one above.
 std::string find_data_file(const std::string& name);
-std::string read_text_file(const std::string& path);
+std::string read_text_file(const std::string& path);  // refuses an empty one
 
 }  // namespace gradus

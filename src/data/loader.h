@@ -20,8 +20,12 @@ class Loader {
 
   // The held-out bytes cut into windows that score each byte exactly once, with at least T/2 bytes of
   // context: window w scores only its last rows, scored[w] of them (T - T/2; fewer in the last window, which
-  // is aligned to the end of the corpus). The first window begins with the last training bytes.
+  // is aligned to the end of the corpus). The first window begins with the last training bytes. Of a text
+  // with more than kMostScored held-out bytes not all windows are taken, but as many as score that many,
+  // evenly drawn over it; only the text decides which, no seed.
+  static constexpr int64_t kMostScored = int64_t(256) << 10;
   int64_t held_out_windows() const;
+  int64_t scored_bytes() const;
   // Fills [count, T] inputs and targets with windows first .. first + count - 1 and returns how many of the
   // last rows of each count. Windows past the last are copies of it with 0 scored rows, so that every batch
   // of an evaluation may have one shape.
@@ -29,6 +33,7 @@ class Loader {
                                         int32_t* targets) const;
 
  private:
+  int64_t all_windows() const;
   void fill(int64_t start, int32_t* inputs, int32_t* targets) const;
 
   const Corpus& corpus_;

@@ -1,25 +1,53 @@
 #include "src/io/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "kernels/check.h"
 
 namespace gradus {
 
-AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)), temporary_(path_ + ".tmp-" + std::to_string(::getpid())) {
-  struct stat there;
-  check(::stat(path_.c_str(), &there) != 0 || S_ISREG(there.st_mode), path_,
+namespace fs = std::filesystem;
+
+// Temporary files are locked as long as they are written. One that can be locked was left by a run that was
+// killed, and goes.
+static void remove_left_over(const fs::path& path) {
+  const std::string prefix = path.filename().string() + ".tmp-";
+  std::error_code error;
+  for (fs::directory_iterator it(path.has_parent_path() ? path.parent_path() : ".", error), end;
+       !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(prefix) || name.find_first_not_of("0123456789-", prefix.size()) != name.npos)
+      continue;
+    const int fd = ::open(it->path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(it->path().c_str());
+    ::close(fd);
+  }
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  struct stat status;
+  check(::stat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode), path_,
         " is there and is no regular file; choose another name");
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  check(fd_ >= 0, path_, " cannot be written: ", std::strerror(errno),
-        " (its folder must exist and be writable)");
+  remove_left_over(path_);
+  for (int number = 0; fd_ < 0; ++number) {  // the first name that is free
+    temporary_ = path_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(number);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    check(fd_ >= 0 || errno == EEXIST, path_, " cannot be written: ", std::strerror(errno),
+          " (its folder must exist and be writable)");
+    if (fd_ < 0) continue;
+    ::flock(fd_, LOCK_EX);  // where there are no locks, nothing counts as left over
+    if (::fstat(fd_, &status) == 0 && status.st_nlink > 0) continue;
+    ::close(std::exchange(fd_, -1));  // another run has found it before it was locked
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -46,7 +74,7 @@ void AtomicFile::commit() {
   check(closed, path_, ": closing failed: ", std::strerror(errno));
   // The name is on the disk once its folder is. Not every file system can sync a folder; the file is
   // complete.
-  const std::string folder = std::filesystem::path(path_).parent_path().string();
+  const std::string folder = fs::path(path_).parent_path().string();
   const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_fd < 0) return;
   ::fsync(folder_fd);
@@ -61,11 +89,15 @@ void AtomicFile::fail_with_errno(const char* doing) const {
                                                             : "");
 }
 
-void write_file(const std::string& path, std::string_view bytes) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+void make_folder_of(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
   std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (!folder.empty()) fs::create_directories(folder, error);
   check(!error, path, ": its folder cannot be made: ", error.message());
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  make_folder_of(path);
   AtomicFile file(path);
   file.write(bytes.data(), int64_t(bytes.size()));
   file.commit();

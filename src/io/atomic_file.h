@@ -9,8 +9,9 @@ namespace gradus {
 
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);  // creates the temporary file; its folder must exist
-  ~AtomicFile();                          // without commit(): removes it and leaves the old file as it was
+  // Creates the temporary file; its folder must exist. What killed runs left of this name is removed.
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();  // without commit(): removes it and leaves the old file as it was
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
@@ -25,7 +26,9 @@ class AtomicFile {
   int64_t written_ = 0;
 };
 
-// The whole file at once; its folder is created if missing.
+// The folder that a file is to be written to.
+void make_folder_of(const std::string& path);
+// The whole file at once; its folder is made if missing.
 void write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace gradus

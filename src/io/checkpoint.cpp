@@ -65,24 +65,33 @@ static Named named_training(const Parameters& parameters, const Optimizer& optim
 
 void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
                    Metadata metadata) {
-  metadata["step"] = std::to_string(current().device.step());
+  const StepScalars& counts = current().device.host_scalars();
+  metadata["step"] = std::to_string(counts.step);
+  metadata["updates"] = std::to_string(counts.updates);
   write_tensors(path, named_training(parameters, optimizer), metadata);
+}
+
+// A number that save_training has written into the metadata.
+static int64_t count_in(const SafetensorsFile& file, const std::string& path, const char* name) {
+  const auto found = file.metadata().find(name);
+  int64_t count = -1;
+  if (found != file.metadata().end()) {
+    const std::string& text = found->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (error != std::errc() || end != text.data() + text.size()) count = -1;
+  }
+  check(count >= 0, "load: ", path, " does not say the number of its ", name,
+        "; it holds weights only, or is corrupt");
+  return count;
 }
 
 Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer) {
   const SafetensorsFile file(path);
-  const auto found = file.metadata().find("step");
-  int64_t step = -1;
-  if (found != file.metadata().end()) {
-    const std::string& text = found->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-    if (error != std::errc() || end != text.data() + text.size()) step = -1;
-  }
-  check(step >= 0, "load: ", path,
-        " does not say after how many steps it was saved; it holds weights only, or is corrupt");
+  const int64_t step = count_in(file, path, "step"), updates = count_in(file, path, "updates");
   read_tensors(file, path, named_training(parameters, optimizer));
   for (Parameter& p : parameters) p.round_master();
   current().device.set(&StepScalars::step, step);
+  current().device.set(&StepScalars::updates, updates);
   return file.metadata();
 }
 

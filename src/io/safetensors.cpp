@@ -1,14 +1,8 @@
 #include "src/io/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <tuple>
 
 #include "src/core/json.h"
@@ -19,6 +13,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data are little-endian");
 constexpr int64_t kMaxHeader = 100'000'000;
+constexpr int64_t kMaxValues =
+    1'000'000;  // of the header: a tensor has 6 to 11, and each takes a hundred bytes
 constexpr const char* kMetadataKey = "__metadata__";
 
 struct FormatName {
@@ -125,41 +121,26 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
   file.commit();
 }
 
-SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  check(fd_ >= 0, path_, " cannot be opened: ", std::strerror(errno));
-  try {
-    struct stat status;
-    check(::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode), path_, " is no regular file");
-    file_bytes_ = status.st_size;
-    read_header();
-  } catch (...) {  // a constructor that throws gets no destructor
-    ::close(fd_);
-    throw;
-  }
-}
-
-SafetensorsFile::~SafetensorsFile() { ::close(fd_); }
-
 void SafetensorsFile::read_header() {
-  check(file_bytes_ >= 8, path_, " has ", file_bytes_,
+  const int64_t file_bytes = file_.bytes();
+  check(file_bytes >= 8, file_.path(), " has ", file_bytes,
         " bytes; a safetensors file has at least 8. Is it complete?");
   uint64_t header_bytes = 0;
-  read_at(0, 8, &header_bytes, "the header's size");
-  check(header_bytes <= uint64_t(kMaxHeader) && int64_t(header_bytes) <= file_bytes_ - 8, path_,
-        ": bytes 0 to 7 announce a header of ", header_bytes, " bytes; the file has ", file_bytes_ - 8,
+  file_.read(0, 8, &header_bytes, "the header's size");
+  check(header_bytes <= uint64_t(kMaxHeader) && int64_t(header_bytes) <= file_bytes - 8, file_.path(),
+        ": bytes 0 to 7 announce a header of ", header_bytes, " bytes; the file has ", file_bytes - 8,
         " after them and the format allows ", kMaxHeader,
         ". It is truncated, corrupt, or no safetensors file");
   const int64_t data_begin = 8 + int64_t(header_bytes);
   std::string text(header_bytes, '\0');
-  read_at(8, int64_t(header_bytes), text.data(), "the header");
-  check(text.starts_with('{'), path_,
+  file_.read(8, int64_t(header_bytes), text.data(), "the header");
+  check(text.starts_with('{'), file_.path(),
         ": the header should begin with { at byte 8; this is no safetensors file");
   Json header;
   try {
-    header = Json::parse(text);
+    header = Json::parse(text, kMaxValues);
   } catch (const Error& e) {
-    fail(path_, ": the header, from byte 8 on, is corrupt: ", e.what());
+    fail(file_.path(), ": the header, from byte 8 on, is corrupt: ", e.what());
   }
   for (const auto& [name, entry] : header.fields()) {
     try {
@@ -168,7 +149,7 @@ void SafetensorsFile::read_header() {
       else
         for (const auto& [key, value] : entry.fields()) metadata_[key] = value.string();
     } catch (const Error& e) {
-      fail(path_, ": the header's entry ", name, " is corrupt: ", e.what());
+      fail(file_.path(), ": the header's entry ", name, " is corrupt: ", e.what());
     }
   }
   check_coverage(data_begin);
@@ -181,13 +162,14 @@ void SafetensorsFile::check_coverage(int64_t data_begin) {
   });
   int64_t covered = data_begin;
   for (const Tensor& t : tensors_) {
-    check(t.begin == covered, path_, ": tensor ", t.name, " begins at byte ", t.begin,
+    check(t.begin == covered, file_.path(), ": tensor ", t.name, " begins at byte ", t.begin,
           ", but the one before ends at ", covered, t.begin < covered ? " (they overlap)" : " (a hole)",
           "; the header is corrupt");
     covered += t.bytes;
   }
-  check(covered == file_bytes_, path_, ": the tensors end at byte ", covered, " and the file at byte ",
-        file_bytes_, covered > file_bytes_ ? "; it is truncated" : "; it has bytes that belong to no tensor");
+  const int64_t file_bytes = file_.bytes();
+  check(covered == file_bytes, file_.path(), ": the tensors end at byte ", covered, " and the file at byte ",
+        file_bytes, covered > file_bytes ? "; it is truncated" : "; it has bytes that belong to no tensor");
 }
 
 const SafetensorsFile::Tensor* SafetensorsFile::find(const std::string& name) const {
@@ -198,20 +180,10 @@ const SafetensorsFile::Tensor* SafetensorsFile::find(const std::string& name) co
 
 void SafetensorsFile::read(const std::string& name, DType dtype, const Shape& shape, void* out) const {
   const Tensor* t = find(name);
-  check(t != nullptr, path_, ": there is no tensor ", name, " among its ", tensors_.size());
-  check(t->dtype == dtype && t->shape == shape, path_, ": tensor ", name, " is ", name_of(t->dtype), " ",
-        t->shape, ", expected ", name_of(dtype), " ", shape);
-  read_at(t->begin, t->bytes, out, "tensor " + name);
-}
-
-void SafetensorsFile::read_at(int64_t position, int64_t bytes, void* out, const std::string& what) const {
-  for (char* to = static_cast<char*>(out); bytes > 0;) {
-    const ssize_t n = ::pread(fd_, to, size_t(bytes), position);
-    if (n < 0 && errno == EINTR) continue;
-    check(n > 0, path_, ": reading ", what, " failed at byte ", position, ": ",
-          n < 0 ? std::strerror(errno) : "the file has become shorter");
-    to += n, position += n, bytes -= n;
-  }
+  check(t != nullptr, file_.path(), ": there is no tensor ", name, " among its ", tensors_.size());
+  check(t->dtype == dtype && t->shape == shape, file_.path(), ": tensor ", name, " is ", name_of(t->dtype),
+        " ", t->shape, ", expected ", name_of(dtype), " ", shape);
+  file_.read(t->begin, t->bytes, out, "tensor " + name);
 }
 
 }  // namespace gradus

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "src/core/input_file.h"
 #include "src/core/shape.h"
 
 namespace gradus {
@@ -32,7 +33,8 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
 // An open file whose header has been read and checked; tensors are read when asked for. The checks are the
 // format's: header at most 100,000,000 bytes and beginning with '{', no name twice, every tensor's bytes as
 // many as its shape says, and the data covered exactly: no holes, no overlaps, no bytes left over. Errors
-// name the file, the tensor and the byte. dtypes that gradus lacks and more than 5 dimensions are refused.
+// name the file, the tensor and the byte. dtypes that gradus lacks, more than 5 dimensions and headers of
+// more than a million values (90,000 tensors) are refused.
 class SafetensorsFile {
  public:
   struct Tensor {
@@ -42,10 +44,7 @@ class SafetensorsFile {
     int64_t begin = 0, bytes = 0;  // where in the file
   };
 
-  explicit SafetensorsFile(std::string path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+  explicit SafetensorsFile(const std::string& path) : file_(path) { read_header(); }
 
   const std::vector<Tensor>& tensors() const { return tensors_; }  // in the order of their bytes
   const Metadata& metadata() const { return metadata_; }
@@ -56,11 +55,8 @@ class SafetensorsFile {
  private:
   void read_header();
   void check_coverage(int64_t data_begin);
-  void read_at(int64_t position, int64_t bytes, void* out, const std::string& what) const;
 
-  std::string path_;
-  int fd_ = -1;
-  int64_t file_bytes_ = 0;
+  InputFile file_;
   std::vector<Tensor> tensors_;
   Metadata metadata_;
 };

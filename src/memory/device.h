@@ -34,15 +34,14 @@ class Device {
   // What kernels find in Ctx, but for the scratch of the call.
   Ctx ctx();
   StepScalars scalars();  // read back from the device
-  // Writes one of them, as in device.set(&StepScalars::step, 1).
+  // Writes one of them, as in device.set(&StepScalars::learning_rate, 0.1f).
   template <class T>
   void set(T StepScalars::*field, T value) {
     host_scalars_.*field = value;
     write_scalar(&(host_scalars_.*field), sizeof(T));
   }
-  int64_t step() const {
-    return host_scalars_.step;
-  }  // the number of updates made, without asking the device
+  // What the host has written last, without asking the device.
+  const StepScalars& host_scalars() const { return host_scalars_; }
 
   void synchronize() { allocator_.source().synchronize(); }  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);

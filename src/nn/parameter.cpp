@@ -12,7 +12,6 @@ Parameter& Parameters::add(const std::string& name, const Shape& shape, const Pr
   p.value = Tensor(current().device, shape, precision.value, Kind::Weight, name);
   if (precision.master)
     p.master = Tensor(current().device, shape, DType::F32, Kind::Master, name + ".master");
-  p.leaf.name = name;
   p.leaf.dtype = precision.gradient;
   p.decay = shape.rank() >= 2;
   set_trainable(p, true);
@@ -34,7 +33,8 @@ Parameter& Parameters::find(const std::string& name) {
 }
 
 void Parameters::set_trainable(Parameter& p, bool trainable) {
-  p.value.slot = trainable ? Slot{++current().last_slot, &p.leaf} : Slot{};
+  p.value.slot = {};
+  if (trainable) attach(p.value, p.leaf, p.name);
 }
 
 void Parameters::zero_grad() {

@@ -22,7 +22,7 @@ static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, M
   check(qkv.shape().rank() == 3 && heads > 0 && qkv.last() % (3 * heads) == 0, op, ": qkv is ", qkv.shape(),
         " with ", heads, " heads; it must be (B, T, 3C) with C a multiple of the heads");
   check(p >= 0 && p < 1, op, ": dropout is ", p, "; it must be at least 0 and below 1");
-  const double dropout = current().evaluates ? 0 : p;
+  const double dropout = current().evaluates() ? 0 : p;
   const int64_t T = qkv.shape()[1], C = qkv.last() / 3, D = C / heads;
   return {.B = qkv.shape()[0],
           .H = heads,
@@ -33,7 +33,7 @@ static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, M
           .scale = 1 / std::sqrt(float(D)),
           .mask = mask,
           .dropout = float(dropout),
-          .key = {current().seed, dropout > 0 ? current().dropout_ordinal++ : 0}};
+          .key = {current().seed, dropout > 0 ? current().dropout_ordinal()++ : 0, current().first_sample}};
 }
 
 Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout) {

@@ -1,12 +1,20 @@
 // cross_entropy: loss = 1/R sum_r (lse[r] - logits[r, target[r]]), lse = log sum exp, over R rows.
 // dlogits = dloss/R (softmax(logits) - onehot(target)).   saves: logits, targets, lse.
-// The logits are the largest tensor of a language model; backward turns them into their gradient in place.
+// The logits are the largest tensor of a language model; backward turns them into their gradient in place,
+// unless something else still refers to them: a parameter, another op's saved tensors, a variable.
 #include "src/ops/ops.h"
 
 namespace gradus {
 
+static Tensor copy_of(const Tensor& x) {
+  Tensor y = empty_like(x, "gradient");
+  be(x).cast(ctx(x, cost::cast(x.numel(), x.dtype(), y.dtype())), x.numel(), x.in(), y.set());
+  return y;
+}
+
 static void cross_entropy_op_bwd(const Node& n, const Tensor& dloss, Grads& dx) {
-  Tensor logits = n.saved[0].tensor;
+  const Tensor& saved = n.saved[0].tensor;
+  Tensor logits = saved.shares_storage() ? copy_of(saved) : saved;
   be(dloss).cross_entropy_bwd_inplace(
       ctx(logits, cost::cross_entropy_bwd_inplace(logits.rows(), logits.dtype())), logits.rows(),
       n.saved[1].in(), n.saved[2].in(), dloss.in(), logits.set());

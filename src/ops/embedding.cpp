@@ -5,8 +5,9 @@
 namespace gradus {
 
 static void embedding_op_bwd(const Node& n, const Tensor& dy, Grads& dx) {
+  const Out dtable = dx.out(0);
   be(dy).embedding_bwd(ctx(dy, cost::embedding_bwd(dy.rows(), dy.dtype())), dy.rows(), n.inputs[0].shape[0],
-                       n.saved[0].in(), dy.in(), dx.out(0));
+                       n.saved[0].in(), dy.in(), dtable);
 }
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {

@@ -25,7 +25,7 @@ Tensor first_token(const Tensor& x) {
         "; it must be (B,T,C) with at least one token");
   const int64_t B = x.shape()[0], T = x.shape()[1], C = x.last();
   Tensor y = empty(x, {B, C}, "first_token");
-  for (int64_t b = 0; b < B; ++b) copy_row(x.reshape({B * T, C}), b * T, part(y.set(), b * C));
+  for (int64_t b = 0; b < B; ++b) copy_row(x.detach().reshape({B * T, C}), b * T, part(y.set(), b * C));
   return record("first_token", {x}, {}, y, first_token_bwd);
 }
 

@@ -1,14 +1,19 @@
 // layernorm, over the last dimension: y = xhat gamma + beta, xhat = (x - mean) rstd.
 // dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma;   dgamma = sum dy xhat,   dbeta = sum dy (over
-// rows). saves: x, gamma and the statistics (mean and rstd of each row).
+// rows). saves: x, gamma and the statistics (mean and rstd of each row); for dbeta alone, which is a bias's
+// gradient, nothing.
 #include "src/ops/ops.h"
 
 namespace gradus {
 
 static void layernorm_op_bwd(const Node& n, const Tensor& dy, Grads& dx) {
   const RowShape rows = dy.rows();
-  be(dy).layernorm_bwd(ctx(dy, cost::layernorm_bwd(rows, dy.dtype())), rows, n.saved[0].in(), n.saved[1].in(),
-                       n.saved[2].in(), dy.in(), dx.out(0), dx.out(1), dx.out(2));
+  const Out to_x = dx.out(0), to_gamma = dx.out(1), to_beta = dx.out(2);
+  if (dx.wanted(0) || dx.wanted(1))
+    be(dy).layernorm_bwd(ctx(dy, cost::layernorm_bwd(rows, dy.dtype())), rows, n.saved[0].in(),
+                         n.saved[1].in(), n.saved[2].in(), dy.in(), to_x, to_gamma, to_beta);
+  else
+    be(dy).bias_bwd(ctx(dy, cost::bias_bwd(rows, dy.dtype())), rows, dy.in(), to_beta);
 }
 
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
@@ -20,10 +25,9 @@ Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doubl
   Tensor stats = empty(x, {x.rows().rows, 2}, statistics_dtype(x.dtype()), "layernorm.stats");
   be(x).layernorm_fwd(ctx(x, cost::layernorm_fwd(x.rows(), x.dtype())), x.rows(), x.in(), gamma.in(),
                       beta.in(), y.set(), stats.set(), float(eps));
-  return record(
-      "layernorm", {x, gamma, beta},
-      {{x, needed_by(x, gamma)}, {gamma, needed_by(x, gamma, beta)}, {stats, needed_by(x, gamma, beta)}}, y,
-      layernorm_op_bwd);
+  return record("layernorm", {x, gamma, beta},
+                {{x, needed_by(x, gamma)}, {gamma, needed_by(x, gamma)}, {stats, needed_by(x, gamma)}}, y,
+                layernorm_op_bwd);
 }
 
 }  // namespace gradus

@@ -17,8 +17,10 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
     // STUB: todo("02.3", "dW = dy^T x, a product of shape (out, in) summed over the rows", rows, in, out);
     // END SOLUTION 02.3
   }
-  if (dx.wanted(2))
-    be(dy).bias_bwd(ctx(dy, cost::bias_bwd(dy.rows(), dy.dtype())), dy.rows(), dy.in(), dx.out(2));
+  if (dx.wanted(2)) {
+    const Out db = dx.out(2);
+    be(dy).bias_bwd(ctx(dy, cost::bias_bwd(dy.rows(), dy.dtype())), dy.rows(), dy.in(), db);
+  }
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {

@@ -15,7 +15,8 @@ Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims, int64_t first) {
   return record("rotary", {qkv}, {}, y, [s](const Node&, const Tensor& dy, Grads& dx) {
     RotaryShape back = s;
     back.inverse = true;
-    be(dy).rotary(ctx(dy, cost::rotary(back, dy.dtype())), back, dy.in(), dx.out(0));
+    const Out out = dx.out(0);
+    be(dy).rotary(ctx(dy, cost::rotary(back, dy.dtype())), back, dy.in(), out);
   });
 }
 

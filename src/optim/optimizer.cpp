@@ -40,9 +40,10 @@ void Optimizer::step(double learning_rate) {
   const Tensor& any = states[0].parameter->value;
   Device& device = any.device();
   device.set(&StepScalars::learning_rate, float(learning_rate));
-  device.set(&StepScalars::step, device.step() + 1);
+  device.set(&StepScalars::updates, device.host_scalars().updates + 1);
   update(any, {int64_t(updates.size()), updates.data()});
   device.set(&StepScalars::clip_factor, 1.0f);
+  device.set(&StepScalars::step, device.host_scalars().step + 1);
 }
 
 Sgd::Sgd(Parameters& p, SgdArgs args)

@@ -17,8 +17,8 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
 
   // One update with the gradients at hand, multiplied by clip_grad_norm's factor if that was called since the
-  // last update. Every trainable parameter must have a gradient. The number of updates made is
-  // scalars().step.
+  // last update. Every trainable parameter must have a gradient. Counts the update in StepScalars::updates
+  // and, because with it this attempt ends, the next attempt in StepScalars::step.
   void step(double learning_rate);
 
   struct State {

@@ -1,29 +1,61 @@
 // All state of a rank is one Context behind one current pointer: its device, its random seed and counters,
-// its tape. There is no other global or thread-local state, so several ranks can live in one process.
+// what it records. There is no other global or thread-local state, so several ranks can live in one process.
 #pragma once
+#include <vector>
+
 #include "src/memory/device.h"
 
 namespace gradus {
 
 class Tape;
+class Recording;
 
+// The context made last is the current one, until another is made current. They may end in any order: then
+// the latest of those that are left is current.
 struct Context {
   explicit Context(std::string_view device_name = "cpu", uint64_t seed = 1, int64_t memory_budget = 0);
-  ~Context();  // the context that was current before becomes current again
+  ~Context();
   Context(const Context&) = delete;
+  void make_current();
+
+  Tape* tape() const;           // where ops are recorded; nullptr: nowhere
+  bool evaluates() const;       // within an Evaluation, where dropout drops nothing
+  uint32_t& dropout_ordinal();  // of the next random op in this forward pass: each tape counts its own
 
   Device device;
   uint64_t seed;
-  uint32_t dropout_ordinal = 0;  // ordinal of the next random op in this forward pass
-  int64_t last_slot = 0;         // ids of gradient slots; 0 means no gradient
-  Tape* tape = nullptr;          // where ops are recorded; nullptr: nowhere
-  bool evaluates = false;        // dropout drops nothing
-  bool check_finite = false;     // --check=nan: every op's output is read and tested
+  int64_t first_sample = 0;   // index in the whole batch of the first sample of this micro-batch, for dropout
+  int64_t last_slot = 0;      // ids of gradient slots; 0 means no gradient
+  bool check_finite = false;  // --check=nan: every op's output is read and tested
 
  private:
-  Context* previous_;
+  friend class Recording;
+  std::vector<Recording*> recordings_;  // the current one last
+  uint32_t dropout_ordinal_ = 0;        // without a tape
 };
 
-Context& current();  // the context made last; an error if there is none
+Context& current();  // an error if there is none
+
+// A stretch of the program whose ops go to a tape, or nowhere: Tape, NoTape, Evaluation (autograd/tape.h). It
+// is of the context that was current when it began. The one that began last, or was made current last,
+// decides; they may end in any order.
+class Recording {
+ public:
+  Recording(const Recording&) = delete;
+  void make_current();
+
+ protected:
+  enum class Dropout : uint8_t { AsAsked, None };
+  explicit Recording(Tape* to, Dropout dropout = Dropout::AsAsked);
+  ~Recording();
+  Context& context() const;
+
+ private:
+  friend struct Context;
+  Context* context_;  // nullptr: it has ended
+  Tape* tape_;
+  Dropout dropout_;
+  uint32_t dropout_ordinal_ = 0;
+};
 
 }  // namespace gradus

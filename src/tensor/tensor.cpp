@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "src/memory/device_timing.h"
+#include "src/tensor/context.h"
 
 namespace gradus {
 
@@ -44,11 +45,19 @@ Tensor Tensor::reshape(const Shape& shape) const {
 Tensor Tensor::narrow(int64_t begin, int64_t count) const {
   check(shape_.rank() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0], "narrow: rows [", begin,
         ", ", begin + count, ") of ", shape_, " do not exist");
-  Tensor t = *this;
-  t.slot = {};
+  check(!slot.wanted() || !current().tape(), "narrow: rows [", begin, ", ", begin + count, ") of ", shape_,
+        " would get no gradient, but a tape records and this tensor wants one; if none is to come back, ",
+        "narrow detach() of it");
+  Tensor t = detach();
   t.offset_ += shape_[0] == 0 ? 0 : begin * (numel() / shape_[0]);
   t.shape_ = Shape();
   for (int i = 0; i < shape_.rank(); ++i) t.shape_.push_back(i == 0 ? count : shape_[i]);
+  return t;
+}
+
+Tensor Tensor::detach() const {
+  Tensor t = *this;
+  t.slot = {};
   return t;
 }
 

@@ -14,7 +14,7 @@ namespace gradus {
 struct Leaf;  // where a parameter's gradient accumulates (autograd/tape.h)
 
 // A tensor's place in the backward pass. id 0: no gradient is wanted. Reshaped views share their origin's
-// slot, because a gradient is a flat buffer of as many elements.
+// slot: their gradients have as many elements, and arrive there in the origin's shape.
 struct Slot {
   int64_t id = 0;
   Leaf* leaf = nullptr;  // set for parameters
@@ -63,8 +63,11 @@ class Tensor {
   Out add() { return out(Write::Add); }         // to be added to
   Out out(Write w);
 
-  Tensor reshape(const Shape& shape) const;           // the same elements in another shape
-  Tensor narrow(int64_t begin, int64_t count) const;  // rows [begin, begin+count) of the first dimension
+  Tensor reshape(const Shape& shape) const;  // the same elements in another shape
+  // Rows [begin, begin+count) of the first dimension. A part has no gradient of its own, so where a tape
+  // records and this tensor wants one, that is an error: take the part of detach().
+  Tensor narrow(int64_t begin, int64_t count) const;
+  Tensor detach() const;  // the same elements; no gradient comes back from what is made of it
 
   Slot slot;
 

@@ -2,6 +2,8 @@
 
 #include <iostream>
 
+#include "src/io/atomic_file.h"
+
 namespace gradus {
 
 Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std::string& about,
@@ -18,8 +20,22 @@ Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std:
                       {"none", "nan"});
 }
 
-void Lesson::apply(Context& context) const {
-  context.check_finite = check == "nan" && context.device.has_data();
+void Lesson::done(const std::vector<std::string>& files, const std::vector<std::string>& made) {
+  args.done();
+  const auto try_file = [](const std::string& path) {
+    if (!path.empty()) AtomicFile{path};
+  };
+  try_file(json);
+  for (const std::string& path : files) try_file(path);
+  for (const std::string& path : made) {
+    make_folder_of(path);
+    try_file(path);
+  }
+}
+
+LessonContext::LessonContext(const Lesson& lesson, const std::string& device_name, int64_t memory_budget)
+    : Context(device_name, lesson.seed, memory_budget) {
+  check_finite = lesson.check == "nan" && device.has_data();
 }
 
 int run_lesson(const std::function<int()>& body) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "src/core/args.h"
 #include "src/tensor/context.h"
@@ -10,7 +11,7 @@
 
 namespace gradus {
 
-// Declares the common flags; the lesson adds its own to `args` and then calls args.done().
+// Declares the common flags; the lesson adds its own to `args` and then calls done().
 struct Lesson {
   Lesson(int argc, char** argv, const std::string& name, const std::string& about, int64_t default_steps);
 
@@ -19,9 +20,18 @@ struct Lesson {
   int64_t steps, memory;
   uint64_t seed;
 
-  void apply(Context&) const;  // the flags that change how the context runs: --check
+  // No more flags. Tries every file that the run is to write, so that what cannot be written is refused now
+  // and not after the work: --json's, `files`, whose folder must exist, and `made`, whose folder is made if
+  // missing. Empty names stand for what is not written.
+  void done(const std::vector<std::string>& files = {}, const std::vector<std::string>& made = {});
   Report report() const { return Report(name, current().device); }
   std::string plot(const std::string& file) const { return "build/plots/" + file; }
+};
+
+// A context with the lesson's flags: its device, seed and budget, or others, and --check.
+struct LessonContext : Context {
+  explicit LessonContext(const Lesson& lesson) : LessonContext(lesson, lesson.device, lesson.memory) {}
+  LessonContext(const Lesson&, const std::string& device, int64_t memory_budget);
 };
 
 // Runs a lesson's body and turns what it throws into one sentence on stderr and an exit code: 2 for bad

@@ -236,7 +236,7 @@ static int bench_kernels(int argc, char** argv) {
   Device device(device_name);
   check(device.has_data(), "kernels: meta computes nothing, so there is nothing to time");
   device.set(&StepScalars::learning_rate, 1e-3f);
-  device.set(&StepScalars::step, int64_t(1));
+  device.set(&StepScalars::updates, int64_t(1));
   Data data(device, t, mb << 20);
   Cases cases;
   add_elementwise(data, cases);

@@ -1,0 +1,36 @@
+#include "src/core/input_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "kernels/check.h"
+
+namespace gradus {
+
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // which a regular file does not notice
+  check(fd_ >= 0, path_, " cannot be opened: ", std::strerror(errno));
+  struct stat status;
+  const bool regular = ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!regular) ::close(fd_);  // a constructor that throws gets no destructor
+  check(regular, path_, " is no regular file (a folder, a pipe or a device?); name a file");
+  bytes_ = status.st_size;
+}
+
+InputFile::~InputFile() { ::close(fd_); }
+
+void InputFile::read(int64_t position, int64_t bytes, void* out, const std::string& what) const {
+  for (char* to = static_cast<char*>(out); bytes > 0;) {
+    const ssize_t n = ::pread(fd_, to, size_t(bytes), position);
+    if (n < 0 && errno == EINTR) continue;
+    check(n > 0, path_, ": reading ", what, " failed at byte ", position, ": ",
+          n < 0 ? std::strerror(errno) : "the file has become shorter");
+    to += n, position += n, bytes -= n;
+  }
+}
+
+}  // namespace gradus

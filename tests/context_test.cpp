@@ -1,0 +1,170 @@
+// Being current, and recording: contexts, tapes and stretches without one, ended in every order.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "src/autograd/tape.h"
+#include "src/ops/ops.h"
+
+namespace gradus {
+namespace {
+
+TEST(L02_Context, TheLatestThatIsLeftIsCurrentInEveryOrderOfEnding) {
+  std::vector<int> order{0, 1, 2};
+  do {
+    std::vector<std::unique_ptr<Context>> contexts;
+    for (int i = 0; i < 3; ++i) contexts.push_back(std::make_unique<Context>("cpu", i));
+    for (const int end : order) {
+      contexts[end].reset();
+      const auto last =
+          std::find_if(contexts.rbegin(), contexts.rend(), [](const auto& c) { return c != nullptr; });
+      if (last != contexts.rend())
+        EXPECT_EQ(&current(), last->get());
+      else
+        EXPECT_THROW(current(), Error);
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(L02_Context, MadeCurrentItIsCurrentUntilAnotherIs) {
+  Context a("cpu", 1), b("cpu", 2), c("cpu", 3);
+  a.make_current();
+  EXPECT_EQ(current().seed, 1u);
+  b.make_current();
+  b.make_current();
+  EXPECT_EQ(current().seed, 2u);
+  {
+    Context inner("cpu", 4);
+    EXPECT_EQ(current().seed, 4u);
+  }
+  EXPECT_EQ(current().seed, 2u);
+}
+
+struct L02_Recording : ::testing::Test {
+  Context context{"cpu", 5};
+  Leaf leaf;
+  Tensor x = from_host(context.device, std::vector<double>{0.5}, {1}, DType::F32, Kind::Weight, "x");
+  void SetUp() override { attach(x, leaf, "x"); }
+};
+
+TEST_F(L02_Recording, TapesEndInAnyOrderAndNoneIsRecordedOnAfterItsEnd) {
+  for (const bool first_ends_first : {true, false}) {
+    auto a = std::make_unique<Tape>();
+    auto b = std::make_unique<Tape>();
+    EXPECT_EQ(context.tape(), b.get());
+    (first_ends_first ? a : b).reset();
+    EXPECT_EQ(context.tape(), (first_ends_first ? b : a).get());
+    EXPECT_TRUE(tanh(x).slot.wanted());
+    a.reset(), b.reset();
+    EXPECT_EQ(context.tape(), nullptr);
+    EXPECT_FALSE(tanh(x).slot.wanted());
+    EXPECT_EQ(leaf.uses, 0);
+  }
+}
+
+TEST_F(L02_Recording,
+       TwoTapesAliveAsInAPipeline) {  // forward 1, forward 2, the end of 1, backward 1, backward 2
+  Tape first;
+  const Tensor h = scale(x, 2);
+  auto second = std::make_unique<Tape>();
+  const Tensor other = scale(x, 7);
+  first.make_current();
+  const Tensor y = scale(h, 3);
+  EXPECT_EQ(first.nodes().size(), 2u);
+  EXPECT_EQ(second->nodes().size(), 1u);
+  first.backward(y);
+  EXPECT_EQ(item(leaf.grad), 6);
+  second->backward(other);
+  EXPECT_EQ(item(leaf.grad), 13);
+  second.reset();
+  EXPECT_EQ(context.tape(), &first);
+}
+
+TEST_F(L02_Recording, AStretchWithoutATapeEndsBeforeOrAfterWhatIsInIt) {
+  Tape tape;
+  auto none = std::make_unique<NoTape>();
+  EXPECT_FALSE(tanh(x).slot.wanted());
+  auto inner = std::make_unique<Tape>();
+  EXPECT_TRUE(tanh(x).slot.wanted());
+  none.reset();
+  EXPECT_EQ(context.tape(), inner.get());
+  inner.reset();
+  EXPECT_EQ(context.tape(), &tape);
+  none = std::make_unique<NoTape>();
+  inner = std::make_unique<Tape>();
+  inner.reset();
+  EXPECT_EQ(context.tape(), nullptr);
+  none.reset();
+  EXPECT_EQ(context.tape(), &tape);
+}
+
+using L03_Recording = L02_Recording;
+TEST_F(L03_Recording, AnEvaluationDropsNothingUntilTheLastOneEnds) {
+  const Tensor many(context.device, {4, 100}, DType::F32, Kind::Data, "many");
+  const auto drops = [&] { return dropout(many, 0.5).storage().name() == "dropout"; };
+  EXPECT_TRUE(drops());
+  auto outer = std::make_unique<Evaluation>();
+  auto inner = std::make_unique<Evaluation>();
+  EXPECT_FALSE(drops());
+  outer.reset();
+  EXPECT_FALSE(drops());
+  {
+    const NoTape none;
+    EXPECT_FALSE(drops());
+  }
+  {
+    const Tape tape;  // records, and still nothing is dropped
+    EXPECT_TRUE(tanh(x).slot.wanted());
+    EXPECT_FALSE(drops());
+  }
+  inner.reset();
+  EXPECT_TRUE(drops());
+}
+
+TEST_F(L02_Recording, ATapeRecordsTheContextInWhichItBegan) {
+  Tape tape;
+  {
+    Context other("cpu", 6);
+    EXPECT_EQ(other.tape(), nullptr);
+    const Evaluation evaluation;
+    EXPECT_FALSE(context.evaluates());
+    EXPECT_EQ(context.tape(), &tape);
+  }
+  const Tensor y = tanh(x);
+  Context other("meta", 7);
+  tape.backward(y);  // the buffers are the tape's context's, whichever is current
+  EXPECT_EQ(&leaf.grad.device(), &context.device);
+}
+
+TEST(L02_Context, ATapeMayOutliveItsContextIfItHoldsNothing) {
+  auto context = std::make_unique<Context>();
+  Tape tape;
+  const Evaluation evaluation;
+  context.reset();
+  EXPECT_THROW(tape.make_current(), Error);
+  Context next;
+  EXPECT_EQ(next.tape(), nullptr);
+  EXPECT_FALSE(next.evaluates());
+}
+
+TEST_F(L03_Recording, EachTapeCountsItsOwnRandomOps) {
+  EXPECT_EQ(context.dropout_ordinal(), 0u);
+  Tape outer;
+  context.dropout_ordinal() += 2;
+  {
+    const NoTape none;  // part of the same forward pass
+    EXPECT_EQ(context.dropout_ordinal()++, 2u);
+  }
+  {
+    const Tape inner;
+    EXPECT_EQ(context.dropout_ordinal()++, 0u);
+    outer.make_current();
+    EXPECT_EQ(context.dropout_ordinal(), 3u);
+  }
+  EXPECT_EQ(context.dropout_ordinal(), 3u);
+}
+
+}  // namespace
+}  // namespace gradus

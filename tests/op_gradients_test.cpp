@@ -1,0 +1,196 @@
+// Every op, with every subset of its inputs trainable and with views before and after it: against finite
+// differences in fp64, and on every device in fp32 against the fp64 gradients.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "src/autograd/gradcheck.h"
+#include "src/core/rng.h"
+#include "src/ops/ops.h"
+#include "tests/devices.h"
+
+namespace gradus {
+namespace {
+
+using In = const std::vector<Tensor>&;
+struct Op {
+  const char* name;
+  std::vector<Shape> shapes;  // of the inputs that can train
+  Tensor (*f)(In);
+};
+std::ostream& operator<<(std::ostream& out, const Op& op) { return out << op.name; }
+
+Tensor ids(const std::vector<int32_t>& values, const Shape& shape) {
+  return from_host(current().device, values, shape, DType::I32, Kind::Data, "ids");
+}
+// The same mask in each call, so that differences see the function that the tape saw.
+Tensor with_first_mask(const std::function<Tensor()>& f) {
+  current().dropout_ordinal() = 0;
+  return f();
+}
+
+const std::vector<Op> kOps{
+    {"add", {{3, 4}, {3, 4}}, [](In x) { return add(x[0], x[1]); }},
+    {"add_positions", {{2, 3, 5}, {4, 5}}, [](In x) { return add_positions(x[0], x[1]); }},
+    {"attention_plain", {{2, 3, 12}}, [](In x) { return attention_plain(x[0], 2, Mask::Causal, 0); }},
+    {"attention_flash", {{2, 3, 12}}, [](In x) { return attention_flash(x[0], 2, Mask::Causal, 0); }},
+    {"attention_plain_dropped",
+     {{2, 3, 12}},
+     [](In x) { return with_first_mask([&] { return attention_plain(x[0], 2, Mask::None, 0.4); }); }},
+    {"attention_flash_dropped",
+     {{2, 3, 12}},
+     [](In x) { return with_first_mask([&] { return attention_flash(x[0], 2, Mask::None, 0.4); }); }},
+    {"cross_entropy",
+     {{4, 5}},
+     [](In x) {
+       return cross_entropy(x[0], ids({0, 4, 2, 2}, {4}));
+     }},
+    {"dropout", {{3, 2, 5}}, [](In x) { return with_first_mask([&] { return dropout(x[0], 0.3); }); }},
+    {"embedding",
+     {{5, 3}},
+     [](In x) {
+       return embedding(x[0], ids({2, 0, 2, 4}, {2, 2}));
+     }},
+    {"first_token", {{3, 2, 4}}, [](In x) { return first_token(x[0]); }},
+    {"gelu", {{2, 7}}, [](In x) { return gelu(x[0]); }},
+    {"gelu_erf", {{2, 7}}, [](In x) { return gelu_erf(x[0]); }},
+    {"layernorm", {{4, 5}, {5}, {5}}, [](In x) { return layernorm(x[0], x[1], x[2]); }},
+    {"linear", {{2, 2, 3}, {6, 3}, {6}}, [](In x) { return linear(x[0], x[1], x[2]); }},
+    {"linear_without_bias", {{4, 3}, {6, 3}}, [](In x) { return linear(x[0], x[1]); }},
+    {"rotary", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4); }},
+    {"scale", {{2, 7}}, [](In x) { return scale(x[0], -2.5); }},
+    {"softmax", {{3, 5}}, [](In x) { return softmax(x[0]); }},
+    {"tanh", {{2, 7}}, [](In x) { return tanh(x[0]); }},
+};
+
+enum class View { None, OfParameter, OfOutput, OfResult };
+constexpr View kViews[] = {View::None, View::OfParameter, View::OfOutput, View::OfResult};
+Shape flat(const Shape& s) { return {s.numel()}; }
+
+// The op on inputs of its own shapes; or on flat parameters that are reshaped; or on reshaped outputs of
+// another op; or with its result reshaped and read by another op.
+Tensor apply(const Op& op, View view, In given) {
+  std::vector<Tensor> x;
+  for (size_t i = 0; i < given.size(); ++i)
+    x.push_back(view == View::OfOutput ? scale(given[i], 1).reshape(op.shapes[i])
+                                       : given[i].reshape(op.shapes[i]));
+  const Tensor y = op.f(x);
+  return view == View::OfResult ? scale(y.reshape(flat(y.shape())), 1) : y;
+}
+
+// Random inputs; input i trains if bit i of `training` is set.
+std::vector<GradcheckInput> inputs_of(const Op& op, View view, unsigned training) {
+  std::vector<GradcheckInput> inputs;
+  for (size_t i = 0; i < op.shapes.size(); ++i) {
+    const bool is_flat = view == View::OfParameter || view == View::OfOutput;
+    GradcheckInput in{is_flat ? flat(op.shapes[i]) : op.shapes[i], {}, (training >> i & 1) != 0};
+    Rng rng(3, i);
+    for (int64_t e = 0; e < in.shape.numel(); ++e) in.values.push_back(rng.normal());
+    inputs.push_back(in);
+  }
+  return inputs;
+}
+unsigned all_of(const Op& op) { return (1u << op.shapes.size()) - 1; }
+
+struct L03_OpGradients : ::testing::TestWithParam<Op> {};
+INSTANTIATE_TEST_SUITE_P(Ops, L03_OpGradients, ::testing::ValuesIn(kOps),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(L03_OpGradients, EverySubsetOfInputsWithViewsBeforeAndAfter) {
+  const Op& op = GetParam();
+  Context context("cpu", 5);
+  for (const View view : kViews)
+    for (unsigned training = 1; training <= all_of(op); ++training) {
+      const auto f = [&](In x) { return apply(op, view, x); };
+      const GradcheckResult result = gradcheck(f, inputs_of(op, view, training));
+      EXPECT_TRUE(result.passed()) << op << ", view " << int(view) << ", inputs that train " << training
+                                   << ": " << result.where;
+      for (size_t i = 0; i < op.shapes.size(); ++i)
+        if (training >> i & 1) {
+          EXPECT_FALSE(gradcheck(f, inputs_of(op, view, training), 1, 1.01, int(i)).passed())
+              << op << ": a 1 % wrong gradient of input " << i << " passed";
+        }
+    }
+}
+
+// The gradients of all inputs (none for one that does not train), each added twice.
+std::vector<std::vector<double>> gradients(const char* device, DType t, const Op& op, View view,
+                                           unsigned training) {
+  Context context(device, 5);
+  std::vector<Tensor> x;
+  std::vector<Leaf> leaves(op.shapes.size());
+  for (const GradcheckInput& in : inputs_of(op, view, training)) {
+    x.push_back(from_host(context.device, in.values, in.shape, t, Kind::Weight, "x"));
+    if (in.trains) attach(x.back(), leaves[x.size() - 1], "x");
+  }
+  for (int pass = 0; pass < 2; ++pass) {
+    Tape tape;
+    const Tensor y = apply(op, view, x);
+    std::vector<double> dy;
+    Rng rng(7, pass);
+    for (int64_t i = 0; i < y.numel(); ++i) dy.push_back(rng.normal());
+    tape.backward(y, from_host(context.device, dy, y.shape(), y.dtype(), Kind::Temporary, "dy"));
+  }
+  std::vector<std::vector<double>> result;
+  for (const Leaf& leaf : leaves) {
+    result.emplace_back(leaf.grad.defined() ? to_host<double>(leaf.grad) : std::vector<double>());
+  }
+  return result;
+}
+
+TEST_P(L03_OpGradients, OnEveryDeviceAndTypeAsInFp64) {
+  const Op& op = GetParam();
+  for (const View view : kViews)
+    for (unsigned training = 1; training <= all_of(op); ++training) {
+      const auto expected = gradients("cpu", DType::F64, op, view, training);
+      for (const char* device : devices_with_data())
+        for (const auto& [t, epsilon] : {std::pair(DType::F32, 0x1p-23), std::pair(DType::BF16, 0x1p-7)}) {
+          const auto got = gradients(device, t, op, view, training);
+          for (size_t i = 0; i < got.size(); ++i) {
+            ASSERT_EQ(got[i].size(), expected[i].size());
+            for (size_t e = 0; e < got[i].size(); ++e)  // sums of up to a dozen rounded products
+              ASSERT_NEAR(got[i][e], expected[i][e], 16 * epsilon * (2 + std::abs(expected[i][e])))
+                  << op << " on " << device << " in " << name_of(t) << ", view " << int(view)
+                  << ", inputs that train " << training << ", input " << i << ", element " << e;
+          }
+        }
+    }
+}
+
+// Bytes must not depend on the order in which a compiler takes arguments: gradients are allocated in the
+// order of the inputs, a kernel's scratch after them.
+TEST_P(L03_OpGradients, GradientsAreAllocatedInTheOrderOfInputsThenScratch) {
+  const Op& op = GetParam();
+  Context context("meta", 5);
+  std::vector<Tensor> x;
+  std::vector<Leaf> leaves(op.shapes.size());
+  for (size_t i = 0; i < op.shapes.size(); ++i) {
+    x.emplace_back(context.device, op.shapes[i], DType::F32, Kind::Weight, "x");
+    attach(x[i], leaves[i], std::to_string(i));
+  }
+  Tape tape;
+  const Tensor y = op.f(x);
+  const Tensor dy(context.device, y.shape(), y.dtype(), Kind::Temporary, "dy");
+  context.device.allocator().keep_history();
+  const size_t begin = context.device.allocator().history().size();
+  tape.backward(y, dy);
+  std::string order, in_order;
+  const auto& history = context.device.allocator().history();
+  for (size_t i = begin; i < history.size(); ++i)
+    if (history[i].action == Action::Alloc && history[i].kind == Kind::Gradient)
+      order += history[i].name + " ";
+  for (size_t i = 0; i < op.shapes.size(); ++i) in_order += std::to_string(i) + ".grad ";
+  EXPECT_EQ(order, in_order);
+  int64_t scratch_in_use = 0;
+  for (size_t i = begin; i < history.size(); ++i) {
+    const bool scratch = history[i].name == "scratch";
+    if (history[i].action == Action::Alloc && !scratch) {
+      EXPECT_EQ(scratch_in_use, 0) << history[i].name << " was allocated after a kernel's scratch";
+    }
+    if (scratch && history[i].action == Action::Alloc) ++scratch_in_use;
+    if (scratch && history[i].action == Action::Free) --scratch_in_use;
+  }
+}
+
+}  // namespace
+}  // namespace gradus

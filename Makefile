@@ -285,7 +285,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -lgtest_main -lgtest -o $@
-$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -l tests/standin/ $(TEST_SRC))): $(STANDIN_OBJ)
+$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -lE 'tests/(standin/|libraries_testing)' $(TEST_SRC))): $(STANDIN_OBJ)
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)

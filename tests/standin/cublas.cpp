@@ -79,6 +79,7 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t handle, cublasOperat
   if (Atype != Btype || (Ctype != Atype && Ctype != CUDA_R_32F) || compute != CUBLAS_COMPUTE_32F ||
       handle->math != CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)
     return CUBLAS_STATUS_NOT_SUPPORTED;
+  ++machine().cublas_products;
   const float a_factor = *static_cast<const float*>(alpha), c_factor = *static_cast<const float*>(beta);
   for (int64_t b = 0; b < batchCount; ++b)
     for (int64_t j = 0; j < n; ++j)

@@ -19,7 +19,7 @@ struct Machine {
   cudnnStatus_t refusal = CUDNN_STATUS_SUCCESS;  // what cuDNN answers when it is asked for a plan,
   bool silently = false;                         // or only its last error says, and there are no proposals
   int64_t bytes_a_score = 2;  // of the workspace that attention's backward needs for each of (B, H, T, T)
-  int64_t cublas_handles = 0, cudnn_executions = 0;  // made, done
+  int64_t cublas_handles = 0, cublas_products = 0, cudnn_executions = 0;  // made, done
 };
 Machine& machine();
 

@@ -84,6 +84,7 @@ std::vector<double> losses_of_training(const Precision& precision, const Backend
   return losses;
 }
 TEST_P(L03_Libraries, AModelInSixteenBitsTrainsWithCudnnsAttention) {
+  if (kSanitized) GTEST_SKIP() << "the same code as CudnnsAttentionIsTheFormula runs, for a minute";
   Backend mine = cpu_backend();  // all but attention
   mine.attention_flash_fwd = table().attention_flash_fwd;
   mine.attention_flash_bwd = table().attention_flash_bwd;

@@ -2,8 +2,9 @@
 // attention is written down as the graph of its products, exponentials and sums; cuDNN recognizes the graph
 // and has fused kernels for the whole of it, which are FlashAttention on tensor cores.
 //
-// NEVER EXECUTED: written without a GPU at hand. Compiled, and checked with cuDNN 9.19 itself as far as that
-// goes: from the device properties of A100, H100, B200 and three GeForce it makes plans of these graphs.
+// NEVER EXECUTED by cuDNN: written without a GPU at hand. tests/standin interprets these graphs, and
+// cuDNN 9.19 itself was asked as far as that goes: from the device properties of A100, H100, B200 and a
+// GeForce RTX 4090 it makes plans of them.
 #include "kernels/cuda/attention_cudnn.h"
 
 #include <initializer_list>

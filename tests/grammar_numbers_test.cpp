@@ -29,5 +29,13 @@ TEST(L03_GrammarNumbers, ProbabilitiesSumToOne) {
   EXPECT_NE(sum("1.01", "0.1").find("at most 1"), std::string::npos);
 }
 
+TEST(L03_GrammarNumbers, NothingTrailsANumber) {
+  const std::string rule = "\na -> \"a\"\nabc -> \"c\"\n";
+  EXPECT_EQ(parsing("s -> 0.5 a \"x\" | 0.5 abc" + rule), "");
+  EXPECT_EQ(parsing("s -> 0.5\"x\" a| 0.5\tabc" + rule), "");  // no letter: a symbol may begin
+  for (const char* number : {"0.5abc", "0.5a", "5e-1abc", "0.5_a", "0.5.5 a", "0.5e a", "0.5-1 a"})
+    EXPECT_NE(parsing(std::string("s -> ") + number + " \"x\" | 0.5 \"y\" a abc" + rule), "") << number;
+}
+
 }  // namespace
 }  // namespace gradus

@@ -2,20 +2,26 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "kernels/check.h"
 #include "src/io/png.h"
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STBI_ONLY_PNG
+#include <stb/stb_image.h>
 
 namespace gradus {
 namespace {
 namespace fs = std::filesystem;
 
 constexpr Rgb kRed{255, 0, 0}, kBackground{255, 255, 255}, kFirstColor{31, 99, 180},
-    kSecondColor{225, 110, 20};
+    kSecondColor{225, 110, 20}, kInk{40, 40, 45};
 
 int count(const Canvas& canvas, Rgb color) {
   int pixels = 0;
@@ -39,6 +45,94 @@ TEST(L01_Png, DrawingIsExactInsideAndCutOffOutside) {
   EXPECT_EQ(count(canvas, kRed), 43);
   EXPECT_THROW(canvas.at(20, 0), Error);
   EXPECT_THROW(Canvas(0, 5), Error);
+}
+
+// Every pixel of a file of more than 64 KiB, read back by stb_image.
+TEST(L01_Png, TheFileHasEveryPixel) {
+  const fs::path path = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + ".png");
+  for (const auto& [width, height] : std::vector<std::pair<int, int>>{{1, 1}, {3, 2}, {301, 203}}) {
+    Canvas canvas(width, height);
+    uint32_t noise = 1;
+    for (int y = 0; y < height; ++y)
+      for (int x = 0; x < width; ++x) {
+        noise = noise * 1664525 + 1013904223;
+        canvas.set(x, y, {uint8_t(noise >> 24), uint8_t(noise >> 16), uint8_t(x + y)});
+      }
+    canvas.write_png(path.string());
+    EXPECT_TRUE(width < 300 || fs::file_size(path) > 65536);
+    int read_width = 0, read_height = 0, channels = 0;
+    uint8_t* const pixels = stbi_load(path.c_str(), &read_width, &read_height, &channels, 3);
+    ASSERT_NE(pixels, nullptr) << stbi_failure_reason();
+    ASSERT_EQ(read_width, width);
+    ASSERT_EQ(read_height, height);
+    EXPECT_EQ(channels, 3);
+    for (int y = 0; y < height; ++y)
+      for (int x = 0; x < width; ++x) {
+        const uint8_t* const p = pixels + 3 * (y * width + x);
+        ASSERT_EQ(canvas.at(x, y), (Rgb{p[0], p[1], p[2]})) << x << ", " << y;
+      }
+    stbi_image_free(pixels);
+  }
+  fs::remove(path);
+}
+
+TEST(L01_Png, OpacityMixesAndEdgesAreCutOff) {
+  Canvas canvas(4, 3);
+  canvas.set(3, 2, {100, 0, 255}, 0.5);
+  EXPECT_EQ(canvas.at(3, 2), (Rgb{178, 128, 255}));
+  canvas.set(0, 0, {100, 0, 255}, 0);
+  EXPECT_EQ(canvas.at(0, 0), kBackground);
+  canvas.set(0, 0, kRed, 1);
+  EXPECT_EQ(canvas.at(0, 0), kRed);
+  for (const auto& [x, y] : std::vector<std::pair<int, int>>{{-1, 0}, {4, 0}, {0, -1}, {0, 3}}) {
+    canvas.set(x, y, kRed);
+    EXPECT_THROW(canvas.at(x, y), Error);
+  }
+  EXPECT_EQ(count(canvas, kRed), 1);
+  canvas.fill_rect(1, 1, INT_MAX, INT_MAX, kRed);
+  EXPECT_EQ(count(canvas, kRed), 1 + 3 * 2) << "to the lower right corner";
+  canvas.fill_rect(0, 0, 0, 3, kSecondColor);
+  canvas.fill_rect(0, 0, 3, -1, kSecondColor);
+  EXPECT_EQ(count(canvas, kSecondColor), 0);
+  EXPECT_EQ(Canvas(1 << 14, 1).width(), 1 << 14);
+  EXPECT_EQ(Canvas(1, 1 << 14).height(), 1 << 14);
+  EXPECT_THROW(Canvas((1 << 14) + 1, 1), Error);
+  EXPECT_THROW(Canvas(1, (1 << 14) + 1), Error);
+  EXPECT_THROW(Canvas(1, 0), Error);
+}
+
+TEST(L01_Png, LinesHaveRoundEndsAndTheirThickness) {
+  Canvas disc(21, 21);
+  disc.line(10, 10, 10, 10, kRed, 7);  // a disc of radius 3.5
+  for (int y = 0; y < 21; ++y)
+    for (int x = 0; x < 21; ++x) {
+      const double distance = std::hypot(x - 10, y - 10);
+      EXPECT_TRUE(distance > 3 || disc.at(x, y) == kRed) << x << ", " << y;
+      EXPECT_TRUE(distance < 4 || disc.at(x, y) == kBackground) << x << ", " << y;
+    }
+  Canvas line(21, 21);
+  line.line(5, 10, 15, 10, kRed, 3);
+  for (int x = 5; x <= 15; ++x)
+    for (int y = 0; y < 21; ++y) EXPECT_EQ(line.at(x, y) == kRed, std::abs(y - 10) <= 1) << x << ", " << y;
+  EXPECT_EQ(line.at(16, 10), kRed);
+  EXPECT_EQ(line.at(17, 10), kBackground);
+  EXPECT_EQ(line.at(3, 10), kBackground);
+}
+
+TEST(L01_Png, TextIsMagnifiedAndTurned) {
+  EXPECT_EQ(Canvas::text_width("abc", 1), 17);  // 3 x 5 and two gaps
+  EXPECT_EQ(Canvas::text_width("abc"), 34);
+  EXPECT_EQ(Canvas::text_height(), 14);
+  Canvas once(30, 30), twice(60, 60), upwards(30, 30);
+  once.text(2, 3, "Fg", kRed, 1);
+  twice.text(4, 6, "Fg", kRed, 2);
+  upwards.text_upwards(3, 28, "Fg", kRed, 1);  // from the left lower corner up
+  EXPECT_GT(count(once, kRed), 20);
+  EXPECT_EQ(once.at(2, 3), kRed) << "the upper left of an F";
+  for (int y = 0; y < 60; ++y)
+    for (int x = 0; x < 60; ++x) ASSERT_EQ(twice.at(x, y), once.at(x / 2, y / 2)) << x << ", " << y;
+  for (int y = 3; y < 20; ++y)
+    for (int x = 2; x < 25; ++x) ASSERT_EQ(upwards.at(y, 29 - x), once.at(x, y)) << x << ", " << y;
 }
 
 TEST(L01_Png, EveryCharacterHasItsOwnShape) {
@@ -91,6 +185,65 @@ TEST(L03_Png, CurvesAndReferencesAreDrawnAndOddDataDoNotCrash) {
   draw(LinePlot{"constant", "", "", {{"c", {1, 2, 3}, {0, 0, 0}}}, {{"zero", 0}}});
   draw(LinePlot{"no finite point", "", "", {{"n", {1, 2}, {NAN, NAN}}}, {}});
   EXPECT_THROW(draw(LinePlot{"", "", "", {{"uneven", {1, 2}, {1}}}, {}}), Error);
+}
+
+// What an axis may have to span: a few units of the last place, denormals, all doubles, nothing.
+constexpr double kMax = std::numeric_limits<double>::max(), kTiny = 5e-324, kInf = INFINITY;
+const std::pair<double, double> kSpans[] = {
+    {1, 1 + 0x1p-52},        {1e16, 1e16 + 2}, {-1 - 0x1p-52, -1}, {0, kTiny},
+    {-kTiny, kTiny},         {1e-310, 3e-310}, {-1e-310, 1},       {kMax, kMax},
+    {0.999999 * kMax, kMax}, {-kMax, kMax},    {-1e308, 1e308},    {0, kMax},
+    {1e300, 1e301},          {1e-300, 1e300},  {-1e16 - 2, -1e16}, {0x1p53, 0x1p53 + 2}};
+
+bool is_grid(Rgb c) { return c[0] == c[1] && c[0] >= 225 && c[0] < 255; }
+
+TEST(L03_Png, AxesOfAnySpanAreDrawn) {
+  for (const auto& [low, high] : kSpans) {
+    const std::string span = std::to_string(low) + " to " + std::to_string(high);
+    for (const LinePlot& plot :
+         {LinePlot{"y", "", "", {{"s", {1, 2, 3}, {low, high, low}}}, {}},
+          LinePlot{"x", "", "", {{"s", {low, high}, {1, 2}}}, {{"mean", 1.5}}},
+          LinePlot{"both", "", "", {{"s", {low, high}, {low, high}}}, {{"low", low}}}}) {
+      const Canvas canvas = draw(plot);
+      // Inside the frame, to the left of the legend: the curve, and a grid that does not cover everything.
+      int curve = 0, grid = 0;
+      for (int y = 55; y < 525; ++y)
+        for (int x = 105; x < 800; ++x)
+          curve += canvas.at(x, y) == kFirstColor, grid += is_grid(canvas.at(x, y));
+      EXPECT_TRUE(curve > 0 || std::abs(high) < 1e-300)
+          << plot.title << ": " << span << " (at 0 it is under the frame)";
+      EXPECT_GT(grid, 500) << plot.title << ": " << span;
+      EXPECT_LT(grid, 20'000) << plot.title << ": " << span;
+    }
+  }
+}
+
+TEST(L04_Png, StacksOfAnySpanAreDrawn) {
+  for (const auto& [low, high] : kSpans) {
+    const Canvas by_x = draw(StackPlot{"x", "", "", {{"layer", {}, {1, 2}}}, {"line", {low, high}, {2, 3}}});
+    EXPECT_GT(count(by_x, kFirstColor), 1000) << low << " to " << high;
+    const Canvas by_y = draw(StackPlot{
+        "y", "", "", {{"layer", {}, {low, high}}}, {"line", {0, 1}, {std::abs(low), std::abs(high)}}});
+    EXPECT_GT(count(by_y, kInk), 1000) << low << " to " << high << ": the line and the frame";
+  }
+  draw(StackPlot{"odd", "", "", {{"l", {}, {NAN, kInf, -kInf}}}, {"line", {0, 1, 2}, {kInf, NAN, -kInf}}});
+  draw(StackPlot{"odd x", "", "", {{"l", {}, {1, 2, 3}}}, {"line", {NAN, kInf, -kInf}, {1, 2, 3}}});
+}
+
+TEST(L02_Png, DecisionMapsOfAnySpanAreDrawn) {
+  const auto half = [](double, double) { return 0.5; };
+  for (const auto& [low, high] : kSpans) {
+    draw(DecisionMap{"both", low, high, low, high, half, {{low, kInf, 1}}});
+  }
+  draw(
+      DecisionMap{"odd", NAN, 1, -kInf, kInf, [](double x, double y) { return x / (y - y); }, {{NAN, 0, 1}}});
+}
+
+TEST(L03_Png, ReferencesAndBarsOfAnySizeAreDrawn) {
+  for (const double v : {kInf, -kInf, double(NAN), kMax, -kMax, kTiny}) {
+    draw(LinePlot{"reference", "", "", {{"s", {0, 1}, {0, 1}}}, {{"r", v}}});
+    draw(BarChart{"bars", {{"a", v, ""}, {"b", kTiny, ""}, {"c", 1, ""}}});
+  }
 }
 
 TEST(L02_Png, TheDecisionMapShowsBothSidesAndTheBoundary) {

@@ -39,6 +39,15 @@ TEST_F(L05_Program, ShortRunsPassAndWriteTheirFiles) {
     EXPECT_TRUE(fs::exists(folder / "build/plots" / picture)) << picture;
 }
 
+// Streams in which expandable segments do worst: one reserves 1.109 of what it allocates at its step 138, and
+// one 138, and three ask for a page in a step whose batch is no longer than one before.
+TEST_F(L05_Program, UnluckySeedsPass) {
+  for (const char* flags : {"--seed=443 --steps=140", "--seed=1724 --steps=130"}) {
+    const Outcome outcome = run(kLesson, history("unlucky") + flags, "cd '" + folder.string() + "';");
+    EXPECT_EQ(outcome.code, 0) << flags << "\n" << outcome.output;
+  }
+}
+
 TEST_F(L05_Program, TheTapeCanBePrintedAndEveryOutputChecked) {
   const Outcome outcome = run(kLesson, "--device=cpu --steps=2 --print=tape --check=nan");
   EXPECT_EQ(outcome.code, 0) << outcome.output;

@@ -190,6 +190,43 @@ TEST(L04_MemoryNeed, ManyStepsNeedNoMoreThanPredicted) {
   EXPECT_EQ(need.peak.usage, context.device.meter().at_peak());
 }
 
+// The meter sums the FLOPs of all steps in an int64. With the largest batch that counts, none may be lost.
+TEST(L04_MemoryNeed, TheFlopsOfTheLargestBatchCanBeCounted) {
+  constexpr int64_t kNoLimit = int64_t(1) << 60;
+  TrainingRun run{transformer_config("gpt2"), 1, 1024};
+  run.batch = largest_batch(run, kNoLimit);
+  EXPECT_GT(run.batch, 1 << 16);
+  Context context("meta", 1, kNoLimit);
+  Transformer model(run.model);
+  AdamW optimizer(model.parameters);
+  for (int step = 0; step < 4; ++step) {  // as many as the calculator runs
+    const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
+    Tape tape;
+    tape.backward(batch.loss(model));
+    optimizer.step(0);
+    const double expected = double(step + 1) * 6 * double(run.batch) * 1024 * 85e6;  // the blocks' alone
+    EXPECT_GT(double(context.device.meter().flops()), expected) << "step " << step;
+  }
+}
+
+TEST(L04_MemoryNeed, DeepModelsAreMeasuredOrRefused) {
+  for (const char* name : {"gpt-1001x1x1", "gpt-10000000x1x1"}) {
+    try {
+      transformer_config(name);
+      ADD_FAILURE() << "accepted: " << name;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("layers; gradus trains at most 1000"), std::string::npos)
+          << e.what();
+    }
+  }
+  EXPECT_GT(memory_need({transformer_config("gpt-1000x8x1"), 1, 8}).reserved, 0);
+  Context context("meta", 1);
+  Parameters parameters;  // in linear time: comparing all names with each other would take seconds
+  for (int i = 0; i < 30'000; ++i)
+    parameters.add("a.long.prefix.that.all.names.share." + std::to_string(i), {1}, precision_recipe("fp32"));
+  EXPECT_THROW(parameters.add("a.long.prefix.that.all.names.share.7", {1}, {}), Error);
+}
+
 TEST(L04_MemoryNeed, SizesThatCannotBeAreRefused) {
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 0)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", -1)), Error);

@@ -158,6 +158,23 @@ inline __device__ void device_check(bool ok, const char* before, int64_t value, 
 #endif
 }
 
+// visit_gpu() inside a kernel, where each item of a list has a dtype of its own. The launch has refused the
+// others by a sentence; there is none here, because printing takes registers.
+template <class F>
+__device__ void visit_in_kernel(DType t, F&& f) {
+  switch (t) {
+    case DType::F32: return f.template operator()<float>();
+    case DType::BF16: return f.template operator()<bf16>();
+    case DType::F16: return f.template operator()<fp16>();
+    default:
+#ifdef __CUDACC__
+      __trap();
+#else
+      fail("a kernel was given ", name_of(t), ", which is not fp32, bf16 or fp16");
+#endif
+  }
+}
+
 // todo(), which a stubbed exercise calls, for lines of a kernel.
 template <class... Unused>
 __device__ void device_todo(const char* exercise, const char* what, const Unused&... unused) {

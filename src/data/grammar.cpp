@@ -6,10 +6,18 @@
 
 namespace gradus {
 
+// A sentence in the mean, and any one: so that whatever a grammar says, its text fits into memory.
+constexpr double kMostMeanBytes = 1 << 16;
+constexpr size_t kMostBytes = size_t(1) << 22;
+constexpr int64_t kMostWork = 2'000'000;  // steps of compute_expectations: a fraction of a second
+
 std::string Grammar::generate(Rng& rng) const {
   std::string sentence;
   std::vector<Symbol> stack{{rules_[0].name, 0}};  // what is still to be written, the next symbol last
   while (!stack.empty()) {
+    // What waits will be written too, and every symbol is at least a byte.
+    check(sentence.size() + stack.size() < kMostBytes, "generate: a sentence became longer than ", kMostBytes,
+          " bytes; make long sentences of this grammar less probable");
     const Symbol symbol = stack.back();
     stack.pop_back();
     if (symbol.rule < 0) {
@@ -69,35 +77,55 @@ double Grammar::sentence_log_probability(std::string_view text, size_t& at) cons
 
 // With h the entropy and b the bytes of each rule's texts (expected values), for every rule
 //   h = sum over alternatives p (-ln p + sum of the h of its rules),  b = sum p (bytes of tokens + sum of b),
-// linear equations with non-negative coefficients; iterating from 0 rises to the least solution, if there is
-// one.
+// linear equations with non-negative coefficients: Gaussian elimination, from the last rule to the first.
+// What a rule becomes is h and b beyond those of the earlier rules that it uses, and how often it uses these.
+// There is a solution if and only if after that no rule uses itself once or more in the mean (the pivots of
+// an M-matrix are positive: Berman and Plemmons 1994, chapter 6).
 void Grammar::compute_expectations(const std::string& file) {
-  constexpr int kIterations = 10000;
-  std::vector<double> h(rules_.size(), 0.0), b(rules_.size(), 0.0);
-  bool settled = false;
-  for (int i = 0; i < kIterations && !settled; ++i) {
-    settled = true;
-    for (size_t r = rules_.size(); r-- > 0;) {  // rules mostly refer to later ones
-      double entropy = 0, bytes = 0;
-      for (const Alternative& a : rules_[r].alternatives) {
-        double inner_entropy = -std::log(a.probability), inner_bytes = 0;
-        for (const Symbol& s : a.symbols) {
-          inner_entropy += s.rule < 0 ? 0 : h[s.rule];
-          inner_bytes += s.rule < 0 ? double(s.token.size() + is_word(s.token)) : b[s.rule];
-        }
-        entropy += a.probability * inner_entropy;
-        bytes += a.probability * inner_bytes;
-      }
-      settled =
-          settled && std::abs(bytes - b[r]) <= 1e-14 * bytes && std::abs(entropy - h[r]) <= 1e-14 * entropy;
-      h[r] = entropy;
-      b[r] = bytes;
+  struct Solved {
+    double h = 0, b = 0;
+    std::map<int, double> uses;
+    void add(const Solved& other, double times) {
+      h += times * other.h, b += times * other.b;
+      for (const auto& [rule, n] : other.uses) uses[rule] += times * n;
     }
+  };
+  std::vector<Solved> solved(rules_.size());
+  int64_t work = 0;
+  for (int r = int(rules_.size()) - 1; r >= 0; --r) {
+    Solved& rule = solved[r];
+    for (const Alternative& a : rules_[r].alternatives) {
+      Solved text;
+      text.h = -std::log(a.probability);
+      for (const Symbol& s : a.symbols)
+        if (s.rule < 0)
+          text.b += double(s.token.size() + is_word(s.token));
+        else
+          ++text.uses[s.rule];
+      rule.add(text, a.probability);
+    }
+    while (!rule.uses.empty() && rule.uses.rbegin()->first > r) {
+      const Solved& later = solved[rule.uses.rbegin()->first];
+      const double times = rule.uses.rbegin()->second;
+      rule.uses.erase(std::prev(rule.uses.end()));
+      rule.add(later, times);
+      work += int64_t(later.uses.size());
+      check(work < kMostWork, file, ", line ", rules_[r].line, ": at ", rules_[r].name,
+            " the rules use each other in too many ways for their mean to be computed; leave some out");
+    }
+    const double self = rule.uses.contains(r) ? rule.uses[r] : 0;
+    check(self < 1, file, ": the sentences are infinitely long in the mean; the recursion of ",
+          rules_[r].name, " (line ", rules_[r].line, ") needs a more probable end");
+    rule.uses.erase(r);
+    Solved scaled;
+    scaled.add(rule, 1 / (1 - self));
+    rule = scaled;
   }
-  check(settled, file,
-        ": the sentences are infinitely long in the mean; the recursion needs a more probable end");
-  entropy_ = h[0];
-  mean_bytes_ = b[0];  // the first word has no space before it, but the sentence has a newline at its end
+  entropy_ = solved[0].h;
+  // The first word has no space before it, but the sentence has a newline at its end.
+  mean_bytes_ = solved[0].b;
+  check(mean_bytes_ <= kMostMeanBytes, file, ": the sentences are ", mean_bytes_,
+        " bytes long in the mean; the most is ", kMostMeanBytes, "; shorten them, or end them more often");
 }
 
 }  // namespace gradus

@@ -36,10 +36,12 @@ class Grammar {
 
   // Refuses, with the line: bad syntax, unknown, unreachable and doubly defined symbols, probabilities that
   // do not sum to 1, left recursion, alternatives of one rule that begin with the same token (not LL(1)), and
-  // rules whose texts are infinitely long in the mean. `file` is only named in errors.
+  // rules whose sentences are infinitely long in the mean, or longer than 64 KiB. `file` is only named in
+  // errors.
   static Grammar parse(std::string_view text, const std::string& file = "grammar");
 
   // One sentence of the first rule: its tokens, a space before every word but the first, "\n" at the end.
+  // Refuses to write more than 4 MiB.
   std::string generate(Rng& rng) const;
 
   // ln p of a text that is zero or more whole sentences, in nats; refuses anything else, naming the byte.
@@ -52,7 +54,8 @@ class Grammar {
   const std::vector<Rule>& rules() const { return rules_; }  // the first one is the sentence
 
  private:
-  void find_beginnings(int rule, const std::string& file, std::vector<int>& state);
+  void find_beginnings(const std::string& file);
+  size_t add_beginnings(Rule& rule, int alternative, const std::string& file) const;
   void check_reachable(const std::string& file) const;
   void compute_expectations(const std::string& file);
   double sentence_log_probability(std::string_view text, size_t& at) const;

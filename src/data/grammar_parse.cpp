@@ -9,6 +9,8 @@
 namespace gradus {
 namespace {
 
+constexpr size_t kMostBeginnings = 200'000;  // kept in Rule::begins, all rules together
+
 // Reads the characters of the file and knows the line it is on, which every error names.
 struct Reader {
   std::string_view text;
@@ -57,6 +59,8 @@ struct Reader {
     const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), value);
     require(error == std::errc() && value > 0 && value <= 1, "a probability must be above 0 and at most 1");
     at = size_t(end - text.data());
+    require(!std::isalnum(static_cast<unsigned char>(peek())) && peek() != '_', "'", peek(),
+            "' trails a number");
     return value;
   }
 };
@@ -125,8 +129,7 @@ Grammar Grammar::parse(std::string_view text, const std::string& file) {
               ", which has no rule; tokens are written in quotes");
         symbol.rule = found->second;
       }
-  std::vector<int> state(grammar.rules_.size(), 0);
-  for (int r = 0; r < int(state.size()); ++r) grammar.find_beginnings(r, file, state);
+  grammar.find_beginnings(file);
   grammar.check_reachable(file);
   for (const auto& [token, choice] : grammar.rules_[0].begins)
     check(is_word(token), file, ": a sentence may begin with \"", token, "\"; it must begin with a word");
@@ -134,28 +137,58 @@ Grammar Grammar::parse(std::string_view text, const std::string& file) {
   return grammar;
 }
 
-// Fills rule.begins: which alternative a first token belongs to. Depth first along the first symbols; coming
-// back to a rule on the way (state 1) is left recursion, a token claimed twice breaks LL(1).
-void Grammar::find_beginnings(int r, const std::string& file, std::vector<int>& state) {
-  Rule& rule = rules_[r];
-  check(state[r] != 1, file, ", line ", rule.line, ": ", rule.name,
-        " can begin with itself (left recursion); put the recursion at the end of the alternative");
-  if (state[r] == 2) return;
-  state[r] = 1;
-  for (size_t a = 0; a < rule.alternatives.size(); ++a) {
-    const Symbol& first = rule.alternatives[a].symbols[0];
-    std::vector<std::string> tokens{first.token};
-    if (first.rule >= 0) {
-      find_beginnings(first.rule, file, state);
-      tokens.clear();
-      for (const auto& [token, choice] : rules_[first.rule].begins) tokens.push_back(token);
+// Fills begins of all rules: which alternative a first token belongs to. Depth first along the first symbols;
+// coming back to a rule on the way is left recursion, a token claimed twice breaks LL(1).
+void Grammar::find_beginnings(const std::string& file) {
+  enum class State : uint8_t { New, OnTheWay, Done };
+  std::vector<State> state(rules_.size(), State::New);
+  struct Visit {
+    int rule;
+    size_t alternative;  // the next to look at
+  };
+  std::vector<Visit> way;  // no recursion: a chain of rules may be longer than the stack is deep
+  size_t total = 0;
+  const auto enter = [&](int r) {
+    check(state[r] != State::OnTheWay, file, ", line ", rules_[r].line, ": ", rules_[r].name,
+          " can begin with itself (left recursion); put the recursion at the end of the alternative");
+    if (state[r] == State::Done) return false;
+    state[r] = State::OnTheWay;
+    way.push_back({r, 0});
+    return true;
+  };
+  for (int start = 0; start < int(rules_.size()); ++start)
+    for (enter(start); !way.empty();) {
+      const auto [r, a] = way.back();
+      Rule& rule = rules_[r];
+      if (a == rule.alternatives.size()) {
+        state[r] = State::Done;
+        way.pop_back();
+        continue;
+      }
+      const Symbol& first = rule.alternatives[a].symbols[0];
+      if (first.rule >= 0 && enter(first.rule)) continue;
+      ++way.back().alternative;
+      total += add_beginnings(rule, int(a), file);
+      check(total <= kMostBeginnings, file, ", line ", rule.line, ": up to ", rule.name,
+            " the rules begin in more than ", kMostBeginnings, " ways altogether; use fewer rules or words");
     }
-    for (const std::string& token : tokens)
-      check(rule.begins.emplace(token, int(a)).second, file, ", line ", rule.line, ": two alternatives of ",
-            rule.name, " begin with \"", token,
-            "\"; the next token must decide (take the common beginning out)");
+}
+
+// One alternative's, of which the first symbol's are known. Returns how many they are.
+size_t Grammar::add_beginnings(Rule& rule, int alternative, const std::string& file) const {
+  const Symbol& first = rule.alternatives[size_t(alternative)].symbols[0];
+  const auto add = [&](const std::string& token) {
+    check(rule.begins.emplace(token, alternative).second, file, ", line ", rule.line,
+          ": two alternatives of ", rule.name, " begin with \"", token,
+          "\"; the next token must decide (take the common beginning out)");
+  };
+  if (first.rule < 0) {
+    add(first.token);
+    return 1;
   }
-  state[r] = 2;
+  const auto& begins = rules_[first.rule].begins;
+  for (const auto& [token, choice] : begins) add(token);
+  return begins.size();
 }
 
 void Grammar::check_reachable(const std::string& file) const {

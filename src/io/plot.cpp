@@ -36,11 +36,31 @@ double tick_step(double range, int most) {
   return 10 * power;
 }
 
-// A straight map from an interval of numbers to an interval of pixels.
-struct Axis {
-  double low = 0, high = 1;
+// Numbers whose differences are numbers too; what is larger counts as the largest of them.
+double bounded(double v) { return std::clamp(v, -1e300, 1e300); }
+
+struct Range {
+  double low = INFINITY, high = -INFINITY;
+  void include(double v) {
+    low = std::min(low, bounded(v)), high = std::max(high, bounded(v));  // no NaN
+  }
+  // With room at both ends, and never empty: what spans only units of the last place counts as constant.
+  Range padded(double share) const {
+    if (low > high) return {0, 1};
+    const double largest = std::max(std::abs(low), std::abs(high));
+    const bool constant = high - low <= std::max(1e-9 * largest, 1e-300);
+    const double room = constant ? std::max(largest, 1.0) / 2 : share * (high - low);
+    return {low - room, high + room};
+  }
+};
+
+// A straight map from an interval of numbers to an interval of pixels; what is far outside stays there.
+struct Axis : Range {
   int from = 0, to = 1;
-  double operator()(double v) const { return from + (v - low) / (high - low) * (to - from); }
+  double operator()(double v) const {
+    return std::clamp(from + (bounded(v) - low) / (high - low) * (to - from), -1e6, 1e6);
+  }
+  int pixel(double v) const { return std::isnan(v) ? from : int(std::lround((*this)(v))); }
   std::vector<double> ticks(int most) const {
     const double step = tick_step(high - low, most);
     std::vector<double> at;
@@ -56,8 +76,8 @@ struct Frame {
   Canvas& canvas;
   Axis x, y;
 
-  Frame(Canvas& c, double x_low, double x_high, double y_low, double y_high, int right = kRight)
-      : canvas(c), x{x_low, x_high, kLeft, c.width() - right}, y{y_low, y_high, c.height() - kBottom, kTop} {}
+  Frame(Canvas& c, const Range& wide, const Range& high, int right = kRight)
+      : canvas(c), x{wide, kLeft, c.width() - right}, y{high, c.height() - kBottom, kTop} {}
 
   void grid() const {
     for (const double t : x.ticks(8)) canvas.line(x(t), y.from, x(t), y.to, kGrid);
@@ -83,17 +103,6 @@ struct Frame {
     canvas.text((x.from + x.to - Canvas::text_width(title)) / 2, 20, title, kInk);
     canvas.text((x.from + x.to - Canvas::text_width(x_label)) / 2, height - 26, x_label, kInk);
     canvas.text_upwards(12, (y.from + y.to + Canvas::text_width(y_label)) / 2, y_label, kInk);
-  }
-};
-
-struct Range {
-  double low = INFINITY, high = -INFINITY;
-  void include(double v) { low = std::min(low, v), high = std::max(high, v); }
-  // Never empty, and with room at both ends.
-  Range padded(double share) const {
-    if (low > high) return {0, 1};
-    const double room = high > low ? share * (high - low) : std::max(std::abs(low), 1.0) / 2;
-    return {low - room, high + room};
   }
 };
 
@@ -143,8 +152,8 @@ Frame fit_frame(Canvas& canvas, const LinePlot& plot) {
   for (const double h : heights) y.include(h);
   for (const ReferenceLine& r : plot.references) y.include(r.y);
   if (y.low > 0 && y.low < 0.5 * y.high) y.low = 0;  // near enough to show the zero
-  const Range wide = x.padded(0), high = y.padded(0.05);
-  return Frame(canvas, wide.low, wide.high, y.low == 0 ? 0 : high.low, high.high);
+  const Range high = y.padded(0.05);
+  return Frame(canvas, x.padded(0), {y.low == 0 ? 0 : high.low, high.high});
 }
 
 }  // namespace
@@ -179,12 +188,12 @@ Canvas draw(const StackPlot& plot) {
   constexpr int kLegend = 190;
   const std::vector<double>& x = plot.line.x;
   check(!x.empty(), "plot: ", plot.title, " has no points");
-  Range y;
+  Range time, y;
+  time.include(x.front()), time.include(std::max(x.back(), x.front() + 1));
   y.include(0);
   for (const double v : plot.line.y) y.include(v);
   Canvas canvas(960 + kLegend, 600);
-  const Frame frame(canvas, x.front(), std::max(x.back(), x.front() + 1), 0, 1.05 * std::max(y.high, 1e-9),
-                    Frame::kRight + kLegend);
+  const Frame frame(canvas, time.padded(0), {0, 1.05 * std::max(y.high, 1e-9)}, Frame::kRight + kLegend);
   const auto sum_at = [&](size_t i) {
     double sum = 0;
     for (const Series& layer : plot.layers) sum += layer.y[i];
@@ -200,11 +209,11 @@ Canvas draw(const StackPlot& plot) {
     double bottom = 0;
     for (size_t layer = 0; layer < plot.layers.size(); ++layer) {
       const double top = bottom + plot.layers[layer].y[highest];
-      const int from = int(std::lround(frame.y(top))), to = int(std::lround(frame.y(bottom)));
+      const int from = frame.y.pixel(top), to = frame.y.pixel(bottom);
       canvas.fill_rect(column, from, 1, to - from, kColors[layer % kColors.size()]);
       bottom = top;
     }
-    const int top = int(std::lround(frame.y(plot.line.y[highest])));
+    const int top = frame.y.pixel(plot.line.y[highest]);
     canvas.fill_rect(column, top - 1, 1, 2, kInk);
     // Rising before the column, falling on it: where there is no layer to be hidden.
     canvas.fill_rect(top < last_top ? column - 1 : column, std::min(top, last_top) - 1, 1,
@@ -255,12 +264,14 @@ Canvas draw(const DecisionMap& map) {
   constexpr int kCells = 100;
   constexpr Rgb kZero{150, 190, 235}, kOne{250, 195, 140};  // light shades of the points' colors
   Canvas canvas(Frame::kLeft + 600 + Frame::kRight, Frame::kTop + 600 + Frame::kBottom);
-  const Frame frame(canvas, map.x_min, map.x_max, map.y_min, map.y_max);
+  Range across, up;
+  across.include(map.x_min), across.include(map.x_max), up.include(map.y_min), up.include(map.y_max);
+  const Frame frame(canvas, across.padded(0), up.padded(0));
   std::vector<double> p;  // (kCells + 1)^2 values, row by row from y_min
   for (int i = 0; i <= kCells; ++i)
     for (int j = 0; j <= kCells; ++j)
-      p.push_back(map.probability(std::lerp(map.x_min, map.x_max, double(j) / kCells),
-                                  std::lerp(map.y_min, map.y_max, double(i) / kCells)));
+      p.push_back(map.probability(std::lerp(frame.x.low, frame.x.high, double(j) / kCells),
+                                  std::lerp(frame.y.low, frame.y.high, double(i) / kCells)));
   const auto at = [&](int x, int y) {  // between the grid's points: bilinear
     const double u = double(x - frame.x.from) / (frame.x.to - frame.x.from) * kCells;
     const double v = double(y - frame.y.from) / (frame.y.to - frame.y.from) * kCells;

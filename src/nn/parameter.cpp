@@ -5,7 +5,7 @@
 namespace gradus {
 
 Parameter& Parameters::add(const std::string& name, const Shape& shape, const Precision& precision) {
-  for (const Parameter& p : list_) check(p.name != name, "parameter '", name, "' is declared twice");
+  check(names_.insert(name).second, "parameter '", name, "' is declared twice");
   Parameter& p = list_.emplace_back();
   p.name = name;
   p.precision = precision;

@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <string>
+#include <unordered_set>
 
 #include "src/autograd/tape.h"
 #include "src/nn/precision.h"
@@ -37,6 +38,7 @@ class Parameters {
 
  private:
   std::deque<Parameter> list_;
+  std::unordered_set<std::string> names_;
 };
 
 }  // namespace gradus

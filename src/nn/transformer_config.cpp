@@ -6,10 +6,14 @@
 
 namespace gradus {
 
+// Ten times as many as the deepest published one, and what the calculator runs in seconds.
+constexpr int64_t kMostLayers = 1000;
+
 void TransformerConfig::validate() const {
   check(vocab > 0 && context > 0 && layers > 0 && heads > 0 && channels > 0, "transformer: vocabulary ",
         vocab, ", context ", context, ", layers ", layers, ", heads ", heads, ", channels ", channels,
         "; every size must be at least 1");
+  check(layers <= kMostLayers, "transformer: ", layers, " layers; gradus trains at most ", kMostLayers);
   const double C = double(channels), about = (double(vocab) + double(context) + 12 * double(layers) * C) * C;
   check(about < 1e15, "transformer: about ", about, " parameters; gradus counts up to 1e15");
   check(channels % heads == 0, "transformer: ", heads, " heads do not divide ", channels,

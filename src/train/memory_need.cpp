@@ -29,8 +29,8 @@ static void train(const TrainingRun& run) {
   }
 }
 
-// Counts of FLOPs and bytes are int64.
-constexpr double kMostFlops = 4e18;
+// Counts of FLOPs and bytes are int64, and those of all steps are summed.
+constexpr double kMostFlops = 4e18 / kSteps;
 constexpr int64_t kMostBytes = int64_t(1) << 60;
 
 static int64_t most_sequences(const TrainingRun& run) {

@@ -37,7 +37,8 @@ struct Question {
 };
 
 // Right if the answer, rounded, is the measured number, or differs by at most this share of it. A wrong
-// answer is told on which side it lies and how far off, not what would be right.
+// answer is told on which side it lies and how far off, not what would be right; of three different ones of a
+// question (FILE.tries counts them), later ones and a grader are told only that it is wrong.
 Judge measured(std::function<double()> measure, double share = 0);
 
 // A whole program: its exit code is 0 if no answer is wrong, 1 if one is, 2 if it was called wrongly. The

@@ -14,58 +14,14 @@ predict() {  # NN [FLAG...]
 
 # Fills in the answers, by the formulas of the lessons' pages, from the numbers in the file's own text.
 solve() {
-  awk '
-    function after(word,    rest) {  # the number that follows a word of the text
-      rest = substr(text, index(text, word) + length(word)); return rest + 0
-    }
-    function before(word,    n, part) { n = split(substr(text, 1, index(text, word) - 1), part, /[ -]/); return part[n] + 0 }
-    function answers() {
-      if (id == "01.3") {
-        n = after("n = "); b = after("blocks of ")
-        a["bytes_B"] = 4 * n ^ 3 / b; a["bytes_C"] = 2 * a["bytes_B"]; a["intensity"] = b / 6
-      } else if (id == "02.5") {
-        d = before(" linear"); w = after(": 2 -> "); R = before(" points")
-        a["forward"] = 2 * R * (4 * w + (d - 2) * w * w); a["backward"] = 2 * a["forward"] - 4 * R * w
-      } else if (id == "03.3") {
-        V = after("vocabulary of "); T = before(" tokens"); B = before(" sequences"); gpt()
-        a["weights"] = a["gradients"] = 4 * N; a["optimizer"] = 8 * N
-        a["activations"] = 4 * B * T * (L * (16 * C + H * T + 4) + 2 * C + V + 3)
-      } else if (id == "04.3") {
-        V = 50257; T = 1024; B = after("--batch="); S = after("--seq="); gpt()
-        a["weight"] = 2 * N; a["master"] = a["gradient"] = 4 * N; a["optimizer"] = 8 * N
-        a["gelu"] = 8 * B * S * C; a["gelu_batch_doubled"] = a["gelu_seq_doubled"] = 16 * B * S * C
-        a["probabilities"] = 2 * B * H * S * S; a["probabilities_seq_doubled"] = 8 * B * H * S * S
-        a["moment_batch_doubled"] = 4 * V * C
-      } else if (id == "05.3") {
-        L = before(" layers"); C = before(" channels"); H = before(" heads"); B = before(" texts")
-        t = a["hidden_T"] = int(262144 / (B * C)); p = a["probabilities_T"] = int(sqrt(262144 / (B * H)))
-        both = p < t ? p : t; a["large_later"] = 0
-        two = int(524288 / (B * C * both)) == 2
-        a["small_later"] = (two ? 3 : 2.5) * L + 1; a["third"] = two ? both : t
-      }
-    }
-    function gpt() {
-      L = before(" layers"); C = before(" channels"); H = before(" heads")
-      N = V * C + T * C + L * (12 * C * C + 13 * C) + 2 * C
-    }
-    { line[NR] = $0 }
-    /^#/ { sub(/^# ?/, ""); text = text " " $0 }
-    / =$/ { id = $1 }
-    END {
-      answers()
-      for (i = 1; i <= NR; i++) {
-        split(line[i], part, " ")
-        if (line[i] ~ / =$/) printf "%s %s\n", line[i], sprintf("%.3f", a[part[2]])
-        else print line[i]
-      }
-    }' "$answers" >"$work/solved" && mv "$work/solved" "$answers"
+  awk -f tests/course/predict_answers.awk "$answers" >"$work/solved" && mv "$work/solved" "$answers"
 }
 
 for program in build/course/predict_[0-9]*; do
   case $program in *[!0-9]) continue ;; esac
   lesson=${program##*_}
   for student in ada@example.org grace edsger "Emmy Noether"; do
-    rm -f "$answers"
+    rm -f "$answers" "$answers.tries"
     predict "$lesson" --student="$student" || fail "lesson $lesson: no questions for $student"
     cp "$answers" "$work/questions_$student"
     predict "$lesson" || fail "lesson $lesson: open answers are an error"
@@ -82,7 +38,7 @@ done
 
 # Lesson 02, with answers as given; the report must have a line that begins so, and predict must fail.
 refused() {  # ANSWER... TEXT
-  rm -f "$answers"
+  rm -f "$answers" "$answers.tries"
   predict 02 --student=ada
   solve
   sed -i "$1" "$answers"
@@ -100,7 +56,32 @@ refused '$a 02.5  forward= 4'            '02.5 forward: wrong: answered in line 
 refused '$a hello'                       "line 13: 'hello' answers nothing"
 refused 's/student: ada/student: grace/' '02.5: failed: 0 of 2 right, 2 wrong, 0 open'
 
-rm -f "$answers"
+# Halving finds no answer: of three different wrong ones, and those again, the side is said; of more, and to a
+# grader, it is not. Another question, and another student, have tries of their own.
+rm -f "$answers" "$answers.tries"
+predict 02 --student=ada
+cp "$answers" "$work/questions"
+tried() {  # NUMBER "told" or "not told"
+  sed "s/forward =/& $1/" "$work/questions" >"$answers"
+  predict 02 && fail "accepted: $1"
+  said=$(grep '^02.5 forward: wrong: ' "$work/report" | grep -qE 'too (low|high)' && echo told || echo "not told")
+  [ "$said" = "$2" ] || fail "of $1 the side is $said"
+}
+for number in 1 2 2_000e-3 3; do tried $number told; done
+for number in 4 5 1e15; do tried $number "not told"; done
+for number in 1 3.0; do tried $number told; done
+grep -qF '02.5 backward: open' "$work/report" || fail "the other question is not open"
+sed 's/backward =/& 7/' "$work/questions" >"$answers"
+predict 02
+grep -qF '02.5 backward: wrong: too low' "$work/report" || fail "the other question has no tries of its own"
+sed 's/forward =/& 1/' "$work/questions" >"$answers"
+predict 02 --json="$work/result.json"
+grep -q 'too low' "$work/report" "$work/result.json" && fail "a grader's call says the side"
+sed 's/student: ada/student: grace/; s/forward =/& 4/' "$work/questions" >"$answers"
+predict 02
+grep -qF '02.5 forward: wrong: too low' "$work/report" || fail "another student has no tries of its own"
+
+rm -f "$answers" "$answers.tries"
 predict 02
 [ $? -eq 2 ] || fail "nobody's numbers are judged"
 predict 02 --student=ada --json="$work/result.json"

@@ -1,0 +1,46 @@
+# predict_answers.awk: a file of questions (predict_NN), filled in by the formulas of the lessons' pages, from the
+# numbers in its own text. For the self-tests.
+function after(word,    rest) {  # the number that follows a word of the text
+  rest = substr(text, index(text, word) + length(word)); return rest + 0
+}
+function before(word,    n, part) { n = split(substr(text, 1, index(text, word) - 1), part, /[ -]/); return part[n] + 0 }
+function answers() {
+  if (id == "01.3") {
+    n = after("n = "); b = after("blocks of ")
+    a["bytes_B"] = 4 * n ^ 3 / b; a["bytes_C"] = 2 * a["bytes_B"]; a["intensity"] = b / 6
+  } else if (id == "02.5") {
+    d = before(" linear"); w = after(": 2 -> "); R = before(" points")
+    a["forward"] = 2 * R * (4 * w + (d - 2) * w * w); a["backward"] = 2 * a["forward"] - 4 * R * w
+  } else if (id == "03.3") {
+    V = after("vocabulary of "); T = before(" tokens"); B = before(" sequences"); gpt()
+    a["weights"] = a["gradients"] = 4 * N; a["optimizer"] = 8 * N
+    a["activations"] = 4 * B * T * (L * (16 * C + H * T + 4) + 2 * C + V + 3)
+  } else if (id == "04.3") {
+    V = 50257; T = 1024; B = after("--batch="); S = after("--seq="); gpt()
+    a["weight"] = 2 * N; a["master"] = a["gradient"] = 4 * N; a["optimizer"] = 8 * N
+    a["gelu"] = 8 * B * S * C; a["gelu_batch_doubled"] = a["gelu_seq_doubled"] = 16 * B * S * C
+    a["probabilities"] = 2 * B * H * S * S; a["probabilities_seq_doubled"] = 8 * B * H * S * S
+    a["moment_batch_doubled"] = 4 * V * C
+  } else if (id == "05.3") {
+    L = before(" layers"); C = before(" channels"); H = before(" heads"); B = before(" texts")
+    t = a["hidden_T"] = int(262144 / (B * C)); p = a["probabilities_T"] = int(sqrt(262144 / (B * H)))
+    both = p < t ? p : t; a["large_later"] = 0
+    two = int(524288 / (B * C * both)) == 2
+    a["small_later"] = (two ? 3 : 2.5) * L + 1; a["third"] = two ? both : t
+  }
+}
+function gpt() {
+  L = before(" layers"); C = before(" channels"); H = before(" heads")
+  N = V * C + T * C + L * (12 * C * C + 13 * C) + 2 * C
+}
+{ line[NR] = $0 }
+/^#/ { sub(/^# ?/, ""); text = text " " $0 }
+/ =$/ { id = $1 }
+END {
+  answers()
+  for (i = 1; i <= NR; i++) {
+    split(line[i], part, " ")
+    if (line[i] ~ / =$/) printf "%s %s\n", line[i], sprintf("%.3f", a[part[2]])
+    else print line[i]
+  }
+}

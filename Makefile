@@ -27,6 +27,9 @@
 #   CUDA=1 with any of these adds the device cuda: every .cu compiled by nvcc, everything in build/cuda. The
 #   toolkit (12 or later) is that of the nvcc on PATH, or CUDA_HOME=FOLDER. SM="80 90a" builds for those
 #   compute capabilities only, the first also as PTX for newer GPUs. All of it runs without a GPU too.
+#   cuDNN is used from 9.15.1 on: that of the toolkit or the system, or CUDNN_HOME=FOLDER, with include/ and
+#   lib/libcudnn.so.9 in it, as in cuDNN's Python package (site-packages/nvidia/cudnn).
+#   make CUDA=1 ptxas: registers, shared memory and stack of each kernel; fails if one spills registers.
 
 # Plain GNU make; everything that is built goes to build/:
 #   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
@@ -35,7 +38,6 @@
 #   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
 #   tests/NAME_test.cpp                           -> build/tests/NAME_test
 #   tests/bench/NAME.cpp                          -> build/bench/NAME
-#   tests/fuzz/NAME.cpp                           -> build/fuzz/NAME, with tests/fuzz/driver.cpp
 
 CXX   ?= g++
 ARCH  ?= -march=native
@@ -46,14 +48,10 @@ LDLIBS   := -fopenmp -pthread
 OPTIMIZE := -O3
 
 # SANITIZE=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a tree of its own. -Og -g1 compile in half the
-# time of -O1 -g, and reports keep their lines. Not run are tests whose code others run here, too: programs as a
-# user runs them, whole models beside PyTorch's; what counts the bytes of large models on meta, where there is no
-# data to run over; statistics; and GPU threads in other orders than the first.
+# time of -O1 -g, and reports keep their lines. Not all tests are run: not_sanitized.mk.
 ifeq ($(SANITIZE),1)
 BUILD    := build/sanitize
-NOT_SANITIZED := $(patsubst %,tests/%_test.cpp,programs lesson04_program lesson05_program golden models memory_need \
-  published_runs allocator_published)
-export LEAVE_OUT := */emu_reverse:*/emu_shuffled:*.EveryCureCures:*.TokensComeAsOftenAsTheModelSays
+include tests/tools/not_sanitized.mk
 OPTIMIZE := -Og -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDLIBS   += -fsanitize=address,undefined
 endif
@@ -88,15 +86,23 @@ SM_PTX   := $(filter-out %a %f,$(firstword $(SM_LIST)))
 NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
   $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
   $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
+CUDNN    := $(shell sh tests/tools/cudnn.sh '$(CUDA_HOME)' '$(CUDNN_HOME)')
+ifneq ($(CUDNN_HOME),)
+ifeq ($(CUDNN),missing)
+$(error CUDNN_HOME=$(CUDNN_HOME): there must be include/cudnn.h and lib/libcudnn.so.9 in it)
+endif
+CPPFLAGS += -I$(CUDNN_HOME)/include
+LDLIBS   += -L$(CUDNN_HOME)/lib -Wl,-rpath,$(abspath $(CUDNN_HOME))/lib
+endif
 CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include
 LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart_static -ldl -lrt
 CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
-CUDNN    := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h))
-ifneq ($(CUDNN),)
-CPPFLAGS += -DGRADUS_CUDNN
-LDLIBS   += -lcudnn
+ifeq ($(firstword $(CUDNN)),found)
+NVCCFLAGS += -DGRADUS_CUDNN
+LDLIBS   += -l:libcudnn.so.9
+CHOICE   += with cuDNN $(lastword $(CUDNN))
 else
-CHOICE   += without cuDNN (not there)
+CHOICE   += without cuDNN ($(CUDNN))
 endif
 endif
 
@@ -133,27 +139,29 @@ MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
 GPU_SRC  := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
 USE_CUDNN := $(addprefix kernels/cuda/,attention_cudnn.cu cudnn_graph.cu)
-CUDA_SRC := $(if $(CUDNN),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
+CUDA_SRC := $(if $(filter found,$(CUDNN)),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
+CUDA_OBJ := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
 EMU_SRC  := $(filter-out kernels/cuda/matmul.cu $(USE_CUDNN),$(GPU_SRC))  # what uses no library of CUDA's
+ON_STANDINS := $(addprefix kernels/cuda/,matmul.cu attention_flash.cu) $(USE_CUDNN)  # what does
 TEST_SRC := $(filter-out $(NOT_SANITIZED),$(sort $(wildcard tests/*_test.cpp)))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
-FUZZ_SRC := $(filter-out tests/fuzz/driver.cpp,$(sort $(wildcard tests/fuzz/*.cpp)))
 
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 LIB     := $(BUILD)/libgradus.a
 LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst %.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
 ifeq ($(CUDA),1)
-LIB_OBJ += $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
+LIB_OBJ += $(CUDA_OBJ)
 endif
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
-FUZZERS := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,$(FUZZ_SRC))
+STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) \
+  $(call object,$(wildcard tests/standin/*.cpp))
 TOOLS   := tests/tools
 COURSE  := tests/course
 
 .DEFAULT_GOAL := all
-.PHONY: all lessons test fuzz run-fuzzers bench check doctor setup readme clean help no-tests FORCE
+.PHONY: all lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -193,18 +201,6 @@ test-%:
 	@HASH=$$(sh $(COURSE)/progress.sh hash $*) && export HASH && $(MAKE) $(OF_LESSON) $(call THEY_RUN,$(OF_LESSON)) && \
 	  sh $(TOOLS)/run_tests.sh $* $(OF_LESSON)
 
-# Always under the sanitizers. One harness alone: ONLY=NAME.
-fuzz:
-	@$(SETUP) $(WANTED) gtest
-	@$(MAKE) SANITIZE=1 run-fuzzers
-
-SECONDS ?= 60
-SEED    ?= 1
-PLANTED := $(BUILD)/fuzz/planted
-CHOSEN  := $(filter-out $(PLANTED),$(if $(ONLY),$(BUILD)/fuzz/$(ONLY),$(FUZZERS)))
-run-fuzzers: $(PLANTED) $(CHOSEN)
-	@sh tests/fuzz/run.sh $(SECONDS) $(SEED) $(PLANTED) $(CHOSEN)
-
 bench:
 	@$(SETUP) $(WANTED)
 	@$(MAKE) $(BENCHES)
@@ -223,6 +219,10 @@ doctor:
 setup:
 	@$(SETUP) $(WANTED) gtest clang-format
 
+ptxas: $(if $(filter 1,$(CUDA)),$(CUDA_OBJ))
+	@$(if $(filter 1,$(CUDA)),,echo 'ptxas compiles for GPUs: make CUDA=1 ptxas'; exit 2)
+	@sh -c 'for o; do c++filt <$$o.log >$$o.names.log; done' - $^ && awk -f $(TOOLS)/ptxas.awk $(^:=.names.log)
+
 readme:
 	@sh $(TOOLS)/readme.sh $(BUILD)/lessons/results.tsv
 
@@ -232,8 +232,8 @@ clean:
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
-# What a course needs: handing out, hints, checking, grading.
-include $(COURSE)/course.mk
+# What a course needs: handing out, hints, checking, grading; and make fuzz.
+include $(COURSE)/course.mk tests/fuzz/fuzz.mk
 
 # ---- rules --------------------------------------------------------------------------------------------
 # Both files change only when their text does; so objects are rebuilt when flags change, and the library
@@ -258,11 +258,20 @@ $(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 	@echo 'compile $< for emu'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
 
-# CUDA C++ as such. The program knows what it was built for, to say so on other GPUs.
+# What calls NVIDIA's libraries, on the stand-ins for them in tests/standin.
+$(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'compile $< for tests without a GPU'
+	@$(CXX) -Itests/standin -DGRADUS_GPU=standin -DGRADUS_CUDNN $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas \
+	  -x c++ -c $< -o $@
+
+# CUDA C++ as such; what ptxas says of each kernel is kept for `make ptxas`. The program knows what it was built
+# for, to say so on other GPUs.
 $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for cuda'
-	@$(NVCC) $(CPPFLAGS) $(NVCCFLAGS) -c $< -o $@
+	@$(NVCC) $(CPPFLAGS) $(NVCCFLAGS) -Xptxas -v -c $< -o $@ 2>$@.log; status=$$?; \
+	  grep -vE '^ptxas info|bytes stack frame' $@.log >&2; exit $$status
 $(BUILD)/obj/src/memory/cuda_source.o: private CPPFLAGS += -DGRADUS_SM='"$(SM_LIST)"'
 
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
@@ -280,16 +289,12 @@ $(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $(LIB)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
-	@$(CXX) $^ $(LDLIBS) -lgtest_main -lgtest -o $@
-
-$(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/tests/fuzz/driver.o $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(CXX) $^ $(LDLIBS) -lgtest -o $@
+	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -lgtest_main -lgtest -o $@
+$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -lE 'tests/(standin/|libraries_testing)' $(TEST_SRC))): $(STANDIN_OBJ)
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC) $(wildcard tests/fuzz/*.cpp)))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(STANDIN_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))

@@ -70,6 +70,9 @@ TEST(L01_CoreArgs, ByteSizes) {
   for (const char* bad : {"", "x", "-1", "64MB", "64 MiB", "MiB", ".", "1.2.3", "1e3", "0x10", "+1", "nan"})
     EXPECT_THROW(bytes(bad), BadArguments) << bad;
   EXPECT_THROW(bytes("9999999999TiB"), BadArguments);
+  EXPECT_THROW(bytes("0.5"), BadArguments) << "it would become 0, no budget at all";
+  EXPECT_THROW(bytes("0.0001KiB"), BadArguments);
+  EXPECT_EQ(bytes("0.001KiB"), 1);
 }
 
 TEST(L01_CoreArgs, MistakesAreSentences) {

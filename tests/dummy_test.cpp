@@ -57,6 +57,10 @@ TEST(L04_Dummy, ABatchHasWhatTheModelReads) {
   EXPECT_EQ(highest(pooled.types), bert.token_types - 1);
   EXPECT_EQ(highest(pooled.ids), 64);
 
+  bert.labels = bert.vocab;  // labels are drawn on their own, not as the first tokens once more
+  const DummyBatch wide = dummy_batch(bert, 8, 8);
+  EXPECT_NE(to_host<int32_t>(wide.targets), to_host<int32_t>(wide.ids.narrow(0, 1).reshape({8})));
+
   std::set<std::vector<int32_t>> distinct;  // no two tensors of several batches are alike
   for (uint64_t seed = 0; seed < 5; ++seed) {
     const DummyBatch batch = dummy_batch(gpt, 3, 8, seed);

@@ -23,6 +23,10 @@
 
 namespace gradus {
 
+// Buffers begin one element past alignment, so that kernels meet unaligned pointers; aligned ones are for
+// what takes no others, as cuDNN does.
+enum class Alignment : uint8_t { None, Full };
+
 // The kernels under test run once for each of these: a device and, on emu, the order in which GPU threads
 // take turns. The same test in another order must give the same bits, or a barrier is missing; and once more
 // on a GPU, or a kernel is not deterministic.
@@ -30,6 +34,7 @@ struct Turn {
   const char* name;
   const Backend* table;
   emu::Order order = emu::Order::Forward;
+  Alignment alignment = Alignment::None;
 };
 inline std::ostream& operator<<(std::ostream& out, const Turn& t) { return out << t.name; }
 inline std::vector<Turn> turns() {
@@ -39,7 +44,10 @@ inline std::vector<Turn> turns() {
                           {"emu_shuffled", &emu_backend(), emu::Order::Shuffled}};
 #ifdef GRADUS_CUDA
   if (cuda_problem(cuda_facts()).empty())
-    for (const char* name : {"cuda", "cuda_again"}) turns.push_back({name, &cuda_backend()});
+    for (const char* name : {"cuda", "cuda_again", "cuda_aligned", "cuda_aligned_again"})
+      turns.push_back({name, &cuda_backend(), emu::Order::Forward,
+                       std::string_view(name).find("aligned") == std::string_view::npos ? Alignment::None
+                                                                                        : Alignment::Full});
 #endif
   return turns;
 }
@@ -109,8 +117,8 @@ class OnEveryDevice : public testing::TestWithParam<Turn> {
     const std::string test = info->name();
     if (now.table == &cpu_backend() || IsSkipped()) return;
     static std::map<std::string, std::vector<double>> first;  // by test and device
-    const auto [entry, is_first] =
-        first.try_emplace(now.table->name + test.substr(0, test.find('/')), numbers_seen);
+    const auto [entry, is_first] = first.try_emplace(
+        now.table->name + test.substr(0, test.find('/')) + std::to_string(int(now.alignment)), numbers_seen);
     if (is_first) return;
     ASSERT_EQ(entry->second.size(), numbers_seen.size());
     for (size_t i = 0; i < numbers_seen.size(); ++i)
@@ -135,12 +143,12 @@ inline double epsilon_of(DType t) {
   }
 }
 
-// Values stored as a dtype, one element past 64-byte alignment, so that kernels meet unaligned pointers. What
-// lies before and after them must stay as it is.
+// Values stored as a dtype, where the turn says: one element past 64-byte alignment, or aligned to 16 bytes.
+// What lies before and after them must stay as it is.
 class Buffer {
  public:
   Buffer(DType t, std::vector<double> values)
-      : t_(t), n_(int64_t(values.size())), bytes_((values.size() + 2) * 8, kGuard) {
+      : t_(t), n_(int64_t(values.size())), bytes_((values.size() + 4) * 8, kGuard) {
     visit_float("test", t, [&]<class T>() {
       for (int64_t i = 0; i < n_; ++i)
         data<T>()[i] = std::is_same_v<T, double> ? T(values[i]) : T(float(values[i]));
@@ -165,7 +173,7 @@ class Buffer {
     });
     numbers_seen.insert(numbers_seen.end(), v.begin(), v.end());
     const auto is_guard = [](char c) { return c == kGuard; };
-    const auto first = bytes_.begin() + size_of(t_), last = first + n_ * size_of(t_);
+    const auto first = bytes_.begin() + offset_, last = first + n_ * size_of(t_);
     EXPECT_TRUE(std::all_of(bytes_.begin(), first, is_guard) && std::all_of(last, bytes_.end(), is_guard))
         << "something was written before or after a buffer of " << n_ << " elements of " << name_of(t_);
     return v;
@@ -175,10 +183,10 @@ class Buffer {
   static constexpr char kGuard = 0x5A;
   template <class T>
   T* data() const {
-    return reinterpret_cast<T*>(const_cast<char*>(bytes_.data()) + size_of(t_));
+    return reinterpret_cast<T*>(const_cast<char*>(bytes_.data()) + offset_);
   }
   DType t_;
-  int64_t n_;
+  int64_t n_, offset_ = turn.alignment == Alignment::None ? size_of(t_) : 16;
   SharedVector<char> bytes_;
 };
 

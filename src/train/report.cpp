@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "kernels/cuda/attention_calls.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
 #include "src/train/machine.h"
@@ -164,6 +165,7 @@ int Report::finish(const std::string& json_path) {
   std::cout << "\n" << lesson_ << " on " << device_.name() << ":";
   for (const auto& [name, value] : config_) std::cout << " " << name << "=" << value.dump();
   std::cout << "\n";
+  if (const std::string used = attention_text(); !used.empty()) std::cout << used << "\n";
   print_rows();
   print_memory();
   if (!predicted_ms_.empty()) {

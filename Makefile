@@ -3,6 +3,7 @@
 #   make lessons     set up what is missing, build, run every lesson, print a table of results
 #   make lesson-03   one lesson; ARGS="--steps=200" passes flags on, ARGS=--help lists them
 #   make test        set up what is missing, build, run every test; make test-03: those of lesson 03, by exercise
+#   make fuzz        run what reads files, flags and shapes on random inputs; SECONDS=60 for each, SEED=1, ONLY=json
 #   make bench       time the kernels and whole steps; JSON lines under build/bench
 #   make check       layering, formatting, budgets, exercise marks
 #   make doctor      what was found on this machine, and what will be skipped
@@ -26,6 +27,9 @@
 #   CUDA=1 with any of these adds the device cuda: every .cu compiled by nvcc, everything in build/cuda. The
 #   toolkit (12 or later) is that of the nvcc on PATH, or CUDA_HOME=FOLDER. SM="80 90a" builds for those
 #   compute capabilities only, the first also as PTX for newer GPUs. All of it runs without a GPU too.
+#   cuDNN is used from 9.15.1 on: that of the toolkit or the system, or CUDNN_HOME=FOLDER, with include/ and
+#   lib/libcudnn.so.9 in it, as in cuDNN's Python package (site-packages/nvidia/cudnn).
+#   make CUDA=1 ptxas: registers, shared memory and stack of each kernel; fails if one spills registers.
 
 # Plain GNU make; everything that is built goes to build/:
 #   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
@@ -43,10 +47,12 @@ CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -ffp-
 LDLIBS   := -fopenmp -pthread
 OPTIMIZE := -O3
 
-# SANITIZE=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a tree of its own.
+# SANITIZE=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a tree of its own. -Og -g1 compile in half the
+# time of -O1 -g, and reports keep their lines. Not all tests are run: not_sanitized.mk.
 ifeq ($(SANITIZE),1)
 BUILD    := build/sanitize
-OPTIMIZE := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+include tests/tools/not_sanitized.mk
+OPTIMIZE := -Og -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDLIBS   += -fsanitize=address,undefined
 endif
 CXXFLAGS += $(OPTIMIZE)
@@ -80,15 +86,23 @@ SM_PTX   := $(filter-out %a %f,$(firstword $(SM_LIST)))
 NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
   $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
   $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
+CUDNN    := $(shell sh tests/tools/cudnn.sh '$(CUDA_HOME)' '$(CUDNN_HOME)')
+ifneq ($(CUDNN_HOME),)
+ifeq ($(CUDNN),missing)
+$(error CUDNN_HOME=$(CUDNN_HOME): there must be include/cudnn.h and lib/libcudnn.so.9 in it)
+endif
+CPPFLAGS += -I$(CUDNN_HOME)/include
+LDLIBS   += -L$(CUDNN_HOME)/lib -Wl,-rpath,$(abspath $(CUDNN_HOME))/lib
+endif
 CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include
 LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart_static -ldl -lrt
 CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
-CUDNN    := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h))
-ifneq ($(CUDNN),)
-CPPFLAGS += -DGRADUS_CUDNN
-LDLIBS   += -lcudnn
+ifeq ($(firstword $(CUDNN)),found)
+NVCCFLAGS += -DGRADUS_CUDNN
+LDLIBS   += -l:libcudnn.so.9
+CHOICE   += with cuDNN $(lastword $(CUDNN))
 else
-CHOICE   += without cuDNN (not there)
+CHOICE   += without cuDNN ($(CUDNN))
 endif
 endif
 
@@ -125,25 +139,29 @@ MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
 GPU_SRC  := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
 USE_CUDNN := $(addprefix kernels/cuda/,attention_cudnn.cu cudnn_graph.cu)
-CUDA_SRC := $(if $(CUDNN),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
+CUDA_SRC := $(if $(filter found,$(CUDNN)),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
+CUDA_OBJ := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
 EMU_SRC  := $(filter-out kernels/cuda/matmul.cu $(USE_CUDNN),$(GPU_SRC))  # what uses no library of CUDA's
-TEST_SRC := $(sort $(wildcard tests/*_test.cpp))
+ON_STANDINS := $(addprefix kernels/cuda/,matmul.cu attention_flash.cu) $(USE_CUDNN)  # what does
+TEST_SRC := $(filter-out $(NOT_SANITIZED),$(sort $(wildcard tests/*_test.cpp)))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 LIB     := $(BUILD)/libgradus.a
 LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst %.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
 ifeq ($(CUDA),1)
-LIB_OBJ += $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
+LIB_OBJ += $(CUDA_OBJ)
 endif
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
+STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) \
+  $(call object,$(wildcard tests/standin/*.cpp))
 TOOLS   := tests/tools
 COURSE  := tests/course
 
 .DEFAULT_GOAL := all
-.PHONY: all lessons test bench check doctor setup readme clean help no-tests FORCE
+.PHONY: all lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -168,18 +186,19 @@ lesson-%:
 	@$(MAKE) $(PROGRAM)
 	$(PROGRAM) $(ARGS)
 
+# The programs that these tests run, if they run any.
+THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),$(LESSONS) $(BENCHES))
 test:
 	@$(SETUP) $(WANTED) gtest
-	@$(MAKE) $(TESTS) $(LESSONS) $(BENCHES)
+	@$(MAKE) $(TESTS) $(call THEY_RUN,$(TESTS))
 	@sh $(TOOLS)/run_tests.sh all $(TESTS)
 
-# Of a lesson, the test programs with tests of it; the programs that these run, if they run any.
+# Of a lesson, the test programs with tests of it.
 OF_LESSON = $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -l 'L$*_' $(TEST_SRC)))
-THEY_RUN  = $(if $(shell grep -l program_testing.h $(OF_LESSON:$(BUILD)/%=%.cpp) /dev/null),$(LESSONS) $(BENCHES))
 test-%:
 	@$(if $(PROGRAM),,echo 'there is no lesson $*; the lessons are: $(notdir $(LESSONS))'; exit 1)
 	@$(SETUP) $(WANTED) gtest
-	@HASH=$$(sh $(COURSE)/progress.sh hash $*) && export HASH && $(MAKE) $(OF_LESSON) $(THEY_RUN) && \
+	@HASH=$$(sh $(COURSE)/progress.sh hash $*) && export HASH && $(MAKE) $(OF_LESSON) $(call THEY_RUN,$(OF_LESSON)) && \
 	  sh $(TOOLS)/run_tests.sh $* $(OF_LESSON)
 
 bench:
@@ -200,6 +219,10 @@ doctor:
 setup:
 	@$(SETUP) $(WANTED) gtest clang-format
 
+ptxas: $(if $(filter 1,$(CUDA)),$(CUDA_OBJ))
+	@$(if $(filter 1,$(CUDA)),,echo 'ptxas compiles for GPUs: make CUDA=1 ptxas'; exit 2)
+	@sh -c 'for o; do c++filt <$$o.log >$$o.names.log; done' - $^ && awk -f $(TOOLS)/ptxas.awk $(^:=.names.log)
+
 readme:
 	@sh $(TOOLS)/readme.sh $(BUILD)/lessons/results.tsv
 
@@ -209,8 +232,8 @@ clean:
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
-# What a course needs: handing out, hints, checking, grading.
-include $(COURSE)/course.mk
+# What a course needs: handing out, hints, checking, grading; and make fuzz.
+include $(COURSE)/course.mk tests/fuzz/fuzz.mk
 
 # ---- rules --------------------------------------------------------------------------------------------
 # Both files change only when their text does; so objects are rebuilt when flags change, and the library
@@ -228,17 +251,27 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@echo 'compile $<'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
-# CUDA C++ as C++: kernels/emu/emu.h defines its words.
+# CUDA C++ as C++: kernels/emu/emu.h defines its words. One test calls what such kernels are made of.
+$(BUILD)/obj/tests/kernels_refusals_test.o: private CXXFLAGS += -Wno-unknown-pragmas
 $(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for emu'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
 
-# CUDA C++ as such. The program knows what it was built for, to say so on other GPUs.
+# What calls NVIDIA's libraries, on the stand-ins for them in tests/standin.
+$(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'compile $< for tests without a GPU'
+	@$(CXX) -Itests/standin -DGRADUS_GPU=standin -DGRADUS_CUDNN $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas \
+	  -x c++ -c $< -o $@
+
+# CUDA C++ as such; what ptxas says of each kernel is kept for `make ptxas`. The program knows what it was built
+# for, to say so on other GPUs.
 $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for cuda'
-	@$(NVCC) $(CPPFLAGS) $(NVCCFLAGS) -c $< -o $@
+	@$(NVCC) $(CPPFLAGS) $(NVCCFLAGS) -Xptxas -v -c $< -o $@ 2>$@.log; status=$$?; \
+	  grep -vE '^ptxas info|bytes stack frame' $@.log >&2; exit $$status
 $(BUILD)/obj/src/memory/cuda_source.o: private CPPFLAGS += -DGRADUS_SM='"$(SM_LIST)"'
 
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
@@ -256,11 +289,12 @@ $(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $(LIB)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
-	@$(CXX) $^ $(LDLIBS) -lgtest_main -lgtest -o $@
+	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -lgtest_main -lgtest -o $@
+$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -lE 'tests/(standin/|libraries_testing)' $(TEST_SRC))): $(STANDIN_OBJ)
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(STANDIN_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))

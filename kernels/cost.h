@@ -1,7 +1,8 @@
 // What each kernel costs, as formulas of its shapes: floating-point operations, bytes that must move (each
 // input read once, each output written once), scratch memory. One function per entry of kernels.h, with the
 // entry's name; T is the dtype of the activations. An addition, a multiplication, a division, an exp: one
-// operation each. The meter sums costs; lessons compare them with time.
+// operation each; each pass over a row computes anew what it needs. The meter sums costs; lessons compare
+// them with time.
 #pragma once
 #include <algorithm>
 #include <compare>
@@ -65,7 +66,7 @@ constexpr Cost bias_bwd(RowShape s, DType T) {
 }
 constexpr Cost layernorm_fwd(RowShape s, DType T) { return normalization(s, T, 8, 2); }
 constexpr Cost layernorm_bwd(RowShape s, DType T) {
-  return normalization(s, T, 17, 3, (2 * partitions(s.rows) + 1) * s.cols * stat_size(T));
+  return normalization(s, T, 18, 3, (2 * partitions(s.rows) + 1) * s.cols * stat_size(T));
 }
 constexpr Cost softmax_fwd(RowShape s, DType T) { return normalization(s, T, 5, 2); }
 constexpr Cost softmax_bwd(RowShape s, DType T) { return normalization(s, T, 4, 3); }
@@ -123,7 +124,8 @@ constexpr Cost grad_norm(int64_t n, DType T) {
   return {OpClass::Elementwise, 2 * n, n * size_of(T), kNormBlocks * size_of(DType::F64)};
 }
 // Of every element the gradient is read, and what is updated in place is read and written: the states, and
-// the weight, or else its master copy, of which the weight is then the rounding.
+// the weight, or else its master copy, of which the weight is then the rounding. `flops` are those of the
+// algorithm without clipping and weight decay.
 constexpr Cost update(ParamList list, int64_t flops) {
   Cost sum{OpClass::Elementwise};
   const auto size = [](const Out& o) { return o.wanted() ? size_of(o.t) : 0; };

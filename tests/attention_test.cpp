@@ -3,12 +3,13 @@
 #include <omp.h>
 
 #include "kernels/philox.h"
-#include "tests/kernel_testing.h"
+#include "tests/standin/turn.h"
 
 namespace gradus {
 namespace {
 
 ON_EVERY_DEVICE(L03_Attention);
+ON_STANDINS_TOO(L03_Attention);
 
 AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, Mask mask, float dropout = 0) {
   const int64_t C = H * D;

@@ -162,6 +162,107 @@ TEST(L01_CoreJson, DepthIsLimited) {
   EXPECT_NE(refusal(std::string(10'000'000, '[')).find("more than 64 levels"), std::string::npos);
 }
 
+TEST(L01_CoreJson, EscapesOnBothSidesOfEveryLength) {
+  for (const auto& [escaped, bytes] :
+       std::vector<std::pair<std::string, std::string>>{{"\\u007f", "\x7F"},
+                                                        {"\\u0080", "\xC2\x80"},
+                                                        {"\\u07FF", "\xDF\xBF"},
+                                                        {"\\u0800", "\xE0\xA0\x80"},
+                                                        {"\\ud7ff", "\xED\x9F\xBF"},
+                                                        {"\\ue000", "\xEE\x80\x80"},
+                                                        {"\\uffff", "\xEF\xBF\xBF"},
+                                                        {"\\uD800\\uDC00", "\xF0\x90\x80\x80"},
+                                                        {"\\udbff\\udfff", "\xF4\x8F\xBF\xBF"},
+                                                        {"\\u0000", std::string(1, '\0')},
+                                                        {"\\f\\n\\r\\t\\\"\\\\", "\f\n\r\t\"\\"}}) {
+    EXPECT_EQ(Json::parse('"' + escaped + '"').string(), bytes) << escaped;
+    EXPECT_EQ(Json::parse(Json(bytes).dump()).string(), bytes) << escaped;
+  }
+  for (const char* bad :
+       {"\\ud800\\ue000", "\\ud800\\udbff", "\\udfff", "\\ud800x", "\\ud800\\n", "\\U0041", "\\'"})
+    EXPECT_NE(refusal('"' + std::string(bad) + '"'), "") << bad;
+}
+
+TEST(L01_CoreJson, Utf8OnBothSidesOfEveryLength) {
+  for (const auto& [text, length] : std::vector<std::pair<std::string, int>>{{"\x7F", 1},
+                                                                             {"\xC2\x80", 2},
+                                                                             {"\xDF\xBF", 2},
+                                                                             {"\xE0\xA0\x80", 3},
+                                                                             {"\xEE\x80\x80", 3},
+                                                                             {"\xEF\xBF\xBF", 3},
+                                                                             {"\xF0\x90\x80\x80", 4},
+                                                                             {std::string(1, '\0'), 1},
+                                                                             {"\xE0\x9F\xBF", 0},
+                                                                             {"\xF0\x8F\xBF\xBF", 0},
+                                                                             {"\xED\xA0\x80", 0},
+                                                                             {"\xC2\xC0", 0},
+                                                                             {"\xC2\x7F", 0},
+                                                                             {"\xE1\x80", 0},
+                                                                             {"\xF1\x80\x80", 0},
+                                                                             {"\xE1\x80\x7F", 0},
+                                                                             {"\xF1\x80\x80 ", 0}}) {
+    EXPECT_EQ(utf8_length(text), length) << ::testing::PrintToString(text);
+    if (length == 0) continue;
+    EXPECT_EQ(utf8_length(text + "\xFF"), length) << "what follows does not matter";
+  }
+}
+
+TEST(L01_CoreJson, NumbersOfEveryFormAndWhatIsNone) {
+  EXPECT_EQ(Json::parse("-0").integer(), 0);
+  EXPECT_EQ(Json::parse("9223372036854775807").integer(), INT64_MAX);
+  EXPECT_EQ(Json::parse("-9223372036854775808").integer(), INT64_MIN);
+  for (const auto& [text, x] : std::vector<std::pair<const char*, double>>{{"1E2", 100},
+                                                                           {"1e+2", 100},
+                                                                           {"25e-1", 2.5},
+                                                                           {"0.125", 0.125},
+                                                                           {"0e0", 0},
+                                                                           {"1e308", 1e308},
+                                                                           {"-2.5E0", -2.5}}) {
+    EXPECT_EQ(Json::parse(text).number(), x) << text;
+    EXPECT_FALSE(Json::parse(text).is_integer()) << text;
+  }
+  EXPECT_TRUE(std::signbit(Json::parse("-0.0").number()));
+  EXPECT_EQ(Json::parse("12").number(), 12.0);
+  for (const char* bad :
+       {"00",       "1.e5",      "1e",    "0x1",         "1_0",   "- 1",      "--1",
+        "Infinity", "-Infinity", "1f",    "True",        "tru",   "nulll",    "\v1",
+        "\f1",      "1\v",       "[1]]",  "{}x",         "[,1]",  "{\"a\":}", "{\"a\":1 \"b\":2}",
+        "'a'",      "{1:2}",     "[1;2]", "\"a\" \"b\"", "1e309", "-1e309"})
+    EXPECT_NE(refusal(bad), "") << bad;
+}
+
+TEST(L01_CoreJson, FieldsKeepTheirPlaceAndTypes) {
+  Json o = Json::parse(R"({"":1,"b":true,"c":{"b":2},"d":[{"b":3},{"b":4}]})");  // one name, several objects
+  EXPECT_EQ(o.find("")->integer(), 1);
+  EXPECT_EQ(o.find("d")->items()[1].find("b")->integer(), 4);
+  EXPECT_EQ(o.find("c")->find("a"), nullptr);
+  const Json near = Json::parse(R"({"ab":1,"a":2,"A":3})");  // a name is the whole name
+  EXPECT_TRUE(near.find("a")->integer() == 2 && !near.find("b"));
+  o.set("b", Json());
+  o.set("e", uint64_t(5));
+  EXPECT_EQ(o.dump(), R"({"":1,"b":null,"c":{"b":2},"d":[{"b":3},{"b":4}],"e":5})");
+  EXPECT_TRUE(Json(true).is_boolean() && !Json(true).is_integer() && !Json(1).is_boolean());
+  EXPECT_TRUE(Json().is_null() && !Json(0).is_null() && Json("").is_string());
+  EXPECT_TRUE(Json::array().is_array() && Json::object().is_object() && !Json::array().is_object());
+  for (const auto& [value, found] :
+       std::vector<std::pair<Json, std::string>>{{Json(), "null"},
+                                                 {true, "true or false"},
+                                                 {1, "a whole number"},
+                                                 {0.5, "a number"},
+                                                 {"s", "a string"},
+                                                 {Json::array(), "an array"},
+                                                 {Json::object(), "an object"}}) {
+    const bool is_object = value.is_object();
+    try {
+      is_object ? void(value.items()) : void(value.fields());
+      ADD_FAILURE() << found;
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()),
+                "json: expected an " + std::string(is_object ? "array" : "object") + ", found " + found);
+    }
+  }
+}
+
 // Whatever the bytes, the parser returns a value that survives a round trip, or throws an Error.
 TEST(L01_CoreJson, RandomMutationsNeverCrash) {
   const std::string seed =

@@ -31,6 +31,29 @@ TEST(L01_CoreRng, StreamsAndSeedsDiffer) {
   EXPECT_EQ(seen.size(), 8000u);
 }
 
+// Random123's known answers for philox4x32-10: 6627e8d5 e169c58d bc57ac4c 9b00dbd8 for zeros, and two more.
+// Figures in the lessons' pages depend on them. The normal is Box and Muller's, computed in Python.
+TEST(L01_CoreRng, DrawsAreThoseOfPhilox) {
+  EXPECT_EQ(Rng(0, 0).bits64(), 0x6627e8d5e169c58du);
+  EXPECT_EQ(Rng(~0ull, ~0ull, ~0ull).bits64(), 0x408f276d41c83b0eu);
+  EXPECT_EQ(Rng(0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88).bits64(), 0xd16cfe0994fdccebu);
+  EXPECT_EQ(Rng(0, 0).uniform(), 0.3990464708489645);
+  EXPECT_NEAR(Rng(0, 0).normal(), -0.12151797714890024, 1e-14);
+  EXPECT_EQ(Rng(0, 0).below(1000), 0x6627e8d5e169c58du % 1000);
+}
+
+TEST(L01_CoreRng, ADrawIsAStepOfTheCounterButForWhatIsDrawnAgain) {
+  Rng rng(3, 4);
+  rng.bits64(), rng.uniform(), rng.normal(), rng.below(uint64_t(1) << 63);
+  EXPECT_EQ(rng.counter(), 4u) << "2^63 divides 2^64: nothing is drawn again";
+  EXPECT_EQ(rng.seed(), 3u);
+  EXPECT_EQ(rng.stream(), 4u);
+  const uint64_t n = (uint64_t(1) << 63) + 1;  // of 2^64 draws 2^63 - 1 would favour some values
+  int draws = 0;
+  for (; rng.counter() < 2004; ++draws) ASSERT_LT(rng.below(n), n);
+  EXPECT_NEAR(draws, 1000, 5 * std::sqrt(1000 * 0.5)) << "every other draw is drawn again";
+}
+
 // Bounds: 5 standard errors of the mean of N draws, so a correct generator fails once in 1.7 million seeds;
 // the seed is fixed.
 constexpr int kDraws = 200'000;

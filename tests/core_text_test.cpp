@@ -85,6 +85,53 @@ TEST(L01_CoreTable, Seconds) {
   EXPECT_EQ(seconds_text(INFINITY), "?");
 }
 
+// Three digits, and the next unit where rounding would reach it.
+TEST(L01_CoreTable, SecondsOnBothSidesOfEveryUnit) {
+  for (const auto& [seconds, text] : std::vector<std::pair<double, std::string>>{
+           {850e-9, "850 ns"},    {1.234e-6, "1.23 us"}, {12.34e-6, "12.3 us"},   {123.4e-6, "123 us"},
+           {999.4e-6, "999 us"},  {999.6e-6, "1.00 ms"}, {9.994e-3, "9.99 ms"},   {9.996e-3, "10.0 ms"},
+           {99.94e-3, "99.9 ms"}, {99.96e-3, "100 ms"},  {0.9994, "999 ms"},      {0.9996, "1.00 s"},
+           {4.56, "4.56 s"},      {12.3, "12.3 s"},      {59.94, "59.9 s"},       {59.96, "1 min 00 s"},
+           {60, "1 min 00 s"},    {61.6, "1 min 02 s"},  {3599.4, "59 min 59 s"}, {3599.6, "1 h 00 min"},
+           {3600, "1 h 00 min"},  {7499, "2 h 04 min"},  {360000, "100 h 00 min"}})
+    EXPECT_EQ(seconds_text(seconds), text);
+}
+
+TEST(L01_CoreTable, NumbersOnBothSidesOfEveryForm) {
+  EXPECT_EQ(bytes_text(1), "1 B");
+  EXPECT_EQ(bytes_text(-1), "-1 B");
+  EXPECT_EQ(bytes_text(1'048'524), "1023.9 KiB");  // 1023.949
+  EXPECT_EQ(bytes_text(1'048'525), "1.0 MiB");     // 1023.950
+  EXPECT_EQ(bytes_text(int64_t(5) << 38), "1.2 TiB");
+  EXPECT_EQ(bytes_text(int64_t(7) << 49), "3.5 PiB");
+  EXPECT_EQ(bytes_text(int64_t(1) << 60), "1.0 EiB");
+  EXPECT_EQ(count_text(9999), "9,999");
+  EXPECT_EQ(count_text(100'000), "100,000");
+  EXPECT_EQ(count_text(-1'000'000), "-1,000,000");
+  EXPECT_EQ(percent_text(0), "0.0 %");
+  EXPECT_EQ(percent_text(1), "100.0 %");
+  EXPECT_EQ(percent_text(-0.0625), "-6.2 %");
+  EXPECT_EQ(percent_text(12.34), "1234.0 %");
+  EXPECT_EQ(number_text(-2.5), "-2.5");
+  EXPECT_EQ(number_text(1234.6), "1235");
+  EXPECT_EQ(number_text(0.00012346), "0.0001235");
+  EXPECT_EQ(number_text(999'999'999'999'999), "999999999999999");
+  EXPECT_EQ(number_text(1e15), "1e+15");
+  EXPECT_EQ(number_text(-INFINITY), "-inf");
+}
+
+// A column stands right only if every cell is a number; a header may be the widest cell.
+TEST(L01_CoreTable, OneWordSetsTheColumnLeft) {
+  Table t({"a", "first loss", "c", "d"});
+  t.row({"-1", "nan", "7", "1,024"});
+  t.row({"20", "2.5", "x7", "-inf"});
+  EXPECT_EQ(text_of(t),
+            "   a  first loss  c       d\n"
+            "  --  ----------  --  -----\n"
+            "  -1         nan  7   1,024\n"
+            "  20         2.5  x7   -inf\n");
+}
+
 TEST(L01_CoreProgress, PlainLinesEveryTenth) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);
@@ -101,6 +148,34 @@ TEST(L01_CoreProgress, PlainLinesEveryTenth) {
   ASSERT_EQ(lines.size(), 10u);
   EXPECT_EQ(lines[0].find("training 26/255  loss 2.5000  "), 0u) << lines[0];
   EXPECT_EQ(lines[9], "training 255/255  loss 2.5000  0 s left\n");
+}
+
+std::vector<std::string> plain_lines(int64_t total, const std::vector<int64_t>& steps) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress("read", total, file);
+    for (const int64_t done : steps) progress.step(done, 0.5);
+  }
+  std::rewind(file);
+  std::vector<std::string> lines;
+  char line[256];
+  while (std::fgets(line, sizeof line, file)) {
+    const std::string text = line;
+    lines.push_back(text.substr(0, text.find("  ")));
+  }
+  std::fclose(file);
+  return lines;
+}
+
+TEST(L01_CoreProgress, ALineComesWithTheFirstStepOfATenth) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(plain_lines(10, {1, 2, 3}), (Lines{"read 1/10", "read 2/10", "read 3/10"}));
+  EXPECT_EQ(plain_lines(3, {1, 2, 3}), (Lines{"read 1/3", "read 2/3", "read 3/3"}));
+  EXPECT_EQ(plain_lines(1000, {99, 100, 101, 199, 200, 999, 1000}),
+            (Lines{"read 100/1000", "read 200/1000", "read 999/1000", "read 1000/1000"}));
+  EXPECT_EQ(plain_lines(20, {0, 1, 1, 2, 2, 3}), Lines{"read 2/20"});
+  EXPECT_EQ(plain_lines(1000, {500, 501, 502, 600}), (Lines{"read 500/1000", "read 600/1000"}));
+  EXPECT_EQ(plain_lines(4, {5}), Lines{"read 4/4"}) << "never more than all";
 }
 
 TEST(L01_CoreProgress, OddTotalsAreHarmless) {
@@ -130,6 +205,7 @@ TEST(L01_CoreProgress, ATerminalGetsOneLineThatIsEnded) {
   close(master);
   ASSERT_FALSE(shown.empty());
   EXPECT_EQ(shown[0], '\r');
+  EXPECT_EQ(shown.find("[                              ] 1/1000  loss 1.2500"), 10u) << shown;
   EXPECT_NE(shown.find("[##############################] 1000/1000  loss 1.2500  0 s left"),
             std::string::npos)
       << shown;

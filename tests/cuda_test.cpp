@@ -2,6 +2,9 @@
 // GPU, its memory too; the kernels are tested beside those of the other devices.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 
 #include "src/memory/device.h"
@@ -85,6 +88,59 @@ TEST(L03_Cuda, AutoIsCudaExactlyWhereItCanBeUsed) {
   } catch (const Error& e) {
     EXPECT_EQ(e.what(), problem);
   }
+}
+
+std::string said_by(const std::string& command) {
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string said;
+  for (int c; (c = fgetc(pipe)) != EOF;) said += char(c);
+  pclose(pipe);
+  return said;
+}
+// A folder as cuDNN's Python package is one: no libcudnn.so without the .9.
+TEST(L03_Cuda, TheBuildAndDoctorTakeCudnnFromItsFirstVersionWithoutKnownFaults) {
+  const std::filesystem::path home = ::testing::TempDir() + "cudnn",
+                              header = home / "include/cudnn_version.h";
+  const std::string in_home = "CUDNN_HOME='" + home.string() + "'";
+  const auto found = [&] { return said_by("sh tests/tools/cudnn.sh '' '" + home.string() + "'"); };
+  const auto doctor = [&] { return said_by(in_home + " CXX=g++ sh tests/tools/doctor.sh '' 0 0 2>&1"); };
+  std::filesystem::remove_all(home);
+  EXPECT_EQ(found(), "missing\n");
+  std::filesystem::create_directories(home / "include");
+  std::filesystem::create_directories(home / "lib");
+  std::ofstream(home / "include/cudnn.h") << "#include \"cudnn_version.h\"\n";
+  std::ofstream(header) << "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 15\n#define CUDNN_PATCHLEVEL 1\n";
+  EXPECT_EQ(found(), "missing\n") << "the library is not there";
+  std::ofstream(home / "lib/libcudnn.so.9") << "";
+  EXPECT_EQ(found(), "found 9.15.1\n");
+  EXPECT_NE(doctor().find("cuDNN         found 9.15.1"), std::string::npos) << doctor();
+  std::ofstream(header) << "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 15\n#define CUDNN_PATCHLEVEL 0\n";
+  EXPECT_EQ(found(), "old 9.15.0\n");
+  EXPECT_NE(doctor().find("9.15.0 has known faults and is left out"), std::string::npos) << doctor();
+  std::ofstream(header) << "#define CUDNN_MAJOR 10\n#define CUDNN_MINOR 0\n#define CUDNN_PATCHLEVEL 0\n";
+  EXPECT_EQ(found(), "found 10.0.0\n");
+}
+
+// ptxas's own words about two kernels, of which one spills.
+TEST(L03_Cuda, AKernelThatSpillsIsNamed) {
+  const std::string log = ::testing::TempDir() + "x.o.names.log";
+  const std::string of_one =
+      "ptxas info    : Compiling entry function 'void gradus::cuda::(anonymous "
+      "namespace)::a_kernel<(gradus::Write)0, "
+      "float>(long, float*)' for 'sm_75'\n"
+      "    96 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+      "ptxas info    : Used 40 registers, used 1 barriers, 128 bytes smem, 384 bytes cmem[0]\n";
+  std::string of_other = of_one;
+  of_other.replace(of_other.find("a_kernel"), 8, "b_kernel");
+  const auto table = [&] { return said_by("awk -f tests/tools/ptxas.awk '" + log + "'; echo code $?"); };
+  std::ofstream(log) << of_one << of_other;
+  EXPECT_NE(table().find("2 kernels, 0 instances spill\ncode 0"), std::string::npos) << table();
+  of_other.replace(of_other.find("0 bytes spill stores"), 1, "12");
+  std::ofstream(log) << of_one << of_other;
+  EXPECT_NE(table().find("1 instances spill\ncode 1"), std::string::npos) << table();
+  EXPECT_NE(table().find("spills 12 bytes"), std::string::npos) << table();
+  std::ofstream(log) << "";
+  EXPECT_NE(table().find("code 1"), std::string::npos) << "nothing was compiled";
 }
 
 // Sizes around that of the buffer by way of which a GPU's copies go.

@@ -4,32 +4,11 @@
 #include <map>
 #include <set>
 
-#include "src/core/rng.h"
-#include "src/data/loader.h"
 #include "src/data/tokenizer.h"
+#include "tests/loader_testing.h"
 
 namespace gradus {
 namespace {
-
-Corpus random_corpus(int64_t train, int64_t held_out) {
-  Corpus corpus;
-  Rng rng(17, uint64_t(train));
-  for (int64_t i = 0; i < train + held_out; ++i) corpus.bytes += char(rng.below(256));
-  corpus.split = train;
-  return corpus;
-}
-
-struct Windows {
-  std::vector<int32_t> inputs, targets;
-  explicit Windows(int64_t count) : inputs(size_t(count), -7), targets(size_t(count), -7) {}
-  bool operator==(const Windows&) const = default;
-};
-
-Windows training(const Loader& loader, int64_t step, int64_t first, int64_t count, int64_t T) {
-  Windows w(count * T);
-  loader.train_windows(step, first, count, w.inputs.data(), w.targets.data());
-  return w;
-}
 
 TEST(L03_Loader, TrainingWindowsAreFunctionsOfSeedStepAndSample) {
   const Corpus corpus = random_corpus(5000, 100);
@@ -170,6 +149,32 @@ TEST(L03_Tokenizer, BytesRoundTripAndOthersAreRefused) {
   EXPECT_EQ(ByteTokenizer::decode(tokens), all);
   EXPECT_THROW(ByteTokenizer::decode({256}), Error);
   EXPECT_THROW(ByteTokenizer::decode({-1}), Error);
+}
+
+TEST(L03_Tokenizer, TokensAreBytes) {
+  EXPECT_EQ(ByteTokenizer::encode(std::string("a\xC3\xA9\0", 4)), (std::vector<int32_t>{97, 195, 169, 0}));
+  EXPECT_TRUE(ByteTokenizer::encode("").empty());
+  EXPECT_EQ(ByteTokenizer::decode({0, 255}), std::string("\0\xFF", 2));
+  EXPECT_EQ(ByteTokenizer::decode({}), "");
+  EXPECT_EQ(ByteTokenizer::kVocabulary, 256);
+  EXPECT_EQ(ByteTokenizer::kEndOfDocument, 0);
+  try {
+    ByteTokenizer::decode({5, 256, 7});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("token 256 is not a byte"), std::string::npos) << e.what();
+  }
+}
+
+TEST(L03_Tokenizer, PrintableOnBothSidesOfEveryRange) {
+  EXPECT_EQ(printable("\x1F\x20\x7E\x7F\x01"), "\\x1F ~\\x7F\\x01");
+  EXPECT_EQ(printable("\xC2\x80\xC2\x9F\xC2\xA0"), "\\xC2\\x80\\xC2\\x9F\xC2\xA0");
+  EXPECT_EQ(printable("\n\t\v\b\r"), "\n\t\\x0B\\x08\\x0D");
+  EXPECT_EQ(printable("a\\x00\"'"), "a\\x00\"'") << "what is printable stays as it is";
+  EXPECT_EQ(printable("\xF0\x9F\x98\x80|\xF0\x9F\x98"), "\xF0\x9F\x98\x80|\\xF0\\x9F\\x98");
+  EXPECT_EQ(printable("\xC3\xA9\xE2\x82\xAC"), "\xC3\xA9\xE2\x82\xAC");
+  EXPECT_EQ(printable("\xC2"), "\\xC2");
+  EXPECT_EQ(printable(""), "");
 }
 
 TEST(L03_Tokenizer, PrintableTextCannotGarbleATerminal) {

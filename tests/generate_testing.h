@@ -34,7 +34,9 @@ inline void randomize(Transformer& model, uint64_t seed) {
     Rng rng(seed, ++stream);
     std::vector<double> values(p.value.numel());
     for (double& v : values) v = 0.5 * rng.normal();
-    copy_from_host(p.value, values);
+    Tensor kept = p.kept();
+    copy_from_host(kept, values);
+    p.round_master();
   }
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,10 @@
 
 #include "kernels/check.h"
 #include "src/io/png.h"
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STBI_ONLY_PNG
+#include <stb/stb_image.h>
 
 namespace gradus {
 namespace {
@@ -40,6 +45,94 @@ TEST(L01_Png, DrawingIsExactInsideAndCutOffOutside) {
   EXPECT_EQ(count(canvas, kRed), 43);
   EXPECT_THROW(canvas.at(20, 0), Error);
   EXPECT_THROW(Canvas(0, 5), Error);
+}
+
+// Every pixel of a file of more than 64 KiB, read back by stb_image.
+TEST(L01_Png, TheFileHasEveryPixel) {
+  const fs::path path = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + ".png");
+  for (const auto& [width, height] : std::vector<std::pair<int, int>>{{1, 1}, {3, 2}, {301, 203}}) {
+    Canvas canvas(width, height);
+    uint32_t noise = 1;
+    for (int y = 0; y < height; ++y)
+      for (int x = 0; x < width; ++x) {
+        noise = noise * 1664525 + 1013904223;
+        canvas.set(x, y, {uint8_t(noise >> 24), uint8_t(noise >> 16), uint8_t(x + y)});
+      }
+    canvas.write_png(path.string());
+    EXPECT_TRUE(width < 300 || fs::file_size(path) > 65536);
+    int read_width = 0, read_height = 0, channels = 0;
+    uint8_t* const pixels = stbi_load(path.c_str(), &read_width, &read_height, &channels, 3);
+    ASSERT_NE(pixels, nullptr) << stbi_failure_reason();
+    ASSERT_EQ(read_width, width);
+    ASSERT_EQ(read_height, height);
+    EXPECT_EQ(channels, 3);
+    for (int y = 0; y < height; ++y)
+      for (int x = 0; x < width; ++x) {
+        const uint8_t* const p = pixels + 3 * (y * width + x);
+        ASSERT_EQ(canvas.at(x, y), (Rgb{p[0], p[1], p[2]})) << x << ", " << y;
+      }
+    stbi_image_free(pixels);
+  }
+  fs::remove(path);
+}
+
+TEST(L01_Png, OpacityMixesAndEdgesAreCutOff) {
+  Canvas canvas(4, 3);
+  canvas.set(3, 2, {100, 0, 255}, 0.5);
+  EXPECT_EQ(canvas.at(3, 2), (Rgb{178, 128, 255}));
+  canvas.set(0, 0, {100, 0, 255}, 0);
+  EXPECT_EQ(canvas.at(0, 0), kBackground);
+  canvas.set(0, 0, kRed, 1);
+  EXPECT_EQ(canvas.at(0, 0), kRed);
+  for (const auto& [x, y] : std::vector<std::pair<int, int>>{{-1, 0}, {4, 0}, {0, -1}, {0, 3}}) {
+    canvas.set(x, y, kRed);
+    EXPECT_THROW(canvas.at(x, y), Error);
+  }
+  EXPECT_EQ(count(canvas, kRed), 1);
+  canvas.fill_rect(1, 1, INT_MAX, INT_MAX, kRed);
+  EXPECT_EQ(count(canvas, kRed), 1 + 3 * 2) << "to the lower right corner";
+  canvas.fill_rect(0, 0, 0, 3, kSecondColor);
+  canvas.fill_rect(0, 0, 3, -1, kSecondColor);
+  EXPECT_EQ(count(canvas, kSecondColor), 0);
+  EXPECT_EQ(Canvas(1 << 14, 1).width(), 1 << 14);
+  EXPECT_EQ(Canvas(1, 1 << 14).height(), 1 << 14);
+  EXPECT_THROW(Canvas((1 << 14) + 1, 1), Error);
+  EXPECT_THROW(Canvas(1, (1 << 14) + 1), Error);
+  EXPECT_THROW(Canvas(1, 0), Error);
+}
+
+TEST(L01_Png, LinesHaveRoundEndsAndTheirThickness) {
+  Canvas disc(21, 21);
+  disc.line(10, 10, 10, 10, kRed, 7);  // a disc of radius 3.5
+  for (int y = 0; y < 21; ++y)
+    for (int x = 0; x < 21; ++x) {
+      const double distance = std::hypot(x - 10, y - 10);
+      EXPECT_TRUE(distance > 3 || disc.at(x, y) == kRed) << x << ", " << y;
+      EXPECT_TRUE(distance < 4 || disc.at(x, y) == kBackground) << x << ", " << y;
+    }
+  Canvas line(21, 21);
+  line.line(5, 10, 15, 10, kRed, 3);
+  for (int x = 5; x <= 15; ++x)
+    for (int y = 0; y < 21; ++y) EXPECT_EQ(line.at(x, y) == kRed, std::abs(y - 10) <= 1) << x << ", " << y;
+  EXPECT_EQ(line.at(16, 10), kRed);
+  EXPECT_EQ(line.at(17, 10), kBackground);
+  EXPECT_EQ(line.at(3, 10), kBackground);
+}
+
+TEST(L01_Png, TextIsMagnifiedAndTurned) {
+  EXPECT_EQ(Canvas::text_width("abc", 1), 17);  // 3 x 5 and two gaps
+  EXPECT_EQ(Canvas::text_width("abc"), 34);
+  EXPECT_EQ(Canvas::text_height(), 14);
+  Canvas once(30, 30), twice(60, 60), upwards(30, 30);
+  once.text(2, 3, "Fg", kRed, 1);
+  twice.text(4, 6, "Fg", kRed, 2);
+  upwards.text_upwards(3, 28, "Fg", kRed, 1);  // from the left lower corner up
+  EXPECT_GT(count(once, kRed), 20);
+  EXPECT_EQ(once.at(2, 3), kRed) << "the upper left of an F";
+  for (int y = 0; y < 60; ++y)
+    for (int x = 0; x < 60; ++x) ASSERT_EQ(twice.at(x, y), once.at(x / 2, y / 2)) << x << ", " << y;
+  for (int y = 3; y < 20; ++y)
+    for (int x = 2; x < 25; ++x) ASSERT_EQ(upwards.at(y, 29 - x), once.at(x, y)) << x << ", " << y;
 }
 
 TEST(L01_Png, EveryCharacterHasItsOwnShape) {

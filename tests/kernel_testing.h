@@ -3,6 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <fstream>
@@ -22,6 +23,10 @@
 
 namespace gradus {
 
+// Buffers begin one element past alignment, so that kernels meet unaligned pointers; aligned ones are for
+// what takes no others, as cuDNN does.
+enum class Alignment : uint8_t { None, Full };
+
 // The kernels under test run once for each of these: a device and, on emu, the order in which GPU threads
 // take turns. The same test in another order must give the same bits, or a barrier is missing; and once more
 // on a GPU, or a kernel is not deterministic.
@@ -29,6 +34,7 @@ struct Turn {
   const char* name;
   const Backend* table;
   emu::Order order = emu::Order::Forward;
+  Alignment alignment = Alignment::None;
 };
 inline std::ostream& operator<<(std::ostream& out, const Turn& t) { return out << t.name; }
 inline std::vector<Turn> turns() {
@@ -38,7 +44,10 @@ inline std::vector<Turn> turns() {
                           {"emu_shuffled", &emu_backend(), emu::Order::Shuffled}};
 #ifdef GRADUS_CUDA
   if (cuda_problem(cuda_facts()).empty())
-    for (const char* name : {"cuda", "cuda_again"}) turns.push_back({name, &cuda_backend()});
+    for (const char* name : {"cuda", "cuda_again", "cuda_aligned", "cuda_aligned_again"})
+      turns.push_back({name, &cuda_backend(), emu::Order::Forward,
+                       std::string_view(name).find("aligned") == std::string_view::npos ? Alignment::None
+                                                                                        : Alignment::Full});
 #endif
   return turns;
 }
@@ -76,6 +85,10 @@ struct SharedMemory {  // an allocator for std::vector
     p = ::operator new(n * sizeof(T));
     return static_cast<T*>(p);
   }
+  template <class U>
+  void construct(U* p) {  // std::vector(n) leaves numbers as they are: a workspace is large
+    ::new (static_cast<void*>(p)) U;
+  }
   void deallocate(T* p, size_t) {
 #ifdef GRADUS_CUDA
     if (managed) {
@@ -104,8 +117,8 @@ class OnEveryDevice : public testing::TestWithParam<Turn> {
     const std::string test = info->name();
     if (now.table == &cpu_backend() || IsSkipped()) return;
     static std::map<std::string, std::vector<double>> first;  // by test and device
-    const auto [entry, is_first] =
-        first.try_emplace(now.table->name + test.substr(0, test.find('/')), numbers_seen);
+    const auto [entry, is_first] = first.try_emplace(
+        now.table->name + test.substr(0, test.find('/')) + std::to_string(int(now.alignment)), numbers_seen);
     if (is_first) return;
     ASSERT_EQ(entry->second.size(), numbers_seen.size());
     for (size_t i = 0; i < numbers_seen.size(); ++i)
@@ -130,11 +143,12 @@ inline double epsilon_of(DType t) {
   }
 }
 
-// Values stored as a dtype, one element past 64-byte alignment, so that kernels meet unaligned pointers.
+// Values stored as a dtype, where the turn says: one element past 64-byte alignment, or aligned to 16 bytes.
+// What lies before and after them must stay as it is.
 class Buffer {
  public:
   Buffer(DType t, std::vector<double> values)
-      : t_(t), n_(int64_t(values.size())), bytes_((values.size() + 1) * 8) {
+      : t_(t), n_(int64_t(values.size())), bytes_((values.size() + 4) * 8, kGuard) {
     visit_float("test", t, [&]<class T>() {
       for (int64_t i = 0; i < n_; ++i)
         data<T>()[i] = std::is_same_v<T, double> ? T(values[i]) : T(float(values[i]));
@@ -158,16 +172,21 @@ class Buffer {
       for (int64_t i = 0; i < n_; ++i) v[i] = double(acc_t<T>(data<T>()[i]));
     });
     numbers_seen.insert(numbers_seen.end(), v.begin(), v.end());
+    const auto is_guard = [](char c) { return c == kGuard; };
+    const auto first = bytes_.begin() + offset_, last = first + n_ * size_of(t_);
+    EXPECT_TRUE(std::all_of(bytes_.begin(), first, is_guard) && std::all_of(last, bytes_.end(), is_guard))
+        << "something was written before or after a buffer of " << n_ << " elements of " << name_of(t_);
     return v;
   }
 
  private:
+  static constexpr char kGuard = 0x5A;
   template <class T>
   T* data() const {
-    return reinterpret_cast<T*>(const_cast<char*>(bytes_.data()) + size_of(t_));
+    return reinterpret_cast<T*>(const_cast<char*>(bytes_.data()) + offset_);
   }
   DType t_;
-  int64_t n_;
+  int64_t n_, offset_ = turn.alignment == Alignment::None ? size_of(t_) : 16;
   SharedVector<char> bytes_;
 };
 
@@ -175,18 +194,27 @@ class Buffer {
 struct TestCtx {
   static constexpr int64_t kAlignment = 256;  // cuBLAS asks for it
   explicit TestCtx(const Cost& cost = {})
-      : scratch(cost.scratch + kAlignment), workspace(kWorkspaceBytes + kAlignment) {}
-  operator Ctx() {
-    const auto aligned = [](SharedVector<char>& v) {
-      return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(v.data()) + kAlignment - 1) / kAlignment *
-                                     kAlignment);
-    };
-    return {one_scalars.data(), aligned(scratch), aligned(workspace)};
+      : scratch_bytes(cost.scratch),
+        scratch(cost.scratch + 2 * kAlignment),
+        workspace(kWorkspaceBytes + kAlignment) {}
+  operator Ctx() { return {one_scalars.data(), aligned(scratch), aligned(workspace)}; }
+  static void* aligned(SharedVector<char>& v) {
+    return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(v.data()) + kAlignment - 1) / kAlignment *
+                                   kAlignment);
+  }
+  // What a kernel reads of its scratch before it has written it is NaN; past the end it writes nothing.
+  void poison_scratch() { std::fill(scratch.begin(), scratch.end(), char(0xFF)); }
+  bool kept_to_its_scratch() {
+    wait_for_kernels();
+    const char* const first = static_cast<char*>(aligned(scratch));
+    return std::all_of(first + scratch_bytes, const_cast<const char*>(scratch.data() + scratch.size()),
+                       [](char c) { return c == char(0xFF); });
   }
   StepScalars& scalars() {  // to read or to write
     wait_for_kernels();
     return one_scalars[0];
   }
+  int64_t scratch_bytes;
   SharedVector<StepScalars> one_scalars = SharedVector<StepScalars>(1);
   SharedVector<char> scratch, workspace;
 };
@@ -240,30 +268,4 @@ inline std::vector<DType> float_types() {  // fp64 is for tests on cpu
   if (turn.table == &cpu_backend()) return {DType::F64, DType::F32, DType::BF16, DType::F16};
   return {DType::F32, DType::BF16, DType::F16};
 }
-constexpr int64_t kRagged[] = {0, 1, 7, 255, 257};
-
-// y = f(a, b), one element at a time. The bound: one rounding to T, and `ulps` of fp32 on a value of size |f|
-// + 1.
-inline void expect_elementwise(const char* op,
-                               const std::function<void(const Ctx&, int64_t, CBuf, CBuf, Out)>& kernel,
-                               double f(double, double), double ulps) {
-  TestCtx ctx;
-  for (const DType t : float_types())
-    for (const int64_t n : kRagged) {
-      const Buffer a = Buffer::random(t, n, 1, 2), b = Buffer::random(t, n, 2);
-      Buffer y = Buffer::zeros(t, n);
-      kernel(ctx, n, a.in(), b.in(), y.out(Write::Set));
-      const std::vector<double> va = a.values(), vb = b.values();
-      std::vector<double> expected(n);
-      for (int64_t i = 0; i < n; ++i) expected[i] = f(va[i], vb[i]);
-      const double eps = epsilon_of(t == DType::F64 ? DType::F64 : DType::F32);
-      const double smallest = t == DType::F16 ? 0x1p-25 : 0;  // half of fp16's smallest number
-      expect_close(std::string(op) + " " + name_of(t), y.values(), expected, [&](int64_t i) {
-        return (epsilon_of(t) + 2 * ulps * eps) * std::abs(expected[i]) + ulps * eps * (std::abs(vb[i]) + 1) +
-               smallest;
-      });
-      expect_add_is_set_plus(op, t, n, [&](Out out) { kernel(ctx, n, a.in(), b.in(), out); });
-    }
-}
-
 }  // namespace gradus

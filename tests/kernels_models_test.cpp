@@ -1,5 +1,5 @@
 // The kernels that BERT and GPT-NeoX add: exact GELU and rotary positions, against formulas in fp64.
-#include "tests/kernel_testing.h"
+#include "tests/kernel_contract.h"
 
 namespace gradus {
 namespace {
@@ -11,11 +11,11 @@ double gelu_erf_slope(double x) {
   return 0.5 * (1 + std::erf(x / std::sqrt(2.0))) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
 }
 TEST_P(L04_Kernels, GeluErf) {
+  expect_elementwise({"gelu_erf_fwd",
+                      [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().gelu_erf_fwd(c, n, a, y); },
+                      [](double a, double) { return gelu_erf(a); }, 8});
   expect_elementwise(
-      "gelu_erf_fwd", [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().gelu_erf_fwd(c, n, a, y); },
-      [](double a, double) { return gelu_erf(a); }, 8);
-  expect_elementwise(
-      "gelu_erf_bwd", table().gelu_erf_bwd, [](double x, double dy) { return dy * gelu_erf_slope(x); }, 16);
+      {"gelu_erf_bwd", table().gelu_erf_bwd, [](double x, double dy) { return dy * gelu_erf_slope(x); }, 16});
 }
 
 // Every element by its own formula: the pairs, the angles, and what does not turn.

@@ -1,4 +1,5 @@
 // A buffer of the wrong dtype is refused by a sentence, the same on every device (kernels/checks.h).
+#include "kernels/cuda/param_list.h"
 #include "tests/kernel_testing.h"
 
 namespace gradus {
@@ -71,6 +72,89 @@ TEST_P(L03_Refusals, AreTheSameSentencesOnEveryDevice) {
   expect_refused("xxxxx", &B::attention_flash_fwd, heads, x, x, x, y, y);
   expect_refused("xxxxxxxxx", &B::attention_flash_bwd, heads, x, x, x, x, x, x, y, y, y);
   expect_refused("xx", &B::rotary, {.B = 0, .T = 1, .H = 1, .D = 2, .dims = 2}, x, y);
+}
+
+// Every buffer of an update in every dtype, T being bf16: what is neither T nor fp32 is refused, and a master
+// copy that is not fp32; what the value is decides what the others may be.
+TEST_P(L03_Refusals, AnUpdateTakesTheDtypesOfTheContractOnly) {
+  constexpr DType kTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16,
+                              DType::I64, DType::I32, DType::I8,   DType::U8};
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  TestCtx ctx;
+  ctx.scalars().updates = 1;
+  for (int which = 0; which < 5; ++which)
+    for (const DType t : kTypes) {
+      const auto out = [&](int i, DType right) {
+        return Out{any.out(Write::Set).p, which == i ? t : right, Write::Set};
+      };
+      const Out grad = out(1, DType::F32);
+      const ParamUpdate u{0,
+                          out(0, DType::BF16),
+                          {grad.p, grad.t},
+                          out(2, DType::F32),
+                          out(3, DType::BF16),
+                          out(4, DType::F32),
+                          false};
+      const bool bf16_or_fp32 = t == DType::BF16 || t == DType::F32;
+      const bool right = which == 4 ? t == DType::F32 : which == 0 ? t == DType::BF16 : bf16_or_fp32;
+      const std::string what = std::string(name_of(t)) + " as buffer " + std::to_string(which);
+      const auto adamw = [&] { table().adamw(ctx, {1, &u}, {}); };
+      const auto sgd = [&] { table().sgd(ctx, {1, &u}, {}); };
+      if (right) {
+        EXPECT_NO_THROW(adamw()) << what;
+        EXPECT_NO_THROW(sgd()) << what;
+      } else {
+        EXPECT_THROW(adamw(), Error) << what;
+        EXPECT_THROW(sgd(), Error) << what;
+      }
+    }
+}
+
+TEST_P(L03_Refusals, AGradientNormTakesFloatsOnly) {
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  TestCtx ctx(cost::grad_norm(1, DType::F32));
+  for (const DType t : {DType::I64, DType::I32, DType::I8, DType::U8}) {
+    const CBuf item{any.in().p, t};
+    const int64_t one = 1;
+    EXPECT_THROW(table().grad_norm(ctx, {1, &item, &one}, 1), Error) << name_of(t);
+  }
+}
+
+TEST_P(L03_Refusals, AProbabilityIsFrom0To1) {
+  Buffer x = Buffer::random(DType::F32, 4, 1), y = Buffer::zeros(DType::F32, 4);
+  TestCtx ctx;
+  for (const float p : {-0.1f, 1.1f, NAN})
+    EXPECT_THROW(table().dropout(ctx, {2, 2}, x.in(), y.out(Write::Set), p, {}), Error) << p;
+}
+
+TEST_P(L03_Refusals, AdamWBeginsWithUpdate1) {
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  Buffer x = Buffer::random(DType::F32, 4, 1);
+  const Out out = x.out(Write::Set);
+  const ParamUpdate u{1, out, x.in(), out, out, {}, false};
+  TestCtx ctx;
+  ctx.scalars().updates = 0;
+  EXPECT_THROW(table().adamw(ctx, {1, &u}, {}), Error);
+}
+
+// Should one ever get so far, a kernel says so and does not read it as fp16.
+TEST(L03_RefusalsOnEmu, AKernelDoesNotReadWhatItDoesNotKnow) {
+  Buffer x = Buffer::zeros(DType::F64, emu::kEach * emu::kThreads);
+  for (const DType t : {DType::F64, DType::I64, DType::I32, DType::I8, DType::U8}) {
+    const auto thrown_by = [&](const auto& body) -> std::string {
+      try {
+        emu::launch(emu::Launch{"test", 1, emu::kThreads, 0}, body);
+      } catch (const Error& e) {
+        return e.what();
+      }
+      return "";
+    };
+    float r[emu::kEach] = {};
+    const Out y{x.out(Write::Set).p, t, Write::Set};
+    for (const std::string& text :
+         {thrown_by([&] { emu::read(y, 0, 1, r); }), thrown_by([&] { emu::write(y, 0, 1, r); })})
+      EXPECT_NE(text.find("is not fp32, bf16 or fp16"), std::string::npos) << name_of(t) << ": " << text;
+  }
 }
 
 }  // namespace

@@ -3,12 +3,13 @@
 #include <omp.h>
 
 #include "kernels/cpu/gemm.h"
-#include "tests/kernel_testing.h"
+#include "tests/standin/turn.h"
 
 namespace gradus {
 namespace {
 
 ON_EVERY_DEVICE(L01_Matmul);
+ON_STANDINS_TOO(L01_Matmul);
 
 struct Case {
   MatmulShape shape;
@@ -121,7 +122,7 @@ TEST_P(L01_Matmul, TwoBatchDimensionsWithTheirStrides) {
 TEST_P(L01_Matmul, AddIsTheOldValuePlusTheFinishedProduct) {
   if (on_cuda())
     GTEST_SKIP() << "cuBLAS promises no such bits; AddIsWithinTheRoundingOfTheSum stands for this";
-  for (const DType t : {DType::F32, DType::F64})
+  for (const DType t : float_types())  // expect_add_is_set_plus takes fp32 and fp64
     for (const int64_t K : {1, 67, 2100, 4500}) {
       const MatmulShape s = shape_of(37, 41, K, Trans::No, Trans::Yes);
       const Buffer a = Buffer::random(t, 37 * K, 1), b = Buffer::random(t, 41 * K, 2);

@@ -91,6 +91,78 @@ TEST(L01_Meter, EveryKindHasItsOwnName) {
   EXPECT_STREQ(name_of(Kind::Other), "other");
 }
 
+TEST(L01_Meter, KindsAreCalledAsInTheTable) {
+  const char* const names[kKinds] = {"weight",    "master", "gradient", "optimizer", "activation",
+                                     "temporary", "data",   "comm",     "vendor",    "other"};
+  for (int k = 0; k < kKinds; ++k) EXPECT_STREQ(name_of(Kind(k)), names[k]);
+  EXPECT_STREQ(name_of(Kind::Gradient), "gradient");
+  EXPECT_STREQ(name_of(Kind::Activation), "activation");
+  EXPECT_STREQ(name_of(Kind::Temporary), "temporary");
+}
+
+TEST(L01_Meter, ReservedItsPeakAndTheRequests) {
+  Meter m;
+  m.add_segment(2 << 20);
+  m.add_segment(20 << 20);
+  m.remove_segment(2 << 20);
+  m.add_segment(1 << 20);
+  EXPECT_EQ(m.reserved(), 21 << 20);
+  EXPECT_EQ(m.peak_reserved(), 22 << 20);
+  EXPECT_EQ(m.device_requests(), 3) << "what comes back is no request";
+  m.reset_peak();
+  EXPECT_EQ(m.peak_reserved(), 21 << 20);
+  m.add_segment(1);
+  EXPECT_EQ(m.peak_reserved(), (21 << 20) + 1);
+  EXPECT_EQ(m.device_requests(), 4);
+}
+
+// The peak that begins anew is no lower than what is alive, and no higher.
+TEST(L01_Meter, APeakResetIsReachedAgainByOneByteMore) {
+  Meter m;
+  m.add(Kind::Weight, 500, 512);
+  m.add(Kind::Data, 1024, 1024);
+  m.remove(Kind::Data, 1024, 1024);
+  m.reset_peak();
+  EXPECT_EQ(m.at_peak(), m.now());
+  m.move(Kind::Weight, Kind::Master, 500);
+  EXPECT_EQ(m.at_peak()[Kind::Weight], 500) << "a kind that changes is no new peak";
+  EXPECT_EQ(m.now()[Kind::Master], 500);
+  EXPECT_EQ(m.now()[Kind::Weight], 0);
+  m.remove(Kind::Master, 500, 512);
+  m.add(Kind::Comm, 512, 512);
+  EXPECT_EQ(m.at_peak()[Kind::Weight], 500) << "as much as before is no new peak";
+  m.add(Kind::Comm, 1, 512);
+  EXPECT_EQ(m.at_peak()[Kind::Comm], 513);
+  EXPECT_EQ(m.at_peak()[Kind::Weight], 0);
+  EXPECT_EQ(m.at_peak().rounding, 511);
+}
+
+TEST(L01_Meter, ATraceCountsEachCostAndIsKeptIfAskedFor) {
+  Meter m;
+  const Cost a{OpClass::Contraction, 10, 20, 0, DType::F32}, b{OpClass::Contraction, 10, 20, 0, DType::BF16};
+  m.count(a);
+  EXPECT_TRUE(m.trace().empty());
+  m.keep_trace();
+  for (int i = 0; i < 3; ++i) m.count(a);
+  m.count(b);
+  EXPECT_EQ(m.trace(), (std::map<Cost, int64_t>{{a, 3}, {b, 1}}));
+  EXPECT_FALSE(m.keeps_times());
+  m.keep_times();
+  EXPECT_TRUE(m.keeps_times());
+  m.add_seconds(OpClass::Elementwise, 0.25);
+  m.add_seconds(OpClass::Elementwise, 0.5);
+  EXPECT_EQ(m.work(OpClass::Elementwise).seconds, 0.75);
+  EXPECT_EQ(m.work(OpClass::Contraction).seconds, 0);
+  EXPECT_EQ(m.work(OpClass::Contraction).calls, 5);
+  m.add(Kind::Data, 1, 512);
+  m.reset_work();
+  EXPECT_TRUE(m.trace().empty());
+  EXPECT_EQ(m.work(OpClass::Elementwise).seconds, 0);
+  EXPECT_EQ(m.now()[Kind::Data], 1) << "memory is no work";
+  m.count(b);
+  EXPECT_EQ(m.trace().size(), 1u) << "a trace is still kept";
+}
+
 TEST(L01_Meter, ADeviceCountsItsOwnMemory) {
   Device device("cpu");
   EXPECT_STREQ(device.name(), "cpu");

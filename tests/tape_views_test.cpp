@@ -181,6 +181,16 @@ TEST_F(L02_Views, LogitsThatNobodyHoldsBecomeTheirGradientInPlace) {
   EXPECT_LT(context.device.meter().at_peak().allocated(), before + x.bytes() / 2);
 }
 
+TEST_F(L02_Views, ASavedPartKeepsAllOfItsStorage) {
+  Tensor w = filled(1, {3, 3}), x = filled(1, {4, 3});
+  Leaf leaf;
+  attach(w, leaf, "w");
+  Tape tape;
+  linear(scale(x, 2).narrow(1, 2), w);
+  EXPECT_EQ(tape.saved_bytes(), x.bytes());
+  EXPECT_EQ(context.device.meter().now()[Kind::Activation], x.bytes());
+}
+
 TEST_F(L02_Views, AnAddIntoASavedTensorIsDetected) {
   Tensor x = tensor({1, 2}, {2});
   Leaf leaf;

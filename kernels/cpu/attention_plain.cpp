@@ -63,15 +63,17 @@ void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
       S* row = share.scores + i * s.T;
       const int64_t n = keys_of(s, t0 + i);
       softmax_row(row, n, s.T);
-      visit_write(probs_write, [&]<Write W>() {
-        T* out = probs + (t0 + i) * s.T;
-        for (int64_t j = 0; j < s.T; ++j) store<W>(out, j, row[j]);
-      });
+      if (probs)
+        visit_write(probs_write, [&]<Write W>() {
+          T* out = probs + (t0 + i) * s.T;
+          for (int64_t j = 0; j < s.T; ++j) store<W>(out, j, row[j]);
+        });
       if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, 0, n, row);
     }
-    gemm(GemmProblem<S, T, T>{rows, s.D, keys, share.scores, s.T, 1, v, in, 1, y + t0 * s.y.time, s.y.time, 1,
-                              y_write},
-         share.gemm, share.gemm_size);
+    if (y)
+      gemm(GemmProblem<S, T, T>{rows, s.D, keys, share.scores, s.T, 1, v, in, 1, y + t0 * s.y.time, s.y.time,
+                                1, y_write},
+           share.gemm, share.gemm_size);
   }
 }
 
@@ -140,7 +142,8 @@ void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
     for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {
       const int64_t i = at(s.qkv, b, h);
       head_fwd(ctx, s, b, h, share, q.as<T>() + i, k.as<T>() + i, v.as<T>() + i,
-               probs.as<T>() + (b * s.H + h) * s.T * s.T, probs.w, y.as<T>() + at(s.y, b, h), y.w);
+               probs.wanted() ? probs.as<T>() + (b * s.H + h) * s.T * s.T : nullptr, probs.w,
+               y.wanted() ? y.as<T>() + at(s.y, b, h) : nullptr, y.w);
     });
   });
 }

@@ -34,8 +34,9 @@ void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
                 [&]<class T>() { sum += gradient_squares(grads.sizes[i], grads.items[i].as<T>()); });
   const double norm = std::sqrt(sum);
   ctx.scalars->grad_norm = float(norm);
-  // A norm that is not finite must not hide behind a factor of 0 or 1: it is passed on.
-  ctx.scalars->clip_factor = max_norm > 0 && !(norm <= max_norm) ? float(max_norm / (norm + 1e-6)) : 1.0f;
+  // A norm that is not a number must not hide behind a factor of 1: it is passed on.
+  const double factor = max_norm / (norm + 1e-6);
+  ctx.scalars->clip_factor = max_norm > 0 && !(factor >= 1) ? float(factor) : 1.0f;
 }
 
 }  // namespace gradus::cpu

@@ -64,8 +64,8 @@ void write_back(const char* op, int64_t n, const A* chunk, Out x, int64_t at) {
   if (chunk != x.as<A>() + at) write(op, n, chunk, x, at);
 }
 
-// y[i] = f(i), element by element on all threads; f returns the accumulation type and holds its data by
-// value.
+// y[i] = f(i), element by element on all threads, if y is wanted; f returns the accumulation type and holds
+// its data by value.
 template <Write W, class T, class F>
 [[gnu::flatten, gnu::noinline]] void map_piece(int64_t begin, int64_t end, T* y, F f) {
 #pragma omp simd
@@ -73,6 +73,7 @@ template <Write W, class T, class F>
 }
 template <class T, class F>
 void map(int64_t n, Out y, F f) {
+  if (!y.wanted()) return;
   visit_write(y.w, [&]<Write W>() {
     parallel_for(n, kGrain, [&](int64_t begin, int64_t end) { map_piece<W>(begin, end, y.as<T>(), f); });
   });

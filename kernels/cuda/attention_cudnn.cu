@@ -2,16 +2,20 @@
 // attention is written down as the graph of its products, exponentials and sums; cuDNN recognizes the graph
 // and has fused kernels for the whole of it, which are FlashAttention on tensor cores.
 //
-// NEVER EXECUTED: written without a GPU at hand. Compiled, and checked with cuDNN 9.19 itself as far as that
-// goes: from the device properties of A100, H100, B200 and three GeForce it makes plans of these graphs.
+// NEVER EXECUTED by cuDNN: written without a GPU at hand. tests/standin interprets these graphs, and
+// cuDNN 9.19 itself was asked as far as that goes: from the device properties of A100, H100, B200 and a
+// GeForce RTX 4090 it makes plans of them.
 #include "kernels/cuda/attention_cudnn.h"
 
 #include <initializer_list>
+#include <limits>
 #include <map>
 
+#include "kernels/cuda/attention_calls.h"
 #include "kernels/cuda/cudnn_graph.h"
+#include "kernels/cuda/library.h"
 
-namespace gradus::cuda {
+namespace gradus::GRADUS_GPU {
 
 namespace {
 
@@ -19,7 +23,7 @@ using Graph = CudnnGraph;
 using Tensor = CudnnGraph::Tensor;
 
 // The tensors whose addresses a call gives.
-enum Id : int64_t { kQ = 1, kK, kV, kY, kLse, kDy, kDq, kDk, kDv, kRowsums, kScale, kOne, kMinusInfinity };
+enum Id : int64_t { kQ = 1, kK, kV, kY, kLse, kDy, kDq, kDk, kDv, kRowsums, kScale, kOne, kLowest };
 
 // The tensors of attention, by the shapes that occur.
 struct Shapes {
@@ -44,13 +48,14 @@ struct Shapes {
   }
 };
 
-// Query t sees key j where j <= t; elsewhere -inf.
+// Query t sees key j where j <= t; elsewhere the lowest number of fp32, as in NVIDIA's own graphs (-inf minus
+// -inf would be no number).
 Tensor masked(const Shapes& x, Tensor scores) {
   if (x.s.mask == Mask::None) return scores;
   const Tensor t = x.g.index(2, scores, x.scores(CUDNN_DATA_INT32));
   const Tensor j = x.g.index(3, scores, x.scores(CUDNN_DATA_INT32));
-  const Tensor seen = x.g.pointwise(CUDNN_POINTWISE_CMP_GE, t, j, x.scores(CUDNN_DATA_BOOLEAN));
-  return x.g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, scores, x.g.number(kMinusInfinity), seen, x.scores());
+  const Tensor seen = x.g.compare(CUDNN_POINTWISE_CMP_GE, t, j, x.scores(CUDNN_DATA_BOOLEAN));
+  return x.g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, scores, x.g.number(kLowest), seen, x.scores());
 }
 
 // y = softmax(scale q k^T + mask) v, lse = max + log(sum(e^(score - max)))
@@ -108,21 +113,12 @@ Key key_of(bool backward, const AttentionShape& s, DType t) {
           s.qkv.batch, s.qkv.head, s.qkv.time,      s.y.batch, s.y.head, s.y.time};
 }
 
-// Of one GPU: the plans made up to now (to make one takes a good part of a second), none where cuDNN has
-// none; and the handle that executions need. Never destroyed: when the program ends, CUDA may be gone before.
+// The plans made up to now (to make one takes a good part of a second), none where cuDNN has none; and the
+// handle that executions need.
 struct Library {
   cudnnHandle_t handle = nullptr;
   std::map<Key, std::optional<Descriptor>> plans;
 };
-int current_gpu() {
-  int id = 0;
-  check(cudaGetDevice(&id) == cudaSuccess, "cuDNN: there is no GPU; is its driver running (nvidia-smi)?");
-  return id;
-}
-Library& library() {
-  static thread_local auto* const of_gpu = new std::map<int, Library>;
-  return (*of_gpu)[current_gpu()];
-}
 
 std::optional<Descriptor> make_plan(bool backward, const AttentionShape& s, DType t,
                                     const Descriptor& device) {
@@ -136,7 +132,7 @@ std::optional<Descriptor> make_plan(bool backward, const AttentionShape& s, DTyp
 }
 
 const std::optional<Descriptor>& find_plan(bool backward, const AttentionShape& s, DType t) {
-  auto& plans = library().plans;
+  auto& plans = of_gpu_and_thread<Library>().plans;
   const Key key = key_of(backward, s, t);
   auto found = plans.find(key);
   if (found == plans.end()) {
@@ -154,26 +150,28 @@ struct Bound {
 };
 void execute(const Ctx& ctx, const Descriptor& plan, const AttentionShape& s,
              std::initializer_list<Bound> bound) {
-  constexpr float kMasked = -INFINITY;
+  constexpr float kMasked = std::numeric_limits<float>::lowest();
   std::vector<int64_t> ids{kScale};
   std::vector<const void*> addresses{&s.scale};
-  if (s.mask == Mask::Causal) ids.push_back(kMinusInfinity), addresses.push_back(&kMasked);
+  if (s.mask == Mask::Causal) ids.push_back(kLowest), addresses.push_back(&kMasked);
   for (const Bound& b : bound) ids.push_back(b.id), addresses.push_back(b.address);
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids.data(), int64_t(ids.size()))
       .set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, addresses.data(), int64_t(ids.size()))
       .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, ctx.workspace);
   pack.finalize("gather the arguments of attention");
-  cudnnHandle_t& handle = library().handle;
+  cudnnHandle_t& handle = of_gpu_and_thread<Library>().handle;
   if (!handle) cudnn_check(cudnnCreate(&handle), "start");
   cudnn_check(cudnnSetStream(handle, static_cast<cudaStream_t>(ctx.stream)), "take a stream");
   cudnn_check(cudnnBackendExecute(handle, plan.get(), pack.get()), "execute attention");
 }
 
-// Where the contract allows more than cuDNN does.
+// Whether this cuDNN may be used; and where the contract allows more than it does.
 bool possible(const AttentionShape& s, DType t, std::initializer_list<CBuf> inputs,
               std::initializer_list<Out> outputs) {
-  bool ok = (t == DType::BF16 || t == DType::F16) && s.dropout == 0 && s.B * s.H * s.T > 0;
+  attention_calls.cudnn_version = int64_t(cudnnGetVersion());
+  bool ok = attention_calls.cudnn_version >= kOldestCudnn;
+  ok = ok && (t == DType::BF16 || t == DType::F16) && s.dropout == 0 && s.B * s.H * s.T > 0;
   const auto aligned = [](const void* p) { return p && reinterpret_cast<uintptr_t>(p) % 16 == 0; };
   for (const int64_t n : {s.D, s.qkv.batch, s.qkv.head, s.qkv.time, s.y.batch, s.y.head, s.y.time})
     ok = ok && n % 8 == 0;
@@ -228,4 +226,4 @@ bool attention_cudnn_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
   return true;
 }
 
-}  // namespace gradus::cuda
+}  // namespace gradus::GRADUS_GPU

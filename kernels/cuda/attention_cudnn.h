@@ -10,7 +10,7 @@ bool attention_cudnn_fwd(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf
 bool attention_cudnn_bwd(const Ctx&, const AttentionShape&, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse, CBuf dy,
                          Out dq, Out dk, Out dv);
 
-#if !defined(__CUDACC__) || !defined(GRADUS_CUDNN)
+#ifndef GRADUS_CUDNN
 inline bool attention_cudnn_fwd(const Ctx&, const AttentionShape&, CBuf, CBuf, CBuf, Out, Out) {
   return false;
 }

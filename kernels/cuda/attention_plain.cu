@@ -117,7 +117,7 @@ __device__ void softmax_row(const AttentionShape& s, int64_t t, int64_t keys, fl
   for (int64_t j = lane; j < s.T; j += kWarp) {
     const float r = j < seen ? x[j] * factor : 0.0f;
     if (j < keys) x[j] = r;
-    store(write, probs, t * s.T + j, r);
+    if (probs) store(write, probs, t * s.T + j, r);
   }
 }
 
@@ -136,12 +136,12 @@ __global__ void plain_fwd_kernel(AttentionShape s, const StepScalars* scalars, P
   dot_rows(s, m, x.k + in, s.qkv.time, 0, keys, s.scale);
   __syncthreads();
   if (row < p.end)
-    softmax_row(s, row, keys, m.weights + (row - p.first) * m.others, x.probs + (p.b * s.H + p.h) * s.T * s.T,
-                x.probs_write);
+    softmax_row(s, row, keys, m.weights + (row - p.first) * m.others,
+                x.probs ? x.probs + (p.b * s.H + p.h) * s.T * s.T : nullptr, x.probs_write);
   __syncthreads();
   drop_queries(s, scalars, p, m, keys);
   __syncthreads();
-  sum_rows(s, p, m, x.v + in, s.qkv.time, 0, keys, 1, x.y + p.in(s.y), s.y.time, x.y_write);
+  if (x.y) sum_rows(s, p, m, x.v + in, s.qkv.time, 0, keys, 1, x.y + p.in(s.y), s.y.time, x.y_write);
 }
 
 template <class T>

@@ -1,10 +1,14 @@
 // The files of kernels/cuda are CUDA C++, compiled twice: by nvcc for real GPUs (namespace gradus::cuda) and
-// by g++ for `emu`, which runs them on the CPU (namespace gradus::emu).
+// by g++ for `emu`, which runs them on the CPU (namespace gradus::emu). Those that call NVIDIA's libraries
+// are compiled by g++ for their tests, with stand-ins for the libraries (namespace gradus::standin, by the
+// Makefile).
 #pragma once
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #define GRADUS_GPU cuda
 #else
 #include "kernels/emu/emu.h"
+#ifndef GRADUS_GPU
 #define GRADUS_GPU emu
+#endif
 #endif

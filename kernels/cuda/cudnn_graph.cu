@@ -1,10 +1,23 @@
 #include "kernels/cuda/cudnn_graph.h"
 
-namespace gradus::cuda {
+#include <cstring>
+
+namespace gradus::GRADUS_GPU {
 
 namespace {
 
-constexpr cudnnDataType_t kMath = CUDNN_DATA_FLOAT;  // what all sums and functions are computed in
+constexpr cudnnDataType_t kMath = CUDNN_DATA_FLOAT;  // what sums and functions are computed in
+
+// Heuristics propose nothing for a graph that they do not know, and nothing where they lack a library for
+// what they know; both is success, and only the text of the last error differs.
+void check_nothing_is_missing() {
+  char text[4096] = "";
+  cudnnGetLastErrorString(text, sizeof text);
+  for (const cudnnStatus_t status : kMissingLibrary) {
+    const char* const found = std::strstr(text, cudnnGetErrorString(status));
+    if (found) fail("cuDNN could not find a plan: ", std::string(found, std::strcspn(found, "\n")));
+  }
+}
 
 // The configurations that cuDNN's heuristics propose, the most promising first.
 std::vector<Descriptor> proposals(cudnnBackendDescriptor_t graph, const Descriptor& device) {
@@ -24,6 +37,7 @@ std::vector<Descriptor> proposals(cudnnBackendDescriptor_t graph, const Descript
   count =
       heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, pointers.data(), count);
   configs.erase(configs.begin() + count, configs.end());
+  if (configs.empty()) check_nothing_is_missing();
   return configs;
 }
 
@@ -52,8 +66,9 @@ CudnnGraph::Tensor CudnnGraph::matmul(Tensor a, Tensor b, Tensor c) {
   return operation(std::move(d), c, "add a matrix product to a graph");
 }
 
-CudnnGraph::Tensor CudnnGraph::pointwise_as(Descriptor mode, Tensor x, Tensor b, Tensor t, Tensor y) {
-  mode.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, kMath);
+CudnnGraph::Tensor CudnnGraph::pointwise_as(Descriptor mode, cudnnDataType_t math, Tensor x, Tensor b,
+                                            Tensor t, Tensor y) {
+  mode.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, math);
   Descriptor d(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   d.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, keep(std::move(mode), "describe a function"))
       .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x)
@@ -66,14 +81,20 @@ CudnnGraph::Tensor CudnnGraph::pointwise_as(Descriptor mode, Tensor x, Tensor b,
 CudnnGraph::Tensor CudnnGraph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor t, Tensor y) {
   Descriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
-  return pointwise_as(std::move(how), x, b, t, y);
+  return pointwise_as(std::move(how), kMath, x, b, t, y);
+}
+
+CudnnGraph::Tensor CudnnGraph::compare(cudnnPointwiseMode_t mode, Tensor a, Tensor b, Tensor y) {
+  Descriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+  return pointwise_as(std::move(how), CUDNN_DATA_BOOLEAN, a, b, nullptr, y);
 }
 
 CudnnGraph::Tensor CudnnGraph::index(int64_t dimension, Tensor x, Tensor y) {
   Descriptor how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_GEN_INDEX)
       .set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, dimension);
-  return pointwise_as(std::move(how), x, nullptr, nullptr, y);
+  return pointwise_as(std::move(how), CUDNN_DATA_INT32, x, nullptr, nullptr, y);
 }
 
 CudnnGraph::Tensor CudnnGraph::reduce(cudnnReduceTensorOp_t op, Tensor x, Tensor y) {
@@ -114,4 +135,4 @@ std::optional<Descriptor> CudnnGraph::plan(const Descriptor& device, int64_t mos
   return {};
 }
 
-}  // namespace gradus::cuda
+}  // namespace gradus::GRADUS_GPU

@@ -11,7 +11,7 @@
 
 #include "kernels/cuda/gpu.h"
 
-namespace gradus::cuda {
+namespace gradus::GRADUS_GPU {
 
 [[noreturn]] inline void cudnn_fail(cudnnStatus_t status, const char* what) {
   char reason[1024] = "";
@@ -22,8 +22,15 @@ namespace gradus::cuda {
 inline void cudnn_check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) cudnn_fail(status, what);
 }
+// What cuDNN says under the heading "not supported" where a library is missing or too old.
+constexpr cudnnStatus_t kMissingLibrary[] = {CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER,
+                                             CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART,
+                                             CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+                                             CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE};
 // False where cuDNN knows what is asked, and has nothing for it. Anything else that went wrong is an error.
 inline bool cudnn_supports(cudnnStatus_t status, const char* what) {
+  for (const cudnnStatus_t missing : kMissingLibrary)
+    if (status == missing) cudnn_fail(status, what);
   if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
   cudnn_check(status, what);
   return true;
@@ -99,7 +106,9 @@ class CudnnGraph {
   Tensor pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y) {
     return pointwise(mode, x, nullptr, nullptr, y);
   }
-  // y = the index of each element of x along a dimension
+  // y = mode(a, b), of booleans
+  Tensor compare(cudnnPointwiseMode_t mode, Tensor a, Tensor b, Tensor y);
+  // y = the index of each element of x along a dimension, of integers
   Tensor index(int64_t dimension, Tensor x, Tensor y);
   // y = the sum, maximum, ... of x over the dimensions where y has size 1
   Tensor reduce(cudnnReduceTensorOp_t op, Tensor x, Tensor y);
@@ -121,11 +130,11 @@ class CudnnGraph {
     operations_.push_back(keep(std::move(d), what));
     return output;
   }
-  Tensor pointwise_as(Descriptor mode, Tensor x, Tensor b, Tensor t, Tensor y);
+  Tensor pointwise_as(Descriptor mode, cudnnDataType_t math, Tensor x, Tensor b, Tensor t, Tensor y);
 
   std::vector<Descriptor> kept_;  // everything that the graph is made of
   std::vector<Tensor> operations_;
   int64_t next_id_ = 1000;  // above those of the caller
 };
 
-}  // namespace gradus::cuda
+}  // namespace gradus::GRADUS_GPU

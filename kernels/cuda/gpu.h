@@ -25,13 +25,19 @@ void launch(const Ctx& ctx, const char* name, dim3 grid, dim3 block, int64_t sha
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
 #ifdef __CUDACC__
   const auto ok = [name](cudaError_t e) {
-    check(e == cudaSuccess, name, ": the GPU refused the launch: ", cudaGetErrorString(e));
+    if (e != cudaSuccess) cudaGetLastError();  // CUDA keeps it for whoever asks next
+    check(e == cudaSuccess, name,
+          ": the GPU refused the launch, or a kernel before it failed: ", cudaGetErrorString(e));
   };
   constexpr int64_t kWithoutAsking = 48 << 10;
   if (shared_bytes > kWithoutAsking)
     ok(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
-  kernel<<<grid, block, size_t(shared_bytes), static_cast<cudaStream_t>(ctx.stream)>>>(P(args)...);
-  ok(cudaGetLastError());
+  // What this call returns is about this launch; cudaGetLastError, after <<<>>>, may say what another call
+  // left.
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = size_t(shared_bytes);
+  config.stream = static_cast<cudaStream_t>(ctx.stream);
+  ok(cudaLaunchKernelEx(&config, kernel, P(args)...));
 #else
   (void)ctx;
   emu::launch(emu::Launch{name, grid, block, shared_bytes}, [&] { kernel(P(args)...); });
@@ -150,6 +156,23 @@ inline __device__ void device_check(bool ok, const char* before, int64_t value, 
 #else
   fail(before, " ", value, " ", after, " ", row);
 #endif
+}
+
+// visit_gpu() inside a kernel, where each item of a list has a dtype of its own. The launch has refused the
+// others by a sentence; there is none here, because printing takes registers.
+template <class F>
+__device__ void visit_in_kernel(DType t, F&& f) {
+  switch (t) {
+    case DType::F32: return f.template operator()<float>();
+    case DType::BF16: return f.template operator()<bf16>();
+    case DType::F16: return f.template operator()<fp16>();
+    default:
+#ifdef __CUDACC__
+      __trap();
+#else
+      fail("a kernel was given ", name_of(t), ", which is not fp32, bf16 or fp16");
+#endif
+  }
 }
 
 // todo(), which a stubbed exercise calls, for lines of a kernel.

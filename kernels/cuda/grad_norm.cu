@@ -29,11 +29,7 @@ static __global__ void squares_kernel(GradChunk grads, double* partial, Write wr
   double sum = 0;
   for (int i = 0; i < grads.count; ++i) {
     const CBuf g = grads.items[i];
-    switch (g.t) {
-      case DType::F32: sum += sum_squares<float>(g.p, grads.sizes[i]); break;
-      case DType::BF16: sum += sum_squares<bf16>(g.p, grads.sizes[i]); break;
-      default: sum += sum_squares<fp16>(g.p, grads.sizes[i]);
-    }
+    visit_in_kernel(g.t, [&]<class T>() { sum += sum_squares<T>(g.p, grads.sizes[i]); });
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = write == Write::Add ? partial[blockIdx.x] + sum : sum;
@@ -46,8 +42,9 @@ static __global__ void norm_kernel(const double* partial, float max_norm, StepSc
   const double norm = sqrt(block_sum(sum));
   if (threadIdx.x != 0) return;
   scalars->grad_norm = float(norm);
-  // A norm that is not finite must not hide behind a factor of 0 or 1: it is passed on.
-  scalars->clip_factor = max_norm > 0 && !(norm <= max_norm) ? float(max_norm / (norm + 1e-6)) : 1.0f;
+  // A norm that is not a number must not hide behind a factor of 1: it is passed on.
+  const double factor = max_norm / (norm + 1e-6);
+  scalars->clip_factor = max_norm > 0 && !(factor >= 1) ? float(factor) : 1.0f;
 }
 
 void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {

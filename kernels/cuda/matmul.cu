@@ -9,8 +9,9 @@
 #include <cublas_v2.h>
 
 #include "kernels/cuda/gpu.h"
+#include "kernels/cuda/library.h"
 
-namespace gradus::cuda {
+namespace gradus::GRADUS_GPU {
 
 static void ok(cublasStatus_t status, const char* what) {
   check(status == CUBLAS_STATUS_SUCCESS, "matmul: cuBLAS could not ", what, ": ",
@@ -18,17 +19,17 @@ static void ok(cublasStatus_t status, const char* what) {
         status == CUBLAS_STATUS_ALLOC_FAILED ? "; is the GPU's memory full?" : "");
 }
 
-// One handle for the GPU, made by the first product; making one takes longer than many products. It is left
-// to the end of the process, because the CUDA runtime may be gone when destructors of statics run.
+// Made by the first product of a GPU and thread; making one takes longer than many products.
 static cublasHandle_t handle_for(const Ctx& ctx) {
-  static const cublasHandle_t handle = [] {
+  cublasHandle_t& handle = of_gpu_and_thread<cublasHandle_t>();
+  if (!handle) {
     cublasHandle_t made;
     ok(cublasCreate(&made), "start");
     ok(cublasSetMathMode(
            made, cublasMath_t(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
        "set its arithmetic");
-    return made;
-  }();
+    handle = made;
+  }
   ok(cublasSetStream(handle, static_cast<cudaStream_t>(ctx.stream)), "take the device's stream");
   ok(cublasSetWorkspace(handle, ctx.workspace, size_t(kWorkspaceBytes)), "take the device's workspace");
   return handle;
@@ -63,4 +64,4 @@ void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
        "multiply");
 }
 
-}  // namespace gradus::cuda
+}  // namespace gradus::GRADUS_GPU

@@ -57,11 +57,7 @@ __device__ void read_as(const void* p, int64_t first, int64_t n, float (&r)[kEac
 }
 template <class Buffer>  // CBuf or Out
 __device__ void read(Buffer x, int64_t first, int64_t n, float (&r)[kEach]) {
-  switch (x.t) {
-    case DType::F32: return read_as<float>(x.p, first, n, r);
-    case DType::BF16: return read_as<bf16>(x.p, first, n, r);
-    default: return read_as<fp16>(x.p, first, n, r);
-  }
+  visit_in_kernel(x.t, [&]<class T>() { read_as<T>(x.p, first, n, r); });
 }
 template <class T>
 __device__ void write_as(void* p, int64_t first, int64_t n, const float (&r)[kEach]) {
@@ -72,11 +68,7 @@ __device__ void write_as(void* p, int64_t first, int64_t n, const float (&r)[kEa
   }
 }
 inline __device__ void write(Out y, int64_t first, int64_t n, const float (&r)[kEach]) {
-  switch (y.t) {
-    case DType::F32: return write_as<float>(y.p, first, n, r);
-    case DType::BF16: return write_as<bf16>(y.p, first, n, r);
-    default: return write_as<fp16>(y.p, first, n, r);
-  }
+  visit_in_kernel(y.t, [&]<class T>() { write_as<T>(y.p, first, n, r); });
 }
 
 }  // namespace gradus::GRADUS_GPU

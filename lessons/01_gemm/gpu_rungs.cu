@@ -29,7 +29,7 @@ static void global_memory(const Ctx& ctx, const GemmSize& s, const float* a, con
 // each number that came from global memory.
 constexpr int kTile = 32;
 
-__global__ void shared_kernel(GemmSize s, Global a, Global b, Global c) {
+__global__ void __launch_bounds__(kTile* kTile) shared_kernel(GemmSize s, Global a, Global b, Global c) {
   __shared__ float a_tile[kTile][kTile], b_tile[kTile][kTile];
   const int x = int(threadIdx.x), y = int(threadIdx.y);
   const int64_t i = int64_t(blockIdx.y) * kTile + y, j = int64_t(blockIdx.x) * kTile + x;

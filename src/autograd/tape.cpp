@@ -170,7 +170,7 @@ int64_t Tape::saved_bytes() const {
   int64_t bytes = 0;
   for (const Node& node : nodes_)
     for (const Saved& s : node.saved)
-      if (is_activation(s) && seen.insert(&s.tensor.storage()).second) bytes += s.tensor.bytes();
+      if (is_activation(s) && seen.insert(&s.tensor.storage()).second) bytes += s.tensor.storage().bytes();
   return bytes;
 }
 
@@ -187,7 +187,7 @@ void Tape::print(std::ostream& out) const {
       if (!is_activation(s)) continue;
       const bool first = seen.insert(&s.tensor.storage()).second;
       saved << s.tensor.storage().name() << (first ? " " : "(again) ");
-      if (first) bytes += s.tensor.bytes();
+      if (first) bytes += s.tensor.storage().bytes();
     }
     table.row({std::to_string(i), node.op, inputs.str(), output.str(), saved.str(), std::to_string(bytes)});
   }

@@ -89,7 +89,7 @@ class Tape : public Recording {
   void backward(const Tensor& y, Tensor dy = {});
 
   const std::vector<Node>& nodes() const { return nodes_; }
-  int64_t saved_bytes() const;      // of kind Activation, each storage counted once
+  int64_t saved_bytes() const;      // of kind Activation, each storage counted once and whole
   void print(std::ostream&) const;  // one line per node: op, shapes, saved bytes
 
   void append(Node node);  // for record()

@@ -105,6 +105,7 @@ int64_t Args::bytes(const std::string& name, int64_t fallback, const std::string
           " is not a size; write 4096, 64MiB or 1.5GiB");
   double value = parse_number<double>(name, text->substr(0, digits), "a number");
   for (const auto* u = std::begin(kUnits); u != found; ++u) value *= 1024;
+  require(value == 0 || value >= 1, "--", name, "=", *text, " is less than a byte");
   require(value <= 0x1p60, "--", name, "=", *text, " is more than any machine has");
   return int64_t(value);
 }

@@ -43,7 +43,8 @@ class Shape {
   Shape with_last(int64_t d) const {
     check(rank_ > 0, "shape: a scalar has no last dimension");
     Shape s = *this;
-    s.dims_[rank_ - 1] = d;
+    --s.rank_;
+    s.push_back(d);
     return s;
   }
   const int64_t* begin() const { return dims_.data(); }

@@ -32,8 +32,11 @@ void Canvas::set(int x, int y, Rgb color, double opacity) {
 }
 
 void Canvas::fill_rect(int x, int y, int width, int height, Rgb color) {
-  for (int row = std::max(y, 0); row < std::min(y + height, height_); ++row)
-    for (int column = std::max(x, 0); column < std::min(x + width, width_); ++column) set(column, row, color);
+  // In 64 bits: the lower right corner may lie further out than an int can say.
+  const int64_t bottom = std::min<int64_t>(int64_t(y) + height, height_);
+  const int64_t right = std::min<int64_t>(int64_t(x) + width, width_);
+  for (int row = std::max(y, 0); row < bottom; ++row)
+    for (int column = std::max(x, 0); column < right; ++column) set(column, row, color);
 }
 
 // Every pixel near the segment is covered by as much as its distance says, which makes the edges smooth.

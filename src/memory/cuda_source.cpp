@@ -41,6 +41,7 @@ namespace {
 
 // An error of a kernel is reported by the first call that waits for it, whatever that call is about.
 void check_cuda(cudaError_t e, const char* what) {
+  if (e != cudaSuccess) cudaGetLastError();  // or the next that asks would be blamed for it
   check(e == cudaSuccess, "cuda: ", what, " failed: ", cudaGetErrorString(e),
         "; if a kernel printed a sentence before this, that is the reason");
 }

@@ -43,8 +43,8 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::narrow(int64_t begin, int64_t count) const {
-  check(shape_.rank() > 0 && begin >= 0 && count >= 0 && begin + count <= shape_[0], "narrow: rows [", begin,
-        ", ", begin + count, ") of ", shape_, " do not exist");
+  check(shape_.rank() > 0 && begin >= 0 && count >= 0 && begin <= shape_[0] - count, "narrow: ", count,
+        " rows from row ", begin, " on of ", shape_, " do not exist");
   check(!slot.wanted() || !current().tape(), "narrow: rows [", begin, ", ", begin + count, ") of ", shape_,
         " would get no gradient, but a tape records and this tensor wants one; if none is to come back, ",
         "narrow detach() of it");

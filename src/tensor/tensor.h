@@ -30,6 +30,7 @@ class Storage {
 
   Device& device() const { return *device_; }
   char* data() const { return block_->data(); }
+  int64_t bytes() const { return block_->requested; }
   Kind kind() const { return block_->kind; }
   const std::string& name() const { return block_->name; }
   void set_kind(Kind kind) { device_->allocator().change_kind(block_, kind); }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "kernels/cuda/attention_calls.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
 #include "src/train/machine.h"
@@ -18,10 +19,11 @@ ReportRow& Report::row(const std::string& name) {
   return rows_.back();
 }
 
-void Report::add_check(std::string name, std::string relation, double value, double bound, bool passed,
+void Report::add_check(std::string name, std::string relation, Json value, Json bound, bool passed,
                        bool timing) {
-  const bool skipped = !device_.has_data() && (timing || std::isnan(value));
-  checks_.push_back({std::move(name), std::move(relation), value, bound, passed, timing, skipped});
+  const bool skipped = !device_.has_data() && (timing || std::isnan(value.number()));
+  checks_.push_back(
+      {std::move(name), std::move(relation), std::move(value), std::move(bound), passed, timing, skipped});
 }
 void Report::check_at_most(const std::string& name, double value, double bound) {
   add_check(name, "<=", value, bound, value <= bound, false);
@@ -30,7 +32,7 @@ void Report::check_at_least(const std::string& name, double value, double bound)
   add_check(name, ">=", value, bound, value >= bound, false);
 }
 void Report::check_equal(const std::string& name, int64_t value, int64_t expected) {
-  add_check(name, "=", double(value), double(expected), value == expected, false);
+  add_check(name, "=", value, expected, value == expected, false);
 }
 void Report::timing_at_least(const std::string& name, double value, double bound) {
   add_check(name, ">=", value, bound, value >= bound, true);
@@ -154,7 +156,7 @@ void Report::print_checks() const {
     const char* verdict = c.skipped  ? "SKIP, no data"
                           : c.timing ? (c.passed ? "as predicted" : "differs")
                                      : (c.passed ? "ok" : "FAILED");
-    table.row({c.name, number_text(c.value), c.relation, number_text(c.bound), verdict});
+    table.row({c.name, number_text(c.value.number()), c.relation, number_text(c.bound.number()), verdict});
   }
   std::cout << table;
 }
@@ -163,6 +165,7 @@ int Report::finish(const std::string& json_path) {
   std::cout << "\n" << lesson_ << " on " << device_.name() << ":";
   for (const auto& [name, value] : config_) std::cout << " " << name << "=" << value.dump();
   std::cout << "\n";
+  if (const std::string used = attention_text(); !used.empty()) std::cout << used << "\n";
   print_rows();
   print_memory();
   if (!predicted_ms_.empty()) {

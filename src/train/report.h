@@ -2,6 +2,7 @@
 // check; on the terminal and, with --json, as a file. Checks on bytes, counts, equality and loss decide the
 // exit code; checks on time only say "as predicted" or "differs", because machines are shared.
 #pragma once
+#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,7 +27,7 @@ class Report {
   Report(std::string lesson, Device& device) : lesson_(std::move(lesson)), device_(device) {}
 
   void config(const std::string& name, Json value);
-  ReportRow& row(const std::string& name);
+  ReportRow& row(const std::string& name);  // a new one; stays where it is when others follow
 
   // measured <= bound, or >= bound: decides the exit code. NaN fails; on meta, which has no data, it is
   // skipped.
@@ -45,11 +46,10 @@ class Report {
  private:
   struct Check {
     std::string name, relation;
-    double value, bound;
+    Json value, bound;  // whole numbers where they are counts
     bool passed, timing, skipped;
   };
-  void add_check(std::string name, std::string relation, double value, double bound, bool passed,
-                 bool timing);
+  void add_check(std::string name, std::string relation, Json value, Json bound, bool passed, bool timing);
   void print_rows() const;
   void print_checks() const;
   void print_memory() const;
@@ -58,7 +58,7 @@ class Report {
   std::string lesson_;
   Device& device_;
   std::vector<std::pair<std::string, Json>> config_;
-  std::vector<ReportRow> rows_;
+  std::deque<ReportRow> rows_;
   std::vector<Check> checks_;
   std::vector<std::pair<std::string, double>> predicted_ms_;  // by machine
 };

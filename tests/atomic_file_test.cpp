@@ -1,0 +1,117 @@
+// Files of any size arrive whole, also where the system takes them in parts.
+#include "src/io/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "kernels/check.h"
+
+// In place of the C library's: writes what it is told to at most, interrupted before every other part.
+static size_t most_per_write = SIZE_MAX;
+static int writes = 0;
+static bool interrupts = false;
+extern "C" ssize_t write(int fd, const void* data, size_t bytes) {
+  ++writes;
+  if (interrupts && writes % 2 == 1) {
+    errno = EINTR;
+    return -1;
+  }
+  return ssize_t(syscall(SYS_write, fd, data, std::min(bytes, most_per_write)));
+}
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+class L01_AtomicFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("gradus-atomic-" + std::to_string(::getpid()));
+    fs::create_directories(root_);
+    path_ = (root_ / "a.bin").string();
+  }
+  void TearDown() override {
+    most_per_write = SIZE_MAX, interrupts = false;
+    fs::remove_all(root_);
+  }
+  std::string get() const {
+    std::ostringstream content;
+    content << std::ifstream(path_, std::ios::binary).rdbuf();
+    return content.str();
+  }
+  int64_t files() const { return std::distance(fs::directory_iterator(root_), fs::directory_iterator()); }
+  static std::string numbered(size_t bytes) {
+    std::string text(bytes, '\0');
+    for (size_t i = 0; i < bytes; ++i) text[i] = char(i * 7 + i / 251);
+    return text;
+  }
+
+  fs::path root_;
+  std::string path_;
+};
+
+TEST_F(L01_AtomicFile, AWriteInPartsIsWhole) {
+  for (const size_t part : {size_t(1), size_t(1000), size_t(4096), SIZE_MAX})
+    for (const size_t bytes : {size_t(0), size_t(1), size_t(999), size_t(1000), size_t(1001), size_t(5000)}) {
+      most_per_write = part, interrupts = true;
+      AtomicFile file(path_);
+      const std::string text = numbered(bytes);
+      file.write(text.data(), int64_t(bytes));
+      file.write("end", 3);
+      file.commit();
+      EXPECT_EQ(get(), text + "end") << bytes << " bytes, " << part << " at once";
+    }
+}
+
+TEST_F(L01_AtomicFile, LargeFilesAreWhole) {
+  for (const size_t bytes : {65535u, 65536u, 65537u, (1u << 20) + 3}) {
+    most_per_write = 40000;
+    write_file(path_, numbered(bytes));
+    EXPECT_EQ(get(), numbered(bytes)) << bytes;
+  }
+}
+
+TEST_F(L01_AtomicFile, OnlyCommitReplacesAndALongerFileLeavesNoEnd) {
+  write_file(path_, "a long earlier text");
+  {
+    AtomicFile file(path_);
+    file.write("new", 3);
+    EXPECT_EQ(get(), "a long earlier text");
+    EXPECT_EQ(files(), 2) << "the temporary file is in the same folder";
+  }
+  EXPECT_EQ(get(), "a long earlier text");
+  EXPECT_EQ(files(), 1);
+  write_file(path_, "new");
+  EXPECT_EQ(get(), "new");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAlone) {
+  const std::string deep = (root_ / "a" / "b" / "c.txt").string();
+  EXPECT_THROW(AtomicFile{deep}, Error);
+  EXPECT_FALSE(fs::exists(root_ / "a"));
+  write_file(deep, "x");
+  EXPECT_TRUE(fs::is_regular_file(deep));
+  try {
+    AtomicFile file((root_ / "a").string());
+    ADD_FAILURE() << "a folder was accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find((root_ / "a").string() + " is there and is no regular file"),
+              std::string::npos)
+        << e.what();
+  }
+  const fs::path before = fs::current_path();
+  fs::current_path(root_);
+  write_file("here.txt", "in the present folder");
+  EXPECT_TRUE(fs::is_regular_file(root_ / "here.txt"));
+  fs::current_path(before);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,22 @@
+# make fuzz: tests/fuzz/NAME.cpp with driver.cpp -> fuzz/NAME, always under the sanitizers; ONLY=NAME runs one alone.
+SECONDS ?= 60
+SEED    ?= 1
+PLANTED := $(BUILD)/fuzz/planted
+DRIVER  := $(BUILD)/obj/tests/fuzz/driver.o
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.cpp))
+FUZZERS := $(patsubst tests/fuzz/%.cpp,$(BUILD)/fuzz/%,$(filter-out tests/fuzz/driver.cpp tests/fuzz/planted.cpp,$(FUZZ_SRC)))
+CHOSEN  := $(if $(ONLY),$(BUILD)/fuzz/$(ONLY),$(FUZZERS))
+
+.PHONY: fuzz run-fuzzers
+fuzz:
+	@$(SETUP) $(WANTED) gtest
+	@$(MAKE) SANITIZE=1 run-fuzzers
+run-fuzzers: $(PLANTED) $(CHOSEN)
+	@sh tests/fuzz/run.sh $(SECONDS) $(SEED) $(PLANTED) $(CHOSEN)
+
+$(PLANTED) $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(DRIVER) $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(CXX) $^ $(LDLIBS) -lgtest -o $@
+
+-include $(patsubst %.cpp,$(BUILD)/obj/%.d,$(FUZZ_SRC))

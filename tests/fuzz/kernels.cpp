@@ -1,0 +1,203 @@
+// Kernels: random shapes, types, alignments, writes and wanted outputs, the same on the cpu and on emu. Each
+// may be wrong by what roundings in fp32 amount to: their number times the size of what is rounded; inputs
+// lie between -2 and 2, so that all sizes are known.
+#include "tests/fuzz/kernels_models.h"
+
+namespace gradus::fuzz {
+
+std::string sample(Rng& rng) { return random_bytes(rng, 60); }
+
+namespace {
+
+Call elementwise(Draw& d) {
+  struct Unary {
+    const char* name;
+    void (*Backend::*f)(const Ctx&, int64_t, CBuf, Out);
+  };
+  struct Binary {
+    const char* name;
+    void (*Backend::*f)(const Ctx&, int64_t, CBuf, CBuf, Out);
+  };
+  static constexpr Unary kUnary[] = {{"gelu_fwd", &Backend::gelu_fwd},
+                                     {"gelu_erf_fwd", &Backend::gelu_erf_fwd},
+                                     {"tanh_fwd", &Backend::tanh_fwd},
+                                     {"cast", &Backend::cast}};
+  static constexpr Binary kBinary[] = {{"gelu_bwd", &Backend::gelu_bwd},
+                                       {"gelu_erf_bwd", &Backend::gelu_erf_bwd},
+                                       {"tanh_bwd", &Backend::tanh_bwd},
+                                       {"add", &Backend::add}};
+  const int64_t n = d.size(600);
+  constexpr double kError = 32 * 8 * kEps;  // fewer than 32 roundings of numbers up to 8
+  if (d.choices.yes()) {
+    const Unary& k = d.choices.one_of(kUnary);
+    const DType to =
+        k.f == &Backend::cast ? d.choices.one_of(std::array{DType::F32, DType::BF16, DType::F16}) : d.t;
+    return {k.name,
+            {},
+            {d.array(d.t, n)},
+            {{to, n, kError}},
+            [n, f = k.f](const Backend& b, CallCtx& c, In in, Outs out) { (b.*f)(c, n, in[0], out[0]); }};
+  }
+  const Binary& k = d.choices.one_of(kBinary);
+  return {
+      k.name,
+      {},
+      {d.array(d.t, n), d.array(d.t, n)},
+      {{d.t, n, kError}},
+      [n, f = k.f](const Backend& b, CallCtx& c, In in, Outs out) { (b.*f)(c, n, in[0], in[1], out[0]); }};
+}
+
+Call scaled(Draw& d) {
+  const RowShape s = d.rows();
+  const int64_t n = s.rows * s.cols;
+  const float factor = float(d.pick(0, 8)) / 8;
+  switch (d.pick(0, 2)) {
+    case 0:
+      return {"fill", {}, {}, {{d.t, n, 0}}, [=](const Backend& b, CallCtx& c, In, Outs out) {
+                b.fill(c, n, out[0], double(factor));
+              }};
+    case 1:
+      return {"scale",
+              {},
+              {d.array(d.t, n)},
+              {{d.t, n, 2 * kEps}},
+              [=](const Backend& b, CallCtx& c, In in, Outs out) { b.scale(c, n, in[0], out[0], factor); }};
+    default:
+      return {"dropout",
+              {},
+              {d.array(d.t, n)},
+              {{d.t, n, 4 * 16 * kEps}},
+              [=, key = d.key()](const Backend& b, CallCtx& c, In in, Outs out) {
+                b.dropout(c, s, in[0], out[0], factor, key);
+              }};
+  }
+}
+
+Call bias(Draw& d) {
+  const RowShape s = d.rows();
+  const int64_t n = s.rows * s.cols;
+  if (d.choices.yes())
+    return {"bias_fwd",
+            {},
+            {d.array(d.t, n), d.array(d.t, s.cols)},
+            {{d.t, n, 4 * kEps}},
+            [s, no_x = d.choices.yes()](const Backend& b, CallCtx& c, In in, Outs out) {
+              b.bias_fwd(c, s, no_x ? CBuf{nullptr, in[0].t} : in[0], in[1], out[0]);
+            }};
+  return {"bias_bwd",
+          cost::bias_bwd(s, d.t),
+          {d.array(d.t, n)},
+          {{d.t_or_fp32(), s.cols, 2 * kEps * double(s.rows * s.rows)}},
+          [s](const Backend& b, CallCtx& c, In in, Outs out) { b.bias_bwd(c, s, in[0], out[0]); }};
+}
+
+Call softmax(Draw& d) {
+  const RowShape s = d.rows();
+  const int64_t n = s.rows * s.cols;
+  if (d.choices.yes())
+    return {"softmax_fwd",
+            {},
+            {d.array(d.t, n, -4, 4)},
+            {{d.t, n, kEps * (double(s.cols) + 64)}},
+            [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_fwd(c, s, in[0], out[0]); }};
+  // Probabilities: they sum to at most 2, and so y dy to 4.
+  const double y = 2 / double(s.cols);
+  return {"softmax_bwd",
+          {},
+          {d.array(d.t, n, 0, y), d.array(d.t, n)},
+          {{d.t, n, kEps * (double(s.cols) + 8) * 4 * y}},
+          [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_bwd(c, s, in[0], in[1], out[0]); }};
+}
+
+Call layernorm(Draw& d) {
+  const RowShape s = d.rows();
+  const int64_t n = s.rows * s.cols;
+  Array x = d.array(d.t, n), gamma = d.array(d.t, s.cols), beta = d.array(d.t, s.cols);
+  const Array stats = computed(d, DType::F32, 2 * s.rows, {}, [&](CallCtx& c, Out out) {
+    cpu_backend().layernorm_fwd(c, s, x.in(), gamma.in(), beta.in(), {nullptr, d.t, Write::Set}, out, 1e-5f);
+  });
+  // Of the steepest row; xhat is at most sqrt(cols), and the mean is off by about cols roundings, which the
+  // steepness magnifies.
+  double steep = 1;
+  const std::vector<double> v = stats.values();
+  for (size_t i = 1; i < v.size(); i += 2) steep = std::max(steep, v[i]);
+  const double rows = double(s.rows), xhat = std::sqrt(double(s.cols)) + 1,
+               step = 8 * kEps * (double(s.cols) + 8);
+  if (d.choices.yes())
+    return {"layernorm_fwd",
+            {},
+            {x, gamma, beta},
+            {{d.t, n, step * (1 + steep) * xhat}, {DType::F32, 2 * s.rows, step * (1 + steep) * (1 + steep)}},
+            [s](const Backend& b, CallCtx& c, In in, Outs out) {
+              b.layernorm_fwd(c, s, in[0], in[1], in[2], out[0], out[1], 1e-5f);
+            }};
+  const double sums = 2 * kEps * rows * (rows + 8) * (xhat + 2 * steep);
+  return {"layernorm_bwd",
+          cost::layernorm_bwd(s, d.t),
+          {x, gamma, stats, d.array(d.t, n)},
+          {{d.t, n, step * steep * (8 + 4 * xhat * xhat)},
+           {d.t_or_fp32(), s.cols, sums},
+           {d.t_or_fp32(), s.cols, sums}},
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
+            b.layernorm_bwd(c, s, in[0], in[1], in[2], in[3], out[0], out[1], out[2]);
+          }};
+}
+
+Call cross_entropy(Draw& d) {
+  RowShape s = d.rows();
+  s.rows = std::max<int64_t>(s.rows, 1);  // the mean of none is not asked for
+  const int64_t n = s.rows * s.cols;
+  const double error = kEps * (double(s.cols) + 64) * 16;
+  const Array logits = d.array(d.t, n, -4, 4), targets = d.ids(s.rows, s.cols);
+  if (d.choices.yes())
+    return {"cross_entropy_fwd",
+            cost::cross_entropy_fwd(s, d.t),
+            {logits, targets},
+            {{DType::F32, 1, error + kEps * double(s.rows) * 16}, {DType::F32, s.rows, error}},
+            [s](const Backend& b, CallCtx& c, In in, Outs out) {
+              b.cross_entropy_fwd(c, s, in[0], in[1], out[0], out[1]);
+            }};
+  // The logits are the numbers that lie in the output; any log-sum-exp that is large enough will do.
+  return {"cross_entropy_bwd_inplace",
+          {},
+          {targets, d.array(DType::F32, s.rows, 4, 8), d.array(DType::F32, 1)},
+          {{d.t, n, 2 * error / double(s.rows), true, -4, 4}},
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
+            b.cross_entropy_bwd_inplace(c, s, in[0], in[1], in[2], out[0]);
+          }};
+}
+
+Call embedding(Draw& d) {
+  const RowShape s = d.rows();
+  const int64_t n = s.rows * s.cols, vocab = d.pick(1, 40);
+  if (d.choices.yes())
+    return {"embedding_fwd",
+            {},
+            {d.array(d.t, vocab * s.cols), d.ids(s.rows, vocab)},
+            {{d.t, n, 0}},
+            [=](const Backend& b, CallCtx& c, In in, Outs out) {
+              b.embedding_fwd(c, s, vocab, in[0], in[1], out[0]);
+            }};
+  return {"embedding_bwd",
+          cost::embedding_bwd(s, d.t),
+          {d.ids(s.rows, vocab), d.array(d.t, n)},
+          {{d.t_or_fp32(), vocab * s.cols, 2 * kEps * double(s.rows * s.rows)}},
+          [=](const Backend& b, CallCtx& c, In in, Outs out) {
+            b.embedding_bwd(c, s, vocab, in[0], in[1], out[0]);
+          }};
+}
+
+}  // namespace
+}  // namespace gradus::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  using namespace gradus::fuzz;
+  static constexpr Call (*kKinds[])(Draw&) = {elementwise,   scaled,    bias,     softmax,   layernorm,
+                                              cross_entropy, embedding, matmul,   attention, attention_bwd,
+                                              rotary,        update,    grad_norm};
+  Choices choices(bytes, size);
+  Draw draw(choices);
+  const auto kind = choices.one_of(kKinds);
+  compare(draw, kind(draw));
+  return 0;
+}

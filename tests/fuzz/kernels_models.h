@@ -1,0 +1,179 @@
+// Of the harness of the kernels: products, attention, rotary positions and optimizers.
+#pragma once
+#include "tests/fuzz/kernels.h"
+
+namespace gradus::fuzz {
+
+inline Call matmul(Draw& d) {
+  MatmulShape s{.M = d.size(70), .N = d.size(70), .K = d.size(130), .lda = 0, .ldb = 0, .ldc = 0};
+  s.ta = d.choices.yes() ? Trans::Yes : Trans::No, s.tb = d.choices.yes() ? Trans::Yes : Trans::No;
+  s.alpha = d.choices.one_of(std::array{1.f, 0.5f, -2.f});
+  // A matrix of rows x cols with gaps; the bytes end with its last element.
+  const auto stored = [&](Trans t, int64_t rows, int64_t cols, int64_t& ld) {
+    if (t == Trans::Yes) std::swap(rows, cols);
+    ld = cols + d.pick(0, 3);
+    return rows == 0 || cols == 0 ? 0 : (rows - 1) * ld + cols;
+  };
+  int64_t a = stored(s.ta, s.M, s.K, s.lda), b = stored(s.tb, s.K, s.N, s.ldb),
+          c = stored(Trans::No, s.M, s.N, s.ldc);
+  for (Batch& batch : s.batch) {
+    batch = {d.pick(1, 2), a, b, c};
+    a *= batch.count, b *= batch.count, c *= batch.count;
+  }
+  const bool fp32 = d.t == DType::F32 || d.choices.yes();
+  return {"matmul",
+          cost::matmul(s, d.t),
+          {d.array(d.t, a), d.array(d.t, b)},
+          {{fp32 ? DType::F32 : d.t, c, kEps * double(s.K + 2) * 8 * double(s.K)}},
+          [s](const Backend& k, CallCtx& ctx, In in, Outs out) { k.matmul(ctx, s, in[0], in[1], out[0]); }};
+}
+
+inline AttentionShape attention_shape(Draw& d) {
+  AttentionShape s{.B = d.pick(1, 2),
+                   .H = d.pick(1, 3),
+                   .T = d.pick(1, 40),
+                   .D = d.pick(1, 20),
+                   .qkv = {},
+                   .y = {},
+                   .scale = 1};
+  if (d.pick(0, 15) == 0) s.T = d.pick(1, 140), s.H = 1;
+  if (d.pick(0, 15) == 0) s.D = d.pick(60, 128), s.H = 1;
+  const int64_t C = s.H * s.D, qkv = C * d.choices.one_of(std::array{1, 3}), y = C + d.pick(0, 1);
+  s.qkv = {s.T * qkv, s.D, qkv}, s.y = {s.T * y, s.D, y};
+  s.scale = 1 / std::sqrt(float(s.D));
+  s.mask = d.choices.yes() ? Mask::Causal : Mask::None;
+  s.dropout = d.choices.yes() ? 0.25f : 0;
+  s.key = d.key();
+  return s;
+}
+// From the first element of a head tensor to its last.
+inline int64_t extent(const AttentionShape& s, const HeadLayout& l) {
+  return (s.B - 1) * l.batch + (s.H - 1) * l.head + (s.T - 1) * l.time + s.D;
+}
+// Probabilities may be rounded to T before they are used, scores are sums of D products; sums over T keys
+// have weights of at most 1/(1-p) together. (The bound of tests/attention_test.cpp.)
+inline double attention_error(const Draw& d, const AttentionShape& s) {
+  return 16 * epsilon_of(d.t) + 64 * double(s.D) * kEps;
+}
+
+inline Call attention(Draw& d) {
+  const AttentionShape s = attention_shape(d);
+  const int64_t n = extent(s, s.qkv), rows = s.B * s.H * s.T;
+  const double error = attention_error(d, s);
+  const std::vector<Array> qkv{d.array(d.t, n, -1, 1), d.array(d.t, n, -1, 1), d.array(d.t, n, -1, 1)};
+  if (d.choices.yes())
+    return {"attention_plain_fwd",
+            cost::attention_plain_fwd(s, d.t),
+            qkv,
+            {{d.t, rows * s.T, error}, {d.t, extent(s, s.y), 4 * error}},
+            [s](const Backend& b, CallCtx& c, In in, Outs out) {
+              b.attention_plain_fwd(c, s, in[0], in[1], in[2], out[0], out[1]);
+            }};
+  return {"attention_flash_fwd",
+          cost::attention_flash_fwd(s, d.t),
+          qkv,
+          {{d.t, extent(s, s.y), 4 * error}, {DType::F32, rows, error}},
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
+            b.attention_flash_fwd(c, s, in[0], in[1], in[2], out[0], out[1]);
+          }};
+}
+
+inline Call attention_bwd(Draw& d) {
+  const AttentionShape s = attention_shape(d);
+  const int64_t n = extent(s, s.qkv), m = extent(s, s.y), rows = s.B * s.H * s.T;
+  const double error = 32 * attention_error(d, s);
+  const Array q = d.array(d.t, n, -1, 1), k = d.array(d.t, n, -1, 1), v = d.array(d.t, n, -1, 1),
+              dy = d.array(d.t, m, -1, 1);
+  const std::vector<Result> gradients(3, {d.t, n, error});
+  const Backend& cpu = cpu_backend();
+  if (d.choices.yes()) {
+    const Array probs =
+        computed(d, d.t, rows * s.T, cost::attention_plain_fwd(s, d.t), [&](CallCtx& c, Out out) {
+          Array y = d.array(d.t, m);
+          cpu.attention_plain_fwd(c, s, q.in(), k.in(), v.in(), out, y.out(Write::Set));
+        });
+    return {"attention_plain_bwd",
+            cost::attention_plain_bwd(s, d.t),
+            {q, k, v, probs, dy},
+            gradients,
+            [s](const Backend& b, CallCtx& c, In in, Outs out) {
+              b.attention_plain_bwd(c, s, in[0], in[1], in[2], in[3], in[4], out[0], out[1], out[2]);
+            }};
+  }
+  const Cost forward = cost::attention_flash_fwd(s, d.t);
+  const Array y = computed(d, d.t, m, forward, [&](CallCtx& c, Out out) {
+    cpu.attention_flash_fwd(c, s, q.in(), k.in(), v.in(), out, {nullptr, DType::F32});
+  });
+  const Array lse = computed(d, DType::F32, rows, forward, [&](CallCtx& c, Out out) {
+    cpu.attention_flash_fwd(c, s, q.in(), k.in(), v.in(), {nullptr, d.t}, out);
+  });
+  return {"attention_flash_bwd",
+          cost::attention_flash_bwd(s, d.t),
+          {q, k, v, y, lse, dy},
+          gradients,
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
+            b.attention_flash_bwd(c, s, in[0], in[1], in[2], in[3], in[4], in[5], out[0], out[1], out[2]);
+          }};
+}
+
+inline Call rotary(Draw& d) {
+  RotaryShape s{.B = d.pick(0, 2), .T = d.pick(1, 40), .H = d.pick(1, 3), .D = d.pick(1, 40), .dims = 0};
+  s.dims = d.pick(0, s.D / 2) * 2, s.first = d.pick(0, 2000), s.inverse = d.choices.yes();
+  const int64_t n = s.B * s.T * 3 * s.H * s.D;
+  return {"rotary",
+          cost::rotary(s, d.t),
+          {d.array(d.t, n)},
+          {{d.t, n, 3 * 4 * kEps}},
+          [s](const Backend& b, CallCtx& c, In in, Outs out) { b.rotary(c, s, in[0], out[0]); }};
+}
+
+// adamw, or sgd with or without momentum, of one to three parameters.
+inline Call update(Draw& d) {
+  const bool adamw = d.choices.yes(), momentum = adamw || d.choices.yes(),
+             master = d.t != DType::F32 && d.choices.yes();
+  const int64_t count = d.pick(1, 3);
+  const DType state = d.t_or_fp32();
+  Call call{adamw ? "adamw" : "sgd", {}, {}, {}, {}};
+  std::vector<int64_t> sizes;
+  // Steps of at most 48 times the learning rate of 1/8: of adamw, 2/(1-b1^3) / sqrt(1/4).
+  constexpr double kError = 16 * kEps * 8;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t n = d.size(300);
+    sizes.push_back(n);
+    call.in.push_back(d.array(d.t_or_fp32(), n));
+    call.out.push_back({d.t, n, kError, true});
+    call.out.push_back({state, momentum ? n : 0, kError, true, -1, 1});
+    call.out.push_back({state, adamw ? n : 0, kError, true, 0.25, 2});
+    call.out.push_back({DType::F32, master ? n : 0, kError, true});
+  }
+  call.run = [=, decay = d.choices.yes()](const Backend& b, CallCtx& c, In in, Outs out) {
+    const auto if_there = [](bool there, Out o) { return there ? o : Out{nullptr, o.t, o.w}; };
+    std::vector<ParamUpdate> list;
+    for (size_t i = 0; i < sizes.size(); ++i)
+      list.push_back({sizes[i], out[4 * i], in[i], if_there(momentum, out[4 * i + 1]),
+                      if_there(adamw, out[4 * i + 2]), if_there(master, out[4 * i + 3]), decay});
+    if (adamw)
+      b.adamw(c, {int64_t(list.size()), list.data()}, {.weight_decay = 0.1f});
+    else
+      b.sgd(c, {int64_t(list.size()), list.data()}, {.momentum = 0.5f, .weight_decay = 0.1f});
+  };
+  return call;
+}
+
+// Its two results lie in the scalars.
+inline Call grad_norm(Draw& d) {
+  Call call{"grad_norm", cost::grad_norm(1, d.t), {}, {{DType::F32, 2, 16 * 64 * kEps, true}}, {}};
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0, count = d.pick(1, 3); i < count; ++i) {
+    sizes.push_back(d.size(300));
+    call.in.push_back(d.array(d.t_or_fp32(), sizes.back()));
+  }
+  call.run = [sizes, most = float(d.pick(0, 3))](const Backend& b, CallCtx& c, In in, Outs out) {
+    b.grad_norm(c, {int64_t(in.size()), in.data(), sizes.data()}, most);
+    const auto [norm, factor] = std::pair(c.scalars.grad_norm, c.scalars.clip_factor);
+    std::memcpy(out[0].p, std::array{norm, factor}.data(), 2 * sizeof(float));
+  };
+  return call;
+}
+
+}  // namespace gradus::fuzz

@@ -1,0 +1,74 @@
+// Plots of any numbers and names are drawn, or refused, in time.
+#include <cmath>
+
+#include "src/io/png.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace gradus::fuzz {
+
+std::string sample(Rng& rng) { return random_bytes(rng, 300); }
+
+namespace {
+
+// x runs on, by 1 or by any numbers.
+Series series_of(Choices& choices, int64_t points, bool any_x) {
+  Series series{choices.text(12), {}, {}};
+  for (int64_t i = 0; i < points; ++i) {
+    series.x.push_back(any_x ? choices.number() : double(i));
+    series.y.push_back(choices.number());
+  }
+  return series;
+}
+
+Canvas line_plot(Choices& choices) {
+  LinePlot plot{choices.text(30), choices.text(12), choices.text(12), {}, {}};
+  const bool any_x = choices.yes();
+  for (int64_t n = choices.between(0, 13); n > 0; --n)
+    plot.series.push_back(series_of(choices, choices.between(0, choices.yes() ? 3 : 120), any_x));
+  for (int64_t n = choices.between(0, 2); n > 0; --n)
+    plot.references.push_back({choices.text(12), choices.number()});
+  return draw(plot);
+}
+
+Canvas bar_chart(Choices& choices) {
+  BarChart chart{choices.text(30), {}};
+  for (int64_t n = choices.between(0, 12); n > 0; --n)
+    chart.bars.push_back({choices.text(30), choices.number(), choices.text(30)});
+  return draw(chart);
+}
+
+Canvas stack_plot(Choices& choices) {
+  StackPlot plot{choices.text(30), choices.text(12), choices.text(12), {}, {}};
+  const int64_t points = choices.between(0, choices.yes() ? 3 : 2000);
+  plot.line = series_of(choices, points, false);
+  for (int64_t n = choices.between(0, 12); n > 0; --n)
+    plot.layers.push_back(series_of(choices, points, false));
+  return draw(plot);
+}
+
+Canvas decision_map(Choices& choices) {
+  DecisionMap map{.title = choices.text(30), .probability = {}, .points = {}};
+  map.probability = [&, p = choices.number()](double x, double y) { return p + x * y; };
+  for (int64_t n = choices.between(0, 20); n > 0; --n)
+    map.points.push_back({choices.number(), choices.number(), int(choices.between(0, 1))});
+  return draw(map);
+}
+
+}  // namespace
+}  // namespace gradus::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  using namespace gradus::fuzz;
+  Choices choices(bytes, size);
+  const int64_t kind = choices.between(0, 7);
+  try {
+    const gradus::Canvas canvas = kind < 4    ? line_plot(choices)
+                                  : kind == 4 ? bar_chart(choices)
+                                  : kind == 5 ? decision_map(choices)
+                                              : stack_plot(choices);
+    EXPECT_TRUE(canvas.width() > 0 && canvas.width() < 5000) << canvas.width();
+    EXPECT_TRUE(canvas.height() > 0 && canvas.height() < 5000) << canvas.height();
+  } catch (const gradus::Error&) {  // nothing to draw
+  }
+  return 0;
+}

@@ -1,0 +1,133 @@
+// What each kernel costs, as plain numbers worked out by hand from the formulas of kernels/kernels.h: an
+// operation for each +, -, *, /, exp, log, tanh, erf, square root, comparison, and each pass over a row
+// computes anew what it needs; bytes for each large input once and each large output once.
+#include <gtest/gtest.h>
+
+#include "kernels/cost.h"
+
+namespace gradus {
+namespace {
+
+constexpr DType F64 = DType::F64, F32 = DType::F32, BF16 = DType::BF16, F16 = DType::F16;
+
+void expect_cost(const char* what, const Cost& cost, OpClass op_class, int64_t flops, int64_t bytes,
+                 int64_t scratch = 0) {
+  EXPECT_EQ(cost.op_class, op_class) << what;
+  EXPECT_EQ(cost.flops, flops) << what;
+  EXPECT_EQ(cost.bytes, bytes) << what;
+  EXPECT_EQ(cost.scratch, scratch) << what;
+}
+
+// 15 elements: 60 bytes in fp32, 30 in 16 bits, 120 in fp64.
+TEST(L02_Cost, OfElementwiseKernels) {
+  constexpr OpClass E = OpClass::Elementwise;
+  expect_cost("fill", cost::fill(15, F32), E, 0, 60);
+  expect_cost("fill bf16", cost::fill(15, BF16), E, 0, 30);
+  expect_cost("cast", cost::cast(15, F32, BF16), E, 0, 90);
+  expect_cost("cast", cost::cast(15, F16, F64), E, 0, 150);
+  expect_cost("add", cost::add(15, F32), E, 15, 180);
+  expect_cost("add fp16", cost::add(15, F16), E, 15, 90);
+  expect_cost("scale", cost::scale(15, F32), E, 15, 120);
+  // u: 5; tanh, 1 +, x/2 times: 4
+  expect_cost("gelu_fwd", cost::gelu_fwd(15, F32), E, 135, 120);
+  // u and tanh: 6; (1 + t)/2: 2; x/2 (1 - t^2): 4; u': 3; their product, their sum, times dy: 3
+  expect_cost("gelu_bwd", cost::gelu_bwd(15, BF16), E, 270, 90);
+  // x/sqrt(2), erf, 1 +, x/2 times: 5
+  expect_cost("gelu_erf_fwd", cost::gelu_erf_fwd(15, F32), E, 75, 120);
+  // Phi: 4; e^(-x^2/2)/sqrt(2 pi): 4; times x, their sum, times dy: 3
+  expect_cost("gelu_erf_bwd", cost::gelu_erf_bwd(15, F32), E, 165, 180);
+  expect_cost("tanh_fwd", cost::tanh_fwd(15, F64), E, 15, 240);
+  expect_cost("tanh_bwd", cost::tanh_bwd(15, F32), E, 45, 180);
+  // compare, multiply; the random words are not counted
+  expect_cost("dropout", cost::dropout({3, 5}, F32), E, 30, 120);
+  expect_cost("bias_fwd", cost::bias_fwd({3, 5}, BF16), E, 15, 60);
+  // 24 heads, q and k of each with 4 elements that turn by two products and a sum: 24 * 2 * 4 * 3. 24 * 3 * 6
+  // elements are read and written. Scratch: 4 positions, cosine and sine of 2 angles.
+  const RotaryShape s{.B = 2, .T = 4, .H = 3, .D = 6, .dims = 4};
+  expect_cost("rotary", cost::rotary(s, F32), E, 576, 3456, 64);
+  expect_cost("rotary bf16", cost::rotary(s, BF16), E, 576, 1728, 64);
+  expect_cost("rotary fp64", cost::rotary(s, F64), E, 576, 6912, 128);
+}
+
+TEST(L02_Cost, OfKernelsOverRows) {
+  constexpr OpClass N = OpClass::Normalization;
+  // Scratch: 5 columns of sums in fp32 for each of the partitions (as many as rows, 32 at most), and the
+  // total.
+  expect_cost("bias_bwd", cost::bias_bwd({3, 5}, F32), N, 15, 60, 80);
+  expect_cost("bias_bwd bf16", cost::bias_bwd({40, 5}, BF16), N, 200, 400, 660);
+  expect_cost("bias_bwd fp64", cost::bias_bwd({33, 5}, F64), N, 165, 1320, 1320);
+  expect_cost("bias_bwd of no rows", cost::bias_bwd({0, 5}, F32), N, 0, 0, 40);
+  // mean: 1; variance: 3; x - mean, rstd, gamma, beta: 4
+  expect_cost("layernorm_fwd", cost::layernorm_fwd({3, 5}, F32), N, 120, 120);
+  // sums of g and g xhat: 6; dx: 7; dgamma: 4; dbeta: 1. Two sums a partition.
+  expect_cost("layernorm_bwd", cost::layernorm_bwd({3, 5}, F32), N, 270, 180, 140);
+  expect_cost("layernorm_bwd bf16", cost::layernorm_bwd({40, 5}, BF16), N, 3600, 1200, 1300);
+  expect_cost("layernorm_bwd fp64", cost::layernorm_bwd({3, 5}, F64), N, 270, 360, 280);
+  // maximum, minus, exp, sum, divide
+  expect_cost("softmax_fwd", cost::softmax_fwd({3, 5}, F32), N, 75, 120);
+  expect_cost("softmax_bwd", cost::softmax_bwd({3, 5}, F16), N, 60, 90);
+  expect_cost("cross_entropy_fwd", cost::cross_entropy_fwd({3, 5}, F32), N, 60, 60, 12);
+  expect_cost("cross_entropy_fwd bf16", cost::cross_entropy_fwd({3, 5}, BF16), N, 60, 30, 12);
+  expect_cost("cross_entropy_fwd fp64", cost::cross_entropy_fwd({3, 5}, F64), N, 60, 120, 24);
+  expect_cost("cross_entropy_bwd", cost::cross_entropy_bwd_inplace({3, 5}, F32), N, 45, 120);
+  expect_cost("embedding_fwd", cost::embedding_fwd({3, 5}, F32), OpClass::Other, 0, 120);
+  // an addition for each element of dy; scratch: 3 rows, sorted, in int64
+  expect_cost("embedding_bwd", cost::embedding_bwd({3, 5}, BF16), OpClass::Other, 15, 60, 24);
+}
+
+TEST(L02_Cost, OfMatrixProducts) {
+  const MatmulShape s{.M = 2, .N = 3, .K = 5, .lda = 5, .ldb = 3, .ldc = 3};
+  expect_cost("matmul", cost::matmul(s, F32), OpClass::Contraction, 60, 4 * (10 + 15 + 6));
+  MatmulShape six = s;
+  six.batch[0].count = 2, six.batch[1].count = 3;
+  expect_cost("six products", cost::matmul(six, BF16), OpClass::Contraction, 360, 372);
+  EXPECT_EQ(cost::matmul(s, BF16).dtype, BF16);
+  EXPECT_EQ(cost::matmul(s, F32).dtype, F32);
+}
+
+// 6 heads of 4 queries, D = 5: 96 pairs of query and key, 60 of them not masked by causality. q, k, v, y have
+// 120 elements each, the probabilities 96, lse 24.
+TEST(L03_Cost, OfAttention) {
+  constexpr OpClass C = OpClass::Contraction;
+  AttentionShape s{2, 3, 4, 5, {60, 20, 5}, {60, 20, 5}, 1};
+  expect_cost("plain_fwd, causal", cost::attention_plain_fwd(s, F32), C, 60 * 20, 4 * (480 + 96));
+  expect_cost("plain_bwd, causal", cost::attention_plain_bwd(s, F32), C, 60 * 40, 4 * (840 + 96), 96);
+  expect_cost("flash_fwd, causal", cost::attention_flash_fwd(s, F32), C, 60 * 20, 4 * (480 + 24));
+  expect_cost("flash_bwd, causal", cost::attention_flash_bwd(s, F32), C, 60 * 40, 4 * (960 + 24), 96);
+  EXPECT_EQ(cost::attention_flash_bwd(s, BF16).dtype, BF16);
+  s.mask = Mask::None;
+  expect_cost("plain_fwd", cost::attention_plain_fwd(s, BF16), C, 96 * 20, 2 * (480 + 96));
+  expect_cost("plain_bwd", cost::attention_plain_bwd(s, BF16), C, 96 * 40, 2 * (840 + 96), 96);
+  expect_cost("flash_fwd", cost::attention_flash_fwd(s, F16), C, 96 * 20, 2 * 480 + 4 * 24);
+  expect_cost("flash_bwd", cost::attention_flash_bwd(s, F16), C, 96 * 40, 2 * 960 + 4 * 24, 96);
+  expect_cost("plain_bwd fp64", cost::attention_plain_bwd(s, F64), C, 96 * 40, 8 * (840 + 96), 192);
+  expect_cost("flash_fwd fp64", cost::attention_flash_fwd(s, F64), C, 96 * 20, 8 * (480 + 24));
+  expect_cost("flash_bwd fp64", cost::attention_flash_bwd(s, F64), C, 96 * 40, 8 * (960 + 24), 192);
+}
+
+// The operations are those of the algorithms without clipping and decay. Bytes an element: the gradient once,
+// weights and states twice; a weight that has a master copy is only written.
+TEST(L02_Cost, OfOptimizers) {
+  constexpr OpClass E = OpClass::Elementwise;
+  char any = 0;
+  const auto out = [&](DType t) { return Out{&any, t, Write::Set}; };
+  const ParamUpdate plain{10, out(F32), {&any, F32}, {}, {}, {}, true};
+  const ParamUpdate momentum{10, out(F32), {&any, F32}, out(F32), {}, {}, true};
+  const ParamUpdate mixed{3, out(BF16), {&any, BF16}, out(F32), out(F32), out(F32), false};
+  const ParamUpdate half{3, out(F16), {&any, F32}, out(F16), out(F16), {}, false};
+  // m = momentum m + g, w -= lr m: 4
+  expect_cost("sgd", cost::sgd({1, &plain}), E, 40, 10 * (4 + 8));
+  expect_cost("sgd with momentum", cost::sgd({1, &momentum}), E, 40, 10 * (4 + 8 + 8));
+  // m: 3; v: 4; both corrected: 2; root, + eps, divide, lr, minus: 5
+  expect_cost("adamw, 16-bit value, master copy", cost::adamw({1, &mixed}), E, 42, 3 * (2 + 8 + 2 + 8 + 8));
+  expect_cost("adamw, fp16 with fp32 gradients", cost::adamw({1, &half}), E, 42, 3 * (4 + 4 + 4 + 4));
+  const ParamUpdate both[] = {mixed, half};
+  expect_cost("adamw of two", cost::adamw({2, both}), E, 84, 84 + 48);
+  expect_cost("adamw of none", cost::adamw({0, nullptr}), E, 0, 0);
+  // square and add; scratch: 256 partial sums in fp64
+  expect_cost("grad_norm", cost::grad_norm(1000, F32), E, 2000, 4000, 2048);
+  expect_cost("grad_norm bf16", cost::grad_norm(1000, BF16), E, 2000, 2000, 2048);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,71 @@
+// The data of the page for the browser, field by field.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/io/memory_files.h"
+#include "tests/allocator_fixture.h"
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+Json data_of_page(const Allocator& allocator, const std::string& title) {
+  const fs::path path = fs::temp_directory_path() / ("gradus-page-" + std::to_string(::getpid()) + ".html");
+  write_memory_page(path.string(), allocator, title);
+  std::ostringstream content;
+  content << std::ifstream(path).rdbuf();
+  fs::remove(path);
+  const std::string page = content.str(), begin = "type=\"application/json\">";
+  const size_t from = page.find(begin) + begin.size();
+  return Json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+// The blocks as [name, shape, kind, requested, bytes], the events as [action, op, block or -1, amount].
+TEST(L04_MemoryPage, BlocksAndEventsSayWhatHappened) {
+  Fixture f;
+  f.allocator.set_budget(100 * kMiB);
+  f.allocator.keep_history();
+  const NamedRange forward{"forward", nullptr}, linear{"linear", &forward};
+  f.allocator.range = &linear;
+  Block* const w = f.allocator.allocate(700, Kind::Temporary, "w", {7, 25});
+  f.allocator.change_kind(w, Kind::Comm);
+  f.allocator.range = &forward;
+  EXPECT_THROW(f.allocator.allocate(200 * kMiB, Kind::Data, "too large", {5}), OutOfMemory);
+  f.allocator.range = nullptr;
+  f.allocator.free(w);
+  const Json data = data_of_page(f.allocator, "a </script> & \"title\"");
+  EXPECT_EQ(data.find("title")->string(), "a </script> & \"title\"");
+  EXPECT_EQ(
+      data.find("kinds")->dump(),
+      R"(["weight","master","gradient","optimizer","activation","temporary","data","comm","vendor","other"])");
+  const auto& strings = data.find("strings")->items();
+  const auto text = [&](const Json& number) { return strings.at(size_t(number.integer())).string(); };
+  std::string blocks, events;
+  for (const Json& b : data.find("blocks")->items()) {
+    blocks += text(b.items()[0]) + " " + text(b.items()[1]);
+    for (int i = 2; i < 5; ++i) blocks += " " + b.items()[size_t(i)].dump();
+    blocks += "\n";
+  }
+  EXPECT_EQ(blocks,
+            "w [7,25] 5 700 1024\n"
+            "too large [5] 6 209715200 102760448\n");  // what the budget had left: 98 MiB
+  const char* const names[] = {"alloc", "free", "kind", "segment_alloc", "segment_free", "", "", "oom"};
+  for (const Json& e : data.find("events")->items()) {
+    events += std::string(names[e.items()[0].integer()]) + " '" + text(e.items()[2]) + "'";
+    for (int i = 3; i < 5; ++i) events += " " + e.items()[size_t(i)].dump();
+    events += "\n";
+  }
+  EXPECT_EQ(events,
+            "segment_alloc 'forward/linear' -1 2097152\n"
+            "alloc 'forward/linear' 0 1024\n"
+            "kind 'forward/linear' 0 7\n"
+            "oom 'forward' 1 102760448\n"
+            "free '' 0 1024\n");
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,252 @@
+// A lesson's report: the exit code, the verdicts, and the file that --json writes.
+#include "src/train/report.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/train/lesson.h"
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+class L01_Report : public ::testing::Test {
+ protected:
+  void TearDown() override { fs::remove(path_); }
+  // What the report prints is kept in printed_, its exit code returned.
+  int finish(Report& report, bool to_file = true) {
+    testing::internal::CaptureStdout();
+    int code = -1;
+    std::string problem;
+    try {
+      code = report.finish(to_file ? path_ : "");
+    } catch (const Error& e) {
+      problem = e.what();
+    }
+    printed_ = testing::internal::GetCapturedStdout() + problem;
+    return code;
+  }
+  Json json() const {
+    std::ostringstream text;
+    text << std::ifstream(path_).rdbuf();
+    return Json::parse(text.str());
+  }
+  // The cells of the line of output that begins with that name.
+  std::string line(const std::string& name) const {
+    std::istringstream lines(printed_);
+    for (std::string l; std::getline(lines, l);)
+      if (l.starts_with("  " + name + " ")) return l;
+    return "no line of " + name;
+  }
+  std::string path_ =
+      (fs::temp_directory_path() / ("report-" + std::to_string(::getpid()) + ".json")).string();
+  std::string printed_;
+  Device cpu_{"cpu"}, meta_{"meta"};
+};
+
+TEST_F(L01_Report, ChecksPassUpToTheirBound) {
+  const auto code = [&](auto&& add) {
+    Report report("01_test", cpu_);
+    add(report);
+    const int result = finish(report, false);
+    EXPECT_EQ(printed_.ends_with(result == 0 ? "\nPASS\n" : "\nFAIL\n"), true) << printed_;
+    return result;
+  };
+  EXPECT_EQ(code([](Report&) {}), 0) << "no check has failed";
+  EXPECT_EQ(code([](Report& r) { r.check_at_most("x", 2, 2); }), 0);
+  EXPECT_EQ(code([](Report& r) { r.check_at_most("x", 2.0000001, 2); }), 1);
+  EXPECT_EQ(code([](Report& r) { r.check_at_most("x", -9, 2); }), 0);
+  EXPECT_EQ(code([](Report& r) { r.check_at_least("x", 2, 2); }), 0);
+  EXPECT_EQ(code([](Report& r) { r.check_at_least("x", 1.9999999, 2); }), 1);
+  EXPECT_EQ(code([](Report& r) { r.check_equal("x", 7, 7); }), 0);
+  EXPECT_EQ(code([](Report& r) { r.check_equal("x", 7, 8); }), 1);
+  EXPECT_EQ(code([](Report& r) { r.check_equal("x", 8, 7); }), 1);
+  const int64_t large = int64_t(1) << 53;
+  EXPECT_EQ(code([=](Report& r) { r.check_equal("x", large, large + 1); }), 1) << "equal as doubles";
+  EXPECT_EQ(code([](Report& r) { r.check_at_most("x", NAN, 2); }), 1);
+  EXPECT_EQ(code([](Report& r) { r.check_at_least("x", NAN, 2); }), 1);
+  EXPECT_EQ(code([](Report& r) { r.check_at_most("x", INFINITY, 2); }), 1);
+  EXPECT_EQ(code([](Report& r) { r.timing_at_least("x", 1, 2); }), 0) << "timing never fails";
+  EXPECT_EQ(code([](Report& r) { r.timing_at_least("x", NAN, 2); }), 0);
+  for (const int failing : {0, 1, 2})  // one of several is enough, wherever it stands
+    EXPECT_EQ(code([=](Report& r) {
+                for (int i = 0; i < 3; ++i) r.check_equal("x", i, i == failing ? 9 : i);
+              }),
+              1);
+}
+
+TEST_F(L01_Report, VerdictsAreWords) {
+  Report report("01_test", cpu_);
+  report.check_at_most("a good one", 1, 2);
+  report.check_at_least("a bad one", 1, 2);
+  report.check_equal("another", 124439808, 124439808);
+  report.timing_at_least("fast", 3, 2);
+  report.timing_at_least("slow", 1, 2);
+  EXPECT_EQ(finish(report, false), 1);
+  EXPECT_EQ(line("a good one"), "  a good one          1  <=          2  ok");
+  EXPECT_EQ(line("a bad one"), "  a bad one           1  >=          2  FAILED");
+  EXPECT_EQ(line("another"), "  another     124439808  =   124439808  ok");
+  EXPECT_EQ(line("fast"), "  fast                3  >=          2  as predicted");
+  EXPECT_EQ(line("slow"), "  slow                1  >=          2  differs");
+}
+
+TEST_F(L01_Report, OnMetaWhatNeedsDataIsSkipped) {
+  Report report("01_test", meta_);
+  report.check_at_most("loss", NAN, 2);
+  report.check_at_least("share", NAN, 2);
+  report.check_equal("bytes", 5, 5);
+  report.timing_at_least("speed", 9, 2);
+  EXPECT_EQ(finish(report), 0);
+  for (const char* skipped : {"loss", "share", "speed"})
+    EXPECT_TRUE(line(skipped).ends_with("SKIP, no data")) << line(skipped);
+  EXPECT_TRUE(line("bytes").ends_with("  ok")) << line("bytes");
+  const Json written = json();
+  EXPECT_TRUE(written.find("checks")->items()[0].find("pass")->is_null());
+  EXPECT_TRUE(written.find("checks")->items()[0].find("value")->is_null()) << "JSON has no NaN";
+  EXPECT_TRUE(written.find("checks")->items()[2].find("pass")->boolean());
+  EXPECT_TRUE(written.find("checks")->items()[3].find("pass")->is_null());
+  EXPECT_EQ(written.find("device")->string(), "meta");
+
+  Report wrong("01_test", meta_);  // bytes and counts are known there
+  wrong.check_equal("bytes", 5, 6);
+  EXPECT_EQ(finish(wrong, false), 1);
+  Report number("01_test", meta_);
+  number.check_at_most("ratio", 3, 2);
+  EXPECT_EQ(finish(number, false), 1);
+}
+
+using L03_ReportTime = L01_Report;
+
+std::vector<std::string> names_of(const Json& object) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.fields()) names.push_back(name);
+  return names;
+}
+
+TEST_F(L01_Report, TheFileHasTheFieldsOfEveryRow) {
+  Report report("03_test", cpu_);
+  report.config("steps", 300);
+  report.config("data", "a \"text\"");
+  report.config("rate", 1e-3);
+  ReportRow &full = report.row("full"), &bare = report.row("bare");
+  bare.extra = {{"GFLOP/s", 0.5}};
+  full.ms_per_step = 2.5, full.tokens_per_s = 1e6;
+  full.loss_first = 5.5, full.loss_last = 1.5, full.loss_held_out = NAN;
+  full.reserved_bytes = (int64_t(1) << 53) + 1, full.predicted_bytes = 0, full.model_flops = 77;
+  Usage peak;
+  for (int k = 0; k < kKinds; ++k) peak.by_kind[k] = k + 1;
+  peak.rounding = 100;
+  full.peak = peak;
+  report.check_equal("count", 3, 3);
+  report.check_at_most("bound", 4, 2.5);
+  report.timing_at_least("time", 1, 2);
+  EXPECT_EQ(finish(report), 1);
+
+  const Json written = json();
+  EXPECT_EQ(names_of(written), (std::vector<std::string>{"lesson", "device", "config", "rows", "checks"}));
+  EXPECT_EQ(written.find("lesson")->string(), "03_test");
+  EXPECT_EQ(written.find("device")->string(), "cpu");
+  EXPECT_EQ(written.find("config")->dump(), R"({"steps":300,"data":"a \"text\"","rate":0.001})");
+  ASSERT_EQ(written.find("rows")->items().size(), 2u);
+  EXPECT_EQ(written.find("rows")->items()[0].dump(),
+            R"({"name":"full","ms_per_step":2.5,"tokens_per_s":1e+06,"peak_bytes":155,)"
+            R"("reserved_bytes":9007199254740993,"peak_by_kind":{"weight":1,"master":2,"gradient":3,)"
+            R"("optimizer":4,"activation":5,"temporary":6,"data":7,"comm":8,"vendor":9,"other":10,)"
+            R"("rounding":100},"predicted_bytes":0,"model_flops":77,"loss_first":5.5,"loss_last":1.5,)"
+            R"("loss_held_out":null})");
+  EXPECT_EQ(written.find("rows")->items()[1].dump(),
+            R"({"name":"bare","ms_per_step":null,"tokens_per_s":null,"peak_bytes":null,)"
+            R"("reserved_bytes":null,"peak_by_kind":{},"predicted_bytes":null,"model_flops":null,)"
+            R"("loss_first":null,"loss_last":null,"loss_held_out":null,"GFLOP/s":0.5})");
+  const auto& checks = written.find("checks")->items();
+  ASSERT_EQ(checks.size(), 3u);
+  EXPECT_EQ(names_of(checks[0]), (std::vector<std::string>{"name", "value", "bound", "pass"}));
+  EXPECT_TRUE(checks[0].find("pass")->boolean());
+  EXPECT_FALSE(checks[1].find("pass")->boolean());
+  EXPECT_EQ(checks[1].find("name")->string(), "bound");
+  EXPECT_EQ(checks[1].find("value")->number(), 4);
+  EXPECT_EQ(checks[1].find("bound")->number(), 2.5);
+  EXPECT_TRUE(checks[2].find("pass")->is_null()) << "timing neither passes nor fails";
+}
+
+TEST_F(L01_Report, CountsInTheFileAreWholeNumbers) {
+  Report report("03_test", cpu_);
+  report.check_equal("bytes", (int64_t(1) << 53) + 1, (int64_t(1) << 53) + 3);
+  EXPECT_EQ(finish(report), 1);
+  const Json check = json().find("checks")->items()[0];
+  EXPECT_EQ(check.dump(),
+            R"({"name":"bytes","value":9007199254740993,"bound":9007199254740995,"pass":false})");
+}
+
+TEST_F(L01_Report, ATableHasTheColumnsThatSomeRowHas) {
+  Report report("03_test", cpu_);
+  report.config("steps", 3);
+  report.row("first").loss_last = 1.25;
+  report.row("second").extra = {{"share", 0.5}};
+  report.row("third");
+  EXPECT_EQ(finish(report, false), 0);
+  EXPECT_NE(printed_.find("03_test on cpu: steps=3\n"), std::string::npos) << printed_;
+  EXPECT_NE(printed_.find("          last loss  share\n"), std::string::npos) << printed_;
+  EXPECT_EQ(line("first"), "  first        1.25");
+  EXPECT_EQ(line("second"), "  second               0.5");
+  EXPECT_EQ(printed_.find("ms/step"), std::string::npos);
+  EXPECT_EQ(printed_.find("memory at the peak"), std::string::npos);
+}
+
+TEST_F(L01_Report, TheMemoryAtThePeakAddsUp) {
+  Report report("03_test", cpu_);
+  Usage peak;
+  peak.by_kind[int(Kind::Weight)] = 2048, peak.by_kind[int(Kind::Temporary)] = 5, peak.rounding = 507;
+  report.row("gpt").peak = peak;
+  EXPECT_EQ(finish(report, false), 0);
+  EXPECT_NE(printed_.find("memory at the peak: gpt"), std::string::npos) << printed_;
+  const auto ends = [&](const char* row, const char* end) {
+    EXPECT_TRUE(line(row).ends_with(end)) << line(row);
+  };
+  ends("weight", "2048  2.0 KiB");
+  ends("temporary", "5      5 B");
+  ends("rounding", "507    507 B");
+  ends("allocated", "2560  2.5 KiB");
+  EXPECT_EQ(line("gradient"), "no line of gradient") << "kinds that hold nothing are left out";
+  EXPECT_TRUE(line("gpt").ends_with("2.5 KiB")) << line("gpt");
+}
+
+TEST_F(L01_Report, AFileThatCannotBeWrittenIsAnError) {
+  Report report("03_test", cpu_);
+  path_ = "/proc/none/report.json";
+  EXPECT_EQ(finish(report), -1);
+  EXPECT_NE(printed_.find("/proc/none/report.json cannot be written"), std::string::npos) << printed_;
+  EXPECT_FALSE(printed_.ends_with("PASS\n"));
+}
+
+// On meta computing takes no time; what it would take elsewhere comes from the meter.
+TEST_F(L03_ReportTime, OfMetaIsThatOfOtherMachines) {
+  meta_.meter().count({OpClass::Contraction, int64_t(195e12), 0, 0, DType::F32});
+  Report report("03_test", meta_);
+  ReportRow& row = report.row("gpt");
+  row.ms_per_step = 1, row.tokens_per_s = 2, row.loss_last = NAN, row.model_flops = 3;
+  row.extra = {{"share", NAN}, {"bytes", 4}};
+  report.predict_time(2);
+  EXPECT_EQ(finish(report), 0);
+  EXPECT_TRUE(line("A100").ends_with(" 5000")) << line("A100");  // 195 TFLOP at 19.5 a second, two steps
+  EXPECT_TRUE(line("H100").ends_with(" 1455")) << line("H100");  // at 67
+  EXPECT_NE(line("this CPU"), "no line of this CPU");
+  const Json written = json().find("rows")->items()[0];
+  EXPECT_TRUE(written.find("ms_per_step")->is_null() && written.find("loss_last")->is_null());
+  EXPECT_EQ(written.find("model_flops")->integer(), 3);
+  EXPECT_EQ(written.find("share"), nullptr);
+  EXPECT_EQ(written.find("bytes")->number(), 4);
+  Report real("03_test", cpu_);  // with data, nothing is predicted and nothing taken away
+  real.row("gpt").ms_per_step = 1;
+  real.predict_time(2);
+  EXPECT_EQ(finish(real, false), 0);
+  EXPECT_EQ(line("A100"), "no line of A100");
+  EXPECT_NE(printed_.find("ms/step"), std::string::npos);
+}
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,163 @@
+// Where memory comes from: pages of the host, addresses of meta; and the scalars and copies of a device.
+#include "src/memory/source.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "src/memory/device.h"
+#include "tests/devices.h"
+
+namespace gradus {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20, kPage = 2 * kMiB;
+
+// Bytes within an allocation are written through this, or compilers may leave writes out.
+void touch(void* p, int64_t bytes, char value) { std::memset(p, value, size_t(bytes)); }
+char& at(void* p, int64_t offset) { return static_cast<char*>(p)[offset]; }
+
+TEST(L01_HostSource, MemoryIsAlignedWholeAndGivenBack) {
+  const std::unique_ptr<Source> source = host_source();
+  EXPECT_TRUE(source->on_host());
+  EXPECT_TRUE(source->has_data());
+  EXPECT_EQ(source->stream(), nullptr);
+  std::vector<void*> pieces;
+  for (const int64_t pages : {1, 1, 3, 10}) {
+    void* const p = source->acquire(pages * kPage);
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % kPage, 0u) << "for huge pages";
+    touch(p, pages * kPage, 'x');  // to the last byte
+    pieces.push_back(p);
+  }
+  EXPECT_EQ(at(pieces[2], 3 * kPage - 1), 'x');
+  int64_t pages[] = {1, 1, 3, 10};
+  for (int i = 0; i < 4; ++i) source->release(pieces[size_t(i)], pages[i] * kPage);
+  EXPECT_EQ(source->acquire(int64_t(1) << 60), nullptr) << "no machine has that";
+  EXPECT_EQ(source->reserve(int64_t(1) << 60), nullptr);
+}
+
+TEST(L01_HostSource, OccupiedIsTheMemoryOfThisProcess) {
+  const std::unique_ptr<Source> source = host_source();
+  const int64_t before = source->occupied(), bytes = 128 * kMiB;
+  EXPECT_GT(before, kMiB);
+  void* const p = source->acquire(bytes);
+  EXPECT_LT(source->occupied(), before + bytes / 2) << "untouched pages are not there yet";
+  touch(p, bytes, 1);
+  const int64_t touched = source->occupied();
+  EXPECT_GE(touched, before + bytes * 9 / 10);
+  EXPECT_LE(touched, before + bytes * 11 / 10);
+  source->release(p, bytes);
+  EXPECT_LE(source->occupied(), touched - bytes * 9 / 10);
+}
+
+TEST(L05_HostSource, PagesComeAndGoBehindTheirAddresses) {
+  const std::unique_ptr<Source> source = host_source();
+  void* const base = source->reserve(4 * kPage);
+  ASSERT_NE(base, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(base) % kPage, 0u);
+  ASSERT_TRUE(source->map(&at(base, kPage), 2 * kPage));
+  touch(&at(base, kPage), 2 * kPage, 'a');
+  ASSERT_TRUE(source->map(base, kPage)) << "a neighbour";
+  touch(base, kPage, 'b');
+  EXPECT_EQ(at(base, kPage), 'a');
+  EXPECT_EQ(at(base, 3 * kPage - 1), 'a');
+  const int64_t before = source->occupied();
+  source->unmap(&at(base, kPage), 2 * kPage);
+  EXPECT_LE(source->occupied(), before - kPage) << "the memory went back";
+  EXPECT_EQ(at(base, kPage - 1), 'b') << "the neighbour stays";
+  ASSERT_TRUE(source->map(&at(base, kPage), 2 * kPage));
+  EXPECT_EQ(at(base, 3 * kPage - 1), 0) << "and comes back empty";
+  source->unreserve(base, 4 * kPage);
+}
+
+TEST(L01_HostSource, CopiesAreOfSoManyBytes) {
+  for (const auto make : {host_source}) {
+    const std::unique_ptr<Source> source = make();
+    void* const p = source->acquire(kPage);
+    touch(p, 16, '-');
+    source->copy_in(&at(p, 3), "abcdefgh", 5);
+    EXPECT_EQ(std::string(&at(p, 0), 10), "---abcde--");
+    char out[8] = "zzzzzzz";
+    source->copy_out(out, &at(p, 4), 3);
+    EXPECT_STREQ(out, "bcdzzzz");
+    source->copy_in(nullptr, nullptr, 0);
+    source->copy_out(nullptr, nullptr, 0);
+    source->synchronize();
+    source->release(p, kPage);
+  }
+}
+
+TEST(L03_MetaSource, AddressesThatNothingIsBehind) {
+  const std::unique_ptr<Source> source = meta_source();
+  EXPECT_FALSE(source->has_data());
+  EXPECT_FALSE(source->on_host());
+  EXPECT_EQ(source->occupied(), -1);
+  char* end = nullptr;
+  for (const int64_t bytes : {kPage, 5 * kPage, int64_t(1) << 46, kPage}) {
+    char* const p = static_cast<char*>(source->acquire(bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % 64, 0u);
+    EXPECT_GE(p, end) << "pieces do not overlap";
+    end = p + bytes;
+    source->copy_in(p, "x", 1);
+    unsigned char out[6] = {1, 1, 1, 1, 1, 1};
+    source->copy_out(out + 1, p, 4);
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(out[i], i >= 1 && i < 5 ? 0xFF : 1) << "all ones, " << i;
+    source->copy_out(nullptr, p, 0);
+    source->release(p, bytes);
+  }
+  void* const reserved = source->reserve(int64_t(1) << 40);
+  EXPECT_GE(static_cast<char*>(reserved), end);
+  EXPECT_TRUE(source->map(reserved, kPage));
+  source->unmap(reserved, kPage);
+  EXPECT_EQ(source->reserve((int64_t(1) << 47) + kPage), nullptr) << "no program has so many addresses";
+}
+
+TEST(L02_Device, AScalarIsWrittenAlone) {
+  std::vector<const char*> names = devices_with_data();
+  names.push_back("meta");
+  for (const char* name : names) {
+    Device device(name);
+    device.set(&StepScalars::learning_rate, 0.25f);
+    device.set(&StepScalars::grad_norm, 3.0f);
+    device.set(&StepScalars::updates, (int64_t(1) << 40) + 7);
+    device.set(&StepScalars::learning_rate, 0.5f);
+    const StepScalars s = device.scalars();
+    EXPECT_EQ(s.learning_rate, 0.5f) << name;
+    EXPECT_EQ(s.grad_norm, 3.0f) << name;
+    EXPECT_EQ(s.clip_factor, 1.0f) << name << ": nobody wrote it";
+    EXPECT_EQ(s.step, 1) << name << ": of the first attempt";
+    EXPECT_EQ(s.updates, (int64_t(1) << 40) + 7) << name;
+    EXPECT_EQ(device.host_scalars().updates, s.updates) << name;
+    if (device.has_data()) {
+      StepScalars seen;  // what a kernel is handed is the same memory
+      device.copy_out(&seen, device.ctx().scalars, sizeof seen);
+      EXPECT_EQ(seen.updates, s.updates) << name;
+      EXPECT_EQ(seen.learning_rate, 0.5f) << name;
+    }
+    EXPECT_EQ(device.ctx().scratch, nullptr) << name;
+    EXPECT_EQ(device.meter().now()[Kind::Vendor], kWorkspaceBytes) << name;
+  }
+}
+
+TEST(L01_Device, NamesDataAndBudget) {
+  EXPECT_EQ(device_names(), (std::vector<std::string>{"auto", "cpu", "cuda", "emu", "meta"}));
+  for (const char* name : {"cpu", "emu", "meta"}) {
+    Device device(name, 100 * kMiB);
+    EXPECT_STREQ(device.name(), name);
+    EXPECT_EQ(device.has_data(), std::string(name) != "meta");
+    EXPECT_EQ(device.allocator().budget(), 100 * kMiB);
+    EXPECT_THROW(device.allocator().allocate(101 * kMiB, Kind::Weight, "w"), OutOfMemory) << name;
+  }
+  Device device("cpu"), other("cpu");
+  EXPECT_EQ(device.allocator().budget(), 0);
+  Backend table = device.backend();
+  table.name = "mine";
+  device.use(table);
+  EXPECT_STREQ(device.name(), "mine");
+  EXPECT_STREQ(other.name(), "cpu") << "one device's table is no other's";
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,16 @@
+// The words of CUDA's runtime that the code around cuBLAS and cuDNN uses, in the namespace of that code, so
+// that they never meet the real ones. What they do is in standin.cpp.
+#pragma once
+
+namespace gradus::standin {
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorNoDevice = 100 };
+using cudaStream_t = void*;
+
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetLastError();  // and forgets it
+const char* cudaGetErrorString(cudaError_t);
+
+enum cudaDataType { CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF };
+
+}  // namespace gradus::standin

@@ -1,0 +1,117 @@
+// What an op passes to a kernel: scratch that lives as long as the call, a cost that is counted, and its
+// time.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "src/core/timing.h"
+#include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
+#include "src/tensor/tensor.h"
+
+namespace gradus {
+namespace {
+
+struct L02_Call : ::testing::Test {
+  Context context{"cpu"};
+  Device& device = context.device;
+  const Meter& meter = device.meter();
+};
+
+TEST_F(L02_Call, ScratchLivesUntilTheStatementEnds) {
+  device.ctx();  // the workspace is there from now on
+  device.allocator().keep_history();
+  const Tensor x(device, {4}, DType::F32, Kind::Data, "x");
+  const Usage before = meter.now();
+  {
+    const Call call(device, {.scratch = 1000});
+    const Ctx& ctx = call;
+    ASSERT_NE(ctx.scratch, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(ctx.scratch) % 64, 0u);
+    static_cast<char*>(ctx.scratch)[999] = 1;
+    EXPECT_NE(ctx.workspace, nullptr);
+    EXPECT_NE(ctx.scalars, nullptr);
+    EXPECT_EQ(meter.now()[Kind::Temporary], before[Kind::Temporary] + 1000);
+    const Call inner(device, {.scratch = 8});
+    EXPECT_NE(static_cast<const Ctx&>(inner).scratch, ctx.scratch);
+  }
+  EXPECT_EQ(meter.now(), before);
+  const auto& history = device.allocator().history();
+  const auto scratch =
+      std::find_if(history.begin(), history.end(), [](const auto& e) { return e.requested == 1000; });
+  ASSERT_NE(scratch, history.end());
+  EXPECT_EQ(scratch->name, "scratch");
+  EXPECT_EQ(scratch->kind, Kind::Temporary);
+
+  const size_t events = history.size();
+  const auto used = [](const Ctx& c) { return c.scratch; };
+  EXPECT_NE(used(ctx(x, {.scratch = 1})), nullptr);
+  EXPECT_EQ(meter.now(), before) << "after the statement";
+  EXPECT_EQ(history.size(), events + 2);
+  EXPECT_EQ(used(ctx(x, {.scratch = 0})), nullptr) << "none is wanted";
+  EXPECT_EQ(history.size(), events + 2) << "and nothing was allocated";
+}
+
+TEST_F(L02_Call, ScratchOfAKernelThatFailsIsFreed) {
+  const Tensor x(device, {4}, DType::F32, Kind::Data, "x");
+  device.ctx();
+  const Usage before = meter.now();
+  const auto fails = [](const Ctx&) { fail("a kernel"); };
+  EXPECT_THROW(fails(ctx(x, {.scratch = 4096})), Error);
+  EXPECT_EQ(meter.now(), before);
+}
+
+TEST_F(L02_Call, CostsAreCountedByClass) {
+  const Tensor x(device, {4}, DType::F32, Kind::Data, "x");
+  for (int c = 0; c < kOpClasses; ++c)
+    for (int calls = 0; calls <= c; ++calls) Call(device, {OpClass(c), 10 * (c + 1), 7 * (c + 1), 64});
+  for (int c = 0; c < kOpClasses; ++c) {
+    EXPECT_EQ(meter.work(OpClass(c)).calls, c + 1);
+    EXPECT_EQ(meter.work(OpClass(c)).flops, 10 * (c + 1) * (c + 1));
+    EXPECT_EQ(meter.work(OpClass(c)).bytes, 7 * (c + 1) * (c + 1));
+    EXPECT_EQ(meter.work(OpClass(c)).seconds, 0) << "times are kept only if asked for";
+  }
+  EXPECT_EQ(meter.flops(), 10 * (1 + 4 + 9 + 16));
+  EXPECT_TRUE(meter.trace().empty()) << "so is the trace";
+}
+
+TEST_F(L02_Call, TimesAreKeptByClassIfAskedFor) {
+  device.meter().keep_times();
+  const double start = seconds_now();
+  for (int i = 0; i < 2; ++i) {
+    const Call call(device, {.op_class = OpClass::Normalization});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const double both = seconds_now() - start;
+  EXPECT_GE(meter.work(OpClass::Normalization).seconds, 0.04);
+  EXPECT_LE(meter.work(OpClass::Normalization).seconds, both);
+  EXPECT_EQ(meter.work(OpClass::Contraction).seconds, 0);
+  EXPECT_EQ(meter.work(OpClass::Elementwise).seconds, 0);
+  EXPECT_EQ(meter.work(OpClass::Other).seconds, 0);
+  device.meter().reset_work();
+  EXPECT_EQ(meter.work(OpClass::Normalization).seconds, 0);
+}
+
+TEST_F(L02_Call, RangesEndWithTheirBlockAlsoAfterAnError) {
+  const NamedRange*& range = device.allocator().range;
+  {
+    const ProfileRange outer("outer");
+    try {
+      ProfileRange inner("inner");
+      EXPECT_EQ(path_of(range), "outer/inner");
+      inner.next("second");
+      EXPECT_EQ(path_of(range), "outer/second");
+      const ProfileRange third("third");
+      EXPECT_EQ(path_of(range), "outer/second/third");
+      fail("something");
+    } catch (const Error&) {
+    }
+    EXPECT_EQ(path_of(range), "outer");
+  }
+  EXPECT_EQ(range, nullptr);
+  EXPECT_EQ(path_of(nullptr), "");
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,148 @@
+// Views of a tensor, and the storage that they share.
+#include "src/tensor/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include "src/tensor/context.h"
+#include "tests/devices.h"
+
+namespace gradus {
+namespace {
+
+template <class F>
+std::string refusal(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+void expect_refused(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" does not say: " << part;
+}
+
+std::vector<double> counted(int64_t n) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(double(i));
+  return values;
+}
+
+TEST(L02_TensorViews, NarrowIsRowsOfRows) {
+  Context context("cpu");
+  for (const DType t : {DType::F64, DType::F32, DType::F16}) {
+    Tensor x = from_host(context.device, counted(24), {6, 2, 2}, t, Kind::Data, "x");
+    x.slot.id = 9;
+    EXPECT_EQ(to_host<double>(x.narrow(0, 6)), counted(24));
+    const Tensor part = x.narrow(1, 4), inner = part.narrow(2, 2), last = x.narrow(5, 1);
+    EXPECT_EQ(part.shape(), (Shape{4, 2, 2}));
+    EXPECT_EQ(part.bytes(), 16 * size_of(t));
+    EXPECT_EQ(to_host<double>(inner), (std::vector<double>{12, 13, 14, 15, 16, 17, 18, 19}));
+    EXPECT_EQ(to_host<double>(last), (std::vector<double>{20, 21, 22, 23}));
+    EXPECT_EQ(to_host<double>(part.reshape({8, 2}).narrow(7, 1)), (std::vector<double>{18, 19}));
+    EXPECT_EQ(x.narrow(6, 0).numel(), 0);
+    EXPECT_FALSE(part.slot.wanted()) << "a part of a tensor has no part of its gradient";
+    for (const auto& [begin, count] :
+         std::vector<std::pair<int64_t, int64_t>>{{0, 7}, {6, 1}, {7, 0}, {-1, 2}, {2, -1}})
+      expect_refused(refusal([&] { x.narrow(begin, count); }), "of [6,2,2] do not exist");
+    expect_refused(refusal([&] { part.narrow(3, 2); }),
+                   "narrow: 2 rows from row 3 on of [4,2,2] do not exist");
+    expect_refused(refusal([&] { x.narrow(1, INT64_MAX); }), "of [6,2,2] do not exist");
+  }
+  EXPECT_NE(refusal([&] { Tensor(context.device, {}, DType::F32, Kind::Data, "x").narrow(0, 1); }), "");
+}
+
+TEST(L02_TensorViews, WritingAPartWritesNothingElse) {
+  for (const char* name : devices_with_data()) {
+    Context context(name);
+    Tensor x = from_host(context.device, std::vector<double>(12, 5), {4, 3}, DType::BF16, Kind::Data, "x");
+    Tensor inner = x.narrow(1, 3).narrow(1, 1);
+    copy_from_host(inner, {1, 2, 3});
+    EXPECT_EQ(to_host<double>(x), (std::vector<double>{5, 5, 5, 5, 5, 5, 1, 2, 3, 5, 5, 5})) << name;
+    be(x).fill(ctx(x, {}), 3, inner.set(), 7);
+    EXPECT_EQ(to_host<double>(x.narrow(2, 2)), (std::vector<double>{7, 7, 7, 5, 5, 5})) << name;
+  }
+}
+
+TEST(L02_TensorViews, ReshapeKeepsElementsSlotAndStorage) {
+  Context context("cpu");
+  Tensor x = from_host(context.device, counted(12), {3, 4}, DType::F32, Kind::Data, "x");
+  x.slot.id = 9;
+  const Tensor y = x.reshape({2, 3, 2});
+  EXPECT_EQ(y.slot.id, 9);
+  EXPECT_EQ(&y.storage(), &x.storage());
+  EXPECT_EQ(to_host<double>(y), counted(12));
+  EXPECT_EQ(x.shape(), (Shape{3, 4})) << "the tensor itself stays as it is";
+  expect_refused(refusal([&] { x.reshape({3, 5}); }), "reshape: [3,4] has 12 elements, [3,5] has 15");
+  expect_refused(refusal([&] { x.reshape({11}); }), "[11] has 11");
+  EXPECT_EQ(y.rows().rows, 6);
+  EXPECT_EQ(y.rows().cols, 2);
+  EXPECT_EQ(x.reshape({12}).rows().rows, 1);
+  EXPECT_EQ(x.narrow(0, 1).reshape({4}).last(), 4);
+  const Tensor scalar = x.reshape({12}).narrow(3, 1).reshape({});
+  EXPECT_EQ(scalar.rows().rows, 1);
+  EXPECT_EQ(scalar.last(), 1);
+  EXPECT_EQ(item(scalar), 3);
+}
+
+TEST(L02_TensorStorage, EveryWriteIsCountedNoReadIs) {
+  Context context("cpu");
+  Tensor x = from_host(context.device, counted(4), {4}, DType::F32, Kind::Data, "x"), copy = x,
+         part = x.narrow(1, 2), other = x.reshape({2, 2});
+  const uint32_t before = x.storage().version;
+  x.in(), part.in(), to_host<double>(x), item(x.narrow(0, 1));
+  EXPECT_EQ(x.storage().version, before);
+  x.set(), copy.add(), part.out(Write::Set), copy_from_host(other, counted(4));
+  EXPECT_EQ(x.storage().version, before + 4) << "through whatever view";
+  EXPECT_EQ(x.set().w, Write::Set);
+  EXPECT_EQ(x.add().w, Write::Add);
+  EXPECT_EQ(x.out(Write::Add).w, Write::Add);
+  EXPECT_EQ(x.set().t, DType::F32);
+}
+
+TEST(L02_TensorStorage, TheLastViewKeepsTheBlockAndItsKind) {
+  Context context("cpu");
+  const Meter& meter = context.device.meter();
+  for (int k = 0; k < kKinds; ++k) {
+    const int64_t before = meter.now()[Kind(k)];
+    Tensor part;
+    {
+      const Tensor x(context.device, {10, 10}, DType::F16, Kind(k), "a name");
+      EXPECT_EQ(meter.now()[Kind(k)], before + 200) << name_of(Kind(k));
+      EXPECT_EQ(x.storage().name(), "a name");
+      EXPECT_EQ(x.storage().kind(), Kind(k));
+      EXPECT_FALSE(x.shares_storage());
+      part = x.narrow(9, 1);
+      EXPECT_TRUE(x.shares_storage() && part.shares_storage());
+    }
+    EXPECT_FALSE(part.shares_storage());
+    EXPECT_EQ(meter.now()[Kind(k)], before + 200) << "all of it, for a part";
+    const int64_t activations = meter.now()[Kind::Activation];
+    part.storage().set_kind(Kind::Activation);
+    if (Kind(k) != Kind::Activation) {
+      EXPECT_EQ(meter.now()[Kind(k)], before);
+      EXPECT_EQ(meter.now()[Kind::Activation], activations + 200);
+    }
+    part = {};
+    EXPECT_EQ(meter.now()[Kind::Activation], k == int(Kind::Activation) ? before : activations);
+  }
+}
+
+TEST(L02_TensorStorage, NewTensorsAreTemporaryAndLikeTheirModel) {
+  Context context("cpu");
+  const Tensor like(context.device, {2, 3}, DType::BF16, Kind::Weight, "like");
+  const Tensor a = empty_like(like, "a"), b = empty(like, {5}, "b"), c = empty(like, {7}, DType::F32, "c");
+  EXPECT_EQ(a.shape(), (Shape{2, 3}));
+  EXPECT_EQ(a.dtype(), DType::BF16);
+  EXPECT_EQ(b.dtype(), DType::BF16);
+  EXPECT_EQ(b.shape(), Shape{5});
+  EXPECT_EQ(c.dtype(), DType::F32);
+  EXPECT_EQ(c.storage().name(), "c");
+  EXPECT_EQ(context.device.meter().now()[Kind::Temporary], 12 + 10 + 28);
+  EXPECT_FALSE(a.slot.wanted());
+  EXPECT_EQ(statistics_dtype(DType::F64), DType::F64);
+  for (const DType t : {DType::F32, DType::BF16, DType::F16}) EXPECT_EQ(statistics_dtype(t), DType::F32);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -48,8 +48,7 @@ TEST(L01_Lesson, CommonFlags) {
 TEST(L02_Lesson, CheckIsForDevicesWithData) {
   for (const char* device : {"cpu", "meta"})
     for (const char* flag : {"--check=nan", "--check=none"}) {
-      Context context(device);
-      made_from({flag}).apply(context);
+      const LessonContext context(made_from({flag}), device, 0);
       EXPECT_EQ(context.check_finite, std::string(device) == "cpu" && std::string(flag) == "--check=nan");
     }
   Context context("cpu");

@@ -181,6 +181,22 @@ TEST_F(L02_Views, LogitsThatNobodyHoldsBecomeTheirGradientInPlace) {
   EXPECT_LT(context.device.meter().at_peak().allocated(), before + x.bytes() / 2);
 }
 
+using L04_Views = L02_Views;
+TEST_F(L04_Views, LogitsThatBecameTheirGradientMayBeTakenApart) {  // as first_token's backward does
+  Tensor x = filled(0.5, {2, 4, 3});
+  Leaf leaf;
+  attach(x, leaf, "x");
+  const Tensor targets =
+      from_host(context.device, std::vector<int32_t>{2, 0}, {2}, DType::I32, Kind::Data, "targets");
+  Tape tape;
+  const Tensor loss = cross_entropy(first_token(x), targets);
+  tape.backward(loss);
+  const std::vector<double> dx = to_host<double>(leaf.grad);
+  EXPECT_NEAR(dx[0], 1.0 / 6, 1e-6);
+  EXPECT_NEAR(dx[2], 1.0 / 6 - 0.5, 1e-6);
+  EXPECT_EQ(dx[3], 0);
+}
+
 TEST_F(L02_Views, ASavedPartKeepsAllOfItsStorage) {
   Tensor w = filled(1, {3, 3}), x = filled(1, {4, 3});
   Leaf leaf;

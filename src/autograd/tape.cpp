@@ -115,11 +115,11 @@ static void check_unchanged(const Node& node) {
 }
 
 // The gradient that has been added up for a node's output, in the output's own shape: who used it may have
-// seen it through a view. Undefined if nothing depends on it.
+// seen it through a view. It wants no gradient itself. Undefined if nothing depends on it.
 static Tensor take(std::unordered_map<int64_t, Tensor>& pending, const GradSlot& of) {
   const auto found = pending.find(of.slot.id);
   if (found == pending.end()) return {};
-  const Tensor gradient = found->second.reshape(of.shape);
+  const Tensor gradient = found->second.detach().reshape(of.shape);
   pending.erase(found);
   return gradient;
 }
@@ -142,10 +142,10 @@ void Tape::backward(const Tensor& y, Tensor dy) {
     // The node stays on the tape until it is done: if an op throws, ~Tape takes its uses back.
     Node& node = nodes_.back();
     // BEGIN SOLUTION 02.1
-    if (const Tensor dy = take(pending, node.output); dy.defined()) {
+    if (const Tensor node_dy = take(pending, node.output); node_dy.defined()) {
       check_unchanged(node);
       Grads dx(context().device, pending, node);
-      node.backward(node, dy, dx);
+      node.backward(node, node_dy, dx);
     }
     // STUB: todo("02.1", "give the output's gradient to the backward function", node, take, check_unchanged);
     // END SOLUTION 02.1

@@ -252,7 +252,7 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
 # CUDA C++ as C++: kernels/emu/emu.h defines its words. One test calls what such kernels are made of.
-$(BUILD)/obj/tests/kernels_refusals_test.o: private CXXFLAGS += -Wno-unknown-pragmas
+$(BUILD)/obj/tests/param_list_test.o: private CXXFLAGS += -Wno-unknown-pragmas
 $(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for emu'

@@ -1,5 +1,4 @@
 // A buffer of the wrong dtype is refused by a sentence, the same on every device (kernels/checks.h).
-#include "kernels/cuda/param_list.h"
 #include "tests/kernel_testing.h"
 
 namespace gradus {
@@ -135,26 +134,6 @@ TEST_P(L03_Refusals, AdamWBeginsWithUpdate1) {
   TestCtx ctx;
   ctx.scalars().updates = 0;
   EXPECT_THROW(table().adamw(ctx, {1, &u}, {}), Error);
-}
-
-// Should one ever get so far, a kernel says so and does not read it as fp16.
-TEST(L03_RefusalsOnEmu, AKernelDoesNotReadWhatItDoesNotKnow) {
-  Buffer x = Buffer::zeros(DType::F64, emu::kEach * emu::kThreads);
-  for (const DType t : {DType::F64, DType::I64, DType::I32, DType::I8, DType::U8}) {
-    const auto thrown_by = [&](const auto& body) -> std::string {
-      try {
-        emu::launch(emu::Launch{"test", 1, emu::kThreads, 0}, body);
-      } catch (const Error& e) {
-        return e.what();
-      }
-      return "";
-    };
-    float r[emu::kEach] = {};
-    const Out y{x.out(Write::Set).p, t, Write::Set};
-    for (const std::string& text :
-         {thrown_by([&] { emu::read(y, 0, 1, r); }), thrown_by([&] { emu::write(y, 0, 1, r); })})
-      EXPECT_NE(text.find("is not fp32, bf16 or fp16"), std::string::npos) << name_of(t) << ": " << text;
-  }
 }
 
 }  // namespace

@@ -172,6 +172,8 @@ TEST(L02_Tensor, HostCopiesRefuseOtherSizes) {
   for (const size_t n : {0u, 5u, 7u})
     expect_refused(refusal([&] { copy_from_host(x, std::vector<double>(n)); }),
                    "copy: " + std::to_string(n) + " values for a tensor [2,3]");
+  const std::vector<double> fine{1 + 0x1p-40};  // fp32 and fp16 have no such number
+  EXPECT_EQ(item(from_host(context.device, fine, {}, DType::F64, Kind::Data, "x")), fine[0]);
   expect_refused(refusal([&] { item(x); }), "item: the tensor is [2,3]");
   expect_refused(refusal([&] { item(x.narrow(0, 0)); }), "item: the tensor is [0,3]");
   EXPECT_EQ(item(from_host(context.device, std::vector<double>{7}, {1, 1, 1}, DType::F32, Kind::Data, "x")),

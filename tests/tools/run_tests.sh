@@ -1,8 +1,8 @@
 #!/bin/sh
 # run_tests.sh NN|all PROGRAM...: runs the test programs, with NN only the tests of that lesson, and counts
-# from GoogleTest's XML reports. LEAVE_OUT: patterns of tests that are not run. A program that crashes counts as a failed test, and so does a lesson without
-# a test. The last line is "N passed, N failed"; the exit code is 0 only if something passed and nothing
-# failed.
+# from GoogleTest's XML reports. LEAVE_OUT: patterns of tests that are not run. A program that crashes counts
+# as a failed test, and so does a lesson without a test. The last line is "N passed, N failed"; the exit code
+# is 0 only if something passed and nothing failed.
 lesson=$1
 shift
 case $lesson in all) filter='*' ;; *) filter="*L${lesson}_*" ;; esac

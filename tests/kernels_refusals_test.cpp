@@ -15,14 +15,17 @@ void add_dtypes(Out& y, std::vector<DType*>& dtypes) { dtypes.push_back(&y.t); }
 template <class... P>
 using Entry = void (*Backend::*)(const Ctx&, P...);
 
-// Makes one buffer after the other fp16 where the others are fp32 (ids: int32). `refused` has a letter for
-// each: x where that must be refused, . where it is allowed. There are no elements, so nothing is computed.
+// Makes one buffer after the other fp16 where the others are fp32 (ids: int32); or, if some are bf16, each
+// bf16 that is fp32 and the other way about. `refused` has a letter for each: x where that must be refused, .
+// where it is allowed. There are no elements, so nothing is computed.
 template <class... P>
 void expect_refused(const std::string& refused, Entry<P...> entry,
                     std::type_identity_t<std::decay_t<P>>... arguments) {
   std::vector<DType*> dtypes;
   (add_dtypes(arguments, dtypes), ...);
   ASSERT_EQ(dtypes.size(), refused.size()) << refused;
+  const bool mixed =
+      std::any_of(dtypes.begin(), dtypes.end(), [](const DType* t) { return *t == DType::BF16; });
   TestCtx ctx(Cost{.scratch = 4096});
   const auto refusal = [&](const Backend& b) -> std::string {
     try {
@@ -34,7 +37,8 @@ void expect_refused(const std::string& refused, Entry<P...> entry,
     return "";
   };
   for (size_t i = 0; i < dtypes.size(); ++i) {
-    const DType right = std::exchange(*dtypes[i], DType::F16);
+    const DType right = *dtypes[i];
+    *dtypes[i] = !mixed ? DType::F16 : right == DType::BF16 ? DType::F32 : DType::BF16;
     const std::string text = refusal(table());
     EXPECT_EQ(text.empty(), refused[i] == '.') << "buffer " << i << " of " << refused << ": " << text;
     EXPECT_EQ(text, refusal(cpu_backend())) << "buffer " << i << " of " << refused;
@@ -70,6 +74,37 @@ TEST_P(L03_Refusals, AreTheSameSentencesOnEveryDevice) {
   expect_refused("xxxxxxxx", &B::attention_plain_bwd, heads, x, x, x, x, x, y, y, y);
   expect_refused("xxxxx", &B::attention_flash_fwd, heads, x, x, x, y, y);
   expect_refused("xxxxxxxxx", &B::attention_flash_bwd, heads, x, x, x, x, x, x, y, y, y);
+  expect_refused("xx", &B::rotary, {.B = 0, .T = 1, .H = 1, .D = 2, .dims = 2}, x, y);
+}
+
+TEST_P(L03_Refusals, BesideSixteenBitsFp32IsForWhatTheContractSays) {
+  using B = Backend;
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  const CBuf f = any.in(), x{f.p, DType::BF16}, ids{f.p, DType::I32};
+  const Out fp32 = any.out(Write::Set), y{fp32.p, DType::BF16, Write::Set};
+  const RowShape none{0, 2};
+  const AttentionShape heads{0, 1, 2, 2, {8, 4, 4}, {8, 4, 4}, 1};
+  expect_refused("xxx", &B::add, 0, x, x, y);
+  expect_refused("xx", &B::scale, 0, x, y, 2.0f);
+  for (const auto fwd : {&B::gelu_fwd, &B::gelu_erf_fwd, &B::tanh_fwd}) expect_refused("xx", fwd, 0, x, y);
+  for (const auto bwd : {&B::gelu_bwd, &B::gelu_erf_bwd, &B::tanh_bwd})
+    expect_refused("xxx", bwd, 0, x, x, y);
+  expect_refused("xx", &B::dropout, none, x, y, 0.5f, RandomKey{});
+  expect_refused("xxx", &B::bias_fwd, none, x, x, y);
+  expect_refused("x.", &B::bias_bwd, none, x, y);
+  expect_refused("xxxxx", &B::layernorm_fwd, none, x, x, x, y, fp32, 1e-5f);
+  expect_refused("xxxxx..", &B::layernorm_bwd, none, x, x, f, x, y, y, y);
+  expect_refused("xx", &B::softmax_fwd, none, x, y);
+  expect_refused("xxx", &B::softmax_bwd, none, x, x, y);
+  expect_refused(".xxx", &B::cross_entropy_fwd, none, x, ids, fp32, fp32);
+  expect_refused("xxx.", &B::cross_entropy_bwd_inplace, none, ids, f, f, y);
+  expect_refused("xxx", &B::embedding_fwd, none, 0, x, ids, y);
+  expect_refused("xx.", &B::embedding_bwd, none, 0, ids, x, y);
+  expect_refused("xx.", &B::matmul, {.M = 0, .N = 0, .K = 0, .lda = 1, .ldb = 1, .ldc = 1}, x, x, y);
+  expect_refused("xxxxx", &B::attention_plain_fwd, heads, x, x, x, y, y);
+  expect_refused("xxxxxxxx", &B::attention_plain_bwd, heads, x, x, x, x, x, y, y, y);
+  expect_refused("xxxxx", &B::attention_flash_fwd, heads, x, x, x, y, fp32);
+  expect_refused("xxxxxxxxx", &B::attention_flash_bwd, heads, x, x, x, x, f, x, y, y, y);
   expect_refused("xx", &B::rotary, {.B = 0, .T = 1, .H = 1, .D = 2, .dims = 2}, x, y);
 }
 

@@ -70,16 +70,22 @@ struct L03_OpSaves : ::testing::TestWithParam<Op> {};
 INSTANTIATE_TEST_SUITE_P(Ops, L03_OpSaves, ::testing::ValuesIn(kOps),
                          [](const auto& info) { return std::string(info.param.name); });
 
+std::vector<Tensor> inputs_of(const Op& op, unsigned training, std::vector<Leaf>& leaves) {
+  std::vector<Tensor> x;
+  leaves.resize(op.shapes.size());
+  for (size_t i = 0; i < op.shapes.size(); ++i) {
+    x.emplace_back(current().device, op.shapes[i], DType::F32, Kind::Temporary, std::to_string(i));
+    if (training >> i & 1) attach(x[i], leaves[i], std::to_string(i));
+  }
+  return x;
+}
+
 TEST_P(L03_OpSaves, OnlyWhatAWantedGradientNeeds) {
   const Op& op = GetParam();
   for (unsigned training = 0; training < 1u << op.shapes.size(); ++training) {
     Context context("meta");
-    std::vector<Tensor> x;
-    std::vector<Leaf> leaves(op.shapes.size());
-    for (size_t i = 0; i < op.shapes.size(); ++i) {
-      x.emplace_back(context.device, op.shapes[i], DType::F32, Kind::Temporary, std::to_string(i));
-      if (training >> i & 1) attach(x[i], leaves[i], std::to_string(i));
-    }
+    std::vector<Leaf> leaves;
+    const std::vector<Tensor> x = inputs_of(op, training, leaves);
     Tape tape;
     const Tensor y = op.f(x);
     ASSERT_EQ(tape.nodes().size(), training == 0 ? 0u : 1u) << "nothing to train, nothing to record";
@@ -91,6 +97,28 @@ TEST_P(L03_OpSaves, OnlyWhatAWantedGradientNeeds) {
         EXPECT_NE(s.tensor.storage().kind(), Kind::Temporary) << "what is saved is an activation";
       }
     EXPECT_EQ(saved, op.saves(training)) << op << ", inputs that train " << training;
+  }
+}
+
+TEST_P(L03_OpSaves, AWriteToAnyOfItIsFoundOut) {
+  const Op& op = GetParam();
+  for (size_t k = 0, count = 1; k < count; ++k) {
+    Context context("meta");
+    std::vector<Leaf> leaves;
+    const std::vector<Tensor> x = inputs_of(op, (1u << op.shapes.size()) - 1, leaves);
+    Tape tape;
+    const Tensor y = op.f(x), dy = empty_like(y, "dy");
+    count = tape.nodes()[0].saved.size();
+    if (k == count) break;
+    Tensor saved = tape.nodes()[0].saved[k].tensor;
+    saved.add();
+    std::string error = "none";
+    try {
+      tape.backward(y, dy);
+    } catch (const Error& e) {
+      error = e.what();
+    }
+    EXPECT_NE(error.find("'" + saved.storage().name() + "' was written to"), std::string::npos) << error;
   }
 }
 

@@ -113,5 +113,16 @@ TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAlone) {
   fs::current_path(before);
 }
 
+TEST_F(L01_AtomicFile, WhatCannotBeRenamedIsRemoved) {
+  {
+    AtomicFile file(path_);
+    file.write("abc", 3);
+    fs::create_directories(fs::path(path_) / "a folder by now");
+    EXPECT_THROW(file.commit(), Error);
+  }
+  EXPECT_EQ(files(), 1) << "the folder alone";
+  EXPECT_TRUE(fs::is_directory(path_));
+}
+
 }  // namespace
 }  // namespace gradus

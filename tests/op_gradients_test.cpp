@@ -58,6 +58,7 @@ const std::vector<Op> kOps{
     {"linear", {{2, 2, 3}, {6, 3}, {6}}, [](In x) { return linear(x[0], x[1], x[2]); }},
     {"linear_without_bias", {{4, 3}, {6, 3}}, [](In x) { return linear(x[0], x[1]); }},
     {"rotary", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4); }},
+    {"rotary_from_3", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4, 3); }},
     {"scale", {{2, 7}}, [](In x) { return scale(x[0], -2.5); }},
     {"softmax", {{3, 5}}, [](In x) { return softmax(x[0]); }},
     {"tanh", {{2, 7}}, [](In x) { return tanh(x[0]); }},

@@ -16,6 +16,13 @@ void attach(Tensor& value, Leaf& leaf, const std::string& name) {
   value.slot = {++current().last_slot, &leaf};
 }
 
+Tensor unshared(const Tensor& x) {
+  if (!x.shares_storage()) return x;
+  Tensor copy = empty_like(x, "gradient");
+  be(x).cast(ctx(x, cost::cast(x.numel(), x.dtype(), x.dtype())), x.numel(), x.in(), copy.set());
+  return copy;
+}
+
 Tape::~Tape() {
   for (Node& node : nodes_)
     for (GradSlot& in : node.inputs)
@@ -87,12 +94,7 @@ Out Grads::out(int input) {
     grad = buffer(to);
     return grad.set();
   }
-  if (grad.shares_storage()) {  // pass() shared it with another slot, which must not see this contribution
-    Tensor own = buffer(to);
-    be(own).cast(ctx(own, cost::cast(own.numel(), grad.dtype(), own.dtype())), own.numel(), grad.in(),
-                 own.set());
-    grad = own;
-  }
+  grad = unshared(grad);  // pass() may have shared it with another slot, which must not see this contribution
   return grad.add();
 }
 

@@ -34,6 +34,10 @@ struct Leaf {
 // Gives a tensor its own gradient: after a backward pass it is in leaf.grad.
 void attach(Tensor& value, Leaf& leaf, const std::string& name);
 
+// x itself if nothing else refers to its storage, else a copy, a Temporary named "gradient": what backward
+// may write over.
+Tensor unshared(const Tensor& x);
+
 struct GradSlot {  // a tensor as the backward pass sees it
   Slot slot;
   Shape shape;

@@ -33,7 +33,7 @@ static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, M
           .scale = 1 / std::sqrt(float(D)),
           .mask = mask,
           .dropout = float(dropout),
-          .key = {current().seed, dropout > 0 ? current().dropout_ordinal()++ : 0, current().first_sample}};
+          .key = dropout > 0 ? current().next_dropout_key() : RandomKey{}};
 }
 
 Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout) {

@@ -6,15 +6,8 @@
 
 namespace gradus {
 
-static Tensor copy_of(const Tensor& x) {
-  Tensor y = empty_like(x, "gradient");
-  be(x).cast(ctx(x, cost::cast(x.numel(), x.dtype(), y.dtype())), x.numel(), x.in(), y.set());
-  return y;
-}
-
 static void cross_entropy_op_bwd(const Node& n, const Tensor& dloss, Grads& dx) {
-  const Tensor& saved = n.saved[0].tensor;
-  Tensor logits = saved.shares_storage() ? copy_of(saved) : saved;
+  Tensor logits = unshared(n.saved[0].tensor);
   be(dloss).cross_entropy_bwd_inplace(
       ctx(logits, cost::cross_entropy_bwd_inplace(logits.rows(), logits.dtype())), logits.rows(),
       n.saved[1].in(), n.saved[2].in(), dloss.in(), logits.set());

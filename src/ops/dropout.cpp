@@ -11,7 +11,7 @@ Tensor dropout(const Tensor& x, double p) {
   if (p == 0 || current().evaluates()) return x;
   check(x.shape().rank() >= 2, "dropout: x is ", x.shape(), "; its first dimension must count the samples");
   const RowShape samples{x.shape()[0], x.numel() / std::max<int64_t>(x.shape()[0], 1)};
-  const RandomKey key{current().seed, current().dropout_ordinal()++, current().first_sample};
+  const RandomKey key = current().next_dropout_key();
   Tensor y = empty_like(x, "dropout");
   be(x).dropout(ctx(x, cost::dropout(samples, x.dtype())), samples, x.in(), y.set(), float(p), key);
   return record("dropout", {x}, {}, y, [=](const Node&, const Tensor& dy, Grads& dx) {

@@ -37,6 +37,8 @@ bool Context::evaluates() const {
                      [](const Recording* r) { return r->dropout_ == Recording::Dropout::None; });
 }
 
+RandomKey Context::next_dropout_key() { return {seed, dropout_ordinal()++, first_sample}; }
+
 uint32_t& Context::dropout_ordinal() {
   const auto tape =
       std::find_if(recordings_.rbegin(), recordings_.rend(), [](const Recording* r) { return r->tape_; });

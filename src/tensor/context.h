@@ -18,9 +18,10 @@ struct Context {
   Context(const Context&) = delete;
   void make_current();
 
-  Tape* tape() const;           // where ops are recorded; nullptr: nowhere
-  bool evaluates() const;       // within an Evaluation, where dropout drops nothing
-  uint32_t& dropout_ordinal();  // of the next random op in this forward pass: each tape counts its own
+  Tape* tape() const;            // where ops are recorded; nullptr: nowhere
+  bool evaluates() const;        // within an Evaluation, where dropout drops nothing
+  uint32_t& dropout_ordinal();   // of the next random op in this forward pass: each tape counts its own
+  RandomKey next_dropout_key();  // of that op, which is then counted
 
   Device device;
   uint64_t seed;

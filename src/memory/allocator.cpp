@@ -79,7 +79,6 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
       pool(*block->segment).insert(cut(block, size));
   }
   if (!block) {
-    empty_cache();  // of a new expandable segment that found no memory
     note_out_of_memory(bytes, kind, name, shape);
     throw OutOfMemory(out_of_memory_text(*this, bytes, kind, name, shape));
   }
@@ -119,23 +118,11 @@ void Allocator::change_kind(Block* block, Kind kind) {
 
 void Allocator::empty_cache() noexcept {
   for (auto at = segments_.begin(); at != segments_.end();) {
-    Segment& segment = at->second;
+    Segment& segment = (at++)->second;
     if (segment.page > 0) unmap_free_pages(segment);
-    Block* block = segment.first;
-    if (!block->free || block->next) {
-      ++at;
-      continue;
-    }
-    pool(segment).erase(block);
-    unused_.push_back(block);
-    if (segment.page > 0) {
-      source_->unreserve(segment.base, segment.addresses);
-    } else {
-      source_->release(segment.base, segment.bytes);
-      meter_.remove_segment(segment.bytes);
-      note(Action::SegmentFree, segment.base, segment.bytes);
-    }
-    at = segments_.erase(at);
+    if (!segment.first->free || segment.first->next) continue;
+    pool(segment).erase(segment.first);
+    remove_segment(segment);
   }
 }
 
@@ -173,6 +160,18 @@ Block* Allocator::add_segment(Segment made) {
   block->mapped = segment.page == 0;
   block->prev = block->next = nullptr;
   return block;
+}
+
+void Allocator::remove_segment(const Segment& segment) noexcept {
+  unused_.push_back(segment.first);
+  if (segment.page > 0) {
+    source_->unreserve(segment.base, segment.addresses);
+  } else {
+    source_->release(segment.base, segment.bytes);
+    meter_.remove_segment(segment.bytes);
+    note(Action::SegmentFree, segment.base, segment.bytes);
+  }
+  segments_.erase(segment.serial);
 }
 
 // Cuts `block` down to `size`; the rest is a free block. Neither is in a pool.

@@ -113,6 +113,7 @@ class Allocator {
   Block* take_best_fit(int64_t size, bool small);
   Block* new_segment(int64_t size, bool small);  // one free block, in no pool; nullptr: no memory
   Block* add_segment(Segment);                   // its only block
+  void remove_segment(const Segment&) noexcept;  // of one free block, in no pool
   Block* cut(Block*, int64_t size);              // the rest
   Block* merge(Block* left, Block* right);
   Block* merge_with_neighbours(Block*);

@@ -23,9 +23,11 @@ static int64_t free_before(const Block* hole) {
 // A free block of at least `size` bytes, in no pool, partly on pages new from the device; nullptr: no memory.
 // It is called when no free block is large enough.
 Block* Allocator::expand(int64_t size, bool small) {
-  Block* block = find_hole(size, small);
-  if (!block || !map(block, round_up(size - free_before(block), block->segment->page))) return nullptr;
-  return merge_with_neighbours(block);
+  Block* hole = find_hole(size, small);
+  if (!hole) return nullptr;
+  if (map(hole, round_up(size - free_before(hole), hole->segment->page))) return merge_with_neighbours(hole);
+  if (!hole->prev && !hole->next) remove_segment(*hole->segment);  // it was made for this request
+  return nullptr;
 }
 
 // The first hole where `size` bytes have room, together with the free block before it. (PyTorch would also

@@ -34,27 +34,27 @@ void Loader::train_windows(int64_t step, int64_t first, int64_t count, int32_t* 
 }
 
 int64_t Loader::all_windows() const {
-  const int64_t bytes = int64_t(corpus_.held_out().size()), stride = T_ - T_ / 2;
-  return (bytes + stride - 1) / stride;
+  const int64_t bytes = int64_t(corpus_.held_out().size());
+  return (bytes + stride() - 1) / stride();
 }
 
 int64_t Loader::held_out_windows() const {
-  return std::min(all_windows(), std::max<int64_t>(kMostScored / (T_ - T_ / 2), 1));
+  return std::min(all_windows(), std::max<int64_t>(kMostScored / stride(), 1));
 }
 
 int64_t Loader::scored_bytes() const {  // the shorter window at the end is taken only if all are
-  return std::min(int64_t(corpus_.held_out().size()), held_out_windows() * (T_ - T_ / 2));
+  return std::min(int64_t(corpus_.held_out().size()), held_out_windows() * stride());
 }
 
 std::vector<int64_t> Loader::held_out_windows(int64_t first, int64_t count, int32_t* inputs,
                                               int32_t* targets) const {
-  const int64_t stride = T_ - T_ / 2, size = int64_t(corpus_.bytes.size());
+  const int64_t size = int64_t(corpus_.bytes.size());
   const int64_t windows = held_out_windows(), last = windows - 1;
   std::vector<int64_t> scored;
   for (int64_t w = first; w < first + count; ++w) {
     const int64_t drawn = std::min(w, last) * all_windows() / windows;
-    const int64_t begin = corpus_.split + drawn * stride;  // the bytes this window scores
-    const int64_t end = std::min(begin + stride, size);
+    const int64_t begin = corpus_.split + drawn * stride();  // the bytes this window scores
+    const int64_t end = std::min(begin + stride(), size);
     fill(end - 1 - T_, inputs, targets);  // so that the last target is byte end - 1
     scored.push_back(w <= last ? end - begin : 0);
     inputs += T_, targets += T_;

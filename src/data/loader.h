@@ -33,6 +33,7 @@ class Loader {
                                         int32_t* targets) const;
 
  private:
+  int64_t stride() const { return T_ - T_ / 2; }  // bytes that a held-out window scores
   int64_t all_windows() const;
   void fill(int64_t start, int32_t* inputs, int32_t* targets) const;
 

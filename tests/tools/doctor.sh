@@ -16,13 +16,12 @@ onednn_version() {
   printf '#include <oneapi/dnnl/dnnl_version.h>\nDNNL_VERSION_MAJOR.DNNL_VERSION_MINOR\n' |
     $CXX -x c++ -E -P - 2>/dev/null | tail -1 | tr -d ' '
 }
+nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
 cuda_version() {
-  nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
   release=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
   if [ -n "$release" ]; then echo "found $release, $nvcc"; else echo "not found: no 'make CUDA=1'"; fi
 }
 cudnn_version() {
-  nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
   found=$(sh tests/tools/cudnn.sh "${CUDA_HOME:-${nvcc%/bin/nvcc}}" "$CUDNN_HOME")
   case $found in
     found*) echo "$found" ;;

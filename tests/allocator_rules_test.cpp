@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/allocator_fixture.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -232,12 +233,7 @@ TEST(L01_Allocator, TheKindOfAFreedBlockCannotChange) {
   f.allocator.free(freed);
   const Usage before = f.meter.now();
   const size_t events = f.allocator.history().size();
-  try {
-    f.allocator.change_kind(freed, Kind::Weight);
-    ADD_FAILURE() << "a freed block has no kind to change";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("\"gone\""), std::string::npos) << e.what();
-  }
+  expect_refused("\"gone\"", [&] { f.allocator.change_kind(freed, Kind::Weight); });
   EXPECT_EQ(f.meter.now(), before);
   EXPECT_EQ(f.allocator.history().size(), events);
   f.allocator.free(held);

@@ -8,17 +8,13 @@
 #include <limits>
 
 #include "src/core/rng.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
 
-std::string refusal(std::string_view text) {
-  try {
-    Json::parse(text);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+std::string refusal_of(std::string_view text) {
+  return refusal([&] { Json::parse(text); });
 }
 
 TEST(L01_CoreJson, WritesInOrder) {
@@ -139,15 +135,16 @@ TEST(L01_CoreJson, RefusesWithThePosition) {
                         Case{"{\"a\":1,\"\\u0061\":3}", "a second field of the same name"},
                         Case{"\xEF\xBB\xBF{}", "byte 0: expected a value"},  // byte order mark
                         Case{"// x\n1", "expected a value"}})
-    EXPECT_NE(refusal(c.text).find(c.says), std::string::npos)
-        << c.text << ": \"" << refusal(c.text) << "\", expected: " << c.says;
+    EXPECT_NE(refusal_of(c.text).find(c.says), std::string::npos)
+        << c.text << ": \"" << refusal_of(c.text) << "\", expected: " << c.says;
 }
 
 TEST(L01_CoreJson, RefusesMalformedUtf8) {
   for (const char* bad :
        {"\x80", "\xC0\xAF", "\xC1\x81", "\xC3", "\xC3(", "\xE0\x80\x80", "\xE2\x82", "\xED\xA0\x80",
         "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF"}) {
-    EXPECT_NE(refusal("\"ab" + std::string(bad) + "\"").find("byte 3: malformed UTF-8"), std::string::npos);
+    EXPECT_NE(refusal_of("\"ab" + std::string(bad) + "\"").find("byte 3: malformed UTF-8"),
+              std::string::npos);
     EXPECT_EQ(utf8_length(bad), 0);
   }
   EXPECT_EQ(utf8_length("\xF4\x8F\xBF\xBF"), 4);
@@ -157,9 +154,9 @@ TEST(L01_CoreJson, RefusesMalformedUtf8) {
 
 TEST(L01_CoreJson, DepthIsLimited) {
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
-  EXPECT_EQ(refusal(nested(64)), "");
-  EXPECT_NE(refusal(nested(65)).find("more than 64 levels"), std::string::npos);
-  EXPECT_NE(refusal(std::string(10'000'000, '[')).find("more than 64 levels"), std::string::npos);
+  EXPECT_EQ(refusal_of(nested(64)), "");
+  EXPECT_NE(refusal_of(nested(65)).find("more than 64 levels"), std::string::npos);
+  EXPECT_NE(refusal_of(std::string(10'000'000, '[')).find("more than 64 levels"), std::string::npos);
 }
 
 TEST(L01_CoreJson, EscapesOnBothSidesOfEveryLength) {
@@ -180,7 +177,7 @@ TEST(L01_CoreJson, EscapesOnBothSidesOfEveryLength) {
   }
   for (const char* bad :
        {"\\ud800\\ue000", "\\ud800\\udbff", "\\udfff", "\\ud800x", "\\ud800\\n", "\\U0041", "\\'"})
-    EXPECT_NE(refusal('"' + std::string(bad) + '"'), "") << bad;
+    EXPECT_NE(refusal_of('"' + std::string(bad) + '"'), "") << bad;
 }
 
 TEST(L01_CoreJson, Utf8OnBothSidesOfEveryLength) {
@@ -228,7 +225,7 @@ TEST(L01_CoreJson, NumbersOfEveryFormAndWhatIsNone) {
         "Infinity", "-Infinity", "1f",    "True",        "tru",   "nulll",    "\v1",
         "\f1",      "1\v",       "[1]]",  "{}x",         "[,1]",  "{\"a\":}", "{\"a\":1 \"b\":2}",
         "'a'",      "{1:2}",     "[1;2]", "\"a\" \"b\"", "1e309", "-1e309"})
-    EXPECT_NE(refusal(bad), "") << bad;
+    EXPECT_NE(refusal_of(bad), "") << bad;
 }
 
 TEST(L01_CoreJson, FieldsKeepTheirPlaceAndTypes) {

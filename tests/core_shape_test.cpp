@@ -7,19 +7,10 @@
 
 #include "src/core/nearest.h"
 #include "src/memory/device_timing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
-
-template <class F>
-std::string refusal(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(L01_CoreShape, SizesAreFoundFromBothEnds) {
   const Shape s{2, 3, 5};

@@ -6,6 +6,7 @@
 
 #include "src/data/tokenizer.h"
 #include "tests/loader_testing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -124,14 +125,9 @@ TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) 
 }
 
 TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {
-  const auto message = [](int64_t train, int64_t held_out, int64_t T) -> std::string {
+  const auto message = [](int64_t train, int64_t held_out, int64_t T) {
     const Corpus corpus = random_corpus(train, held_out);
-    try {
-      Loader(corpus, T, 1);
-      return "";
-    } catch (const Error& e) {
-      return e.what();
-    }
+    return refusal([&] { Loader(corpus, T, 1); });
   };
   EXPECT_EQ(message(9, 1, 8), "");
   EXPECT_NE(message(8, 1, 8).find("windows of 8 need at least 9 and 1"), std::string::npos);
@@ -158,12 +154,7 @@ TEST(L03_Tokenizer, TokensAreBytes) {
   EXPECT_EQ(ByteTokenizer::decode({}), "");
   EXPECT_EQ(ByteTokenizer::kVocabulary, 256);
   EXPECT_EQ(ByteTokenizer::kEndOfDocument, 0);
-  try {
-    ByteTokenizer::decode({5, 256, 7});
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("token 256 is not a byte"), std::string::npos) << e.what();
-  }
+  expect_refused("token 256 is not a byte", [&] { ByteTokenizer::decode({5, 256, 7}); });
 }
 
 TEST(L03_Tokenizer, PrintableOnBothSidesOfEveryRange) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/emu/emu.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -21,13 +22,8 @@ void launch(const char* name, dim3 grid, dim3 block, int64_t shared_bytes, const
 
 // What the launch says when it refuses; "" if it does not.
 template <class Body>
-std::string refusal(const char* name, dim3 grid, dim3 block, int64_t shared_bytes, const Body& body) {
-  try {
-    launch(name, grid, block, shared_bytes, body);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+std::string refusal_of(const char* name, dim3 grid, dim3 block, int64_t shared_bytes, const Body& body) {
+  return refusal([&] { launch(name, grid, block, shared_bytes, body); });
 }
 void expect_says(const std::string& text, std::initializer_list<const char*> parts) {
   for (const char* part : parts)
@@ -116,39 +112,39 @@ TEST_F(L01_Emu, AWarpThatOvertakesOthersIsSeen) {
 
 TEST_F(L01_Emu, ADivergentBarrierIsNamed) {
   float y[64];
-  expect_says(refusal("half_waits", 1, 64, 0,
-                      [&] {
-                        if (threadIdx.x < 40) __syncthreads();
-                        y[threadIdx.x] = 1;
-                      }),
+  expect_says(refusal_of("half_waits", 1, 64, 0,
+                         [&] {
+                           if (threadIdx.x < 40) __syncthreads();
+                           y[threadIdx.x] = 1;
+                         }),
               {"half_waits", "block (0, 0, 0)", "divergent barrier", "thread (0, 0, 0)",
                "thread (40, 0, 0) has returned", "emu_test.cpp"});
-  expect_says(refusal("two_barriers", dim3(1, 3), dim3(8, 2), 0,
-                      [&] {
-                        if (threadIdx.y == 0)
-                          __syncthreads();
-                        else
-                          __syncthreads();
-                      }),
+  expect_says(refusal_of("two_barriers", dim3(1, 3), dim3(8, 2), 0,
+                         [&] {
+                           if (threadIdx.y == 0)
+                             __syncthreads();
+                           else
+                             __syncthreads();
+                         }),
               {"two_barriers", "divergent barrier", "(0, 1, 0)", "others of its block at line"});
   launch("fine", 1, 64, 0, [&] { __syncthreads(); });  // nothing is left of what went wrong
 }
 
 TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
-  expect_says(refusal("lane_missing", 1, 32, 0,
-                      [&] {
-                        if (threadIdx.x != 7) __shfl_sync(0xFFFFFFFF, 1.0f, 0);
-                      }),
+  expect_says(refusal_of("lane_missing", 1, 32, 0,
+                         [&] {
+                           if (threadIdx.x != 7) __shfl_sync(0xFFFFFFFF, 1.0f, 0);
+                         }),
               {"lane_missing", "deadlock in a warp", "thread (7, 0, 0) has returned"});
-  expect_says(refusal("not_in_mask", 1, 32, 0, [&] { __syncwarp(0x7FFFFFFF); }),
+  expect_says(refusal_of("not_in_mask", 1, 32, 0, [&] { __syncwarp(0x7FFFFFFF); }),
               {"thread (31, 0, 0)", "a mask without itself"});
-  expect_says(refusal("different_calls", 1, 32, 0,
-                      [&] {
-                        if (threadIdx.x < 16)
-                          __shfl_sync(0xFFFFFFFF, 1.0f, 0);
-                        else
-                          __syncwarp();
-                      }),
+  expect_says(refusal_of("different_calls", 1, 32, 0,
+                         [&] {
+                           if (threadIdx.x < 16)
+                             __shfl_sync(0xFFFFFFFF, 1.0f, 0);
+                           else
+                             __syncwarp();
+                         }),
               {"divergent warp"});
 }
 
@@ -162,7 +158,7 @@ TEST_F(L01_Emu, SharedMemoryThatIsTooSmallIsNamed) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(launch("too_small", 1, 64, 252, write_64_floats), "heap-buffer-overflow");
 #else
-  expect_says(refusal("too_small", 1, 64, 252, write_64_floats),
+  expect_says(refusal_of("too_small", 1, 64, 252, write_64_floats),
               {"too_small", "block (0, 0, 0)", "252 bytes"});
 #endif
 }
@@ -184,20 +180,20 @@ TEST_F(L01_Emu, AccessesOutOfBoundsAreSeenByAddressSanitizer) {
 
 TEST_F(L01_Emu, LaunchesThatAGpuRefusesAreRefused) {
   const auto nothing = [] {};
-  expect_says(refusal("wide", 1, dim3(32, 33), 0, nothing), {"wide", "1056", "1024"});
-  expect_says(refusal("deep", dim3(1, 65536), 1, 0, nothing), {"deep", "grid.y", "65535"});
-  expect_says(refusal("empty", dim3(0), 1, 0, nothing), {"empty", "grid.x"});
-  expect_says(refusal("greedy", 1, 1, 300 << 10, nothing), {"greedy", "shared memory"});
+  expect_says(refusal_of("wide", 1, dim3(32, 33), 0, nothing), {"wide", "1056", "1024"});
+  expect_says(refusal_of("deep", dim3(1, 65536), 1, 0, nothing), {"deep", "grid.y", "65535"});
+  expect_says(refusal_of("empty", dim3(0), 1, 0, nothing), {"empty", "grid.x"});
+  expect_says(refusal_of("greedy", 1, 1, 300 << 10, nothing), {"greedy", "shared memory"});
 }
 
 TEST_F(L01_Emu, WhatAThreadThrowsArrives) {
   for (int i = 0; i < 100; ++i)
-    expect_says(refusal("throws", 64, 64, 0,
-                        [] {
-                          __syncthreads();
-                          if (blockIdx.x == 5 && threadIdx.x == 9) fail("block 5 has had enough");
-                          __syncthreads();
-                        }),
+    expect_says(refusal_of("throws", 64, 64, 0,
+                           [] {
+                             __syncthreads();
+                             if (blockIdx.x == 5 && threadIdx.x == 9) fail("block 5 has had enough");
+                             __syncthreads();
+                           }),
                 {"block 5 has had enough"});
 }
 

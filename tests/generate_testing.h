@@ -7,6 +7,7 @@
 #include "src/core/rng.h"
 #include "src/nn/kv_cache.h"
 #include "src/tensor/context.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 
@@ -48,18 +49,6 @@ inline std::vector<int32_t> random_ids(int64_t n, int64_t vocab) {
 }
 inline Tensor ids_of(const std::vector<int32_t>& values, const Shape& shape) {
   return from_host(current().device, values, shape, DType::I32, Kind::Data, "ids");
-}
-inline std::string refusal_of(const std::function<void()>& f) {
-  try {
-    f();
-    return "accepted";
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-inline void expect_refused(const std::string& with, const std::function<void()>& f) {
-  const std::string text = refusal_of(f);
-  EXPECT_NE(text.find(with), std::string::npos) << text;
 }
 
 }  // namespace gradus

@@ -10,6 +10,7 @@
 #include "src/core/rng.h"
 #include "src/tensor/context.h"
 #include "src/tensor/tensor.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -270,12 +271,7 @@ TEST_F(L01_Traffic, LanesAtDifferentPlacesAreNamed) {
       x.load(1);
     });
   };
-  try {
-    diverge();
-    FAIL() << "accepted";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("lanes of one warp"), std::string::npos) << e.what();
-  }
+  expect_refused("lanes of one warp", [&] { diverge(); });
 }
 
 }  // namespace

@@ -2,18 +2,14 @@
 #include <gtest/gtest.h>
 
 #include "src/data/grammar.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
 
 // The message of the error, or "" if the grammar is one.
 std::string parsing(const std::string& text) {
-  try {
-    Grammar::parse(text);
-    return "";
-  } catch (const Error& e) {
-    return e.what();
-  }
+  return refusal([&] { Grammar::parse(text); });
 }
 
 TEST(L03_GrammarNumbers, ProbabilitiesSumToOne) {

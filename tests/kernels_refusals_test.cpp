@@ -1,5 +1,6 @@
 // A buffer of the wrong dtype is refused by a sentence, the same on every device (kernels/checks.h).
 #include "tests/kernel_testing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -27,21 +28,18 @@ void expect_refused(const std::string& refused, Entry<P...> entry,
   const bool mixed =
       std::any_of(dtypes.begin(), dtypes.end(), [](const DType* t) { return *t == DType::BF16; });
   TestCtx ctx(Cost{.scratch = 4096});
-  const auto refusal = [&](const Backend& b) -> std::string {
-    try {
+  const auto refusal_of = [&](const Backend& b) {
+    return refusal([&] {
       (b.*entry)(ctx, arguments...);
       wait_for_kernels();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
+    });
   };
   for (size_t i = 0; i < dtypes.size(); ++i) {
     const DType right = *dtypes[i];
     *dtypes[i] = !mixed ? DType::F16 : right == DType::BF16 ? DType::F32 : DType::BF16;
-    const std::string text = refusal(table());
+    const std::string text = refusal_of(table());
     EXPECT_EQ(text.empty(), refused[i] == '.') << "buffer " << i << " of " << refused << ": " << text;
-    EXPECT_EQ(text, refusal(cpu_backend())) << "buffer " << i << " of " << refused;
+    EXPECT_EQ(text, refusal_of(cpu_backend())) << "buffer " << i << " of " << refused;
     *dtypes[i] = right;
   }
 }

@@ -7,6 +7,7 @@
 #include "lessons/04_memory_anatomy/anatomy.h"
 #include "lessons/04_memory_anatomy/batch_size.h"
 #include "lessons/04_memory_anatomy/generation.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -25,25 +26,16 @@ TransformerConfig without_numbers() {
   return config;
 }
 
-std::string message(const std::function<void()>& body) {
-  try {
-    body();
-    return "no error";
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
 TEST(L04_Contexts, CheckHoldsInEveryPart) {
   const Context context("cpu");
   Report report("04_memory_anatomy", current().device);
   const Lesson checks = lesson({"--device=cpu", "--check=nan"}), plain = lesson({"--device=cpu"});
   const std::string stopped = "layernorm: element 0";
   const auto generation = [&](const Lesson& l) {
-    return message([&] { generation_table(l, without_numbers(), report); });
+    return refusal([&] { generation_table(l, without_numbers(), report); });
   };
   const auto batch_size = [&](const Lesson& l) {
-    return message([&] { batch_size_table(l, without_numbers(), 2, 1 << 26, report); });
+    return refusal([&] { batch_size_table(l, without_numbers(), 2, 1 << 26, report); });
   };
   EXPECT_NE(generation(checks).find(stopped), std::string::npos) << generation(checks);
   EXPECT_NE(batch_size(checks).find(stopped), std::string::npos) << batch_size(checks);
@@ -58,7 +50,7 @@ TEST(L04_Contexts, TheBudgetHoldsInEveryPart) {
   for (const std::function<void()>& part : std::vector<std::function<void()>>{
            [&] { bytes_per_parameter_table(small, report); }, [&] { saved_activations_table(small, report); },
            [&] { generation_table(small, model, report); }})
-    EXPECT_NE(message(part).find("budget 64.0 KiB"), std::string::npos) << message(part);
+    EXPECT_NE(refusal(part).find("budget 64.0 KiB"), std::string::npos) << refusal(part);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "src/io/pickle.h"
 #include "tests/allocator_fixture.h"
 #include "tests/pickle_testing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -248,23 +249,13 @@ TEST_F(L04_MemoryFiles, ThePictureShowsEveryPeak) {
   EXPECT_GE(ink, 1) << "what is reserved stays at the top, as a line";
 }
 
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST_F(L04_MemoryFiles, PathsThatCannotBeWrittenAreSentences) {
   use(false);
   for (const char* path : {"/dev/full", "/dev/null/x", "/proc/none/x"}) {
     const auto page = [&] { write_memory_page(path, f_.allocator, ""); };
     const auto snapshot = [&] { write_memory_snapshot(path, f_.allocator); };
     const auto picture = [&] { draw_memory(f_.allocator, "").write_png(path); };
-    for (const std::string& text : {message_of(page), message_of(snapshot), message_of(picture)}) {
+    for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)}) {
       EXPECT_NE(text.find(path), std::string::npos) << text;
       EXPECT_TRUE(text.find("no regular file") + 1 || text.find("cannot be made") + 1) << text;
     }
@@ -279,7 +270,7 @@ TEST_F(L04_MemoryFiles, AFullDiskIsASentenceAndLeavesNothing) {
   if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=4k") != 0) GTEST_SKIP() << "mounting needs root";
   const auto page = [&] { write_memory_page(disk + "/m.html", f_.allocator, ""); };
   const auto snapshot = [&] { write_memory_snapshot(disk + "/m.pickle", f_.allocator); };
-  for (const std::string& text : {message_of(page), message_of(snapshot)})
+  for (const std::string& text : {refusal(page), refusal(snapshot)})
     EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
   EXPECT_TRUE(fs::is_empty(disk));
   ASSERT_EQ(::umount(disk.c_str()), 0);
@@ -289,7 +280,7 @@ TEST_F(L04_MemoryFiles, WithoutAHistoryASentenceSaysWhatToDo) {
   const auto page = [&] { write_memory_page((root_ / "m.html").string(), f_.allocator, ""); };
   const auto snapshot = [&] { write_memory_snapshot((root_ / "m.pickle").string(), f_.allocator); };
   const auto picture = [&] { draw_memory(f_.allocator, ""); };
-  for (const std::string& text : {message_of(page), message_of(snapshot), message_of(picture)})
+  for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)})
     EXPECT_NE(text.find("keep_history"), std::string::npos) << text;
   EXPECT_TRUE(fs::is_empty(root_));
 }

@@ -5,6 +5,7 @@
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "tests/golden_testing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -50,12 +51,7 @@ TEST(L04_Models, TheZeroPapersSevenAndAHalfBillion) {
 }
 
 std::string refusal_of(const std::string& name) {
-  try {
-    transformer_config(name);
-    return "accepted";
-  } catch (const Error& e) {
-    return e.what();
-  }
+  return refusal([&] { transformer_config(name); });
 }
 
 TEST(L04_Models, UnknownNamesListTheKnownAndSuggestTheNearest) {

@@ -6,6 +6,7 @@
 
 #include "src/autograd/tape.h"
 #include "src/ops/ops.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -19,15 +20,6 @@ struct L02_Views : ::testing::Test {
     return tensor(std::vector<double>(shape.numel(), value), shape);
   }
 };
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST_F(L02_Views, AReshapedOutputsGradientIsThatOfTheOutput) {  // dW = dy^T x, each of 4 rows 0.1
   Tensor x = filled(0.1, {4, 3}), w = filled(0, {6, 3});
@@ -50,7 +42,7 @@ TEST_F(L02_Views, AGradientOfAnotherShapeIsReadInTheOutputsShape) {
     for (const double g : to_host<double>(leaf.grad)) EXPECT_NEAR(g, 0.4, 1e-6) << shape;
   }
   Tape tape;
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(refusal([&] {
               tape.backward(linear(x, w), filled(1, {4, 5}));
             }).find("[4,6]"),
             std::string::npos);
@@ -100,7 +92,7 @@ TEST_F(L02_Views, APartOfWhatWantsAGradientIsRefusedWhileATapeRecords) {
   attach(x, leaf, "x");
   EXPECT_FALSE(x.narrow(1, 2).slot.wanted()) << "nothing records";
   Tape tape;
-  const std::string error = error_of([&] { x.narrow(1, 2); });
+  const std::string error = refusal([&] { x.narrow(1, 2); });
   EXPECT_NE(error.find("rows [1, 3) of [3,2]"), std::string::npos) << error;
   EXPECT_NE(error.find("detach"), std::string::npos) << error;
   const Tensor part = x.detach().narrow(1, 2);
@@ -122,7 +114,7 @@ TEST_F(L02_Views, PartsOfPartsBeginWhereTheyShould) {
   EXPECT_EQ(inner.bytes(), 16);
   for (const auto& [begin, count] :
        std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {2, 1}, {-1, 1}, {1, -1}})
-    EXPECT_NE(error_of([&] { inner.narrow(begin, count); }).find("of [2,2] do not exist"), std::string::npos)
+    EXPECT_NE(refusal([&] { inner.narrow(begin, count); }).find("of [2,2] do not exist"), std::string::npos)
         << begin << ", " << count;
   Tensor written = inner.narrow(1, 1);
   copy_from_host(written, {80, 90});
@@ -216,7 +208,7 @@ TEST_F(L02_Views, AnAddIntoASavedTensorIsDetected) {
   const Tensor one = filled(1, {1});
   Ctx ctx = context.device.ctx();
   context.device.backend().add(ctx, 1, one.in(), one.in(), part.add());
-  EXPECT_NE(error_of([&] { tape.backward(y, filled(1, {2})); }).find("was written to"), std::string::npos);
+  EXPECT_NE(refusal([&] { tape.backward(y, filled(1, {2})); }).find("was written to"), std::string::npos);
 }
 
 }  // namespace

@@ -9,22 +9,10 @@
 
 #include "src/tensor/context.h"
 #include "tests/devices.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
-
-template <class F>
-std::string refusal(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-void expect_refused(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" does not say: " << part;
-}
 
 // The bytes on the device, unconverted.
 template <class Raw>
@@ -170,22 +158,21 @@ TEST(L02_Tensor, HostCopiesRefuseOtherSizes) {
   Context context("cpu");
   Tensor x(context.device, {2, 3}, DType::F32, Kind::Data, "x");
   for (const size_t n : {0u, 5u, 7u})
-    expect_refused(refusal([&] { copy_from_host(x, std::vector<double>(n)); }),
-                   "copy: " + std::to_string(n) + " values for a tensor [2,3]");
+    expect_refused("copy: " + std::to_string(n) + " values for a tensor [2,3]",
+                   [&] { copy_from_host(x, std::vector<double>(n)); });
   const std::vector<double> fine{1 + 0x1p-40};  // fp32 and fp16 have no such number
   EXPECT_EQ(item(from_host(context.device, fine, {}, DType::F64, Kind::Data, "x")), fine[0]);
-  expect_refused(refusal([&] { item(x); }), "item: the tensor is [2,3]");
-  expect_refused(refusal([&] { item(x.narrow(0, 0)); }), "item: the tensor is [0,3]");
+  expect_refused("item: the tensor is [2,3]", [&] { item(x); });
+  expect_refused("item: the tensor is [0,3]", [&] { item(x.narrow(0, 0)); });
   EXPECT_EQ(item(from_host(context.device, std::vector<double>{7}, {1, 1, 1}, DType::F32, Kind::Data, "x")),
             7);
   for (const auto& read :
        std::vector<std::function<void()>>{[] { Tensor().in(); }, [] { to_host<double>(Tensor()); },
                                           [] { Tensor().device(); }, [] { Tensor().set(); }})
-    expect_refused(refusal(read), "undefined tensor");
+    expect_refused("undefined tensor", read);
   EXPECT_FALSE(Tensor().defined());
-  expect_refused(
-      refusal([&] { Tensor(context.device, {int64_t(1) << 60}, DType::F64, Kind::Weight, "wte"); }),
-      "wte: [1152921504606846976] of fp64 has more bytes");
+  expect_refused("wte: [1152921504606846976] of fp64 has more bytes",
+                 [&] { Tensor(context.device, {int64_t(1) << 60}, DType::F64, Kind::Weight, "wte"); });
 }
 
 }  // namespace

@@ -34,6 +34,19 @@ TEST(L01_CoreTable, AlignsNumbersRightAndWordsLeft) {
             "  empty             -1\n");
 }
 
+TEST(L01_CoreTable, AColumnWithOneWordIsLeft) {
+  Table t({"first", "middle", "last"});
+  t.row({"word", "1", "1"});
+  t.row({"1", "word", "22"});
+  t.row({"22", "22", "word"});
+  EXPECT_EQ(text_of(t),
+            "  first  middle  last\n"
+            "  -----  ------  ----\n"
+            "  word   1       1\n"
+            "  1      word    22\n"
+            "  22     22      word\n");
+}
+
 TEST(L01_CoreTable, AHeaderAloneAndWrongRows) {
   Table t({"a", "bb"});
   EXPECT_EQ(text_of(t), "  a  bb\n  -  --\n");

@@ -2,6 +2,7 @@
 #include "src/io/checkpoint.h"
 #include "src/nn/layers.h"
 #include "src/tensor/context.h"
+#include "tests/refusal_testing.h"
 #include "tests/safetensors_testing.h"
 
 namespace gradus {
@@ -54,6 +55,26 @@ TEST_F(L03_Checkpoint, CountsAreWholeNumbers) {
     EXPECT_EQ(load_training(file_, parameters, optimizer).at(field), "12");
   }
   EXPECT_EQ(context.device.scalars().step, 12);
+}
+
+TEST_F(L03_Checkpoint, AnotherModelsFileChangesNothing) {
+  context.device.set(&StepScalars::step, int64_t(7));
+  context.device.set(&StepScalars::updates, int64_t(5));
+  save_training(file_, parameters, optimizer);
+  context.device.set(&StepScalars::step, int64_t(2));
+  context.device.set(&StepScalars::updates, int64_t(1));
+  Parameters others;
+  const Linear other(others, "layer", 2, 4);
+  for (Parameter& p : others) copy_from_host(p.value, std::vector<double>(p.value.numel(), 0.25));
+  AdamW updates(others);
+  expect_refused("layer.w", [&] { load_training(file_, others, updates); });
+  EXPECT_EQ(context.device.scalars().step, 2);
+  EXPECT_EQ(context.device.scalars().updates, 1);
+  for (const Parameter& p : others)
+    EXPECT_EQ(to_host<double>(p.value), std::vector<double>(size_t(p.value.numel()), 0.25)) << p.name;
+  load_training(file_, parameters, optimizer);
+  EXPECT_EQ(context.device.scalars().step, 7);
+  EXPECT_EQ(context.device.scalars().updates, 5);
 }
 
 }  // namespace

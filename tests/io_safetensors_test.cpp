@@ -89,39 +89,43 @@ TEST_F(L03_Safetensors, HeadersThatBreakTheFormatAreRefused) {
            std::to_string(begin) + "," + std::to_string(end) + "]}";
   };
   const std::string a = entry("a", "[4]", 0, 4);
-  expect_refused("{" + a + "," + entry("b", "[4]", 5, 9) + "}", 9, "tensor b begins at byte");
-  expect_refused("{" + a + "," + entry("b", "[4]", 5, 9) + "}", 9, "a hole");
-  expect_refused("{" + a + "," + entry("b", "[4]", 3, 7) + "}", 7, "they overlap");
-  expect_refused("{" + a + "," + entry("b", "[4]", 0, 4) + "}", 4, "they overlap");
-  expect_refused("{" + entry("b", "[4]", 1, 5) + "}", 5, "a hole");
-  expect_refused("{" + a + "}", 3, "truncated");
-  expect_refused("{" + a + "}", 5, "belong to no tensor");
-  expect_refused("{}", 1, "belong to no tensor");
-  expect_refused("{" + a + "," + a + "}", 4, "corrupt");
-  expect_refused("{" + entry("a", "[5]", 0, 4) + "}", 4, "do not fit [5] of U8");
-  expect_refused("{" + entry("a", "[4]", 4, 0) + "}", 4, "entry a is corrupt");
-  expect_refused("{" + entry("a", "[4]", -4, 0) + "}", 4, "entry a is corrupt");
-  expect_refused("{" + entry("a", "[-4]", 0, 4) + "}", 4, "negative");
-  expect_refused("{" + entry("a", "[1,1,1,1,1,4]", 0, 4) + "}", 4, "more than 5 dimensions");
-  expect_refused("{" + entry("a", "[4294967296,4294967296]", 0, 0) + "}", 0, "more elements than");
-  expect_refused("{" + entry("a", "[9223372036854775807]", 0, INT64_MAX) + "}", 4, "past any file's end");
-  expect_refused("{" + entry("a", "[9223372036854775808]", 0, 4) + "}", 4, "corrupt");
-  expect_refused("{" + entry("a", "[4.0]", 0, 4) + "}", 4, "a whole number");
-  expect_refused("{" + entry("a", "4", 0, 4) + "}", 4, "an array");
+  expect_header_refused("{" + a + "," + entry("b", "[4]", 5, 9) + "}", 9, "tensor b begins at byte");
+  expect_header_refused("{" + a + "," + entry("b", "[4]", 5, 9) + "}", 9, "a hole");
+  expect_header_refused("{" + a + "," + entry("b", "[4]", 3, 7) + "}", 7, "they overlap");
+  expect_header_refused("{" + a + "," + entry("b", "[4]", 0, 4) + "}", 4, "they overlap");
+  expect_header_refused("{" + entry("b", "[4]", 1, 5) + "}", 5, "a hole");
+  expect_header_refused("{" + a + "}", 3, "truncated");
+  expect_header_refused("{" + a + "}", 5, "belong to no tensor");
+  expect_header_refused("{}", 1, "belong to no tensor");
+  expect_header_refused("{" + a + "," + a + "}", 4, "corrupt");
+  expect_header_refused("{" + entry("a", "[5]", 0, 4) + "}", 4, "do not fit [5] of U8");
+  expect_header_refused("{" + entry("a", "[4]", 4, 0) + "}", 4, "entry a is corrupt");
+  expect_header_refused("{" + entry("a", "[4]", -4, 0) + "}", 4, "entry a is corrupt");
+  expect_header_refused("{" + entry("a", "[-4]", 0, 4) + "}", 4, "negative");
+  expect_header_refused("{" + entry("a", "[1,1,1,1,1,4]", 0, 4) + "}", 4, "more than 5 dimensions");
+  expect_header_refused("{" + entry("a", "[4294967296,4294967296]", 0, 0) + "}", 0, "more elements than");
+  expect_header_refused("{" + entry("a", "[9223372036854775807]", 0, INT64_MAX) + "}", 4,
+                        "past any file's end");
+  expect_header_refused("{" + entry("a", "[9223372036854775808]", 0, 4) + "}", 4, "corrupt");
+  expect_header_refused("{" + entry("a", "[4.0]", 0, 4) + "}", 4, "a whole number");
+  expect_header_refused("{" + entry("a", "4", 0, 4) + "}", 4, "an array");
   for (const char* number : {"4abc", "4.", "4e", "04", "+4", "0x4", "4 4", "4_"})
-    expect_refused("{" + entry("a", std::string("[") + number + "]", 0, 4) + "}", 4, "json: byte");
-  expect_refused("{\"a\":{\"dtype\":\"U8x\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "dtype U8x");
-  expect_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4abc]}}", 4, "json: byte");
-  expect_refused("{" + a + "}abc", 4, "more text after the value");
-  expect_refused("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "dtype F8_E4M3");
-  expect_refused("{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "has no dtype");
-  expect_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", 4, "has 3 numbers");
-  expect_refused("{\"a\":[]}", 0, "an object");
-  expect_refused("{\"__metadata__\":{\"step\":12}}", 0, "a string");
-  expect_refused("{\"__metadata__\":[]}", 0, "an object");
-  expect_refused("[]", 0, "begin with {");
-  expect_refused("{", 0, "corrupt");
-  expect_refused("", 0, "begin with {");
+    expect_header_refused("{" + entry("a", std::string("[") + number + "]", 0, 4) + "}", 4, "json: byte");
+  expect_header_refused("{\"a\":{\"dtype\":\"U8x\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "dtype U8x");
+  expect_header_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4abc]}}", 4,
+                        "json: byte");
+  expect_header_refused("{" + a + "}abc", 4, "more text after the value");
+  expect_header_refused("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4,
+                        "dtype F8_E4M3");
+  expect_header_refused("{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "has no dtype");
+  expect_header_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", 4,
+                        "has 3 numbers");
+  expect_header_refused("{\"a\":[]}", 0, "an object");
+  expect_header_refused("{\"__metadata__\":{\"step\":12}}", 0, "a string");
+  expect_header_refused("{\"__metadata__\":[]}", 0, "an object");
+  expect_header_refused("[]", 0, "begin with {");
+  expect_header_refused("{", 0, "corrupt");
+  expect_header_refused("", 0, "begin with {");
 }
 
 TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {

@@ -137,6 +137,22 @@ TEST_P(L03_Kernels, LayerNormOfALargeMeanKeepsItsVariance) {
   for (int i = 0; i < 256; ++i) ASSERT_NEAR(vy[i], i % 2 ? 1 : -1, 1e-3) << "element " << i;
 }
 
+// A plain fp32 sum of this row is thousands off: most additions lose the 5/16, all in the same direction.
+TEST_P(L03_Kernels, LayerNormOfALongRowOfALargeMeanIsThatOfItsMean) {
+  constexpr int64_t kCols = 1 << 17;
+  std::vector<double> x(kCols);
+  for (int64_t i = 0; i < kCols; ++i) x[size_t(i)] = 4096.3125 + double(i % 2);
+  const Buffer in(DType::F32, x), one(DType::F32, std::vector<double>(kCols, 1.0)),
+      zero = Buffer::zeros(DType::F32, kCols);
+  Buffer y = Buffer::zeros(DType::F32, kCols), stats = Buffer::zeros(DType::F32, 2);
+  TestCtx ctx;
+  table().layernorm_fwd(ctx, {1, kCols}, in.in(), one.in(), zero.in(), y.out(Write::Set),
+                        stats.out(Write::Set), 1e-5f);
+  EXPECT_NEAR(stats.values()[0], 4096.8125, 1e-3);
+  const std::vector<double> vy = y.values();
+  for (int64_t i = 0; i < kCols; ++i) ASSERT_NEAR(vy[size_t(i)], i % 2 ? 1 : -1, 2e-3) << "element " << i;
+}
+
 TEST_P(L03_Kernels, LayerNormOfNanIsNan) {
   std::vector<double> values(3 * 70, 1.0);
   values[69] = NAN, values[140] = INFINITY;

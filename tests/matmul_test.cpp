@@ -223,6 +223,7 @@ TEST(L01_MatmulOnCpu, OneDnnAgrees) {
     for (const Trans tb : {Trans::No, Trans::Yes}) {
       expect_product({shape_of(37, 45, 67, ta, tb), DType::F32, DType::F32}, product);
       expect_product({shape_of(37, 45, 67, ta, tb), DType::BF16, DType::F32}, product);
+      expect_product({shape_of(37, 45, 67, ta, tb), DType::BF16, DType::BF16}, product);
     }
 }
 

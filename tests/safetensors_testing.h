@@ -46,7 +46,7 @@ class SafetensorsTest : public ::testing::Test {
       return e.what();
     }
   }
-  void expect_refused(const std::string& header, size_t data_bytes, const std::string& part) const {
+  void expect_header_refused(const std::string& header, size_t data_bytes, const std::string& part) const {
     put_file(header, data_bytes);
     EXPECT_NE(opening().find(part), std::string::npos) << header << "\n-> " << opening();
   }

@@ -100,6 +100,8 @@ TEST_F(L02_Views, APartOfWhatWantsAGradientIsRefusedWhileATapeRecords) {
   EXPECT_FALSE(part.slot.wanted());
   EXPECT_TRUE(x.slot.wanted()) << "detach is of the copy";
   EXPECT_TRUE(x.reshape({6}).slot.wanted());
+  const Tensor activation = scale(x, 2);
+  expect_refused("rows [1, 3) of [3,2]", [&] { activation.narrow(1, 2); });
   const NoTape none;
   EXPECT_FALSE(x.narrow(0, 1).slot.wanted());
 }

@@ -44,6 +44,15 @@ void expect_gradients(const char* op, const GradcheckFunction& f, const std::vec
 
 using In = const std::vector<Tensor>&;
 
+TEST(L02_Gradcheck, AllowsAMillionthOfTheGradientAndOfItsRootMeanSquare) {
+  Context context("cpu", 5);
+  const auto f = [](In x) { return scale(x[0], 3); };
+  const auto worst = [&](double mutant) { return gradcheck(f, {{{1}, {0.5}}}, 1, mutant).worst; };
+  EXPECT_LT(worst(1), 0.1);
+  EXPECT_NEAR(worst(1 + 1e-6), 0.5, 0.1);  // of one element both are the same
+  EXPECT_NEAR(worst(1 - 4e-6), 2, 0.1);
+  EXPECT_FALSE(gradcheck(f, {{{2}, {0.5, NAN}}}, 1, NAN).passed());
+}
 TEST(L02_Gradcheck, Add) {
   expect_gradients("add", [](In x) { return add(x[0], x[1]); }, {{7, 3}, {7, 3}});
 }

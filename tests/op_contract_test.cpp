@@ -1,0 +1,253 @@
+// What each op saves for backward, for every subset of its inputs that train: only what a wanted gradient
+// needs. And what it counts: the costs of the kernels that it is made of, and of no others.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <map>
+
+#include "src/ops/ops.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+Tensor ids(const std::vector<int32_t>& values, const Shape& shape) {
+  return from_host(current().device, values, shape, DType::I32, Kind::Data, "ids");
+}
+
+using In = const std::vector<Tensor>&;
+using Costs = std::vector<Cost>;
+struct Op {
+  const char* name;
+  std::vector<Shape> shapes;  // of the inputs that can train: "0", "1", "2"
+  Tensor (*f)(In);
+  // What is saved if the inputs in `training` train; each has a bit.
+  std::string (*saves)(unsigned training);
+  Costs (*forward)(DType T);
+  Costs (*backward)(DType T, unsigned training);
+};
+std::ostream& operator<<(std::ostream& out, const Op& op) { return out << op.name; }
+
+constexpr AttentionShape kHeads{.B = 2, .H = 2, .T = 3, .D = 2, .qkv = {}, .y = {}, .scale = 1};
+constexpr RotaryShape kTurned{.B = 2, .T = 3, .H = 2, .D = 4, .dims = 4};
+
+std::string nothing(unsigned) { return ""; }
+const std::vector<Op> kOps{
+    {"add",
+     {{2, 3}, {2, 3}},
+     [](In x) { return add(x[0], x[1]); },
+     nothing,
+     [](DType T) { return Costs{cost::add(6, T)}; },
+     [](DType T, unsigned training) { return Costs(size_t(std::popcount(training)), cost::cast(6, T, T)); }},
+    {"add_positions",
+     {{2, 3, 5}, {4, 5}},
+     [](In x) { return add_positions(x[0], x[1]); },
+     nothing,
+     [](DType T) {
+       return Costs{cost::bias_fwd({2, 15}, T)};
+     },
+     [](DType T, unsigned training) {
+       Costs costs;
+       if (training & 1) costs.push_back(cost::cast(30, T, T));
+       if (training & 2) costs.insert(costs.end(), {cost::bias_bwd({2, 15}, T), cost::fill(5, T)});
+       return costs;
+     }},
+    {"attention_plain",
+     {{2, 3, 12}},
+     [](In x) { return attention_plain(x[0], 2, Mask::Causal, 0.5); },
+     [](unsigned) -> std::string { return "0 attention.probs "; },
+     [](DType T) { return Costs{cost::attention_plain_fwd(kHeads, T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_plain_bwd(kHeads, T)}; }},
+    {"attention_flash",
+     {{2, 3, 12}},
+     [](In x) { return attention_flash(x[0], 2, Mask::Causal, 0.5); },
+     [](unsigned) -> std::string { return "0 attention attention.lse "; },
+     [](DType T) { return Costs{cost::attention_flash_fwd(kHeads, T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(kHeads, T)}; }},
+    {"cross_entropy",
+     {{2, 5}},
+     [](In x) {
+       return cross_entropy(x[0], ids({0, 4}, {2}));
+     },
+     [](unsigned) -> std::string { return "0 ids cross_entropy.lse "; },
+     [](DType T) {
+       return Costs{cost::cross_entropy_fwd({2, 5}, T)};
+     },
+     [](DType T, unsigned) {  // the logits are the test's, so a copy is written over
+       return Costs{cost::cast(10, T, T), cost::cross_entropy_bwd_inplace({2, 5}, T), cost::cast(10, T, T)};
+     }},
+    {"dropout",
+     {{3, 5}},
+     [](In x) { return dropout(x[0], 0.3); },
+     nothing,
+     [](DType T) {
+       return Costs{cost::dropout({3, 5}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::dropout({3, 5}, T)};
+     }},
+    {"embedding",
+     {{5, 3}},
+     [](In x) {
+       return embedding(x[0], ids({2, 0}, {2}));
+     },
+     [](unsigned) -> std::string { return "ids "; },
+     [](DType T) {
+       return Costs{cost::embedding_fwd({2, 3}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::embedding_bwd({2, 3}, T)};
+     }},
+    {"first_token",
+     {{3, 2, 4}},
+     [](In x) { return first_token(x[0]); },
+     nothing,
+     [](DType T) { return Costs(3, cost::cast(4, T, T)); },
+     [](DType T, unsigned) {
+       Costs costs(3, cost::cast(4, T, T));
+       costs.push_back(cost::fill(24, T));
+       return costs;
+     }},
+    {"gelu",
+     {{7}},
+     [](In x) { return gelu(x[0]); },
+     [](unsigned) -> std::string { return "0 "; },
+     [](DType T) { return Costs{cost::gelu_fwd(7, T)}; },
+     [](DType T, unsigned) { return Costs{cost::gelu_bwd(7, T)}; }},
+    {"gelu_erf",
+     {{7}},
+     [](In x) { return gelu_erf(x[0]); },
+     [](unsigned) -> std::string { return "0 "; },
+     [](DType T) { return Costs{cost::gelu_erf_fwd(7, T)}; },
+     [](DType T, unsigned) { return Costs{cost::gelu_erf_bwd(7, T)}; }},
+    {"layernorm",
+     {{4, 5}, {5}, {5}},
+     [](In x) { return layernorm(x[0], x[1], x[2]); },
+     [](unsigned training) -> std::string { return training & 3 ? "0 1 layernorm.stats " : ""; },
+     [](DType T) {
+       return Costs{cost::layernorm_fwd({4, 5}, T)};
+     },
+     [](DType T, unsigned training) {
+       return Costs{training & 3 ? cost::layernorm_bwd({4, 5}, T) : cost::bias_bwd({4, 5}, T)};
+     }},
+    {"linear",
+     {{4, 3}, {6, 3}, {6}},
+     [](In x) { return linear(x[0], x[1], x[2]); },
+     [](unsigned training) { return std::string(training & 2 ? "0 " : "") + (training & 1 ? "1 " : ""); },
+     [](DType T) {
+       return Costs{cost::bias_fwd({4, 6}, T), cost::matmul({.M = 4, .N = 6, .K = 3}, T)};
+     },
+     [](DType T, unsigned training) {
+       Costs costs;
+       if (training & 1) costs.push_back(cost::matmul({.M = 4, .N = 3, .K = 6}, T));
+       if (training & 2) costs.push_back(cost::matmul({.M = 6, .N = 3, .K = 4}, T));
+       if (training & 4) costs.push_back(cost::bias_bwd({4, 6}, T));
+       return costs;
+     }},
+    {"rotary",
+     {{2, 3, 24}},
+     [](In x) { return rotary(x[0], 2, 4); },
+     nothing,
+     [](DType T) { return Costs{cost::rotary(kTurned, T)}; },
+     [](DType T, unsigned) { return Costs{cost::rotary(kTurned, T)}; }},
+    {"scale",
+     {{7}},
+     [](In x) { return scale(x[0], 2); },
+     nothing,
+     [](DType T) { return Costs{cost::scale(7, T)}; },
+     [](DType T, unsigned) { return Costs{cost::scale(7, T)}; }},
+    {"softmax",
+     {{3, 5}},
+     [](In x) { return softmax(x[0]); },
+     [](unsigned) -> std::string { return "softmax "; },
+     [](DType T) {
+       return Costs{cost::softmax_fwd({3, 5}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::softmax_bwd({3, 5}, T)};
+     }},
+    {"tanh",
+     {{7}},
+     [](In x) { return tanh(x[0]); },
+     [](unsigned) -> std::string { return "tanh "; },
+     [](DType T) { return Costs{cost::tanh_fwd(7, T)}; },
+     [](DType T, unsigned) { return Costs{cost::tanh_bwd(7, T)}; }},
+};
+
+struct L03_OpContract : ::testing::TestWithParam<Op> {};
+INSTANTIATE_TEST_SUITE_P(Ops, L03_OpContract, ::testing::ValuesIn(kOps),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+std::vector<Tensor> inputs_of(const Op& op, unsigned training, std::vector<Leaf>& leaves,
+                              DType T = DType::F32) {
+  std::vector<Tensor> x;
+  leaves.resize(op.shapes.size());
+  for (size_t i = 0; i < op.shapes.size(); ++i) {
+    x.emplace_back(current().device, op.shapes[i], T, Kind::Temporary, std::to_string(i));
+    if (training >> i & 1) attach(x[i], leaves[i], std::to_string(i));
+  }
+  return x;
+}
+
+TEST_P(L03_OpContract, OnlyWhatAWantedGradientNeeds) {
+  const Op& op = GetParam();
+  for (unsigned training = 0; training < 1u << op.shapes.size(); ++training) {
+    Context context("meta");
+    std::vector<Leaf> leaves;
+    const std::vector<Tensor> x = inputs_of(op, training, leaves);
+    Tape tape;
+    const Tensor y = op.f(x);
+    ASSERT_EQ(tape.nodes().size(), training == 0 ? 0u : 1u) << "nothing to train, nothing to record";
+    if (training == 0) continue;
+    std::string saved;
+    for (const Saved& s : tape.nodes()[0].saved)
+      if (s.tensor.defined()) {
+        saved += s.tensor.storage().name() + " ";
+        EXPECT_NE(s.tensor.storage().kind(), Kind::Temporary) << "what is saved is an activation";
+      }
+    EXPECT_EQ(saved, op.saves(training)) << op << ", inputs that train " << training;
+  }
+}
+
+TEST_P(L03_OpContract, AWriteToAnyOfItIsFoundOut) {
+  const Op& op = GetParam();
+  for (size_t k = 0, count = 1; k < count; ++k) {
+    Context context("meta");
+    std::vector<Leaf> leaves;
+    const std::vector<Tensor> x = inputs_of(op, (1u << op.shapes.size()) - 1, leaves);
+    Tape tape;
+    const Tensor y = op.f(x), dy = empty_like(y, "dy");
+    count = tape.nodes()[0].saved.size();
+    if (k == count) break;
+    Tensor saved = tape.nodes()[0].saved[k].tensor;
+    saved.add();
+    expect_refused("'" + saved.storage().name() + "' was written to", [&] { tape.backward(y, dy); });
+  }
+}
+
+TEST_P(L03_OpContract, ItCountsTheCostsOfItsKernels) {
+  const Op& op = GetParam();
+  const auto counted = [](const Costs& costs) {
+    std::map<Cost, int64_t> trace;
+    for (const Cost& c : costs) ++trace[c];
+    return trace;
+  };
+  for (const DType T : {DType::F64, DType::F32, DType::BF16})
+    for (unsigned training = 1; training < 1u << op.shapes.size(); ++training) {
+      Context context("meta");
+      Meter& meter = context.device.meter();
+      meter.keep_trace();
+      std::vector<Leaf> leaves;
+      const std::vector<Tensor> x = inputs_of(op, training, leaves, T);
+      Tape tape;
+      const Tensor y = op.f(x), dy = empty_like(y, "dy");
+      EXPECT_EQ(meter.trace(), counted(op.forward(T))) << op << " " << name_of(T);
+      meter.reset_work();
+      tape.backward(y, dy);
+      EXPECT_EQ(meter.trace(), counted(op.backward(T, training)))
+          << op << " " << name_of(T) << ", " << training;
+    }
+}
+
+}  // namespace
+}  // namespace gradus

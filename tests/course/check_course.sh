@@ -6,7 +6,7 @@
 #   built      in the tree that `make student` writes, where later lessons are not there: with the exercise and
 #              those after it open, its test fails and names it, and the tests of those before it pass; with the
 #              exercise solved too, its test passes; with all of them solved, `make test-NN` passes
-#   mutants    of the lines of its exercises (tests/mutants/NN.k_*.patch) are all killed by the lesson's tests
+#   mutants    of the lines of its exercises (tests/mutants/NN.txt) are all killed by the lesson's tests
 # The trees are one folder, build/course/tree, in which only the files that differ change, and which begins with
 # the objects of build/obj; so a step compiles a file or two. PARTS=built leaves out the mutants, which take the most time; PARTS= also
 # what must be built.
@@ -122,9 +122,9 @@ step() {
 
 # The stored mutants of the lesson's exercises.
 mutants_die() {
-  patches=$(ls tests/mutants/"$1".*.patch 2>/dev/null)
-  [ -n "$patches" ] || return 0
-  sh "$tools/mutants.sh" $patches >"$work/mutants.log" 2>&1 && ! grep -q ': survives' "$work/mutants.log" || {
+  names=$(mutants_of "$1" | grep "^$1\.")
+  [ -n "$names" ] || return 0
+  sh "$tools/mutants.sh" $names >"$work/mutants.log" 2>&1 && ! grep -q ': survives' "$work/mutants.log" || {
     grep -E ': survives|: error|fails without' "$work/mutants.log"
     fault "lesson $1: not all mutants of its exercises are killed"
   }

@@ -1,13 +1,11 @@
 #!/bin/sh
-# mutants.sh [NN | PATCH]...: do the tests of a lesson notice when its code is wrong (make mutants LESSONS="02")?
-# Of the lessons NN (by default all) every patch in tests/mutants, or those that are named: a mistake that compiles.
-#   NN.k_what.patch   changes a line of exercise NN.k;   NN_what.patch   other code that lesson NN reads
-# Its first line says the kind of mistake and what is wrong. Each is put into a tree of its own,
-# build/mutants/tree, and the tests of its lesson (L02_...) run until one fails, crashes or takes far too long:
-# killed. Those of its exercise come first, then the program that killed it the last time, then the quick ones.
-# Exit code 0: in each lesson at least 95 % are killed; survivors.txt gives the reasons of the others (NAME: why).
-# 1: fewer; or a patch that does not apply or compile; or the tests fail without any mutant. LIMIT: the least time
-# in seconds after which a test program is stopped.
+# mutants.sh [NN | NAME]...: do the tests of a lesson notice when its code is wrong (make mutants LESSONS="02")?
+# Of the lessons NN (by default all) every mutant of tests/mutants/NN.txt, or those that are named: a mistake that
+# compiles; mutant.awk says how they are written. Each is put into a tree of its own, build/mutants/tree, and the
+# tests of its lesson (L02_...) run until one fails, crashes or takes far too long: killed. Those of its exercise come
+# first, then the program that killed it the last time, then the quick ones.
+# Exit code 0: in each lesson at least 95 % are killed. 1: fewer; or a mutant that does not apply or compile; or the
+# tests fail without any mutant. LIMIT: the least time in seconds after which a test program is stopped.
 tools=$(cd "$(dirname "$0")" && pwd)
 mutants=tests/mutants work=build/mutants
 tree=$work/tree
@@ -15,20 +13,18 @@ tree=$work/tree
 export LC_ALL=C
 
 refuse() { echo "mutants: $*" >&2; exit 2; }
-name_of() { basename "$1" .patch; }
-lesson_of() { name_of "$1" | cut -c1-2; }
+lesson_of() { echo "$1" | cut -c1-2; }
 
 [ -d lessons ] || refuse "no lesson is here; call it from the root of gradus"
 mkdir -p "$work" || exit 2
-all=$(ls $mutants/*.patch 2>/dev/null | while read -r patch; do lesson_of "$patch"; done | sort -u)
-[ -n "$all" ] || refuse "there is no patch in $mutants"
+all=$(ls $mutants/*.txt 2>/dev/null | sed 's|.*/||; s|\.txt$||')
+[ -n "$all" ] || refuse "there is no mutant in $mutants"
 for what in ${*:-$all}; do
-  case $what in
-    *.patch) [ -f "$what" ] && echo "$what" ;;
-    *) ls $mutants/"$what"[._]*.patch 2>/dev/null ;;
-  esac || refuse "there is no patch $what; write NN for all of a lesson (there are $(echo $all)), or a patch's path"
-done >"$work/patches" || exit 2
-lessons=$(while read -r patch; do lesson_of "$patch"; done <"$work/patches" | sort -u)
+  names=$(mutants_of "$(lesson_of "$what")")
+  case $what in ??) echo "$names" ;; *) echo "$names" | grep -x "$what" ;; esac | grep . ||
+    refuse "there is no mutant $what; write NN for all of a lesson (there are $(echo $all)), or a mutant's name"
+done >"$work/names" || exit 2
+lessons=$(cut -c1-2 "$work/names" | sort -u)
 
 # build PROGRAM: with the lessons' programs if it runs them.
 build() {
@@ -57,7 +53,7 @@ same_tree . "$tree"
 for nn in $lessons; do
   passed=0
   for file in $(grep -l "L${nn}_" tests/*_test.cpp); do
-    program=$(name_of "$file" | sed 's/\.cpp$//')
+    program=$(basename "$file" .cpp)
     build "$program" || { grep -m 5 -E 'rror' "$work/make.log"; refuse "$program does not build without any mutant"; }
     passes "$program" "*L${nn}_*" 600 || {
       grep -m 5 -E 'Failure|is open' "$work/test.log"
@@ -100,12 +96,13 @@ take_out() {
   tar -xpf "$work/files.tar" -C "$tree"
 }
 
-# judge PATCH: sets verdict to killed, survives or error, and says why.
+# judge NAME: sets verdict to killed, survives or error, and says why.
 judge() {
-  name=$(name_of "$1") nn=$(lesson_of "$1") verdict=survives why=
-  tar -cf "$work/files.tar" -C "$tree" $(sed -n 's|^+++ b/||p' "$1") 2>"$work/make.log" &&
-    (cd "$tree" && GIT_CEILING_DIRECTORIES=$(cd .. && pwd) git apply -) <"$1" 2>"$work/make.log" ||
-    { verdict=error why="does not apply: $(head -1 "$work/make.log")"; return; }
+  name=$1 nn=$(lesson_of "$1") verdict=survives why=
+  put_in() { (cd "$tree" && awk -v name="$name" $1 -f "$tools/mutant.awk" $mutants/"$nn".txt); }
+  files=$(put_in "-v only=look") || { verdict=error why=$files; return; }
+  tar -cf "$work/files.tar" -C "$tree" $files && put_in >"$work/make.log" ||
+    { verdict=error why="cannot be put in: $(head -1 "$work/make.log")"; return; }
   touch "$work/stamp"
   runs "$name" "$nn" >"$work/runs"
   while read -r program filter seconds; do
@@ -120,12 +117,12 @@ judge() {
 }
 
 : >"$work/verdicts"
-while read -r patch; do
+while read -r name; do
   start=$(date +%s)
-  judge "$patch"
+  judge "$name"
   echo "$nn $verdict $name" >>"$work/verdicts"
   echo "$name: $verdict${why:+ $why} ($(($(date +%s) - start)) s)"
-done <"$work/patches"
+done <"$work/names"
 
 # ---- the count ----------------------------------------------------------------------------------------
 status=0
@@ -133,11 +130,11 @@ for nn in $lessons; do
   total=$(grep -cE "^$nn (killed|survives) " "$work/verdicts") killed=$(grep -c "^$nn killed " "$work/verdicts")
   echo "lesson $nn: $killed of $total mutants killed"
   for name in $(sed -n "s/^$nn survives //p" "$work/verdicts"); do
-    reason=$(sed -n "s/^$name: //p" $mutants/survivors.txt 2>/dev/null)
-    echo "  $name survives: ${reason:-no reason is given in $mutants/survivors.txt}"
+    reason=$(sed -n "/^$name: /{n; s/^survives: //p;}" $mutants/"$nn".txt)
+    echo "  $name survives: ${reason:-no reason is given in $mutants/$nn.txt}"
   done
   [ $((100 * killed)) -ge $((95 * total)) ] || { echo "  the least is 95 %"; status=1; }
 done
 errors=$(grep -c ' error ' "$work/verdicts")
-[ "$errors" = 0 ] || { echo "$errors patches could not be judged"; status=1; }
+[ "$errors" = 0 ] || { echo "$errors mutants could not be judged"; status=1; }
 exit $status

@@ -44,7 +44,7 @@ git -c core.quotepath=off ls-files | while read -r file; do [ ! -f "$file" ] || 
 # A test is of a later lesson if its name says so, if it includes files of one, or if all that it tests is
 # named after later ones.
 of_later_lessons() {
-  grep -E "^lessons/($later)_|^tests/lesson($later)_|^tests/mutants/($later)[._]|^tests/course/[a-z]*_($later)\." \
+  grep -E "^lessons/($later)_|^tests/lesson($later)_|^tests/mutants/($later)[.]|^tests/course/[a-z]*_($later)\." \
     "$work/all"
   grep -E '^tests/.*\.(h|cpp)$' "$work/all" | while read -r file; do
     grep -qE "^#include \"lessons/($later)_" "$file" && echo "$file"
@@ -61,10 +61,7 @@ ids=$(sed -n 's/.*BEGIN SOLUTION *\([0-9.]*\).*/\1/p' $marked /dev/null | sort -
 case $lesson in all) open=$ids ;; *) open=$(echo "$ids" | grep "^$lesson\.") ;; esac
 open=" $(echo ${OPEN-$open}) "
 
-# A mutant of an open exercise shows its solution.
-for id in $open; do echo "^tests/mutants/${id}_"; done >"$work/secret"
-grep -v -f "$work/secret" "$work/early" >"$work/files"
-tar -cf - -T "$work/files" | tar -xf - -C "$tree" || refuse "not all files could be copied to $out"
+tar -cf - -T "$work/early" | tar -xf - -C "$tree" || refuse "not all files could be copied to $out"
 
 problems=$(awk -f "$tools/exercises.awk" $marked /dev/null | grep -v '^exercise ')
 [ -z "$problems" ] || { echo "$problems" >&2; refuse "the marks of the exercises are not right"; }
@@ -74,8 +71,16 @@ for file in $marked; do
   as_student "$file" >"$tree/$file"
 done
 
+# A mutant of an open exercise shows its solution.
+for file in $(grep '^tests/mutants/' "$work/early"); do
+  awk -v open="$open" '
+    /^$/ { secret = 0 }
+    match($0, /^[0-9][0-9][.][0-9]+_/) { secret = index(open, " " substr($0, 1, RLENGTH - 1) " ") }
+    !secret' "$file" | cat -s >"$tree/$file"
+done
+
 # A patch with marks in it is made anew: its context is the student's file. The others apply to that as they are.
-grep -E '\.patch$' "$work/files" | xargs grep -lE '(BEGIN|END) SOLUTION|// STUB:' /dev/null >"$work/patches"
+grep -E '\.patch$' "$work/early" | xargs grep -lE '(BEGIN|END) SOLUTION|// STUB:' /dev/null >"$work/patches"
 export GIT_CEILING_DIRECTORIES="$work"
 while read -r patch; do
   bugged=$work/bugged
@@ -83,7 +88,7 @@ while read -r patch; do
   changed=$(sed -n 's|^+++ b/||p' "$patch")
   tar -cf - $changed | tar -xf - -C "$bugged"
   (cd "$bugged" && git apply -) <"$patch" || refuse "$patch does not apply to the sources"
-  sed '/^diff /,$d; /^--- /,$d' "$patch" >"$tree/$patch"
+  : >"$tree/$patch"
   for file in $changed; do
     as_student "$bugged/$file" >"$work/with_bug"
     diff -u --label "a/$file" --label "b/$file" "$tree/$file" "$work/with_bug" >>"$tree/$patch" &&
@@ -120,4 +125,4 @@ case $lesson in all) what="all exercises" ;; *) what="lesson $lesson" ;; esac
 
 [ ! -d "$out" ] || rmdir "$out"
 mv "$tree" "$out" || refuse "$out could not be written"
-echo "student: $what in $out: $(wc -l <"$work/files") files, open:$open$(git -C "$out" rev-parse --short HEAD)"
+echo "student: $what in $out: $(wc -l <"$work/early") files, open:$open$(git -C "$out" rev-parse --short HEAD)"

@@ -38,8 +38,11 @@ fresh() {
   sed 's/return total_of_03_1;/return 7;/; s/int f1/long f1/' src/core/c.cpp >bugged
   diff -u --label a/src/core/c.cpp --label b/src/core/c.cpp src/core/c.cpp bugged >lessons/02_b/bug_02.3.patch
   cp lessons/02_b/bug_02.3.patch lessons/03_c/bug_03.2.patch
-  mkdir tests/mutants && { echo "scale: 7 is wrong" && cat lessons/02_b/bug_02.3.patch; } |
-    tee tests/mutants/01.1_seven.patch tests/mutants/02.1_seven.patch >tests/mutants/03_seven.patch
+  mkdir tests/mutants && change='scale: 7 is wrong\nsrc/core/c.cpp\n-  return total_of_01_1;\n+  return 7;\n\n'
+  printf "01.1_seven: $change" >tests/mutants/01.txt
+  change='type: it is long\nsrc/core/d.cpp\n-int f2() {\n+long f2() {\n\n'
+  printf "02_first: ${change}02.1_long: ${change}02_last: $change" >tests/mutants/02.txt
+  printf "03_long: $change" >tests/mutants/03.txt
   rm bugged
   git init -q && git add -A && GIT_COMMITTER_DATE='2026-01-02T03:04:05+0000' git -c user.name=n \
     -c user.email=e@example.org commit -q -m one && echo untracked | tee left_behind.txt >lessons/01_a/answers.txt
@@ -64,9 +67,9 @@ commit() { git -c user.name=n -c user.email=e@example.org commit -qam two; }
 
 fresh
 hand_out 02
-there tests/mutants/01.1_seven.patch README.md tests/course/predict_02.cpp lessons/01_a/part.h lessons/02_b/hints.md
+there tests/mutants/01.txt README.md tests/course/predict_02.cpp lessons/01_a/part.h lessons/02_b/hints.md
 there tests/early_test.cpp tests/mixed_test.cpp
-gone tests/mutants/02.1_seven.patch tests/mutants/03_seven.patch lessons/03_c tests/late_test.cpp tests/reaching_test.cpp
+gone tests/mutants/03.txt lessons/03_c tests/late_test.cpp tests/reaching_test.cpp
 gone tests/lesson03_testing.h left_behind.txt tests/course/predict_03.cpp lessons/01_a/answers.txt
 says src/core/c.cpp "  return total_of_01_1;"
 says src/core/c.cpp "  return total_of_03_1;"
@@ -76,10 +79,13 @@ says src/core/d.cpp "  return 0;"
 says lessons/README.md "02_b"
 says README.md "make lesson-02"
 says lessons/02_b/bug_02.3.patch "-int f1() {"
-says tests/mutants/01.1_seven.patch "scale: 7 is wrong"
-for word in total_of_02 SOLUTION STUB 'EXERCISE 01' 'EXERCISE 03' 03_c lesson-03; do silent "$word"; done
+says tests/mutants/01.txt "01.1_seven: scale: 7 is wrong"
+says tests/mutants/02.txt "02_last: type"
+[ "$(grep -c . "$work/out/tests/mutants/02.txt")" = 8 ] || fail "not only the mutant of what is open was taken out"
+for word in 02.1_long total_of_02 SOLUTION STUB 'EXERCISE 01' 'EXERCISE 03' 03_c lesson-03; do silent "$word"; done
 (cd "$work/out" && git apply --check lessons/02_b/bug_02.3.patch) || fail "the bug cannot be put in"
-(cd "$work/out" && git apply --check tests/mutants/01.1_seven.patch) || fail "the mutant cannot be put in"
+(cd "$work/out" && awk -v name=01.1_seven -v only=look -f "$tools/mutant.awk" tests/mutants/01.txt >"$work/report") ||
+  fail "the mutant cannot be put in"
 [ "$(git -C "$work/out" rev-list --count HEAD)" = 1 ] || fail "there is a history"
 [ -z "$(git -C "$work/out" status --porcelain)" ] || fail "the commit is not the tree"
 first=$(git -C "$work/out" rev-parse HEAD)

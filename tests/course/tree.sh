@@ -1,4 +1,5 @@
-# tree.sh: for tools that build a tree of their own beside this one (. tree.sh; they have a folder $work).
+# tree.sh: for tools that build a tree of their own beside this one (. tree.sh; they have a folder $work), or that
+# put in mutants.
 unset MAKEFLAGS MAKELEVEL MFLAGS  # make builds with all cores there too
 
 # same_tree FROM TO: the files of FROM, without what git and make keep, are those of TO. Only files that differ
@@ -17,3 +18,6 @@ same_tree() {
     else cmp -s "$1/$file" "$2/$file" || cp "$1/$file" "$2/$file"; fi
   done <"$work/now"
 }
+
+# The names of the mutants of lesson NN: NN.k_what changes a line of exercise NN.k; NN_what other code that it reads.
+mutants_of() { sed -n 's/^\([0-9][0-9][._][^: ]*\): .*/\1/p' tests/mutants/"$1".txt 2>/dev/null; }

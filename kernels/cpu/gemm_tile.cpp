@@ -21,8 +21,8 @@ void multiply_tile(int64_t K, const S* __restrict a, const S* __restrict b, S* _
       sum[i][1] += a[i] * b1;
     }
   }
-  // STUB: todo("01.2", "for each k, add the outer product of kRows values of a and kCols of b", K, a, b,
-  // kLanes); END SOLUTION 01.2
+  // STUB: todo("01.2", "for each k, add the outer product of kRows values of a and kCols of b", K, a, b, kLanes);
+  // END SOLUTION 01.2
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
     for (int v = 0; v < kVectors; ++v)

@@ -1,7 +1,10 @@
 # exercises.awk: the marks of the exercises (-f exercises.awk FILES…). Between BEGIN SOLUTION NN.k and END
-# SOLUTION NN.k stand at most 15 lines and one "// STUB:" line, which may go on over further comment lines.
+# SOLUTION NN.k stand at most 15 lines and one "// STUB:" line; each mark has a line of its own.
 # Prints what is wrong as "FILE:LINE: …", and "exercise NN.k FILE:LINE" for each that is well marked.
 FNR == 1 { finish() ; id = "" }
+/(BEGIN|END) SOLUTION/ && !/^ *\/\/ (BEGIN|END) SOLUTION [^ ]*$/ || /\/\/ STUB:/ && !/^ *\/\/ STUB: .*;$/ {
+  print FILENAME ":" FNR ": a mark has a line of its own, and a stub ends with ;"
+}
 /BEGIN SOLUTION/ {
   if (id != "") print place ": BEGIN SOLUTION " id " has no END"
   id = mark("BEGIN SOLUTION"); place = FILENAME ":" FNR; lines = 0; stubs = 0

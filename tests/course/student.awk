@@ -9,10 +9,6 @@
   next
 }
 id != "" && /\/\/ STUB:/ { stub = $0; sub(/.*\/\/ STUB: */, "", stub) }
-id != "" && stub != "" && !/\/\/ STUB:/ {  # the stub goes on, and END may stand in its last line
-  rest = $0; sub(/^[ \t]*\/\/ */, "", rest); sub(/ *END SOLUTION.*/, "", rest)
-  if (rest != "") stub = stub " " rest
-}
 id != "" && /END SOLUTION/ { if (!closed) print_stub(); id = ""; next }
 id == "" || (closed && stub == "") { print }
 

@@ -9,11 +9,10 @@ failures=0
 
 fail() { echo "self-test of student: $*"; failures=$((failures + 1)); }
 
-exercise() {  # ID STUB...: a function with an exercise, whose stub may take two lines
+exercise() {  # ID STUB: a function with an exercise
   printf 'int f%s() {\n  // BEGIN SOLUTION %s\n' "${1#*.}" "$1"
   printf '  int total_of_%s = 40 + 2;\n  return total_of_%s;\n' "${1%.*}_${1#*.}" "${1%.*}_${1#*.}"
-  printf '  // STUB: %s\n' "$2"
-  [ -n "$3" ] && printf '  // %s END SOLUTION %s\n}\n' "$3" "$1" || printf '  // END SOLUTION %s\n}\n' "$1"
+  printf '  // STUB: %s\n  // END SOLUTION %s\n}\n' "$2" "$1"
 }
 
 # A tree of three lessons, whose exercises are 01.1, 02.1, 02.2 and 03.1, as one commit.
@@ -29,7 +28,7 @@ fresh() {
     printf 'make lesson-%s    a run of it\n    that goes on\n' "${lesson%_*}" >>README.md
   done
   { exercise 01.1 'todo("01.1", "x");'; exercise 03.1 'todo("03.1", "x");'; } >src/core/c.cpp
-  { exercise 02.1 'todo("02.1", "x", a,' 'b);'; exercise 02.2 'todo("02.2", "x"); return 0;'; } >src/core/d.cpp
+  { exercise 02.1 'todo("02.1", "x", a, b);'; exercise 02.2 'todo("02.2", "x"); return 0;'; } >src/core/d.cpp
   echo 'TEST(L01_A, X) {}' >tests/early_test.cpp
   { cat tests/early_test.cpp; echo 'TEST(L03_A, X) {}'; } >tests/mixed_test.cpp
   echo 'TEST_F(L03_B, X) {}' >tests/late_test.cpp

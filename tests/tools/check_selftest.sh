@@ -75,6 +75,7 @@ exercise 01.1 3 >src/io/i.cpp;                      expect "exercise 01.1 is mar
 exercise 01.1 16 >src/core/c.cpp;                   expect "exercise 01.1 has 16 lines; the most is 15"
 exercise 01.1 3 | grep -v STUB >src/core/c.cpp;     expect "exercise 01.1 has 0 STUB lines"
 exercise 01.1 3 | grep -v END >src/core/c.cpp;      expect "BEGIN SOLUTION 01.1 has no END"
+exercise 01.1 3 | sed '/STUB/{N;s|\n *//||}' >src/core/c.cpp; expect "a mark has a line of its own"
 exercise 01.1 3 | grep -v BEGIN >src/core/c.cpp;    expect "END SOLUTION 01.1 does not close anything"
 exercise 01.x 3 >src/io/i.cpp;                      expect "an exercise is named NN.k, not 01.x"
 

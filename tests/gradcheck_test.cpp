@@ -59,5 +59,38 @@ TEST_F(L02_GradcheckContract, AnInputThatDoesNotTrainIsNotCompared) {
   EXPECT_TRUE(GradcheckInput().trains);
 }
 
+// y = 2 x, whose gradient is 0.01 too large in the one element that `bad` says.
+Tensor doubled_with_a_mistake(const Tensor& x, int bad) {
+  Tensor y = empty_like(x, "doubled");
+  be(x).scale(ctx(x, {}), x.numel(), x.in(), y.set(), 2);
+  return record("doubled", {x}, {}, y, [bad](const Node&, const Tensor& dy, Grads& dx) {
+    std::vector<double> g = to_host<double>(dy);
+    for (double& v : g) v *= 2;
+    g[bad] += 0.01;
+    dx.pass(0, from_host(dy.device(), g, dy.shape(), dy.dtype(), Kind::Temporary, "g"));
+  });
+}
+TEST_F(L02_GradcheckContract, EveryElementOfEveryInputIsCompared) {
+  for (int bad = 0; bad < 6; ++bad)
+    for (const int input : {0, 1}) {
+      const auto f = [=](In x) { return add(doubled_with_a_mistake(x[input], bad), x[1 - input]); };
+      const std::vector<double> v{1, -1, 0.5, 2, 3, 0};
+      const GradcheckResult result = gradcheck(f, {{{2, 3}, v}, {{2, 3}, v}});
+      EXPECT_FALSE(result.passed());
+      const std::string place = "input " + std::to_string(input) + " [2,3], element " + std::to_string(bad);
+      EXPECT_EQ(result.where.find(place + ": expected "), 0u) << place << " in: " << result.where;
+    }
+}
+
+TEST_F(L02_GradcheckContract, TheSeedIsThatOfTheUpstreamGradients) {
+  const auto f = [](In x) { return tanh(x[0]); };
+  const std::vector<GradcheckInput> inputs{{{3}, {1, -0.5, 2}}};
+  const auto where = [&](uint64_t seed) { return gradcheck(f, inputs, seed, 1.5).where; };
+  EXPECT_EQ(where(1), where(1));
+  EXPECT_NE(where(1), where(2));
+  EXPECT_EQ(gradcheck(f, inputs).where, gradcheck(f, inputs, 1, 1, 0).where) << "the defaults";
+  EXPECT_NE(gradcheck(f, inputs).where, gradcheck(f, inputs, 2, 1, 0).where);
+}
+
 }  // namespace
 }  // namespace gradus

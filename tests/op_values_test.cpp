@@ -58,6 +58,22 @@ TEST_F(L03_OpValues, OfTokens) {
   expect(first_token(tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2})), {2, 2}, {1, 2, 5, 6});
 }
 
+TEST_F(L03_OpValues, AShorterTextAddsNothingToThePositionsAfterIt) {
+  Tensor table = tensor(Values(8, 0), {4, 2});
+  Leaf leaf;
+  attach(table, leaf, "wpe");
+  const auto pass = [&](int64_t B, int64_t T) {
+    const Tensor x = tensor(Values(B * T * 2, 1), {B, T, 2});
+    Tape().backward(add_positions(x, table), x);
+    return to_host<double>(leaf.grad);
+  };
+  EXPECT_EQ(pass(2, 3), (Values{2, 2, 2, 2, 2, 2, 0, 0}));
+  EXPECT_EQ(pass(1, 1), (Values{3, 3, 2, 2, 2, 2, 0, 0}));
+  EXPECT_EQ(pass(1, 4), (Values{4, 4, 3, 3, 3, 3, 1, 1}));
+  leaf.zero();
+  EXPECT_EQ(pass(3, 1), (Values{3, 3, 0, 0, 0, 0, 0, 0}));
+}
+
 TEST_F(L03_OpValues, OfTheLossWhichIsAMeanOverRows) {
   const double ln3 = std::log(3), loss = (std::log(2) + std::log(4)) / 2;
   for (const auto& [t, stats] :
@@ -131,8 +147,9 @@ TEST_F(L03_OpValues, DropoutKeepsOrDoublesAndReturnsXItselfWhereNothingIsDropped
 TEST_F(L03_OpValues, AnOpIsARangeInTheHistoryForwardAndBackward) {
   context.device.allocator().keep_history();
   Tensor x = tensor({1, 2}, {1, 2});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor qkv = tensor(Values(12, 1), {1, 2, 6});
+  Leaf leaf, leaf_qkv;
+  attach(x, leaf, "x"), attach(qkv, leaf_qkv, "qkv");
   const Tensor one = ids({1}, {1}), gain = tensor({1, 1}, {2});
   const std::vector<std::pair<const char*, std::function<Tensor()>>> ops{
       {"add", [&] { return add(x, x); }},
@@ -157,10 +174,13 @@ TEST_F(L03_OpValues, AnOpIsARangeInTheHistoryForwardAndBackward) {
          return add_positions(x.reshape({1, 1, 2}), x);
        }},
       {"cross_entropy", [&] { return cross_entropy(x, one); }},
+      {"rotary", [&] { return rotary(qkv, 1, 2); }},
+      {"attention_plain", [&] { return attention_plain(qkv, 1, Mask::None, 0.5); }},
+      {"attention_flash", [&] { return attention_flash(qkv, 1, Mask::None, 0.5); }},
   };
   const auto& history = context.device.allocator().history();
   for (const auto& [name, f] : ops) {
-    leaf.grad = {};
+    leaf.grad = leaf_qkv.grad = {};
     size_t events[2] = {};
     const size_t begin = history.size();
     Tape tape;

@@ -60,7 +60,10 @@ TEST_F(L03_Parameters, AreListedInTheOrderOfAddingAndCounted) {
   EXPECT_EQ(parameters.size(), 0u);
   EXPECT_EQ(parameters.numel(), 0);
   const Parameter& first = parameters.add("z", {2, 3}, {});
-  for (int i = 0; i < 100; ++i) parameters.add(std::string("a") + std::to_string(99 - i), {5}, {});
+  for (int i = 99; i >= 0; --i) {
+    std::string name = "a";
+    parameters.add(name += std::to_string(i), {5}, {});
+  }
   EXPECT_EQ(&first, &parameters.find("z")) << "references stay valid";
   EXPECT_EQ(first.leaf.name, "z");
   EXPECT_EQ(first.value.slot.leaf, &first.leaf);
@@ -81,6 +84,16 @@ TEST_F(L03_Parameters, ANameIsTakenOnceAndUnknownOnesAreRefused) {
   expect_refused("parameter 'b' does not exist; there are: w, w2", [&] { parameters.find("b"); });
   expect_refused("parameter '' does not exist", [&] { parameters.find(""); });
   expect_refused("parameter 'W' does not exist", [&] { parameters.find("W"); });
+}
+
+TEST(L03_ParametersOfALimit, OneThatFindsNoMemoryIsNotThere) {  // its value fits, its master copy does not
+  Context context("cpu", 5, int64_t(50) << 20);
+  Parameters parameters;
+  expect_refused("w.master", [&] { parameters.add("w", {10 << 20}, mixed(DType::BF16)); });
+  EXPECT_EQ(parameters.size(), 0u);
+  EXPECT_EQ(parameters.numel(), 0);
+  EXPECT_EQ(context.device.meter().now()[Kind::Weight], 0);
+  EXPECT_EQ(parameters.add("w", {2}, {}).value.numel(), 2) << "the name is free";
 }
 
 TEST_F(L03_Parameters, ZeroGradEmptiesAllAlsoWhatWasFrozenAndFillsNothing) {

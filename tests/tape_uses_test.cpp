@@ -249,5 +249,23 @@ TEST_F(L02_TapeUses, CheckNanReadsEveryOpAndPassesWhatIsFinite) {
   scale(tensor({NAN}, {1}), 1);
 }
 
+TEST_F(L02_TapeUses, OnlyWhatIsSavedStaysAlive) {
+  Tensor p = tensor(std::vector<double>(1000, 1), {1000});
+  Leaf leaf;
+  attach(p, leaf, "p");
+  Tape tape;
+  const Tensor y = scale(scale(scale(p, 2), 3), 5);
+  EXPECT_EQ(meter.now()[Kind::Temporary], 4000) << "y alone: its node knows the others as slots";
+  ASSERT_EQ(tape.nodes().size(), 3u);
+  for (const Node& node : tape.nodes()) {
+    EXPECT_TRUE(node.saved.empty());
+    EXPECT_EQ(node.inputs[0].shape, Shape{1000});
+    EXPECT_EQ(node.output.dtype, DType::F32);
+    EXPECT_EQ(node.output.slot.leaf, nullptr);
+  }
+  EXPECT_EQ(tape.nodes()[0].inputs[0].slot.leaf, &leaf);
+  EXPECT_EQ(tape.nodes()[2].output.slot.id, y.slot.id);
+}
+
 }  // namespace
 }  // namespace gradus

@@ -179,5 +179,14 @@ TEST(L02_TensorStorage, BytesAreThoseAskedForAndADetachedTensorSharesThem) {
   }
 }
 
+TEST(L02_TensorStorage, ARefusedCopyWritesNothing) {
+  Context context("cpu");
+  Tensor x = from_host(context.device, counted(3), {3}, DType::F32, Kind::Data, "x");
+  const uint32_t version = x.storage().version;
+  for (const int64_t n : {0, 2, 4}) expect_refused("copy: ", [&] { copy_from_host(x, counted(n)); });
+  EXPECT_EQ(x.storage().version, version);
+  EXPECT_EQ(to_host<double>(x), counted(3));
+}
+
 }  // namespace
 }  // namespace gradus

@@ -254,5 +254,19 @@ TEST(L03_TransformerConfig, AModelIsAllocatedWithoutAWrite) {
   EXPECT_EQ(model.config.channels, 8);
 }
 
+TEST(L03_TransformerConfig, InitializationIsOfAllParametersAlsoOfFrozenOnes) {
+  Context context("cpu");
+  const TransformerConfig c = changed([](TransformerConfig& c) { c.precision = mixed(DType::BF16); });
+  Transformer model(c), half_frozen(c);
+  bool trains = false;
+  for (Parameter& p : half_frozen.parameters) half_frozen.parameters.set_trainable(p, trains = !trains);
+  model.initialize(4), half_frozen.initialize(4);
+  for (Parameter& p : half_frozen.parameters) {
+    const Parameter& same = model.parameters.find(p.name);
+    EXPECT_EQ(to_host<double>(p.master), to_host<double>(same.master)) << p.name;
+    EXPECT_EQ(to_host<double>(p.value), to_host<double>(same.value)) << p.name;
+  }
+}
+
 }  // namespace
 }  // namespace gradus

@@ -268,5 +268,31 @@ TEST(L03_TransformerConfig, InitializationIsOfAllParametersAlsoOfFrozenOnes) {
   }
 }
 
+TEST(L04_TransformerConfig, TypesAreOfTheShapeOfTheIds) {
+  Context context("meta");
+  const Transformer model(changed([](TransformerConfig& c) { c.token_types = 2; }));
+  const auto ids = [&](const Shape& s) { return Tensor(context.device, s, DType::I32, Kind::Data, "ids"); };
+  EXPECT_EQ(model.logits(ids({2, 3}), ids({2, 3})).shape(), (Shape{2, 3, 10}));
+  const std::string wanted = "2 token types; give the type of each token, int32 [2,3]";
+  expect_refused(wanted, [&] { model.logits(ids({2, 3})); });
+  for (const Shape& bad : {Shape{6}, Shape{3, 2}, Shape{2, 2}, Shape{2, 3, 1}})
+    expect_refused(wanted, [&] { model.logits(ids({2, 3}), ids(bad)); });
+  expect_refused("a model without labels has no loss; set labels, for example to 2", [&] {
+    const Transformer pooled(changed([](TransformerConfig& c) { c.head = Head::Pooled; }));
+    pooled.loss(ids({2, 3}), ids({2}));
+  });
+}
+
+TEST(L04_TransformerConfig, ActivationsAreOfThePrecisionAndTheLossIsFp32) {
+  for (const Precision& precision : {uniform(DType::F32), mixed(DType::BF16), uniform(DType::F16)}) {
+    Context context("meta");
+    const TransformerConfig c = changed([&](TransformerConfig& c) { c.precision = precision; });
+    const Transformer model(c);
+    const DummyBatch batch = dummy_batch(c, 2, 3);
+    EXPECT_EQ(model.logits(batch.ids).dtype(), precision.value);
+    EXPECT_EQ(batch.loss(model).dtype(), DType::F32);
+  }
+}
+
 }  // namespace
 }  // namespace gradus

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/ops/ops.h"
+#include "src/nn/layers.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
 #include "tests/refusal_testing.h"
@@ -224,6 +224,58 @@ TEST_F(L03_OptimizerRefusals, AnUpdateIsOneLaunchOverAllParameters) {
   EXPECT_EQ(traced([&] { plain.step(0.1); }).bytes, 9 * 4 * 3);
   EXPECT_EQ(traced([&] { momentum.step(0.1); }).bytes, 9 * 4 * 5);
   EXPECT_EQ(traced([&] { clip_grad_norm(parameters, 1); }).bytes, 9 * 4);
+}
+
+TEST_F(L03_OptimizerRefusals, AnUpdateIsClippedInEveryTypeOfGradient) {
+  for (const DType t : {DType::F64, DType::F32, DType::BF16, DType::F16}) {
+    Parameters two;
+    const auto add_one = [&](const char* name, const std::vector<double>& gradient) -> Parameter& {
+      Parameter& p = two.add(name, {int64_t(gradient.size())}, uniform(t));
+      copy_from_host(p.value, std::vector<double>(gradient.size(), 0));
+      p.leaf.grad = from_host(context.device, gradient, p.value.shape(), t, Kind::Gradient, "g");
+      p.leaf.empty = false;
+      return p;
+    };
+    Parameter &a = add_one("a", {3, -4}), &b = add_one("b", {12});
+    Sgd optimizer(two);
+    clip_grad_norm(two, 6.5);
+    EXPECT_EQ(context.device.scalars().grad_norm, 13) << name_of(t);
+    optimizer.step(2);  // the learning rate, times a half
+    EXPECT_NEAR(to_host<double>(a.value)[1], 4, 4e-6) << name_of(t);
+    EXPECT_NEAR(item(b.value), -12, 12e-6) << name_of(t);
+  }
+}
+
+TEST_F(L03_Parameters, TheThreeLayersAreWhatTheirParametersSay) {
+  const Linear l(parameters, "l", 2, 3);
+  EXPECT_EQ(&l.weight, &parameters.find("l.weight"));
+  EXPECT_EQ(&l.bias, &parameters.find("l.bias"));
+  EXPECT_EQ(l.weight.value.shape(), (Shape{3, 2}));
+  EXPECT_EQ(l.bias.value.shape(), Shape{3});
+  EXPECT_EQ(l.weight.precision, Precision());
+  copy_from_host(l.weight.value, {1, 2, 3, 4, 5, 6}), copy_from_host(l.bias.value, {10, 20, 30});
+  const auto tensor = [&](const std::vector<double>& v, const Shape& s) {
+    return from_host(context.device, v, s, DType::F32, Kind::Data, "x");
+  };
+  EXPECT_EQ(to_host<double>(l(tensor({1, -1}, {1, 2}))), (std::vector<double>{9, 19, 29}));
+
+  const LayerNorm n(parameters, "n", 2, {}, 3);
+  EXPECT_EQ(n.eps, 3);
+  EXPECT_EQ(&n.gamma, &parameters.find("n.weight"));
+  EXPECT_EQ(&n.beta, &parameters.find("n.bias"));
+  copy_from_host(n.gamma.value, {2, 4}), copy_from_host(n.beta.value, {1, 5});
+  const std::vector<double> y = to_host<double>(n(tensor({-1, 1}, {1, 2})));  // of variance 1: a half
+  EXPECT_NEAR(y[0], 0, 1e-6);
+  EXPECT_NEAR(y[1], 7, 1e-6);
+
+  const Embedding e(parameters, "e", 7, 2, mixed(DType::BF16));
+  EXPECT_EQ(&e.table, &parameters.find("e.weight"));
+  EXPECT_EQ(e.table.value.shape(), (Shape{7, 2}));
+  EXPECT_EQ(e.table.precision, mixed(DType::BF16));
+  EXPECT_EQ(parameters.size(), 5u);
+  const Linear half(parameters, "h", 2, 3, uniform(DType::F16));
+  EXPECT_EQ(half.weight.value.dtype(), DType::F16);
+  EXPECT_EQ(half.bias.value.dtype(), DType::F16);
 }
 
 }  // namespace

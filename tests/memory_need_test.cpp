@@ -10,6 +10,7 @@
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
 #include "src/train/utilization.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -238,6 +239,11 @@ TEST(L04_MemoryNeed, SizesThatCannotBeAreRefused) {
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", -1)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 0)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 25)), Error) << "longer than the context";
+  expect_refused("a batch of 1 sequences of 0 tokens; both must be at least 1",
+                 [] { memory_need(tiny("gpt2", "fp32", 1, 0)); });
+  expect_refused("a batch of -1 sequences of 17 tokens; both must be at least 1",
+                 [] { memory_need(tiny("gpt2", "fp32", -1)); });
+  expect_refused("a budget of 0 bytes; it must be at least 1", [] { fits(tiny("gpt2", "fp32"), 0); });
   EXPECT_THROW(fits(tiny("gpt2", "fp32"), 0), Error) << "0 would be no bound at all";
   EXPECT_THROW(fits(tiny("gpt2", "fp32"), -1), Error);
   for (const int64_t batch : {16, 1 << 24})

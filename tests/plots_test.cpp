@@ -158,6 +158,25 @@ TEST(L03_Plots, TheNamesAreWhereNoCurveIs) {
   EXPECT_GT(x_of_names({falls, rises}), 800);
 }
 
+TEST(L03_Plots, ElevenCurvesHaveColorsOfTheirOwn) {
+  LinePlot plot{"", "", "", std::vector<Series>(12, {"c", {0, 1}, {1, 0}}), {}};
+  const Canvas canvas = draw(plot);
+  const Places names = places(canvas, "c");
+  ASSERT_EQ(names.size(), 12u);
+  std::vector<Rgb> colors;
+  for (const auto& [x, y] : names) colors.push_back(canvas.at(x - 30, y + 7));
+  EXPECT_EQ(colors.back(), colors.front()) << "the twelfth begins anew";
+  EXPECT_EQ(std::set<Rgb>(colors.begin(), colors.end()).size(), 11u);
+}
+
+TEST(L03_Plots, ZeroIsShownWhereItIsNear) {
+  const auto zeros = [](double low, double high) {
+    return places(draw(LinePlot{"", "", "", {{"s", {1, 2}, {low, high}}}, {}}), "0");
+  };
+  EXPECT_EQ(zeros(4, 10), (Places{{78, 523}})) << "at the bottom";
+  EXPECT_EQ(zeros(6, 10), Places{});
+}
+
 TEST(L01_Plots, EachBarHasItsNameItsLengthAndItsLabel) {
   const Canvas chart = draw(BarChart{
       "ladder",

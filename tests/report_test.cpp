@@ -259,6 +259,7 @@ TEST_F(L03_ReportTime, OfMetaIsThatOfOtherMachines) {
   Report report("03_test", meta_);
   ReportRow& row = report.row("gpt");
   row.ms_per_step = 1, row.tokens_per_s = 2, row.loss_last = NAN, row.model_flops = 3;
+  row.loss_first = row.loss_held_out = 5;
   row.extra = {{"share", NAN}, {"bytes", 4}};
   report.predict_time(2);
   EXPECT_EQ(finish(report), 0);
@@ -269,6 +270,8 @@ TEST_F(L03_ReportTime, OfMetaIsThatOfOtherMachines) {
   for (const Machine& m : published_machines()) EXPECT_NE(line(m.name), "no line of " + m.name);
   const Json written = json().find("rows")->items()[0];
   EXPECT_TRUE(written.find("ms_per_step")->is_null() && written.find("loss_last")->is_null());
+  for (const char* none : {"tokens_per_s", "loss_first", "loss_held_out"})
+    EXPECT_TRUE(written.find(none)->is_null()) << none;
   EXPECT_EQ(written.find("model_flops")->integer(), 3);
   EXPECT_EQ(written.find("share"), nullptr);
   EXPECT_EQ(written.find("bytes")->number(), 4);

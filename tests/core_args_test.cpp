@@ -231,9 +231,9 @@ TEST(L01_CoreArgsDeathTest, HelpListsAllAndExitsWith0EvenBesideMistakes) {
   EXPECT_EXIT(help(), testing::ExitedWithCode(0),
               "05_test: what it shows\n\n"
               "  --steps=10              training steps\n"
-              "  --rate=0.5              learning rate\n"
+              "  --rate=0\\.5              learning rate\n"
               "  --memory=64MiB          budget\n"
-              "  --data=...              a file\n"
+              "  --data=\\.\\.\\.              a file\n"
               "  --device=cpu            where \\(cpu, meta\\)\n"
               "  --quick                 skip the slow part\n"
               "  --help                  this text\n");
@@ -260,12 +260,12 @@ TEST(L01_CoreArgsDeathTest, HelpShowsDefaultsAsTheyWouldBeTyped) {
               "  --b=1025                bytes\n"
               "  --c=1536MiB             no fraction\n"
               "  --d=2TiB                the largest unit\n"
-              "  --e=0.001               a rate\n"
+              "  --e=0\\.001               a rate\n"
               "  --a-name-of-some-length=-12345 one space at least\n"
               "  --as-wide-as-the-column 24 letters\n"
               "  --one-letter-less-than-it a\n"
               "  --so-wide-as-the-column-is b\n"
-              "  --print=...             what \\(tape\\)\n"
+              "  --print=\\.\\.\\.             what \\(tape\\)\n"
               "  --help                  this text\n");
 }
 

@@ -148,6 +148,16 @@ TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
               {"divergent warp"});
 }
 
+TEST_F(L01_Emu, EachBlockBeginsWithSharedMemoryOfNaN) {
+  std::vector<float> first(3 * 64);
+  launch("reads_first", 3, 64, 64 * 4, [&] {
+    float* s = static_cast<float*>(emu::dynamic_shared());
+    first[blockIdx.x * 64 + threadIdx.x] = s[threadIdx.x];
+    s[threadIdx.x] = 1;
+  });
+  for (const float x : first) ASSERT_TRUE(std::isnan(x)) << x;
+}
+
 TEST_F(L01_Emu, SharedMemoryThatIsTooSmallIsNamed) {
   const auto write_64_floats = [] {
     static_cast<float*>(emu::dynamic_shared())[threadIdx.x] = float(threadIdx.x);

@@ -199,6 +199,7 @@ TEST_P(L03_OpContract, OnlyWhatAWantedGradientNeeds) {
     const Tensor y = op.f(x);
     ASSERT_EQ(tape.nodes().size(), training == 0 ? 0u : 1u) << "nothing to train, nothing to record";
     if (training == 0) continue;
+    EXPECT_EQ(std::string(tape.nodes()[0].op), op.name);
     std::string saved;
     for (const Saved& s : tape.nodes()[0].saved)
       if (s.tensor.defined()) {

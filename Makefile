@@ -44,6 +44,10 @@ ARCH  ?= -march=native
 BUILD := build
 CPPFLAGS := -I. -MMD -MP
 CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra $(if $(findstring clang,$(CXX)),-Wno-pass-failed)
+# g++ 12 for AVX-512 writes some constants of 32 and 64 bytes as copies of their first number
+# (tests/compiler_test.cpp), but not in pieces of 16 bytes. Other compilers do not know these options.
+PIECES   := -mmove-max=128 -mstore-max=128
+CXXFLAGS += $(shell $(CXX) $(PIECES) -x c -E /dev/null >/dev/null 2>&1 && echo '$(PIECES)')
 LDLIBS   := -fopenmp -pthread
 OPTIMIZE := -O3
 

@@ -1,11 +1,14 @@
 // Files of any size arrive whole, also where the system takes them in parts.
 #include "src/io/atomic_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,17 +16,33 @@
 #include "kernels/check.h"
 #include "tests/refusal_testing.h"
 
-// In place of the C library's: writes what it is told to at most, interrupted before every other part.
-static size_t most_per_write = SIZE_MAX;
-static int writes = 0;
+// In place of the C library's: writes what it is told to at most, interrupted before every other part, until
+// there is no more room; notes what is synced and when the name is taken.
+static size_t most_per_write = SIZE_MAX, room = SIZE_MAX;
+static int writes = 0, disk_error = 0, sync_error = 0;
 static bool interrupts = false;
+static std::string calls;
+
+static int failed(int error) {
+  errno = error;
+  return -1;
+}
 extern "C" ssize_t write(int fd, const void* data, size_t bytes) {
   ++writes;
-  if (interrupts && writes % 2 == 1) {
-    errno = EINTR;
-    return -1;
-  }
-  return ssize_t(syscall(SYS_write, fd, data, std::min(bytes, most_per_write)));
+  if (interrupts && writes % 2 == 1) return failed(EINTR);
+  if (room == 0) return failed(disk_error);
+  bytes = std::min({bytes, most_per_write, room});
+  if (room != SIZE_MAX) room -= bytes;
+  return ssize_t(syscall(SYS_write, fd, data, bytes));
+}
+extern "C" int fsync(int fd) {
+  struct stat status;
+  calls += ::fstat(fd, &status) == 0 && S_ISDIR(status.st_mode) ? "sync the folder, " : "sync the file, ";
+  return sync_error ? failed(sync_error) : int(syscall(SYS_fsync, fd));
+}
+extern "C" int rename(const char* from, const char* to) noexcept {
+  calls += "rename, ";
+  return int(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 
 namespace gradus {
@@ -38,7 +57,7 @@ class L01_AtomicFile : public ::testing::Test {
     path_ = (root_ / "a.bin").string();
   }
   void TearDown() override {
-    most_per_write = SIZE_MAX, interrupts = false;
+    most_per_write = room = SIZE_MAX, interrupts = false, sync_error = 0;
     fs::remove_all(root_);
   }
   std::string get() const {
@@ -91,6 +110,38 @@ TEST_F(L01_AtomicFile, OnlyCommitReplacesAndALongerFileLeavesNoEnd) {
   write_file(path_, "new");
   EXPECT_EQ(get(), "new");
   EXPECT_EQ(files(), 1);
+}
+
+TEST_F(L01_AtomicFile, TheBytesAreOnTheDiskBeforeTheyTakeTheName) {
+  calls = "";
+  write_file(path_, "bytes");
+  EXPECT_EQ(calls, "sync the file, rename, sync the folder, ");
+}
+
+TEST_F(L01_AtomicFile, AnErrorSaysWhatFailedAfterHowMuchAndLeavesTheEarlierFile) {
+  write_file(path_, "as it was");
+  const std::string full = ". Free some space or choose another folder";
+  const std::vector<std::pair<int, std::string>> hints{
+      {ENOSPC, full}, {EDQUOT, full}, {EFBIG, full}, {EIO, ""}};
+  for (const auto& [error, hint] : hints) {
+    const auto says = [&, error = error, &hint = hint](const std::string& what) {
+      return path_ + ": " + what + " bytes: " + std::strerror(error) +
+             "; an earlier file of this name is unchanged" + hint;
+    };
+    const auto write = [&] {
+      AtomicFile file(path_);
+      file.write("12345", 5);
+      file.write("6789", 4);
+      file.commit();
+    };
+    room = 7, disk_error = error;
+    EXPECT_EQ(refusal(write), says("writing failed after 7"));
+    room = SIZE_MAX, sync_error = error;
+    EXPECT_EQ(refusal(write), says("syncing failed after 9"));
+    sync_error = 0;
+    EXPECT_EQ(get(), "as it was");
+    EXPECT_EQ(files(), 1);
+  }
 }
 
 TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAlone) {

@@ -7,6 +7,7 @@
 
 #include "src/autograd/tape.h"
 #include "src/ops/ops.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -164,6 +165,68 @@ TEST_F(L03_Recording, EachTapeCountsItsOwnRandomOps) {
     EXPECT_EQ(context.dropout_ordinal(), 3u);
   }
   EXPECT_EQ(context.dropout_ordinal(), 3u);
+}
+
+TEST(L02_Context, ByDefaultItIsTheCpusWithSeedOneAndNoLimit) {
+  EXPECT_NE(refusal([] { current(); }).find("no context: declare `Context context"), std::string::npos);
+  Context context;
+  EXPECT_EQ(context.device.name(), std::string_view("cpu"));
+  EXPECT_EQ(context.seed, 1u);
+  EXPECT_EQ(context.first_sample, 0);
+  EXPECT_EQ(context.last_slot, 0);
+  EXPECT_FALSE(context.check_finite);
+  EXPECT_EQ(context.tape(), nullptr);
+  EXPECT_FALSE(context.evaluates());
+  EXPECT_EQ(context.dropout_ordinal(), 0u);
+  const Tensor large(context.device, {int64_t(1) << 26}, DType::F32, Kind::Data, "large");
+  Context limited("cpu", 1, int64_t(100) << 20);
+  EXPECT_THROW(Tensor(limited.device, {int64_t(1) << 26}, DType::F32, Kind::Data, "large"), Error);
+}
+
+TEST(L02_Context, OnceMadeCurrentItIsTheLatestAndNoMoreThanOnce) {
+  Context a("cpu", 1);
+  auto b = std::make_unique<Context>("cpu", 2), c = std::make_unique<Context>("cpu", 3);
+  b->make_current(), c->make_current(), b->make_current();
+  b.reset();
+  EXPECT_EQ(&current(), c.get());
+  a.make_current();
+  c.reset();
+  EXPECT_EQ(&current(), &a);
+}
+
+TEST(L02_Context, ARangeIsOfTheContextInWhichItBegan) {
+  Context context;
+  {
+    const ProfileRange range("outer");
+    Context other;
+    ProfileRange inner("inner");
+    inner.next("second");
+    EXPECT_EQ(path_of(context.device.allocator().range), "outer");
+    EXPECT_EQ(path_of(other.device.allocator().range), "second");
+    context.make_current();
+  }
+  EXPECT_EQ(context.device.allocator().range, nullptr);
+}
+
+TEST_F(L02_Recording, ATapeWithoutItsContextSaysWhatToDo) {
+  auto other = std::make_unique<Context>("cpu", 6);
+  NoTape none;
+  other.reset();
+  EXPECT_NE(refusal([&] { none.make_current(); }).find("declare the context before the tape"),
+            std::string::npos);
+}
+
+TEST_F(L03_Recording, ADropoutKeyIsOfTheSeedTheOpAndTheSample) {
+  context.first_sample = 12;
+  for (uint32_t op = 0; op < 3; ++op) {
+    const RandomKey key = context.next_dropout_key();
+    EXPECT_EQ(key.seed, 5u);
+    EXPECT_EQ(key.ordinal, op);
+    EXPECT_EQ(key.first_sample, 12);
+  }
+  const Tape tape;
+  EXPECT_EQ(context.next_dropout_key().ordinal, 0u);
+  EXPECT_EQ(context.dropout_ordinal(), 1u);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, Mask mask, f
           .scale = 0.8f / std::sqrt(float(D)),
           .mask = mask,
           .dropout = dropout,
-          .key = {.seed = 0x123456789ABCDEF, .ordinal = 3, .first_sample = 5}};
+          .key = {.seed = 0x8123'4567'89AB'CDEF, .ordinal = 0x80'0003, .first_sample = 0x8'0000'0005}};
 }
 
 std::string text_of(Saves saves, const AttentionShape& s) {

@@ -1,8 +1,8 @@
 // Command-line flags: values, bounds, the generated help, and a clear sentence for every mistake.
 #include "src/core/args.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <functional>
@@ -90,6 +90,10 @@ TEST(L01_CoreArgs, MistakesAreSentences) {
                         Case{"--steps", "--steps needs a value: --steps=10"},
                         Case{"--steps=", "--steps needs a value: --steps=10"},
                         Case{"--data", "--data needs a value: --data=..."},
+                        Case{"--data=", "--data needs a value: --data=..."},
+                        Case{"--rate", "--rate needs a value: --rate=0.5"},
+                        Case{"--memory=", "--memory needs a value: --memory=64MiB"},
+                        Case{"--device=", "--device needs a value: --device=cpu"},
                         Case{"--steps=ten", "--steps=ten is not a whole number"},
                         Case{"--steps=1.5", "--steps=1.5 is not a whole number"},
                         Case{"--steps=3x", "--steps=3x is not a whole number"},
@@ -208,22 +212,28 @@ TEST(L01_CoreArgs, WithHelpAllValuesAreTheDefaults) {
   EXPECT_EQ(args.text("data", "x", ""), "x");
   EXPECT_EQ(args.choice("device", "cpu", "", {"cpu", "meta"}), "cpu");
   EXPECT_FALSE(args.flag("quick", ""));
+  EXPECT_EQ(made_from({"--steps=7", "-h"}).integer("steps", 10, "", 1, 1000), 10) << "-h is --help";
 }
 
 using L01_CoreArgsDeathTest = testing::Test;
+// EXPECT_EXIT reads stderr: the standard output goes there, and what is written to stderr nowhere.
+void show_the_output_alone() {
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+}
 TEST(L01_CoreArgsDeathTest, HelpListsAllAndExitsWith0EvenBesideMistakes) {
   const auto help = [] {
     Args args = made_from({"--steps=ten", "--help", "--nonsense"});
-    dup2(STDERR_FILENO, STDOUT_FILENO);  // EXPECT_EXIT reads stderr
+    show_the_output_alone();
     declare_all(args);
     args.done();
   };
   EXPECT_EXIT(help(), testing::ExitedWithCode(0),
               "05_test: what it shows\n\n"
               "  --steps=10              training steps\n"
-              "  --rate=0.5              learning rate\n"
+              "  --rate=0\\.5              learning rate\n"
               "  --memory=64MiB          budget\n"
-              "  --data=...              a file\n"
+              "  --data=\\.\\.\\.              a file\n"
               "  --device=cpu            where \\(cpu, meta\\)\n"
               "  --quick                 skip the slow part\n"
               "  --help                  this text\n");
@@ -232,13 +242,17 @@ TEST(L01_CoreArgsDeathTest, HelpListsAllAndExitsWith0EvenBesideMistakes) {
 TEST(L01_CoreArgsDeathTest, HelpShowsDefaultsAsTheyWouldBeTyped) {
   const auto help = [] {
     Args args = made_from({"--help"});
-    dup2(STDERR_FILENO, STDOUT_FILENO);
+    show_the_output_alone();
     args.bytes("a", 0, "none");
     args.bytes("b", 1025, "bytes");
     args.bytes("c", int64_t(3) << 29, "no fraction");
     args.bytes("d", int64_t(2) << 40, "the largest unit");
     args.number("e", 1e-3, "a rate", 0, 1);
     args.integer("a-name-of-some-length", -12345, "one space at least", -99999, 0);
+    args.flag("as-wide-as-the-column", "24 letters");
+    args.flag("one-letter-less-than-it", "a");
+    args.flag("so-wide-as-the-column-is", "b");
+    args.choice("print", "", "what", {"tape"});
     args.done();
   };
   EXPECT_EXIT(help(), testing::ExitedWithCode(0),
@@ -246,8 +260,12 @@ TEST(L01_CoreArgsDeathTest, HelpShowsDefaultsAsTheyWouldBeTyped) {
               "  --b=1025                bytes\n"
               "  --c=1536MiB             no fraction\n"
               "  --d=2TiB                the largest unit\n"
-              "  --e=0.001               a rate\n"
+              "  --e=0\\.001               a rate\n"
               "  --a-name-of-some-length=-12345 one space at least\n"
+              "  --as-wide-as-the-column 24 letters\n"
+              "  --one-letter-less-than-it a\n"
+              "  --so-wide-as-the-column-is b\n"
+              "  --print=\\.\\.\\.             what \\(tape\\)\n"
               "  --help                  this text\n");
 }
 

@@ -130,6 +130,16 @@ TEST(L01_CoreTiming, OneCallToWarmUpThenUntilBothAreReached) {
   EXPECT_LE(long_enough.min, long_enough.median);
 }
 
+TEST(L01_CoreTiming, ByDefaultFiveCallsAndATwentiethOfASecond) {
+  const auto sleep = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  EXPECT_EQ(measure([&] { sleep(15); }).repeats, 5);
+  const double start = seconds_now();
+  const Timing short_ones = measure([&] { sleep(1); });
+  EXPECT_GE(seconds_now() - start, 0.05);
+  EXPECT_GE(short_ones.repeats, 5);
+  EXPECT_LE(short_ones.repeats, 50);
+}
+
 TEST(L01_CoreTiming, OfADeviceTheTimeOfOneCall) {
   Device device("cpu");
   const auto busy = [] {

@@ -1,16 +1,11 @@
-// Tables, number formats and the progress line.
-#include <fcntl.h>
+// Tables and number formats.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <sstream>
 
-#include "kernels/check.h"
-#include "src/core/progress.h"
 #include "src/core/table.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -52,6 +47,23 @@ TEST(L01_CoreTable, AHeaderAloneAndWrongRows) {
   EXPECT_EQ(text_of(t), "  a  bb\n  -  --\n");
   EXPECT_THROW(t.row({"only one"}), Error);
   EXPECT_THROW(t.row({"1", "2", "3"}), Error);
+  expect_refused("a row of 1 cells under a header of 2", [&] { t.row({"only one"}); });
+  EXPECT_EQ(text_of(t), "  a  bb\n  -  --\n") << "what was refused is not there";
+}
+
+TEST(L01_CoreTable, WhatIsANumberAndWhatIsNot) {
+  for (const char* number : {"7", "-7", "+7", "nan", "inf", "-inf", "", "1,024", "2e-5", "50.0 %", "3 ms"}) {
+    Table t({"wide header"});
+    t.row({number});
+    const std::string space(11 - std::string(number).size(), ' ');
+    EXPECT_EQ(text_of(t),
+              "  wide header\n  -----------\n" + (*number ? "  " + space + number : std::string()) + "\n");
+  }
+  for (const char* word : {"-", "+", "x7", ".5", "-x", "nano", "-nan", " 7"}) {
+    Table t({"wide header"});
+    t.row({word});
+    EXPECT_EQ(text_of(t), "  wide header\n  -----------\n  " + std::string(word) + "\n");
+  }
 }
 
 TEST(L01_CoreTable, Bytes) {
@@ -113,6 +125,9 @@ TEST(L01_CoreTable, SecondsOnBothSidesOfEveryUnit) {
 TEST(L01_CoreTable, NumbersOnBothSidesOfEveryForm) {
   EXPECT_EQ(bytes_text(1), "1 B");
   EXPECT_EQ(bytes_text(-1), "-1 B");
+  EXPECT_EQ(bytes_text(-1023), "-1023 B");
+  EXPECT_EQ(bytes_text(-1024), "-1.0 KiB");
+  EXPECT_EQ(bytes_text(-1'048'525), "-1.0 MiB");
   EXPECT_EQ(bytes_text(1'048'524), "1023.9 KiB");  // 1023.949
   EXPECT_EQ(bytes_text(1'048'525), "1.0 MiB");     // 1023.950
   EXPECT_EQ(bytes_text(int64_t(5) << 38), "1.2 TiB");
@@ -125,6 +140,13 @@ TEST(L01_CoreTable, NumbersOnBothSidesOfEveryForm) {
   EXPECT_EQ(percent_text(1), "100.0 %");
   EXPECT_EQ(percent_text(-0.0625), "-6.2 %");
   EXPECT_EQ(percent_text(12.34), "1234.0 %");
+  EXPECT_EQ(percent_text(NAN), "nan %");
+  EXPECT_EQ(number_text(0), "0");
+  EXPECT_EQ(number_text(-3), "-3");
+  EXPECT_EQ(number_text(-999'999'999'999'999), "-999999999999999");
+  EXPECT_EQ(number_text(-1e15), "-1e+15");
+  EXPECT_EQ(number_text(INFINITY), "inf");
+  EXPECT_EQ(number_text(12345.5), "1.235e+04");
   EXPECT_EQ(number_text(-2.5), "-2.5");
   EXPECT_EQ(number_text(1234.6), "1235");
   EXPECT_EQ(number_text(0.00012346), "0.0001235");
@@ -143,88 +165,6 @@ TEST(L01_CoreTable, OneWordSetsTheColumnLeft) {
             "  --  ----------  --  -----\n"
             "  -1         nan  7   1,024\n"
             "  20         2.5  x7   -inf\n");
-}
-
-TEST(L01_CoreProgress, PlainLinesEveryTenth) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  {
-    Progress progress("training", 255, file);
-    for (int64_t i = 1; i <= 255; ++i) progress.step(i, 2.5);
-    progress.done();
-  }
-  std::rewind(file);
-  std::vector<std::string> lines;
-  char line[256];
-  while (std::fgets(line, sizeof line, file)) lines.push_back(line);
-  std::fclose(file);
-  ASSERT_EQ(lines.size(), 10u);
-  EXPECT_EQ(lines[0].find("training 26/255  loss 2.5000  "), 0u) << lines[0];
-  EXPECT_EQ(lines[9], "training 255/255  loss 2.5000  0 s left\n");
-}
-
-std::vector<std::string> plain_lines(int64_t total, const std::vector<int64_t>& steps) {
-  std::FILE* file = std::tmpfile();
-  {
-    Progress progress("read", total, file);
-    for (const int64_t done : steps) progress.step(done, 0.5);
-  }
-  std::rewind(file);
-  std::vector<std::string> lines;
-  char line[256];
-  while (std::fgets(line, sizeof line, file)) {
-    const std::string text = line;
-    lines.push_back(text.substr(0, text.find("  ")));
-  }
-  std::fclose(file);
-  return lines;
-}
-
-TEST(L01_CoreProgress, ALineComesWithTheFirstStepOfATenth) {
-  using Lines = std::vector<std::string>;
-  EXPECT_EQ(plain_lines(10, {1, 2, 3}), (Lines{"read 1/10", "read 2/10", "read 3/10"}));
-  EXPECT_EQ(plain_lines(3, {1, 2, 3}), (Lines{"read 1/3", "read 2/3", "read 3/3"}));
-  EXPECT_EQ(plain_lines(1000, {99, 100, 101, 199, 200, 999, 1000}),
-            (Lines{"read 100/1000", "read 200/1000", "read 999/1000", "read 1000/1000"}));
-  EXPECT_EQ(plain_lines(20, {0, 1, 1, 2, 2, 3}), Lines{"read 2/20"});
-  EXPECT_EQ(plain_lines(1000, {500, 501, 502, 600}), (Lines{"read 500/1000", "read 600/1000"}));
-  EXPECT_EQ(plain_lines(4, {5}), Lines{"read 4/4"}) << "never more than all";
-}
-
-TEST(L01_CoreProgress, OddTotalsAreHarmless) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  for (const int64_t total : {int64_t(0), int64_t(-3), int64_t(1), INT64_MAX}) {
-    Progress progress("x", total, file);
-    for (const int64_t done : {int64_t(0), int64_t(1), int64_t(-5), INT64_MAX}) progress.step(done, NAN);
-  }
-  std::fclose(file);
-}
-
-// A pseudo-terminal stands for the user's: what is written to `slave` is read from `master`.
-TEST(L01_CoreProgress, ATerminalGetsOneLineThatIsEnded) {
-  const int master = posix_openpt(O_RDWR | O_NOCTTY);
-  if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) GTEST_SKIP() << "no pseudo-terminals here";
-  std::FILE* slave = std::fopen(ptsname(master), "w");
-  ASSERT_NE(slave, nullptr);
-  {
-    Progress progress("training", 1000, slave);
-    for (int64_t i = 1; i <= 1000; ++i) progress.step(i, 1.25);
-  }  // ends the line although done() was not called, as when an exception passes
-  std::fclose(slave);
-  std::string shown;
-  char part[4096];
-  for (ssize_t n; (n = read(master, part, sizeof part)) > 0;) shown.append(part, size_t(n));
-  close(master);
-  ASSERT_FALSE(shown.empty());
-  EXPECT_EQ(shown[0], '\r');
-  EXPECT_EQ(shown.find("[                              ] 1/1000  loss 1.2500"), 10u) << shown;
-  EXPECT_NE(shown.find("[##############################] 1000/1000  loss 1.2500  0 s left"),
-            std::string::npos)
-      << shown;
-  EXPECT_EQ(std::count(shown.begin(), shown.end(), '\n'), 1) << shown;
-  EXPECT_EQ(shown.back(), '\n');
-  EXPECT_LT(std::count(shown.begin(), shown.end(), '\r'), 10) << "shown at most five times a second";
 }
 
 }  // namespace

@@ -65,6 +65,31 @@ TEST(L03_Cuda, WhatIsMissingIsNamedWithARemedy) {
   expect_says(facts, {"has 20 MiB of its 143360 MiB free", "nvidia-smi"});
 }
 
+TEST(L03_Cuda, EverySentenceHasItsEdgeAndEndsWithEmu) {
+  CudaFacts facts = usable();
+  facts.free = int64_t(64) << 20;
+  EXPECT_EQ(cuda_problem(facts), "") << "as much as the workspace and a few segments take";
+  --facts.free;
+  EXPECT_EQ(
+      cuda_problem(facts),
+      "device: cuda cannot be used: the NVIDIA H200 has 63 MiB of its 143360 MiB free; `nvidia-smi` shows "
+      "which programs hold the rest. --device=emu runs the same kernels on the CPU");
+  facts = usable();
+  facts.gpu = "";
+  expect_says(facts, {"there is no GPU (CUDA counts none)", ". --device=emu runs"});
+  facts = usable();
+  facts.sm = 75, facts.driver = 12000;
+  EXPECT_EQ(cuda_problem(facts), "") << "nothing is to be translated";
+  facts.driver = 11999;
+  expect_says(facts, {"install a newer driver, or build with CUDA 11", ". --device=emu runs"});
+  facts = usable();
+  facts.sm = 103, facts.driver = 12070;
+  expect_says(facts,
+              {"the driver (CUDA 12.7) is too old to translate those of CUDA 12.8", ". --device=emu runs"});
+  facts.built_for = "75 80 90a 100";
+  EXPECT_EQ(cuda_problem(facts), "") << "100 runs on 103 as it was built";
+}
+
 TEST(L03_Cuda, CodeRunsOnTheGpusItWasBuiltForAndPtxOnNewerOnes) {
   const std::string list = "75 80 90a";
   EXPECT_EQ(runs_on(list, 70), Runs::No);

@@ -230,6 +230,7 @@ TEST_F(L03_Corpus, ATenthIsTheLargestThatIsHeldOut) {
   // it.
   EXPECT_EQ(held_out({40, 40, 920}), "a");
   EXPECT_EQ(held_out({920, 40, 40}), "b");
+  EXPECT_EQ(held_out({10, 60, 930}), "a");
   // A tenth of eleven equal ones is 1.1 of them: the one on which the share has reached its middle.
   EXPECT_EQ(held_out(std::vector<size_t>(11, 100)), "e");
   EXPECT_EQ(held_out({96, 104, 100, 100, 100, 100, 100, 100, 100, 100}), "f");

@@ -61,6 +61,15 @@ TEST(L04_Dummy, ABatchHasWhatTheModelReads) {
   const DummyBatch wide = dummy_batch(bert, 8, 8);
   EXPECT_NE(to_host<int32_t>(wide.targets), to_host<int32_t>(wide.ids.narrow(0, 1).reshape({8})));
 
+  TransformerConfig typed = gpt;
+  typed.token_types = gpt.vocab;
+  const DummyBatch three = dummy_batch(typed, 3, 8);
+  EXPECT_NE(to_host<int32_t>(three.types), to_host<int32_t>(three.ids));
+  EXPECT_NE(to_host<int32_t>(three.types), to_host<int32_t>(three.targets));
+  EXPECT_EQ(three.ids.storage().name(), "inputs");
+  EXPECT_EQ(three.targets.storage().name(), "targets");
+  EXPECT_EQ(three.types.storage().name(), "token types");
+
   std::set<std::vector<int32_t>> distinct;  // no two tensors of several batches are alike
   for (uint64_t seed = 0; seed < 5; ++seed) {
     const DummyBatch batch = dummy_batch(gpt, 3, 8, seed);

@@ -148,6 +148,16 @@ TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
               {"divergent warp"});
 }
 
+// Half of the lanes name all, half only themselves: those go on, the others wait for ever.
+TEST_F(L01_Emu, LanesOfOtherMasksHaveNotCome) {
+  for (const Order order : kOrders) {
+    emu::set_order(order);
+    expect_says(refusal_of("two_masks", 1, 32, 0,
+                           [&] { __shfl_sync(threadIdx.x < 16 ? 0xFFFFFFFF : 0xFFFF0000, 1.0f, 20); }),
+                {"two_masks", "deadlock in a warp"});
+  }
+}
+
 TEST_F(L01_Emu, EachBlockBeginsWithSharedMemoryOfNaN) {
   std::vector<float> first(3 * 64);
   launch("reads_first", 3, 64, 64 * 4, [&] {

@@ -222,5 +222,24 @@ TEST(L04_GenerateOnCpu, WhatCannotBeGeneratedIsRefused) {
   both("a logit is not finite", one, 3);
 }
 
+TEST(L04_GenerateOnMeta, EveryTokenIsEquallyLikely) {
+  Context context("meta");
+  const Transformer model(kNeoX);  // 29 tokens
+  for (const int64_t beams : {1, 3, 29}) {
+    const std::vector<Beam> found = beam_search(model, {1, 2}, 4, beams);
+    ASSERT_EQ(int64_t(found.size()), beams);
+    for (const Beam& b : found) {
+      EXPECT_EQ(b.ids.size(), 4u);
+      EXPECT_NEAR(b.log_probability, -4 * std::log(29), 1e-12);
+    }
+  }
+  EXPECT_EQ(Beam().log_probability, 0);
+  Rng rng(1, 1);
+  std::vector<int> count(29);
+  for (int i = 0; i < 100; ++i)
+    for (const int32_t id : sample(model, {1}, 10, 0.1, rng)) ++count.at(size_t(id));
+  for (const int n : count) EXPECT_NEAR(n, 1000.0 / 29, 5 * std::sqrt(1000.0 / 29));
+}
+
 }  // namespace
 }  // namespace gradus

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "tests/refusal_testing.h"
 #include "tests/safetensors_testing.h"
 
 namespace gradus {
@@ -69,6 +70,12 @@ TEST_F(L03_Safetensors, NamesThatCannotBeWrittenAreRefused) {
   EXPECT_THROW(write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::U8, {1}, &x}}), Error);
   EXPECT_THROW(write_safetensors(file_, {{"__metadata__", DType::F32, {}, &x}}), Error);
   EXPECT_EQ(files_in_folder(), 0u);
+  put(file_, "as it was");
+  expect_refused("two tensors are called x", [&] {
+    write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::F32, {}, &x}});
+  });
+  expect_refused("__metadata__", [&] { write_safetensors(file_, {{"__metadata__", DType::F32, {}, &x}}); });
+  EXPECT_EQ(get(file_), "as it was");
 }
 
 TEST_F(L03_Safetensors, AcceptsWhatOtherWritersMayProduce) {
@@ -126,6 +133,85 @@ TEST_F(L03_Safetensors, HeadersThatBreakTheFormatAreRefused) {
   expect_header_refused("[]", 0, "begin with {");
   expect_header_refused("{", 0, "corrupt");
   expect_header_refused("", 0, "begin with {");
+}
+
+TEST_F(L03_Safetensors, ErrorsNameTheTensorAndTheByte) {
+  const std::string a = R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})",
+                    hole = "{" + a + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[6,10]}})";
+  const auto byte = [](const std::string& header, int n) { return std::to_string(8 + header.size() + n); };
+  expect_header_refused(hole, 10,
+                        "tensor b begins at byte " + byte(hole, 6) + ", but the one before ends at " +
+                            byte(hole, 4) + " (a hole)");
+  const std::string one = "{" + a + "}";
+  expect_header_refused(one, 3,
+                        "the tensors end at byte " + byte(one, 4) + " and the file at byte " + byte(one, 3) +
+                            "; it is truncated");
+  expect_header_refused(R"({"layer":{"dtype":"U8","shape":[4]}})", 4,
+                        "the header's entry layer is corrupt: it has no data_offsets");
+  expect_header_refused("{\"a\":x}", 0, "is corrupt: json: byte 5: expected a value");
+  put(file_, "1234567");
+  EXPECT_NE(opening().find("has 7 bytes; a safetensors file has at least 8"), std::string::npos);
+
+  const Sample sample;
+  write_safetensors(file_, sample.entries);
+  const SafetensorsFile file(file_);
+  uint8_t out[64];
+  const auto reading = [&](const char* name, DType dtype, const Shape& shape) {
+    return refusal([&] { file.read(name, dtype, shape, out); });
+  };
+  EXPECT_EQ(reading("missing", DType::F32, {2, 3}), file_ + ": there is no tensor missing among its 9");
+  EXPECT_EQ(reading("weight", DType::I32, {2, 3}),
+            file_ + ": tensor weight is fp32 [2,3], expected int32 [2,3]");
+  EXPECT_EQ(reading("bias", DType::BF16, {8}), file_ + ": tensor bias is bf16 [7], expected bf16 [8]");
+  const int64_t begin = file.find("weight")->begin;  // the file becomes shorter while it is open
+  ASSERT_EQ(::truncate(file_.c_str(), begin + 5), 0);
+  EXPECT_EQ(reading("weight", DType::F32, {2, 3}), file_ + ": reading tensor weight failed at byte " +
+                                                       std::to_string(begin + 5) +
+                                                       ": the file has become shorter");
+}
+
+TEST_F(L03_Safetensors, TensorsStandInTheOrderOfTheirBytes) {
+  put_file(
+      R"({"z":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[2,2]},)"
+      R"("d":{"dtype":"F32","shape":[1,1],"data_offsets":[2,6]},"a":{"dtype":"I8","shape":[0],"data_offsets":[2,2]}})",
+      6);
+  const SafetensorsFile file(file_);
+  const int64_t data = int64_t(fs::file_size(file_)) - 6;
+  std::string seen;
+  for (const SafetensorsFile::Tensor& t : file.tensors())
+    seen += t.name + " " + name_of(t.dtype) + " " + t.shape.text() + " " + std::to_string(t.begin - data) +
+            " " + std::to_string(t.bytes) + ", ";
+  EXPECT_EQ(seen, "z uint8 [2] 0 2, a int8 [0] 2 0, b uint8 [0] 2 0, d fp32 [1,1] 2 4, ");
+  EXPECT_EQ(file.find("d"), &file.tensors()[3]);
+}
+
+// To a multiple of 8 and no further, whatever the length.
+TEST_F(L03_Safetensors, TheHeaderIsPaddedWithSpaces) {
+  for (size_t length = 1; length <= 16; ++length) {
+    write_safetensors(file_, {{std::string(length, 'n'), DType::F32, {0}, nullptr}});
+    std::string header =
+        "{\"" + std::string(length, 'n') + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})";
+    while (header.size() % 8 != 0) header += ' ';
+    const std::string bytes = get(file_);
+    EXPECT_EQ(bytes.substr(0, 8), std::string(1, char(header.size())) + std::string(7, '\0')) << length;
+    EXPECT_EQ(bytes.substr(8), header);
+  }
+}
+
+TEST_F(L03_Safetensors, HeadersUpToTheLimitsAreRead) {
+  const auto with_values = [&](int n) {  // 9 and the numbers of a note
+    std::string header = R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"note":[1)";
+    for (int i = 10; i < n; ++i) header += ",1";
+    put_file(header + "]}}", 0);
+  };
+  with_values(1'000'000);
+  EXPECT_EQ(opening(), "");
+  with_values(1'000'001);
+  EXPECT_NE(opening().find("more values than are allowed"), std::string::npos) << opening();
+  const uint64_t most = 100'000'000;  // mostly a hole, which is no JSON, but is read
+  put(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
+  ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(most)), 0);
+  EXPECT_NE(opening().find("more text after the value"), std::string::npos) << opening();
 }
 
 TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {

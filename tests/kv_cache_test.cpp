@@ -239,5 +239,51 @@ TEST(L04_KvCacheOnCpu, WhatCannotBeKeptIsRefused) {
   expect_refused("sequence -1 was selected", [&] { cache.select({-1}); });
 }
 
+TEST(L04_KvCacheOnCpu, ACacheOfAnotherModelIsRefusedForEitherSize) {
+  Context context("meta");
+  TransformerConfig deeper = kGpt, wider = kGpt;
+  deeper.layers = 3, wider.channels = 24;
+  const Transformer model(kGpt), deep(deeper), wide(wider);
+  for (const Transformer* other : {&deep, &wide}) {
+    KvCache cache(*other, 1, 4);
+    expect_refused("next_logits: the cache was made for another model", [&] {
+      model.next_logits(ids_of({1}, {1, 1}), cache);
+    });
+    EXPECT_EQ(cache.length(), 0);
+  }
+  KvCache cache(model, 1, 4);
+  for (const Shape& bad : {Shape{1}, Shape{1, 1, 1}})
+    expect_refused("token ids are " + (bad.rank() == 1 ? std::string("[1]") : "[1,1,1]") +
+                       "; they must be (B, T) with B = 1",
+                   [&] { model.next_logits(ids_of({1}, bad), cache); });
+}
+
+TEST(L04_KvCacheOnCpu, BeginsEmptyWithATensorForEachLayer) {
+  Context context("cpu", 3);
+  Transformer model(kNeoX);
+  randomize(model, 2);
+  context.device.allocator().keep_history();
+  KvCache cache(model, 2, 5);
+  EXPECT_EQ(cache.length(), 0);
+  EXPECT_EQ(cache.sequences(), 2);
+  EXPECT_EQ(cache.capacity(), 5);
+  std::string names;
+  for (const MemoryEvent& e : context.device.allocator().history())
+    if (e.action == Action::Alloc && e.name.starts_with("kv_cache")) {
+      names += e.name + " ";
+      EXPECT_EQ(e.shape, (Shape{5, 2, 2 * 10}));
+      EXPECT_EQ(e.kind, Kind::Activation);
+    }
+  EXPECT_EQ(names, "kv_cache.h.0 kv_cache.h.1 kv_cache.h.2 ");
+  KvCache three = cache.select({1, 0, 1});  // of what was not read yet
+  EXPECT_EQ(three.length(), 0);
+  EXPECT_EQ(three.sequences(), 3);
+  EXPECT_EQ(three.capacity(), 5);
+  KvCache fresh(model, 3, 5);
+  const std::vector<int32_t> ids = random_ids(12, kNeoX.vocab);
+  EXPECT_EQ(to_host<float>(model.next_logits(ids_of(ids, {3, 4}), three)),
+            to_host<float>(model.next_logits(ids_of(ids, {3, 4}), fresh)));
+}
+
 }  // namespace
 }  // namespace gradus

@@ -3,17 +3,28 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cmath>
+#include <filesystem>
 #include <iostream>
+
+#include "src/io/atomic_file.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
+namespace fs = std::filesystem;
 
-Lesson made_from(std::vector<std::string> words) {
+// Without done().
+Lesson begun_with(std::vector<std::string> words) {
   words.insert(words.begin(), "program");
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
-  Lesson lesson(int(argv.size()), argv.data(), "03_test", "what it shows", 300);
+  return Lesson(int(argv.size()), argv.data(), "03_test", "what it shows", 300);
+}
+Lesson made_from(const std::vector<std::string>& words) {
+  Lesson lesson = begun_with(words);
   lesson.args.done();
   return lesson;
 }
@@ -39,9 +50,12 @@ TEST(L01_Lesson, CommonFlags) {
   EXPECT_EQ(all.print, "tape");
   EXPECT_EQ(all.check, "nan");
   EXPECT_EQ(made_from({"--seed=0"}).seed, 0u);
+  EXPECT_EQ(made_from({"--steps=100000000"}).steps, 100'000'000);
+  for (const std::string& device : device_names())
+    EXPECT_EQ(made_from({"--device=" + device}).device, device);
   EXPECT_EQ(made_from({"--memory=1"}).memory, 1);
-  for (const char* bad : {"--steps=0", "--steps=-1", "--seed=-1", "--seed=1x", "--device=gpu",
-                          "--print=tapes", "--check=inf", "--memory=-1", "--json="})
+  for (const char* bad : {"--steps=0", "--steps=-1", "--steps=100000001", "--seed=-1", "--seed=1x",
+                          "--device=gpu", "--print=tapes", "--check=inf", "--memory=-1", "--json="})
     EXPECT_THROW(made_from({bad}), BadArguments) << bad;
 }
 
@@ -53,6 +67,56 @@ TEST(L02_Lesson, CheckIsForDevicesWithData) {
     }
   Context context("cpu");
   EXPECT_FALSE(context.check_finite) << "by default";
+}
+
+TEST(L01_Lesson, AContextHasTheFlagsOrWhatIsSaidInstead) {
+  const Lesson lesson = made_from({"--device=emu", "--seed=7", "--memory=64MiB"});
+  LessonContext context(lesson);
+  EXPECT_STREQ(context.device.name(), "emu");
+  EXPECT_EQ(context.seed, 7u);
+  EXPECT_EQ(context.device.allocator().budget(), 64 << 20);
+  EXPECT_FALSE(context.check_finite);
+  LessonContext other(lesson, "meta", 32 << 20);
+  EXPECT_STREQ(other.device.name(), "meta");
+  EXPECT_EQ(other.seed, 7u);
+  EXPECT_EQ(other.device.allocator().budget(), 32 << 20);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(lesson.report().finish(""), 0);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "\n03_test on meta:\n\nPASS\n");
+}
+
+// All that is to be written is tried, and nothing of it is there afterwards or changed.
+TEST(L01_Lesson, DoneTriesEveryFile) {
+  const fs::path root = fs::temp_directory_path() / ("gradus-lesson-" + std::to_string(::getpid()));
+  fs::create_directories(root);
+  const auto in = [&](const char* name) { return (root / name).string(); };
+  const std::string old = in("old.json"), none = in("none/a.txt");
+  write_file(old, "as it was");
+  Lesson unknown = begun_with({"--stepz=3"});
+  expect_refused("--stepz is unknown", [&] { unknown.done({}, {in("unknown/a.png")}); });
+  EXPECT_FALSE(fs::exists(root / "unknown")) << "the flags come first";
+  Lesson lesson = begun_with({"--json=" + old});
+  lesson.done({"", in("a.txt")}, {"", in("plots/deep/a.png"), in("plots/b.png")});
+  EXPECT_TRUE(fs::is_directory(root / "plots/deep"));
+  EXPECT_TRUE(fs::is_empty(root / "plots/deep"));
+  EXPECT_EQ(fs::file_size(old), 9u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(root), fs::directory_iterator()), 2) << "old.json and plots";
+  const auto done = [&](const std::string& json, const std::vector<std::string>& files,
+                        const std::vector<std::string>& made) {
+    return refusal([&] {
+      Lesson trying = begun_with({"--json=" + json});
+      trying.done(files, made);
+    });
+  };
+  EXPECT_NE(done(none, {}, {}).find(none + " cannot be written"), std::string::npos);
+  EXPECT_NE(done(old, {in("a.txt"), none}, {}).find(none + " cannot be written"), std::string::npos);
+  EXPECT_FALSE(fs::exists(root / "none"));
+  const std::string below_a_file = old + "/a.png";
+  EXPECT_NE(
+      done(old, {}, {in("plots/b.png"), below_a_file}).find(below_a_file + ": its folder cannot be made"),
+      std::string::npos);
+  EXPECT_NE(done(old, {}, {in("plots")}).find("no regular file"), std::string::npos);
+  fs::remove_all(root);
 }
 
 TEST(L01_Lesson, ExitCodesAndSentences) {
@@ -111,6 +175,16 @@ TEST(L03_Machine, MatrixUnitsAreForProductsIn16Bits) {
   EXPECT_DOUBLE_EQ(seconds(OpClass::Contraction, int64_t(8e9), 5'000'000, DType::BF16), 5)
       << "the longer one";
   EXPECT_EQ(seconds(OpClass::Other, 0, 0, DType::F32, 0), 0);
+}
+
+TEST(L01_Machine, ThisCpuHasOnePeakForAllTypesAndABandwidth) {
+  const Machine m = measured_machine();
+  EXPECT_EQ(m.name, "this CPU");
+  EXPECT_GT(m.fp32_flops, 1e7);
+  EXPECT_LT(m.fp32_flops, 1e15);
+  EXPECT_EQ(m.matrix16_flops, m.fp32_flops);
+  EXPECT_GT(m.bandwidth, 1e7);
+  EXPECT_LT(m.bandwidth, 1e13);
 }
 
 TEST(L01_Machine, ThePeakIsMeasuredInMemoryOfItsOwn) {

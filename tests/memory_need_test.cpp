@@ -10,6 +10,7 @@
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
 #include "src/train/utilization.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -94,6 +95,12 @@ TEST(L04_MemoryNeed, TheLargestBatchFitsAndOneMoreDoesNot) {
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(4) << 20), 0) << "the workspace alone is larger";
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), 1), 0) << "not even the device's scalars";
   EXPECT_EQ(largest_batch(tiny("gpt2", "fp32"), int64_t(1) << 60), int64_t(1) << 24) << "the most there is";
+}
+
+TEST(L04_MemoryNeed, TheLargestBatchIsTheSameWhateverTheRunsIs) {
+  const int64_t budget = int64_t(24) << 20, largest = largest_batch(tiny("gpt2", "fp32", 3), budget);
+  for (const int64_t batch : {int64_t(-1), int64_t(0), largest, int64_t(1) << 40})
+    EXPECT_EQ(largest_batch(tiny("gpt2", "fp32", batch), budget), largest) << batch;
 }
 
 TEST(L04_MemoryNeed, WhatFitsNeedsNoMore) {
@@ -232,6 +239,11 @@ TEST(L04_MemoryNeed, SizesThatCannotBeAreRefused) {
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", -1)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 0)), Error);
   EXPECT_THROW(memory_need(tiny("gpt2", "fp32", 1, 25)), Error) << "longer than the context";
+  expect_refused("a batch of 1 sequences of 0 tokens; both must be at least 1",
+                 [] { memory_need(tiny("gpt2", "fp32", 1, 0)); });
+  expect_refused("a batch of -1 sequences of 17 tokens; both must be at least 1",
+                 [] { memory_need(tiny("gpt2", "fp32", -1)); });
+  expect_refused("a budget of 0 bytes; it must be at least 1", [] { fits(tiny("gpt2", "fp32"), 0); });
   EXPECT_THROW(fits(tiny("gpt2", "fp32"), 0), Error) << "0 would be no bound at all";
   EXPECT_THROW(fits(tiny("gpt2", "fp32"), -1), Error);
   for (const int64_t batch : {16, 1 << 24})
@@ -247,9 +259,26 @@ TEST(L04_Utilization, SaysTimeSpeedAndWhatIsOccupied) {
   print_summary(out, context.device, 0.5, 12);
   // Nobody but the allocator knows what is occupied on meta: 20 MiB of x, 2 MiB with the step's scalars.
   EXPECT_EQ(out.str(), "time: 500 ms, 24 samples/s, memory occupied: 22 MiB\n");
+  std::ostringstream line, slow;
+  print_utilization(line, context.device);
+  EXPECT_EQ(line.str(), "memory occupied: 22 MiB\n");
+  print_summary(slow, context.device, 90, 30);
+  EXPECT_EQ(slow.str(), "time: 1 min 30 s, 0.3333 samples/s, memory occupied: 22 MiB\n");
   Context cpu("cpu", 1);
   EXPECT_GT(memory_occupied(cpu.device), int64_t(1) << 20) << "the process, which is more than 1 MiB";
   EXPECT_LT(memory_occupied(cpu.device), int64_t(1) << 40);
+}
+
+TEST(L04_Utilization, MebibytesAreRoundedDown) {
+  Context cpu("cpu", 1);
+  std::vector<std::string> held;  // until what is occupied is nearer to the next MiB
+  const auto over = [&] { return memory_occupied(cpu.device) % (1 << 20); };
+  while (over() < 600'000 || over() > 1'000'000) held.emplace_back(100'000, 'x');
+  const int64_t before = memory_occupied(cpu.device);
+  std::ostringstream out;
+  print_utilization(out, cpu.device);
+  if (memory_occupied(cpu.device) != before) GTEST_SKIP() << "something else took memory meanwhile";
+  EXPECT_EQ(out.str(), "memory occupied: " + std::to_string(before >> 20) + " MiB\n");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,13 +14,16 @@ namespace gradus {
 namespace {
 namespace fs = std::filesystem;
 
-Json data_of_page(const Allocator& allocator, const std::string& title) {
+std::string page_of(const Allocator& allocator, const std::string& title) {
   const fs::path path = fs::temp_directory_path() / ("gradus-page-" + std::to_string(::getpid()) + ".html");
   write_memory_page(path.string(), allocator, title);
   std::ostringstream content;
   content << std::ifstream(path).rdbuf();
   fs::remove(path);
-  const std::string page = content.str(), begin = "type=\"application/json\">";
+  return content.str();
+}
+Json data_of_page(const Allocator& allocator, const std::string& title) {
+  const std::string page = page_of(allocator, title), begin = "type=\"application/json\">";
   const size_t from = page.find(begin) + begin.size();
   return Json::parse(page.substr(from, page.find("</script>", from) - from));
 }
@@ -65,6 +69,48 @@ TEST(L04_MemoryPage, BlocksAndEventsSayWhatHappened) {
             "kind 'forward/linear' 0 7\n"
             "oom 'forward' 1 102760448\n"
             "free '' 0 1024\n");
+}
+
+// The script reads numbers that C++ writes, and does what memory_files.h says.
+TEST(L04_MemoryPage, TheScriptKnowsTheActionsAndTheKinds) {
+  Fixture f;
+  f.allocator.keep_history();
+  const std::string page = page_of(f.allocator, "t");
+  const std::pair<const char*, Action> actions[] = {{"ALLOC", Action::Alloc},
+                                                    {"FREE", Action::Free},
+                                                    {"KIND", Action::ChangeKind},
+                                                    {"SEG_ALLOC", Action::SegmentAlloc},
+                                                    {"SEG_FREE", Action::SegmentFree},
+                                                    {"SEG_MAP", Action::SegmentMap},
+                                                    {"SEG_UNMAP", Action::SegmentUnmap},
+                                                    {"OOM", Action::OutOfMemory}};
+  for (const auto& [name, action] : actions) {
+    std::ostringstream says;
+    says << " " << name << " = " << int(action);
+    EXPECT_NE(page.find(says.str()), std::string::npos) << says.str();
+  }
+  const size_t from = page.find("HUES = ["), to = page.find("];", from);
+  ASSERT_NE(from, std::string::npos);
+  EXPECT_EQ(std::count(page.begin() + int64_t(from), page.begin() + int64_t(to), '%'), kKinds)
+      << "a hue each";
+  for (const char* part : {"chart.onmousemove", "chart.onclick", "addEventListener('wheel'", "OUT OF MEMORY"})
+    EXPECT_NE(page.find(part), std::string::npos) << "to be hovered, clicked and zoomed";
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  EXPECT_TRUE(page.ends_with("</html>\n"));
+}
+
+// Many strings, each once; the events of one block all say its number.
+TEST(L04_MemoryPage, EachStringIsWrittenOnce) {
+  Fixture f;
+  f.allocator.keep_history();
+  for (int i = 0; i < 5; ++i)
+    f.allocator.free(f.allocator.allocate(512, Kind::Data, i % 2 ? "odd" : "even", {7}));
+  const Json data = data_of_page(f.allocator, "");
+  EXPECT_EQ(data.find("strings")->dump(), R"(["","even","[7]","odd"])");
+  EXPECT_EQ(data.find("blocks")->items().size(), 5u);
+  std::string blocks;
+  for (const Json& e : data.find("events")->items()) blocks += e.items()[3].dump() + " ";
+  EXPECT_EQ(blocks, "-1 0 0 1 1 2 2 3 3 4 4 ");
 }
 
 }  // namespace

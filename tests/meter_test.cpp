@@ -177,6 +177,23 @@ TEST(L01_Meter, ADeviceCountsItsOwnMemory) {
   EXPECT_EQ(device.meter().now()[Kind::Vendor], kWorkspaceBytes);
 }
 
+TEST(L01_Meter, ADevicesOwnBlocksHaveNamesAndOnlyMetaKeepsATrace) {
+  for (const char* name : {"cpu", "emu", "meta"}) {
+    Device device(name);
+    device.ctx();
+    std::string seen;
+    for (const auto& [serial, segment] : device.allocator().segments())
+      for (const Block* b = segment.first; b; b = b->next)
+        if (!b->free) seen += b->name + " " + name_of(b->kind) + " " + b->shape.text() + ", ";
+    EXPECT_EQ(seen, "step scalars other [], workspace vendor [" + std::to_string(kWorkspaceBytes) + "], ")
+        << name;
+    device.meter().count({.op_class = OpClass::Contraction, .flops = 100, .bytes = 10});
+    EXPECT_EQ(device.meter().trace().size(), device.has_data() ? 0u : 1u) << name;
+    EXPECT_FALSE(device.meter().keeps_times()) << name;
+    device.synchronize();
+  }
+}
+
 TEST(L01_Meter, DeviceCopiesAndRefusals) {
   Device device("cpu", 64 << 20);
   Block* block = device.allocator().allocate(12, Kind::Data, "three floats");

@@ -31,6 +31,9 @@ std::ostream& operator<<(std::ostream& out, const Op& op) { return out << op.nam
 constexpr AttentionShape kHeads{.B = 2, .H = 2, .T = 3, .D = 2, .qkv = {}, .y = {}, .scale = 1};
 constexpr RotaryShape kTurned{.B = 2, .T = 3, .H = 2, .D = 4, .dims = 4};
 
+MatmulShape product(int64_t M, int64_t N, int64_t K) {
+  return {.M = M, .N = N, .K = K, .lda = K, .ldb = N, .ldc = N};
+}
 std::string nothing(unsigned) { return ""; }
 const std::vector<Op> kOps{
     {"add",
@@ -135,12 +138,12 @@ const std::vector<Op> kOps{
      [](In x) { return linear(x[0], x[1], x[2]); },
      [](unsigned training) { return std::string(training & 2 ? "0 " : "") + (training & 1 ? "1 " : ""); },
      [](DType T) {
-       return Costs{cost::bias_fwd({4, 6}, T), cost::matmul({.M = 4, .N = 6, .K = 3}, T)};
+       return Costs{cost::bias_fwd({4, 6}, T), cost::matmul(product(4, 6, 3), T)};
      },
      [](DType T, unsigned training) {
        Costs costs;
-       if (training & 1) costs.push_back(cost::matmul({.M = 4, .N = 3, .K = 6}, T));
-       if (training & 2) costs.push_back(cost::matmul({.M = 6, .N = 3, .K = 4}, T));
+       if (training & 1) costs.push_back(cost::matmul(product(4, 3, 6), T));
+       if (training & 2) costs.push_back(cost::matmul(product(6, 3, 4), T));
        if (training & 4) costs.push_back(cost::bias_bwd({4, 6}, T));
        return costs;
      }},

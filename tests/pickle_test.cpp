@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "src/io/memory_files.h"
 #include "tests/allocator_fixture.h"
@@ -107,7 +108,11 @@ TEST(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
   const auto& trace = snapshot.find("device_traces")->items().at(0).items();
   for (const Json& e : trace) actions.push_back(e.find("action")->string());
   EXPECT_EQ(actions, (std::vector<std::string>{"segment_alloc", "alloc", "segment_alloc", "alloc", "oom"}));
-  EXPECT_EQ(trace[1].find("size")->integer(), 700);
+  EXPECT_EQ(trace[1].dump(), R"({"action":"alloc","addr":)" + base + R"(,"size":700,"stream":0,"time_us":)" +
+                                 number(int64_t(f.allocator.history()[1].seconds * 1e6)) +
+                                 R"(,"frames":[{"name":"w [7,25]","filename":"weight","line":0}]})");
+  EXPECT_EQ(trace[0].find("size")->integer(), 2 * kMiB);
+  EXPECT_EQ(trace[0].find("frames")->dump(), "[]") << "a segment is for nobody";
   EXPECT_EQ(trace[1].find("addr")->integer(), reinterpret_cast<int64_t>(small->segment->base));
   EXPECT_EQ(trace[1].find("frames")->items()[0].find("filename")->string(), "weight") << "its kind of then";
   EXPECT_EQ(trace[4].find("device_free")->integer(), (100 - 22) * kMiB);
@@ -121,6 +126,44 @@ TEST(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
   EXPECT_EQ(after[6].find("action")->string(), "free_completed");
   EXPECT_EQ(after[6].find("size")->integer(), 700);
   EXPECT_EQ(after[8].find("addr")->integer(), after[3].find("addr")->integer());
+}
+
+// A segment with a hole is two stretches, each with its own address and blocks.
+TEST(L05_SnapshotFields, AnExpandableSegmentIsItsMappedStretches) {
+  constexpr int64_t kPage = 20 * kMiB;
+  Fixture f;
+  f.allocator.set_expandable(true);
+  f.allocator.keep_history();
+  const NamedRange forward{"forward", nullptr}, linear{"linear", &forward};
+  f.allocator.range = &linear;
+  Block *a = f.get(kPage, "a"), *gone = f.get(2 * kPage, "gone"), *b = f.get(kPage - 512, "b"),
+        *small = f.get(1);
+  f.allocator.free(gone);
+  f.allocator.empty_cache();
+  const Json snapshot = memory_snapshot(f.allocator);
+  std::ostringstream seen;
+  for (const Json& s : snapshot.find("segments")->items()) {
+    EXPECT_TRUE(s.find("is_expandable")->boolean());
+    const std::string& type = s.find("segment_type")->string();
+    const Block* const first = type == "small" ? small : a;
+    seen << type << " " << s.find("address")->integer() - reinterpret_cast<int64_t>(first->segment->base);
+    for (const char* key : {"total_size", "allocated_size", "requested_size"})
+      seen << " " << s.find(key)->integer();
+    seen << " " << s.find("blocks")->items().size() << "\n";
+  }
+  EXPECT_EQ(seen.str(),
+            "large 0 20971520 20971520 20971520 1\n"
+            "large 62914560 20971520 20971008 20971008 2\n"
+            "small 0 2097152 512 1 2\n");
+  const auto& trace = snapshot.find("device_traces")->items().at(0).items();
+  EXPECT_EQ(trace[0].find("action")->string(), "segment_map");
+  EXPECT_EQ(trace.back().find("action")->string(), "segment_unmap");
+  EXPECT_EQ(trace.back().find("size")->integer(), 2 * kPage);
+  EXPECT_EQ(
+      trace[1].find("frames")->dump(),
+      R"([{"name":"a [20971520]","filename":"other","line":0},{"name":"linear","filename":"op","line":0},)"
+      R"({"name":"forward","filename":"op","line":0}])");
+  for (Block* block : {a, b, small}) f.allocator.free(block);
 }
 
 }  // namespace

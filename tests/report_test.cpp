@@ -198,6 +198,35 @@ TEST_F(L01_Report, ATableHasTheColumnsThatSomeRowHas) {
   EXPECT_EQ(printed_.find("memory at the peak"), std::string::npos);
 }
 
+TEST_F(L01_Report, EachColumnHasItsNameItsUnitAndItsPlace) {
+  Report report("03_test", cpu_);
+  report.config("steps", 3);
+  report.config("data", "a text");
+  report.config("rate", 1e-3);
+  ReportRow& row = report.row("gpt");
+  row.extra = {{"share", -0.5}, {"GFLOP/s", 8}};
+  row.loss_held_out = 3.25, row.loss_last = 2.5, row.loss_first = 5.75;
+  row.predicted_bytes = 2048, row.reserved_bytes = 3 << 20;
+  row.peak.emplace().rounding = 512;
+  row.model_flops = int64_t(77e9), row.tokens_per_s = 1e6, row.ms_per_step = 12.5;
+  report.row("bert").peak.emplace().rounding = 1024;
+  EXPECT_EQ(finish(report), 0);
+  EXPECT_TRUE(printed_.starts_with("\n03_test on cpu: steps=3 data=\"a text\" rate=0.001\n\n")) << printed_;
+  EXPECT_NE(printed_.find("ms/step  tokens/s  GFLOP/step     peak  reserved  predicted  first loss  "
+                          "last loss  held out  share  GFLOP/s\n"),
+            std::string::npos)
+      << printed_;
+  std::istringstream words(line("gpt"));
+  std::string shown;
+  for (std::string word; words >> word;) shown += word + " ";
+  EXPECT_EQ(shown, "gpt 12.5 1000000 77 512 B 3.0 MiB 2.0 KiB 5.75 2.5 3.25 -0.5 8 ");
+  EXPECT_NE(printed_.find("memory at the peak: gpt "), std::string::npos);
+  EXPECT_NE(printed_.find("memory at the peak: bert "), std::string::npos) << "of every row";
+  std::ostringstream text;
+  text << std::ifstream(path_).rdbuf();
+  EXPECT_TRUE(text.str().ends_with("}\n")) << "the file's one line is ended";
+}
+
 TEST_F(L01_Report, TheMemoryAtThePeakAddsUp) {
   Report report("03_test", cpu_);
   Usage peak;
@@ -230,14 +259,19 @@ TEST_F(L03_ReportTime, OfMetaIsThatOfOtherMachines) {
   Report report("03_test", meta_);
   ReportRow& row = report.row("gpt");
   row.ms_per_step = 1, row.tokens_per_s = 2, row.loss_last = NAN, row.model_flops = 3;
+  row.loss_first = row.loss_held_out = 5;
   row.extra = {{"share", NAN}, {"bytes", 4}};
   report.predict_time(2);
   EXPECT_EQ(finish(report), 0);
   EXPECT_TRUE(line("A100").ends_with(" 5000")) << line("A100");  // 195 TFLOP at 19.5 a second, two steps
   EXPECT_TRUE(line("H100").ends_with(" 1455")) << line("H100");  // at 67
   EXPECT_NE(line("this CPU"), "no line of this CPU");
+  EXPECT_NE(printed_.find("\n  at least, on "), std::string::npos) << printed_;
+  for (const Machine& m : published_machines()) EXPECT_NE(line(m.name), "no line of " + m.name);
   const Json written = json().find("rows")->items()[0];
   EXPECT_TRUE(written.find("ms_per_step")->is_null() && written.find("loss_last")->is_null());
+  for (const char* none : {"tokens_per_s", "loss_first", "loss_held_out"})
+    EXPECT_TRUE(written.find(none)->is_null()) << none;
   EXPECT_EQ(written.find("model_flops")->integer(), 3);
   EXPECT_EQ(written.find("share"), nullptr);
   EXPECT_EQ(written.find("bytes")->number(), 4);

@@ -2,8 +2,10 @@
 #include "src/memory/source.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "src/memory/device.h"
@@ -50,6 +52,21 @@ TEST(L01_HostSource, OccupiedIsTheMemoryOfThisProcess) {
   EXPECT_LE(touched, before + bytes * 11 / 10);
   source->release(p, bytes);
   EXPECT_LE(source->occupied(), touched - bytes * 9 / 10);
+}
+
+int64_t addresses_of_this_process() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+TEST(L01_HostSource, AddressesGoBackToo) {
+  const std::unique_ptr<Source> source = host_source();
+  const int64_t before = addresses_of_this_process();
+  for (int i = 0; i < 50; ++i) {
+    source->release(source->acquire(kPage), kPage);
+    source->unreserve(source->reserve(3 * kPage), 3 * kPage);
+  }
+  EXPECT_LT(addresses_of_this_process(), before + 10 * kPage) << "with all that alignment took";
 }
 
 TEST(L05_HostSource, PagesComeAndGoBehindTheirAddresses) {

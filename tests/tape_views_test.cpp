@@ -175,6 +175,27 @@ TEST_F(L02_Views, LogitsThatNobodyHoldsBecomeTheirGradientInPlace) {
   EXPECT_LT(context.device.meter().at_peak().allocated(), before + x.bytes() / 2);
 }
 
+TEST_F(L02_Views, LogitsThatBecameTheirGradientAreNoActivationAnyMore) {
+  Tensor x = filled(0.5, {8, 16});
+  Leaf leaf;
+  attach(x, leaf, "x");
+  const Tensor targets =
+      from_host(context.device, std::vector<int32_t>(8, 1), {8}, DType::I32, Kind::Data, "targets");
+  const Meter& meter = context.device.meter();
+  int64_t activations = -1;
+  Tape tape;
+  Tensor logits = scale(x, 2);
+  logits = record("probe", {logits}, {}, logits.detach(), [&](const Node&, const Tensor& dy, Grads& dx) {
+    activations = meter.now()[Kind::Activation];  // as the next node finds it
+    dx.pass(0, dy);
+  });
+  const Tensor loss = cross_entropy(logits, targets);
+  logits = {};
+  EXPECT_EQ(meter.now()[Kind::Activation], 8 * 16 * 4 + 8 * 4) << "the logits, a log-sum-exp for each row";
+  tape.backward(loss);
+  EXPECT_EQ(activations, 0);
+}
+
 using L04_Views = L02_Views;
 TEST_F(L04_Views, LogitsThatBecameTheirGradientMayBeTakenApart) {  // as first_token's backward does
   Tensor x = filled(0.5, {2, 4, 3});

@@ -131,5 +131,62 @@ TEST(L02_TensorStorage, NewTensorsAreTemporaryAndLikeTheirModel) {
   for (const DType t : {DType::F32, DType::BF16, DType::F16}) EXPECT_EQ(statistics_dtype(t), DType::F32);
 }
 
+TEST(L02_TensorStorage, NewTensorsAreOnTheDeviceOfTheirModelWhateverIsCurrent) {
+  Context context("cpu");
+  const Tensor like = from_host(context.device, counted(6), {2, 3}, DType::F32, Kind::Data, "like");
+  Context other("meta");
+  const Usage before = other.device.meter().now();
+  for (const Tensor& t : {empty_like(like, "a"), empty(like, {5}, "b"), empty(like, {7}, DType::I32, "c")}) {
+    EXPECT_EQ(&t.device(), &context.device);
+    EXPECT_EQ(&t.storage().device(), &context.device);
+  }
+  EXPECT_EQ(to_host<double>(like.narrow(1, 1)), (std::vector<double>{3, 4, 5}));
+  EXPECT_EQ(other.device.meter().now(), before);
+}
+
+TEST(L02_TensorViews, OfNothing) {
+  Context context("cpu");
+  const Tensor none = from_host(context.device, counted(0), {0, 3}, DType::F32, Kind::Data, "none");
+  EXPECT_EQ(none.numel(), 0);
+  EXPECT_EQ(none.bytes(), 0);
+  EXPECT_EQ(none.rows().rows, 0);
+  EXPECT_EQ(none.rows().cols, 3);
+  EXPECT_TRUE(to_host<double>(none).empty());
+  EXPECT_EQ(none.narrow(0, 0).shape(), (Shape{0, 3}));
+  EXPECT_EQ(none.reshape({5, 0}).numel(), 0);
+  expect_refused("narrow: 1 rows from row 0 on of [0,3] do not exist", [&] { none.narrow(0, 1); });
+  const Tensor undefined;
+  EXPECT_FALSE(undefined.defined() || undefined.shares_storage() || undefined.slot.wanted());
+  EXPECT_EQ(undefined.dtype(), DType::F32);
+  EXPECT_EQ(undefined.slot.id, 0);
+  EXPECT_EQ(undefined.slot.leaf, nullptr);
+}
+
+TEST(L02_TensorStorage, BytesAreThoseAskedForAndADetachedTensorSharesThem) {
+  Context context("cpu");
+  for (const DType t : {DType::F64, DType::I64, DType::F32, DType::I32, DType::BF16, DType::U8}) {
+    Tensor x(context.device, {3, 7}, t, Kind::Comm, "x");
+    EXPECT_EQ(x.bytes(), 21 * size_of(t));
+    EXPECT_EQ(x.storage().bytes(), 21 * size_of(t));
+    EXPECT_EQ(x.narrow(1, 1).storage().bytes(), 21 * size_of(t)) << "all of it";
+    EXPECT_EQ(x.narrow(1, 1).bytes(), 7 * size_of(t));
+    x.slot.id = 9;
+    const Tensor detached = x.narrow(0, 3).reshape({7, 3}).detach();
+    EXPECT_EQ(&detached.storage(), &x.storage());
+    EXPECT_EQ(detached.shape(), (Shape{7, 3}));
+    EXPECT_EQ(detached.dtype(), t);
+    EXPECT_EQ(x.slot.id, 9);
+  }
+}
+
+TEST(L02_TensorStorage, ARefusedCopyWritesNothing) {
+  Context context("cpu");
+  Tensor x = from_host(context.device, counted(3), {3}, DType::F32, Kind::Data, "x");
+  const uint32_t version = x.storage().version;
+  for (const int64_t n : {0, 2, 4}) expect_refused("copy: ", [&] { copy_from_host(x, counted(n)); });
+  EXPECT_EQ(x.storage().version, version);
+  EXPECT_EQ(to_host<double>(x), counted(3));
+}
+
 }  // namespace
 }  // namespace gradus

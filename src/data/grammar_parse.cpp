@@ -20,7 +20,11 @@ struct Reader {
 
   template <class... Parts>
   void require(bool ok, const Parts&... parts) const {
-    check(ok, file, ", line ", line, ": ", parts...);
+    require_at(line, ok, parts...);
+  }
+  template <class... Parts>
+  void require_at(int which, bool ok, const Parts&... parts) const {
+    check(ok, file, ", line ", which, ": ", parts...);
   }
   char peek() const { return at < text.size() ? text[at] : '\0'; }
   bool done() const { return at >= text.size(); }
@@ -74,6 +78,7 @@ Grammar::Rule read_rule(Reader& in) {
   double sum = 0;
   do {
     Grammar::Alternative alternative;
+    const int line = in.line;
     in.skip_space();
     if (std::isdigit(static_cast<unsigned char>(in.peek()))) {
       sum += alternative.probability = in.number();
@@ -93,16 +98,17 @@ Grammar::Rule read_rule(Reader& in) {
       }
       alternative.symbols.push_back({name, 0});  // resolved when all rules are known
     }
-    in.require(!alternative.symbols.empty(), "an alternative of ", rule.name,
-               " is empty; that is not allowed");
+    in.require_at(line, !alternative.symbols.empty(), "an alternative of ", rule.name,
+                  " is empty; that is not allowed");
     rule.alternatives.push_back(alternative);
   } while (in.take("|"));
-  in.require(weighted == 0 || weighted == rule.alternatives.size(), "of ", rule.name,
-             " only some alternatives have a probability; give it to all or to none");
+  in.require_at(rule.line, weighted == 0 || weighted == rule.alternatives.size(), "of ", rule.name,
+                " only some alternatives have a probability; give it to all or to none");
   if (weighted == 0)
     for (Grammar::Alternative& a : rule.alternatives) a.probability = 1.0 / double(rule.alternatives.size());
   else
-    in.require(std::abs(sum - 1) < 1e-9, "the probabilities of ", rule.name, " sum to ", sum, ", not to 1");
+    in.require_at(rule.line, std::abs(sum - 1) < 1e-9, "the probabilities of ", rule.name, " sum to ", sum,
+                  ", not to 1");
   return rule;
 }
 

@@ -5,15 +5,17 @@
 namespace gradus {
 
 Parameter& Parameters::add(const std::string& name, const Shape& shape, const Precision& precision) {
-  check(names_.insert(name).second, "parameter '", name, "' is declared twice");
-  Parameter& p = list_.emplace_back();
-  p.name = name;
-  p.precision = precision;
-  p.value = Tensor(current().device, shape, precision.value, Kind::Weight, name);
+  check(!names_.contains(name), "parameter '", name, "' is declared twice");
+  Parameter made;  // it joins the others once it has its memory
+  made.name = name;
+  made.precision = precision;
+  made.value = Tensor(current().device, shape, precision.value, Kind::Weight, name);
   if (precision.master)
-    p.master = Tensor(current().device, shape, DType::F32, Kind::Master, name + ".master");
-  p.leaf.dtype = precision.gradient;
-  p.decay = shape.rank() >= 2;
+    made.master = Tensor(current().device, shape, DType::F32, Kind::Master, name + ".master");
+  made.leaf.dtype = precision.gradient;
+  made.decay = shape.rank() >= 2;
+  names_.insert(name);
+  Parameter& p = list_.emplace_back(std::move(made));
   set_trainable(p, true);
   return p;
 }

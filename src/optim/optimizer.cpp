@@ -21,11 +21,12 @@ Optimizer::Optimizer(Parameters& parameters, std::vector<std::string> names) : s
 
 void Optimizer::step(double learning_rate) {
   check(!states.empty(), "optimizer: no parameter is trainable");
+  for (const State& s : states)  // before anything counts as written
+    check(!s.parameter->leaf.empty, "optimizer: parameter '", s.parameter->name,
+          "' has no gradient; call backward() before step()");
   std::vector<ParamUpdate> updates;
   for (State& s : states) {
     Parameter& p = *s.parameter;
-    check(!p.leaf.empty, "optimizer: parameter '", p.name,
-          "' has no gradient; call backward() before step()");
     ParamUpdate u{.n = p.value.numel(),
                   .value = p.value.set(),
                   .grad = p.leaf.grad.in(),

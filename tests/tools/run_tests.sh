@@ -8,6 +8,11 @@ shift
 case $lesson in all) filter='*' ;; *) filter="*L${lesson}_*" ;; esac
 filter=$filter${LEAVE_OUT:+-$LEAVE_OUT}
 passed=0 failed=0 skipped=0 disabled=0 suites=
+# Where tests put files: a folder of this run's, for another may go on beside it.
+TEST_TMPDIR=$(mktemp -d) || exit 1
+export TEST_TMPDIR
+trap 'rm -rf "$TEST_TMPDIR"' EXIT
+trap 'exit 1' INT TERM
 
 # The numbers of one XML report, as shell assignments. One <testcase …> per line is how GoogleTest
 # writes it; <testsuites …> holds the totals.

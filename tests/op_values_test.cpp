@@ -1,0 +1,201 @@
+// What each op computes, on numbers small enough to work out by hand, with the arguments it has by default;
+// and the shapes and types of what it returns.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "src/ops/ops.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+namespace {
+
+using Values = std::vector<double>;
+struct L03_OpValues : ::testing::Test {
+  Context context{"cpu", 5};
+  Tensor tensor(const Values& values, const Shape& shape, DType t = DType::F64) {
+    return from_host(context.device, values, shape, t, Kind::Data, "x");
+  }
+  Tensor ids(const std::vector<int32_t>& values, const Shape& shape) {
+    return from_host(context.device, values, shape, DType::I32, Kind::Data, "ids");
+  }
+  void expect(const Tensor& y, const Shape& shape, const Values& values, double error = 0) {
+    EXPECT_EQ(y.shape(), shape);
+    const Values got = to_host<double>(y);
+    ASSERT_EQ(got.size(), values.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], values[i], error) << "element " << i;
+  }
+};
+
+TEST_F(L03_OpValues, OfElements) {
+  expect(add(tensor({1, -2}, {2}), tensor({0.5, 0.25}, {2})), {2}, {1.5, -1.75});
+  expect(scale(tensor({1, -2, 0}, {3, 1}), -2.5), {3, 1}, {-2.5, 5, 0});
+  expect(tanh(tensor({0, 1, -1}, {3})), {3}, {0, 0.7615941559557649, -0.7615941559557649}, 1e-15);
+  expect(gelu(tensor({0, 1, -1}, {3})), {3}, {0, 0.8411919906082768, -0.1588080093917232}, 1e-6);
+  expect(gelu_erf(tensor({0, 1, -1}, {3})), {3}, {0, 0.8413447460685429, -0.15865525393145707}, 1e-12);
+}
+
+TEST_F(L03_OpValues, OfRows) {
+  const double ln3 = std::log(3);
+  expect(softmax(tensor({ln3, 0, 5, 5}, {2, 1, 2})), {2, 1, 2}, {0.75, 0.25, 0.5, 0.5}, 1e-15);
+  expect(softmax(tensor({7}, {1})), {1}, {1});
+  // mean 1e-3, variance 1e-6: with the default epsilon, 1e-5, the rows are +-1e-3 / sqrt(1.1e-5)
+  const Tensor x = tensor({0, 2e-3}, {1, 2}), gain = tensor({2, 1}, {2}), bias = tensor({0, 10}, {2});
+  expect(layernorm(x, gain, bias), {1, 2}, {-2 * 0.30151134457776363, 10.301511344577764}, 1e-7);
+  expect(layernorm(x, gain, bias, 3e-6), {1, 2}, {-1, 10.5}, 1e-7);
+  const Tensor w = tensor({1, 2, 3, 4, 5, 6}, {3, 2}), b = tensor({10, 20, 30}, {3});
+  expect(linear(tensor({1, -1, 2, 0}, {2, 1, 2}), w), {2, 1, 3}, {-1, -1, -1, 2, 6, 10});
+  expect(linear(tensor({1, -1}, {2}), w, b), {3}, {9, 19, 29});
+}
+
+TEST_F(L03_OpValues, OfTokens) {
+  const Tensor table = tensor({0, 1, 10, 11, 20, 21}, {3, 2});
+  expect(embedding(table, ids({2, 0, 2}, {3, 1})), {3, 1, 2}, {20, 21, 0, 1, 20, 21});
+  expect(embedding(table, ids({1}, {})), {2}, {10, 11});
+  expect(add_positions(tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2}), table), {2, 2, 2},
+         {1, 3, 13, 15, 5, 7, 17, 19});
+  expect(first_token(tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2})), {2, 2}, {1, 2, 5, 6});
+}
+
+TEST_F(L03_OpValues, AShorterTextAddsNothingToThePositionsAfterIt) {
+  Tensor table = tensor({0, 0, 0}, {3, 1});
+  Leaf leaf;
+  attach(table, leaf, "wpe");
+  const auto pass = [&](int64_t B, int64_t T) {
+    const Tensor x = tensor(Values(B * T, 1), {B, T, 1});
+    Tape().backward(add_positions(x, table), x);
+    return to_host<double>(leaf.grad);
+  };
+  EXPECT_EQ(pass(2, 2), (Values{2, 2, 0}));
+  EXPECT_EQ(pass(1, 1), (Values{3, 2, 0}));
+  EXPECT_EQ(pass(1, 3), (Values{4, 3, 1}));
+  leaf.zero();
+  EXPECT_EQ(pass(3, 1), (Values{3, 0, 0}));
+}
+
+TEST_F(L03_OpValues, OfTheLossWhichIsAMeanOverRows) {
+  const double ln3 = std::log(3), loss = (std::log(2) + std::log(4)) / 2;
+  for (const auto& [t, stats] :
+       {std::pair(DType::F64, DType::F64), {DType::F32, DType::F32}, {DType::BF16, DType::F32}}) {
+    const Tensor y = cross_entropy(tensor({5, 5, ln3, 0}, {1, 2, 2}, t), ids({0, 1}, {1, 2}));
+    expect(y, {}, {loss}, t == DType::F64 ? 1e-14 : t == DType::F32 ? 1e-6 : 2e-3);
+    EXPECT_EQ(y.dtype(), stats) << name_of(t);
+  }
+}
+
+// Heads of 4 dimensions, one for each value: scores are q k^T / 2. The first head looks at ln 3 and 0.
+TEST_F(L03_OpValues, OfAttention) {
+  const double k = std::log(3);
+  Values qkv(2 * 24, 0.0);
+  for (int t = 0; t < 2; ++t) {
+    qkv[t * 24] = 2;  // q of head 0
+    for (int c = 0; c < 8; ++c) qkv[t * 24 + 16 + c] = 10 * t + c;
+  }
+  qkv[8] = k;  // the key of token 0
+  const Values first{0, 1, 2, 3, 4, 5, 6, 7};
+  Values mean;  // 3/4 and 1/4 in head 0, 1/2 each in head 1
+  for (int c = 0; c < 8; ++c) mean.push_back(c + (c < 4 ? 2.5 : 5));
+  for (const auto attention : {attention_plain, attention_flash})
+    for (const Mask mask : {Mask::Causal, Mask::None}) {
+      Values want = mask == Mask::Causal ? first : mean;
+      want.insert(want.end(), mean.begin(), mean.end());
+      expect(attention(tensor(qkv, {1, 2, 24}), 2, mask, 0), {1, 2, 8}, want, 1e-6);
+    }
+}
+
+// Two heads of 4 dimensions of which the first 2 turn, by 1 radian a position.
+TEST_F(L03_OpValues, OfRotaryPositions) {
+  Values qkv(2 * 24, 7.0);
+  for (int t = 0; t < 2; ++t)
+    for (int head = 0; head < 4; ++head) qkv[t * 24 + head * 4] = 1, qkv[t * 24 + head * 4 + 1] = 0;
+  for (const int64_t from : {0, 5}) {
+    Values want = qkv;
+    for (int t = 0; t < 2; ++t)
+      for (int head = 0; head < 4; ++head) {
+        want[t * 24 + head * 4] = std::cos(double(from + t));
+        want[t * 24 + head * 4 + 1] = std::sin(double(from + t));
+      }
+    const Tensor x = tensor(qkv, {1, 2, 24});
+    expect(from == 0 ? rotary(x, 2, 2) : rotary(x, 2, 2, from), {1, 2, 24}, want, 1e-6);
+  }
+}
+
+TEST_F(L03_OpValues, DropoutKeepsOrDoublesAndReturnsXItselfWhereNothingIsDropped) {
+  const Tensor x = tensor(Values(400, 3), {4, 100});
+  EXPECT_EQ(&dropout(x, 0).storage(), &x.storage());
+  EXPECT_EQ(context.dropout_ordinal(), 0u) << "no random op";
+  {
+    const Evaluation evaluation;
+    EXPECT_EQ(&dropout(x, 0.75).storage(), &x.storage());
+    attention_plain(tensor(Values(12, 1), {1, 2, 6}), 1, Mask::None, 0.75);
+    EXPECT_EQ(context.dropout_ordinal(), 0u);
+  }
+  int kept = 0;
+  for (const double v : to_host<double>(dropout(x, 0.75))) {
+    EXPECT_TRUE(v == 0 || v == 12) << v;
+    kept += v == 12;
+  }
+  EXPECT_NEAR(kept, 100, 5 * std::sqrt(400 * 0.25 * 0.75));
+  EXPECT_EQ(context.dropout_ordinal(), 1u);
+  attention_flash(tensor(Values(12, 1), {1, 2, 6}), 1, Mask::None, 0.75);
+  EXPECT_EQ(context.dropout_ordinal(), 2u);
+  attention_flash(tensor(Values(12, 1), {1, 2, 6}), 1, Mask::None, 0);
+  EXPECT_EQ(context.dropout_ordinal(), 2u);
+}
+
+TEST_F(L03_OpValues, AnOpIsARangeInTheHistoryForwardAndBackward) {
+  context.device.allocator().keep_history();
+  Tensor x = tensor({1, 2}, {1, 2});
+  Tensor qkv = tensor(Values(12, 1), {1, 2, 6});
+  Leaf leaf, leaf_qkv;
+  attach(x, leaf, "x"), attach(qkv, leaf_qkv, "qkv");
+  const Tensor one = ids({1}, {1}), gain = tensor({1, 1}, {2});
+  const std::vector<std::pair<const char*, std::function<Tensor()>>> ops{
+      {"add", [&] { return add(x, x); }},
+      {"scale", [&] { return scale(x, 2); }},
+      {"tanh", [&] { return tanh(x); }},
+      {"gelu", [&] { return gelu(x); }},
+      {"gelu_erf", [&] { return gelu_erf(x); }},
+      {"softmax", [&] { return softmax(x); }},
+      {"dropout", [&] { return dropout(x, 0.5); }},
+      {"first_token",
+       [&] {
+         return first_token(x.reshape({2, 1, 1}));
+       }},
+      {"linear", [&] { return linear(x, x, tensor({0}, {1})); }},
+      {"layernorm", [&] { return layernorm(x, gain, gain); }},
+      {"embedding",
+       [&] {
+         return embedding(x.reshape({2, 1}), one);
+       }},
+      {"add_positions",
+       [&] {
+         return add_positions(x.reshape({1, 1, 2}), x);
+       }},
+      {"cross_entropy", [&] { return cross_entropy(x, one); }},
+      {"rotary", [&] { return rotary(qkv, 1, 2); }},
+      {"attention_plain", [&] { return attention_plain(qkv, 1, Mask::None, 0.5); }},
+      {"attention_flash", [&] { return attention_flash(qkv, 1, Mask::None, 0.5); }},
+  };
+  const auto& history = context.device.allocator().history();
+  for (const auto& [name, f] : ops) {
+    leaf.grad = leaf_qkv.grad = {};
+    size_t events[2] = {};
+    const size_t begin = history.size();
+    Tape tape;
+    const Tensor y = f(), dy = empty_like(y, "dy");
+    const size_t forward = history.size();
+    tape.backward(y, dy);
+    for (size_t i = begin; i < history.size(); ++i)
+      if (history[i].action == Action::Alloc && history[i].name != "dy" && history[i].name != "x") {
+        EXPECT_EQ(history[i].op, name) << history[i].name;
+        ++events[i >= forward];
+      }
+    EXPECT_TRUE(events[0] > 0 && events[1] > 0) << name << ": or this test shows nothing";
+  }
+  EXPECT_EQ(context.device.allocator().range, nullptr);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,282 @@
+// Parameters by name: what one is made of, freezing it, emptying gradients; precisions by name; and what an
+// optimizer that refuses leaves as it was.
+#include "src/nn/parameter.h"
+
+#include <gtest/gtest.h>
+
+#include "src/nn/layers.h"
+#include "src/optim/optimizer.h"
+#include "src/tensor/context.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+struct L03_Parameters : ::testing::Test {
+  Context context{"cpu", 5};
+  const Meter& meter = context.device.meter();
+  Parameters parameters;
+  Parameter& add_one(const char* name, const Precision& precision = {}) {
+    Parameter& p = parameters.add(name, {1}, precision);
+    copy_from_host(p.value, {1});
+    return p;
+  }
+};
+
+TEST_F(L03_Parameters, AnAddedOneIsWhatItsPrecisionAsksFor) {
+  for (const bool master : {false, true}) {
+    const Precision precision{DType::F16, DType::BF16, DType::F64, master};
+    Parameter& p = parameters.add(master ? "b" : "a", {2, 3}, precision);
+    EXPECT_EQ(p.name, master ? "b" : "a");
+    EXPECT_EQ(p.value.dtype(), DType::F16);
+    EXPECT_EQ(p.value.storage().kind(), Kind::Weight);
+    EXPECT_EQ(p.value.storage().name(), p.name);
+    EXPECT_EQ(p.leaf.dtype, DType::BF16);
+    EXPECT_EQ(p.leaf.name, p.name);
+    EXPECT_EQ(p.leaf.shape, (Shape{2, 3}));
+    EXPECT_TRUE(p.leaf.empty && !p.leaf.grad.defined());
+    EXPECT_EQ(p.precision, precision);
+    EXPECT_TRUE(p.trainable());
+    EXPECT_EQ(p.master.defined(), master);
+    EXPECT_EQ(&p.kept(), master ? &p.master : &p.value);
+    EXPECT_EQ(p.value.storage().version, 0u) << "nothing is written yet";
+  }
+  const Parameter& p = parameters.find("b");
+  EXPECT_EQ(p.master.dtype(), DType::F32);
+  EXPECT_EQ(p.master.shape(), (Shape{2, 3}));
+  EXPECT_EQ(p.master.storage().kind(), Kind::Master);
+  EXPECT_EQ(p.master.storage().name(), "b.master");
+  EXPECT_EQ(meter.now()[Kind::Gradient], 0) << "that of the first backward pass";
+}
+
+TEST_F(L03_Parameters, MatricesDecayWhateverTheyAreOf) {
+  int i = 0;
+  for (const auto& [shape, decays] : std::vector<std::pair<Shape, bool>>{
+           {{}, false}, {{1}, false}, {{100}, false}, {{1, 1}, true}, {{2, 3}, true}, {{2, 3, 4}, true}})
+    EXPECT_EQ(parameters.add(std::to_string(i++), shape, {}).decay, decays) << shape;
+}
+
+TEST_F(L03_Parameters, AreListedInTheOrderOfAddingAndCounted) {
+  EXPECT_EQ(parameters.size(), 0u);
+  EXPECT_EQ(parameters.numel(), 0);
+  const Parameter& first = parameters.add("z", {2, 3}, {});
+  for (int i = 99; i >= 0; --i) {
+    std::string name = "a";
+    parameters.add(name += std::to_string(i), {5}, {});
+  }
+  EXPECT_EQ(&first, &parameters.find("z")) << "references stay valid";
+  EXPECT_EQ(first.leaf.name, "z");
+  EXPECT_EQ(first.value.slot.leaf, &first.leaf);
+  EXPECT_EQ(parameters.size(), 101u);
+  parameters.set_trainable(parameters.find("a7"), false);
+  EXPECT_EQ(parameters.numel(), 6 + 500) << "also what is frozen";
+  std::string order;
+  for (const Parameter& p : parameters) order += p.name.substr(0, 2) + " ";
+  EXPECT_TRUE(order.starts_with("z a9 a9 ") && order.ends_with(" a1 a0 ")) << order;
+}
+
+TEST_F(L03_Parameters, ANameIsTakenOnceAndUnknownOnesAreRefused) {
+  expect_refused("parameter 'b' does not exist; there are: ", [&] { parameters.find("b"); });
+  add_one("w"), add_one("w2");
+  expect_refused("parameter 'w' is declared twice", [&] { parameters.add("w", {4}, {}); });
+  EXPECT_EQ(parameters.size(), 2u);
+  EXPECT_EQ(meter.now()[Kind::Weight], 8);
+  expect_refused("parameter 'b' does not exist; there are: w, w2", [&] { parameters.find("b"); });
+  expect_refused("parameter '' does not exist", [&] { parameters.find(""); });
+  expect_refused("parameter 'W' does not exist", [&] { parameters.find("W"); });
+}
+
+TEST(L03_ParametersOfALimit, OneThatFindsNoMemoryIsNotThere) {  // its value fits, its master copy does not
+  Context context("cpu", 5, int64_t(50) << 20);
+  Parameters parameters;
+  expect_refused("w.master", [&] { parameters.add("w", {10 << 20}, mixed(DType::BF16)); });
+  EXPECT_EQ(parameters.size(), 0u);
+  EXPECT_EQ(parameters.numel(), 0);
+  EXPECT_EQ(context.device.meter().now()[Kind::Weight], 0);
+  EXPECT_EQ(parameters.add("w", {2}, {}).value.numel(), 2) << "the name is free";
+}
+
+TEST_F(L03_Parameters, ZeroGradEmptiesAllAlsoWhatWasFrozenAndFillsNothing) {
+  Parameter &a = add_one("a"), &b = add_one("b"), &unused = add_one("unused");
+  const auto pass = [&] { Tape().backward(add(scale(a.value, 2), scale(b.value, 3))); };
+  pass();
+  parameters.set_trainable(b, false);
+  const Storage* const buffer = &a.leaf.grad.storage();
+  const uint32_t version = buffer->version;
+  parameters.zero_grad();
+  for (const Parameter* p : {&a, &b, &unused}) EXPECT_TRUE(p->leaf.empty) << p->name;
+  EXPECT_EQ(buffer->version, version) << "nothing is filled";
+  EXPECT_EQ(&a.leaf.grad.storage(), buffer) << "nor freed";
+  EXPECT_EQ(item(b.leaf.grad), 3);
+  pass();
+  EXPECT_EQ(item(a.leaf.grad), 2);
+  EXPECT_TRUE(b.leaf.empty);
+  parameters.set_trainable(b, true);
+  pass(), pass();
+  EXPECT_EQ(item(a.leaf.grad), 6) << "added to what was there";
+  EXPECT_EQ(item(b.leaf.grad), 6) << "twice 3: the old one is forgotten";
+}
+
+TEST_F(L03_Parameters, AFrozenOneTrainsOnIfItIsThawed) {
+  Parameter& p = add_one("p");
+  parameters.set_trainable(p, false);
+  EXPECT_FALSE(p.trainable());
+  Tape tape;
+  EXPECT_FALSE(scale(p.value, 2).slot.wanted());
+  parameters.set_trainable(p, true);
+  EXPECT_TRUE(p.trainable());
+  tape.backward(scale(p.value, 4));
+  EXPECT_EQ(item(p.leaf.grad), 4);
+}
+
+TEST_F(L03_Parameters, RoundingTheMasterCopyWritesTheValueAlone) {
+  Parameter &with = add_one("with", mixed(DType::BF16)), &without = add_one("without");
+  copy_from_host(with.master, {1 + 0x1p-8 + 0x1p-20});  // just above a tie
+  const uint32_t version = without.value.storage().version;
+  with.round_master(), without.round_master();
+  EXPECT_EQ(item(with.value), 1 + 0x1p-7);
+  EXPECT_EQ(item(with.master), 1 + 0x1p-8 + 0x1p-20);
+  EXPECT_EQ(item(without.value), 1);
+  EXPECT_EQ(without.value.storage().version, version);
+}
+
+TEST(L04_PrecisionRecipes, AreTheThree) {
+  using D = DType;
+  EXPECT_EQ(precision_recipe("fp32"), (Precision{D::F32, D::F32, D::F32, false}));
+  EXPECT_EQ(precision_recipe("mixed"), (Precision{D::BF16, D::F32, D::F32, true}));
+  EXPECT_EQ(precision_recipe("half"), (Precision{D::F16, D::F16, D::F16, false}));
+  EXPECT_EQ(Precision(), precision_recipe("fp32"));
+  EXPECT_EQ(uniform(D::BF16), (Precision{D::BF16, D::BF16, D::BF16, false}));
+  EXPECT_EQ(mixed(D::F16), (Precision{D::F16, D::F32, D::F32, true}));
+  EXPECT_EQ(std::vector(std::begin(kRecipes), std::end(kRecipes)),
+            (std::vector<std::string_view>{"fp32", "mixed", "half"}));
+  for (const char* name : {"", "FP32", "fp8", "mixed "})
+    expect_refused("precision '" + std::string(name) + "' is unknown; it can be: fp32, mixed, half",
+                   [&] { precision_recipe(name); });
+  EXPECT_EQ(bytes_per_parameter(precision_recipe("fp32"), 0), 8);
+  EXPECT_EQ(bytes_per_parameter(precision_recipe("mixed"), 0), 10);
+  EXPECT_EQ(bytes_per_parameter(precision_recipe("half"), 1), 6);
+  EXPECT_EQ(bytes_per_parameter({D::F16, D::F32, D::F64, false}, 2), 2 + 4 + 16);
+}
+
+struct L03_OptimizerRefusals : L03_Parameters {};
+TEST_F(L03_OptimizerRefusals, ARefusedStepWritesToNothing) {
+  Parameter &a = add_one("a", mixed(DType::BF16)), &b = add_one("b");
+  AdamW optimizer(parameters);
+  Tape tape;
+  const Tensor square = linear(a.value.reshape({1, 1}), a.value.reshape({1, 1}));  // saves a
+  std::vector<const Storage*> written{&a.value.storage(), &a.master.storage(), &b.value.storage()};
+  for (const Optimizer::State& s : optimizer.states)
+    for (const Tensor& t : s.tensors) written.push_back(&t.storage());
+  std::vector<uint32_t> before;
+  for (const Storage* s : written) before.push_back(s->version);
+  for (Parameter* missing : {&a, &b}) {
+    for (Parameter* p : {&a, &b}) p->leaf.grad = b.value, p->leaf.empty = p == missing;
+    expect_refused("optimizer: parameter '" + missing->name + "' has no gradient; call backward()",
+                   [&] { optimizer.step(0.5); });
+    for (size_t i = 0; i < written.size(); ++i)
+      EXPECT_EQ(written[i]->version, before[i]) << written[i]->name();
+  }
+  EXPECT_EQ(context.device.scalars().learning_rate, 0);
+  EXPECT_EQ(context.device.scalars().updates, 0);
+  EXPECT_EQ(context.device.scalars().step, 1);
+  a.leaf.grad = {};
+  tape.backward(square);  // as if never asked
+  EXPECT_EQ(item(a.leaf.grad), 2);
+}
+
+TEST_F(L03_OptimizerRefusals, WithoutATrainableParameterOrAGradient) {
+  Parameter& p = add_one("p");
+  expect_refused("clip_grad_norm: no parameter has a gradient; call backward() first",
+                 [&] { clip_grad_norm(parameters, 1); });
+  parameters.set_trainable(p, false);
+  p.leaf.grad = p.value, p.leaf.empty = false;
+  expect_refused("no parameter has a gradient", [&] { clip_grad_norm(parameters, 1); });
+  Sgd optimizer(parameters);
+  EXPECT_TRUE(optimizer.states.empty());
+  expect_refused("optimizer: no parameter is trainable", [&] { optimizer.step(0.1); });
+  EXPECT_EQ(context.device.scalars().step, 1);
+  EXPECT_EQ(context.device.scalars().clip_factor, 1);
+}
+
+TEST_F(L03_OptimizerRefusals, AnUpdateIsOneLaunchOverAllParameters) {
+  for (int i = 0; i < 3; ++i) {
+    Parameter& p = parameters.add(std::to_string(i), {i + 2}, {});
+    p.leaf.grad = Tensor(context.device, {i + 2}, DType::F32, Kind::Gradient, "g");
+    p.leaf.empty = false;
+  }
+  const AdamWArgs adamw;
+  EXPECT_EQ(std::tuple(adamw.beta1, adamw.beta2, adamw.eps, adamw.weight_decay),
+            std::tuple(0.9f, 0.999f, 1e-8f, 0.0f));
+  EXPECT_EQ(std::tuple(SgdArgs().momentum, SgdArgs().weight_decay), std::tuple(0.0f, 0.0f));
+  AdamW a(parameters);
+  Sgd plain(parameters), momentum(parameters, {.momentum = 0.5f});
+  context.device.meter().keep_trace();
+  const auto traced = [&](const std::function<void()>& f) {
+    context.device.meter().reset_work();
+    f();
+    EXPECT_EQ(meter.trace().size(), 1u);
+    EXPECT_EQ(meter.trace().begin()->second, 1);
+    return meter.trace().begin()->first;
+  };
+  // 2 + 3 + 4 elements: 14 operations of AdamW each, of fp32 value, m and v read and written, g read
+  EXPECT_EQ(traced([&] { a.step(0.1); }).bytes, 9 * 4 * 7);
+  EXPECT_EQ(traced([&] { plain.step(0.1); }).bytes, 9 * 4 * 3);
+  EXPECT_EQ(traced([&] { momentum.step(0.1); }).bytes, 9 * 4 * 5);
+  EXPECT_EQ(traced([&] { clip_grad_norm(parameters, 1); }).bytes, 9 * 4);
+}
+
+TEST_F(L03_OptimizerRefusals, AnUpdateIsClippedInEveryTypeOfGradient) {
+  for (const DType t : {DType::F64, DType::F32, DType::BF16, DType::F16}) {
+    Parameters two;
+    const auto add_one = [&](const char* name, const std::vector<double>& gradient) -> Parameter& {
+      Parameter& p = two.add(name, {int64_t(gradient.size())}, uniform(t));
+      copy_from_host(p.value, std::vector<double>(gradient.size(), 0));
+      p.leaf.grad = from_host(context.device, gradient, p.value.shape(), t, Kind::Gradient, "g");
+      p.leaf.empty = false;
+      return p;
+    };
+    Parameter &a = add_one("a", {3, -4}), &b = add_one("b", {12});
+    Sgd optimizer(two);
+    clip_grad_norm(two, 6.5);
+    EXPECT_EQ(context.device.scalars().grad_norm, 13) << name_of(t);
+    optimizer.step(2);  // the learning rate, times a half
+    EXPECT_NEAR(to_host<double>(a.value)[1], 4, 4e-6) << name_of(t);
+    EXPECT_NEAR(item(b.value), -12, 12e-6) << name_of(t);
+  }
+}
+
+TEST_F(L03_Parameters, TheThreeLayersAreWhatTheirParametersSay) {
+  const Linear l(parameters, "l", 2, 3);
+  EXPECT_EQ(&l.weight, &parameters.find("l.weight"));
+  EXPECT_EQ(&l.bias, &parameters.find("l.bias"));
+  EXPECT_EQ(l.weight.value.shape(), (Shape{3, 2}));
+  EXPECT_EQ(l.bias.value.shape(), Shape{3});
+  EXPECT_EQ(l.weight.precision, Precision());
+  copy_from_host(l.weight.value, {1, 2, 3, 4, 5, 6}), copy_from_host(l.bias.value, {10, 20, 30});
+  const auto tensor = [&](const std::vector<double>& v, const Shape& s) {
+    return from_host(context.device, v, s, DType::F32, Kind::Data, "x");
+  };
+  EXPECT_EQ(to_host<double>(l(tensor({1, -1}, {1, 2}))), (std::vector<double>{9, 19, 29}));
+
+  const LayerNorm n(parameters, "n", 2, {}, 3);
+  EXPECT_EQ(n.eps, 3);
+  EXPECT_EQ(&n.gamma, &parameters.find("n.weight"));
+  EXPECT_EQ(&n.beta, &parameters.find("n.bias"));
+  copy_from_host(n.gamma.value, {2, 4}), copy_from_host(n.beta.value, {1, 5});
+  const std::vector<double> y = to_host<double>(n(tensor({-1, 1}, {1, 2})));  // of variance 1: a half
+  EXPECT_NEAR(y[0], 0, 1e-6);
+  EXPECT_NEAR(y[1], 7, 1e-6);
+
+  const Embedding e(parameters, "e", 7, 2, mixed(DType::BF16));
+  EXPECT_EQ(&e.table, &parameters.find("e.weight"));
+  EXPECT_EQ(e.table.value.shape(), (Shape{7, 2}));
+  EXPECT_EQ(e.table.precision, mixed(DType::BF16));
+  EXPECT_EQ(parameters.size(), 5u);
+  const Linear half(parameters, "h", 2, 3, uniform(DType::F16));
+  EXPECT_EQ(half.weight.value.dtype(), DType::F16);
+  EXPECT_EQ(half.bias.value.dtype(), DType::F16);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -18,8 +18,7 @@
 #   make gradescope-zip LESSON=03   the same as an autograder for Gradescope
 #   make check-grade LESSONS="02"   grades hostile submissions, and each exercise open; by default of all lessons
 #   make readme      write the table of the last `make lessons` into README.md
-#   make compile_commands.json   how each source is compiled, for editors
-#   make             build everything that is there;   make clean: remove build/
+#   make             build everything that is there; clean: remove build/; compile_commands.json: for editors
 #
 #   Variables: ONEDNN=0 builds without oneDNN; SANITIZE=1 builds into build/sanitize with the address and
 #   undefined-behaviour sanitizers; CXX=clang++; ARCH=-march=haswell compiles for another machine.
@@ -163,7 +162,7 @@ TOOLS   := tests/tools
 COURSE  := tests/course
 
 .DEFAULT_GOAL := all
-.PHONY: all lessons test bench check compile_commands.json doctor setup ptxas readme clean help no-tests FORCE
+.PHONY: all lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -221,13 +220,6 @@ doctor:
 setup:
 	@$(SETUP) $(WANTED) gtest clang-format
 
-ALL_CPP = $(LIB_SRC) $(MAINS) $(TEST_SRC) $(BENCH_SRC)
-compile_commands.json:
-	@{ for f in $(ALL_CPP); do echo "$$f $(CXX) $(CPPFLAGS) $(CXXFLAGS)"; done; \
-	  for f in $(GPU_SRC); do echo "$$f $(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++"; done; } | \
-	  awk -v folder='$(CURDIR)' '{ file = $$1; sub(/^[^ ]* /, ""); printf "%s{\"directory\": \"%s\", \"file\": \"%s\", \
-	    \"command\": \"%s -c %s\"}", NR == 1 ? "[\n" : ",\n", folder, file, $$0, file } END { print "\n]" }' >$@
-
 ptxas: $(if $(filter 1,$(CUDA)),$(CUDA_OBJ))
 	@$(if $(filter 1,$(CUDA)),,echo 'ptxas compiles for GPUs: make CUDA=1 ptxas'; exit 2)
 	@sh -c 'for o; do c++filt <$$o.log >$$o.names.log; done' - $^ && awk -f $(TOOLS)/ptxas.awk $(^:=.names.log)
@@ -242,7 +234,7 @@ help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 # What a course needs: handing out, hints, checking, grading; and make fuzz.
-include $(COURSE)/course.mk tests/fuzz/fuzz.mk
+include $(COURSE)/course.mk tests/fuzz/fuzz.mk $(TOOLS)/compile_commands.mk
 
 # ---- rules --------------------------------------------------------------------------------------------
 # Both files change only when their text does: then all objects are old, or the library.

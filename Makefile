@@ -35,7 +35,7 @@
 #   kernels/cuda/X.cu, lessons/*/X.cu             -> the same library, compiled as C++ for the device emu,
 #                                                    and with CUDA=1 once more, by nvcc
 #   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
-#   tests/NAME_test.cpp                           -> build/tests/NAME_test
+#   tests/FOLDER/NAME_test.cpp                    -> build/tests/FOLDER/NAME_test (FOLDER: what it tests)
 #   tests/bench/NAME.cpp                          -> build/bench/NAME
 
 CXX   ?= g++
@@ -43,7 +43,7 @@ ARCH  ?= -march=native
 BUILD := build
 CPPFLAGS := -I. -MMD -MP
 CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra $(if $(findstring clang,$(CXX)),-Wno-pass-failed)
-# g++ 12 for AVX-512 writes some constants wrongly (tests/compiler_test.cpp), but not in pieces of 16 bytes.
+# g++ 12 for AVX-512 writes some constants wrongly (tests/kernels/compiler_test.cpp), but not in pieces of 16 bytes.
 CXXFLAGS += $(shell x='-mmove-max=128 -mstore-max=128'; $(CXX) $$x -x c -E /dev/null >/dev/null 2>&1 && echo $$x)
 LDLIBS   := -fopenmp -pthread
 OPTIMIZE := -O3
@@ -144,7 +144,7 @@ CUDA_SRC := $(if $(filter found,$(CUDNN)),$(GPU_SRC),$(filter-out $(USE_CUDNN),$
 CUDA_OBJ := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
 EMU_SRC  := $(filter-out kernels/cuda/matmul.cu $(USE_CUDNN),$(GPU_SRC))  # what uses no library of CUDA's
 ON_STANDINS := $(addprefix kernels/cuda/,matmul.cu attention_flash.cu) $(USE_CUDNN)  # what does
-TEST_SRC := $(filter-out $(NOT_SANITIZED),$(sort $(wildcard tests/*_test.cpp)))
+TEST_SRC := $(filter-out $(NOT_SANITIZED),$(sort $(shell find tests -name '*_test.cpp')))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
@@ -252,7 +252,7 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
 # CUDA C++ as C++: kernels/emu/emu.h defines its words. One test calls what such kernels are made of.
-$(BUILD)/obj/tests/param_list_test.o: private CXXFLAGS += -Wno-unknown-pragmas
+$(BUILD)/obj/tests/kernels/param_list_test.o: private CXXFLAGS += -Wno-unknown-pragmas
 $(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< for emu'
@@ -290,7 +290,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -lgtest_main -lgtest -o $@
-$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -lE 'tests/(standin/|libraries_testing)' $(TEST_SRC))): $(STANDIN_OBJ)
+$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -lE 'tests/(standin/|kernels/libraries_testing)' $(TEST_SRC))): $(STANDIN_OBJ)
 
 $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@mkdir -p $(@D)

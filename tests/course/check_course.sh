@@ -30,7 +30,7 @@ mkdir -p "$work" || exit 2
 sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | LC_ALL=C sort)
 awk -f "$tools/exercises.awk" $sources /dev/null >"$work/marks"
 
-awk -f "$tools/tests.awk" tests/*_test.cpp >"$work/tests"
+awk -f "$tools/tests.awk" $(find tests -name '*_test.cpp' | sort) >"$work/tests"
 
 # The exercises of a lesson that have a region in the sources, in order.
 regions_of() { sed -n "s/^exercise \($1\.[0-9]*\) .*/\1/p" "$work/marks" | sort -t. -k2n; }

@@ -94,12 +94,13 @@ give_up() {
 # ---- the pristine tree ----------------------------------------------------------------------------------
 object_of() { case $1 in *.cu) echo "build/obj/emu/${1%.cu}.o" ;; *) echo "build/obj/${1%.cpp}.o" ;; esac; }
 copy_of() { echo "$work/objects/$1/$(object_of "$2" | tr / _)"; }  # solved|student FILE
+test_object() { echo "$work/objects/$(echo "$1" | tr / _).o"; }
 symbols() { nm -P -g "$@" 2>/dev/null | awk 'NF > 1 { print $1, $2 }'; }
 
 copy() { cp "$@" || give_up "the disk is full"; }
 
 prepare() {
-  awk -f "$tools/tests.awk" tests/*_test.cpp | grep "^$lesson\." >"$work/tests"
+  awk -f "$tools/tests.awk" $(find tests -name '*_test.cpp' | sort) | grep "^$lesson\." >"$work/tests"
   programs=$(sed 's/^[^ ]* \([^ ]*\) .*/\1/' "$work/tests" | sort -u)
   judge=$(echo "$graded" | grep -q '|predict the number$' && echo "build/course/predict_$lesson")
   [ -f build/libgradus.a ] || echo "grade: builds gradus first, which takes minutes" >&2
@@ -111,7 +112,7 @@ prepare() {
   (cd "$work/tree" && rm -rf $files tests/mutants lessons/*/*.patch)
   mkdir "$work/objects/solved" "$work/objects/student"
   copy build/obj/tests/course/grade_main.o "$work/objects"
-  for p in $programs; do copy "build/obj/tests/$p.o" "$work/objects"; done
+  for p in $programs; do copy "build/obj/tests/$p.o" "$(test_object "$p")"; done
   for file in $files; do copy "$(object_of "$file")" "$(copy_of solved "$file")"; done
   tr ' ' '\n' <build/sources | grep . |
     grep -vxF "$(for file in $files; do object_of "$file"; done)" | xargs ar rcs "$work/objects/rest.a" ||
@@ -206,7 +207,7 @@ compile() {
 # link PROGRAM TO [FILE]: a test program of the solution, with the student's FILE in it. That comes behind all
 # that the program has of the library: of functions that several objects hold, the first is taken.
 link() {
-  made=$work/scratch/program objects="$work/objects/grade_main.o $work/objects/$1.o"
+  made=$work/scratch/program objects="$work/objects/grade_main.o $(test_object "$1")"
   for each in $files; do [ "$each" = "$3" ] || objects="$objects $(copy_of solved "$each")"; done
   objects="$objects $work/objects/rest.a"
   [ -z "$3" ] || objects="$objects $(copy_of student "$3") $work/objects/rest.a"

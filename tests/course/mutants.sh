@@ -46,14 +46,14 @@ failed_test() {  # the one that failed, or in which the program ended or stood
 }
 
 # ---- without mutants: builds, passes, and how long it takes --------------------------------------------
-awk -f "$tools/tests.awk" tests/*_test.cpp >"$work/tests"
+awk -f "$tools/tests.awk" $(find tests -name '*_test.cpp' | sort) >"$work/tests"
 touch "$work/killers"  # "mutant program": what killed it the last time
 same_tree . "$tree"
 : >"$work/programs"    # "lesson program milliseconds"
 for nn in $lessons; do
   passed=0
-  for file in $(grep -l "L${nn}_" tests/*_test.cpp); do
-    program=$(basename "$file" .cpp)
+  for file in $(find tests -name '*_test.cpp' | sort | xargs grep -l "L${nn}_"); do
+    program=${file#tests/} program=${program%.cpp}
     build "$program" || { grep -m 5 -E 'rror' "$work/make.log"; refuse "$program does not build without any mutant"; }
     passes "$program" "*L${nn}_*" 600 || {
       grep -m 5 -E 'Failure|is open' "$work/test.log"

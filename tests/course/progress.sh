@@ -10,7 +10,7 @@ file=build/progress.tsv
 # A result depends on the engine, on the lesson's own sources, on its tests; one of a prediction on the answers too.
 hashes() {
   find kernels src lessons tests -type f | grep -E '\.(h|cpp|cu|inc)$|^lessons/[^/]*/answers\.txt$' |
-    LC_ALL=C sort | xargs cksum | awk -f "$tools/hashes.awk" - tests/*_test.cpp
+    LC_ALL=C sort | xargs cksum | awk -f "$tools/hashes.awk" - $(find tests -name '*_test.cpp' | sort)
 }
 hash_of() { hashes | awk -v id="$1" '$1 "" == id { print $2 }'; }
 exercises() { awk -f "$tools/pages.awk" lessons/[0-9][0-9]_*/README.md; }

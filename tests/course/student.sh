@@ -44,7 +44,7 @@ git -c core.quotepath=off ls-files | while read -r file; do [ ! -f "$file" ] || 
 # A test is of a later lesson if its name says so, if it includes files of one, or if all that it tests is
 # named after later ones.
 of_later_lessons() {
-  grep -E "^lessons/($later)_|^tests/lesson($later)_|^tests/mutants/($later)[.]|^tests/course/[a-z]*_($later)\." \
+  grep -E "^lessons/($later)_|^tests/lessons/($later)_|^tests/mutants/($later)[.]|^tests/course/[a-z]*_($later)\." \
     "$work/all"
   grep -E '^tests/.*\.(h|cpp)$' "$work/all" | while read -r file; do
     grep -qE "^#include \"lessons/($later)_" "$file" && echo "$file"

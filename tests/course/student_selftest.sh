@@ -18,7 +18,7 @@ exercise() {  # ID STUB: a function with an exercise
 # A tree of three lessons, whose exercises are 01.1, 02.1, 02.2 and 03.1, as one commit.
 fresh() {
   rm -rf "$work/source" "$work/out"
-  mkdir -p "$work/source/src/core" "$work/source/tests/course" && cd "$work/source" || exit 1
+  mkdir -p "$work/source/src/core" "$work/source/tests/course" "$work/source/tests/lessons" && cd "$work/source" || exit 1
   for lesson in 01_a 02_b 03_c; do
     mkdir -p lessons/$lesson && echo "int main() {}" >lessons/$lesson/main.cpp
     echo "# a page" | tee lessons/$lesson/README.md >lessons/$lesson/hints.md
@@ -33,7 +33,7 @@ fresh() {
   { cat tests/early_test.cpp; echo 'TEST(L03_A, X) {}'; } >tests/mixed_test.cpp
   echo 'TEST_F(L03_B, X) {}' >tests/late_test.cpp
   printf '#include "lessons/03_c/part.h"\nTEST(L02_B, X) {}\n' >tests/reaching_test.cpp
-  echo 'int x;' | tee tests/lesson03_testing.h tests/course/predict_02.cpp >tests/course/predict_03.cpp
+  echo 'int x;' | tee tests/lessons/03_testing.h tests/course/predict_02.cpp >tests/course/predict_03.cpp
   sed 's/return total_of_03_1;/return 7;/; s/int f1/long f1/' src/core/c.cpp >bugged
   diff -u --label a/src/core/c.cpp --label b/src/core/c.cpp src/core/c.cpp bugged >lessons/02_b/bug_02.3.patch
   cp lessons/02_b/bug_02.3.patch lessons/03_c/bug_03.2.patch
@@ -69,7 +69,7 @@ hand_out 02
 there tests/mutants/01.txt README.md tests/course/predict_02.cpp lessons/01_a/part.h lessons/02_b/hints.md
 there tests/early_test.cpp tests/mixed_test.cpp
 gone tests/mutants/03.txt lessons/03_c tests/late_test.cpp tests/reaching_test.cpp
-gone tests/lesson03_testing.h left_behind.txt tests/course/predict_03.cpp lessons/01_a/answers.txt
+gone tests/lessons/03_testing.h left_behind.txt tests/course/predict_03.cpp lessons/01_a/answers.txt
 says src/core/c.cpp "  return total_of_01_1;"
 says src/core/c.cpp "  return total_of_03_1;"
 says src/core/d.cpp "  // EXERCISE 02.1: see lessons/02_b/README.md"

@@ -5,6 +5,6 @@
 }
 /RecordProperty\("exercise", "/ {
   id = $0; sub(/.*"exercise", "/, "", id); sub(/".*/, "", id)
-  program = FILENAME; sub(/.*\//, "", program); sub(/\.cpp$/, "", program)
+  program = FILENAME; sub(/^tests\//, "", program); sub(/\.cpp$/, "", program)
   print id, program, test
 }

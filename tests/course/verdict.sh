@@ -8,7 +8,7 @@ work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 page=$(ls lessons/"$lesson"_*/README.md)
 
 awk -f "$tools/pages.awk" "$page" >"$work/exercises"
-awk -f "$tools/tests.awk" tests/*_test.cpp | grep "^$lesson\." >"$work/tests"
+awk -f "$tools/tests.awk" $(find tests -name '*_test.cpp' | sort) | grep "^$lesson\." >"$work/tests"
 find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | LC_ALL=C sort |
   xargs grep -nE "(BEGIN SOLUTION |EXERCISE |todo\(\")$lesson\.[0-9]" /dev/null >"$work/places"
 
@@ -26,9 +26,9 @@ why() {
   echo "the program ended early${during:+, in $during}${how:+, $how}"
 }
 run_alone() {
-  printf '%s\tfailed\t%s\n' "${1##*/}" "$(why "$1.log")"
+  printf '%s\tfailed\t%s\n' "${1##*tests/}" "$(why "$1.log")"
   while read -r id program test; do
-    [ "$program" = "${1##*/}" ] || continue
+    [ "$program" = "${1##*tests/}" ] || continue
     rm -f "$work/xml"
     "$1" --gtest_filter="$test:*/$test/*" --gtest_output="xml:$work/xml" >"$work/log" 2>&1 </dev/null
     code=$?

@@ -2,8 +2,8 @@
 // at any time does after every operation, both make the same decisions, and blocks keep what is written.
 #include <deque>
 
-#include "tests/allocator_fixture.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/memory/allocator_fixture.h"
 
 namespace gradus::fuzz {
 

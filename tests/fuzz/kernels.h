@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
-#include "tests/kernel_testing.h"
+#include "tests/kernels/kernel_testing.h"
 
 namespace gradus::fuzz {
 

@@ -1,6 +1,6 @@
 // A turn (tests/kernel_testing.h) on the stand-ins for cuBLAS and cuDNN, with emu's kernels beside them.
 #pragma once
-#include "tests/kernel_testing.h"
+#include "tests/kernels/kernel_testing.h"
 #include "tests/standin/standin.h"
 
 namespace gradus {

@@ -50,7 +50,7 @@ for program; do
   [ $f -eq 0 ] || [ "$lesson" != all ] || awk "$only_failures" "$log"
   took=$(($(date +%s) - start))
   [ $((p + f + s + d)) -eq 0 ] ||
-    echo "$(basename "$program"): $p passed, $f failed, $s skipped, $d disabled$note ($took s)"
+    echo "${program#*/tests/}: $p passed, $f failed, $s skipped, $d disabled$note ($took s)"
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)) disabled=$((disabled + d))
   # Of a program without a report it is not known which tests it has.
   if [ -s "$xml" ]; then suites="$suites $(sed -n "$suite_names" "$xml")"; else suites="$suites L${lesson}_"; fi

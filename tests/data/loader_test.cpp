@@ -1,0 +1,187 @@
+// Windows: training batches are functions of (seed, step, sample); every held-out byte is scored once.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "src/data/tokenizer.h"
+#include "tests/data/loader_testing.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+TEST(L03_Loader, TrainingWindowsAreFunctionsOfSeedStepAndSample) {
+  const Corpus corpus = random_corpus(5000, 100);
+  const int64_t T = 33;
+  const Loader loader(corpus, T, 1), same(corpus, T, 1), other(corpus, T, 2);
+  const Windows batch = training(loader, 12345, 0, 8, T);
+  EXPECT_EQ(batch, training(same, 12345, 0, 8, T));  // no state: steps before it do not matter
+  EXPECT_NE(batch, training(other, 12345, 0, 8, T));
+  EXPECT_NE(batch, training(loader, 12346, 0, 8, T));
+  for (const int64_t part : {1, 2, 4})  // micro-batches see the samples of the whole batch
+    for (int64_t first = 0; first < 8; first += part) {
+      const Windows w = training(loader, 12345, first, part, T);
+      EXPECT_TRUE(std::equal(w.inputs.begin(), w.inputs.end(), batch.inputs.begin() + first * T));
+      EXPECT_TRUE(std::equal(w.targets.begin(), w.targets.end(), batch.targets.begin() + first * T));
+    }
+  std::set<std::vector<int32_t>> distinct;
+  for (int64_t b = 0; b < 8; ++b)
+    distinct.emplace(batch.inputs.begin() + b * T, batch.inputs.begin() + (b + 1) * T);
+  EXPECT_EQ(distinct.size(), 8u);
+}
+
+TEST(L03_Loader, TrainingWindowsLieInTheTrainingBytesAndStartUniformly) {
+  Corpus corpus;  // every training byte is its own position, every held-out byte is 255
+  for (int i = 0; i < 107; ++i) corpus.bytes += char(i);
+  corpus.split = int64_t(corpus.bytes.size());
+  corpus.bytes += std::string(20, '\xFF');
+  const int64_t T = 7, starts = corpus.split - T, draws = 20000;  // starts 0 to 99
+  const Loader loader(corpus, T, 3);
+  std::vector<int> count(size_t(starts), 0);
+  for (int64_t step = 0; step < draws / 4; ++step) {
+    const Windows w = training(loader, step, 0, 4, T);
+    for (int64_t b = 0; b < 4; ++b) {
+      const int32_t start = w.inputs[size_t(b * T)];
+      for (int64_t t = 0; t < T; ++t) {
+        ASSERT_EQ(w.inputs[size_t(b * T + t)], start + t);
+        ASSERT_EQ(w.targets[size_t(b * T + t)], start + t + 1);
+      }
+      ASSERT_LT(start + T, corpus.split) << "a training target is held out";
+      ++count.at(size_t(start));
+    }
+  }
+  // Pearson's statistic has mean 99 and variance 198 for 100 equal cells; 5 standard deviations.
+  const double expected = double(draws) / double(starts);
+  double statistic = 0;
+  for (const int c : count) statistic += (c - expected) * (c - expected) / expected;
+  EXPECT_NEAR(statistic, double(starts - 1), 5 * std::sqrt(2.0 * double(starts - 1)));
+}
+
+TEST(L03_Loader, EveryHeldOutByteIsScoredOnceWithHalfAWindowOfContext) {
+  for (const int64_t T : {1, 2, 3, 7, 64})
+    for (const int64_t held_out : {1, 5, 31, 32, 33, 64, 257})
+      for (const int64_t count : {1, 3, 8}) {
+        const Corpus corpus = random_corpus(T + 1, held_out);
+        const Loader loader(corpus, T, 1);
+        int64_t next = corpus.split;  // the byte that should be scored next
+        for (int64_t first = 0; first < loader.held_out_windows(); first += count) {
+          Windows w(count * T);
+          const std::vector<int64_t> scored =
+              loader.held_out_windows(first, count, w.inputs.data(), w.targets.data());
+          ASSERT_EQ(int64_t(scored.size()), count);
+          for (int64_t b = 0; b < count; ++b)
+            for (int64_t t = T - scored[size_t(b)]; t < T; ++t, ++next) {
+              ASSERT_EQ(w.targets[size_t(b * T + t)], uint8_t(corpus.bytes.at(size_t(next))));
+              ASSERT_GE(t + 1, T / 2) << "too little context";
+              for (int64_t back = 0; back <= t; ++back)  // and that context is what stands before it
+                ASSERT_EQ(w.inputs[size_t(b * T + t - back)],
+                          uint8_t(corpus.bytes.at(size_t(next - 1 - back))));
+            }
+        }
+        EXPECT_EQ(next, int64_t(corpus.bytes.size())) << "T " << T << ", " << held_out << " held out";
+      }
+}
+
+// The first byte that each window of an evaluation scores, and how many.
+std::vector<std::pair<int64_t, int64_t>> scored_bytes(const Corpus& corpus, const Loader& loader, int64_t T) {
+  std::vector<std::pair<int64_t, int64_t>> found;
+  size_t from = 0;
+  for (int64_t first = 0; first < loader.held_out_windows(); ++first) {
+    Windows w(T);
+    const int64_t count = loader.held_out_windows(first, 1, w.inputs.data(), w.targets.data())[0];
+    std::string text;
+    for (const int32_t id : w.targets) text += char(id);
+    from = corpus.bytes.find(text, from);  // windows of 16 random bytes or more stand in one place
+    found.emplace_back(int64_t(from) + T - count, count);
+  }
+  return found;
+}
+
+TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) {
+  const int64_t most = 256 << 10;
+  for (const int64_t T : {16, 1023})
+    for (const int64_t held_out : {most, most + 1, 11 * most / 2}) {
+      const Corpus corpus = random_corpus(5000, held_out);
+      const auto scored = scored_bytes(corpus, Loader(corpus, T, 1), T);
+      EXPECT_EQ(scored, scored_bytes(corpus, Loader(corpus, T, 2), T));
+      EXPECT_EQ(scored[0].first, corpus.split);
+      int64_t sum = 0, next = corpus.split, widest = 0, narrowest = held_out;
+      for (const auto& [begin, count] : scored) {
+        sum += count;
+        if (begin > corpus.split)
+          widest = std::max(widest, begin - next), narrowest = std::min(narrowest, begin - next);
+        next = begin + count;
+      }
+      const int64_t stride = T - T / 2;
+      EXPECT_LE(sum, most) << T << " of " << held_out;
+      EXPECT_EQ(sum, Loader(corpus, T, 1).scored_bytes()) << T << " of " << held_out;
+      EXPECT_GT(sum, std::min(held_out, most) - stride - (held_out > most ? stride : 1));
+      EXPECT_TRUE(held_out > most || sum == held_out) << T << " of " << held_out;
+      EXPECT_GE(narrowest, 0) << "a byte is scored twice";
+      EXPECT_LE(widest - narrowest, stride) << "they are not evenly drawn";
+      EXPECT_LE(int64_t(corpus.bytes.size()) - next, widest + stride) << "the end is left out";
+    }
+}
+
+TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {
+  const auto message = [](int64_t train, int64_t held_out, int64_t T) {
+    const Corpus corpus = random_corpus(train, held_out);
+    return refusal([&] { Loader(corpus, T, 1); });
+  };
+  EXPECT_EQ(message(9, 1, 8), "");
+  EXPECT_NE(message(8, 1, 8).find("windows of 8 need at least 9 and 1"), std::string::npos);
+  EXPECT_NE(message(100, 0, 8), "");
+  EXPECT_NE(message(0, 0, 8), "");
+  EXPECT_NE(message(100, 10, 0), "");
+  EXPECT_NE(message(100, 10, -3), "");
+}
+
+TEST(L03_Tokenizer, BytesRoundTripAndOthersAreRefused) {
+  std::string all;
+  for (int i = 0; i < 256; ++i) all += char(i);
+  const std::vector<int32_t> tokens = ByteTokenizer::encode(all);
+  for (int i = 0; i < 256; ++i) EXPECT_EQ(tokens[size_t(i)], i);
+  EXPECT_EQ(ByteTokenizer::decode(tokens), all);
+  EXPECT_THROW(ByteTokenizer::decode({256}), Error);
+  EXPECT_THROW(ByteTokenizer::decode({-1}), Error);
+}
+
+TEST(L03_Tokenizer, TokensAreBytes) {
+  EXPECT_EQ(ByteTokenizer::encode(std::string("a\xC3\xA9\0", 4)), (std::vector<int32_t>{97, 195, 169, 0}));
+  EXPECT_TRUE(ByteTokenizer::encode("").empty());
+  EXPECT_EQ(ByteTokenizer::decode({0, 255}), std::string("\0\xFF", 2));
+  EXPECT_EQ(ByteTokenizer::decode({}), "");
+  EXPECT_EQ(ByteTokenizer::kVocabulary, 256);
+  EXPECT_EQ(ByteTokenizer::kEndOfDocument, 0);
+  expect_refused("token 256 is not a byte", [&] { ByteTokenizer::decode({5, 256, 7}); });
+}
+
+TEST(L03_Tokenizer, PrintableOnBothSidesOfEveryRange) {
+  EXPECT_EQ(printable("\x1F\x20\x7E\x7F\x01"), "\\x1F ~\\x7F\\x01");
+  EXPECT_EQ(printable("\xC2\x80\xC2\x9F\xC2\xA0"), "\\xC2\\x80\\xC2\\x9F\xC2\xA0");
+  EXPECT_EQ(printable("\n\t\v\b\r"), "\n\t\\x0B\\x08\\x0D");
+  EXPECT_EQ(printable("a\\x00\"'"), "a\\x00\"'") << "what is printable stays as it is";
+  EXPECT_EQ(printable("\xF0\x9F\x98\x80|\xF0\x9F\x98"), "\xF0\x9F\x98\x80|\\xF0\\x9F\\x98");
+  EXPECT_EQ(printable("\xC3\xA9\xE2\x82\xAC"), "\xC3\xA9\xE2\x82\xAC");
+  EXPECT_EQ(printable("\xC2"), "\\xC2");
+  EXPECT_EQ(printable(""), "");
+}
+
+TEST(L03_Tokenizer, PrintableTextCannotGarbleATerminal) {
+  EXPECT_EQ(printable("steps\n\tup \xC3\xA9 \xEA\xB3\x84"), "steps\n\tup \xC3\xA9 \xEA\xB3\x84");
+  EXPECT_EQ(printable(std::string("\0\x1B[2J\r\x7F", 7)), "\\x00\\x1B[2J\\x0D\\x7F");
+  EXPECT_EQ(printable("\xE9 \xC3"), "\\xE9 \\xC3");  // no UTF-8, cut off
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "2J"),
+            "\\xC2\\x9B"
+            "2J");  // the one-character form of ESC [
+  for (int a = 0; a < 256; ++a)
+    for (int b = 0; b < 256; ++b) {
+      const std::string out = printable(std::string{char(a), char(b)});
+      for (const char c : out) ASSERT_TRUE(uint8_t(c) >= 0x20 || c == '\n' || c == '\t') << a << " " << b;
+    }
+}
+
+}  // namespace
+}  // namespace gradus

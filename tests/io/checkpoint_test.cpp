@@ -1,0 +1,185 @@
+// The numbers in a checkpoint: whole ones, with nothing before or after them.
+#include "src/io/checkpoint.h"
+#include "src/nn/layers.h"
+#include "src/tensor/context.h"
+#include "tests/io/safetensors_testing.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+class L03_Checkpoint : public SafetensorsTest {
+ protected:
+  L03_Checkpoint() {
+    for (Parameter& p : parameters) copy_from_host(p.value, std::vector<double>(p.value.numel(), 0.5));
+  }
+  // Replaces a field of the file's metadata.
+  void set(const std::string& field, const std::string& text) const {
+    std::vector<std::string> data;
+    std::vector<TensorEntry> entries;
+    Metadata metadata;
+    {
+      const SafetensorsFile file(file_);
+      metadata = file.metadata();
+      metadata[field] = text;
+      for (const SafetensorsFile::Tensor& t : file.tensors()) {
+        file.read(t.name, t.dtype, t.shape, data.emplace_back(size_t(t.bytes), '\0').data());
+        entries.push_back({t.name, t.dtype, t.shape, nullptr});
+      }
+    }
+    for (size_t i = 0; i < entries.size(); ++i) entries[i].data = data[i].data();
+    write_safetensors(file_, entries, metadata);
+  }
+
+  Context context{"cpu"};
+  Parameters parameters;
+  Linear layer{parameters, "layer", 2, 3};
+  AdamW optimizer{parameters};
+};
+
+TEST_F(L03_Checkpoint, CountsAreWholeNumbers) {
+  save_training(file_, parameters, optimizer);
+  for (const std::string field : {"step", "updates"}) {
+    for (const char* text :
+         {"12abc", "12 ", " 12", "+12", "-1", "1e3", "12.0", "0x5", "", "9223372036854775808"}) {
+      set(field, text);
+      try {
+        load_training(file_, parameters, optimizer);
+        ADD_FAILURE() << field << " '" << text << "' was accepted";
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("does not say the number of its " + field), std::string::npos)
+            << e.what();
+      }
+    }
+    set(field, "12");
+    EXPECT_EQ(load_training(file_, parameters, optimizer).at(field), "12");
+  }
+  EXPECT_EQ(context.device.scalars().step, 12);
+}
+
+TEST_F(L03_Checkpoint, AnotherModelsFileChangesNothing) {
+  context.device.set(&StepScalars::step, int64_t(7));
+  context.device.set(&StepScalars::updates, int64_t(5));
+  save_training(file_, parameters, optimizer);
+  context.device.set(&StepScalars::step, int64_t(2));
+  context.device.set(&StepScalars::updates, int64_t(1));
+  Parameters others;
+  const Linear other(others, "layer", 2, 4);
+  for (Parameter& p : others) copy_from_host(p.value, std::vector<double>(p.value.numel(), 0.25));
+  AdamW updates(others);
+  expect_refused("layer.w", [&] { load_training(file_, others, updates); });
+  EXPECT_EQ(context.device.scalars().step, 2);
+  EXPECT_EQ(context.device.scalars().updates, 1);
+  for (const Parameter& p : others)
+    EXPECT_EQ(to_host<double>(p.value), std::vector<double>(size_t(p.value.numel()), 0.25)) << p.name;
+  load_training(file_, parameters, optimizer);
+  EXPECT_EQ(context.device.scalars().step, 7);
+  EXPECT_EQ(context.device.scalars().updates, 5);
+}
+
+// Two parameters, the second of a given name, size and precision, with an optimizer; all tensors full of one
+// number.
+struct Training {
+  struct Updates : Optimizer {
+    Updates(Parameters& p, std::vector<std::string> names) : Optimizer(p, std::move(names)) {}
+    void update(const Tensor&, ParamList) override {}
+  };
+  explicit Training(double number, const char* second = "b", int64_t size = 3, const char* precision = "fp32",
+                    std::vector<std::string> states = {"m", "v"}) {
+    parameters.add("a", {2}, precision_recipe("fp32"));
+    parameters.add(second, {size}, precision_recipe(precision));
+    optimizer = std::make_unique<Updates>(parameters, std::move(states));
+    for (const Tensor& t : tensors()) fill(t, number);
+  }
+  static void fill(Tensor t, double number) {
+    copy_from_host(t, std::vector<double>(size_t(t.numel()), number));
+  }
+  std::vector<Tensor> tensors() const {
+    std::vector<Tensor> all;
+    for (const Parameter& p : parameters) all.push_back(p.kept());
+    for (const Optimizer::State& s : optimizer->states)
+      all.insert(all.end(), s.tensors.begin(), s.tensors.end());
+    return all;
+  }
+  bool full_of(double number) const {
+    for (const Tensor& t : tensors())
+      if (to_host<double>(t) != std::vector<double>(size_t(t.numel()), number)) return false;
+    return true;
+  }
+  Parameters parameters;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+// What does not fit may be the last tensor of all.
+TEST_F(L03_Checkpoint, NothingIsLoadedBeforeEverythingIsFoundToFit) {
+  const Training saved(0.5);
+  context.device.set(&StepScalars::step, int64_t(9));
+  const auto refused = [&](const std::string& part, Training run) {
+    expect_refused(part, [&] { load_training(file_, run.parameters, *run.optimizer); });
+    EXPECT_TRUE(run.full_of(0.25)) << part;
+    EXPECT_EQ(context.device.scalars().step, 9) << part;
+    EXPECT_EQ(context.device.scalars().updates, 0) << part;
+  };
+  save_training(file_, saved.parameters, *saved.optimizer);
+  refused("tensor b is fp32 [3], expected fp32 [4]", Training(0.25, "b", 4));
+  refused("tensor b is fp32 [3], expected fp16 [3]", Training(0.25, "b", 3, "half"));
+  refused("there is no tensor c", Training(0.25, "c"));
+  refused("there is no tensor optimizer.a.x", Training(0.25, "b", 3, "fp32", {"m", "x"}));
+  refused("holds 6 tensors, this model needs 4", Training(0.25, "b", 3, "fp32", {"m"}));
+  refused("holds 6 tensors, this model needs 8", Training(0.25, "b", 3, "fp32", {"m", "v", "x"}));
+  save_weights(file_, saved.parameters);
+  refused("does not say the number of its step; it holds weights only", Training(0.25));
+  const auto weights_refused = [&](Training other) {
+    EXPECT_THROW(load_weights(file_, other.parameters), Error);
+    EXPECT_TRUE(other.full_of(0.25));
+  };
+  weights_refused(Training(0.25, "b", 4));
+  weights_refused(Training(0.25, "c"));
+  weights_refused(Training(0.25, "b", 3, "half"));
+  Training more(0.25);
+  more.parameters.add("c", {1}, precision_recipe("fp32"));
+  expect_refused("holds 2 tensors, this model needs 3", [&] { load_weights(file_, more.parameters); });
+  Training same(0.25);
+  load_weights(file_, same.parameters);
+  for (const Parameter& p : same.parameters) EXPECT_EQ(to_host<double>(p.value)[0], 0.5);
+}
+
+TEST_F(L03_Checkpoint, WhatTheCallerAddsComesBackAndTheCountsAreTheRuns) {
+  const Training saved(0.5);
+  context.device.set(&StepScalars::step, int64_t(12));
+  context.device.set(&StepScalars::updates, int64_t(11));
+  save_training(file_, saved.parameters, *saved.optimizer, {{"seed", "3"}, {"step", "99"}});
+  context.device.set(&StepScalars::step, int64_t(1));
+  Training loaded(0.25);
+  EXPECT_EQ(load_training(file_, loaded.parameters, *loaded.optimizer),
+            (Metadata{{"seed", "3"}, {"step", "12"}, {"updates", "11"}}));
+  EXPECT_TRUE(loaded.full_of(0.5)) << "weights and states";
+  EXPECT_EQ(context.device.scalars().step, 12);
+  EXPECT_EQ(context.device.host_scalars().updates, 11);
+  save_weights(file_, saved.parameters, {{"note", "x"}});
+  EXPECT_EQ(SafetensorsFile(file_).metadata(), (Metadata{{"note", "x"}}));
+  save_weights(file_, saved.parameters);
+  EXPECT_EQ(SafetensorsFile(file_).metadata(), Metadata{});
+}
+
+TEST_F(L03_Checkpoint, FrozenParametersAreSavedAndLoadedToo) {
+  Training saved(0.5), loaded(0.25);
+  for (Training* run : {&saved, &loaded}) {
+    run->parameters.set_trainable(run->parameters.find("b"), false);
+    run->optimizer = std::make_unique<AdamW>(run->parameters);
+  }
+  save_training(file_, saved.parameters, *saved.optimizer);
+  std::string names;
+  const SafetensorsFile file(file_);
+  for (const auto& t : file.tensors()) names += t.name + " ";
+  EXPECT_EQ(names, "a b optimizer.a.m optimizer.a.v ") << "a parameter that does not train has no states";
+  load_training(file_, loaded.parameters, *loaded.optimizer);
+  EXPECT_EQ(to_host<double>(loaded.parameters.find("b").value), std::vector<double>(3, 0.5));
+  Training::fill(loaded.parameters.find("b").value, 0.25);
+  save_weights(file_, saved.parameters);
+  load_weights(file_, loaded.parameters);
+  EXPECT_EQ(to_host<double>(loaded.parameters.find("b").value), std::vector<double>(3, 0.5));
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,289 @@
+// The files made of a memory history: the snapshot's pickle, the page for the browser, the picture.
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "src/io/memory_files.h"
+#include "src/io/pickle.h"
+#include "tests/io/pickle_testing.h"
+#include "tests/memory/allocator_fixture.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+std::string hex(const std::string& bytes) {
+  std::string text;
+  for (const char c : bytes) (text += "0123456789abcdef"[uint8_t(c) >> 4]) += "0123456789abcdef"[c & 15];
+  return text;
+}
+
+template <class... T>
+Json list(T... items) {
+  Json made = Json::array();
+  (made.push(items), ...);
+  return made;
+}
+
+// Integers at both sides of every change of their form.
+Json sample() {
+  Json v = Json::object();
+  v.set("name", "wte");
+  const int64_t two31 = int64_t(1) << 31, two39 = int64_t(1) << 39;
+  v.set("n", list(0, 255, 256, 65535, 65536, -1, two31 - 1, -two31, two31, -two31 - 1, two39 - 1, two39,
+                  -two39, INT64_MAX, INT64_MIN));
+  v.set("x", list(0.5, -1e300));
+  v.set("flags", list(true, false, Json()));
+  v.set("text", "\u00e9\u20ac");
+  return v;
+}
+
+// Python 3.11: pickletools.optimize(pickle.dumps({"name": "wte", "n": [...], ...}, 2)).hex()
+TEST(L04_Pickle, TheBytesAreThoseOfPython) {
+  EXPECT_EQ(
+      hex(pickle(sample())),
+      "80027d2858040000006e616d65580300000077746558010000006e5d284b004bff4d00014dffff4a000001004affffffff4a"
+      "ffffff7f4a000000808a0500000080008a05ffffff7fff8a05ffffffff7f8a060000000080008a0500000000808a08ffffff"
+      "ffffffff7f8a080000000000000080655801000000785d28473fe000000000000047fe37e43c8800759c655805000000666c"
+      "6167735d2888894e65580400000074657874"
+      "5805000000c3a9e282ac752e");
+}
+
+TEST(L04_Pickle, ReadsBackAsItWas) {
+  Json nested = Json::object();
+  nested.set("empty", list(Json::array(), Json::object(), ""));
+  nested.set("sample", sample());
+  nested.set("long", std::string(70'000, 'x'));
+  Json many = Json::array();
+  for (int i = 0; i < 2500; ++i) many.push(i);
+  nested.set("many", many);
+  EXPECT_EQ(PickleReader::read(pickle(nested)).dump(), nested.dump());
+}
+
+class L04_MemoryFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
+    fs::create_directories(root_);
+  }
+  void TearDown() override {
+    for (Block* b : live_) f_.allocator.free(b);
+    fs::remove_all(root_);
+  }
+  static std::string get(const fs::path& path) {
+    std::ostringstream content;
+    content << std::ifstream(path, std::ios::binary).rdbuf();
+    return content.str();
+  }
+  // Blocks of all pools and kinds, some freed, pages and segments returned, one request that fails.
+  void use(bool expandable) {
+    f_.allocator.set_expandable(expandable);
+    live_.push_back(f_.allocator.allocate(700, Kind::Weight, "before", {175}));
+    f_.allocator.keep_history();
+    for (int i = 0; i < 40; ++i) {
+      Block* b = f_.allocator.allocate(int64_t(1) << (i % 26), Kind(i % kKinds), i % 3 ? "kept" : "freed");
+      i % 3 ? live_.push_back(b) : f_.allocator.free(b);
+    }
+    f_.allocator.free(f_.allocator.allocate(60 * kMiB, Kind::Temporary, "last"));
+    f_.allocator.empty_cache();
+    f_.allocator.change_kind(live_[1], Kind::Activation);
+    EXPECT_THROW(f_.allocator.allocate(int64_t(5) << 30, Kind::Data, "too large", {5}), OutOfMemory);
+  }
+
+  Fixture f_;
+  std::vector<Block*> live_;
+  fs::path root_;
+};
+
+int64_t at(const Json& dict, const char* key) { return dict.find(key)->integer(); }
+
+// Block sizes sum to segment sizes, and replaying the trace gives the blocks and bytes at the end.
+void expect_sound(const Json& snapshot, const Meter& meter) {
+  std::map<int64_t, int64_t> in_use, replayed;
+  int64_t reserved = 0, replayed_reserved = 0;
+  for (const Json& segment : snapshot.find("segments")->items()) {
+    int64_t address = at(segment, "address"), active = 0, requested = 0;
+    for (const Json& b : segment.find("blocks")->items()) {
+      EXPECT_EQ(at(b, "address"), address);
+      address += at(b, "size");
+      requested += at(b, "requested_size");
+      if (b.find("state")->string() == "inactive") {
+        EXPECT_EQ(at(b, "requested_size"), 0);
+        continue;
+      }
+      active += at(b, "size");
+      in_use[at(b, "address")] = at(b, "requested_size");
+      EXPECT_FALSE(b.find("frames")->items().empty());
+    }
+    EXPECT_EQ(address, at(segment, "address") + at(segment, "total_size"));
+    EXPECT_EQ(active, at(segment, "active_size"));
+    EXPECT_EQ(active, at(segment, "allocated_size"));
+    EXPECT_EQ(requested, at(segment, "requested_size"));
+    reserved += at(segment, "total_size");
+  }
+  for (const Json& e : snapshot.find("device_traces")->items().at(0).items()) {
+    const std::string& action = e.find("action")->string();
+    const int64_t size = at(e, "size");
+    if (action == "alloc") {
+      EXPECT_TRUE(replayed.emplace(at(e, "addr"), size).second);
+    }
+    if (action == "free_completed") {
+      EXPECT_EQ(replayed.erase(at(e, "addr")), 1u);
+    }
+    if (action == "segment_alloc" || action == "segment_map") replayed_reserved += size;
+    if (action == "segment_free" || action == "segment_unmap") replayed_reserved -= size;
+  }
+  EXPECT_EQ(in_use, replayed);
+  EXPECT_EQ(reserved, replayed_reserved);
+  EXPECT_EQ(reserved, meter.reserved());
+}
+
+TEST_F(L04_MemoryFiles, TheSnapshotHasEveryBlockAndItsTraceLeadsThere) {
+  use(false);
+  const NamedRange step{"step", nullptr}, forward{"forward", &step};
+  f_.allocator.range = &forward;
+  EXPECT_THROW(f_.allocator.allocate(int64_t(5) << 30, Kind::Data, "too large", {5}), OutOfMemory);
+  f_.allocator.range = nullptr;
+  const fs::path path = root_ / "new" / "memory.pickle";
+  write_memory_snapshot(path.string(), f_.allocator);
+  const Json snapshot = PickleReader::read(get(path));
+  EXPECT_EQ(snapshot.dump(), memory_snapshot(f_.allocator).dump());
+  expect_sound(snapshot, f_.meter);
+  const Json& last = snapshot.find("device_traces")->items()[0].items().back();
+  EXPECT_EQ(last.find("action")->string(), "oom");
+  EXPECT_EQ(at(last, "size"), int64_t(5) << 30);
+  std::vector<std::string> frames;
+  for (const Json& frame : last.find("frames")->items()) frames.push_back(frame.find("name")->string());
+  EXPECT_EQ(frames, (std::vector<std::string>{"too large [5]", "forward", "step"})) << "the innermost first";
+}
+
+TEST_F(L04_MemoryFiles, TheSnapshotOfExpandableSegments) {
+  use(true);
+  const Json snapshot = memory_snapshot(f_.allocator);
+  expect_sound(snapshot, f_.meter);
+  for (const Json& segment : snapshot.find("segments")->items())
+    EXPECT_TRUE(segment.find("is_expandable")->boolean());
+  EXPECT_NE(snapshot.dump().find("segment_unmap"), std::string::npos);
+}
+
+TEST_F(L04_MemoryFiles, ThePageStandsAloneAndItsDataSumUp) {
+  use(false);
+  for (int i = 0; i < 2; ++i) f_.allocator.free(f_.allocator.allocate(5, Kind::Other, "at one address"));
+  live_.push_back(f_.allocator.allocate(99, Kind::Data, "</script><b>&", {99}));
+  const fs::path path = root_ / "memory.html";
+  write_memory_page(path.string(), f_.allocator, "a title");
+  const std::string page = get(path), begin = "type=\"application/json\">";
+  for (const char* loaded : {"http", "src=", "@import", "url(", "<b>", "@data@"})
+    EXPECT_EQ(page.find(loaded), std::string::npos) << loaded;
+  const size_t from = page.find(begin) + begin.size();
+  const Json data = Json::parse(page.substr(from, page.find("</script>", from) - from));
+  EXPECT_EQ(data.find("title")->string(), "a title");
+  int64_t allocated = 0;
+  std::map<int64_t, int> alive;
+  for (const Json& e : data.find("events")->items()) {
+    const Action action = Action(e.items()[0].integer());
+    if (action != Action::Alloc && action != Action::Free) continue;
+    const Json& block = data.find("blocks")->items().at(size_t(e.items()[3].integer()));
+    const int sign = action == Action::Alloc ? 1 : -1;
+    allocated += sign * block.items()[4].integer();
+    EXPECT_EQ(alive[e.items()[3].integer()] += sign, sign > 0) << "each block comes once and goes once";
+  }
+  EXPECT_EQ(allocated, f_.meter.now().allocated());
+  const auto& strings = data.find("strings")->items();
+  const Json& last = data.find("blocks")->items().back();
+  EXPECT_EQ(strings[size_t(last.items()[0].integer())].string(), "</script><b>&");
+  EXPECT_EQ(strings[size_t(last.items()[1].integer())].string(), "[99]");
+  const std::vector<MemoryEvent>& history = f_.allocator.history();
+  for (size_t i = 0; i < history.size(); ++i) {
+    const auto& event = data.find("events")->items().at(i).items();
+    EXPECT_EQ(event[1].integer(), int64_t(history[i].seconds * 1e6)) << "microseconds";
+    if (history[i].action == Action::ChangeKind) {
+      EXPECT_EQ(event[4].integer(), int64_t(Kind::Activation));
+    }
+  }
+}
+
+// 40 MiB of one kind from the first event on, and 20 of another in the second half: the areas are as 4 to 1.
+TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
+  f_.allocator.keep_history();
+  live_.push_back(f_.allocator.allocate(40 * kMiB, Kind::Weight, "w"));  // events 0, 1: segment, block
+  for (int i = 0; i < 49; ++i) f_.allocator.free(f_.allocator.allocate(0, Kind::Other, "tiny"));
+  live_.push_back(f_.allocator.allocate(20 * kMiB, Kind::Temporary, "m"));
+  f_.allocator.change_kind(live_.back(), Kind::Master);
+  for (int i = 0; i < 50; ++i) f_.allocator.free(f_.allocator.allocate(0, Kind::Other, "tiny"));
+  const Canvas canvas = draw_memory(f_.allocator, "two kinds");
+  int64_t weight = 0, master = 0;
+  for (int y = 0; y < canvas.height(); ++y)
+    for (int x = 0; x < 930; ++x) {  // without the legend
+      weight += canvas.at(x, y) == Rgb{31, 99, 180};
+      master += canvas.at(x, y) == Rgb{225, 110, 20};
+    }
+  EXPECT_NEAR(double(weight) / double(master), 4, 0.15);
+  EXPECT_GT(master, 50'000);
+}
+
+// A peak of one event among 20,000 is in the picture: its column reaches up to it.
+TEST_F(L04_MemoryFiles, ThePictureShowsEveryPeak) {
+  f_.allocator.keep_history();
+  for (int i = 0; i < 10'000; ++i) {
+    const int64_t bytes = i == 5000 ? 64 * kMiB : 100;
+    f_.allocator.free(f_.allocator.allocate(bytes, Kind::Weight, "short"));
+  }
+  const Canvas canvas = draw_memory(f_.allocator, "a peak");
+  int highest = 0;
+  for (int x = 0; x < 930; ++x) {
+    int weight = 0;
+    for (int y = 0; y < canvas.height(); ++y) weight += canvas.at(x, y) == Rgb{31, 99, 180};
+    highest = std::max(highest, weight);
+  }
+  EXPECT_GT(highest, 400);  // of 480; 64 MiB of the 66 reserved, of the 69 of the axis
+  int ink = 0;
+  for (int y = 60; y < 300; ++y) ink += canvas.at(850, y) == Rgb{40, 40, 45};
+  EXPECT_GE(ink, 1) << "what is reserved stays at the top, as a line";
+}
+
+TEST_F(L04_MemoryFiles, PathsThatCannotBeWrittenAreSentences) {
+  use(false);
+  for (const char* path : {"/dev/full", "/dev/null/x", "/proc/none/x"}) {
+    const auto page = [&] { write_memory_page(path, f_.allocator, ""); };
+    const auto snapshot = [&] { write_memory_snapshot(path, f_.allocator); };
+    const auto picture = [&] { draw_memory(f_.allocator, "").write_png(path); };
+    for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)}) {
+      EXPECT_NE(text.find(path), std::string::npos) << text;
+      EXPECT_TRUE(text.find("no regular file") + 1 || text.find("cannot be made") + 1) << text;
+    }
+  }
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+}
+
+TEST_F(L04_MemoryFiles, AFullDiskIsASentenceAndLeavesNothing) {
+  use(false);
+  const std::string disk = (root_ / "disk").string();
+  fs::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=4k") != 0) GTEST_SKIP() << "mounting needs root";
+  const auto page = [&] { write_memory_page(disk + "/m.html", f_.allocator, ""); };
+  const auto snapshot = [&] { write_memory_snapshot(disk + "/m.pickle", f_.allocator); };
+  for (const std::string& text : {refusal(page), refusal(snapshot)})
+    EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
+  EXPECT_TRUE(fs::is_empty(disk));
+  ASSERT_EQ(::umount(disk.c_str()), 0);
+}
+
+TEST_F(L04_MemoryFiles, WithoutAHistoryASentenceSaysWhatToDo) {
+  const auto page = [&] { write_memory_page((root_ / "m.html").string(), f_.allocator, ""); };
+  const auto snapshot = [&] { write_memory_snapshot((root_ / "m.pickle").string(), f_.allocator); };
+  const auto picture = [&] { draw_memory(f_.allocator, ""); };
+  for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)})
+    EXPECT_NE(text.find("keep_history"), std::string::npos) << text;
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,117 @@
+// The data of the page for the browser, field by field.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "src/io/memory_files.h"
+#include "tests/memory/allocator_fixture.h"
+
+namespace gradus {
+namespace {
+namespace fs = std::filesystem;
+
+std::string page_of(const Allocator& allocator, const std::string& title) {
+  const fs::path path = fs::temp_directory_path() / ("gradus-page-" + std::to_string(::getpid()) + ".html");
+  write_memory_page(path.string(), allocator, title);
+  std::ostringstream content;
+  content << std::ifstream(path).rdbuf();
+  fs::remove(path);
+  return content.str();
+}
+Json data_of_page(const Allocator& allocator, const std::string& title) {
+  const std::string page = page_of(allocator, title), begin = "type=\"application/json\">";
+  const size_t from = page.find(begin) + begin.size();
+  return Json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+// The blocks as [name, shape, kind, requested, bytes], the events as [action, op, block or -1, amount].
+TEST(L04_MemoryPage, BlocksAndEventsSayWhatHappened) {
+  Fixture f;
+  f.allocator.set_budget(100 * kMiB);
+  f.allocator.keep_history();
+  const NamedRange forward{"forward", nullptr}, linear{"linear", &forward};
+  f.allocator.range = &linear;
+  Block* const w = f.allocator.allocate(700, Kind::Temporary, "w", {7, 25});
+  f.allocator.change_kind(w, Kind::Comm);
+  f.allocator.range = &forward;
+  EXPECT_THROW(f.allocator.allocate(200 * kMiB, Kind::Data, "too large", {5}), OutOfMemory);
+  f.allocator.range = nullptr;
+  f.allocator.free(w);
+  const Json data = data_of_page(f.allocator, "a </script> & \"title\"");
+  EXPECT_EQ(data.find("title")->string(), "a </script> & \"title\"");
+  EXPECT_EQ(
+      data.find("kinds")->dump(),
+      R"(["weight","master","gradient","optimizer","activation","temporary","data","comm","vendor","other"])");
+  const auto& strings = data.find("strings")->items();
+  const auto text = [&](const Json& number) { return strings.at(size_t(number.integer())).string(); };
+  std::string blocks, events;
+  for (const Json& b : data.find("blocks")->items()) {
+    blocks += text(b.items()[0]) + " " + text(b.items()[1]);
+    for (int i = 2; i < 5; ++i) blocks += " " + b.items()[size_t(i)].dump();
+    blocks += "\n";
+  }
+  EXPECT_EQ(blocks,
+            "w [7,25] 5 700 1024\n"
+            "too large [5] 6 209715200 102760448\n");  // what the budget had left: 98 MiB
+  const char* const names[] = {"alloc", "free", "kind", "segment_alloc", "segment_free", "", "", "oom"};
+  for (const Json& e : data.find("events")->items()) {
+    events += std::string(names[e.items()[0].integer()]) + " '" + text(e.items()[2]) + "'";
+    for (int i = 3; i < 5; ++i) events += " " + e.items()[size_t(i)].dump();
+    events += "\n";
+  }
+  EXPECT_EQ(events,
+            "segment_alloc 'forward/linear' -1 2097152\n"
+            "alloc 'forward/linear' 0 1024\n"
+            "kind 'forward/linear' 0 7\n"
+            "oom 'forward' 1 102760448\n"
+            "free '' 0 1024\n");
+}
+
+// The script reads numbers that C++ writes, and does what memory_files.h says.
+TEST(L04_MemoryPage, TheScriptKnowsTheActionsAndTheKinds) {
+  Fixture f;
+  f.allocator.keep_history();
+  const std::string page = page_of(f.allocator, "t");
+  const std::pair<const char*, Action> actions[] = {{"ALLOC", Action::Alloc},
+                                                    {"FREE", Action::Free},
+                                                    {"KIND", Action::ChangeKind},
+                                                    {"SEG_ALLOC", Action::SegmentAlloc},
+                                                    {"SEG_FREE", Action::SegmentFree},
+                                                    {"SEG_MAP", Action::SegmentMap},
+                                                    {"SEG_UNMAP", Action::SegmentUnmap},
+                                                    {"OOM", Action::OutOfMemory}};
+  for (const auto& [name, action] : actions) {
+    std::ostringstream says;
+    says << " " << name << " = " << int(action);
+    EXPECT_NE(page.find(says.str()), std::string::npos) << says.str();
+  }
+  const size_t from = page.find("HUES = ["), to = page.find("];", from);
+  ASSERT_NE(from, std::string::npos);
+  EXPECT_EQ(std::count(page.begin() + int64_t(from), page.begin() + int64_t(to), '%'), kKinds)
+      << "a hue each";
+  for (const char* part : {"chart.onmousemove", "chart.onclick", "addEventListener('wheel'", "OUT OF MEMORY"})
+    EXPECT_NE(page.find(part), std::string::npos) << "to be hovered, clicked and zoomed";
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  EXPECT_TRUE(page.ends_with("</html>\n"));
+}
+
+// Many strings, each once; the events of one block all say its number.
+TEST(L04_MemoryPage, EachStringIsWrittenOnce) {
+  Fixture f;
+  f.allocator.keep_history();
+  for (int i = 0; i < 5; ++i)
+    f.allocator.free(f.allocator.allocate(512, Kind::Data, i % 2 ? "odd" : "even", {7}));
+  const Json data = data_of_page(f.allocator, "");
+  EXPECT_EQ(data.find("strings")->dump(), R"(["","even","[7]","odd"])");
+  EXPECT_EQ(data.find("blocks")->items().size(), 5u);
+  std::string blocks;
+  for (const Json& e : data.find("events")->items()) blocks += e.items()[3].dump() + " ";
+  EXPECT_EQ(blocks, "-1 0 0 1 1 2 2 3 3 4 4 ");
+}
+
+}  // namespace
+}  // namespace gradus

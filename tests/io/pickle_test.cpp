@@ -1,0 +1,170 @@
+// Pickles: every form on both sides of where it changes, against bytes from Python's pickletools; and the
+// dictionary that PyTorch's viewer reads, field by field.
+#include "src/io/pickle.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "src/io/memory_files.h"
+#include "tests/io/pickle_testing.h"
+#include "tests/memory/allocator_fixture.h"
+
+namespace gradus {
+namespace {
+
+std::string body(const Json& value) {  // without PROTO 2 and STOP
+  const std::string whole = pickle(value);
+  EXPECT_EQ(whole.substr(0, 2), "\x80\x02");
+  EXPECT_EQ(whole.back(), '.');
+  return whole.substr(2, whole.size() - 3);
+}
+std::string bytes(std::initializer_list<int> values) {
+  std::string s;
+  for (const int v : values) s += char(v);
+  return s;
+}
+
+TEST(L04_PickleForms, NumbersAndWords) {
+  EXPECT_EQ(body(Json()), "N");
+  EXPECT_EQ(body(true), "\x88");
+  EXPECT_EQ(body(false), "\x89");
+  EXPECT_EQ(body(0), bytes({'K', 0}));
+  EXPECT_EQ(body(255), bytes({'K', 255}));
+  EXPECT_EQ(body(256), bytes({'M', 0, 1}));
+  EXPECT_EQ(body(65535), bytes({'M', 255, 255}));
+  EXPECT_EQ(body(65536), bytes({'J', 0, 0, 1, 0}));
+  EXPECT_EQ(body(-1), bytes({'J', 255, 255, 255, 255}));
+  EXPECT_EQ(body(INT32_MIN), bytes({'J', 0, 0, 0, 128}));
+  EXPECT_EQ(body(int64_t(1) << 31), bytes({0x8a, 5, 0, 0, 0, 128, 0}));
+  EXPECT_EQ(body((int64_t(1) << 47) - 1), bytes({0x8a, 6, 255, 255, 255, 255, 255, 127}));
+  EXPECT_EQ(body(int64_t(1) << 47), bytes({0x8a, 7, 0, 0, 0, 0, 0, 128, 0}));
+  EXPECT_EQ(body(-(int64_t(1) << 47)), bytes({0x8a, 6, 0, 0, 0, 0, 0, 128}));
+  EXPECT_EQ(body(-(int64_t(1) << 47) - 1), bytes({0x8a, 7, 255, 255, 255, 255, 255, 127, 255}));
+  EXPECT_EQ(body(1.0), bytes({'G', 0x3F, 0xF0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(body(-0.1), bytes({'G', 0xBF, 0xB9, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9A}));
+  EXPECT_EQ(body(INFINITY), bytes({'G', 0x7F, 0xF0, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(L04_PickleForms, StringsCarryTheirLength) {
+  EXPECT_EQ(body(""), bytes({'X', 0, 0, 0, 0}));
+  for (const size_t n : {1u, 255u, 256u, 65535u, 65536u, 70000u}) {
+    const std::string text(n, 'x');
+    EXPECT_EQ(body(text), bytes({'X', int(n & 255), int(n >> 8 & 255), int(n >> 16), 0}) + text) << n;
+  }
+  EXPECT_EQ(body(std::string("a\0\xC3\xA9", 4)), bytes({'X', 4, 0, 0, 0, 'a', 0, 0xC3, 0xA9}));
+}
+
+TEST(L04_PickleForms, ListsComeInBatchesOf1000) {
+  const auto list = [](int n) {
+    Json made = Json::array();
+    for (int i = 0; i < n; ++i) made.push(i);
+    return made;
+  };
+  EXPECT_EQ(body(list(0)), "]");
+  EXPECT_EQ(body(list(1)), bytes({']', '(', 'K', 0, 'e'}));
+  EXPECT_EQ(body(Json::object()), "}(u");
+  for (const int n : {999, 1000, 1001, 2000, 2001}) {
+    EXPECT_EQ(PickleReader::read(pickle(list(n))).dump(), list(n).dump()) << n;
+    std::string expected = "]";
+    for (int i = 0; i < n; ++i) {
+      if (i % 1000 == 0) expected += '(';
+      expected += body(i);
+      if (i % 1000 == 999 || i == n - 1) expected += 'e';
+    }
+    EXPECT_EQ(body(list(n)), expected) << n;
+  }
+}
+
+TEST(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
+  Fixture f;
+  f.allocator.set_budget(100 * kMiB);
+  f.allocator.keep_history();
+  Block* const small = f.allocator.allocate(700, Kind::Weight, "w", {7, 25});
+  Block* const large = f.allocator.allocate(3 * kMiB, Kind::Gradient, "w.grad", {3});
+  f.allocator.change_kind(small, Kind::Master);
+  EXPECT_THROW(f.allocator.allocate(200 * kMiB, Kind::Data, "too large", {5}), OutOfMemory);
+  const Json snapshot = memory_snapshot(f.allocator);
+  const auto number = [](int64_t n) { return std::to_string(n); };
+  const std::string base = number(reinterpret_cast<int64_t>(small->segment->base)),
+                    rest = number(reinterpret_cast<int64_t>(small->segment->base) + 1024);
+  const auto& segments = snapshot.find("segments")->items();
+  ASSERT_EQ(segments.size(), 2u);
+  EXPECT_EQ(
+      segments[0].dump(),
+      R"({"device":0,"address":)" + base +
+          R"(,"total_size":2097152,"allocated_size":1024,"active_size":1024,)" +
+          R"("requested_size":700,"stream":0,"segment_type":"small","is_expandable":false,"frames":[],)" +
+          R"("blocks":[{"address":)" + base +
+          R"(,"size":1024,"requested_size":700,"state":"active_allocated",)" +
+          R"("frames":[{"name":"w [7,25]","filename":"master","line":0}]},{"address":)" + rest +
+          R"(,"size":2096128,"requested_size":0,"state":"inactive","frames":[]}]})");
+  EXPECT_EQ(segments[1].find("segment_type")->string(), "large");
+  EXPECT_EQ(segments[1].find("total_size")->integer(), 20 * kMiB);
+  EXPECT_EQ(segments[1].find("blocks")->items()[0].find("frames")->items()[0].find("filename")->string(),
+            "gradient");
+  std::vector<std::string> actions;
+  const auto& trace = snapshot.find("device_traces")->items().at(0).items();
+  for (const Json& e : trace) actions.push_back(e.find("action")->string());
+  EXPECT_EQ(actions, (std::vector<std::string>{"segment_alloc", "alloc", "segment_alloc", "alloc", "oom"}));
+  EXPECT_EQ(trace[1].dump(), R"({"action":"alloc","addr":)" + base + R"(,"size":700,"stream":0,"time_us":)" +
+                                 number(int64_t(f.allocator.history()[1].seconds * 1e6)) +
+                                 R"(,"frames":[{"name":"w [7,25]","filename":"weight","line":0}]})");
+  EXPECT_EQ(trace[0].find("size")->integer(), 2 * kMiB);
+  EXPECT_EQ(trace[0].find("frames")->dump(), "[]") << "a segment is for nobody";
+  EXPECT_EQ(trace[1].find("addr")->integer(), reinterpret_cast<int64_t>(small->segment->base));
+  EXPECT_EQ(trace[1].find("frames")->items()[0].find("filename")->string(), "weight") << "its kind of then";
+  EXPECT_EQ(trace[4].find("device_free")->integer(), (100 - 22) * kMiB);
+  EXPECT_EQ(trace[4].find("size")->integer(), 200 * kMiB);
+  f.allocator.free(small);
+  f.allocator.free(large);
+  const Json at_the_end = memory_snapshot(f.allocator);
+  const auto& after = at_the_end.find("device_traces")->items().at(0).items();
+  ASSERT_EQ(after.size(), 9u);
+  EXPECT_EQ(after[5].find("action")->string(), "free_requested");
+  EXPECT_EQ(after[6].find("action")->string(), "free_completed");
+  EXPECT_EQ(after[6].find("size")->integer(), 700);
+  EXPECT_EQ(after[8].find("addr")->integer(), after[3].find("addr")->integer());
+}
+
+// A segment with a hole is two stretches, each with its own address and blocks.
+TEST(L05_SnapshotFields, AnExpandableSegmentIsItsMappedStretches) {
+  constexpr int64_t kPage = 20 * kMiB;
+  Fixture f;
+  f.allocator.set_expandable(true);
+  f.allocator.keep_history();
+  const NamedRange forward{"forward", nullptr}, linear{"linear", &forward};
+  f.allocator.range = &linear;
+  Block *a = f.get(kPage, "a"), *gone = f.get(2 * kPage, "gone"), *b = f.get(kPage - 512, "b"),
+        *small = f.get(1);
+  f.allocator.free(gone);
+  f.allocator.empty_cache();
+  const Json snapshot = memory_snapshot(f.allocator);
+  std::ostringstream seen;
+  for (const Json& s : snapshot.find("segments")->items()) {
+    EXPECT_TRUE(s.find("is_expandable")->boolean());
+    const std::string& type = s.find("segment_type")->string();
+    const Block* const first = type == "small" ? small : a;
+    seen << type << " " << s.find("address")->integer() - reinterpret_cast<int64_t>(first->segment->base);
+    for (const char* key : {"total_size", "allocated_size", "requested_size"})
+      seen << " " << s.find(key)->integer();
+    seen << " " << s.find("blocks")->items().size() << "\n";
+  }
+  EXPECT_EQ(seen.str(),
+            "large 0 20971520 20971520 20971520 1\n"
+            "large 62914560 20971520 20971008 20971008 2\n"
+            "small 0 2097152 512 1 2\n");
+  const auto& trace = snapshot.find("device_traces")->items().at(0).items();
+  EXPECT_EQ(trace[0].find("action")->string(), "segment_map");
+  EXPECT_EQ(trace.back().find("action")->string(), "segment_unmap");
+  EXPECT_EQ(trace.back().find("size")->integer(), 2 * kPage);
+  EXPECT_EQ(
+      trace[1].find("frames")->dump(),
+      R"([{"name":"a [20971520]","filename":"other","line":0},{"name":"linear","filename":"op","line":0},)"
+      R"({"name":"forward","filename":"op","line":0}])");
+  for (Block* block : {a, b, small}) f.allocator.free(block);
+}
+
+}  // namespace
+}  // namespace gradus

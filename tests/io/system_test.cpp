@@ -1,0 +1,183 @@
+// Files as the system gives them: in parts, interrupted, large, or no files at all; and what killed runs
+// leave.
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <functional>
+
+#include "src/data/corpus.h"
+#include "src/io/atomic_file.h"
+#include "tests/io/safetensors_testing.h"
+
+// The system may write and read less than it is asked to, and be interrupted: these take the place of the C
+// library's functions in this program.
+static size_t most_at_once = SIZE_MAX;
+static int64_t interruptions = 0, parts = 0;
+
+static bool interrupted() {
+  ++parts;
+  if (interruptions == 0) return false;
+  --interruptions;
+  errno = EINTR;
+  return true;
+}
+extern "C" ssize_t write(int fd, const void* from, size_t bytes) {
+  return interrupted() ? -1 : ::syscall(SYS_write, fd, from, std::min(bytes, most_at_once));
+}
+extern "C" ssize_t pread(int fd, void* to, size_t bytes, off_t at) {
+  return interrupted() ? -1 : ::syscall(SYS_pread64, fd, to, std::min(bytes, most_at_once), at);
+}
+
+namespace gradus {
+namespace {
+
+// Of any length, without a pattern that repeats at a block's size.
+std::string bytes_of(size_t length) {
+  std::string bytes(length, '\0');
+  uint64_t state = length;
+  for (char& c : bytes) c = char((state = state * 6364136223846793005u + 1442695040888963407u) >> 56);
+  return bytes;
+}
+
+class L03_System : public SafetensorsTest {
+ protected:
+  // At most `bytes` at once, after `interrupts` of its calls were interrupted.
+  static void system_gives(size_t bytes, int64_t interrupts) {
+    most_at_once = bytes, interruptions = interrupts, parts = 0;
+  }
+  void TearDown() override {
+    system_gives(SIZE_MAX, 0);
+    SafetensorsTest::TearDown();
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(root_)) found.push_back(entry.path().filename());
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+};
+
+TEST_F(L03_System, WritesAndReadsInPartsAreWhole) {
+  const std::string data = bytes_of(100'003);
+  const std::vector<TensorEntry> tensors{{"x", DType::U8, {100'003}, data.data()}};
+  write_safetensors(file_, tensors);
+  const std::string whole = get(file_);
+  for (const size_t at_once : {size_t(1) << 16, size_t(60'000), size_t(4096), size_t(77)}) {
+    system_gives(at_once, 3);
+    write_safetensors(file_, tensors);
+    EXPECT_GT(parts, 100'003 / int64_t(at_once)) << "the system wrote all at once";
+    system_gives(at_once, 3);
+    std::string read(data.size(), '?');
+    SafetensorsFile(file_).read("x", DType::U8, {100'003}, read.data());
+    EXPECT_GT(parts, 100'003 / int64_t(at_once)) << "the system read all at once";
+    EXPECT_TRUE(read == data) << at_once;
+    system_gives(SIZE_MAX, 0);
+    EXPECT_TRUE(get(file_) == whole) << at_once;
+  }
+}
+
+TEST_F(L03_System, FilesOfEverySizeAroundABlockAreExact) {
+  for (const size_t size : {65'535u, 65'536u, 65'537u, 131'072u, 300'001u}) {
+    const std::string bytes = bytes_of(size);
+    write_file(file_, bytes);
+    EXPECT_TRUE(get(file_) == bytes) << size;
+    EXPECT_TRUE(read_text_file(file_) == bytes) << size;
+    write_safetensors(file_, {{"a", DType::U8, {int64_t(size)}, bytes.data()},
+                              {"b", DType::U8, {int64_t(size)}, bytes.data()}});
+    const SafetensorsFile file(file_);
+    for (const char* name : {"a", "b"}) {
+      std::string read(size, '?');
+      file.read(name, DType::U8, {int64_t(size)}, read.data());
+      EXPECT_TRUE(read == bytes) << name << " of " << size;
+    }
+  }
+}
+
+// Runs it in a process of its own, which a pipe that nobody writes to would hold for ever.
+std::string error_in_time(const std::function<void()>& body) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(2);
+    std::string said = "no error";
+    try {
+      body();
+    } catch (const Error& e) {
+      said = e.what();
+    }
+    ::_exit(::write(ends[1], said.data(), said.size()) < 0);
+  }
+  ::close(ends[1]);
+  std::string said;
+  char part[256];
+  for (ssize_t n; (n = ::read(ends[0], part, sizeof part)) > 0;) said.append(part, size_t(n));
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? "it was blocked" : said;
+}
+
+TEST_F(L03_System, WhatIsNoRegularFileIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
+  ASSERT_EQ(::symlink(file_.c_str(), (root_ / "link").c_str()), 0);
+  const float x = 1;
+  for (const std::string& path :
+       {file_, (root_ / "link").string(), root_.string(), std::string("/dev/zero")}) {
+    const auto open = [&] { SafetensorsFile{path}; };
+    const auto read = [&] { read_text_file(path); };
+    const auto write = [&] { write_safetensors(path, {{"x", DType::F32, {}, &x}}); };
+    for (const std::function<void()>& body : std::vector<std::function<void()>>{open, read, write}) {
+      const std::string said = error_in_time(body);
+      EXPECT_NE(said.find("no regular file"), std::string::npos) << path << ": " << said;
+    }
+  }
+  EXPECT_NE(error_in_time([&] { load_corpus(file_); }).find("1 no regular file"), std::string::npos);
+}
+
+TEST_F(L03_System, TheNextSaveRemovesWhatKilledRunsLeft) {
+  put(file_, "old");
+  if (const pid_t child = ::fork(); child == 0) {
+    AtomicFile half_way(file_);
+    half_way.write("half", 4);
+    ::kill(::getpid(), SIGKILL);
+  } else {
+    ::waitpid(child, nullptr, 0);
+  }
+  put(file_ + ".tmp-1", "of a version that had no lock");
+  put(file_ + ".tmp-mine", "no number: not ours");
+  put((root_ / "b.safetensors.tmp-1-0").string(), "of another file");
+  fs::create_directory(file_ + ".tmp-2");
+  ASSERT_EQ(files_in_folder(), 6u);
+  EXPECT_EQ(get(file_), "old");
+  write_file(file_, "new");
+  EXPECT_EQ(get(file_), "new");
+  EXPECT_EQ(names(), (std::vector<std::string>{"a.safetensors", "a.safetensors.tmp-2",
+                                               "a.safetensors.tmp-mine", "b.safetensors.tmp-1-0"}));
+}
+
+TEST_F(L03_System, WhatIsBeingWrittenIsNotRemoved) {
+  AtomicFile first(file_), second(file_);  // also of one process
+  first.write("first", 5);
+  second.write("second", 6);
+  const pid_t child = ::fork();
+  if (child == 0) {  // another process saves under the same name
+    write_file(file_, "third");
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(get(file_), "third");
+  first.commit();
+  EXPECT_EQ(get(file_), "first");
+  second.commit();
+  EXPECT_EQ(get(file_), "second");
+  EXPECT_EQ(files_in_folder(), 1u);
+}
+
+}  // namespace
+}  // namespace gradus

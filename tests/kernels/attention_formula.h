@@ -1,0 +1,139 @@
+// Attention by its formula in fp64, one weight at a time: each output from that call's own inputs, with the
+// error that sums in fp32 may have.
+#pragma once
+#include "kernels/philox.h"
+#include "tests/kernels/contract_testing.h"
+
+namespace gradus {
+
+enum class Saves { Probs, Lse };  // attention_plain, attention_flash
+constexpr Saves kBothKinds[] = {Saves::Probs, Saves::Lse};
+
+constexpr int64_t kStep = 0x8000'007;
+struct AttentionCtx : DirtyCtx {
+  AttentionCtx() { scalars().step = kStep; }
+};
+// The factor that dropout gives the weight of query t to key j.
+inline double dropout_factor(const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t j) {
+  if (s.dropout == 0) return 1;
+  const int64_t e = (h * s.T + t) * s.T + j;
+  const Philox4 words = dropout_words(s.key.seed, kStep, s.key.ordinal, s.key.first_sample + b, e / 4);
+  return uniform01(words[e % 4]) >= s.dropout ? 1 / (1 - double(s.dropout)) : 0;
+}
+
+inline int64_t extent(const AttentionShape& s, const HeadLayout& l) {
+  return s.B * s.T * s.H * s.D == 0 ? 0 : (s.B - 1) * l.batch + (s.H - 1) * l.head + (s.T - 1) * l.time + s.D;
+}
+
+struct AttentionFormula {
+  AttentionShape s;
+  DType t;
+  std::vector<double> q, k, v, dy;                      // as rounded to t
+  Computed probs, lse, y;                               // of forward
+  std::vector<double> saved_probs, saved_lse, saved_y;  // what backward gets: the same, rounded
+
+  static std::vector<double> rounded(DType t, const std::vector<double>& x) { return Buffer(t, x).values(); }
+  // Random numbers where the layout has heads, and NaN between them: that is not the kernel's to read.
+  std::vector<double> random(const HeadLayout& l, uint64_t stream) const {
+    const std::vector<double> all = Buffer::random(t, extent(s, l), stream).values();
+    std::vector<double> heads(all.size(), NAN);
+    for (int64_t i = 0; i < s.B * s.H * s.T * s.D; ++i) {
+      const int64_t head = i / s.D / s.T, at_i = at(l, head / s.H, head % s.H, i / s.D % s.T) + i % s.D;
+      heads[at_i] = all[at_i];
+    }
+    return heads;
+  }
+
+  AttentionFormula(const AttentionShape& shape, DType dtype)
+      : s(shape),
+        t(dtype),
+        q(random(s.qkv, 1)),
+        k(random(s.qkv, 2)),
+        v(random(s.qkv, 3)),
+        dy(random(s.y, 4)),
+        probs(s.B * s.H * s.T * s.T),
+        lse(s.B * s.H * s.T),
+        y(extent(s, s.y)) {
+    for (int64_t i = 0; i < s.B * s.H * s.T; ++i) forward(i);
+    saved_probs = rounded(t, probs.r), saved_y = rounded(t, y.r);
+    saved_lse = rounded(t == DType::F64 ? t : DType::F32, lse.r);
+  }
+
+  // Roundings of sums of D products and of T weights, and of what is done to each.
+  double eps() const { return double(s.D + s.T + 16) * epsilon_of_sums(t); }
+  int64_t keys(int64_t time) const { return s.mask == Mask::Causal ? time + 1 : s.T; }
+  static int64_t at(const HeadLayout& l, int64_t b, int64_t h, int64_t time) {
+    return b * l.batch + h * l.head + time * l.time;
+  }
+  struct Dot {
+    double sum = 0, size = 0;
+    void add(double a, double b) { sum += a * b, size += std::abs(a * b); }
+  };
+  Dot dot(const std::vector<double>& a, int64_t i, const std::vector<double>& b, int64_t j) const {
+    Dot dot;
+    for (int64_t d = 0; d < s.D; ++d) dot.add(a[i + d], b[j + d]);
+    return dot;
+  }
+
+  void forward(int64_t i) {
+    const int64_t b = i / s.T / s.H, h = i / s.T % s.H, time = i % s.T, n = keys(time);
+    double sum = 0, size = 0;
+    std::vector<double> x(n);
+    for (int64_t j = 0; j < n; ++j) {
+      const Dot score = dot(q, at(s.qkv, b, h, time), k, at(s.qkv, b, h, j));
+      sum += x[j] = std::exp(score.sum * double(s.scale));
+      size = std::max(size, score.size * double(s.scale));
+    }
+    lse.add(i, std::log(sum), eps() * (1 + size + std::abs(std::log(sum))));
+    for (int64_t j = 0; j < s.T; ++j) {
+      const double p = j < n ? x[j] / sum : 0, error = eps() * p * (1 + 2 * size);
+      probs.add(i * s.T + j, p, error);
+      const double factor = j < n ? dropout_factor(s, b, h, time, j) : 0;
+      for (int64_t d = 0; d < s.D; ++d) {
+        const double vd = v[at(s.qkv, b, h, j) + d];
+        y.add(at(s.y, b, h, time) + d, factor * p * vd, factor * error * std::abs(vd));
+      }
+    }
+  }
+
+  struct Gradients {
+    Computed dq, dk, dv;
+  };
+  Gradients backward(Saves saves) const {
+    const int64_t n = extent(s, s.qkv);
+    Gradients g{Computed(n), Computed(n), Computed(n)};
+    for (int64_t i = 0; i < s.B * s.H * s.T; ++i) backward(saves, i, g);
+    return g;
+  }
+  // One query: dP = dropout(dy v^T), dS = P (dP - rowsum).
+  void backward(Saves saves, int64_t i, Gradients& g) const {
+    const int64_t b = i / s.T / s.H, h = i / s.T % s.H, time = i % s.T;
+    const int64_t query = at(s.qkv, b, h, time), out = at(s.y, b, h, time);
+    std::vector<double> P(s.T), P_size(s.T), factor(s.T);
+    std::vector<Dot> dP(s.T);
+    Dot row = dot(dy, out, saved_y, out);
+    if (saves == Saves::Probs) row = {};
+    for (int64_t j = 0; j < keys(time); ++j) {
+      const Dot score = dot(q, query, k, at(s.qkv, b, h, j));
+      P[j] = saves == Saves::Probs ? saved_probs[i * s.T + j]
+                                   : std::exp(double(s.scale) * score.sum - saved_lse[i]);
+      P_size[j] =
+          P[j] * (saves == Saves::Probs ? 1 : 1 + double(s.scale) * score.size + std::abs(saved_lse[i]));
+      factor[j] = dropout_factor(s, b, h, time, j);
+      dP[j] = dot(dy, out, v, at(s.qkv, b, h, j));
+      dP[j].sum *= factor[j], dP[j].size *= factor[j];
+      if (saves == Saves::Probs) row.sum += P[j] * dP[j].sum, row.size += P[j] * dP[j].size;
+    }
+    for (int64_t j = 0; j < s.T; ++j)
+      for (int64_t d = 0; d < s.D; ++d) {
+        const int64_t key = at(s.qkv, b, h, j) + d;
+        const double dS = double(s.scale) * P[j] * (dP[j].sum - row.sum);
+        const double size = eps() * double(s.scale) * P_size[j] * (dP[j].size + row.size);
+        g.dq.add(query + d, dS * k[key], size * std::abs(k[key]));
+        g.dk.add(key, dS * q[query + d], size * std::abs(q[query + d]));
+        g.dv.add(key, P[j] * factor[j] * dy[out + d], eps() * P_size[j] * factor[j] * std::abs(dy[out + d]));
+      }
+  }
+};
+
+}  // namespace gradus

@@ -1,0 +1,76 @@
+// Element-wise kernels against formulas in fp64, over dtypes, Writes and sizes.
+#include "tests/kernels/kernel_contract.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L02_Kernels);
+ON_EVERY_DEVICE(L03_Kernels);
+
+double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+double gelu_slope(double x) {
+  const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+TEST_P(L02_Kernels, Add) {
+  expect_elementwise({"add", table().add, [](double a, double b) { return a + b; }});
+}
+TEST_P(L02_Kernels, Scale) {
+  expect_elementwise({"scale",
+                      [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().scale(c, n, a, y, -1.3f); },
+                      [](double a, double) { return double(-1.3f) * a; }});
+}
+TEST_P(L02_Kernels, Tanh) {
+  expect_elementwise({"tanh_fwd",
+                      [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().tanh_fwd(c, n, a, y); },
+                      [](double a, double) { return std::tanh(a); }, 4});
+  expect_elementwise(
+      {"tanh_bwd", table().tanh_bwd, [](double y, double dy) { return dy * (1 - y * y); }, 16});
+}
+TEST_P(L03_Kernels, Gelu) {
+  expect_elementwise({"gelu_fwd",
+                      [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().gelu_fwd(c, n, a, y); },
+                      [](double a, double) { return gelu(a); }, 16});
+  expect_elementwise(
+      {"gelu_bwd", table().gelu_bwd, [](double x, double dy) { return dy * gelu_slope(x); }, 64});
+}
+TEST_P(L02_Kernels, Fill) {
+  expect_elementwise({"fill", [](const Ctx& c, int64_t n, CBuf, CBuf, Out y) { table().fill(c, n, y, -1.3); },
+                      [](double, double) { return -1.3; }});
+}
+TEST_P(L02_Kernels, CastBetweenAllPairs) {
+  for (const DType from : float_types())
+    for (const int64_t n : {0, 1, 257, 2049}) {
+      const Buffer x = Buffer::random(from, n, 1);
+      const KernelCall cast{
+          std::string("cast from ") + name_of(from),
+          {{"y", float_types(), x.values()}},
+          [&](const Ctx& c, const std::vector<Out>& y) { table().cast(c, n, x.in(), y[0]); }};
+      expect_contract(cast, all_ways(cast.outputs));
+    }
+}
+TEST_P(L02_Kernels, NanAndInfinityPass) {
+  TestCtx ctx;
+  const Buffer x(DType::F32, {NAN, INFINITY, -INFINITY});
+  Buffer y = Buffer::zeros(DType::F32, 3);
+  table().gelu_fwd(ctx, 3, x.in(), y.out(Write::Set));
+  EXPECT_TRUE(std::isnan(y.values()[0]) && std::isinf(y.values()[1]));
+  table().tanh_fwd(ctx, 3, x.in(), y.out(Write::Set));
+  EXPECT_TRUE(std::isnan(y.values()[0]));
+  EXPECT_EQ(y.values()[1], 1);
+  EXPECT_EQ(y.values()[2], -1);
+}
+TEST_P(L02_Kernels, OtherDtypesAreRefusedAndNullOutputsSkipped) {
+  TestCtx ctx;
+  const Buffer x = Buffer::random(DType::F32, 4, 1);
+  Buffer half = Buffer::zeros(DType::BF16, 4);
+  EXPECT_THROW(table().add(ctx, 4, x.in(), half.in(), half.out(Write::Set)), Error);
+  EXPECT_THROW(table().gelu_fwd(ctx, 4, x.in(), half.out(Write::Set)), Error);
+  EXPECT_THROW(table().fill(ctx, 4, Out{half.out(Write::Set).p, DType::I32, Write::Set}, 0), Error);
+  table().gelu_bwd(ctx, 4, x.in(), x.in(), Out{nullptr, DType::F32, Write::Set});
+  table().tanh_bwd(ctx, 4, x.in(), x.in(), Out{nullptr, DType::F32, Write::Set});
+}
+
+}  // namespace
+}  // namespace gradus

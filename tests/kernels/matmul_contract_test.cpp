@@ -1,0 +1,202 @@
+// Matrix products against kernels.h: every mix of dtypes with Set and Add, transposes, long lines, batches
+// within batches, sizes on both sides of every block.
+#include <omp.h>
+
+#include "tests/kernels/contract_testing.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L01_MatmulContract);
+
+struct Mix {
+  DType in, out;
+};
+std::vector<Mix> mixes() {
+  std::vector<Mix> mixes;
+  for (const DType t : float_types()) mixes.push_back({t, t});
+  for (const DType t : {DType::BF16, DType::F16}) mixes.push_back({t, DType::F32});
+  return mixes;
+}
+
+MatmulShape shape_of(int64_t M, int64_t N, int64_t K, Trans ta, Trans tb, int64_t gap = 0) {
+  return {.M = M,
+          .N = N,
+          .K = K,
+          .ta = ta,
+          .tb = tb,
+          .lda = (ta == Trans::Yes ? M : K) + gap,
+          .ldb = (tb == Trans::Yes ? K : N) + 2 * gap,
+          .ldc = N + 3 * gap};
+}
+int64_t extent(int64_t rows, int64_t ld, const MatmulShape& s, int64_t Batch::*stride) {
+  return rows * ld + std::max<int64_t>(s.batch[0].count - 1, 0) * (s.batch[0].*stride) +
+         std::max<int64_t>(s.batch[1].count - 1, 0) * (s.batch[1].*stride);
+}
+
+// One product of the batch; row by row of B, because some are long.
+void multiply(const MatmulShape& s, const double* a, const double* b, int64_t c, double eps, Computed& want) {
+  std::vector<double> sum(s.N), size(s.N);
+  for (int64_t i = 0; i < s.M; ++i) {
+    std::fill(sum.begin(), sum.end(), 0), std::fill(size.begin(), size.end(), 0);
+    for (int64_t k = 0; k < s.K; ++k) {
+      const double x = s.alpha * a[s.ta == Trans::Yes ? k * s.lda + i : i * s.lda + k];
+      const double* const row = s.tb == Trans::Yes ? b + k : b + k * s.ldb;
+      const int64_t step = s.tb == Trans::Yes ? s.ldb : 1;
+      for (int64_t j = 0; j < s.N; ++j) sum[j] += x * row[j * step], size[j] += std::abs(x * row[j * step]);
+    }
+    for (int64_t j = 0; j < s.N; ++j) want.add(c + i * s.ldc + j, sum[j], double(s.K + 2) * eps * size[j]);
+  }
+}
+
+// A random operand; what lies between its rows is NaN, and not the kernel's to read.
+Buffer operand(DType t, const MatmulShape& s, int64_t rows, int64_t cols, int64_t ld, int64_t Batch::*stride,
+               uint64_t stream) {
+  const std::vector<double> all = Buffer::random(t, extent(rows, ld, s, stride), stream).values();
+  std::vector<double> values(all.size(), NAN);
+  for (int64_t o = 0; o < s.batch[0].count; ++o)
+    for (int64_t n = 0; n < s.batch[1].count; ++n)
+      for (int64_t i = 0; i < rows * cols; ++i) {
+        const int64_t at = o * (s.batch[0].*stride) + n * (s.batch[1].*stride) + i / cols * ld + i % cols;
+        values[at] = all[at];
+      }
+  return Buffer(t, values);
+}
+
+void expect_product(TestCtx& ctx, const MatmulShape& s, Mix mix, Wish wish) {
+  const bool ta = s.ta == Trans::Yes, tb = s.tb == Trans::Yes;
+  const Buffer a = operand(mix.in, s, ta ? s.K : s.M, ta ? s.M : s.K, s.lda, &Batch::stride_a, 1),
+               b = operand(mix.in, s, tb ? s.N : s.K, tb ? s.K : s.N, s.ldb, &Batch::stride_b, 2);
+  const std::vector<double> va = a.values(), vb = b.values();
+  Computed want(extent(s.M, s.ldc, s, &Batch::stride_c));
+  for (int64_t o = 0; o < s.batch[0].count; ++o)
+    for (int64_t n = 0; n < s.batch[1].count; ++n) {
+      const auto at = [&](int64_t Batch::*stride) {
+        return o * (s.batch[0].*stride) + n * (s.batch[1].*stride);
+      };
+      multiply(s, va.data() + at(&Batch::stride_a), vb.data() + at(&Batch::stride_b), at(&Batch::stride_c),
+               epsilon_of_sums(mix.in), want);
+    }
+  Output c(mix.out, wish, want);
+  table().matmul(ctx, s, a.in(), b.in(), c.out());
+  std::ostringstream text;
+  text << "matmul M " << s.M << " N " << s.N << " K " << s.K << (s.ta == Trans::Yes ? " T" : " N")
+       << (s.tb == Trans::Yes ? "T ld " : "N ld ") << s.lda << " " << s.ldb << " " << s.ldc << " alpha "
+       << s.alpha << " batches " << s.batch[0].count << " x " << s.batch[1].count << " " << name_of(mix.in)
+       << " ->";
+  c.expect(text.str());
+}
+
+TEST_P(L01_MatmulContract, EveryMixOfDtypesTransposesAndWritesWithLongLines) {
+  DirtyCtx ctx;
+  for (const Mix mix : mixes())
+    for (const Trans ta : {Trans::No, Trans::Yes})
+      for (const Trans tb : {Trans::No, Trans::Yes})
+        for (const Wish wish : kWishes)
+          for (const int64_t gap : {0, 3}) {
+            MatmulShape s = shape_of(29, 35, 21, ta, tb, gap);
+            s.alpha = gap == 0 ? 1 : -0.75f;
+            expect_product(ctx, s, mix, wish);
+          }
+}
+
+// A register tile has 6 or 12 rows and 8, 16 or 32 columns; four of them are a chunk; panels are packed 16
+// deep, or 4 x 4; from 64^3 on threads share the work.
+TEST_P(L01_MatmulContract, SizesOnBothSidesOfEveryTile) {
+  DirtyCtx ctx;
+  int i = 0;
+  for (const int64_t M : {1, 6, 11, 12, 13, 47, 48, 49, 97})
+    for (const int64_t N : {1, 7, 8, 16, 31, 32, 33, 65})
+      for (const int64_t K : {1, 15, 16, 17, 68}) {
+        ++i;
+        const auto trans = [&](int bit) { return i >> bit & 1 ? Trans::Yes : Trans::No; };
+        expect_product(ctx, shape_of(M, N, K, trans(0), trans(1), i % 3), mixes()[i % mixes().size()],
+                       kWritten[i / 4 % 2]);
+      }
+}
+
+TEST_P(L01_MatmulContract, NoProductsAreZeros) {
+  DirtyCtx ctx;
+  for (const Wish wish : kWishes) {
+    for (const Mix mix : mixes()) {
+      MatmulShape s = shape_of(5, 6, 0, Trans::No, Trans::No);
+      s.lda = 3;
+      Computed zeros(30);
+      for (int64_t i = 0; i < 30; ++i) zeros.add(i, 0, 0);
+      Output c(mix.out, wish, zeros);
+      const Buffer a = Buffer::random(mix.in, 15, 1), b = Buffer::random(mix.in, 6, 2);
+      table().matmul(ctx, s, a.in(), b.in(), c.out());
+      c.expect("matmul K 0");
+    }
+    expect_product(ctx, shape_of(0, 6, 5, Trans::No, Trans::Yes), {DType::F32, DType::F32}, wish);
+    expect_product(ctx, shape_of(6, 0, 5, Trans::Yes, Trans::No), {DType::F32, DType::F32}, wish);
+    for (const int empty : {0, 1}) {
+      MatmulShape s = shape_of(2, 3, 4, Trans::No, Trans::No);
+      s.batch[empty].count = 0;
+      expect_product(ctx, s, {DType::F32, DType::F32}, wish);
+    }
+  }
+}
+
+// Strides of 0 give one matrix to all of a batch; the inner dimension may be the longer stride; batches may
+// lie with gaps, or side by side in one line, as heads do.
+TEST_P(L01_MatmulContract, BatchesWithinBatches) {
+  DirtyCtx ctx;
+  int i = 0;
+  for (const auto& [outer, inner] : {std::pair(1, 1), {1, 3}, {3, 1}, {2, 2}, {3, 5}, {7, 3}})
+    for (const int broadcast : {0, 1, 2, 3})  // bit 0: a, bit 1: b, over the outer; both over the inner, too
+      for (const bool heads : {false, true}) {
+        MatmulShape s = shape_of(5, 7, 6, Trans::No, i % 2 ? Trans::Yes : Trans::No);
+        if (heads) s.lda = 6 * inner, s.ldb = (i % 2 ? 6 : 7) * inner, s.ldc = 7 * inner;
+        const int64_t a = heads ? 6 : 40, b = heads ? (i % 2 ? 6 : 7) : 50, c = heads ? 7 : 36;
+        s.batch[1] = {inner, i % 3 == 0 ? 0 : a, i % 5 == 0 ? 0 : b, c};
+        s.batch[0] = {outer, broadcast & 1 ? 0 : 60 * inner, broadcast & 2 ? 0 : 64 * inner, 55 * inner};
+        if (i % 4 == 3 && !heads) std::swap(s.batch[0], s.batch[1]);
+        s.alpha = 0.5f + float(i % 2);
+        expect_product(ctx, s, mixes()[i % mixes().size()], kWritten[i / 2 % 2]);
+        ++i;
+      }
+}
+
+// Blocks of K are 2048 deep (1024 in fp64), of N 1024 wide; what earlier blocks gave waits in the workspace.
+TEST(L01_MatmulContractOnCpu, SumsOfSeveralBlocks) {
+  DirtyCtx ctx;
+  for (const int64_t K : {1024, 1025, 2047, 2048, 2049, 4100}) {
+    expect_product(ctx, shape_of(25, 70, K, Trans::No, Trans::Yes), {DType::F32, DType::F32}, Wish::Add);
+    expect_product(ctx, shape_of(14, 33, K, Trans::Yes, Trans::No, 1), {DType::BF16, DType::F32}, Wish::Add);
+    expect_product(ctx, shape_of(14, 17, K, Trans::No, Trans::No, 1), {DType::F16, DType::F16}, Wish::Set);
+    expect_product(ctx, shape_of(14, 17, K, Trans::No, Trans::No, 1), {DType::F64, DType::F64}, Wish::Add);
+  }
+  for (const int64_t N : {1023, 1024, 1025, 2050})
+    expect_product(ctx, shape_of(13, N, 33, Trans::No, Trans::Yes), {DType::F32, DType::F32}, Wish::Add);
+  expect_product(ctx, shape_of(1010, 40, 2060, Trans::No, Trans::No), {DType::F32, DType::F32}, Wish::Set);
+  expect_product(ctx, shape_of(13, 1030, 2060, Trans::No, Trans::No), {DType::F32, DType::F32}, Wish::Add);
+}
+
+// Many products at once have a share of the workspace each, and so smaller blocks: rows and columns of one
+// product are then cut too. All write the same product, of one A and one B.
+TEST(L01_MatmulContractOnCpu, ManyProductsShareTheWorkspace) {
+  DirtyCtx ctx;
+  const int threads = omp_get_max_threads();
+  for (const int n : {3, 8, 20}) {
+    omp_set_num_threads(n);
+    MatmulShape s = shape_of(5, 9, 2100, Trans::No, Trans::Yes);
+    s.batch[1] = {41, 0, 3, 45};
+    expect_product(ctx, s, {DType::F32, DType::F32}, Wish::Add);
+    MatmulShape large = shape_of(1030, 140, 2060, Trans::No, Trans::Yes);
+    const Buffer a = Buffer::random(DType::F32, 1030 * 2060, 1),
+                 b = Buffer::random(DType::F32, 140 * 2060, 2);
+    Buffer one = Buffer::zeros(DType::F32, 1030 * 140);
+    if (n == 3) expect_product(ctx, large, {DType::F32, DType::F32}, Wish::Add);
+    table().matmul(ctx, large, a.in(), b.in(), one.out(Write::Set));
+    large.batch[0] = {n == 8 ? 17 : 1, 0, 0, 1030 * 140};
+    Buffer all = Buffer::zeros(DType::F32, large.batch[0].count * 1030 * 140);
+    table().matmul(ctx, large, a.in(), b.in(), all.out(Write::Set));
+    const std::vector<double> want = one.values(), got = all.values();
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], want[i % want.size()]) << "element " << i;
+  }
+  omp_set_num_threads(threads);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,148 @@
+// A buffer of the wrong dtype is refused by a sentence, the same on every device (kernels/checks.h).
+#include "tests/kernels/kernel_testing.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L03_Refusals);
+
+// The dtypes among the arguments of a call.
+template <class T>
+void add_dtypes(T&, std::vector<DType*>&) {}
+void add_dtypes(CBuf& x, std::vector<DType*>& dtypes) { dtypes.push_back(&x.t); }
+void add_dtypes(Out& y, std::vector<DType*>& dtypes) { dtypes.push_back(&y.t); }
+
+template <class... P>
+using Entry = void (*Backend::*)(const Ctx&, P...);
+
+// Makes one buffer after the other fp16 where the others are fp32 (ids: int32); or, if some are bf16, each
+// bf16 that is fp32 and the other way about. `refused` has a letter for each: x where that must be refused, .
+// where it is allowed. There are no elements, so nothing is computed.
+template <class... P>
+void expect_refused(const std::string& refused, Entry<P...> entry,
+                    std::type_identity_t<std::decay_t<P>>... arguments) {
+  std::vector<DType*> dtypes;
+  (add_dtypes(arguments, dtypes), ...);
+  ASSERT_EQ(dtypes.size(), refused.size()) << refused;
+  const bool mixed =
+      std::any_of(dtypes.begin(), dtypes.end(), [](const DType* t) { return *t == DType::BF16; });
+  TestCtx ctx(Cost{.scratch = 4096});
+  const auto refusal_of = [&](const Backend& b) {
+    return refusal([&] {
+      (b.*entry)(ctx, arguments...);
+      wait_for_kernels();
+    });
+  };
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const DType right = *dtypes[i];
+    *dtypes[i] = !mixed ? DType::F16 : right == DType::BF16 ? DType::F32 : DType::BF16;
+    const std::string text = refusal_of(table());
+    EXPECT_EQ(text.empty(), refused[i] == '.') << "buffer " << i << " of " << refused << ": " << text;
+    EXPECT_EQ(text, refusal_of(cpu_backend())) << "buffer " << i << " of " << refused;
+    *dtypes[i] = right;
+  }
+}
+
+// Calls each entry with buffers of T, its statistics (layernorm's, the log-sum-exp) being fp32.
+void expect_refusals(DType T) {
+  using B = Backend;
+  const bool sixteen = T != DType::F32;
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  const CBuf f = any.in(), x{f.p, T}, ids{f.p, DType::I32};
+  const Out fp32 = any.out(Write::Set), y{fp32.p, T, Write::Set};
+  const RowShape none{0, 2};
+  const AttentionShape heads{0, 1, 2, 2, {8, 4, 4}, {8, 4, 4}, 1};
+  expect_refused("xxx", &B::add, 0, x, x, y);
+  expect_refused("xx", &B::scale, 0, x, y, 2.0f);
+  for (const auto fwd : {&B::gelu_fwd, &B::gelu_erf_fwd, &B::tanh_fwd}) expect_refused("xx", fwd, 0, x, y);
+  for (const auto bwd : {&B::gelu_bwd, &B::gelu_erf_bwd, &B::tanh_bwd})
+    expect_refused("xxx", bwd, 0, x, x, y);
+  expect_refused("xx", &B::dropout, none, x, y, 0.5f, RandomKey{});
+  expect_refused("xxx", &B::bias_fwd, none, x, x, y);
+  expect_refused(sixteen ? "x." : ".x", &B::bias_bwd, none, x, y);
+  expect_refused("xxxxx", &B::layernorm_fwd, none, x, x, x, y, fp32, 1e-5f);
+  expect_refused(sixteen ? "xxxxx.." : "xxxxxxx", &B::layernorm_bwd, none, x, x, f, x, y, y, y);
+  expect_refused("xx", &B::softmax_fwd, none, x, y);
+  expect_refused("xxx", &B::softmax_bwd, none, x, x, y);
+  expect_refused(".xxx", &B::cross_entropy_fwd, none, x, ids, fp32, fp32);
+  expect_refused("xxx.", &B::cross_entropy_bwd_inplace, none, ids, f, f, y);
+  expect_refused("xxx", &B::embedding_fwd, none, 0, x, ids, y);
+  expect_refused(sixteen ? "xx." : "x.x", &B::embedding_bwd, none, 0, ids, x, y);
+  expect_refused(sixteen ? "xx." : "xxx", &B::matmul, {.M = 0, .N = 0, .K = 0, .lda = 1, .ldb = 1, .ldc = 1},
+                 x, x, y);
+  expect_refused("xxxxx", &B::attention_plain_fwd, heads, x, x, x, y, y);
+  expect_refused("xxxxxxxx", &B::attention_plain_bwd, heads, x, x, x, x, x, y, y, y);
+  expect_refused("xxxxx", &B::attention_flash_fwd, heads, x, x, x, y, fp32);
+  expect_refused("xxxxxxxxx", &B::attention_flash_bwd, heads, x, x, x, x, f, x, y, y, y);
+  expect_refused("xx", &B::rotary, {.B = 0, .T = 1, .H = 1, .D = 2, .dims = 2}, x, y);
+}
+
+TEST_P(L03_Refusals, AreTheSameSentencesOnEveryDevice) { expect_refusals(DType::F32); }
+TEST_P(L03_Refusals, BesideSixteenBitsFp32IsForWhatTheContractSays) { expect_refusals(DType::BF16); }
+
+// Every buffer of an update in every dtype, T being bf16: what is neither T nor fp32 is refused, and a master
+// copy that is not fp32; what the value is decides what the others may be.
+TEST_P(L03_Refusals, AnUpdateTakesTheDtypesOfTheContractOnly) {
+  constexpr DType kTypes[] = {DType::F64, DType::F32, DType::BF16, DType::F16,
+                              DType::I64, DType::I32, DType::I8,   DType::U8};
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  TestCtx ctx;
+  ctx.scalars().updates = 1;
+  for (int which = 0; which < 5; ++which)
+    for (const DType t : kTypes) {
+      const auto out = [&](int i, DType right) {
+        return Out{any.out(Write::Set).p, which == i ? t : right, Write::Set};
+      };
+      const Out grad = out(1, DType::F32);
+      const ParamUpdate u{0,
+                          out(0, DType::BF16),
+                          {grad.p, grad.t},
+                          out(2, DType::F32),
+                          out(3, DType::BF16),
+                          out(4, DType::F32),
+                          false};
+      const bool bf16_or_fp32 = t == DType::BF16 || t == DType::F32;
+      const bool right = which == 4 ? t == DType::F32 : which == 0 ? t == DType::BF16 : bf16_or_fp32;
+      const std::string what = std::string(name_of(t)) + " as buffer " + std::to_string(which);
+      const auto adamw = [&] { table().adamw(ctx, {1, &u}, {}); };
+      const auto sgd = [&] { table().sgd(ctx, {1, &u}, {}); };
+      if (right) {
+        EXPECT_NO_THROW(adamw()) << what;
+        EXPECT_NO_THROW(sgd()) << what;
+      } else {
+        EXPECT_THROW(adamw(), Error) << what;
+        EXPECT_THROW(sgd(), Error) << what;
+      }
+    }
+}
+
+TEST_P(L03_Refusals, AGradientNormTakesFloatsOnly) {
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  TestCtx ctx(cost::grad_norm(1, DType::F32));
+  for (const DType t : {DType::I64, DType::I32, DType::I8, DType::U8}) {
+    const CBuf item{any.in().p, t};
+    const int64_t one = 1;
+    EXPECT_THROW(table().grad_norm(ctx, {1, &item, &one}, 1), Error) << name_of(t);
+  }
+}
+
+TEST_P(L03_Refusals, AProbabilityIsFrom0To1) {
+  Buffer x = Buffer::random(DType::F32, 4, 1), y = Buffer::zeros(DType::F32, 4);
+  TestCtx ctx;
+  for (const float p : {-0.1f, 1.1f, NAN})
+    EXPECT_THROW(table().dropout(ctx, {2, 2}, x.in(), y.out(Write::Set), p, {}), Error) << p;
+}
+
+TEST_P(L03_Refusals, AdamWBeginsWithUpdate1) {
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  Buffer x = Buffer::random(DType::F32, 4, 1);
+  const Out out = x.out(Write::Set);
+  const ParamUpdate u{1, out, x.in(), out, out, {}, false};
+  TestCtx ctx;
+  ctx.scalars().updates = 0;
+  EXPECT_THROW(table().adamw(ctx, {1, &u}, {}), Error);
+}
+
+}  // namespace
+}  // namespace gradus

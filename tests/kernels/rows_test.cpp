@@ -1,0 +1,200 @@
+// Kernels over rows (bias, layernorm, embedding) against formulas in fp64.
+#include "tests/kernels/kernel_contract.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L02_Kernels);
+ON_EVERY_DEVICE(L03_Kernels);
+
+TEST_P(L02_Kernels, Bias) {
+  std::vector<RowShape> shapes = row_shapes();
+  shapes.push_back({3, 0});
+  for (const DType T : float_types())
+    for (const RowShape s : shapes) {
+      const int64_t n = s.rows * s.cols;
+      const Buffer x = Buffer::random(T, n, 1), b = Buffer::random(T, s.cols, 2);
+      const std::vector<double> vx = x.values(), vb = b.values();
+      Expected y{"y", {T}, std::vector<double>(n)},
+          only_b{"y of a null x, which counts as zero", {T}, y.value};
+      Expected db{"db", t_or_fp32(T), std::vector<double>(s.cols), std::vector<double>(s.cols)};
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t c = i % s.cols;
+        y.value[i] = vx[i] + vb[c], only_b.value[i] = vb[c];
+        db.value[c] += vx[i], db.error[c] += double(s.rows) * std::abs(vx[i]);
+      }
+      for (const bool with_x : {true, false})
+        expect_contract({"bias_fwd", {with_x ? y : only_b}, [&](const Ctx& ctx, const std::vector<Out>& out) {
+                           table().bias_fwd(ctx, s, with_x ? x.in() : CBuf{nullptr, T}, b.in(), out[0]);
+                         }});
+      const KernelCall bwd{
+          "bias_bwd",
+          {db},
+          [&](const Ctx& ctx, const std::vector<Out>& out) { table().bias_bwd(ctx, s, x.in(), out[0]); },
+          cost::bias_bwd(s, T)};
+      expect_contract(bwd, all_ways(bwd.outputs));
+    }
+}
+
+constexpr float kEps = 3e-4f;
+// What layernorm must give, and how far arithmetic may be off: a sum of n terms by n roundings of its terms'
+// sizes.
+struct LayerNorm {
+  LayerNorm(RowShape s, DType T)
+      : s(s),
+        T(T),
+        n(s.rows * s.cols),
+        x(Buffer::random(T, n, 1)),
+        gamma(Buffer::random(T, s.cols, 2)),
+        beta(Buffer::random(T, s.cols, 3)),
+        dy(Buffer::random(T, n, 4)),
+        stats(Buffer::zeros(stat(T), 0)) {
+    forward();
+    backward();
+  }
+  void forward() {
+    const std::vector<double> vx = x.values(), g = gamma.values(), b = beta.values();
+    for (int64_t r = 0; r < s.rows; ++r) {
+      const double *row = &vx[r * s.cols], cols = double(s.cols);
+      double mean = 0, size = 0, var = 0;
+      for (int64_t c = 0; c < s.cols; ++c) mean += row[c] / cols, size += std::abs(row[c]) / cols;
+      for (int64_t c = 0; c < s.cols; ++c) var += (row[c] - mean) * (row[c] - mean) / cols;
+      const double rstd = 1 / std::sqrt(var + double(kEps));
+      // Where columns nearly coincide, the rounding of the mean weighs as much as what is left of them.
+      const double steep = 1 + size * rstd, ops = 8 + cols;
+      for (const double v : {mean, rstd}) statistics.value.push_back(v);
+      for (const double v : {ops * size, ops * rstd * steep}) statistics.error.push_back(v);
+      for (int64_t c = 0; c < s.cols; ++c) {
+        const double xhat = (row[c] - mean) * rstd;
+        y.value.push_back(xhat * g[c] + b[c]);
+        y.error.push_back(ops * steep * (1 + std::abs(xhat)) * std::abs(g[c]) + std::abs(b[c]));
+      }
+    }
+  }
+  void backward() {  // of the statistics as they are stored
+    stats = Buffer(stat(T), statistics.value);
+    const std::vector<double> vx = x.values(), g = gamma.values(), vdy = dy.values(), of = stats.values();
+    for (Expected* e : {&dgamma, &dbeta}) e->value = e->error = std::vector<double>(s.cols);
+    for (int64_t r = 0; r < s.rows; ++r) {
+      const double mean = of[2 * r], rstd = of[2 * r + 1], cols = double(s.cols), rows = double(s.rows);
+      double sum = 0, dot = 0, sum_size = 0, dot_size = 0;
+      for (int64_t c = 0; c < s.cols; ++c) {
+        const double d = vdy[r * s.cols + c], xhat = (vx[r * s.cols + c] - mean) * rstd;
+        sum += d * g[c] / cols, sum_size += std::abs(d * g[c]) / cols;
+        dot += d * g[c] * xhat / cols, dot_size += std::abs(d * g[c] * xhat) / cols;
+        dgamma.value[c] += d * xhat, dgamma.error[c] += (rows + 4) * std::abs(d * xhat);
+        dbeta.value[c] += d, dbeta.error[c] += rows * std::abs(d);
+      }
+      for (int64_t c = 0; c < s.cols; ++c) {
+        const double d = vdy[r * s.cols + c] * g[c], xhat = (vx[r * s.cols + c] - mean) * rstd;
+        dx.value.push_back(rstd * (d - sum - xhat * dot));
+        dx.error.push_back(rstd * (4 * std::abs(d) + (cols + 6) * (sum_size + std::abs(xhat) * dot_size)));
+      }
+    }
+  }
+  RowShape s;
+  DType T;
+  int64_t n;
+  Buffer x, gamma, beta, dy, stats;
+  Expected y{"y", {T}, {}}, statistics{"stats", {stat(T)}, {}};
+  Expected dx{"dx", {T}, {}}, dgamma{"dgamma", t_or_fp32(T), {}}, dbeta{"dbeta", t_or_fp32(T), {}};
+};
+
+// Whatever is trained: each subset of the outputs on a shape with several rows to a partition.
+void layernorm_of(RowShape s, std::vector<Way> ways(const std::vector<Expected>&)) {
+  for (const DType T : float_types()) {
+    const LayerNorm l(s, T);
+    const KernelCall fwd{
+        "layernorm_fwd", {l.y, l.statistics}, [&](const Ctx& ctx, const std::vector<Out>& y) {
+          table().layernorm_fwd(ctx, s, l.x.in(), l.gamma.in(), l.beta.in(), y[0], y[1], kEps);
+        }};
+    const KernelCall bwd{"layernorm_bwd",
+                         {l.dx, l.dgamma, l.dbeta},
+                         [&](const Ctx& ctx, const std::vector<Out>& y) {
+                           table().layernorm_bwd(ctx, s, l.x.in(), l.gamma.in(), l.stats.in(), l.dy.in(),
+                                                 y[0], y[1], y[2]);
+                         },
+                         cost::layernorm_bwd(s, T)};
+    for (const KernelCall& k : {fwd, bwd}) ASSERT_NO_FATAL_FAILURE(expect_contract(k, ways(k.outputs)));
+  }
+}
+TEST_P(L03_Kernels, LayerNorm) {
+  for (const RowShape s : row_shapes()) layernorm_of(s, some_ways);
+  layernorm_of({7, 2}, some_ways);
+}
+TEST_P(L03_Kernels, LayerNormOfEverySubsetOfOutputs) { layernorm_of({35, 9}, all_ways); }
+
+TEST_P(L03_Kernels, LayerNormOfALargeMeanKeepsItsVariance) {
+  std::vector<double> x(256);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = 1e4 + double(i % 2);
+  const Buffer in(DType::F32, x), one(DType::F32, std::vector<double>(256, 1.0)),
+      zero = Buffer::zeros(DType::F32, 256);
+  Buffer y = Buffer::zeros(DType::F32, 256), stats = Buffer::zeros(DType::F32, 2);
+  TestCtx ctx;
+  table().layernorm_fwd(ctx, {1, 256}, in.in(), one.in(), zero.in(), y.out(Write::Set), stats.out(Write::Set),
+                        1e-5f);
+  const std::vector<double> vy = y.values();
+  for (int i = 0; i < 256; ++i) ASSERT_NEAR(vy[i], i % 2 ? 1 : -1, 1e-3) << "element " << i;
+}
+
+// A plain fp32 sum of this row is thousands off: most additions lose the 5/16, all in the same direction.
+TEST_P(L03_Kernels, LayerNormOfALongRowOfALargeMeanIsThatOfItsMean) {
+  constexpr int64_t kCols = 1 << 17;
+  std::vector<double> x(kCols);
+  for (int64_t i = 0; i < kCols; ++i) x[size_t(i)] = 4096.3125 + double(i % 2);
+  const Buffer in(DType::F32, x), one(DType::F32, std::vector<double>(kCols, 1.0)),
+      zero = Buffer::zeros(DType::F32, kCols);
+  Buffer y = Buffer::zeros(DType::F32, kCols), stats = Buffer::zeros(DType::F32, 2);
+  TestCtx ctx;
+  table().layernorm_fwd(ctx, {1, kCols}, in.in(), one.in(), zero.in(), y.out(Write::Set),
+                        stats.out(Write::Set), 1e-5f);
+  EXPECT_NEAR(stats.values()[0], 4096.8125, 1e-3);
+  const std::vector<double> vy = y.values();
+  for (int64_t i = 0; i < kCols; ++i) ASSERT_NEAR(vy[size_t(i)], i % 2 ? 1 : -1, 2e-3) << "element " << i;
+}
+
+TEST_P(L03_Kernels, LayerNormOfNanIsNan) {
+  std::vector<double> values(3 * 70, 1.0);
+  values[69] = NAN, values[140] = INFINITY;
+  const Buffer x(DType::F32, values), one(DType::F32, std::vector<double>(70, 1.0));
+  Buffer y = Buffer::zeros(DType::F32, 3 * 70);
+  TestCtx ctx;
+  table().layernorm_fwd(ctx, {3, 70}, x.in(), one.in(), one.in(), y.out(Write::Set), {}, kEps);
+  const std::vector<double> got = y.values();
+  for (int i = 0; i < 3 * 70; ++i) ASSERT_EQ(std::isnan(got[i]), i / 70 != 1) << "element " << i;
+}
+
+// Seven ids: 3 and 5 do not occur, 1 only in the last row. The sums are in the order of the rows, so they are
+// known to the bit.
+TEST_P(L03_Kernels, Embedding) {
+  std::vector<RowShape> shapes{{9, 7}, {40, 20}, {3, 300}, {3, 1030}, {260, 130}};
+  for (const RowShape s : shapes) {
+    SharedVector<int32_t> ids(s.rows);
+    for (int64_t r = 0; r < s.rows; ++r) ids[r] = int32_t(r * r % 13 % 4 * 2);
+    ids.back() = 1;
+    const int64_t n = s.rows * s.cols, size = 7 * s.cols;
+    for (const DType T : float_types()) {
+      const Buffer w = Buffer::random(T, size, 1), dy = Buffer::random(T, n, 2);
+      const std::vector<double> vw = w.values(), vdy = dy.values();
+      Expected y{"y", {T}, {}}, dw{"dtable", t_or_fp32(T), std::vector<double>(size)};
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t at = ids[i / s.cols] * s.cols + i % s.cols;
+        y.value.push_back(vw[at]);
+        dw.value[at] = rounded(stat(T), dw.value[at] + vdy[i]);
+      }
+      const KernelCall fwd{"embedding_fwd", {y}, [&](const Ctx& ctx, const std::vector<Out>& out) {
+                             table().embedding_fwd(ctx, s, 7, w.in(), {ids.data(), DType::I32}, out[0]);
+                           }};
+      const KernelCall bwd{"embedding_bwd",
+                           {dw},
+                           [&](const Ctx& ctx, const std::vector<Out>& out) {
+                             table().embedding_bwd(ctx, s, 7, {ids.data(), DType::I32}, dy.in(), out[0]);
+                           },
+                           cost::embedding_bwd(s, T)};
+      for (const KernelCall& k : {fwd, bwd}) ASSERT_NO_FATAL_FAILURE(expect_contract(k, all_ways(k.outputs)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,219 @@
+// Softmax and cross-entropy against formulas in fp64, and the vector functions they are made of.
+#include "kernels/cpu/vmath.h"
+#include "tests/kernels/kernel_contract.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L02_Kernels);
+ON_EVERY_DEVICE(L03_Kernels);
+
+// row_shapes(), and rows that cpu takes in one, two and three pieces.
+std::vector<RowShape> softmax_shapes() {
+  std::vector<RowShape> shapes = row_shapes();
+  for (const int64_t cols : {2048, 2049, 4100}) shapes.push_back({2, cols});
+  return shapes;
+}
+
+// Rows whose largest element is the last, so that a sum taken before must be scaled down.
+Buffer rising(DType T, RowShape s) {
+  std::vector<double> x = Buffer::random(T, s.rows * s.cols, 1, 5).values();
+  for (int64_t r = 1; r <= s.rows && s.cols > 0; ++r) x[r * s.cols - 1] = r % 2 ? 90 : 22;
+  return {T, x};
+}
+
+TEST_P(L03_Kernels, Softmax) {
+  std::vector<RowShape> shapes = softmax_shapes();
+  shapes.push_back({3, 0});
+  for (const DType T : float_types())
+    for (const RowShape s : shapes)
+      for (const Buffer& x : {Buffer::random(T, s.rows * s.cols, 1, 5), rising(T, s)}) {
+        const std::vector<double> vx = x.values();
+        Expected y{"y", {T}, {}};
+        for (int64_t r = 0; r < s.rows; ++r) {
+          const double* row = vx.data() + r * s.cols;
+          const double max = s.cols ? *std::max_element(row, row + s.cols) : 0;
+          double sum = 0;
+          for (int64_t c = 0; c < s.cols; ++c) sum += std::exp(row[c] - max);
+          for (int64_t c = 0; c < s.cols; ++c) {
+            y.value.push_back(std::exp(row[c] - max) / sum);
+            // e^x of less than -86.9 may be 0 on cpu, and what a GPU gives is subnormal
+            y.error.push_back(y.value.back() * (double(s.cols) + 8 + max - row[c]) + 0x1p-98);
+          }
+        }
+        const KernelCall fwd{"softmax_fwd", {y}, [&](const Ctx& ctx, const std::vector<Out>& out) {
+                               table().softmax_fwd(ctx, s, x.in(), out[0]);
+                             }};
+        ASSERT_NO_FATAL_FAILURE(expect_contract(fwd, all_ways(fwd.outputs)));
+      }
+}
+TEST_P(L03_Kernels, SoftmaxBackward) {
+  for (const DType T : float_types())
+    for (const RowShape s : softmax_shapes()) {
+      const int64_t n = s.rows * s.cols;
+      const Buffer y = Buffer::random(T, n, 1), dy = Buffer::random(T, n, 2);  // of any y, not of sum 1 alone
+      const std::vector<double> vy = y.values(), vdy = dy.values();
+      Expected dx{"dx", {T}, {}};
+      for (int64_t r = 0; r < s.rows; ++r) {
+        double dot = 0, size = 0;
+        for (int64_t i = r * s.cols; i < (r + 1) * s.cols; ++i)
+          dot += vy[i] * vdy[i], size += std::abs(vy[i] * vdy[i]);
+        for (int64_t i = r * s.cols; i < (r + 1) * s.cols; ++i) {
+          dx.value.push_back(vy[i] * (vdy[i] - dot));
+          dx.error.push_back(std::abs(vy[i]) * (2 * std::abs(vdy[i]) + (double(s.cols) + 4) * size));
+        }
+      }
+      const KernelCall bwd{"softmax_bwd", {dx}, [&](const Ctx& ctx, const std::vector<Out>& out) {
+                             table().softmax_bwd(ctx, s, y.in(), dy.in(), out[0]);
+                           }};
+      ASSERT_NO_FATAL_FAILURE(expect_contract(bwd, all_ways(bwd.outputs)));
+    }
+}
+
+TEST_P(L03_Kernels, SoftmaxOfMaskedRowsAndOfNaN) {
+  const double inf = INFINITY;
+  for (const int64_t cols : {3, 300}) {
+    std::vector<double> x(3 * cols, -inf);  // row 0: one finite number, row 1: all -inf, row 2: NaN
+    x[cols - 1] = -1e30, x[2 * cols] = NAN, x[3 * cols - 1] = 1;
+    const SharedVector<int32_t> ids = {int32_t(cols - 1), 0, 0};
+    const Buffer in(DType::F32, x);
+    Buffer y = Buffer::zeros(DType::F32, 3 * cols), loss = Buffer::zeros(DType::F32, 1),
+           lse = Buffer::zeros(DType::F32, 3);
+    TestCtx ctx(cost::cross_entropy_fwd({3, cols}, DType::F32));
+    table().softmax_fwd(ctx, {3, cols}, in.in(), y.out(Write::Set));
+    const std::vector<double> got = y.values();
+    for (int64_t i = 0; i < cols; ++i) ASSERT_EQ(got[i], i == cols - 1) << "element " << i << " of " << cols;
+    for (int64_t i = cols; i < 3 * cols; ++i) ASSERT_TRUE(std::isnan(got[i])) << "element " << i;
+    table().cross_entropy_fwd(ctx, {3, cols}, in.in(), {ids.data(), DType::I32}, loss.out(Write::Set),
+                              lse.out(Write::Set));
+    EXPECT_EQ(lse.values()[0], double(-1e30f));
+    EXPECT_EQ(lse.values()[1], -inf);
+    EXPECT_TRUE(std::isnan(lse.values()[2]) && std::isnan(loss.values()[0]));
+  }
+}
+
+struct Targets {
+  explicit Targets(RowShape s) : ids(s.rows) {
+    for (int64_t r = 0; r < s.rows; ++r) ids[r] = int32_t((r * 7) % s.cols);
+  }
+  CBuf in() const { return {ids.data(), DType::I32}; }
+  SharedVector<int32_t> ids;
+};
+
+std::vector<RowShape> cross_entropy_shapes() {
+  std::vector<RowShape> shapes = softmax_shapes();
+  shapes.front() = {257, 5};  // in place of no rows, which have no mean; more than a block that adds them
+  return shapes;
+}
+
+TEST_P(L02_Kernels, CrossEntropy) {
+  for (const DType T : float_types())
+    for (const RowShape s : cross_entropy_shapes())
+      for (const Buffer& logits : {Buffer::random(T, s.rows * s.cols, 1, 5), rising(T, s)}) {
+        const Targets targets(s);
+        const std::vector<double> x = logits.values();
+        Expected loss{"loss", {stat(T)}, {0}, {0}}, lse{"lse", {stat(T)}, {}};
+        for (int64_t r = 0; r < s.rows; ++r) {
+          const double *row = &x[r * s.cols], max = *std::max_element(row, row + s.cols);
+          double sum = 0;
+          for (int64_t c = 0; c < s.cols; ++c) sum += std::exp(row[c] - max);
+          lse.value.push_back(max + std::log(sum));
+          lse.error.push_back(double(s.cols) + 16 + 2 * std::abs(max));
+          loss.value[0] += (lse.value[r] - row[targets.ids[r]]) / double(s.rows);
+          loss.error[0] += (lse.error[r] + 16 * (lse.value[r] - row[targets.ids[r]])) / double(s.rows);
+        }
+        const KernelCall fwd{"cross_entropy_fwd",
+                             {loss, lse},
+                             [&](const Ctx& ctx, const std::vector<Out>& out) {
+                               table().cross_entropy_fwd(ctx, s, logits.in(), targets.in(), out[0], out[1]);
+                             },
+                             cost::cross_entropy_fwd(s, T)};
+        const bool every_way = s.rows == 33;  // a shape with two rows to a partition, and quick
+        ASSERT_NO_FATAL_FAILURE(
+            expect_contract(fwd, every_way ? all_ways(fwd.outputs) : some_ways(fwd.outputs)));
+      }
+}
+TEST_P(L02_Kernels, CrossEntropyBackwardInPlace) {
+  for (const DType T : float_types())
+    for (const RowShape s : cross_entropy_shapes()) {
+      const int64_t n = s.rows * s.cols;
+      Buffer logits = Buffer::random(T, n, 1, 3);
+      const Buffer lse = Buffer(stat(T), std::vector<double>(s.rows, 4.1)), dloss(stat(T), {3.7});
+      const Targets targets(s);
+      const std::vector<double> x = logits.values();
+      const double factor = dloss.values()[0] / double(s.rows), shift = lse.values()[0];
+      Expected dx{"logits", {T}, {}};
+      for (int64_t i = 0; i < n; ++i) {
+        const double p = std::exp(x[i] - shift);  // as lse says, even if it is not the row's
+        dx.value.push_back(factor * (p - (targets.ids[i / s.cols] == i % s.cols)));
+        dx.error.push_back(factor * (p * (8 + std::abs(x[i] - shift)) + 4 * std::abs(dx.value[i] / factor)));
+      }
+      TestCtx ctx;
+      const OpenMpThreads three(3);
+      table().cross_entropy_bwd_inplace(ctx, s, targets.in(), lse.in(), dloss.in(), logits.out(Write::Set));
+      expect_written("cross_entropy_bwd_inplace", dx, T, Write::Set, {}, logits.values());
+    }
+}
+
+// The maximum rises so far that what was summed before must be scaled down.
+TEST_P(L02_Kernels, CrossEntropyOfALongRowThatRises) {
+  std::vector<double> values(5000, 0.0);
+  values[4500] = 100;
+  const Buffer x(DType::F32, values);
+  Buffer lse = Buffer::zeros(DType::F32, 1);
+  TestCtx ctx(cost::cross_entropy_fwd({1, 5000}, DType::F32));
+  table().cross_entropy_fwd(ctx, {1, 5000}, x.in(), Targets({1, 5000}).in(), {}, lse.out(Write::Set));
+  EXPECT_EQ(lse.values()[0], 100);
+}
+
+TEST_P(L02_Kernels, TargetsAndIdsOutOfRangeAreNamed) {
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  Buffer x = Buffer::random(DType::F32, 6, 1), loss = Buffer::zeros(DType::F32, 1),
+         lse = Buffer::zeros(DType::F32, 2);
+  TestCtx ctx(Cost{.scratch = 64});
+  const RowShape s{2, 3};
+  for (const int32_t bad : {-1, 3}) {
+    const int32_t ids[] = {0, bad};
+    const CBuf in{ids, DType::I32};
+    const Out y = x.out(Write::Set);
+    const std::function<void()> calls[] = {
+        [&] { table().cross_entropy_fwd(ctx, s, x.in(), in, loss.out(Write::Set), lse.out(Write::Set)); },
+        [&] { table().cross_entropy_bwd_inplace(ctx, s, in, lse.in(), loss.in(), y); },
+        [&] { table().embedding_fwd(ctx, s, 3, x.in(), in, y); },
+        [&] { table().embedding_bwd(ctx, s, 3, in, x.in(), y); }};
+    for (const auto& call : calls) try {
+        call();
+        ADD_FAILURE() << bad << " of 3 was accepted by call " << &call - calls;
+      } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("row 1"), std::string::npos) << e.what();
+      }
+  }
+}
+
+TEST(L02_KernelsOnCpu, VectorFunctionsAreWithinTheirBounds) {
+  const auto ulps = [](float got, double want) {
+    const float nearest = float(want), next = std::nextafter(std::abs(nearest), INFINITY);
+    return std::abs(double(got) - want) / (double(next) - std::abs(double(nearest)));
+  };
+  double exp_worst = 0, tanh_worst = 0, erf_worst = 0;
+  for (uint32_t bits = 0; bits < 0x7F800000; bits += 4099)
+    for (const float x : {std::bit_cast<float>(bits), -std::bit_cast<float>(bits)}) {
+      const double e = std::exp(double(x));
+      if (e > 3.4028235e38)
+        EXPECT_TRUE(std::isinf(cpu::vexp(x))) << x;
+      else
+        exp_worst = std::max(exp_worst, x < -86.9f ? double(cpu::vexp(x)) : ulps(cpu::vexp(x), e));
+      tanh_worst = std::max(tanh_worst, ulps(cpu::vtanh(x), std::tanh(double(x))));
+      erf_worst = std::max(erf_worst, ulps(cpu::verf(x), std::erf(double(x))));
+    }
+  EXPECT_LE(exp_worst, 2);
+  EXPECT_LE(tanh_worst, 2);
+  EXPECT_LE(erf_worst, 2);
+  EXPECT_TRUE(std::isnan(cpu::vexp(NAN)) && std::isnan(cpu::vtanh(NAN)) && std::isnan(cpu::verf(NAN)));
+  EXPECT_EQ(cpu::verf(-INFINITY), -1);
+  EXPECT_EQ(cpu::vexp(-INFINITY), 0);
+  EXPECT_TRUE(std::signbit(cpu::vtanh(-0.0f)));
+}
+
+}  // namespace
+}  // namespace gradus

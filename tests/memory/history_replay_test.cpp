@@ -1,0 +1,185 @@
+// The events of the memory history one by one: each action once, with all that history.h says of it; and what
+// a replay of them gives, after every single event.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "src/ops/ops.h"
+#include "tests/memory/allocator_fixture.h"
+
+namespace gradus {
+
+void PrintTo(const MemoryEvent& e, std::ostream* out) {
+  *out << name_of(e.action) << " " << e.address << " " << e.bytes << " " << e.requested << " "
+       << name_of(e.kind) << " \"" << e.name << "\" " << e.shape << " in \"" << e.op << "\"";
+}
+
+namespace {
+
+int64_t address_of(const Block* b) { return reinterpret_cast<int64_t>(b->segment->base) + b->offset; }
+
+void expect_events(const std::vector<MemoryEvent>& events, const std::vector<MemoryEvent>& expected) {
+  std::vector<std::string> is, should;
+  for (const MemoryEvent& e : events) is.push_back(testing::PrintToString(e));
+  for (const MemoryEvent& e : expected) should.push_back(testing::PrintToString(e));
+  EXPECT_EQ(is, should);
+}
+
+TEST(L04_History, EachActionIsRecordedOnceWithAllThereIsToSay) {
+  Fixture f;
+  Allocator& a = f.allocator;
+  a.set_budget(2 * kMiB);
+  a.keep_history();
+  const NamedRange outer{"backward", nullptr}, inner{"linear", &outer};
+  a.range = &inner;
+  Block* first = a.allocate(1000, Kind::Temporary, "y", {2, 125});
+  Block* second = a.allocate(5, Kind::Weight, "w", {5});
+  const int64_t at = address_of(first);
+  a.range = &outer;
+  a.change_kind(first, Kind::Activation);
+  EXPECT_THROW(a.allocate(3 * kMiB, Kind::Data, "batch", {3, kMiB}), OutOfMemory);
+  a.free(first);
+  a.range = nullptr;
+  a.free(second);
+  a.empty_cache();
+  a.empty_cache();  // there is nothing more to give back
+  expect_events(a.history(),
+                {{Action::SegmentAlloc, at, 2 * kMiB, 0, Kind::Other, "", "backward/linear", {}},
+                 {Action::Alloc, at, 1024, 1000, Kind::Temporary, "y", "backward/linear", {2, 125}},
+                 {Action::Alloc, at + 1024, 512, 5, Kind::Weight, "w", "backward/linear", {5}},
+                 {Action::ChangeKind, at, 1024, 1000, Kind::Activation, "y", "backward", {2, 125}},
+                 {Action::OutOfMemory, 0, 0, 3 * kMiB, Kind::Data, "batch", "backward", {3, kMiB}},
+                 {Action::Free, at, 1024, 1000, Kind::Activation, "y", "backward", {2, 125}},
+                 {Action::Free, at + 1024, 512, 5, Kind::Weight, "w", "", {5}},
+                 {Action::SegmentFree, at, 2 * kMiB, 0, Kind::Other, "", "", {}}});
+}
+
+TEST(L04_History, WhatIsThereAlreadyComesFirstSegmentBySegment) {
+  Fixture f;
+  Block *small = f.get(100, "small"), *gone = f.get(3 * kMiB, "gone"), *large = f.get(5 * kMiB, "large");
+  f.allocator.change_kind(large, Kind::Master);
+  f.allocator.free(gone);
+  const NamedRange step{"step", nullptr};
+  f.allocator.range = &step;
+  f.allocator.keep_history();
+  EXPECT_EQ(f.allocator.range, &step) << "the program is where it was";
+  const std::string op = "before the history";
+  const auto segment = [&](const Block* b, int64_t bytes) {
+    const int64_t base = reinterpret_cast<int64_t>(b->segment->base);
+    return MemoryEvent{Action::SegmentAlloc, base, bytes, 0, Kind::Other, "", op, {}};
+  };
+  expect_events(
+      f.allocator.history(),
+      {segment(small, 2 * kMiB),
+       {Action::Alloc, address_of(small), 512, 100, Kind::Other, "small", op, {100}},
+       segment(large, 20 * kMiB),
+       {Action::Alloc, address_of(large), 5 * kMiB, 5 * kMiB, Kind::Master, "large", op, {5 * kMiB}}});
+  for (Block* b : {small, large}) f.allocator.free(b);
+}
+
+// What the budget had left: nothing where more is held than it allows, and where there is no budget.
+TEST(L04_History, AFailureSaysWhatTheBudgetHadLeft) {
+  Fixture f(64 * kMiB);
+  f.allocator.keep_history();
+  Block* held = f.get(30 * kMiB);
+  for (const auto& [budget, left] :
+       {std::pair<int64_t, int64_t>(0, 0), {37 * kMiB, 7 * kMiB}, {30 * kMiB, 0}, {10 * kMiB, 0}}) {
+    f.allocator.set_budget(budget);
+    EXPECT_THROW(f.get(40 * kMiB), OutOfMemory);
+    const MemoryEvent& e = f.allocator.history().back();
+    EXPECT_EQ(std::tuple(e.action, e.address, e.bytes, e.requested),
+              std::tuple(Action::OutOfMemory, int64_t(0), left, 40 * kMiB))
+        << "budget " << budget;
+  }
+  f.allocator.free(held);
+}
+
+void replay_from_the_beginning(bool expandable) {
+  Fixture f;
+  f.allocator.set_expandable(expandable);
+  f.allocator.set_budget(200 * kMiB);
+  f.allocator.keep_history();
+  std::mt19937 random(5);
+  std::vector<Block*> live;
+  MemoryReplay replay;
+  size_t seen = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const uint32_t what = random() % 30;
+    if (what < 15 || live.empty()) {
+      try {
+        live.push_back(f.get(int64_t(random()) % (int64_t(1) << random() % 26)));
+      } catch (const OutOfMemory&) {
+      }
+    } else {
+      std::swap(live[random() % live.size()], live.back());
+      if (what == 15) f.allocator.empty_cache();
+      if (what < 20) {
+        f.allocator.change_kind(live.back(), Kind(random() % kKinds));
+      } else {
+        f.allocator.free(live.back());
+        live.pop_back();
+      }
+    }
+    const auto& history = f.allocator.history();
+    for (; seen < history.size(); ++seen) replay.apply(history[seen]);
+    ASSERT_EQ(replay.meter.now(), f.meter.now()) << i;
+    ASSERT_EQ(replay.meter.at_peak(), f.meter.at_peak()) << i;
+    ASSERT_EQ(replay.meter.reserved(), f.meter.reserved()) << i;
+    ASSERT_EQ(replay.meter.peak_reserved(), f.meter.peak_reserved()) << i;
+    if (!expandable) {
+      ASSERT_EQ(replay.meter.device_requests(), f.meter.device_requests()) << i;
+    }
+    ASSERT_EQ(replay.alive.size(), live.size()) << i;
+    for (const Block* b : live) ASSERT_EQ(replay.alive.at(address_of(b)).kind, b->kind) << i;
+  }
+  for (Block* b : live) f.allocator.free(b);
+}
+
+TEST(L04_History, AReplayHasTheAllocatorsMeterAndPeaks) { replay_from_the_beginning(false); }
+TEST(L05_Expandable, AReplayHasTheAllocatorsMeterAndPeaks) { replay_from_the_beginning(true); }
+
+TEST(L04_History, ThePeakEventIsTheFirstMaximum) {
+  RecordProperty("exercise", "04.2");
+  const auto event = [](Action action, int64_t bytes) {
+    return MemoryEvent{action, 0, bytes, bytes, Kind::Other, "", "", {}};
+  };
+  using enum Action;
+  EXPECT_THROW(peak_event({}), Error);
+  EXPECT_THROW(peak_event({event(SegmentAlloc, 4096), event(OutOfMemory, 512)}), Error);
+  EXPECT_EQ(peak_event({event(SegmentMap, 4096), event(Alloc, 512)}), 1u);
+  EXPECT_EQ(peak_event({event(Alloc, 512), event(Free, 512), event(Alloc, 512)}), 0u);
+  EXPECT_EQ(peak_event({event(Alloc, 512), event(ChangeKind, 512), event(Alloc, 512), event(Free, 512),
+                        event(OutOfMemory, 9999), event(Alloc, 512), event(SegmentFree, 4096)}),
+            2u);
+  EXPECT_EQ(peak_event({event(Alloc, 512), event(Alloc, 512), event(Free, 512), event(Alloc, 1024)}), 3u);
+}
+
+// cross_entropy's backward turns the logits into their gradient, in place: from then on they are no
+// activation any more but a temporary tensor, as gradients of activations are.
+TEST(L04_History, AnInPlaceGradientIsTemporary) {
+  Context context("meta", 1);
+  Device& device = context.device;
+  Leaf leaf;
+  Tensor w(device, {6, 4}, DType::F32, Kind::Weight, "w");
+  attach(w, leaf, "w");
+  const Tensor x(device, {3, 4}, DType::F32, Kind::Data, "x"),
+      targets(device, {3}, DType::I32, Kind::Data, "targets");
+  device.allocator().keep_history();
+  Tape tape;
+  const Tensor loss = cross_entropy(linear(x, w, {}), targets);
+  const Usage before = device.meter().now();
+  EXPECT_EQ(before[Kind::Activation], (3 * 6 + 3) * 4) << "the logits and their log-sum-exps";
+  tape.backward(loss);
+  std::vector<std::string> logits;
+  for (const MemoryEvent& e : device.allocator().history())
+    if (e.name == "linear")
+      logits.push_back(std::string(name_of(e.action)) + " " + name_of(e.kind) + " in " + e.op);
+  EXPECT_EQ(logits,
+            (std::vector<std::string>{"alloc temporary in linear", "kind activation in cross_entropy",
+                                      "kind temporary in cross_entropy", "free temporary in linear"}));
+  EXPECT_EQ(device.meter().now()[Kind::Gradient], 6 * 4 * 4);
+  EXPECT_EQ(device.meter().now()[Kind::Activation], 0);
+}
+
+}  // namespace
+}  // namespace gradus

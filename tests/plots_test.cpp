@@ -127,6 +127,8 @@ TEST(L03_Plots, OneInAHundredOfTheHighestIsLeftOut) {
   LinePlot reference = with_outliers(200, 0, 0);
   reference.references = {{"r", 1000}};
   EXPECT_TRUE(shows(reference, "1000")) << "a reference is no point";
+  reference.references = {{"r", 0.5}, {"q", -1000}, {"s", 1000}};
+  EXPECT_TRUE(shows(reference, "1000") && shows(reference, "-1000")) << "each of them is within the axis";
 }
 
 TEST(L03_Plots, WhatIsNotFiniteLeavesAGap) {

@@ -122,7 +122,7 @@ TEST(L04_MemoryPage, ThePictureShowsWhatGoesBack) {
   const Canvas canvas = draw_memory(f.allocator, "");
   const auto ink = [&](int x) {  // in the upper half
     int pixels = 0;
-    for (int y = 80; y < 250; ++y) pixels += canvas.at(x, y) == Rgb{40, 40, 45};
+    for (int y = 56; y < 250; ++y) pixels += canvas.at(x, y) == Rgb{40, 40, 45};
     return pixels;
   };
   for (const int x : {300, 500, 700}) EXPECT_EQ(ink(x), 0) << "2 MiB of 40 are reserved at x = " << x;

@@ -240,6 +240,9 @@ TEST(L04_Plots, AColumnShowsTheHighestSumThatFallsOnIt) {
     EXPECT_NE(canvas.at(376, 250), kSecond);
     EXPECT_EQ(canvas.at(380, 250) == kSecond, peak == 3) << "the last of them holds until the next";
   }
+  const Canvas fall = draw(StackPlot{"", "", "", {{"a", {0, 1, 3}, {6, 1, 1}}}, {"a", {0, 1, 3}, {8, 8, 8}}});
+  EXPECT_EQ(fall.at(376, 250), kFirst);
+  EXPECT_NE(fall.at(377, 250), kFirst) << "what held before is not of this column";
 }
 
 TEST(L02_Plots, ADecisionMapHasItsSidesItsPointsAndItsBounds) {

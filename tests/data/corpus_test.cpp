@@ -108,6 +108,7 @@ TEST_F(L03_Corpus, ExactCopiesAreReadOnceSoThatNoTrainingFileIsHeldOut) {
   }
   const Corpus corpus = load_corpus(path());
   EXPECT_EQ(corpus.bytes.size(), 20 * 501u);
+  EXPECT_EQ(corpus.held_out().size(), 2 * 501u) << "a tenth of what is read";
   EXPECT_TRUE(holds(corpus.summary, "40 exact copies")) << corpus.summary;
   for (int i = 0; i < 20; ++i) {
     const std::string content = file_text(std::string("c") + std::to_string(i), 500) + std::string(1, '\0');

@@ -51,6 +51,7 @@ TEST(L03_GrammarFormat, ErrorsNameTheFileAndTheLine) {
       {"s -> \"a\"\n  \"b c\"", "line 4: \"b c\" is not one token"},
       {"s -> \"a\"\n\n  ; ", "line 5: expected a name, found ';'"},
       {"s\n\n \"a\"", "line 5: expected -> after s"},
+      {"s -> \"a\" t\nt\n\n-> \"b\"\n\nu\n-> 2 \"c\"", "line 9: a probability must be above 0"},
       {"s ->\n 0.5 \"a\" |\n 1.5 \"b\"", "line 5: a probability must be above 0 and at most 1"},
       {"s ->\n 0.5x", "line 4: 'x' trails a number"},
       {"s -> \"a\" t\nt -> 0.5 \"a\" |\n 0.4 \"b\"\n\nu -> \"c\"",

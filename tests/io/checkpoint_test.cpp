@@ -148,7 +148,8 @@ TEST_F(L03_Checkpoint, WhatTheCallerAddsComesBackAndTheCountsAreTheRuns) {
   const Training saved(0.5);
   context.device.set(&StepScalars::step, int64_t(12));
   context.device.set(&StepScalars::updates, int64_t(11));
-  save_training(file_, saved.parameters, *saved.optimizer, {{"seed", "3"}, {"step", "99"}});
+  save_training(file_, saved.parameters, *saved.optimizer,
+                {{"seed", "3"}, {"step", "99"}, {"updates", "98"}});
   context.device.set(&StepScalars::step, int64_t(1));
   Training loaded(0.25);
   EXPECT_EQ(load_training(file_, loaded.parameters, *loaded.optimizer),

@@ -1,4 +1,4 @@
-// The data of the page for the browser, field by field.
+// The data of the page for the browser, field by field; and what the picture shows of it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -111,6 +111,21 @@ TEST(L04_MemoryPage, EachStringIsWrittenOnce) {
   std::string blocks;
   for (const Json& e : data.find("events")->items()) blocks += e.items()[3].dump() + " ";
   EXPECT_EQ(blocks, "-1 0 0 1 1 2 2 3 3 4 4 ");
+}
+
+TEST(L04_MemoryPage, ThePictureShowsWhatGoesBack) {
+  Fixture f;
+  f.allocator.keep_history();
+  f.allocator.free(f.allocator.allocate(40 * kMiB, Kind::Weight, "w"));
+  f.allocator.empty_cache();
+  for (int i = 0; i < 50; ++i) f.allocator.free(f.allocator.allocate(0, Kind::Other, "tiny"));
+  const Canvas canvas = draw_memory(f.allocator, "");
+  const auto ink = [&](int x) {  // in the upper half
+    int pixels = 0;
+    for (int y = 56; y < 250; ++y) pixels += canvas.at(x, y) == Rgb{40, 40, 45};
+    return pixels;
+  };
+  for (const int x : {300, 500, 700}) EXPECT_EQ(ink(x), 0) << "2 MiB of 40 are reserved at x = " << x;
 }
 
 }  // namespace

@@ -126,7 +126,9 @@ TEST(L03_Plots, OneInAHundredOfTheHighestIsLeftOut) {
   EXPECT_TRUE(shows(with_outliers(200, 1, -1000), "-1000")) << "the highest, not the lowest";
   LinePlot reference = with_outliers(200, 0, 0);
   reference.references = {{"r", 1000}};
-  EXPECT_TRUE(shows(reference, "1000")) << "a reference is no point";
+  EXPECT_TRUE(shows(reference, "400")) << "a reference is no point";
+  reference.references = {{"r", 0.5}, {"q", -1000}, {"s", 1000}};
+  EXPECT_TRUE(shows(reference, "500") && shows(reference, "-500")) << "each of them is within the axis";
 }
 
 TEST(L03_Plots, WhatIsNotFiniteLeavesAGap) {
@@ -238,6 +240,9 @@ TEST(L04_Plots, AColumnShowsTheHighestSumThatFallsOnIt) {
     EXPECT_NE(canvas.at(376, 250), kSecond);
     EXPECT_EQ(canvas.at(380, 250) == kSecond, peak == 3) << "the last of them holds until the next";
   }
+  const Canvas fall = draw(StackPlot{"", "", "", {{"a", {0, 1, 3}, {6, 1, 1}}}, {"a", {0, 1, 3}, {8, 8, 8}}});
+  EXPECT_EQ(fall.at(376, 250), kFirst);
+  EXPECT_NE(fall.at(377, 250), kFirst) << "what held before is not of this column";
 }
 
 TEST(L02_Plots, ADecisionMapHasItsSidesItsPointsAndItsBounds) {

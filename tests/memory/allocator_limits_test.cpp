@@ -148,6 +148,23 @@ TEST(L05_Expandable, MoreAddressesThanOneSegmentHasAreAnotherSegment) {
   EXPECT_EQ(meter.reserved(), 0);
 }
 
+TEST(L01_Allocator, ABlockHasNothingOfItsEarlierOwner) {
+  Fixture f;
+  f.allocator.keep_history();
+  Block* block = f.allocator.allocate(1000, Kind::Weight, "first", {10, 25});
+  f.allocator.free(block);
+  block = f.allocator.allocate(900, Kind::Other, "");
+  EXPECT_EQ(block->offset, 0);
+  EXPECT_EQ(block->name, "");
+  EXPECT_EQ(block->shape, Shape());
+  EXPECT_EQ(block->kind, Kind::Other);
+  EXPECT_EQ(block->requested, 900);
+  const MemoryEvent& last = f.allocator.history().back();
+  EXPECT_EQ(std::tuple(last.action, last.name, last.shape, last.kind, last.requested),
+            std::tuple(Action::Alloc, std::string(), Shape(), Kind::Other, int64_t(900)));
+  f.allocator.free(block);
+}
+
 using L01_AllocatorDeathTest = testing::Test;
 TEST(L01_AllocatorDeathTest, ASecondFreeAbortsAndNamesTheBlock) {
   Fixture f;

@@ -17,6 +17,7 @@ struct Op {
   const char* name;
   std::vector<Shape> shapes;  // of the inputs that can train
   Tensor (*f)(In);
+  unsigned weights = 0;  // those that are parameters: their gradients may be fp32 beside 16 bits
 };
 std::ostream& operator<<(std::ostream& out, const Op& op) { return out << op.name; }
 
@@ -31,7 +32,7 @@ Tensor with_first_mask(const std::function<Tensor()>& f) {
 
 const std::vector<Op> kOps{
     {"add", {{3, 4}, {3, 4}}, [](In x) { return add(x[0], x[1]); }},
-    {"add_positions", {{2, 3, 5}, {4, 5}}, [](In x) { return add_positions(x[0], x[1]); }},
+    {"add_positions", {{2, 3, 5}, {4, 5}}, [](In x) { return add_positions(x[0], x[1]); }, 2},
     {"attention_plain", {{2, 3, 12}}, [](In x) { return attention_plain(x[0], 2, Mask::Causal, 0); }},
     {"attention_flash", {{2, 3, 12}}, [](In x) { return attention_flash(x[0], 2, Mask::Causal, 0); }},
     {"attention_plain_dropped",
@@ -50,13 +51,14 @@ const std::vector<Op> kOps{
      {{5, 3}},
      [](In x) {
        return embedding(x[0], ids({2, 0, 2, 4}, {2, 2}));
-     }},
+     },
+     1},
     {"first_token", {{3, 2, 4}}, [](In x) { return first_token(x[0]); }},
     {"gelu", {{2, 7}}, [](In x) { return gelu(x[0]); }},
     {"gelu_erf", {{2, 7}}, [](In x) { return gelu_erf(x[0]); }},
-    {"layernorm", {{4, 5}, {5}, {5}}, [](In x) { return layernorm(x[0], x[1], x[2]); }},
-    {"linear", {{2, 2, 3}, {6, 3}, {6}}, [](In x) { return linear(x[0], x[1], x[2]); }},
-    {"linear_without_bias", {{4, 3}, {6, 3}}, [](In x) { return linear(x[0], x[1]); }},
+    {"layernorm", {{4, 5}, {5}, {5}}, [](In x) { return layernorm(x[0], x[1], x[2]); }, 6},
+    {"linear", {{2, 2, 3}, {6, 3}, {6}}, [](In x) { return linear(x[0], x[1], x[2]); }, 6},
+    {"linear_without_bias", {{4, 3}, {6, 3}}, [](In x) { return linear(x[0], x[1]); }, 2},
     {"rotary", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4); }},
     {"rotary_from_3", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4, 3); }},
     {"scale", {{2, 7}}, [](In x) { return scale(x[0], -2.5); }},
@@ -115,14 +117,16 @@ TEST_P(L03_OpGradients, EverySubsetOfInputsWithViewsBeforeAndAfter) {
     }
 }
 
-// The gradients of all inputs (none for one that does not train), each added twice.
+// The gradients of all inputs (none for one that does not train), each added twice; those of the inputs in
+// `fp32` are of that type.
 std::vector<std::vector<double>> gradients(const char* device, DType t, const Op& op, View view,
-                                           unsigned training) {
+                                           unsigned training, unsigned fp32 = 0) {
   Context context(device, 5);
   std::vector<Tensor> x;
   std::vector<Leaf> leaves(op.shapes.size());
   for (const GradcheckInput& in : inputs_of(op, view, training)) {
     x.push_back(from_host(context.device, in.values, in.shape, t, Kind::Weight, "x"));
+    if (fp32 >> (x.size() - 1) & 1) leaves[x.size() - 1].dtype = DType::F32;
     if (in.trains) attach(x.back(), leaves[x.size() - 1], "x");
   }
   for (int pass = 0; pass < 2; ++pass) {
@@ -140,6 +144,16 @@ std::vector<std::vector<double>> gradients(const char* device, DType t, const Op
   return result;
 }
 
+using Values = std::vector<std::vector<double>>;
+void expect_near(const Values& got, const Values& expected, double error, const std::string& what) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].size(), expected[i].size()) << what << ", input " << i;
+    for (size_t e = 0; e < got[i].size(); ++e)  // sums of up to a dozen rounded products
+      ASSERT_NEAR(got[i][e], expected[i][e], error * (2 + std::abs(expected[i][e])))
+          << what << ", input " << i << ", element " << e;
+  }
+}
+
 TEST_P(L03_OpGradients, OnEveryDeviceAndTypeAsInFp64) {
   const Op& op = GetParam();
   for (const View view : kViews)
@@ -147,14 +161,13 @@ TEST_P(L03_OpGradients, OnEveryDeviceAndTypeAsInFp64) {
       const auto expected = gradients("cpu", DType::F64, op, view, training);
       for (const char* device : devices_with_data())
         for (const auto& [t, epsilon] : {std::pair(DType::F32, 0x1p-23), std::pair(DType::BF16, 0x1p-7)}) {
-          const auto got = gradients(device, t, op, view, training);
-          for (size_t i = 0; i < got.size(); ++i) {
-            ASSERT_EQ(got[i].size(), expected[i].size());
-            for (size_t e = 0; e < got[i].size(); ++e)  // sums of up to a dozen rounded products
-              ASSERT_NEAR(got[i][e], expected[i][e], 16 * epsilon * (2 + std::abs(expected[i][e])))
-                  << op << " on " << device << " in " << name_of(t) << ", view " << int(view)
-                  << ", inputs that train " << training << ", input " << i << ", element " << e;
-          }
+          std::ostringstream what;
+          what << op << " on " << device << " in " << name_of(t) << ", view " << int(view)
+               << ", inputs that train " << training;
+          expect_near(gradients(device, t, op, view, training), expected, 16 * epsilon, what.str());
+          if (t == DType::BF16 && (training & op.weights) != 0 && view != View::OfOutput)
+            expect_near(gradients(device, t, op, view, training, op.weights), expected, 16 * epsilon,
+                        what.str() + ", gradients of weights in fp32");
         }
     }
 }

@@ -47,6 +47,9 @@ TEST_F(L03_OpRefusals, Attention) {
     expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), 0, Mask::Causal, 0); });
     expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), -2, Mask::Causal, 0); });
     expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), 3, Mask::Causal, 0); });
+    expect_refused(op + ": qkv is [1,2,16] with 2 heads", [&] {
+      attention(of({1, 2, 16}), 2, Mask::Causal, 0);
+    });
     for (const double p : {-0.1, 1.0, double(NAN)})
       expect_refused(op + ": dropout is", [&] { attention(of({1, 2, 12}), 2, Mask::Causal, p); });
   }
@@ -102,6 +105,7 @@ TEST_F(L03_OpRefusals, Rotary) {
   expect_refused("rotary: qkv is [2,24]", [&] { rotary(of({2, 24}), 2, 4); });
   expect_refused("rotary: qkv is", [&] { rotary(of({1, 2, 24}), 0, 4); });
   expect_refused("rotary: qkv is", [&] { rotary(of({1, 2, 24}), 5, 2); });
+  expect_refused("rotary: qkv is [1,2,16] with 2 heads", [&] { rotary(of({1, 2, 16}), 2, 2); });
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ MAKEFLAGS += --no-print-directory
 # build say what was found. ONEDNN=0 builds without oneDNN although it is there.
 has = $(shell printf '\043if !__has_include(<$(1)>)\n\043error missing\n\043endif\n' \
         | $(CXX) -x c++ -E - >/dev/null 2>&1 && echo 1)
-WANTED := compiler stb $(if $(filter 0,$(ONEDNN)),,onednn)
+WANTED := compiler stb json $(if $(filter 0,$(ONEDNN)),,onednn)
 ifeq ($(ONEDNN),)
 ONEDNN := $(call has,oneapi/dnnl/dnnl.hpp)
 endif

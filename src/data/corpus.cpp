@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "src/core/input_file.h"
-#include "src/core/json.h"
 #include "src/core/rng.h"
+#include "src/core/utf8.h"
 
 namespace gradus {
 namespace fs = std::filesystem;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/core/json.h"
+#include "src/core/utf8.h"
 
 namespace gradus {
 

@@ -1,5 +1,6 @@
 // The page for the browser: kMemoryPage, with the history as JSON where it says @data@.
 #include <map>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "src/io/atomic_file.h"
@@ -17,43 +18,35 @@ struct Strings {
   Json list = Json::array();
   int64_t operator()(const std::string& s) {
     const auto [at, is_new] = numbers.emplace(s, int64_t(numbers.size()));
-    if (is_new) list.push(s);
+    if (is_new) list.push_back(s);
     return at->second;
   }
 };
 
-Json array(std::initializer_list<int64_t> numbers) {
-  Json made = Json::array();
-  for (const int64_t n : numbers) made.push(n);
-  return made;
-}
-
 // blocks: [name, shape, kind, requested, bytes]; a failed request is one too.
 // events: [action, microseconds, op, block or -1, bytes or (if the kind changes) kind].
 Json page_data(const Allocator& allocator, const std::string& title) {
-  Json blocks = Json::array(), events = Json::array(), kinds = Json::array(), data = Json::object();
+  Json blocks = Json::array(), events = Json::array(), kinds = Json::array();
   Strings strings;
   std::unordered_map<int64_t, int64_t> block_at;  // the number of the one that is at an address
   for (const MemoryEvent& e : allocator.history()) {
     const bool begins = e.action == Action::Alloc || e.action == Action::OutOfMemory;
     int64_t block = -1;
     if (begins) {
-      block = int64_t(blocks.items().size());
-      blocks.push(array({strings(e.name), strings(e.shape.text()), int64_t(e.kind), e.requested, e.bytes}));
+      block = int64_t(blocks.size());
+      blocks.push_back(
+          Json::array({strings(e.name), strings(e.shape.text()), int64_t(e.kind), e.requested, e.bytes}));
       if (e.action == Action::Alloc) block_at[e.address] = block;
     } else if (e.action == Action::Free || e.action == Action::ChangeKind) {
       block = block_at.at(e.address);
     }
     const int64_t amount = e.action == Action::ChangeKind ? int64_t(e.kind) : e.bytes;
-    events.push(array({int64_t(e.action), int64_t(e.seconds * 1e6), strings(e.op), block, amount}));
+    events.push_back(
+        Json::array({int64_t(e.action), int64_t(e.seconds * 1e6), strings(e.op), block, amount}));
   }
-  for (int k = 0; k < kKinds; ++k) kinds.push(name_of(Kind(k)));
-  data.set("title", title);
-  data.set("kinds", kinds);
-  data.set("strings", strings.list);
-  data.set("blocks", blocks);
-  data.set("events", events);
-  return data;
+  for (int k = 0; k < kKinds; ++k) kinds.push_back(name_of(Kind(k)));
+  return {
+      {"title", title}, {"kinds", kinds}, {"strings", strings.list}, {"blocks", blocks}, {"events", events}};
 }
 
 }  // namespace
@@ -63,7 +56,7 @@ void write_memory_page(const std::string& path, const Allocator& allocator, cons
   const size_t at = template_text.find(mark);
   std::string page = template_text.substr(0, at);
   // In a script element a "<" could end it; JSON has another spelling.
-  for (const char c : page_data(allocator, title).dump()) c == '<' ? page += "\\u003c" : page += c;
+  for (const char c : json_text(page_data(allocator, title))) c == '<' ? page += "\\u003c" : page += c;
   write_file(path, page + template_text.substr(at + mark.size()));
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <nlohmann/json.hpp>
+
+#include "kernels/check.h"
 
 namespace gradus {
 
@@ -49,24 +52,23 @@ static void put(std::string& out, const Json& value) {
     out += 'N';
   } else if (value.is_object()) {
     out += "}(";  // EMPTY_DICT MARK
-    for (const auto& [key, item] : value.fields()) put_string(out, key), put(out, item);
+    for (const auto& [key, item] : value.items()) put_string(out, key), put(out, item);
     out += 'u';  // SETITEMS
   } else if (value.is_array()) {
     out += ']';  // EMPTY_LIST
-    const Json::Array& items = value.items();
-    for (size_t i = 0; i < items.size();) {
+    for (size_t i = 0; i < value.size();) {
       out += '(';  // MARK
-      for (const size_t end = std::min(i + kBatch, items.size()); i < end; ++i) put(out, items[i]);
+      for (const size_t end = std::min(i + kBatch, value.size()); i < end; ++i) put(out, value[i]);
       out += 'e';  // APPENDS
     }
   } else if (value.is_string()) {
-    put_string(out, value.string());
+    put_string(out, value.get<std::string>());
   } else if (value.is_boolean()) {
-    out += value.boolean() ? '\x88' : '\x89';
-  } else if (value.is_integer()) {
-    put_integer(out, value.integer());
+    out += value.get<bool>() ? '\x88' : '\x89';
+  } else if (value.is_number_integer()) {
+    put_integer(out, value.get<int64_t>());
   } else {
-    put_double(out, value.number());
+    put_double(out, value.get<double>());
   }
 }
 

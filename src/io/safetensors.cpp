@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "src/core/json.h"
@@ -43,30 +44,29 @@ int64_t byte_count(DType dtype, const Shape& shape) {
   return bytes;
 }
 
-Json json_array(const Shape& numbers) {
-  Json array = Json::array();
-  for (const int64_t n : numbers) array.push(n);
-  return array;
+int64_t whole(const Json& value) {
+  check(value.is_number_integer(), "expected a whole number, found ", json_text(value));
+  return value.get<int64_t>();
 }
 
 // One entry of the header, its offsets counted from data_begin. Throws plain sentences; the caller adds
 // where.
 SafetensorsFile::Tensor parse_entry(const std::string& name, const Json& entry, int64_t data_begin) {
-  const auto field = [&](const char* key) -> const Json& {
-    const Json* value = entry.find(key);
-    check(value != nullptr, "it has no ", key);
-    return *value;
+  const auto field = [&](const char* key, Json::value_t type) -> const Json& {
+    check(entry.is_object() && entry.contains(key), "it has no ", key);
+    check(entry.at(key).type() == type, "its ", key, " is ", json_text(entry.at(key)));
+    return entry.at(key);
   };
   SafetensorsFile::Tensor tensor{.name = name, .dtype = DType::F32, .shape = {}, .begin = 0, .bytes = 0};
-  const std::string& format = field("dtype").string();
+  const auto format = field("dtype", Json::value_t::string).get<std::string>();
   const auto known = std::find_if(kFormatNames.begin(), kFormatNames.end(),
                                   [&](const FormatName& f) { return f.name == format; });
   check(known != kFormatNames.end(), "dtype ", format, " is not one that gradus has");
   tensor.dtype = known->dtype;
-  for (const Json& dimension : field("shape").items()) tensor.shape.push_back(dimension.integer());
-  const Json::Array& offsets = field("data_offsets").items();
+  for (const Json& dimension : field("shape", Json::value_t::array)) tensor.shape.push_back(whole(dimension));
+  const Json& offsets = field("data_offsets", Json::value_t::array);
   check(offsets.size() == 2, "data_offsets has ", offsets.size(), " numbers, not 2");
-  const int64_t begin = offsets[0].integer(), end = offsets[1].integer();
+  const int64_t begin = whole(offsets[0]), end = whole(offsets[1]);
   tensor.bytes = byte_count(tensor.dtype, tensor.shape);
   // Written so that no sum can overflow: begin and end come from the file and may be anything.
   check(begin >= 0 && end >= begin && end - begin == tensor.bytes, "data_offsets [", begin, ",", end,
@@ -92,23 +92,18 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
   });
 
   Json header = Json::object();
-  if (!metadata.empty()) {
-    Json fields = Json::object();
-    for (const auto& [name, value] : metadata) fields.set(name, value);
-    header.set(kMetadataKey, fields);
-  }
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
   int64_t offset = 0;
   for (const TensorEntry* t : order) {
-    check(header.find(t->name) == nullptr, path, ": two tensors are called ", t->name);
+    check(!header.contains(t->name), path, ": two tensors are called ", t->name);
     const int64_t begin = offset;
     offset += byte_count(t->dtype, t->shape);
-    Json entry = Json::object();
-    entry.set("dtype", format_name(t->dtype));
-    entry.set("shape", json_array(t->shape));
-    entry.set("data_offsets", json_array({begin, offset}));
-    header.set(t->name, entry);
+    Json shape = Json::array();
+    for (const int64_t size : t->shape) shape.push_back(size);
+    header[t->name] = {
+        {"dtype", format_name(t->dtype)}, {"shape", shape}, {"data_offsets", Json::array({begin, offset})}};
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   check(int64_t(text.size()) <= kMaxHeader, path, ": the header would take ", text.size(),
         " bytes; the format allows ", kMaxHeader);
@@ -138,16 +133,19 @@ void SafetensorsFile::read_header() {
         ": the header should begin with { at byte 8; this is no safetensors file");
   Json header;
   try {
-    header = Json::parse(text, kMaxValues);
+    header = parse_json(text, kMaxValues);
   } catch (const Error& e) {
     fail(file_.path(), ": the header, from byte 8 on, is corrupt: ", e.what());
   }
-  for (const auto& [name, entry] : header.fields()) {
+  for (const auto& [name, entry] : header.items()) {
     try {
       if (name != kMetadataKey)
         tensors_.push_back(parse_entry(name, entry, data_begin));
       else
-        for (const auto& [key, value] : entry.fields()) metadata_[key] = value.string();
+        for (const auto& [key, value] : entry.items()) {
+          check(entry.is_object() && value.is_string(), key, " is ", json_text(value), ", no string");
+          metadata_[key] = value.get<std::string>();
+        }
     } catch (const Error& e) {
       fail(file_.path(), ": the header's entry ", name, " is corrupt: ", e.what());
     }

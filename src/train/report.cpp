@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "kernels/cuda/attention_calls.h"
 #include "src/core/table.h"
@@ -11,7 +12,16 @@
 
 namespace gradus {
 
-void Report::config(const std::string& name, Json value) { config_.emplace_back(name, std::move(value)); }
+static Json json_of(const Report::Figure& figure) {
+  return std::visit([](const auto& value) { return Json(value); }, figure);
+}
+
+static double number_of(const Report::Figure& figure) {
+  const int64_t* whole = std::get_if<int64_t>(&figure);
+  return whole ? double(*whole) : std::get<double>(figure);
+}
+
+void Report::config(const std::string& name, Figure value) { config_.emplace_back(name, std::move(value)); }
 
 ReportRow& Report::row(const std::string& name) {
   rows_.push_back({});
@@ -19,9 +29,9 @@ ReportRow& Report::row(const std::string& name) {
   return rows_.back();
 }
 
-void Report::add_check(std::string name, std::string relation, Json value, Json bound, bool passed,
+void Report::add_check(std::string name, std::string relation, Figure value, Figure bound, bool passed,
                        bool timing) {
-  const bool skipped = !device_.has_data() && (timing || std::isnan(value.number()));
+  const bool skipped = !device_.has_data() && (timing || std::isnan(number_of(value)));
   checks_.push_back(
       {std::move(name), std::move(relation), std::move(value), std::move(bound), passed, timing, skipped});
 }
@@ -105,48 +115,42 @@ Json Report::to_json() const {
   // Sets a field to the value, or to null where there is none.
   const auto set = [](Json& to, const char* name, const auto& value) {
     if (value)
-      to.set(name, *value);
+      to[name] = *value;
     else
-      to.set(name, Json());
+      to[name] = nullptr;
   };
   Json config = Json::object(), rows = Json::array(), checks = Json::array();
-  for (const auto& [name, value] : config_) config.set(name, value);
+  for (const auto& [name, value] : config_) config[name] = json_of(value);
   for (const ReportRow& row : rows_) {
     Json kinds = Json::object();
     if (row.peak) {
-      for (int k = 0; k < kKinds; ++k) kinds.set(name_of(Kind(k)), row.peak->by_kind[k]);
-      kinds.set("rounding", row.peak->rounding);
+      for (int k = 0; k < kKinds; ++k) kinds[name_of(Kind(k))] = row.peak->by_kind[k];
+      kinds["rounding"] = row.peak->rounding;
     }
-    Json r = Json::object();
-    r.set("name", row.name);
+    Json r{{"name", row.name}};
     set(r, "ms_per_step", row.ms_per_step);
     set(r, "tokens_per_s", row.tokens_per_s);
     set(r, "peak_bytes", row.peak ? std::optional(row.peak->allocated()) : std::nullopt);
     set(r, "reserved_bytes", row.reserved_bytes);
-    r.set("peak_by_kind", kinds);
+    r["peak_by_kind"] = kinds;
     set(r, "predicted_bytes", row.predicted_bytes);
     set(r, "model_flops", row.model_flops);
     set(r, "loss_first", row.loss_first);
     set(r, "loss_last", row.loss_last);
     set(r, "loss_held_out", row.loss_held_out);
-    for (const auto& [name, value] : row.extra) r.set(name, value);
-    rows.push(r);
+    for (const auto& [name, value] : row.extra) r[name] = value;
+    rows.push_back(r);
   }
   for (const Check& c : checks_) {
-    Json check = Json::object();
-    check.set("name", c.name);
-    check.set("value", c.value);
-    check.set("bound", c.bound);
+    Json check{{"name", c.name}, {"value", json_of(c.value)}, {"bound", json_of(c.bound)}};
     set(check, "pass", c.timing || c.skipped ? std::nullopt : std::optional(c.passed));
-    checks.push(check);
+    checks.push_back(check);
   }
-  Json json = Json::object();
-  json.set("lesson", lesson_);
-  json.set("device", device_.name());
-  json.set("config", config);
-  json.set("rows", rows);
-  json.set("checks", checks);
-  return json;
+  return {{"lesson", lesson_},
+          {"device", device_.name()},
+          {"config", config},
+          {"rows", rows},
+          {"checks", checks}};
 }
 
 void Report::print_checks() const {
@@ -156,14 +160,15 @@ void Report::print_checks() const {
     const char* verdict = c.skipped  ? "SKIP, no data"
                           : c.timing ? (c.passed ? "as predicted" : "differs")
                                      : (c.passed ? "ok" : "FAILED");
-    table.row({c.name, number_text(c.value.number()), c.relation, number_text(c.bound.number()), verdict});
+    table.row(
+        {c.name, number_text(number_of(c.value)), c.relation, number_text(number_of(c.bound)), verdict});
   }
   std::cout << table;
 }
 
 int Report::finish(const std::string& json_path) {
   std::cout << "\n" << lesson_ << " on " << device_.name() << ":";
-  for (const auto& [name, value] : config_) std::cout << " " << name << "=" << value.dump();
+  for (const auto& [name, value] : config_) std::cout << " " << name << "=" << json_text(json_of(value));
   std::cout << "\n";
   if (const std::string used = attention_text(); !used.empty()) std::cout << used << "\n";
   print_rows();
@@ -175,7 +180,7 @@ int Report::finish(const std::string& json_path) {
   }
   print_checks();
   if (!json_path.empty()) {
-    const std::string text = to_json().dump() + "\n";
+    const std::string text = json_text(to_json()) + "\n";
     AtomicFile file(json_path);
     file.write(text.data(), int64_t(text.size()));
     file.commit();

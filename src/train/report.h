@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "src/core/json.h"
@@ -24,9 +25,10 @@ struct ReportRow {
 
 class Report {
  public:
+  using Figure = std::variant<int64_t, double, std::string>;
   Report(std::string lesson, Device& device) : lesson_(std::move(lesson)), device_(device) {}
 
-  void config(const std::string& name, Json value);
+  void config(const std::string& name, Figure value);
   ReportRow& row(const std::string& name);  // a new one; stays where it is when others follow
 
   // measured <= bound, or >= bound: decides the exit code. NaN fails; on meta, which has no data, it is
@@ -46,10 +48,11 @@ class Report {
  private:
   struct Check {
     std::string name, relation;
-    Json value, bound;  // whole numbers where they are counts
+    Figure value, bound;  // numbers: whole ones where they are counts
     bool passed, timing, skipped;
   };
-  void add_check(std::string name, std::string relation, Json value, Json bound, bool passed, bool timing);
+  void add_check(std::string name, std::string relation, Figure value, Figure bound, bool passed,
+                 bool timing);
   void print_rows() const;
   void print_checks() const;
   void print_memory() const;
@@ -57,7 +60,7 @@ class Report {
 
   std::string lesson_;
   Device& device_;
-  std::vector<std::pair<std::string, Json>> config_;
+  std::vector<std::pair<std::string, Figure>> config_;
   std::deque<ReportRow> rows_;
   std::vector<Check> checks_;
   std::vector<std::pair<std::string, double>> predicted_ms_;  // by machine

@@ -2,6 +2,7 @@
 // Memory-bound kernels are shown as a share of the copy bandwidth, measured anew beside each of them because
 // shared machines change by the second; contractions as a share of the peak of matrix products of the dtype.
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "kernels/cuda/attention_calls.h"
 #include "src/core/json.h"
@@ -210,18 +211,18 @@ static Json json_line(const Case& c, const Device& device, DType t, const Timing
   const double gb = double(c.cost.bytes) / time.median * 1e-9,
                gflop = double(c.cost.flops) / time.median * 1e-9;
   Json line = Json::object();
-  line.set("bench", "kernels");
-  line.set("device", device.name());
-  line.set("threads", cpu::thread_count());
-  line.set("kernel", c.name);
-  line.set("dtype", name_of(t));
-  line.set("shape", c.shape);
-  line.set("ms", time.median * 1e3);
-  line.set("ms_min", time.min * 1e3);
-  line.set("gb_per_s", gb);
-  line.set("gflop_per_s", gflop);
-  line.set("measured_peak", contraction ? gemm * 1e-9 : copy * 1e-9);
-  line.set("share_of_peak", contraction ? gflop / (gemm * 1e-9) : gb / (copy * 1e-9));
+  line["bench"] = "kernels";
+  line["device"] = device.name();
+  line["threads"] = cpu::thread_count();
+  line["kernel"] = c.name;
+  line["dtype"] = name_of(t);
+  line["shape"] = c.shape;
+  line["ms"] = time.median * 1e3;
+  line["ms_min"] = time.min * 1e3;
+  line["gb_per_s"] = gb;
+  line["gflop_per_s"] = gflop;
+  line["measured_peak"] = contraction ? gemm * 1e-9 : copy * 1e-9;
+  line["share_of_peak"] = contraction ? gflop / (gemm * 1e-9) : gb / (copy * 1e-9);
   return line;
 }
 
@@ -259,9 +260,9 @@ static int bench_kernels(int argc, char** argv) {
         device, [&] { c.run(ctx); }, 5, 0.1);
     const Json line = json_line(c, device, t, time, copy, gemm);
     std::cout << line.dump() << std::endl;
-    const auto figure = [&](const char* key) { return number_text(line.find(key)->number()); };
+    const auto figure = [&](const char* key) { return number_text(line.at(key).get<double>()); };
     table.row({c.name, c.shape, figure("ms"), figure("gb_per_s"), figure("gflop_per_s"),
-               percent_text(line.find("share_of_peak")->number())});
+               percent_text(line.at("share_of_peak").get<double>())});
   }
   std::cerr << name_of(t) << " on " << device.name() << ", " << cpu::thread_count() << " threads, " << mb
             << " MiB a buffer; peak: copy bandwidth of that moment, or " << number_text(gemm * 1e-9)

@@ -3,6 +3,7 @@
 // to wait for each would slow a GPU down. Prints one JSON line, for tables and for comparison with the same
 // model elsewhere.
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "src/data/dummy.h"
 #include "src/nn/transformer.h"
@@ -76,26 +77,26 @@ static Json line_of(const TransformerConfig& model, int64_t batch, const Times& 
       12.0 * double(model.layers * model.channels * batch * model.context * (model.context + 1) / 2);
   const double products = summarize(times.matmul).median + attention_flops / peak;
   Json line = Json::object();
-  line.set("bench", "step");
-  line.set("device", device.name());
-  line.set("dtype", name_of(model.precision.value));
-  line.set("attention", model.attention == attention_flash ? "flash" : "plain");
-  line.set("parameters", model.parameter_count());
-  line.set("batch", batch);
-  line.set("seq", model.context);
-  line.set("ms_per_step", seconds * 1e3);
-  line.set("ms_forward", summarize(times.forward).median * 1e3);
-  line.set("ms_backward", summarize(times.backward).median * 1e3);
-  line.set("ms_update", summarize(times.update).median * 1e3);
-  line.set("tokens_per_s", tokens / seconds);
-  line.set("model_gflops", model_flops / seconds * 1e-9);
-  line.set("ms_products", products * 1e3);
-  line.set("step_over_products", seconds / products);
-  line.set("gemm_peak_gflops", peak * 1e-9);
-  line.set("share_of_peak", model_flops / seconds / peak);
-  line.set("share_of_peak_causal", causal_flops / seconds / peak);
-  line.set("loss", times.loss);
-  line.set("peak_bytes", device.meter().at_peak().allocated());
+  line["bench"] = "step";
+  line["device"] = device.name();
+  line["dtype"] = name_of(model.precision.value);
+  line["attention"] = model.attention == attention_flash ? "flash" : "plain";
+  line["parameters"] = model.parameter_count();
+  line["batch"] = batch;
+  line["seq"] = model.context;
+  line["ms_per_step"] = seconds * 1e3;
+  line["ms_forward"] = summarize(times.forward).median * 1e3;
+  line["ms_backward"] = summarize(times.backward).median * 1e3;
+  line["ms_update"] = summarize(times.update).median * 1e3;
+  line["tokens_per_s"] = tokens / seconds;
+  line["model_gflops"] = model_flops / seconds * 1e-9;
+  line["ms_products"] = products * 1e3;
+  line["step_over_products"] = seconds / products;
+  line["gemm_peak_gflops"] = peak * 1e-9;
+  line["share_of_peak"] = model_flops / seconds / peak;
+  line["share_of_peak_causal"] = causal_flops / seconds / peak;
+  line["loss"] = times.loss;
+  line["peak_bytes"] = device.meter().at_peak().allocated();
   return line;
 }
 

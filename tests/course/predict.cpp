@@ -8,6 +8,7 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "src/core/args.h"
@@ -212,27 +213,25 @@ static void print_exercises(const Quiz& quiz, const std::vector<Verdict>& verdic
 static int judge_all(const Quiz& quiz, Answers answers, const std::string& student, const std::string& json,
                      const std::string& tries) {
   std::vector<Verdict> verdicts;
-  Json list = Json::array(), problems = Json::array(), result = Json::object();
+  Json list = Json::array(), problems = Json::array();
   for (const Question& q : quiz.questions) {
     const Verdict v = verdicts.emplace_back(judge(q, answers.lines[key_of(q)], student, tries));
     answers.lines.erase(key_of(q));
     std::cout << key_of(q) << ": " << word(v.state) << (v.message.empty() ? "" : ": ") << v.message << "\n";
-    Json row = Json::object();
-    row.set("exercise", q.exercise), row.set("name", q.name);
-    row.set("state", word(v.state)), row.set("message", v.message);
-    list.push(row);
+    list.push_back(
+        Json{{"exercise", q.exercise}, {"name", q.name}, {"state", word(v.state)}, {"message", v.message}});
   }
   for (const auto& [key, lines] : answers.lines)
     answers.problems.push_back(say("line ", lines[0].number, ": there is no question ", quoted(key)));
   for (const std::string& problem : answers.problems) {
     std::cout << problem << "\n";
-    problems.push(problem);
+    problems.push_back(problem);
   }
   print_exercises(quiz, verdicts);
-  result.set("student", student), result.set("answers", list), result.set("problems", problems);
+  const Json result{{"student", student}, {"answers", list}, {"problems", problems}};
   if (!json.empty()) {
     std::ofstream file(json);
-    file << result.dump() << "\n";
+    file << json_text(result) << "\n";
     file.close();
     check(bool(file), "predict: ", json, " could not be written");
   }

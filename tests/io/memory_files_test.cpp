@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "src/io/memory_files.h"
@@ -27,20 +28,20 @@ std::string hex(const std::string& bytes) {
 template <class... T>
 Json list(T... items) {
   Json made = Json::array();
-  (made.push(items), ...);
+  (made.push_back(items), ...);
   return made;
 }
 
 // Integers at both sides of every change of their form.
 Json sample() {
   Json v = Json::object();
-  v.set("name", "wte");
+  v["name"] = "wte";
   const int64_t two31 = int64_t(1) << 31, two39 = int64_t(1) << 39;
-  v.set("n", list(0, 255, 256, 65535, 65536, -1, two31 - 1, -two31, two31, -two31 - 1, two39 - 1, two39,
-                  -two39, INT64_MAX, INT64_MIN));
-  v.set("x", list(0.5, -1e300));
-  v.set("flags", list(true, false, Json()));
-  v.set("text", "\u00e9\u20ac");
+  v["n"] = list(0, 255, 256, 65535, 65536, -1, two31 - 1, -two31, two31, -two31 - 1, two39 - 1, two39, -two39,
+                INT64_MAX, INT64_MIN);
+  v["x"] = list(0.5, -1e300);
+  v["flags"] = list(true, false, Json(nullptr));
+  v["text"] = "\u00e9\u20ac";
   return v;
 }
 
@@ -57,12 +58,12 @@ TEST(L04_Pickle, TheBytesAreThoseOfPython) {
 
 TEST(L04_Pickle, ReadsBackAsItWas) {
   Json nested = Json::object();
-  nested.set("empty", list(Json::array(), Json::object(), ""));
-  nested.set("sample", sample());
-  nested.set("long", std::string(70'000, 'x'));
+  nested["empty"] = list(Json::array(), Json::object(), "");
+  nested["sample"] = sample();
+  nested["long"] = std::string(70'000, 'x');
   Json many = Json::array();
-  for (int i = 0; i < 2500; ++i) many.push(i);
-  nested.set("many", many);
+  for (int i = 0; i < 2500; ++i) many.push_back(i);
+  nested["many"] = many;
   EXPECT_EQ(PickleReader::read(pickle(nested)).dump(), nested.dump());
 }
 
@@ -102,25 +103,25 @@ class L04_MemoryFiles : public ::testing::Test {
   fs::path root_;
 };
 
-int64_t at(const Json& dict, const char* key) { return dict.find(key)->integer(); }
+int64_t at(const Json& dict, const char* key) { return dict.at(key).get<int64_t>(); }
 
 // Block sizes sum to segment sizes, and replaying the trace gives the blocks and bytes at the end.
 void expect_sound(const Json& snapshot, const Meter& meter) {
   std::map<int64_t, int64_t> in_use, replayed;
   int64_t reserved = 0, replayed_reserved = 0;
-  for (const Json& segment : snapshot.find("segments")->items()) {
+  for (const Json& segment : snapshot.at("segments")) {
     int64_t address = at(segment, "address"), active = 0, requested = 0;
-    for (const Json& b : segment.find("blocks")->items()) {
+    for (const Json& b : segment.at("blocks")) {
       EXPECT_EQ(at(b, "address"), address);
       address += at(b, "size");
       requested += at(b, "requested_size");
-      if (b.find("state")->string() == "inactive") {
+      if (b.at("state").get<std::string>() == "inactive") {
         EXPECT_EQ(at(b, "requested_size"), 0);
         continue;
       }
       active += at(b, "size");
       in_use[at(b, "address")] = at(b, "requested_size");
-      EXPECT_FALSE(b.find("frames")->items().empty());
+      EXPECT_FALSE(b.at("frames").empty());
     }
     EXPECT_EQ(address, at(segment, "address") + at(segment, "total_size"));
     EXPECT_EQ(active, at(segment, "active_size"));
@@ -128,8 +129,8 @@ void expect_sound(const Json& snapshot, const Meter& meter) {
     EXPECT_EQ(requested, at(segment, "requested_size"));
     reserved += at(segment, "total_size");
   }
-  for (const Json& e : snapshot.find("device_traces")->items().at(0).items()) {
-    const std::string& action = e.find("action")->string();
+  for (const Json& e : snapshot.at("device_traces").at(0)) {
+    const std::string& action = e.at("action").get<std::string>();
     const int64_t size = at(e, "size");
     if (action == "alloc") {
       EXPECT_TRUE(replayed.emplace(at(e, "addr"), size).second);
@@ -156,11 +157,11 @@ TEST_F(L04_MemoryFiles, TheSnapshotHasEveryBlockAndItsTraceLeadsThere) {
   const Json snapshot = PickleReader::read(get(path));
   EXPECT_EQ(snapshot.dump(), memory_snapshot(f_.allocator).dump());
   expect_sound(snapshot, f_.meter);
-  const Json& last = snapshot.find("device_traces")->items()[0].items().back();
-  EXPECT_EQ(last.find("action")->string(), "oom");
+  const Json& last = snapshot.at("device_traces")[0].back();
+  EXPECT_EQ(last.at("action").get<std::string>(), "oom");
   EXPECT_EQ(at(last, "size"), int64_t(5) << 30);
   std::vector<std::string> frames;
-  for (const Json& frame : last.find("frames")->items()) frames.push_back(frame.find("name")->string());
+  for (const Json& frame : last.at("frames")) frames.push_back(frame.at("name").get<std::string>());
   EXPECT_EQ(frames, (std::vector<std::string>{"too large [5]", "forward", "step"})) << "the innermost first";
 }
 
@@ -168,8 +169,7 @@ TEST_F(L04_MemoryFiles, TheSnapshotOfExpandableSegments) {
   use(true);
   const Json snapshot = memory_snapshot(f_.allocator);
   expect_sound(snapshot, f_.meter);
-  for (const Json& segment : snapshot.find("segments")->items())
-    EXPECT_TRUE(segment.find("is_expandable")->boolean());
+  for (const Json& segment : snapshot.at("segments")) EXPECT_TRUE(segment.at("is_expandable").get<bool>());
   EXPECT_NE(snapshot.dump().find("segment_unmap"), std::string::npos);
 }
 
@@ -183,29 +183,29 @@ TEST_F(L04_MemoryFiles, ThePageStandsAloneAndItsDataSumUp) {
   for (const char* loaded : {"http", "src=", "@import", "url(", "<b>", "@data@"})
     EXPECT_EQ(page.find(loaded), std::string::npos) << loaded;
   const size_t from = page.find(begin) + begin.size();
-  const Json data = Json::parse(page.substr(from, page.find("</script>", from) - from));
-  EXPECT_EQ(data.find("title")->string(), "a title");
+  const Json data = parse_json(page.substr(from, page.find("</script>", from) - from));
+  EXPECT_EQ(data.at("title").get<std::string>(), "a title");
   int64_t allocated = 0;
   std::map<int64_t, int> alive;
-  for (const Json& e : data.find("events")->items()) {
-    const Action action = Action(e.items()[0].integer());
+  for (const Json& e : data.at("events")) {
+    const Action action = Action(e[0].get<int64_t>());
     if (action != Action::Alloc && action != Action::Free) continue;
-    const Json& block = data.find("blocks")->items().at(size_t(e.items()[3].integer()));
+    const Json& block = data.at("blocks").at(size_t(e[3].get<int64_t>()));
     const int sign = action == Action::Alloc ? 1 : -1;
-    allocated += sign * block.items()[4].integer();
-    EXPECT_EQ(alive[e.items()[3].integer()] += sign, sign > 0) << "each block comes once and goes once";
+    allocated += sign * block[4].get<int64_t>();
+    EXPECT_EQ(alive[e[3].get<int64_t>()] += sign, sign > 0) << "each block comes once and goes once";
   }
   EXPECT_EQ(allocated, f_.meter.now().allocated());
-  const auto& strings = data.find("strings")->items();
-  const Json& last = data.find("blocks")->items().back();
-  EXPECT_EQ(strings[size_t(last.items()[0].integer())].string(), "</script><b>&");
-  EXPECT_EQ(strings[size_t(last.items()[1].integer())].string(), "[99]");
+  const auto& strings = data.at("strings");
+  const Json& last = data.at("blocks").back();
+  EXPECT_EQ(strings[size_t(last[0].get<int64_t>())].get<std::string>(), "</script><b>&");
+  EXPECT_EQ(strings[size_t(last[1].get<int64_t>())].get<std::string>(), "[99]");
   const std::vector<MemoryEvent>& history = f_.allocator.history();
   for (size_t i = 0; i < history.size(); ++i) {
-    const auto& event = data.find("events")->items().at(i).items();
-    EXPECT_EQ(event[1].integer(), int64_t(history[i].seconds * 1e6)) << "microseconds";
+    const auto& event = data.at("events").at(i);
+    EXPECT_EQ(event[1].get<int64_t>(), int64_t(history[i].seconds * 1e6)) << "microseconds";
     if (history[i].action == Action::ChangeKind) {
-      EXPECT_EQ(event[4].integer(), int64_t(Kind::Activation));
+      EXPECT_EQ(event[4].get<int64_t>(), int64_t(Kind::Activation));
     }
   }
 }

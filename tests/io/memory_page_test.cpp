@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "src/io/memory_files.h"
@@ -25,7 +26,7 @@ std::string page_of(const Allocator& allocator, const std::string& title) {
 Json data_of_page(const Allocator& allocator, const std::string& title) {
   const std::string page = page_of(allocator, title), begin = "type=\"application/json\">";
   const size_t from = page.find(begin) + begin.size();
-  return Json::parse(page.substr(from, page.find("</script>", from) - from));
+  return parse_json(page.substr(from, page.find("</script>", from) - from));
 }
 
 // The blocks as [name, shape, kind, requested, bytes], the events as [action, op, block or -1, amount].
@@ -42,25 +43,27 @@ TEST(L04_MemoryPage, BlocksAndEventsSayWhatHappened) {
   f.allocator.range = nullptr;
   f.allocator.free(w);
   const Json data = data_of_page(f.allocator, "a </script> & \"title\"");
-  EXPECT_EQ(data.find("title")->string(), "a </script> & \"title\"");
+  EXPECT_EQ(data.at("title").get<std::string>(), "a </script> & \"title\"");
   EXPECT_EQ(
-      data.find("kinds")->dump(),
+      data.at("kinds").dump(),
       R"(["weight","master","gradient","optimizer","activation","temporary","data","comm","vendor","other"])");
-  const auto& strings = data.find("strings")->items();
-  const auto text = [&](const Json& number) { return strings.at(size_t(number.integer())).string(); };
+  const auto& strings = data.at("strings");
+  const auto text = [&](const Json& number) {
+    return strings.at(size_t(number.get<int64_t>())).get<std::string>();
+  };
   std::string blocks, events;
-  for (const Json& b : data.find("blocks")->items()) {
-    blocks += text(b.items()[0]) + " " + text(b.items()[1]);
-    for (int i = 2; i < 5; ++i) blocks += " " + b.items()[size_t(i)].dump();
+  for (const Json& b : data.at("blocks")) {
+    blocks += text(b[0]) + " " + text(b[1]);
+    for (int i = 2; i < 5; ++i) blocks += " " + b[size_t(i)].dump();
     blocks += "\n";
   }
   EXPECT_EQ(blocks,
             "w [7,25] 5 700 1024\n"
             "too large [5] 6 209715200 102760448\n");  // what the budget had left: 98 MiB
   const char* const names[] = {"alloc", "free", "kind", "segment_alloc", "segment_free", "", "", "oom"};
-  for (const Json& e : data.find("events")->items()) {
-    events += std::string(names[e.items()[0].integer()]) + " '" + text(e.items()[2]) + "'";
-    for (int i = 3; i < 5; ++i) events += " " + e.items()[size_t(i)].dump();
+  for (const Json& e : data.at("events")) {
+    events += std::string(names[e[0].get<int64_t>()]) + " '" + text(e[2]) + "'";
+    for (int i = 3; i < 5; ++i) events += " " + e[size_t(i)].dump();
     events += "\n";
   }
   EXPECT_EQ(events,
@@ -106,10 +109,10 @@ TEST(L04_MemoryPage, EachStringIsWrittenOnce) {
   for (int i = 0; i < 5; ++i)
     f.allocator.free(f.allocator.allocate(512, Kind::Data, i % 2 ? "odd" : "even", {7}));
   const Json data = data_of_page(f.allocator, "");
-  EXPECT_EQ(data.find("strings")->dump(), R"(["","even","[7]","odd"])");
-  EXPECT_EQ(data.find("blocks")->items().size(), 5u);
+  EXPECT_EQ(data.at("strings").dump(), R"(["","even","[7]","odd"])");
+  EXPECT_EQ(data.at("blocks").size(), 5u);
   std::string blocks;
-  for (const Json& e : data.find("events")->items()) blocks += e.items()[3].dump() + " ";
+  for (const Json& e : data.at("events")) blocks += e[3].dump() + " ";
   EXPECT_EQ(blocks, "-1 0 0 1 1 2 2 3 3 4 4 ");
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "src/io/memory_files.h"
@@ -27,7 +28,7 @@ std::string bytes(std::initializer_list<int> values) {
 }
 
 TEST(L04_PickleForms, NumbersAndWords) {
-  EXPECT_EQ(body(Json()), "N");
+  EXPECT_EQ(body(Json(nullptr)), "N");
   EXPECT_EQ(body(true), "\x88");
   EXPECT_EQ(body(false), "\x89");
   EXPECT_EQ(body(0), bytes({'K', 0}));
@@ -59,7 +60,7 @@ TEST(L04_PickleForms, StringsCarryTheirLength) {
 TEST(L04_PickleForms, ListsComeInBatchesOf1000) {
   const auto list = [](int n) {
     Json made = Json::array();
-    for (int i = 0; i < n; ++i) made.push(i);
+    for (int i = 0; i < n; ++i) made.push_back(i);
     return made;
   };
   EXPECT_EQ(body(list(0)), "]");
@@ -89,7 +90,7 @@ TEST(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
   const auto number = [](int64_t n) { return std::to_string(n); };
   const std::string base = number(reinterpret_cast<int64_t>(small->segment->base)),
                     rest = number(reinterpret_cast<int64_t>(small->segment->base) + 1024);
-  const auto& segments = snapshot.find("segments")->items();
+  const auto& segments = snapshot.at("segments");
   ASSERT_EQ(segments.size(), 2u);
   EXPECT_EQ(
       segments[0].dump(),
@@ -100,32 +101,31 @@ TEST(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
           R"(,"size":1024,"requested_size":700,"state":"active_allocated",)" +
           R"("frames":[{"name":"w [7,25]","filename":"master","line":0}]},{"address":)" + rest +
           R"(,"size":2096128,"requested_size":0,"state":"inactive","frames":[]}]})");
-  EXPECT_EQ(segments[1].find("segment_type")->string(), "large");
-  EXPECT_EQ(segments[1].find("total_size")->integer(), 20 * kMiB);
-  EXPECT_EQ(segments[1].find("blocks")->items()[0].find("frames")->items()[0].find("filename")->string(),
-            "gradient");
+  EXPECT_EQ(segments[1].at("segment_type").get<std::string>(), "large");
+  EXPECT_EQ(segments[1].at("total_size").get<int64_t>(), 20 * kMiB);
+  EXPECT_EQ(segments[1].at("blocks")[0].at("frames")[0].at("filename").get<std::string>(), "gradient");
   std::vector<std::string> actions;
-  const auto& trace = snapshot.find("device_traces")->items().at(0).items();
-  for (const Json& e : trace) actions.push_back(e.find("action")->string());
+  const auto& trace = snapshot.at("device_traces").at(0);
+  for (const Json& e : trace) actions.push_back(e.at("action").get<std::string>());
   EXPECT_EQ(actions, (std::vector<std::string>{"segment_alloc", "alloc", "segment_alloc", "alloc", "oom"}));
   EXPECT_EQ(trace[1].dump(), R"({"action":"alloc","addr":)" + base + R"(,"size":700,"stream":0,"time_us":)" +
                                  number(int64_t(f.allocator.history()[1].seconds * 1e6)) +
                                  R"(,"frames":[{"name":"w [7,25]","filename":"weight","line":0}]})");
-  EXPECT_EQ(trace[0].find("size")->integer(), 2 * kMiB);
-  EXPECT_EQ(trace[0].find("frames")->dump(), "[]") << "a segment is for nobody";
-  EXPECT_EQ(trace[1].find("addr")->integer(), reinterpret_cast<int64_t>(small->segment->base));
-  EXPECT_EQ(trace[1].find("frames")->items()[0].find("filename")->string(), "weight") << "its kind of then";
-  EXPECT_EQ(trace[4].find("device_free")->integer(), (100 - 22) * kMiB);
-  EXPECT_EQ(trace[4].find("size")->integer(), 200 * kMiB);
+  EXPECT_EQ(trace[0].at("size").get<int64_t>(), 2 * kMiB);
+  EXPECT_EQ(trace[0].at("frames").dump(), "[]") << "a segment is for nobody";
+  EXPECT_EQ(trace[1].at("addr").get<int64_t>(), reinterpret_cast<int64_t>(small->segment->base));
+  EXPECT_EQ(trace[1].at("frames")[0].at("filename").get<std::string>(), "weight") << "its kind of then";
+  EXPECT_EQ(trace[4].at("device_free").get<int64_t>(), (100 - 22) * kMiB);
+  EXPECT_EQ(trace[4].at("size").get<int64_t>(), 200 * kMiB);
   f.allocator.free(small);
   f.allocator.free(large);
   const Json at_the_end = memory_snapshot(f.allocator);
-  const auto& after = at_the_end.find("device_traces")->items().at(0).items();
+  const auto& after = at_the_end.at("device_traces").at(0);
   ASSERT_EQ(after.size(), 9u);
-  EXPECT_EQ(after[5].find("action")->string(), "free_requested");
-  EXPECT_EQ(after[6].find("action")->string(), "free_completed");
-  EXPECT_EQ(after[6].find("size")->integer(), 700);
-  EXPECT_EQ(after[8].find("addr")->integer(), after[3].find("addr")->integer());
+  EXPECT_EQ(after[5].at("action").get<std::string>(), "free_requested");
+  EXPECT_EQ(after[6].at("action").get<std::string>(), "free_completed");
+  EXPECT_EQ(after[6].at("size").get<int64_t>(), 700);
+  EXPECT_EQ(after[8].at("addr").get<int64_t>(), after[3].at("addr").get<int64_t>());
 }
 
 // A segment with a hole is two stretches, each with its own address and blocks.
@@ -142,25 +142,25 @@ TEST(L05_SnapshotFields, AnExpandableSegmentIsItsMappedStretches) {
   f.allocator.empty_cache();
   const Json snapshot = memory_snapshot(f.allocator);
   std::ostringstream seen;
-  for (const Json& s : snapshot.find("segments")->items()) {
-    EXPECT_TRUE(s.find("is_expandable")->boolean());
-    const std::string& type = s.find("segment_type")->string();
+  for (const Json& s : snapshot.at("segments")) {
+    EXPECT_TRUE(s.at("is_expandable").get<bool>());
+    const std::string& type = s.at("segment_type").get<std::string>();
     const Block* const first = type == "small" ? small : a;
-    seen << type << " " << s.find("address")->integer() - reinterpret_cast<int64_t>(first->segment->base);
+    seen << type << " " << s.at("address").get<int64_t>() - reinterpret_cast<int64_t>(first->segment->base);
     for (const char* key : {"total_size", "allocated_size", "requested_size"})
-      seen << " " << s.find(key)->integer();
-    seen << " " << s.find("blocks")->items().size() << "\n";
+      seen << " " << s.at(key).get<int64_t>();
+    seen << " " << s.at("blocks").size() << "\n";
   }
   EXPECT_EQ(seen.str(),
             "large 0 20971520 20971520 20971520 1\n"
             "large 62914560 20971520 20971008 20971008 2\n"
             "small 0 2097152 512 1 2\n");
-  const auto& trace = snapshot.find("device_traces")->items().at(0).items();
-  EXPECT_EQ(trace[0].find("action")->string(), "segment_map");
-  EXPECT_EQ(trace.back().find("action")->string(), "segment_unmap");
-  EXPECT_EQ(trace.back().find("size")->integer(), 2 * kPage);
+  const auto& trace = snapshot.at("device_traces").at(0);
+  EXPECT_EQ(trace[0].at("action").get<std::string>(), "segment_map");
+  EXPECT_EQ(trace.back().at("action").get<std::string>(), "segment_unmap");
+  EXPECT_EQ(trace.back().at("size").get<int64_t>(), 2 * kPage);
   EXPECT_EQ(
-      trace[1].find("frames")->dump(),
+      trace[1].at("frames").dump(),
       R"([{"name":"a [20971520]","filename":"other","line":0},{"name":"linear","filename":"op","line":0},)"
       R"({"name":"forward","filename":"op","line":0}])");
   for (Block* block : {a, b, small}) f.allocator.free(block);

@@ -1,6 +1,7 @@
 // A minimal reader of pickles: the opcodes that tools for PyTorch's snapshots know, nothing else.
 #pragma once
 #include <bit>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +33,7 @@ class PickleReader {
 
   void step(char opcode) {
     switch (opcode) {
-      case 'N': return stack_.push_back(Json());
+      case 'N': return stack_.push_back(Json(nullptr));
       case '\x88': return stack_.push_back(true);
       case '\x89': return stack_.push_back(false);
       case 'K': return stack_.push_back(int64_t(number(1)));
@@ -54,7 +55,10 @@ class PickleReader {
     marks_.pop_back();
     Json& to = stack_.at(mark - 1);
     for (size_t i = mark; i < stack_.size(); i += pairs ? 2 : 1)
-      pairs ? to.set(stack_[i].string(), stack_.at(i + 1)) : to.push(stack_[i]);
+      if (pairs)
+        to[stack_[i].get<std::string>()] = stack_.at(i + 1);
+      else
+        to.push_back(stack_[i]);
     stack_.resize(mark);
   }
   uint64_t number(int bytes) {

@@ -36,6 +36,7 @@ gpu() {
 consequence() {
   is_there compiler || printf 'nothing can be built; '
   is_there stb || printf 'nothing with pictures can be built; '
+  is_there json || printf 'nothing with reports can be built; '
   is_there onednn || printf 'no comparison with oneDNN; '
   is_there gtest || printf 'tests cannot be built; '
   is_there clang-format || printf "'make check' cannot compare the formatting; "
@@ -53,6 +54,7 @@ echo "cuDNN         $(cudnn_version)"
 echo "GPU           $(gpu | head -1)"
 echo "GoogleTest    $(found gtest)"
 echo "stb           $(found stb)"
+echo "nlohmann-json $(found json)"
 echo "clang-format  $(found clang-format)"
 echo "sources       $lessons lessons, $tests test programs"
 lacks=$(consequence)

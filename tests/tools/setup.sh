@@ -1,5 +1,5 @@
 #!/bin/sh
-# setup.sh NEED...: installs what is missing of compiler, stb, gtest, onednn, clang-format, zip.
+# setup.sh NEED...: installs what is missing of compiler, stb, json, gtest, onednn, clang-format, zip.
 # Root on Debian or Ubuntu: apt-get does it. Elsewhere: a sentence says what to install by hand. The exit
 # code is 0 when everything is there that cannot be done without. CXX names the compiler.
 # Sourced by doctor.sh for the functions that say what is there.
@@ -15,6 +15,7 @@ is_there() {
     compiler) preprocesses '#if __cplusplus < 202002L || !defined _OPENMP || !__has_include(<omp.h>)' \
                            '#error too old' '#endif' ;;
     stb) header stb/stb_image_write.h ;;
+    json) header nlohmann/json.hpp ;;
     gtest) header gtest/gtest.h ;;
     onednn) header oneapi/dnnl/dnnl.hpp ;;
     clang-format | zip) command -v "$1" >/dev/null ;;
@@ -25,6 +26,7 @@ package_of() {
   case $1 in
     compiler) case $CXX in *clang*) echo clang libomp-dev ;; *) echo g++ ;; esac ;;
     stb) echo libstb-dev ;;
+    json) echo nlohmann-json3-dev ;;
     gtest) echo libgtest-dev ;;
     onednn) echo libdnnl-dev ;;
     clang-format | zip) echo "$1" ;;
@@ -36,6 +38,7 @@ about() {
   case $1 in
     compiler) echo "a C++20 compiler with OpenMP (g++ 11 or later); nothing can be built without it" ;;
     stb) echo "stb_image_write.h; the lessons write their pictures with it" ;;
+    json) echo "nlohmann/json.hpp; reports and the headers of weights are JSON" ;;
     gtest) echo "GoogleTest; the tests need it" ;;
     onednn) echo "oneDNN; without it our own kernels run alone, with no library beside them to compare with" ;;
     clang-format) echo "clang-format; 'make check' compares the formatting with it" ;;

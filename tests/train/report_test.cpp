@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "src/train/lesson.h"
@@ -34,7 +35,7 @@ class L01_Report : public ::testing::Test {
   Json json() const {
     std::ostringstream text;
     text << std::ifstream(path_).rdbuf();
-    return Json::parse(text.str());
+    return parse_json(text.str());
   }
   // The cells of the line of output that begins with that name.
   std::string line(const std::string& name) const {
@@ -106,11 +107,11 @@ TEST_F(L01_Report, OnMetaWhatNeedsDataIsSkipped) {
     EXPECT_TRUE(line(skipped).ends_with("SKIP, no data")) << line(skipped);
   EXPECT_TRUE(line("bytes").ends_with("  ok")) << line("bytes");
   const Json written = json();
-  EXPECT_TRUE(written.find("checks")->items()[0].find("pass")->is_null());
-  EXPECT_TRUE(written.find("checks")->items()[0].find("value")->is_null()) << "JSON has no NaN";
-  EXPECT_TRUE(written.find("checks")->items()[2].find("pass")->boolean());
-  EXPECT_TRUE(written.find("checks")->items()[3].find("pass")->is_null());
-  EXPECT_EQ(written.find("device")->string(), "meta");
+  EXPECT_TRUE(written.at("checks")[0].at("pass").is_null());
+  EXPECT_TRUE(written.at("checks")[0].at("value").is_null()) << "JSON has no NaN";
+  EXPECT_TRUE(written.at("checks")[2].at("pass").get<bool>());
+  EXPECT_TRUE(written.at("checks")[3].at("pass").is_null());
+  EXPECT_EQ(written.at("device").get<std::string>(), "meta");
 
   Report wrong("01_test", meta_);  // bytes and counts are known there
   wrong.check_equal("bytes", 5, 6);
@@ -124,7 +125,7 @@ using L03_ReportTime = L01_Report;
 
 std::vector<std::string> names_of(const Json& object) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : object.fields()) names.push_back(name);
+  for (const auto& [name, value] : object.items()) names.push_back(name);
   return names;
 }
 
@@ -149,36 +150,36 @@ TEST_F(L01_Report, TheFileHasTheFieldsOfEveryRow) {
 
   const Json written = json();
   EXPECT_EQ(names_of(written), (std::vector<std::string>{"lesson", "device", "config", "rows", "checks"}));
-  EXPECT_EQ(written.find("lesson")->string(), "03_test");
-  EXPECT_EQ(written.find("device")->string(), "cpu");
-  EXPECT_EQ(written.find("config")->dump(), R"({"steps":300,"data":"a \"text\"","rate":0.001})");
-  ASSERT_EQ(written.find("rows")->items().size(), 2u);
-  EXPECT_EQ(written.find("rows")->items()[0].dump(),
+  EXPECT_EQ(written.at("lesson").get<std::string>(), "03_test");
+  EXPECT_EQ(written.at("device").get<std::string>(), "cpu");
+  EXPECT_EQ(written.at("config").dump(), R"({"steps":300,"data":"a \"text\"","rate":0.001})");
+  ASSERT_EQ(written.at("rows").size(), 2u);
+  EXPECT_EQ(written.at("rows")[0].dump(),
             R"({"name":"full","ms_per_step":2.5,"tokens_per_s":1e+06,"peak_bytes":155,)"
             R"("reserved_bytes":9007199254740993,"peak_by_kind":{"weight":1,"master":2,"gradient":3,)"
             R"("optimizer":4,"activation":5,"temporary":6,"data":7,"comm":8,"vendor":9,"other":10,)"
             R"("rounding":100},"predicted_bytes":0,"model_flops":77,"loss_first":5.5,"loss_last":1.5,)"
             R"("loss_held_out":null})");
-  EXPECT_EQ(written.find("rows")->items()[1].dump(),
+  EXPECT_EQ(written.at("rows")[1].dump(),
             R"({"name":"bare","ms_per_step":null,"tokens_per_s":null,"peak_bytes":null,)"
             R"("reserved_bytes":null,"peak_by_kind":{},"predicted_bytes":null,"model_flops":null,)"
             R"("loss_first":null,"loss_last":null,"loss_held_out":null,"GFLOP/s":0.5})");
-  const auto& checks = written.find("checks")->items();
+  const auto& checks = written.at("checks");
   ASSERT_EQ(checks.size(), 3u);
   EXPECT_EQ(names_of(checks[0]), (std::vector<std::string>{"name", "value", "bound", "pass"}));
-  EXPECT_TRUE(checks[0].find("pass")->boolean());
-  EXPECT_FALSE(checks[1].find("pass")->boolean());
-  EXPECT_EQ(checks[1].find("name")->string(), "bound");
-  EXPECT_EQ(checks[1].find("value")->number(), 4);
-  EXPECT_EQ(checks[1].find("bound")->number(), 2.5);
-  EXPECT_TRUE(checks[2].find("pass")->is_null()) << "timing neither passes nor fails";
+  EXPECT_TRUE(checks[0].at("pass").get<bool>());
+  EXPECT_FALSE(checks[1].at("pass").get<bool>());
+  EXPECT_EQ(checks[1].at("name").get<std::string>(), "bound");
+  EXPECT_EQ(checks[1].at("value").get<double>(), 4);
+  EXPECT_EQ(checks[1].at("bound").get<double>(), 2.5);
+  EXPECT_TRUE(checks[2].at("pass").is_null()) << "timing neither passes nor fails";
 }
 
 TEST_F(L01_Report, CountsInTheFileAreWholeNumbers) {
   Report report("03_test", cpu_);
   report.check_equal("bytes", (int64_t(1) << 53) + 1, (int64_t(1) << 53) + 3);
   EXPECT_EQ(finish(report), 1);
-  const Json check = json().find("checks")->items()[0];
+  const Json check = json().at("checks")[0];
   EXPECT_EQ(check.dump(),
             R"({"name":"bytes","value":9007199254740993,"bound":9007199254740995,"pass":false})");
 }
@@ -268,13 +269,13 @@ TEST_F(L03_ReportTime, OfMetaIsThatOfOtherMachines) {
   EXPECT_NE(line("this CPU"), "no line of this CPU");
   EXPECT_NE(printed_.find("\n  at least, on "), std::string::npos) << printed_;
   for (const Machine& m : published_machines()) EXPECT_NE(line(m.name), "no line of " + m.name);
-  const Json written = json().find("rows")->items()[0];
-  EXPECT_TRUE(written.find("ms_per_step")->is_null() && written.find("loss_last")->is_null());
+  const Json written = json().at("rows")[0];
+  EXPECT_TRUE(written.at("ms_per_step").is_null() && written.at("loss_last").is_null());
   for (const char* none : {"tokens_per_s", "loss_first", "loss_held_out"})
     EXPECT_TRUE(written.find(none)->is_null()) << none;
-  EXPECT_EQ(written.find("model_flops")->integer(), 3);
-  EXPECT_EQ(written.find("share"), nullptr);
-  EXPECT_EQ(written.find("bytes")->number(), 4);
+  EXPECT_EQ(written.at("model_flops").get<int64_t>(), 3);
+  EXPECT_FALSE(written.contains("share"));
+  EXPECT_EQ(written.at("bytes").get<double>(), 4);
   Report real("03_test", cpu_);  // with data, nothing is predicted and nothing taken away
   real.row("gpt").ms_per_step = 1;
   real.predict_time(2);

@@ -2,7 +2,7 @@
 // the cost of its own entry. (Those of the ops: op_contract_test.cpp.)
 #include "src/nn/kv_cache.h"
 #include "src/optim/optimizer.h"
-#include "tests/generate_testing.h"
+#include "tests/nn/generate_testing.h"
 
 namespace gradus {
 namespace {

@@ -119,8 +119,7 @@ endif
 MAKEFLAGS += --no-print-directory
 
 # ---- what this machine has ----------------------------------------------------------------------------
-# 1 if the compiler finds the header, else empty. Nothing is hidden: `make doctor` and the first line of a
-# build say what was found. ONEDNN=0 builds without oneDNN although it is there.
+# 1 if the compiler finds the header, else empty; `make doctor` and the first line of a build say what was found.
 has = $(shell printf '\043if !__has_include(<$(1)>)\n\043error missing\n\043endif\n' \
         | $(CXX) -x c++ -E - >/dev/null 2>&1 && echo 1)
 WANTED := compiler stb json $(if $(filter 0,$(ONEDNN)),,onednn)
@@ -274,6 +273,7 @@ $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/flags
 	  grep -vE '^ptxas info|bytes stack frame' $@.log >&2; exit $$status
 $(BUILD)/obj/src/memory/cuda_source.o: private CPPFLAGS += -DGRADUS_SM='"$(SM_LIST)"'
 
+$(BUILD)/obj/src/io/memory_page.o: src/io/memory_page.html  # by .incbin
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
 $(BUILD)/obj/kernels/cpu/gemm_tile.o: private CXXFLAGS += -ffp-contract=fast
 

@@ -1,4 +1,4 @@
-// The page for the browser: kMemoryPage, with the history as JSON where it says @data@.
+// The page for the browser: memory_page.html, with the history as JSON where it says @data@.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -8,7 +8,12 @@
 
 namespace gradus {
 
-extern const char* const kMemoryPage;  // memory_page_text.cpp
+// The file, as it was when this was compiled, and a zero.
+asm(R"(.pushsection .rodata
+memory_page_html: .incbin "src/io/memory_page.html"
+  .byte 0
+  .popsection)");
+extern const char kMemoryPage[] asm("memory_page_html");
 
 namespace {
 

@@ -53,7 +53,7 @@ int64_t whole(const Json& value) {
 // where.
 SafetensorsFile::Tensor parse_entry(const std::string& name, const Json& entry, int64_t data_begin) {
   const auto field = [&](const char* key, Json::value_t type) -> const Json& {
-    check(entry.is_object() && entry.contains(key), "it has no ", key);
+    check(entry.contains(key), "it has no ", key);
     check(entry.at(key).type() == type, "its ", key, " is ", json_text(entry.at(key)));
     return entry.at(key);
   };
@@ -139,11 +139,12 @@ void SafetensorsFile::read_header() {
   }
   for (const auto& [name, entry] : header.items()) {
     try {
+      check(entry.is_object(), "it is ", json_text(entry), ", no object");
       if (name != kMetadataKey)
         tensors_.push_back(parse_entry(name, entry, data_begin));
       else
         for (const auto& [key, value] : entry.items()) {
-          check(entry.is_object() && value.is_string(), key, " is ", json_text(value), ", no string");
+          check(value.is_string(), key, " is ", json_text(value), ", no string");
           metadata_[key] = value.get<std::string>();
         }
     } catch (const Error& e) {

@@ -155,7 +155,7 @@ TEST_F(L01_Report, TheFileHasTheFieldsOfEveryRow) {
   EXPECT_EQ(written.at("config").dump(), R"({"steps":300,"data":"a \"text\"","rate":0.001})");
   ASSERT_EQ(written.at("rows").size(), 2u);
   EXPECT_EQ(written.at("rows")[0].dump(),
-            R"({"name":"full","ms_per_step":2.5,"tokens_per_s":1e+06,"peak_bytes":155,)"
+            R"({"name":"full","ms_per_step":2.5,"tokens_per_s":1000000.0,"peak_bytes":155,)"
             R"("reserved_bytes":9007199254740993,"peak_by_kind":{"weight":1,"master":2,"gradient":3,)"
             R"("optimizer":4,"activation":5,"temporary":6,"data":7,"comm":8,"vendor":9,"other":10,)"
             R"("rounding":100},"predicted_bytes":0,"model_flops":77,"loss_first":5.5,"loss_last":1.5,)"

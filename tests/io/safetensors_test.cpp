@@ -115,21 +115,22 @@ TEST_F(L03_Safetensors, HeadersThatBreakTheFormatAreRefused) {
                         "past any file's end");
   expect_header_refused("{" + entry("a", "[9223372036854775808]", 0, 4) + "}", 4, "corrupt");
   expect_header_refused("{" + entry("a", "[4.0]", 0, 4) + "}", 4, "a whole number");
-  expect_header_refused("{" + entry("a", "4", 0, 4) + "}", 4, "an array");
+  expect_header_refused("{" + entry("a", "4", 0, 4) + "}", 4, "its shape is 4");
   for (const char* number : {"4abc", "4.", "4e", "04", "+4", "0x4", "4 4", "4_"})
-    expect_header_refused("{" + entry("a", std::string("[") + number + "]", 0, 4) + "}", 4, "json: byte");
+    expect_header_refused("{" + entry("a", std::string("[") + number + "]", 0, 4) + "}", 4,
+                          "json: parse error at line 1, column ");
   expect_header_refused("{\"a\":{\"dtype\":\"U8x\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "dtype U8x");
   expect_header_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4abc]}}", 4,
-                        "json: byte");
-  expect_header_refused("{" + a + "}abc", 4, "more text after the value");
+                        "json: parse error at line 1, column 51");
+  expect_header_refused("{" + a + "}abc", 4, "expected end of input");
   expect_header_refused("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4,
                         "dtype F8_E4M3");
   expect_header_refused("{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "has no dtype");
   expect_header_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", 4,
                         "has 3 numbers");
-  expect_header_refused("{\"a\":[]}", 0, "an object");
-  expect_header_refused("{\"__metadata__\":{\"step\":12}}", 0, "a string");
-  expect_header_refused("{\"__metadata__\":[]}", 0, "an object");
+  expect_header_refused("{\"a\":[]}", 0, "it is [], no object");
+  expect_header_refused("{\"__metadata__\":{\"step\":12}}", 0, "step is 12, no string");
+  expect_header_refused("{\"__metadata__\":[]}", 0, "it is [], no object");
   expect_header_refused("[]", 0, "begin with {");
   expect_header_refused("{", 0, "corrupt");
   expect_header_refused("", 0, "begin with {");
@@ -148,7 +149,7 @@ TEST_F(L03_Safetensors, ErrorsNameTheTensorAndTheByte) {
                             "; it is truncated");
   expect_header_refused(R"({"layer":{"dtype":"U8","shape":[4]}})", 4,
                         "the header's entry layer is corrupt: it has no data_offsets");
-  expect_header_refused("{\"a\":x}", 0, "is corrupt: json: byte 5: expected a value");
+  expect_header_refused("{\"a\":x}", 0, "is corrupt: json: parse error at line 1, column 6");
   put(file_, "1234567");
   EXPECT_NE(opening().find("has 7 bytes; a safetensors file has at least 8"), std::string::npos);
 
@@ -211,7 +212,7 @@ TEST_F(L03_Safetensors, HeadersUpToTheLimitsAreRead) {
   const uint64_t most = 100'000'000;  // mostly a hole, which is no JSON, but is read
   put(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
   ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(most)), 0);
-  EXPECT_NE(opening().find("more text after the value"), std::string::npos) << opening();
+  EXPECT_NE(opening().find("expected end of input"), std::string::npos) << opening();
 }
 
 TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {

@@ -206,6 +206,12 @@ struct Backend {
   // v = b2 v + (1-b2) g'^2; w -= lr (m / (1-b1^n)) / (sqrt(v / (1-b2^n)) + eps), n = updates, from 1 on.
   void (*adamw)(const Ctx&, ParamList, AdamWArgs);
 };
+constexpr int kKernels =
+#define GRADUS_KERNEL(entry) 1 +
+#include "kernels/entries.inc"
+    0;
+static_assert(sizeof(Backend) == sizeof(const char*) + kKernels * sizeof(void (*)()),
+              "entries.inc does not list every entry of the table");
 
 const Backend& cpu_backend();
 const Backend& cuda_backend();  // only in builds with CUDA=1

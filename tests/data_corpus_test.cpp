@@ -181,6 +181,12 @@ TEST_F(L03_Corpus, TextHasAtMostATenthOfStrangeBytes) {
     EXPECT_TRUE(is_text(std::string(99, 'a') + more));
   }
   EXPECT_FALSE(is_text(std::string(1000, 'a') + '\0'));
+  for (const char* letter : {"\u00E4", "\u20AC", "\U0001F600"}) {  // of two, three and four bytes
+    std::string text;
+    for (int i = 0; i < 30; ++i) text += letter;
+    EXPECT_TRUE(is_text(text)) << letter;
+    EXPECT_TRUE(is_text(std::string(500, 'a') + text + "\xF0\x9F\x98")) << "the last one is cut off";
+  }
   for (int c = 1; c < 256; ++c) {
     const bool strange = (c < 32 && !std::strchr("\t\n\f\r\x1B", c)) || c >= 0x80;
     EXPECT_EQ(is_text(std::string("text") + char(c)), !strange) << c;

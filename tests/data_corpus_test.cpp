@@ -4,29 +4,15 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "src/data/corpus.h"
+#include "tests/folder_testing.h"
 
 namespace gradus {
 namespace {
-namespace fs = std::filesystem;
 
-// A folder of its own for each test, removed at the end.
-class L03_Corpus : public ::testing::Test {
+class L03_Corpus : public FolderTest {
  protected:
-  void SetUp() override {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
-    fs::create_directories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-  std::string path(const std::string& name = "") const { return (root_ / name).string(); }
-  void write(const std::string& name, const std::string& bytes) const {
-    fs::create_directories((root_ / name).parent_path());
-    std::ofstream(path(name), std::ios::binary) << bytes;
-  }
   static bool holds(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
   }
@@ -38,8 +24,6 @@ class L03_Corpus : public ::testing::Test {
       EXPECT_TRUE(holds(e.what(), part)) << e.what();
     }
   }
-
-  fs::path root_;
 };
 
 // n bytes of text that start with a name, so that no two files are equal.

@@ -58,53 +58,8 @@ LDLIBS   += -fsanitize=address,undefined
 endif
 CXXFLAGS += $(OPTIMIZE)
 
-# CUDA=1: the device cuda, in a tree of its own.
 ifeq ($(CUDA),1)
-BUILD     := build/cuda
-CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc))),/usr/local/cuda)
-NVCC      := $(CUDA_HOME)/bin/nvcc
-CUDA_VERSION := $(shell $(NVCC) --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-ifeq ($(CUDA_VERSION),)
-$(error CUDA=1: there is no $(NVCC); install the CUDA toolkit (12 or later) or say where it is \
-(CUDA_HOME=FOLDER); without CUDA=1 everything but the device cuda is built)
-endif
-ifneq ($(filter 9.% 10.% 11.%,$(CUDA_VERSION)),)
-$(error CUDA=1: $(NVCC) is of CUDA $(CUDA_VERSION), which does not know C++20; install CUDA 12 or later)
-endif
-ifeq ($(SANITIZE),1)
-$(error CUDA=1 and SANITIZE=1 do not go together; the kernels are sanitized on emu, without CUDA=1)
-endif
-# The list of SM, by default one for each generation from Turing on that this nvcc knows. Code for 8.0 runs on
-# all 8.x, and so on.
-SM_KNOWN := $(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code))
-SM_LIST  := $(or $(patsubst sm_%,%,$(SM)),$(patsubst 90,90a,$(filter $(SM_KNOWN),75 80 90 120)))
-SM_UNKNOWN := $(filter-out $(SM_KNOWN),$(patsubst %f,%,$(patsubst %a,%,$(SM_LIST))))
-ifneq ($(SM_UNKNOWN),)
-$(error CUDA=1: $(NVCC) of CUDA $(CUDA_VERSION) does not know SM=$(SM_UNKNOWN); it knows $(SM_KNOWN). \
-Older GPUs need an older toolkit (CUDA_HOME=FOLDER), newer ones a newer)
-endif
-SM_PTX   := $(filter-out %a %f,$(firstword $(SM_LIST)))
-NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
-  $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
-  $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
-CUDNN    := $(shell sh tests/tools/cudnn.sh '$(CUDA_HOME)' '$(CUDNN_HOME)')
-ifneq ($(CUDNN_HOME),)
-ifeq ($(CUDNN),missing)
-$(error CUDNN_HOME=$(CUDNN_HOME): there must be include/cudnn.h and lib/libcudnn.so.9 in it)
-endif
-CPPFLAGS += -I$(CUDNN_HOME)/include
-LDLIBS   += -L$(CUDNN_HOME)/lib -Wl,-rpath,$(abspath $(CUDNN_HOME))/lib
-endif
-CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include
-LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart_static -ldl -lrt
-CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
-ifeq ($(firstword $(CUDNN)),found)
-NVCCFLAGS += -DGRADUS_CUDNN
-LDLIBS   += -l:libcudnn.so.9
-CHOICE   += with cuDNN $(lastword $(CUDNN))
-else
-CHOICE   += without cuDNN ($(CUDNN))
-endif
+include kernels/cuda/cuda.mk
 endif
 
 # How long OpenMP's threads spin when they wait for each other. By its own default, hundreds of times longer,
@@ -161,7 +116,7 @@ TOOLS   := tests/tools
 COURSE  := tests/course
 
 .DEFAULT_GOAL := all
-.PHONY: all lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
+.PHONY: all programs lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -171,7 +126,8 @@ COURSE  := tests/course
 SETUP   := CXX='$(CXX)' sh $(TOOLS)/setup.sh
 PROGRAM  = $(filter $(BUILD)/lessons/$*_%,$(LESSONS))
 
-all: $(LESSONS) $(BENCHES) $(if $(call has,gtest/gtest.h),$(TESTS),no-tests)
+all: programs $(if $(call has,gtest/gtest.h),$(TESTS),no-tests)
+programs: $(LESSONS) $(BENCHES)
 no-tests:
 	@echo "GoogleTest is not there, so the tests are not built; 'make setup' installs it where it can"
 
@@ -187,7 +143,7 @@ lesson-%:
 	$(PROGRAM) $(ARGS)
 
 # The programs that these tests run, if they run any.
-THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),$(LESSONS) $(BENCHES))
+THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),programs)
 test:
 	@$(SETUP) $(WANTED) gtest
 	@$(MAKE) $(TESTS) $(call THEY_RUN,$(TESTS))
@@ -249,6 +205,12 @@ $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $<'
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+
+# Tests are compiled more often than they are run: -Og takes half the time of -O3. What a null or misaligned
+# pointer does, AddressSanitizer shows without UndefinedBehaviorSanitizer's checks at each access. One test is of
+# the optimizer.
+$(BUILD)/obj/tests/%_test.o: private CXXFLAGS += -Og -fno-sanitize=null,alignment,vptr
+$(BUILD)/obj/tests/kernels/compiler_test.o: private CXXFLAGS += -O3
 
 # CUDA C++ as C++: kernels/emu/emu.h defines its words. One test calls what such kernels are made of.
 $(BUILD)/obj/tests/kernels/param_list_test.o: private CXXFLAGS += -Wno-unknown-pragmas

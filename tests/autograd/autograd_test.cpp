@@ -9,6 +9,7 @@
 #include "src/ops/ops.h"
 #include "src/tensor/context.h"
 #include "tests/refusal_testing.h"
+#include "tests/tape_testing.h"
 
 namespace gradus {
 namespace {
@@ -23,10 +24,6 @@ std::vector<GradcheckInput> random_inputs(const std::vector<Shape>& shapes, uint
     inputs.push_back(in);
   }
   return inputs;
-}
-
-Tensor ids(const std::vector<int32_t>& values, const Shape& shape) {
-  return from_host(current().device, values, shape, DType::I32, Kind::Data, "ids");
 }
 
 // The check passes, and fails for each input in turn when that input's gradient is 1 % too large.
@@ -76,7 +73,7 @@ TEST(L02_Gradcheck, Linear) {
 TEST(L02_Gradcheck, CrossEntropy) {
   expect_gradients("cross_entropy",
                    [](In x) {
-                     return cross_entropy(x[0], ids({0, 6, 3, 3, 1}, {5}));
+                     return cross_entropy(x[0], ids_of({0, 6, 3, 3, 1}, {5}));
                    },
                    {{5, 7}});
 }
@@ -106,7 +103,7 @@ TEST(L03_Gradcheck, LayerNorm) {
 TEST(L03_Gradcheck, Embedding) {  // id 2 occurs three times, id 1 never
   expect_gradients("embedding",
                    [](In x) {
-                     return embedding(x[0], ids({2, 0, 2, 3, 2, 4}, {2, 3}));
+                     return embedding(x[0], ids_of({2, 0, 2, 3, 2, 4}, {2, 3}));
                    },
                    {{5, 7}});
 }

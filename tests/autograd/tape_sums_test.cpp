@@ -7,16 +7,12 @@
 #include "src/autograd/gradcheck.h"
 #include "src/ops/ops.h"
 #include "src/tensor/context.h"
+#include "tests/tape_testing.h"
 
 namespace gradus {
 namespace {
 
-struct L02_TapeSums : ::testing::Test {
-  Context context{"cpu", 5};
-  Tensor tensor(const std::vector<double>& values, const Shape& shape) {
-    return from_host(context.device, values, shape, DType::F32, Kind::Weight, "x");
-  }
-};
+struct L02_TapeSums : TapeTest {};
 
 TEST_F(L02_TapeSums, AWeightThatIsUsedTwiceGetsBothGradients) {
   RecordProperty("exercise", "02.3");

@@ -7,16 +7,13 @@
 #include "src/autograd/tape.h"
 #include "src/ops/ops.h"
 #include "tests/refusal_testing.h"
+#include "tests/tape_testing.h"
 
 namespace gradus {
 namespace {
 
-struct L02_TapeUses : ::testing::Test {
-  Context context{"cpu", 5};
+struct L02_TapeUses : TapeTest {
   const Meter& meter = context.device.meter();
-  Tensor tensor(const std::vector<double>& values, const Shape& shape, DType t = DType::F32) {
-    return from_host(context.device, values, shape, t, Kind::Weight, "x");
-  }
   Tensor x = tensor({1}, {1}), w = tensor({2}, {1});
   Leaf leaf_x, leaf_w;
   void SetUp() override { attach(x, leaf_x, "x"), attach(w, leaf_w, "w"); }

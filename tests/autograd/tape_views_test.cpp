@@ -7,15 +7,12 @@
 #include "src/autograd/tape.h"
 #include "src/ops/ops.h"
 #include "tests/refusal_testing.h"
+#include "tests/tape_testing.h"
 
 namespace gradus {
 namespace {
 
-struct L02_Views : ::testing::Test {
-  Context context{"cpu", 5};
-  Tensor tensor(const std::vector<double>& values, const Shape& shape) {
-    return from_host(context.device, values, shape, DType::F32, Kind::Weight, "x");
-  }
+struct L02_Views : TapeTest {
   Tensor filled(double value, const Shape& shape) {
     return tensor(std::vector<double>(shape.numel(), value), shape);
   }
@@ -128,8 +125,7 @@ TEST_F(L02_Views, AParameterAsLogitsKeepsItsValue) {
   Tensor w = tensor(values, {2, 3});
   Leaf leaf;
   attach(w, leaf, "w");
-  const Tensor targets =
-      from_host(context.device, std::vector<int32_t>{2, 0}, {2}, DType::I32, Kind::Data, "targets");
+  const Tensor targets = ids_of({2, 0}, {2});
   for (int pass = 1; pass <= 2; ++pass) {
     Tape tape;
     tape.backward(cross_entropy(w, targets));
@@ -145,8 +141,7 @@ TEST_F(L02_Views, LogitsThatAnotherOpSavedOrAVariableHoldsKeepTheirValues) {
   Tensor x = tensor(values, {2, 3});
   Leaf leaf;
   attach(x, leaf, "x");
-  const Tensor targets =
-      from_host(context.device, std::vector<int32_t>{2, 0}, {2}, DType::I32, Kind::Data, "targets");
+  const Tensor targets = ids_of({2, 0}, {2});
   Tensor w = filled(0.5, {3, 3});
   Leaf leaf_w;
   attach(w, leaf_w, "w");
@@ -164,8 +159,7 @@ TEST_F(L02_Views, LogitsThatNobodyHoldsBecomeTheirGradientInPlace) {
   Tensor x = filled(0.5, {64, 1024});
   Leaf leaf;
   attach(x, leaf, "x");
-  const Tensor targets =
-      from_host(context.device, std::vector<int32_t>(64, 1), {64}, DType::I32, Kind::Data, "targets");
+  const Tensor targets = ids_of(std::vector<int32_t>(64, 1), {64});
   leaf.grad = Tensor(context.device, x.shape(), DType::F32, Kind::Gradient, "x.grad");
   Tape tape;
   const Tensor loss = cross_entropy(scale(x, 2), targets);
@@ -179,8 +173,7 @@ TEST_F(L02_Views, LogitsThatBecameTheirGradientAreNoActivationAnyMore) {
   Tensor x = filled(0.5, {8, 16});
   Leaf leaf;
   attach(x, leaf, "x");
-  const Tensor targets =
-      from_host(context.device, std::vector<int32_t>(8, 1), {8}, DType::I32, Kind::Data, "targets");
+  const Tensor targets = ids_of(std::vector<int32_t>(8, 1), {8});
   const Meter& meter = context.device.meter();
   int64_t activations = -1;
   Tape tape;
@@ -201,8 +194,7 @@ TEST_F(L04_Views, LogitsThatBecameTheirGradientMayBeTakenApart) {  // as first_t
   Tensor x = filled(0.5, {2, 4, 3});
   Leaf leaf;
   attach(x, leaf, "x");
-  const Tensor targets =
-      from_host(context.device, std::vector<int32_t>{2, 0}, {2}, DType::I32, Kind::Data, "targets");
+  const Tensor targets = ids_of({2, 0}, {2});
   Tape tape;
   const Tensor loss = cross_entropy(first_token(x), targets);
   tape.backward(loss);

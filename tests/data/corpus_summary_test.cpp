@@ -3,34 +3,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "src/data/corpus.h"
+#include "tests/folder_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
-namespace fs = std::filesystem;
 
-class L03_CorpusSummary : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
-    fs::create_directories(root_);
-  }
-  void TearDown() override {
-    fs::current_path(before_);
-    fs::remove_all(root_);
-  }
-  std::string path(const std::string& name) const { return (root_ / name).string(); }
-  void write(const std::string& name, const std::string& bytes) const {
-    fs::create_directories((root_ / name).parent_path());
-    std::ofstream(path(name), std::ios::binary) << bytes;
-  }
-  fs::path root_, before_ = fs::current_path();
-};
+class L03_CorpusSummary : public FolderTest {};
 
 TEST_F(L03_CorpusSummary, SizesAreDecimal) {
   for (const auto& [size, text] :

@@ -4,29 +4,15 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "src/data/corpus.h"
+#include "tests/folder_testing.h"
 
 namespace gradus {
 namespace {
-namespace fs = std::filesystem;
 
-// A folder of its own for each test, removed at the end.
-class L03_Corpus : public ::testing::Test {
+class L03_Corpus : public FolderTest {
  protected:
-  void SetUp() override {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
-    fs::create_directories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-  std::string path(const std::string& name = "") const { return (root_ / name).string(); }
-  void write(const std::string& name, const std::string& bytes) const {
-    fs::create_directories((root_ / name).parent_path());
-    std::ofstream(path(name), std::ios::binary) << bytes;
-  }
   static bool holds(std::string_view text, std::string_view part) {
     return text.find(part) != std::string_view::npos;
   }
@@ -38,8 +24,6 @@ class L03_Corpus : public ::testing::Test {
       EXPECT_TRUE(holds(e.what(), part)) << e.what();
     }
   }
-
-  fs::path root_;
 };
 
 // n bytes of text that start with a name, so that no two files are equal.
@@ -181,6 +165,12 @@ TEST_F(L03_Corpus, TextHasAtMostATenthOfStrangeBytes) {
     EXPECT_TRUE(is_text(std::string(99, 'a') + more));
   }
   EXPECT_FALSE(is_text(std::string(1000, 'a') + '\0'));
+  for (const char* letter : {"\u00E4", "\u20AC", "\U0001F600"}) {  // of two, three and four bytes
+    std::string text;
+    for (int i = 0; i < 30; ++i) text += letter;
+    EXPECT_TRUE(is_text(text)) << letter;
+    EXPECT_TRUE(is_text(std::string(500, 'a') + text + "\xF0\x9F\x98")) << "the last one is cut off";
+  }
   for (int c = 1; c < 256; ++c) {
     const bool strange = (c < 32 && !std::strchr("\t\n\f\r\x1B", c)) || c >= 0x80;
     EXPECT_EQ(is_text(std::string("text") + char(c)), !strange) << c;

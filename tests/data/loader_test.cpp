@@ -124,6 +124,13 @@ TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) 
     }
 }
 
+TEST(L03_Loader, OneWindowIsScoredHoweverLongItIs) {
+  const Corpus corpus = random_corpus(600'001, 400'000);
+  const Loader loader(corpus, 600'000, 1);
+  EXPECT_EQ(loader.held_out_windows(), 1);
+  EXPECT_EQ(loader.scored_bytes(), 300'000) << "more than the 256 KiB that are scored of shorter ones";
+}
+
 TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {
   const auto message = [](int64_t train, int64_t held_out, int64_t T) {
     const Corpus corpus = random_corpus(train, held_out);

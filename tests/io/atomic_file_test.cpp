@@ -9,11 +9,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "kernels/check.h"
+#include "tests/folder_testing.h"
 #include "tests/refusal_testing.h"
 
 // In place of the C library's: writes what it is told to at most, interrupted before every other part, until
@@ -47,33 +45,17 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 
 namespace gradus {
 namespace {
-namespace fs = std::filesystem;
 
-class L01_AtomicFile : public ::testing::Test {
+class L01_AtomicFile : public FolderTest {
  protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() / ("gradus-atomic-" + std::to_string(::getpid()));
-    fs::create_directories(root_);
-    path_ = (root_ / "a.bin").string();
-  }
-  void TearDown() override {
-    most_per_write = room = SIZE_MAX, interrupts = false, sync_error = 0;
-    fs::remove_all(root_);
-  }
-  std::string get() const {
-    std::ostringstream content;
-    content << std::ifstream(path_, std::ios::binary).rdbuf();
-    return content.str();
-  }
-  int64_t files() const { return std::distance(fs::directory_iterator(root_), fs::directory_iterator()); }
+  void TearDown() override { most_per_write = room = SIZE_MAX, interrupts = false, sync_error = 0; }
   static std::string numbered(size_t bytes) {
     std::string text(bytes, '\0');
     for (size_t i = 0; i < bytes; ++i) text[i] = char(i * 7 + i / 251);
     return text;
   }
 
-  fs::path root_;
-  std::string path_;
+  const std::string path_ = path("a.bin");
 };
 
 TEST_F(L01_AtomicFile, AWriteInPartsIsWhole) {
@@ -85,7 +67,7 @@ TEST_F(L01_AtomicFile, AWriteInPartsIsWhole) {
       file.write(text.data(), int64_t(bytes));
       file.write("end", 3);
       file.commit();
-      EXPECT_EQ(get(), text + "end") << bytes << " bytes, " << part << " at once";
+      EXPECT_EQ(read(path_), text + "end") << bytes << " bytes, " << part << " at once";
     }
 }
 
@@ -93,7 +75,7 @@ TEST_F(L01_AtomicFile, LargeFilesAreWhole) {
   for (const size_t bytes : {65535u, 65536u, 65537u, (1u << 20) + 3}) {
     most_per_write = 40000;
     write_file(path_, numbered(bytes));
-    EXPECT_EQ(get(), numbered(bytes)) << bytes;
+    EXPECT_EQ(read(path_), numbered(bytes)) << bytes;
   }
 }
 
@@ -102,13 +84,13 @@ TEST_F(L01_AtomicFile, OnlyCommitReplacesAndALongerFileLeavesNoEnd) {
   {
     AtomicFile file(path_);
     file.write("new", 3);
-    EXPECT_EQ(get(), "a long earlier text");
+    EXPECT_EQ(read(path_), "a long earlier text");
     EXPECT_EQ(files(), 2) << "the temporary file is in the same folder";
   }
-  EXPECT_EQ(get(), "a long earlier text");
+  EXPECT_EQ(read(path_), "a long earlier text");
   EXPECT_EQ(files(), 1);
   write_file(path_, "new");
-  EXPECT_EQ(get(), "new");
+  EXPECT_EQ(read(path_), "new");
   EXPECT_EQ(files(), 1);
 }
 
@@ -139,19 +121,18 @@ TEST_F(L01_AtomicFile, AnErrorSaysWhatFailedAfterHowMuchAndLeavesTheEarlierFile)
     room = SIZE_MAX, sync_error = error;
     EXPECT_EQ(refusal(write), says("syncing failed after 9"));
     sync_error = 0;
-    EXPECT_EQ(get(), "as it was");
+    EXPECT_EQ(read(path_), "as it was");
     EXPECT_EQ(files(), 1);
   }
 }
 
 TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAlone) {
-  const std::string deep = (root_ / "a" / "b" / "c.txt").string();
+  const std::string deep = path("a/b/c.txt");
   EXPECT_THROW(AtomicFile{deep}, Error);
   EXPECT_FALSE(fs::exists(root_ / "a"));
   write_file(deep, "x");
   EXPECT_TRUE(fs::is_regular_file(deep));
-  expect_refused((root_ / "a").string() + " is there and is no regular file",
-                 [&] { AtomicFile file((root_ / "a").string()); });
+  expect_refused(path("a") + " is there and is no regular file", [&] { AtomicFile file(path("a")); });
   const fs::path before = fs::current_path();
   fs::current_path(root_);
   write_file("here.txt", "in the present folder");

@@ -33,13 +33,13 @@ TEST_F(L03_Disk, AFileSizeLimitLeavesTheEarlierFile) {
                        "an earlier file of this name is unchanged");
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
     EXPECT_EQ(sample.difference(file_), "") << "limit " << limit;
-    EXPECT_EQ(files_in_folder(), 1u) << "limit " << limit;
+    EXPECT_EQ(files(), 1) << "limit " << limit;
   }
   std::signal(SIGXFSZ, old_handler);
 }
 
 TEST_F(L03_Disk, AFullDiskLeavesTheEarlierFile) {
-  const std::string disk = (root_ / "disk").string();
+  const std::string disk = path("disk");
   fs::create_directory(disk);
   if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=256k") != 0) GTEST_SKIP() << "mounting needs root";
   file_ = disk + "/a.safetensors";
@@ -59,23 +59,23 @@ TEST_F(L03_Disk, PathsThatCannotBeWrittenAreRefused) {
   expect_write_fails(root_.string(), {"x", DType::F32, {}, &x}, "no regular file");
   expect_write_fails("/dev/full", {"x", DType::F32, {}, &x}, "no regular file");  // must not be replaced
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
-  EXPECT_EQ(files_in_folder(), 0u);
+  EXPECT_EQ(files(), 0);
 }
 
 TEST_F(L03_Disk, AnAtomicFileThatIsNotCommittedLeavesNothing) {
-  put(file_, "old");
+  write(file_, "old");
   {
     AtomicFile file(file_);
     file.write("new", 3);
-    EXPECT_EQ(get(file_), "old");
+    EXPECT_EQ(read(file_), "old");
   }
-  EXPECT_EQ(get(file_), "old");
-  EXPECT_EQ(files_in_folder(), 1u);
+  EXPECT_EQ(read(file_), "old");
+  EXPECT_EQ(files(), 1);
   AtomicFile file(file_);
   file.write("new", 3);
   file.write(nullptr, 0);
   file.commit();
-  EXPECT_EQ(get(file_), "new");
+  EXPECT_EQ(read(file_), "new");
 }
 
 }  // namespace

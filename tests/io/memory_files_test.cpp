@@ -1,23 +1,19 @@
 // The files made of a memory history: the snapshot's pickle, the page for the browser, the picture.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "src/io/memory_files.h"
 #include "src/io/pickle.h"
+#include "tests/folder_testing.h"
 #include "tests/io/pickle_testing.h"
 #include "tests/memory/allocator_fixture.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
-namespace fs = std::filesystem;
 
 std::string hex(const std::string& bytes) {
   std::string text;
@@ -67,21 +63,10 @@ TEST(L04_Pickle, ReadsBackAsItWas) {
   EXPECT_EQ(PickleReader::read(pickle(nested)).dump(), nested.dump());
 }
 
-class L04_MemoryFiles : public ::testing::Test {
+class L04_MemoryFiles : public FolderTest {
  protected:
-  void SetUp() override {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
-    fs::create_directories(root_);
-  }
   void TearDown() override {
     for (Block* b : live_) f_.allocator.free(b);
-    fs::remove_all(root_);
-  }
-  static std::string get(const fs::path& path) {
-    std::ostringstream content;
-    content << std::ifstream(path, std::ios::binary).rdbuf();
-    return content.str();
   }
   // Blocks of all pools and kinds, some freed, pages and segments returned, one request that fails.
   void use(bool expandable) {
@@ -100,7 +85,6 @@ class L04_MemoryFiles : public ::testing::Test {
 
   Fixture f_;
   std::vector<Block*> live_;
-  fs::path root_;
 };
 
 int64_t at(const Json& dict, const char* key) { return dict.at(key).get<int64_t>(); }
@@ -154,7 +138,7 @@ TEST_F(L04_MemoryFiles, TheSnapshotHasEveryBlockAndItsTraceLeadsThere) {
   f_.allocator.range = nullptr;
   const fs::path path = root_ / "new" / "memory.pickle";
   write_memory_snapshot(path.string(), f_.allocator);
-  const Json snapshot = PickleReader::read(get(path));
+  const Json snapshot = PickleReader::read(read(path));
   EXPECT_EQ(snapshot.dump(), memory_snapshot(f_.allocator).dump());
   expect_sound(snapshot, f_.meter);
   const Json& last = snapshot.at("device_traces")[0].back();
@@ -179,7 +163,7 @@ TEST_F(L04_MemoryFiles, ThePageStandsAloneAndItsDataSumUp) {
   live_.push_back(f_.allocator.allocate(99, Kind::Data, "</script><b>&", {99}));
   const fs::path path = root_ / "memory.html";
   write_memory_page(path.string(), f_.allocator, "a title");
-  const std::string page = get(path), begin = "type=\"application/json\">";
+  const std::string page = read(path), begin = "type=\"application/json\">";
   for (const char* loaded : {"http", "src=", "@import", "url(", "<b>", "@data@"})
     EXPECT_EQ(page.find(loaded), std::string::npos) << loaded;
   const size_t from = page.find(begin) + begin.size();
@@ -265,7 +249,7 @@ TEST_F(L04_MemoryFiles, PathsThatCannotBeWrittenAreSentences) {
 
 TEST_F(L04_MemoryFiles, AFullDiskIsASentenceAndLeavesNothing) {
   use(false);
-  const std::string disk = (root_ / "disk").string();
+  const std::string disk = path("disk");
   fs::create_directory(disk);
   if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=4k") != 0) GTEST_SKIP() << "mounting needs root";
   const auto page = [&] { write_memory_page(disk + "/m.html", f_.allocator, ""); };
@@ -277,8 +261,8 @@ TEST_F(L04_MemoryFiles, AFullDiskIsASentenceAndLeavesNothing) {
 }
 
 TEST_F(L04_MemoryFiles, WithoutAHistoryASentenceSaysWhatToDo) {
-  const auto page = [&] { write_memory_page((root_ / "m.html").string(), f_.allocator, ""); };
-  const auto snapshot = [&] { write_memory_snapshot((root_ / "m.pickle").string(), f_.allocator); };
+  const auto page = [&] { write_memory_page(path("m.html"), f_.allocator, ""); };
+  const auto snapshot = [&] { write_memory_snapshot(path("m.pickle"), f_.allocator); };
   const auto picture = [&] { draw_memory(f_.allocator, ""); };
   for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)})
     EXPECT_NE(text.find("keep_history"), std::string::npos) << text;

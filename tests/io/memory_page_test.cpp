@@ -1,36 +1,32 @@
 // The data of the page for the browser, field by field; and what the picture shows of it.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "src/io/memory_files.h"
+#include "tests/folder_testing.h"
 #include "tests/memory/allocator_fixture.h"
 
 namespace gradus {
 namespace {
-namespace fs = std::filesystem;
 
-std::string page_of(const Allocator& allocator, const std::string& title) {
-  const fs::path path = fs::temp_directory_path() / ("gradus-page-" + std::to_string(::getpid()) + ".html");
-  write_memory_page(path.string(), allocator, title);
-  std::ostringstream content;
-  content << std::ifstream(path).rdbuf();
-  fs::remove(path);
-  return content.str();
-}
-Json data_of_page(const Allocator& allocator, const std::string& title) {
-  const std::string page = page_of(allocator, title), begin = "type=\"application/json\">";
-  const size_t from = page.find(begin) + begin.size();
-  return parse_json(page.substr(from, page.find("</script>", from) - from));
-}
+class L04_MemoryPage : public FolderTest {
+ protected:
+  std::string page_of(const Allocator& allocator, const std::string& title) const {
+    write_memory_page(path("page.html"), allocator, title);
+    return read("page.html");
+  }
+  Json data_of_page(const Allocator& allocator, const std::string& title) const {
+    const std::string page = page_of(allocator, title), begin = "type=\"application/json\">";
+    const size_t from = page.find(begin) + begin.size();
+    return parse_json(page.substr(from, page.find("</script>", from) - from));
+  }
+};
 
 // The blocks as [name, shape, kind, requested, bytes], the events as [action, op, block or -1, amount].
-TEST(L04_MemoryPage, BlocksAndEventsSayWhatHappened) {
+TEST_F(L04_MemoryPage, BlocksAndEventsSayWhatHappened) {
   Fixture f;
   f.allocator.set_budget(100 * kMiB);
   f.allocator.keep_history();
@@ -75,7 +71,7 @@ TEST(L04_MemoryPage, BlocksAndEventsSayWhatHappened) {
 }
 
 // The script reads numbers that C++ writes, and does what memory_files.h says.
-TEST(L04_MemoryPage, TheScriptKnowsTheActionsAndTheKinds) {
+TEST_F(L04_MemoryPage, TheScriptKnowsTheActionsAndTheKinds) {
   Fixture f;
   f.allocator.keep_history();
   const std::string page = page_of(f.allocator, "t");
@@ -103,7 +99,7 @@ TEST(L04_MemoryPage, TheScriptKnowsTheActionsAndTheKinds) {
 }
 
 // Many strings, each once; the events of one block all say its number.
-TEST(L04_MemoryPage, EachStringIsWrittenOnce) {
+TEST_F(L04_MemoryPage, EachStringIsWrittenOnce) {
   Fixture f;
   f.allocator.keep_history();
   for (int i = 0; i < 5; ++i)
@@ -116,7 +112,7 @@ TEST(L04_MemoryPage, EachStringIsWrittenOnce) {
   EXPECT_EQ(blocks, "-1 0 0 1 1 2 2 3 3 4 4 ");
 }
 
-TEST(L04_MemoryPage, ThePictureShowsWhatGoesBack) {
+TEST_F(L04_MemoryPage, ThePictureShowsWhatGoesBack) {
   Fixture f;
   f.allocator.keep_history();
   f.allocator.free(f.allocator.allocate(40 * kMiB, Kind::Weight, "w"));

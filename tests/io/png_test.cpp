@@ -1,16 +1,13 @@
 // Pictures: what is drawn is in the pixels, and the file is a PNG.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <climits>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "kernels/check.h"
 #include "src/io/png.h"
+#include "tests/folder_testing.h"
 
 #define STB_IMAGE_IMPLEMENTATION
 #define STBI_ONLY_PNG
@@ -18,7 +15,6 @@
 
 namespace gradus {
 namespace {
-namespace fs = std::filesystem;
 
 constexpr Rgb kRed{255, 0, 0}, kBackground{255, 255, 255}, kFirstColor{31, 99, 180},
     kSecondColor{225, 110, 20}, kInk{40, 40, 45};
@@ -47,9 +43,11 @@ TEST(L01_Png, DrawingIsExactInsideAndCutOffOutside) {
   EXPECT_THROW(Canvas(0, 5), Error);
 }
 
+class L01_PngFile : public FolderTest {};
+
 // Every pixel of a file of more than 64 KiB, read back by stb_image.
-TEST(L01_Png, TheFileHasEveryPixel) {
-  const fs::path path = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + ".png");
+TEST_F(L01_PngFile, HasEveryPixel) {
+  const std::string file = path("a.png");
   for (const auto& [width, height] : std::vector<std::pair<int, int>>{{1, 1}, {3, 2}, {301, 203}}) {
     Canvas canvas(width, height);
     uint32_t noise = 1;
@@ -58,10 +56,10 @@ TEST(L01_Png, TheFileHasEveryPixel) {
         noise = noise * 1664525 + 1013904223;
         canvas.set(x, y, {uint8_t(noise >> 24), uint8_t(noise >> 16), uint8_t(x + y)});
       }
-    canvas.write_png(path.string());
-    EXPECT_TRUE(width < 300 || fs::file_size(path) > 65536);
+    canvas.write_png(file);
+    EXPECT_TRUE(width < 300 || fs::file_size(file) > 65536);
     int read_width = 0, read_height = 0, channels = 0;
-    uint8_t* const pixels = stbi_load(path.c_str(), &read_width, &read_height, &channels, 3);
+    uint8_t* const pixels = stbi_load(file.c_str(), &read_width, &read_height, &channels, 3);
     ASSERT_NE(pixels, nullptr) << stbi_failure_reason();
     ASSERT_EQ(read_width, width);
     ASSERT_EQ(read_height, height);
@@ -73,7 +71,6 @@ TEST(L01_Png, TheFileHasEveryPixel) {
       }
     stbi_image_free(pixels);
   }
-  fs::remove(path);
 }
 
 TEST(L01_Png, OpacityMixesAndEdgesAreCutOff) {
@@ -255,21 +252,17 @@ TEST(L02_Png, TheDecisionMapShowsBothSidesAndTheBoundary) {
   EXPECT_GT(count(canvas, kFirstColor), 5);  // the point
 }
 
-TEST(L01_Png, TheFileIsAPngInANewFolder) {
-  const fs::path root = fs::temp_directory_path() / ("gradus-png-" + std::to_string(::getpid()));
-  const std::string path = (root / "plots" / "a.png").string();
+TEST_F(L01_PngFile, IsAPngInANewFolder) {
+  const std::string file = path("plots/a.png");
   Canvas canvas(3, 2);
-  canvas.write_png(path);
-  std::ostringstream content;
-  content << std::ifstream(path, std::ios::binary).rdbuf();
-  const std::string bytes = content.str();
+  canvas.write_png(file);
+  const std::string bytes = read(file);
   ASSERT_GT(bytes.size(), 40u);
   EXPECT_EQ(bytes.substr(0, 16), std::string("\x89PNG\r\n\x1A\n\0\0\0\rIHDR", 16));
   EXPECT_EQ(bytes.substr(16, 10), std::string("\0\0\0\3\0\0\0\2\10\2", 10));  // 3 x 2, 8 bits, RGB
   EXPECT_EQ(bytes.substr(bytes.size() - 8, 4), "IEND");
-  EXPECT_EQ(std::distance(fs::directory_iterator(root / "plots"), fs::directory_iterator()), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_ / "plots"), fs::directory_iterator()), 1);
   EXPECT_THROW(canvas.write_png("/dev/null/a.png"), Error);
-  fs::remove_all(root);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ TEST_F(L03_Safetensors, WhatIsWrittenIsReadBack) {
   const SafetensorsFile file(file_);
   EXPECT_EQ(file.metadata(), metadata);
   EXPECT_EQ(file.find("missing"), nullptr);
-  EXPECT_EQ(files_in_folder(), 1u) << "a temporary file was left";
+  EXPECT_EQ(files(), 1) << "a temporary file was left";
   float wrong[6];
   EXPECT_THROW(file.read("missing", DType::F32, {2, 3}, wrong), Error);
   EXPECT_THROW(file.read("weight", DType::I32, {2, 3}, wrong), Error);
@@ -47,7 +47,7 @@ TEST_F(L03_Safetensors, TheBytesAreThoseOfThePublishedFormat) {
   const uint64_t n = header.size();
   std::string expected(reinterpret_cast<const char*>(&n), 8);
   expected += header + std::string(6, '\0') + "\xE0\x3F" + std::string("\0\0\x80\x3F\0\0\0\xC0\7\10\11", 11);
-  EXPECT_EQ(get(file_), expected);
+  EXPECT_EQ(read(file_), expected);
   // The order in which the tensors are given does not matter.
   write_safetensors(file_,
                     {{"w", DType::F32, {2, 1}, w},
@@ -55,12 +55,12 @@ TEST_F(L03_Safetensors, TheBytesAreThoseOfThePublishedFormat) {
                      {"a", DType::F32, {0}, nullptr},
                      {"b", DType::U8, {3}, b}},
                     {{"format", "pt"}});
-  EXPECT_EQ(get(file_), expected);
+  EXPECT_EQ(read(file_), expected);
 }
 
 TEST_F(L03_Safetensors, NoTensorsAtAll) {
   write_safetensors(file_, {});
-  EXPECT_EQ(get(file_), std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
+  EXPECT_EQ(read(file_), std::string("\x08\0\0\0\0\0\0\0{}      ", 16));
   EXPECT_TRUE(SafetensorsFile(file_).tensors().empty());
 }
 
@@ -69,13 +69,13 @@ TEST_F(L03_Safetensors, NamesThatCannotBeWrittenAreRefused) {
   EXPECT_THROW(write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::F32, {}, &x}}), Error);
   EXPECT_THROW(write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::U8, {1}, &x}}), Error);
   EXPECT_THROW(write_safetensors(file_, {{"__metadata__", DType::F32, {}, &x}}), Error);
-  EXPECT_EQ(files_in_folder(), 0u);
-  put(file_, "as it was");
+  EXPECT_EQ(files(), 0);
+  write(file_, "as it was");
   expect_refused("two tensors are called x", [&] {
     write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::F32, {}, &x}});
   });
   expect_refused("__metadata__", [&] { write_safetensors(file_, {{"__metadata__", DType::F32, {}, &x}}); });
-  EXPECT_EQ(get(file_), "as it was");
+  EXPECT_EQ(read(file_), "as it was");
 }
 
 TEST_F(L03_Safetensors, AcceptsWhatOtherWritersMayProduce) {
@@ -150,7 +150,7 @@ TEST_F(L03_Safetensors, ErrorsNameTheTensorAndTheByte) {
   expect_header_refused(R"({"layer":{"dtype":"U8","shape":[4]}})", 4,
                         "the header's entry layer is corrupt: it has no data_offsets");
   expect_header_refused("{\"a\":x}", 0, "is corrupt: json: parse error at line 1, column 6");
-  put(file_, "1234567");
+  write(file_, "1234567");
   EXPECT_NE(opening().find("has 7 bytes; a safetensors file has at least 8"), std::string::npos);
 
   const Sample sample;
@@ -193,7 +193,7 @@ TEST_F(L03_Safetensors, TheHeaderIsPaddedWithSpaces) {
     std::string header =
         "{\"" + std::string(length, 'n') + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})";
     while (header.size() % 8 != 0) header += ' ';
-    const std::string bytes = get(file_);
+    const std::string bytes = read(file_);
     EXPECT_EQ(bytes.substr(0, 8), std::string(1, char(header.size())) + std::string(7, '\0')) << length;
     EXPECT_EQ(bytes.substr(8), header);
   }
@@ -210,24 +210,24 @@ TEST_F(L03_Safetensors, HeadersUpToTheLimitsAreRead) {
   with_values(1'000'001);
   EXPECT_NE(opening().find("more values than are allowed"), std::string::npos) << opening();
   const uint64_t most = 100'000'000;  // mostly a hole, which is no JSON, but is read
-  put(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
+  write(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
   ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(most)), 0);
   EXPECT_NE(opening().find("expected end of input"), std::string::npos) << opening();
 }
 
 TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {
   for (const uint64_t n : {uint64_t(3), uint64_t(100'000'001), uint64_t(INT64_MAX), UINT64_MAX}) {
-    put(file_, std::string(reinterpret_cast<const char*>(&n), 8) + "{}");
+    write(file_, std::string(reinterpret_cast<const char*>(&n), 8) + "{}");
     EXPECT_NE(opening().find("bytes 0 to 7"), std::string::npos) << opening();
   }
   // Also when the file is large enough for it (a hole takes no disk).
   const uint64_t n = 100'000'001;
-  put(file_, std::string(reinterpret_cast<const char*>(&n), 8) + "{}");
+  write(file_, std::string(reinterpret_cast<const char*>(&n), 8) + "{}");
   ASSERT_EQ(::truncate(file_.c_str(), 100'000'009), 0);
   EXPECT_NE(opening().find("the format allows 100000000"), std::string::npos) << opening();
   file_ = root_.string();
   EXPECT_NE(opening().find("no regular file"), std::string::npos);
-  file_ = (root_ / "missing").string();
+  file_ = path("missing");
   EXPECT_NE(opening().find("cannot be opened"), std::string::npos);
 }
 
@@ -245,7 +245,7 @@ TEST_F(L03_Safetensors, AHeaderOfManyValuesIsRefusedBeforeItTakesMuchMemory) {
   for (size_t i = 9; i < bytes.size(); i += 2) bytes[i] = ',';
   std::memcpy(bytes.data(), &n, 8);
   bytes.replace(8, 6, "{\"a\":[").replace(bytes.size() - 2, 2, "]}");
-  put(file_, bytes);
+  write(file_, bytes);
   ASSERT_LT(peak_resident(), limit);
   EXPECT_NE(opening().find("more values than"), std::string::npos) << opening();
   EXPECT_LT(peak_resident(), limit);
@@ -260,7 +260,7 @@ TEST_F(L03_Safetensors, AHeaderOfManyValuesIsRefusedBeforeItTakesMuchMemory) {
 TEST_F(L03_Safetensors, EveryCorruptedHeaderByteIsAnErrorOrChangesNothing) {
   const Sample sample;
   write_safetensors(file_, sample.entries);
-  const std::string good = get(file_);
+  const std::string good = read(file_);
   uint64_t header = 0;
   std::memcpy(&header, good.data(), 8);
   int harmless = 0, refused = 0;
@@ -277,19 +277,19 @@ TEST_F(L03_Safetensors, EveryCorruptedHeaderByteIsAnErrorOrChangesNothing) {
     }
     replace(at, good[at]);
   }
-  EXPECT_EQ(get(file_), good);
+  EXPECT_EQ(read(file_), good);
   EXPECT_GT(refused, 50 * harmless) << "harmless: " << harmless;
 }
 
 TEST_F(L03_Safetensors, TruncationAtEveryLengthIsAnError) {
   const Sample sample;
   write_safetensors(file_, sample.entries);
-  const std::string good = get(file_);
+  const std::string good = read(file_);
   for (size_t length = good.size(); length-- > 0;) {
     ASSERT_EQ(::truncate(file_.c_str(), off_t(length)), 0);
     EXPECT_NE(opening(), "") << "of " << good.size() << " bytes only " << length;
   }
-  put(file_, good + "x");
+  write(file_, good + "x");
   EXPECT_NE(opening(), "");
 }
 

@@ -1,39 +1,18 @@
 // What the tests of safetensors files share: a folder of their own, and a file with a tensor of every kind.
 #pragma once
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "src/io/safetensors.h"
+#include "tests/folder_testing.h"
 
 namespace gradus {
-namespace fs = std::filesystem;
 
-class SafetensorsTest : public ::testing::Test {
+class SafetensorsTest : public FolderTest {
  protected:
-  void SetUp() override {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::temp_directory_path() / ("gradus-" + std::to_string(::getpid()) + "-" + test->name());
-    fs::create_directories(root_);
-    file_ = (root_ / "a.safetensors").string();
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  static void put(const std::string& path, const std::string& bytes) {
-    std::ofstream(path, std::ios::binary) << bytes;
-  }
-  static std::string get(const std::string& path) {
-    std::ostringstream content;
-    content << std::ifstream(path, std::ios::binary).rdbuf();
-    return content.str();
-  }
   // A file with this header text and as many data bytes.
   void put_file(const std::string& header, size_t data_bytes) const {
     const uint64_t n = header.size();
-    put(file_, std::string(reinterpret_cast<const char*>(&n), 8) + header + std::string(data_bytes, 'd'));
+    write(file_, std::string(reinterpret_cast<const char*>(&n), 8) + header + std::string(data_bytes, 'd'));
   }
   // The message of the Error that opening the file throws, or "" if it opens.
   std::string opening() const {
@@ -50,12 +29,8 @@ class SafetensorsTest : public ::testing::Test {
     put_file(header, data_bytes);
     EXPECT_NE(opening().find(part), std::string::npos) << header << "\n-> " << opening();
   }
-  size_t files_in_folder() const {
-    return size_t(std::distance(fs::directory_iterator(root_), fs::directory_iterator()));
-  }
 
-  fs::path root_;
-  std::string file_;
+  std::string file_ = path("a.safetensors");
 };
 
 // A tensor of every dtype and several ranks, with a hash of its name as data.

@@ -64,18 +64,18 @@ TEST_F(L03_System, WritesAndReadsInPartsAreWhole) {
   const std::string data = bytes_of(100'003);
   const std::vector<TensorEntry> tensors{{"x", DType::U8, {100'003}, data.data()}};
   write_safetensors(file_, tensors);
-  const std::string whole = get(file_);
+  const std::string whole = read(file_);
   for (const size_t at_once : {size_t(1) << 16, size_t(60'000), size_t(4096), size_t(77)}) {
     system_gives(at_once, 3);
     write_safetensors(file_, tensors);
     EXPECT_GT(parts, 100'003 / int64_t(at_once)) << "the system wrote all at once";
     system_gives(at_once, 3);
-    std::string read(data.size(), '?');
-    SafetensorsFile(file_).read("x", DType::U8, {100'003}, read.data());
+    std::string back(data.size(), '?');
+    SafetensorsFile(file_).read("x", DType::U8, {100'003}, back.data());
     EXPECT_GT(parts, 100'003 / int64_t(at_once)) << "the system read all at once";
-    EXPECT_TRUE(read == data) << at_once;
+    EXPECT_TRUE(back == data) << at_once;
     system_gives(SIZE_MAX, 0);
-    EXPECT_TRUE(get(file_) == whole) << at_once;
+    EXPECT_TRUE(read(file_) == whole) << at_once;
   }
 }
 
@@ -83,7 +83,7 @@ TEST_F(L03_System, FilesOfEverySizeAroundABlockAreExact) {
   for (const size_t size : {65'535u, 65'536u, 65'537u, 131'072u, 300'001u}) {
     const std::string bytes = bytes_of(size);
     write_file(file_, bytes);
-    EXPECT_TRUE(get(file_) == bytes) << size;
+    EXPECT_TRUE(read(file_) == bytes) << size;
     EXPECT_TRUE(read_text_file(file_) == bytes) << size;
     write_safetensors(file_, {{"a", DType::U8, {int64_t(size)}, bytes.data()},
                               {"b", DType::U8, {int64_t(size)}, bytes.data()}});
@@ -125,8 +125,7 @@ TEST_F(L03_System, WhatIsNoRegularFileIsRefusedAndNotWaitedFor) {
   ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
   ASSERT_EQ(::symlink(file_.c_str(), (root_ / "link").c_str()), 0);
   const float x = 1;
-  for (const std::string& path :
-       {file_, (root_ / "link").string(), root_.string(), std::string("/dev/zero")}) {
+  for (const std::string& path : {file_, path("link"), root_.string(), std::string("/dev/zero")}) {
     const auto open = [&] { SafetensorsFile{path}; };
     const auto read = [&] { read_text_file(path); };
     const auto write = [&] { write_safetensors(path, {{"x", DType::F32, {}, &x}}); };
@@ -139,7 +138,7 @@ TEST_F(L03_System, WhatIsNoRegularFileIsRefusedAndNotWaitedFor) {
 }
 
 TEST_F(L03_System, TheNextSaveRemovesWhatKilledRunsLeft) {
-  put(file_, "old");
+  write(file_, "old");
   if (const pid_t child = ::fork(); child == 0) {
     AtomicFile half_way(file_);
     half_way.write("half", 4);
@@ -147,14 +146,14 @@ TEST_F(L03_System, TheNextSaveRemovesWhatKilledRunsLeft) {
   } else {
     ::waitpid(child, nullptr, 0);
   }
-  put(file_ + ".tmp-1", "of a version that had no lock");
-  put(file_ + ".tmp-mine", "no number: not ours");
-  put((root_ / "b.safetensors.tmp-1-0").string(), "of another file");
+  write(file_ + ".tmp-1", "of a version that had no lock");
+  write(file_ + ".tmp-mine", "no number: not ours");
+  write(path("b.safetensors.tmp-1-0"), "of another file");
   fs::create_directory(file_ + ".tmp-2");
-  ASSERT_EQ(files_in_folder(), 6u);
-  EXPECT_EQ(get(file_), "old");
+  ASSERT_EQ(files(), 6);
+  EXPECT_EQ(read(file_), "old");
   write_file(file_, "new");
-  EXPECT_EQ(get(file_), "new");
+  EXPECT_EQ(read(file_), "new");
   EXPECT_EQ(names(), (std::vector<std::string>{"a.safetensors", "a.safetensors.tmp-2",
                                                "a.safetensors.tmp-mine", "b.safetensors.tmp-1-0"}));
 }
@@ -171,12 +170,12 @@ TEST_F(L03_System, WhatIsBeingWrittenIsNotRemoved) {
   int status = -1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(get(file_), "third");
+  EXPECT_EQ(read(file_), "third");
   first.commit();
-  EXPECT_EQ(get(file_), "first");
+  EXPECT_EQ(read(file_), "first");
   second.commit();
-  EXPECT_EQ(get(file_), "second");
-  EXPECT_EQ(files_in_folder(), 1u);
+  EXPECT_EQ(read(file_), "second");
+  EXPECT_EQ(files(), 1);
 }
 
 }  // namespace

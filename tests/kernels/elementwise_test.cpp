@@ -60,6 +60,14 @@ TEST_P(L02_Kernels, NanAndInfinityPass) {
   EXPECT_TRUE(std::isnan(y.values()[0]));
   EXPECT_EQ(y.values()[1], 1);
   EXPECT_EQ(y.values()[2], -1);
+  table().gelu_erf_fwd(ctx, 3, x.in(), y.out(Write::Set));
+  EXPECT_TRUE(std::isnan(y.values()[0]) && y.values()[1] == INFINITY);
+  table().scale(ctx, 3, x.in(), y.out(Write::Set), 0);
+  for (const double v : y.values()) EXPECT_TRUE(std::isnan(v)) << "0 times no number is none";
+  table().add(ctx, 3, x.in(), x.in(), y.out(Write::Set));
+  EXPECT_TRUE(std::isnan(y.values()[0]) && y.values()[1] == INFINITY && y.values()[2] == -INFINITY);
+  table().dropout(ctx, {1, 3}, x.in(), y.out(Write::Set), 1, {});
+  EXPECT_EQ(y.values(), std::vector<double>(3, 0)) << "what is dropped is 0, whatever it was";
 }
 TEST_P(L02_Kernels, OtherDtypesAreRefusedAndNullOutputsSkipped) {
   TestCtx ctx;

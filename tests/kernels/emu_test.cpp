@@ -217,6 +217,16 @@ TEST_F(L01_Emu, WhatAThreadThrowsArrives) {
                 {"block 5 has had enough"});
 }
 
+TEST_F(L01_Emu, AllMeansAllLanesThatThereAre) {
+  std::vector<int> all(8), not_all(8);
+  launch("short_warp", 1, 8, 0, [&] {
+    all[threadIdx.x] = __all_sync(0xFFFFFFFF, 1);
+    not_all[threadIdx.x] = __all_sync(0xFFFFFFFF, threadIdx.x != 5);
+  });
+  EXPECT_EQ(all, std::vector<int>(8, 1));
+  EXPECT_EQ(not_all, std::vector<int>(8, 0));
+}
+
 TEST_F(L01_Emu, ShufflesAndVotesAreThoseOfAWarp) {
   for (const Order order : kOrders) {
     emu::set_order(order);

@@ -265,13 +265,13 @@ TEST_F(L01_Traffic, SharedLoadsAreCountedByThread) {
 }
 
 TEST_F(L01_Traffic, LanesAtDifferentPlacesAreNamed) {
-  const auto diverge = [&] {
-    traffic_of(1, 32, [](emu::Global x) {
-      if (threadIdx.x == 5) x.load(0);
-      x.load(1);
+  for (const bool wanted : {true, false})
+    expect_refused("lanes of one warp", [&] {
+      traffic_of(1, 32, [wanted](emu::Global x) {
+        if (threadIdx.x == 5) x.load(0, wanted);
+        x.load(1);
+      });
     });
-  };
-  expect_refused("lanes of one warp", [&] { diverge(); });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "src/nn/kv_cache.h"
 #include "src/tensor/context.h"
 #include "tests/refusal_testing.h"
+#include "tests/tape_testing.h"
 
 namespace gradus {
 
@@ -47,8 +48,4 @@ inline std::vector<int32_t> random_ids(int64_t n, int64_t vocab) {
   for (int32_t& id : ids) id = int32_t(rng.below(uint64_t(vocab)));
   return ids;
 }
-inline Tensor ids_of(const std::vector<int32_t>& values, const Shape& shape) {
-  return from_host(current().device, values, shape, DType::I32, Kind::Data, "ids");
-}
-
 }  // namespace gradus

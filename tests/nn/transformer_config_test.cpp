@@ -32,58 +32,46 @@ TEST(L03_TransformerConfig, TheDefaultsAreASmallGpt2) {
   EXPECT_EQ(c.norm_eps, 1e-5);
 }
 
-struct Named {
-  const char* name;
-  int64_t layers, channels, heads;
-};
+// Every field; `c` without those that give a size.
+void expect_named(const char* name, int64_t layers, int64_t channels, int64_t heads, TransformerConfig c) {
+  SCOPED_TRACE(name);
+  const TransformerConfig got = transformer_config(name);
+  EXPECT_EQ(std::tuple(got.layers, got.channels, got.heads), std::tuple(layers, channels, heads));
+  EXPECT_EQ(std::tuple(got.vocab, got.context, got.rotary, got.token_types, got.labels),
+            std::tuple(c.vocab, c.context, c.rotary, c.token_types, c.labels));
+  EXPECT_EQ(std::tuple(got.dropout, got.norm_eps), std::tuple(c.dropout, c.norm_eps));
+  EXPECT_EQ(std::tuple(got.residual, got.head, got.mask, got.activation),
+            std::tuple(c.residual, c.head, c.mask, c.activation));
+}
 TEST(L04_TransformerConfig, Gpt2sOfAllSizes) {
-  for (const Named& n :
-       {Named{"gpt2", 12, 768, 12}, Named{"gpt2-medium", 24, 1024, 16}, Named{"gpt2-large", 36, 1280, 20},
-        Named{"gpt2-xl", 48, 1600, 25}, Named{"gpt-3x40x5", 3, 40, 5}, Named{"gpt-1000x1x1", 1000, 1, 1}}) {
-    const TransformerConfig c = transformer_config(n.name);
-    EXPECT_EQ(c.vocab, 50257) << n.name;
-    EXPECT_EQ(c.context, 1024) << n.name;
-    EXPECT_EQ(c.layers, n.layers) << n.name;
-    EXPECT_EQ(c.channels, n.channels) << n.name;
-    EXPECT_EQ(c.heads, n.heads) << n.name;
-    EXPECT_EQ(c.dropout, 0) << n.name;
-    EXPECT_EQ(c.residual, Residual::PreNorm) << n.name;
-    EXPECT_EQ(c.head, Head::Tied) << n.name;
-    EXPECT_EQ(c.mask, Mask::Causal) << n.name;
-    EXPECT_EQ(c.activation, &gelu) << n.name;
-    EXPECT_EQ(c.rotary + c.token_types + c.labels, 0) << n.name;
-    EXPECT_EQ(c.norm_eps, 1e-5) << n.name;
-  }
+  const TransformerConfig gpt2{.vocab = 50257, .context = 1024};
+  expect_named("gpt2", 12, 768, 12, gpt2);
+  expect_named("gpt2-medium", 24, 1024, 16, gpt2);
+  expect_named("gpt2-large", 36, 1280, 20, gpt2);
+  expect_named("gpt2-xl", 48, 1600, 25, gpt2);
+  expect_named("gpt-3x40x5", 3, 40, 5, gpt2);
+  expect_named("gpt-1000x1x1", 1000, 1, 1, gpt2);
 }
 
 TEST(L04_TransformerConfig, BertsAndPolyglots) {
-  for (const Named& n : {Named{"bert-base", 12, 768, 12}, Named{"bert-large", 24, 1024, 16}}) {
-    const TransformerConfig c = transformer_config(n.name);
-    EXPECT_EQ(c.vocab, 30522) << n.name;
-    EXPECT_EQ(c.context, 512) << n.name;
-    EXPECT_EQ(c.layers, n.layers) << n.name;
-    EXPECT_EQ(c.channels, n.channels) << n.name;
-    EXPECT_EQ(c.heads, n.heads) << n.name;
-    EXPECT_EQ(c.dropout, 0.1) << n.name;
-    EXPECT_EQ(c.residual, Residual::PostNorm) << n.name;
-    EXPECT_EQ(c.head, Head::Pooled) << n.name;
-    EXPECT_EQ(c.mask, Mask::None) << n.name;
-    EXPECT_EQ(c.activation, &gelu_erf) << n.name;
-    EXPECT_EQ(c.rotary, 0) << n.name;
-    EXPECT_EQ(c.token_types, 2) << n.name;
-    EXPECT_EQ(c.labels, 0) << n.name;
-    EXPECT_EQ(c.norm_eps, 1e-12) << n.name;
-  }
-  const TransformerConfig c = transformer_config("polyglot-ko-1.3b");
-  EXPECT_EQ(std::tuple(c.vocab, c.context, c.layers, c.channels, c.heads, c.rotary),
-            std::tuple(30080, 2048, 24, 2048, 16, 64));
-  EXPECT_EQ(c.dropout, 0);
-  EXPECT_EQ(c.residual, Residual::Parallel);
-  EXPECT_EQ(c.head, Head::Untied);
-  EXPECT_EQ(c.mask, Mask::Causal);
-  EXPECT_EQ(c.activation, &gelu_erf);
-  EXPECT_EQ(c.token_types + c.labels, 0);
-  EXPECT_EQ(c.norm_eps, 1e-5);
+  const TransformerConfig bert{.vocab = 30522,
+                               .context = 512,
+                               .dropout = 0.1,
+                               .residual = Residual::PostNorm,
+                               .head = Head::Pooled,
+                               .mask = Mask::None,
+                               .activation = &gelu_erf,
+                               .token_types = 2,
+                               .norm_eps = 1e-12};
+  expect_named("bert-base", 12, 768, 12, bert);
+  expect_named("bert-large", 24, 1024, 16, bert);
+  expect_named("polyglot-ko-1.3b", 24, 2048, 16,
+               {.vocab = 30080,
+                .context = 2048,
+                .residual = Residual::Parallel,
+                .head = Head::Untied,
+                .activation = &gelu_erf,
+                .rotary = 64});
 }
 
 TEST(L04_TransformerConfig, AnUnknownNameListsAllThatAreKnown) {

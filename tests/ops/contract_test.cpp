@@ -7,13 +7,10 @@
 
 #include "src/ops/ops.h"
 #include "tests/refusal_testing.h"
+#include "tests/tape_testing.h"
 
 namespace gradus {
 namespace {
-
-Tensor ids(const std::vector<int32_t>& values, const Shape& shape) {
-  return from_host(current().device, values, shape, DType::I32, Kind::Data, "ids");
-}
 
 using In = const std::vector<Tensor>&;
 using Costs = std::vector<Cost>;
@@ -70,7 +67,7 @@ const std::vector<Op> kOps{
     {"cross_entropy",
      {{2, 5}},
      [](In x) {
-       return cross_entropy(x[0], ids({0, 4}, {2}));
+       return cross_entropy(x[0], ids_of({0, 4}, {2}));
      },
      [](unsigned) -> std::string { return "0 ids cross_entropy.lse "; },
      [](DType T) {
@@ -92,7 +89,7 @@ const std::vector<Op> kOps{
     {"embedding",
      {{5, 3}},
      [](In x) {
-       return embedding(x[0], ids({2, 0}, {2}));
+       return embedding(x[0], ids_of({2, 0}, {2}));
      },
      [](unsigned) -> std::string { return "ids "; },
      [](DType T) {

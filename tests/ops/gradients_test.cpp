@@ -8,6 +8,7 @@
 #include "src/core/rng.h"
 #include "src/ops/ops.h"
 #include "tests/devices.h"
+#include "tests/tape_testing.h"
 
 namespace gradus {
 namespace {
@@ -21,9 +22,6 @@ struct Op {
 };
 std::ostream& operator<<(std::ostream& out, const Op& op) { return out << op.name; }
 
-Tensor ids(const std::vector<int32_t>& values, const Shape& shape) {
-  return from_host(current().device, values, shape, DType::I32, Kind::Data, "ids");
-}
 // The same mask in each call, so that differences see the function that the tape saw.
 Tensor with_first_mask(const std::function<Tensor()>& f) {
   current().dropout_ordinal() = 0;
@@ -44,13 +42,13 @@ const std::vector<Op> kOps{
     {"cross_entropy",
      {{4, 5}},
      [](In x) {
-       return cross_entropy(x[0], ids({0, 4, 2, 2}, {4}));
+       return cross_entropy(x[0], ids_of({0, 4, 2, 2}, {4}));
      }},
     {"dropout", {{3, 2, 5}}, [](In x) { return with_first_mask([&] { return dropout(x[0], 0.3); }); }},
     {"embedding",
      {{5, 3}},
      [](In x) {
-       return embedding(x[0], ids({2, 0, 2, 4}, {2, 2}));
+       return embedding(x[0], ids_of({2, 0, 2, 4}, {2, 2}));
      },
      1},
     {"first_token", {{3, 2, 4}}, [](In x) { return first_token(x[0]); }},

@@ -7,6 +7,7 @@
 
 #include "src/ops/ops.h"
 #include "src/tensor/context.h"
+#include "tests/tape_testing.h"
 
 namespace gradus {
 namespace {
@@ -16,9 +17,6 @@ struct L03_OpValues : ::testing::Test {
   Context context{"cpu", 5};
   Tensor tensor(const Values& values, const Shape& shape, DType t = DType::F64) {
     return from_host(context.device, values, shape, t, Kind::Data, "x");
-  }
-  Tensor ids(const std::vector<int32_t>& values, const Shape& shape) {
-    return from_host(context.device, values, shape, DType::I32, Kind::Data, "ids");
   }
   void expect(const Tensor& y, const Shape& shape, const Values& values, double error = 0) {
     EXPECT_EQ(y.shape(), shape);
@@ -51,8 +49,8 @@ TEST_F(L03_OpValues, OfRows) {
 
 TEST_F(L03_OpValues, OfTokens) {
   const Tensor table = tensor({0, 1, 10, 11, 20, 21}, {3, 2});
-  expect(embedding(table, ids({2, 0, 2}, {3, 1})), {3, 1, 2}, {20, 21, 0, 1, 20, 21});
-  expect(embedding(table, ids({1}, {})), {2}, {10, 11});
+  expect(embedding(table, ids_of({2, 0, 2}, {3, 1})), {3, 1, 2}, {20, 21, 0, 1, 20, 21});
+  expect(embedding(table, ids_of({1}, {})), {2}, {10, 11});
   expect(add_positions(tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2}), table), {2, 2, 2},
          {1, 3, 13, 15, 5, 7, 17, 19});
   expect(first_token(tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2})), {2, 2}, {1, 2, 5, 6});
@@ -78,7 +76,7 @@ TEST_F(L03_OpValues, OfTheLossWhichIsAMeanOverRows) {
   const double ln3 = std::log(3), loss = (std::log(2) + std::log(4)) / 2;
   for (const auto& [t, stats] :
        {std::pair(DType::F64, DType::F64), {DType::F32, DType::F32}, {DType::BF16, DType::F32}}) {
-    const Tensor y = cross_entropy(tensor({5, 5, ln3, 0}, {1, 2, 2}, t), ids({0, 1}, {1, 2}));
+    const Tensor y = cross_entropy(tensor({5, 5, ln3, 0}, {1, 2, 2}, t), ids_of({0, 1}, {1, 2}));
     expect(y, {}, {loss}, t == DType::F64 ? 1e-14 : t == DType::F32 ? 1e-6 : 2e-3);
     EXPECT_EQ(y.dtype(), stats) << name_of(t);
   }
@@ -150,7 +148,7 @@ TEST_F(L03_OpValues, AnOpIsARangeInTheHistoryForwardAndBackward) {
   Tensor qkv = tensor(Values(12, 1), {1, 2, 6});
   Leaf leaf, leaf_qkv;
   attach(x, leaf, "x"), attach(qkv, leaf_qkv, "qkv");
-  const Tensor one = ids({1}, {1}), gain = tensor({1, 1}, {2});
+  const Tensor one = ids_of({1}, {1}), gain = tensor({1, 1}, {2});
   const std::vector<std::pair<const char*, std::function<Tensor()>>> ops{
       {"add", [&] { return add(x, x); }},
       {"scale", [&] { return scale(x, 2); }},

@@ -3,18 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 
 #include "src/io/atomic_file.h"
+#include "tests/folder_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
-namespace fs = std::filesystem;
 
 // Without done().
 Lesson begun_with(std::vector<std::string> words) {
@@ -85,22 +82,21 @@ TEST(L01_Lesson, AContextHasTheFlagsOrWhatIsSaidInstead) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "\n03_test on meta:\n\nPASS\n");
 }
 
+class L01_LessonFiles : public FolderTest {};
+
 // All that is to be written is tried, and nothing of it is there afterwards or changed.
-TEST(L01_Lesson, DoneTriesEveryFile) {
-  const fs::path root = fs::temp_directory_path() / ("gradus-lesson-" + std::to_string(::getpid()));
-  fs::create_directories(root);
-  const auto in = [&](const char* name) { return (root / name).string(); };
-  const std::string old = in("old.json"), none = in("none/a.txt");
+TEST_F(L01_LessonFiles, DoneTriesEveryFile) {
+  const std::string old = path("old.json"), none = path("none/a.txt");
   write_file(old, "as it was");
   Lesson unknown = begun_with({"--stepz=3"});
-  expect_refused("--stepz is unknown", [&] { unknown.done({}, {in("unknown/a.png")}); });
-  EXPECT_FALSE(fs::exists(root / "unknown")) << "the flags come first";
+  expect_refused("--stepz is unknown", [&] { unknown.done({}, {path("unknown/a.png")}); });
+  EXPECT_FALSE(fs::exists(root_ / "unknown")) << "the flags come first";
   Lesson lesson = begun_with({"--json=" + old});
-  lesson.done({"", in("a.txt")}, {"", in("plots/deep/a.png"), in("plots/b.png")});
-  EXPECT_TRUE(fs::is_directory(root / "plots/deep"));
-  EXPECT_TRUE(fs::is_empty(root / "plots/deep"));
+  lesson.done({"", path("a.txt")}, {"", path("plots/deep/a.png"), path("plots/b.png")});
+  EXPECT_TRUE(fs::is_directory(root_ / "plots/deep"));
+  EXPECT_TRUE(fs::is_empty(root_ / "plots/deep"));
   EXPECT_EQ(fs::file_size(old), 9u);
-  EXPECT_EQ(std::distance(fs::directory_iterator(root), fs::directory_iterator()), 2) << "old.json and plots";
+  EXPECT_EQ(files(), 2) << "old.json and plots";
   const auto done = [&](const std::string& json, const std::vector<std::string>& files,
                         const std::vector<std::string>& made) {
     return refusal([&] {
@@ -109,14 +105,13 @@ TEST(L01_Lesson, DoneTriesEveryFile) {
     });
   };
   EXPECT_NE(done(none, {}, {}).find(none + " cannot be written"), std::string::npos);
-  EXPECT_NE(done(old, {in("a.txt"), none}, {}).find(none + " cannot be written"), std::string::npos);
-  EXPECT_FALSE(fs::exists(root / "none"));
+  EXPECT_NE(done(old, {path("a.txt"), none}, {}).find(none + " cannot be written"), std::string::npos);
+  EXPECT_FALSE(fs::exists(root_ / "none"));
   const std::string below_a_file = old + "/a.png";
   EXPECT_NE(
-      done(old, {}, {in("plots/b.png"), below_a_file}).find(below_a_file + ": its folder cannot be made"),
+      done(old, {}, {path("plots/b.png"), below_a_file}).find(below_a_file + ": its folder cannot be made"),
       std::string::npos);
-  EXPECT_NE(done(old, {}, {in("plots")}).find("no regular file"), std::string::npos);
-  fs::remove_all(root);
+  EXPECT_NE(done(old, {}, {path("plots")}).find("no regular file"), std::string::npos);
 }
 
 TEST(L01_Lesson, ExitCodesAndSentences) {

@@ -2,23 +2,21 @@
 #include "src/train/report.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "src/train/lesson.h"
+#include "tests/folder_testing.h"
 
 namespace gradus {
 namespace {
 namespace fs = std::filesystem;
 
-class L01_Report : public ::testing::Test {
+class L01_Report : public FolderTest {
  protected:
-  void TearDown() override { fs::remove(path_); }
   // What the report prints is kept in printed_, its exit code returned.
   int finish(Report& report, bool to_file = true) {
     testing::internal::CaptureStdout();
@@ -32,11 +30,7 @@ class L01_Report : public ::testing::Test {
     printed_ = testing::internal::GetCapturedStdout() + problem;
     return code;
   }
-  Json json() const {
-    std::ostringstream text;
-    text << std::ifstream(path_).rdbuf();
-    return parse_json(text.str());
-  }
+  Json json() const { return parse_json(read(path_)); }
   // The cells of the line of output that begins with that name.
   std::string line(const std::string& name) const {
     std::istringstream lines(printed_);
@@ -44,8 +38,7 @@ class L01_Report : public ::testing::Test {
       if (l.starts_with("  " + name + " ")) return l;
     return "no line of " + name;
   }
-  std::string path_ =
-      (fs::temp_directory_path() / ("report-" + std::to_string(::getpid()) + ".json")).string();
+  std::string path_ = path("report.json");
   std::string printed_;
   Device cpu_{"cpu"}, meta_{"meta"};
 };

@@ -1,0 +1,46 @@
+# CUDA=1, part of the Makefile: the toolkit, the GPUs that are compiled for, cuDNN; a build tree of its own.
+BUILD     := build/cuda
+CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc))),/usr/local/cuda)
+NVCC      := $(CUDA_HOME)/bin/nvcc
+CUDA_VERSION := $(shell $(NVCC) --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+ifeq ($(CUDA_VERSION),)
+$(error CUDA=1: there is no $(NVCC); install the CUDA toolkit (12 or later) or say where it is \
+(CUDA_HOME=FOLDER); without CUDA=1 everything but the device cuda is built)
+endif
+ifneq ($(filter 9.% 10.% 11.%,$(CUDA_VERSION)),)
+$(error CUDA=1: $(NVCC) is of CUDA $(CUDA_VERSION), which does not know C++20; install CUDA 12 or later)
+endif
+ifeq ($(SANITIZE),1)
+$(error CUDA=1 and SANITIZE=1 do not go together; the kernels are sanitized on emu, without CUDA=1)
+endif
+# The list of SM, by default one for each generation from Turing on that this nvcc knows. Code for 8.0 runs on
+# all 8.x, and so on.
+SM_KNOWN := $(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code))
+SM_LIST  := $(or $(patsubst sm_%,%,$(SM)),$(patsubst 90,90a,$(filter $(SM_KNOWN),75 80 90 120)))
+SM_UNKNOWN := $(filter-out $(SM_KNOWN),$(patsubst %f,%,$(patsubst %a,%,$(SM_LIST))))
+ifneq ($(SM_UNKNOWN),)
+$(error CUDA=1: $(NVCC) of CUDA $(CUDA_VERSION) does not know SM=$(SM_UNKNOWN); it knows $(SM_KNOWN). \
+Older GPUs need an older toolkit (CUDA_HOME=FOLDER), newer ones a newer)
+endif
+SM_PTX   := $(filter-out %a %f,$(firstword $(SM_LIST)))
+NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
+  $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
+  $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
+CUDNN    := $(shell sh tests/tools/cudnn.sh '$(CUDA_HOME)' '$(CUDNN_HOME)')
+ifneq ($(CUDNN_HOME),)
+ifeq ($(CUDNN),missing)
+$(error CUDNN_HOME=$(CUDNN_HOME): there must be include/cudnn.h and lib/libcudnn.so.9 in it)
+endif
+CPPFLAGS += -I$(CUDNN_HOME)/include
+LDLIBS   += -L$(CUDNN_HOME)/lib -Wl,-rpath,$(abspath $(CUDNN_HOME))/lib
+endif
+CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include
+LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart_static -ldl -lrt
+CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
+ifeq ($(firstword $(CUDNN)),found)
+NVCCFLAGS += -DGRADUS_CUDNN
+LDLIBS   += -l:libcudnn.so.9
+CHOICE   += with cuDNN $(lastword $(CUDNN))
+else
+CHOICE   += without cuDNN ($(CUDNN))
+endif

@@ -17,7 +17,9 @@ struct Outcome {
 
 // The build that this test belongs to.
 inline std::filesystem::path build_folder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  std::filesystem::path tests = std::filesystem::read_symlink("/proc/self/exe");
+  while (tests.filename() != "tests") tests = tests.parent_path();
+  return tests.parent_path();
 }
 
 // The programs of the lessons that are there: a tree that is handed out has not all of them.

@@ -10,6 +10,8 @@ namespace gradus {
 
 Json parse_json(std::string_view text, int64_t most_values) {
   using Event = Json::parse_event_t;
+  const size_t zero = text.find('\0');  // which the library takes for the end
+  check(zero == text.npos, "json: byte ", zero, " is zero; no JSON has one");
   std::vector<std::unordered_set<std::string>> names;  // of the fields, in each object that is open
   const auto look = [&](int depth, Event event, Json& parsed) {
     const bool opens = event == Event::object_start || event == Event::array_start;

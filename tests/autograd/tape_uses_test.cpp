@@ -41,6 +41,19 @@ TEST_F(L02_TapeUses, OnABranchThatDoesNotLeadToYTheyEndWithThePass) {
   EXPECT_EQ(item(leaf_w.grad), 5);
 }
 
+// Whoever waits for all gradients is told of each, also if it stays empty.
+TEST_F(L02_TapeUses, ThePassIsFinalForALeafThatGetsNothingToo) {
+  int final_w = 0;
+  leaf_w.on_final = [&](Leaf& l) { final_w += l.empty; };
+  for (int pass = 1; pass <= 2; ++pass) {
+    leaf_x.zero();
+    Tape tape;
+    const Tensor unused = add(scale(w, 7), w);
+    tape.backward(scale(x, 3));
+    EXPECT_EQ(final_w, pass);
+  }
+}
+
 TEST_F(L02_TapeUses, OfBothInputsOfANodeAndOfTwoTapes) {
   int fired = 0;
   double seen = 0;

@@ -96,6 +96,7 @@ TEST(L01_CoreJson, RefusesWhatIsNoJsonAndSaysWhere) {
     EXPECT_TRUE(refusal_of(text).starts_with("json: parse error at line "))
         << text << ": " << refusal_of(text);
   EXPECT_NE(refusal_of("{\"a\":1,}").find("line 1, column 8"), std::string::npos) << refusal_of("{\"a\":1,}");
+  EXPECT_EQ(refusal_of(std::string_view("{}\0", 3)), "json: byte 2 is zero; no JSON has one");
   EXPECT_NE(refusal_of("1e999").find("number overflow"), std::string::npos) << refusal_of("1e999");
 }
 

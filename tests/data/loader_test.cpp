@@ -31,6 +31,21 @@ TEST(L03_Loader, TrainingWindowsAreFunctionsOfSeedStepAndSample) {
   EXPECT_EQ(distinct.size(), 8u);
 }
 
+// Seeds have 64 bits; steps and samples of a step 32 each, of which the least is 1 and the largest 2^31.
+TEST(L03_Loader, EveryBitOfSeedStepAndSampleDrawsAnotherWindow) {
+  const Corpus corpus = random_corpus(1 << 20, 100);
+  const int64_t T = 33;
+  std::set<std::vector<int32_t>> distinct;
+  for (int bit = 0; bit < 64; ++bit)
+    distinct.insert(training(Loader(corpus, T, uint64_t(1) << bit), 0, 0, 1, T).inputs);
+  const Loader loader(corpus, T, 0);
+  for (int bit = 0; bit < 32; ++bit) {
+    distinct.insert(training(loader, int64_t(1) << bit, 0, 1, T).inputs);
+    distinct.insert(training(loader, 0, int64_t(1) << bit, 1, T).inputs);
+  }
+  EXPECT_EQ(distinct.size(), 128u);
+}
+
 TEST(L03_Loader, TrainingWindowsLieInTheTrainingBytesAndStartUniformly) {
   Corpus corpus;  // every training byte is its own position, every held-out byte is 255
   for (int i = 0; i < 107; ++i) corpus.bytes += char(i);
@@ -101,7 +116,7 @@ std::vector<std::pair<int64_t, int64_t>> scored_bytes(const Corpus& corpus, cons
 TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) {
   const int64_t most = 256 << 10;
   for (const int64_t T : {16, 1023})
-    for (const int64_t held_out : {most, most + 1, 11 * most / 2}) {
+    for (const int64_t held_out : {most - 3, most, most + 1, 11 * most / 2}) {
       const Corpus corpus = random_corpus(5000, held_out);
       const auto scored = scored_bytes(corpus, Loader(corpus, T, 1), T);
       EXPECT_EQ(scored, scored_bytes(corpus, Loader(corpus, T, 2), T));

@@ -212,7 +212,7 @@ TEST_F(L03_Safetensors, HeadersUpToTheLimitsAreRead) {
   const uint64_t most = 100'000'000;  // mostly a hole, which is no JSON, but is read
   write(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
   ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(most)), 0);
-  EXPECT_NE(opening().find("expected end of input"), std::string::npos) << opening();
+  EXPECT_NE(opening().find("is corrupt: json: byte 2 is zero"), std::string::npos) << opening();
 }
 
 TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {

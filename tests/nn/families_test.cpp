@@ -9,6 +9,7 @@
 #include "src/data/dummy.h"
 #include "src/io/checkpoint.h"
 #include "tests/nn/families_testing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -77,6 +78,17 @@ TEST_P(L04_Families, NamesShapesDecayAndThatAllOfThemTrain) {
   }
 }
 
+TEST_P(L04_Families, TextsUpToTheContextAreRead) {
+  const Transformer model(config);
+  const auto read = [&](int64_t T) {
+    const DummyBatch batch = dummy_batch(config, 1, T);
+    return refusal([&] { model.logits(batch.ids, batch.types); });
+  };
+  EXPECT_EQ(read(1), "");
+  EXPECT_EQ(read(config.context), "");
+  EXPECT_NE(read(config.context + 1).find("at most the context, 12"), std::string::npos);
+}
+
 // Of `rows` times as wide a model, so that a standard deviation is known to some percent.
 TEST_P(L04_Families, InitializationIsByClassAndNoTwoAreAlike) {
   TransformerConfig c = config;
@@ -132,7 +144,7 @@ TEST_P(L04_Families, InitializationIsTheSeedsInEveryPrecisionAndOnEveryDevice) {
   std::set<double> drawn;
   for (const auto& values : fp32)
     if (values[0] != 0 && values[0] != 1) drawn.insert(values[0]);
-  for (const uint64_t near : {4, 6, 7})
+  for (const uint64_t near : {uint64_t(4), uint64_t(6), uint64_t(7), 5 + (uint64_t(1) << 32)})
     for (const auto& values : initialized("cpu", config, uniform(DType::F32), near))
       EXPECT_FALSE(drawn.contains(values[0])) << "seed " << near << " shares numbers with seed 5";
 }

@@ -193,6 +193,9 @@ TEST(L04_KvCacheOnCpu, WhatCannotBeReadIsRefusedAndLeavesTheCacheAsItWas) {
   refuse("they must be (B, T) with B = 2", {1, 2, 3}, {3, 1});
   refuse("they must be (B, T) with B = 2", {1, 2}, {2});
   refuse("room for 6 tokens", random_ids(14, 31), {2, 7});
+  KvCache of_one_token(model, 1, 6);
+  model.next_logits(ids_of({3}, {1, 1}), of_one_token);
+  expect_refused("one at a time", [&] { model.next_logits(ids_of({4, 5}, {1, 2}), of_one_token); });
   read(random_ids(8, 31), {2, 4});
   refuse("one at a time", random_ids(4, 31), {2, 2});
   refuse("embedding: id 31", {0, 31}, {2, 1});

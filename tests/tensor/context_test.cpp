@@ -227,6 +227,8 @@ TEST_F(L03_Recording, ADropoutKeyIsOfTheSeedTheOpAndTheSample) {
   const Tape tape;
   EXPECT_EQ(context.next_dropout_key().ordinal, 0u);
   EXPECT_EQ(context.dropout_ordinal(), 1u);
+  for (const uint64_t seed : {uint64_t(1) << 32, UINT64_MAX})
+    EXPECT_EQ(Context("cpu", seed).next_dropout_key().seed, seed);
 }
 
 }  // namespace

@@ -10,16 +10,13 @@ template <Write W, class T>
 
 void bias_fwd(const Ctx&, RowShape s, CBuf x, CBuf b, Out y) {
   check_dtype("bias_fwd", b.t, {{"x", x}, {"y", y}});
-  if (!y.wanted()) return;
-  visit_float("bias_fwd", b.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      for_rows(s, [&](int64_t r) {
-        T* to = y.as<T>() + r * s.cols;
-        if (x.p)
-          bias_row<W>(s.cols, x.as<T>() + r * s.cols, b.as<T>(), to);
-        else
-          copy_row<W>(s.cols, b.as<T>(), to);
-      });
+  visit_out("bias_fwd", y, [&]<class T, Write W>() {
+    for_rows(s, [&](int64_t r) {
+      T* to = y.as<T>() + r * s.cols;
+      if (x.p)
+        bias_row<W>(s.cols, x.as<T>() + r * s.cols, b.as<T>(), to);
+      else
+        copy_row<W>(s.cols, b.as<T>(), to);
     });
   });
 }

@@ -5,8 +5,8 @@ namespace gradus::cpu {
 void cast(const Ctx&, int64_t n, CBuf x, Out y) {
   visit_float("cast", x.t, [&]<class X>() {
     visit_float("cast", y.t, [&]<class Y>() {
-      const X* in = x.as<X>();
-      map<Y>(n, y, [=](int64_t i) { return acc_t<Y>(load(in, i)); });
+      map_as<Y>(
+          n, y, [](acc_t<X> x) { return acc_t<Y>(x); }, x.as<X>());
     });
   });
 }

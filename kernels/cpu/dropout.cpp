@@ -27,20 +27,17 @@ template <Write W, class T>
 
 void dropout(const Ctx& ctx, RowShape s, CBuf x, Out y, float p, RandomKey key) {
   check_dropout(x, y, p);
-  if (!y.wanted()) return;
   const int64_t pieces = (s.cols + 4 * kBlocks - 1) / (4 * kBlocks);  // of a sample
   const int64_t step = ctx.scalars->step;
-  visit_float("dropout", x.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      parallel_for(s.rows * pieces, kGrain / (16 * kBlocks), [&](int64_t begin, int64_t end) {
-        uint32_t words[4 * kBlocks];
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t sample = i / pieces, from = i % pieces * 4 * kBlocks, at = sample * s.cols + from;
-          const int64_t n = std::min(4 * kBlocks, s.cols - from);
-          draw(key, step, key.first_sample + sample, from / 4, (n + 3) / 4, words);
-          keep_or_drop<W>(n, words, p, x.as<T>() + at, y.as<T>() + at);
-        }
-      });
+  visit_out("dropout", y, [&]<class T, Write W>() {
+    parallel_for(s.rows * pieces, kGrain / (16 * kBlocks), [&](int64_t begin, int64_t end) {
+      uint32_t words[4 * kBlocks];
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t sample = i / pieces, from = i % pieces * 4 * kBlocks, at = sample * s.cols + from;
+        const int64_t n = std::min(4 * kBlocks, s.cols - from);
+        draw(key, step, key.first_sample + sample, from / 4, (n + 3) / 4, words);
+        keep_or_drop<W>(n, words, p, x.as<T>() + at, y.as<T>() + at);
+      }
     });
   });
 }

@@ -13,12 +13,9 @@ static void check_ids(RowShape s, int64_t vocab, CBuf ids) {
 void embedding_fwd(const Ctx&, RowShape s, int64_t vocab, CBuf table, CBuf ids, Out y) {
   check_embedding_fwd(table, ids, y);
   check_ids(s, vocab, ids);
-  if (!y.wanted()) return;
-  visit_float("embedding_fwd", table.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      for_rows(s, [&](int64_t r) {
-        copy_row<W>(s.cols, table.as<T>() + ids.as<int32_t>()[r] * s.cols, y.as<T>() + r * s.cols);
-      });
+  visit_out("embedding_fwd", y, [&]<class T, Write W>() {
+    for_rows(s, [&](int64_t r) {
+      copy_row<W>(s.cols, table.as<T>() + ids.as<int32_t>()[r] * s.cols, y.as<T>() + r * s.cols);
     });
   });
 }

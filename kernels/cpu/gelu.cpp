@@ -14,28 +14,16 @@ A gelu_exp(A x) {
 }
 
 void gelu_fwd(const Ctx&, int64_t n, CBuf x, Out y) {
-  check_dtype("gelu_fwd", y.t, {{"x", x}});
-  visit_float("gelu_fwd", y.t, [&]<class T>() {
-    using A = acc_t<T>;
-    const T* in = x.as<T>();
-    map<T>(n, y, [=](int64_t i) {
-      const A v = load(in, i);
-      return v / (A(1) + gelu_exp(v));
-    });
-  });
+  map("gelu_fwd", n, y, {{"x", x}}, []<class A>(A x) { return x / (A(1) + gelu_exp(x)); });
 }
 
 void gelu_bwd(const Ctx&, int64_t n, CBuf x, CBuf dy, Out dx) {
-  check_dtype("gelu_bwd", dx.t, {{"x", x}, {"dy", dy}});
-  visit_float("gelu_bwd", dx.t, [&]<class T>() {
-    using A = acc_t<T>;
-    const T *in = x.as<T>(), *grad = dy.as<T>();
-    map<T>(n, dx, [=](int64_t i) {
-      const A v = load(in, i), s = A(1) / (A(1) + gelu_exp(v));
-      const A twice_du = mul_add(v * v, A(6 * kScale * kCubic), A(2 * kScale));
-      return load(grad, i) * mul_add(v * twice_du, s * (A(1) - s), s);
-    });
-  });
+  const auto slope = []<class A>(A x, A dy) {
+    const A s = A(1) / (A(1) + gelu_exp(x));
+    const A twice_du = mul_add(x * x, A(6 * kScale * kCubic), A(2 * kScale));
+    return dy * mul_add(x * twice_du, s * (A(1) - s), s);
+  };
+  map("gelu_bwd", n, dx, {{"x", x}, {"dy", dy}}, slope);
 }
 
 }  // namespace gradus::cpu

@@ -11,27 +11,14 @@ A normal_cdf(A x) {
 }
 
 void gelu_erf_fwd(const Ctx&, int64_t n, CBuf x, Out y) {
-  check_dtype("gelu_erf_fwd", y.t, {{"x", x}});
-  visit_float("gelu_erf_fwd", y.t, [&]<class T>() {
-    using A = acc_t<T>;
-    const T* in = x.as<T>();
-    map<T>(n, y, [=](int64_t i) {
-      const A v = load(in, i);
-      return v * normal_cdf(v);
-    });
-  });
+  map("gelu_erf_fwd", n, y, {{"x", x}}, [](auto x) { return x * normal_cdf(x); });
 }
 
 void gelu_erf_bwd(const Ctx&, int64_t n, CBuf x, CBuf dy, Out dx) {
-  check_dtype("gelu_erf_bwd", dx.t, {{"x", x}, {"dy", dy}});
-  visit_float("gelu_erf_bwd", dx.t, [&]<class T>() {
-    using A = acc_t<T>;
-    const T *in = x.as<T>(), *grad = dy.as<T>();
-    map<T>(n, dx, [=](int64_t i) {
-      const A v = load(in, i);
-      return load(grad, i) * mul_add(v, A(kPerSqrt2Pi) * vexp(A(-0.5) * v * v), normal_cdf(v));
-    });
-  });
+  const auto slope = []<class A>(A x, A dy) {
+    return dy * mul_add(x, A(kPerSqrt2Pi) * vexp(A(-0.5) * x * x), normal_cdf(x));
+  };
+  map("gelu_erf_bwd", n, dx, {{"x", x}, {"dy", dy}}, slope);
 }
 
 }  // namespace gradus::cpu

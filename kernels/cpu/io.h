@@ -41,6 +41,14 @@ void write(const char* op, int64_t n, const A* from, Out y, int64_t at) {
   });
 }
 
+// Calls f.operator()<T, W>() for an output that is wanted.
+template <class F>
+void visit_out(const char* op, Out y, F f) {
+  if (!y.wanted()) return;
+  visit_float(op, y.t,
+              [&]<class T>() { visit_write(y.w, [&]<Write W>() { f.template operator()<T, W>(); }); });
+}
+
 // The elements x[at, at + n) as numbers of type A: where they lie if x is of that type, else converted to
 // `stage`. For kernels that mix dtypes; together with write_back, also for those that update in place.
 template <class A, class T>
@@ -64,18 +72,33 @@ void write_back(const char* op, int64_t n, const A* chunk, Out x, int64_t at) {
   if (chunk != x.as<A>() + at) write(op, n, chunk, x, at);
 }
 
-// y[i] = f(i), element by element on all threads, if y is wanted; f returns the accumulation type and holds
-// its data by value.
-template <Write W, class T, class F>
-[[gnu::flatten, gnu::noinline]] void map_piece(int64_t begin, int64_t end, T* y, F f) {
+// y[i] = f(x[i]...), element by element on all threads, if y is wanted; without any x, y[i] = f(i). f takes
+// and returns numbers of the accumulation type, and holds its data by value.
+template <Write W, class T, class F, class... X>
+[[gnu::flatten, gnu::noinline]] void map_piece(int64_t begin, int64_t end, T* y, F f, const X*... x) {
 #pragma omp simd
-  for (int64_t i = begin; i < end; ++i) store<W>(y, i, f(i));
+  for (int64_t i = begin; i < end; ++i) {
+    if constexpr (sizeof...(X) == 0)
+      store<W>(y, i, f(i));
+    else
+      store<W>(y, i, f(load(x, i)...));
+  }
 }
-template <class T, class F>
-void map(int64_t n, Out y, F f) {
+template <class T, class F, class... X>
+void map_as(int64_t n, Out y, F f, const X*... x) {
   if (!y.wanted()) return;
   visit_write(y.w, [&]<Write W>() {
-    parallel_for(n, kGrain, [&](int64_t begin, int64_t end) { map_piece<W>(begin, end, y.as<T>(), f); });
+    parallel_for(n, kGrain,
+                 [&](int64_t begin, int64_t end) { map_piece<W>(begin, end, y.as<T>(), f, x...); });
+  });
+}
+// Where all have the dtype of y.
+template <class F, size_t N>
+void map(const char* op, int64_t n, Out y, const Named (&x)[N], F f) {
+  for (const Named& input : x) check_dtype(op, y.t, {input});
+  visit_float(op, y.t, [&]<class T>() {
+    [&]<size_t... I>(std::index_sequence<I...>) { map_as<T>(n, y, f, static_cast<const T*>(x[I].p)...); }
+    (std::make_index_sequence<N>());
   });
 }
 

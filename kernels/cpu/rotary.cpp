@@ -30,22 +30,19 @@ template <Write W, class T>
 
 void rotary(const Ctx& ctx, const RotaryShape& s, CBuf x, Out y) {
   check_rotary(s, x, y);
-  if (!y.wanted()) return;
   const int64_t C = s.H * s.D, h = s.dims / 2;
-  visit_float("rotary", y.t, [&]<class T>() {
+  visit_out("rotary", y, [&]<class T, Write W>() {
     auto* table = static_cast<acc_t<T>*>(ctx.scratch);
     fill_angles(s, table);
-    visit_write(y.w, [&]<Write W>() {
-      for_rows({s.B * s.T, 3 * C}, [&](int64_t r) {
-        const T* from = x.as<T>() + r * 3 * C;
-        T* to = y.as<T>() + r * 3 * C;
-        const acc_t<T>* cosine = table + r % s.T * s.dims;
-        for (int64_t at = 0; at < 2 * C; at += s.D) {  // the heads of q, then those of k
-          turn_head<W>(h, cosine, cosine + h, from + at, to + at);
-          copy_row<W>(s.D - s.dims, from + at + s.dims, to + at + s.dims);
-        }
-        copy_row<W>(C, from + 2 * C, to + 2 * C);
-      });
+    for_rows({s.B * s.T, 3 * C}, [&](int64_t r) {
+      const T* from = x.as<T>() + r * 3 * C;
+      T* to = y.as<T>() + r * 3 * C;
+      const acc_t<T>* cosine = table + r % s.T * s.dims;
+      for (int64_t at = 0; at < 2 * C; at += s.D) {  // the heads of q, then those of k
+        turn_head<W>(h, cosine, cosine + h, from + at, to + at);
+        copy_row<W>(s.D - s.dims, from + at + s.dims, to + at + s.dims);
+      }
+      copy_row<W>(C, from + 2 * C, to + 2 * C);
     });
   });
 }

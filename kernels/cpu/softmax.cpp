@@ -19,11 +19,8 @@ template <Write W, class T>
 
 void softmax_fwd(const Ctx&, RowShape s, CBuf x, Out y) {
   check_dtype("softmax_fwd", x.t, {{"y", y}});
-  if (!y.wanted()) return;
-  visit_float("softmax_fwd", x.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      for_rows(s, [&](int64_t r) { softmax_row<W>(s.cols, x.as<T>() + r * s.cols, y.as<T>() + r * s.cols); });
-    });
+  visit_out("softmax_fwd", y, [&]<class T, Write W>() {
+    for_rows(s, [&](int64_t r) { softmax_row<W>(s.cols, x.as<T>() + r * s.cols, y.as<T>() + r * s.cols); });
   });
 }
 
@@ -38,13 +35,10 @@ template <Write W, class T>
 
 void softmax_bwd(const Ctx&, RowShape s, CBuf y, CBuf dy, Out dx) {
   check_dtype("softmax_bwd", dx.t, {{"y", y}, {"dy", dy}});
-  if (!dx.wanted()) return;
-  visit_float("softmax_bwd", dx.t, [&]<class T>() {
-    visit_write(dx.w, [&]<Write W>() {
-      for_rows(s, [&](int64_t r) {
-        const int64_t at = r * s.cols;
-        softmax_bwd_row<W>(s.cols, y.as<T>() + at, dy.as<T>() + at, dx.as<T>() + at);
-      });
+  visit_out("softmax_bwd", dx, [&]<class T, Write W>() {
+    for_rows(s, [&](int64_t r) {
+      const int64_t at = r * s.cols;
+      softmax_bwd_row<W>(s.cols, y.as<T>() + at, dy.as<T>() + at, dx.as<T>() + at);
     });
   });
 }

@@ -11,12 +11,9 @@ __global__ void bias_fwd_kernel(int64_t cols, const T* x, const T* b, T* y) {
 
 void bias_fwd(const Ctx& ctx, RowShape s, CBuf x, CBuf b, Out y) {
   check_dtype("bias_fwd", b.t, {{"x", x}, {"y", y}});
-  if (!y.wanted()) return;
-  visit_gpu("bias_fwd", b.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      launch(ctx, "bias_fwd", unsigned(s.rows), row_threads(s.cols), 0, bias_fwd_kernel<W, T>, s.cols,
-             x.as<T>(), b.as<T>(), y.as<T>());
-    });
+  visit_out("bias_fwd", y, [&]<class T, Write W>() {
+    launch(ctx, "bias_fwd", unsigned(s.rows), row_threads(s.cols), 0, bias_fwd_kernel<W, T>, s.cols,
+           x.as<T>(), b.as<T>(), y.as<T>());
   });
 }
 

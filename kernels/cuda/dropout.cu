@@ -32,13 +32,10 @@ __global__ void dropout_kernel(RowShape s, int64_t pieces, const StepScalars* sc
 
 void dropout(const Ctx& ctx, RowShape s, CBuf x, Out y, float p, RandomKey key) {
   check_dropout(x, y, p);
-  if (!y.wanted()) return;
   const int64_t pieces = blocks_for(s.cols, kDropoutPiece);
-  visit_gpu("dropout", x.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      launch(ctx, "dropout", unsigned(s.rows * pieces), kThreads, 0, dropout_kernel<W, T>, s, pieces,
-             ctx.scalars, x.as<T>(), y.as<T>(), p, 1.0f / (1.0f - p), key);
-    });
+  visit_out("dropout", y, [&]<class T, Write W>() {
+    launch(ctx, "dropout", unsigned(s.rows * pieces), kThreads, 0, dropout_kernel<W, T>, s, pieces,
+           ctx.scalars, x.as<T>(), y.as<T>(), p, 1.0f / (1.0f - p), key);
   });
 }
 

@@ -16,12 +16,9 @@ __global__ void embedding_fwd_kernel(int64_t cols, int64_t vocab, const T* table
 
 void embedding_fwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf table, CBuf ids, Out y) {
   check_embedding_fwd(table, ids, y);
-  if (!y.wanted()) return;
-  visit_gpu("embedding_fwd", table.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      launch(ctx, "embedding_fwd", unsigned(s.rows), row_threads(s.cols), 0, embedding_fwd_kernel<W, T>,
-             s.cols, vocab, table.as<T>(), ids.as<int32_t>(), y.as<T>());
-    });
+  visit_out("embedding_fwd", y, [&]<class T, Write W>() {
+    launch(ctx, "embedding_fwd", unsigned(s.rows), row_threads(s.cols), 0, embedding_fwd_kernel<W, T>, s.cols,
+           vocab, table.as<T>(), ids.as<int32_t>(), y.as<T>());
   });
 }
 
@@ -59,11 +56,9 @@ void embedding_bwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf ids, CBuf dy,
   const unsigned threads = row_threads(s.cols);
   const dim3 grid(unsigned(s.rows), blocks_for(s.cols, threads));
   visit_gpu("embedding_bwd", dy.t, [&]<class T>() {
-    visit_gpu("embedding_bwd", dtable.t, [&]<class G>() {
-      visit_write(dtable.w, [&]<Write W>() {
-        launch(ctx, "embedding_bwd", grid, threads, 0, embedding_bwd_kernel<W, T, G>, s, vocab,
-               ids.as<int32_t>(), dy.as<T>(), dtable.as<G>());
-      });
+    visit_out("embedding_bwd", dtable, [&]<class G, Write W>() {
+      launch(ctx, "embedding_bwd", grid, threads, 0, embedding_bwd_kernel<W, T, G>, s, vocab,
+             ids.as<int32_t>(), dy.as<T>(), dtable.as<G>());
     });
   });
 }

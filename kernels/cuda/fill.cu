@@ -8,7 +8,7 @@ struct Fill {
 };
 
 void fill(const Ctx& ctx, int64_t n, Out y, double value) {
-  visit_gpu("fill", y.t, [&]<class T>() { map<T>(ctx, "fill", n, y, Fill{float(value)}); });
+  visit_gpu("fill", y.t, [&]<class T>() { map_as<T>(ctx, "fill", n, y, Fill{float(value)}); });
 }
 
 }  // namespace gradus::GRADUS_GPU

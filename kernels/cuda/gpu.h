@@ -1,6 +1,7 @@
 // What every kernel of kernels/cuda starts from.
 #pragma once
 #include <type_traits>
+#include <utility>
 
 #include "kernels/checks.h"
 #include "kernels/cost.h"
@@ -80,27 +81,52 @@ __device__ void store(T* p, int64_t i, float r) {
   p[i] = T(r);
 }
 
-// y[i] = f(i), i < n; f is a struct that holds its data by value and whose operator() runs on the GPU. A
-// thread takes several elements, a whole block apart, so that threads side by side read elements side by side
-// and several loads of each are under way at once.
-template <Write W, class T, class F>
-__global__ void map_kernel(int64_t n, T* y, F f) {
+// Calls f.operator()<T, W>() for an output that is wanted.
+template <class F>
+void visit_out(const char* op, Out y, F f) {
+  if (!y.wanted()) return;
+  visit_gpu(op, y.t, [&]<class T>() { visit_write(y.w, [&]<Write W>() { f.template operator()<T, W>(); }); });
+}
+
+// y[i] = f(x[i]...), i < n, if y is wanted; without any x, y[i] = f(i). f is a struct that holds its data by
+// value and whose operator() runs on the GPU. A thread takes several elements, a whole block apart, so that
+// threads side by side read elements side by side and several loads of each are under way at once.
+template <class F, class... X>
+__device__ float element(const F& f, int64_t i, const X*... x) {
+  if constexpr (sizeof...(X) == 0)
+    return f(i);
+  else
+    return f(load(x, i)...);
+}
+template <Write W, class T, class F, class... X>
+__global__ void map_kernel(int64_t n, T* y, F f, const X*... x) {
   constexpr int kEach = 16 / sizeof(T);
   const int64_t first = int64_t(blockIdx.x) * blockDim.x * kEach + threadIdx.x;
   float r[kEach];
 #pragma unroll
   for (int k = 0; k < kEach; ++k)
-    if (first + k * blockDim.x < n) r[k] = f(first + k * blockDim.x);
+    if (first + k * blockDim.x < n) r[k] = element(f, first + k * blockDim.x, x...);
 #pragma unroll
   for (int k = 0; k < kEach; ++k)
     if (first + k * blockDim.x < n) store<W>(y, first + k * blockDim.x, r[k]);
 }
-template <class T, class F>
-void map(const Ctx& ctx, const char* name, int64_t n, Out y, F f) {
+template <class T, class F, class... X>
+void map_as(const Ctx& ctx, const char* name, int64_t n, Out y, F f, const X*... x) {
   if (!y.wanted()) return;
   visit_write(y.w, [&]<Write W>() {
-    launch(ctx, name, blocks_for(n, kThreads * (16 / sizeof(T))), kThreads, 0, map_kernel<W, T, F>, n,
-           y.as<T>(), f);
+    launch(ctx, name, blocks_for(n, kThreads * (16 / sizeof(T))), kThreads, 0, map_kernel<W, T, F, X...>, n,
+           y.as<T>(), f, x...);
+  });
+}
+// Where all have the dtype of y.
+template <class F, size_t N>
+void map(const Ctx& ctx, const char* name, int64_t n, Out y, const Named (&x)[N], F f) {
+  for (const Named& input : x) check_dtype(name, y.t, {input});
+  visit_gpu(name, y.t, [&]<class T>() {
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      map_as<T>(ctx, name, n, y, f, static_cast<const T*>(x[I].p)...);
+    }
+    (std::make_index_sequence<N>());
   });
 }
 

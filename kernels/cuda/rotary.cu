@@ -32,13 +32,10 @@ __global__ void rotary_kernel(RotaryShape s, const float* table, const T* x, T* 
 
 void rotary(const Ctx& ctx, const RotaryShape& s, CBuf x, Out y) {
   check_rotary(s, x, y);
-  if (!y.wanted()) return;
-  visit_gpu("rotary", y.t, [&]<class T>() {
-    map<float>(ctx, "rotary", s.T * s.dims, Out{ctx.scratch, DType::F32, Write::Set}, RotaryAngles{s});
-    visit_write(y.w, [&]<Write W>() {
-      launch(ctx, "rotary", unsigned(s.B * s.T), kThreads, 0, rotary_kernel<W, T>, s,
-             static_cast<const float*>(ctx.scratch), x.as<T>(), y.as<T>());
-    });
+  visit_out("rotary", y, [&]<class T, Write W>() {
+    map_as<float>(ctx, "rotary", s.T * s.dims, Out{ctx.scratch, DType::F32, Write::Set}, RotaryAngles{s});
+    launch(ctx, "rotary", unsigned(s.B * s.T), kThreads, 0, rotary_kernel<W, T>, s,
+           static_cast<const float*>(ctx.scratch), x.as<T>(), y.as<T>());
   });
 }
 

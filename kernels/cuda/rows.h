@@ -71,7 +71,7 @@ struct TotalSum {
 inline void total_sums(const Ctx& ctx, const char* name, RowShape s, int k, Out y) {
   const int64_t P = cost::partitions(s.rows);
   const TotalSum total{static_cast<const float*>(ctx.scratch) + k * P * s.cols, P, s.cols};
-  visit_gpu(name, y.t, [&]<class T>() { map<T>(ctx, name, s.cols, y, total); });
+  visit_gpu(name, y.t, [&]<class T>() { map_as<T>(ctx, name, s.cols, y, total); });
 }
 
 }  // namespace gradus::GRADUS_GPU

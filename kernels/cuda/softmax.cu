@@ -13,12 +13,9 @@ __global__ void softmax_fwd_kernel(int64_t cols, const T* x, T* y) {
 
 void softmax_fwd(const Ctx& ctx, RowShape s, CBuf x, Out y) {
   check_dtype("softmax_fwd", x.t, {{"y", y}});
-  if (!y.wanted()) return;
-  visit_gpu("softmax_fwd", x.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() {
-      launch(ctx, "softmax_fwd", unsigned(s.rows), row_threads(s.cols), 0, softmax_fwd_kernel<W, T>, s.cols,
-             x.as<T>(), y.as<T>());
-    });
+  visit_out("softmax_fwd", y, [&]<class T, Write W>() {
+    launch(ctx, "softmax_fwd", unsigned(s.rows), row_threads(s.cols), 0, softmax_fwd_kernel<W, T>, s.cols,
+           x.as<T>(), y.as<T>());
   });
 }
 
@@ -34,12 +31,9 @@ __global__ void softmax_bwd_kernel(int64_t cols, const T* y, const T* dy, T* dx)
 
 void softmax_bwd(const Ctx& ctx, RowShape s, CBuf y, CBuf dy, Out dx) {
   check_dtype("softmax_bwd", dx.t, {{"y", y}, {"dy", dy}});
-  if (!dx.wanted()) return;
-  visit_gpu("softmax_bwd", dx.t, [&]<class T>() {
-    visit_write(dx.w, [&]<Write W>() {
-      launch(ctx, "softmax_bwd", unsigned(s.rows), row_threads(s.cols), 0, softmax_bwd_kernel<W, T>, s.cols,
-             y.as<T>(), dy.as<T>(), dx.as<T>());
-    });
+  visit_out("softmax_bwd", dx, [&]<class T, Write W>() {
+    launch(ctx, "softmax_bwd", unsigned(s.rows), row_threads(s.cols), 0, softmax_bwd_kernel<W, T>, s.cols,
+           y.as<T>(), dy.as<T>(), dx.as<T>());
   });
 }
 

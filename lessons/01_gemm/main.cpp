@@ -13,7 +13,8 @@
 #include "lessons/01_gemm/problem.h"
 #include "lessons/01_gemm/rungs.h"
 #include "src/core/table.h"
-#include "src/io/png.h"
+#include "src/io/atomic_file.h"
+#include "src/io/plot.h"
 #include "src/memory/device_timing.h"
 #include "src/tensor/tensor.h"
 #include "src/train/lesson.h"
@@ -23,7 +24,7 @@ using namespace gradus;
 // The CPU's rungs: GFLOP/s at several sizes.
 static void cpu_ladder(const Lesson& lesson, Report& report) {
   const LessonContext context(lesson, "cpu", lesson.memory);
-  BarChart chart{"C = A B, n = 1024: GFLOP/S", {}};
+  BarChart chart{"C = A B, n = 1024: GFLOP/s", {}};
   double ours_to_library = INFINITY;
   for (const int64_t n : {256, 1000, 1023, 1024, 1536, 2048}) {
     const Problem problem(n, lesson.seed);
@@ -44,8 +45,8 @@ static void cpu_ladder(const Lesson& lesson, Report& report) {
     }
     std::cout << table << std::endl;
   }
-  draw(chart).write_png(lesson.plot("01_gemm.png"));
-  std::cout << "the ladder: " << lesson.plot("01_gemm.png") << "\n";
+  write_file(lesson.plot("01_gemm.svg"), draw(chart));
+  std::cout << "the ladder: " << lesson.plot("01_gemm.svg") << "\n";
   for (const Bar& bar : chart.bars) report.row(bar.name).extra = {{"GFLOP/s, n = 1024", bar.value}};
   if (std::isfinite(ours_to_library))
     report.timing_at_least("ours ÷ library, worst size", ours_to_library, 0.75);
@@ -122,7 +123,7 @@ static int lesson_01(int argc, char** argv) {
   Lesson lesson(argc, argv, "01_gemm", "the ladder of matrix products: from three loops to a library", 5);
   // All that this machine can do, or what runs on the device that was asked for. On meta: the predictions.
   const bool all = lesson.device == "auto";
-  lesson.done({}, {all || lesson.device == "cpu" ? lesson.plot("01_gemm.png") : ""});
+  lesson.done({}, {all || lesson.device == "cpu" ? lesson.plot("01_gemm.svg") : ""});
   LessonContext context(lesson);
   Report report = lesson.report();
   report.config("repeats", lesson.steps);

@@ -23,22 +23,31 @@ Spirals::Spirals(int64_t points, uint64_t seed) {
 
 void draw_boundary(const std::function<Tensor(const Tensor&)>& logits, const Spirals& data,
                    const std::string& path) {
+  constexpr int kSide = 320, kCell = 4;  // pixels: of the picture, and of what has one probability
+  constexpr double kReach = 1.2;         // of both axes, to either side
   NoTape no_tape;
-  DecisionMap map{.title = "TWO SPIRALS: PROBABILITY OF SPIRAL 1",
-                  .x_min = -1.2,
-                  .x_max = 1.2,
-                  .y_min = -1.2,
-                  .y_max = 1.2,
-                  .probability = {},
-                  .points = {}};
-  for (size_t i = 0; i < data.label.size(); ++i)
-    map.points.push_back({data.x[2 * i], data.x[2 * i + 1], int(data.label[i])});
-  map.probability = [&](double x, double y) {
+  Image image(kSide, kSide);
+  for (int y = 0; y < kSide; y += kCell) {  // a row of cells at a time, which needs less memory than training
+    std::vector<float> places;
+    for (int x = 0; x < kSide; x += kCell)
+      for (const double v : {double(x), double(kSide - y)})  // y runs up
+        places.push_back(float((2 * v / kSide - 1) * kReach));
     const Tensor at =
-        from_host(current().device, std::vector<double>{x, y}, {1, 2}, DType::F32, Kind::Data, "grid");
-    return to_host<double>(softmax(logits(at)))[1];
-  };
-  draw(map).write_png(path);
+        from_host(current().device, places, {kSide / kCell, 2}, DType::F32, Kind::Data, "plane");
+    const std::vector<double> p = to_host<double>(softmax(logits(at)));
+    for (int i = 0; i < kCell * kSide; ++i) {
+      const int x = i % kSide;
+      image.set(x, y + i / kSide, {150, 190, 235});
+      image.set(x, y + i / kSide, {250, 195, 140}, p[size_t(x / kCell * 2 + 1)]);
+    }
+  }
+  const auto pixel = [&](float v) { return (v / kReach + 1) / 2 * kSide; };
+  for (size_t i = 0; i < data.label.size(); ++i) {
+    const double x = pixel(data.x[2 * i]), y = kSide - pixel(data.x[2 * i + 1]);
+    image.disc(x, y, 4, {255, 255, 255});
+    image.disc(x, y, 3, data.label[i] == 1 ? Rgb{225, 110, 20} : Rgb{31, 99, 180});
+  }
+  image.write_png(path);
   std::cout << "decision boundary: " << path << "\n";
 }
 

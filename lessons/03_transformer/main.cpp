@@ -11,7 +11,6 @@
 #include "lessons/03_transformer/text.h"
 #include "src/core/progress.h"
 #include "src/io/checkpoint.h"
-#include "src/io/png.h"
 #include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
@@ -114,7 +113,7 @@ static int lesson_03(int argc, char** argv) {
       lesson.args.text("data", "", "a file or folder of text (none: text from the grammar)");
   const std::string size = lesson.args.choice(
       "size", "small", "of model and text; tiny: for devices that emulate", {"small", "tiny"});
-  const std::string picture = lesson.device == "meta" ? "" : lesson.plot("03_loss.png");
+  const std::string picture = lesson.device == "meta" ? "" : lesson.plot("03_loss.svg");
   lesson.done({save}, {picture});
   LessonContext context(lesson);
   const Settings set = size == "tiny" ? tiny() : Settings();

@@ -7,7 +7,8 @@
 #include "src/core/progress.h"
 #include "src/core/rng.h"
 #include "src/core/table.h"
-#include "src/io/png.h"
+#include "src/io/atomic_file.h"
+#include "src/io/plot.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
@@ -96,14 +97,14 @@ double Curve::recent() const {
 }
 
 void draw_curve(const Curve& curve, double held_out, std::optional<double> floor, const std::string& path) {
-  LinePlot plot{.title = "LOSS IN NATS PER BYTE",
+  LinePlot plot{.title = "Loss on the text",
                 .x_label = "step",
                 .y_label = "nats per byte",
                 .series = {},
                 .references = {{"held-out loss", held_out}}};
   plot.series.push_back({"training loss", curve.step, curve.loss});
   if (floor) plot.references.push_back({"floor: entropy of the text", *floor});
-  draw(plot).write_png(path);
+  write_file(path, draw(plot));
   std::cout << "loss curve: " << path << "\n";
 }
 

@@ -4,7 +4,8 @@
 
 #include "src/core/table.h"
 #include "src/data/dummy.h"
-#include "src/io/png.h"
+#include "src/io/atomic_file.h"
+#include "src/io/plot.h"
 #include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
@@ -48,9 +49,11 @@ static Trial try_batch(Transformer& model, AdamW& optimizer, int64_t batch, int6
 
 static void draw_trials(const Lesson& lesson, const std::vector<Trial>& trials, int64_t budget) {
   LinePlot memory{
-      "MEMORY BY BATCH SIZE", "sequences a step", "MiB", {}, {{"budget", double(budget) / 0x1p20}}};
-  LinePlot speed{"SPEED BY BATCH SIZE", "sequences a step", "sequences a second", {}, {}};
-  Series allocated{"allocated at the peak", {}, {}}, reserved{"reserved", {}, {}}, samples{"speed", {}, {}};
+      "Memory by batch size", "sequences a step", "MiB", {}, {{"budget", double(budget) / 0x1p20}}};
+  LinePlot speed{"Speed by batch size", "sequences a step", "sequences a second", {}, {}};
+  constexpr auto kMarked = Series::Marks::LineAndDots;
+  Series allocated{"allocated at the peak", {}, {}, kMarked}, reserved{"reserved", {}, {}, kMarked},
+      samples{"speed", {}, {}, kMarked};
   for (const Trial& t : trials) {
     if (!t.failure.empty()) break;
     for (Series* s : {&allocated, &reserved, &samples}) s->x.push_back(double(t.batch));
@@ -60,8 +63,8 @@ static void draw_trials(const Lesson& lesson, const std::vector<Trial>& trials, 
   }
   memory.series = {allocated, reserved};
   speed.series = {samples};
-  draw(memory).write_png(lesson.plot("04_batch_memory.png"));
-  if (current().device.has_data()) draw(speed).write_png(lesson.plot("04_batch_speed.png"));
+  write_file(lesson.plot("04_batch_memory.svg"), draw(memory));
+  if (current().device.has_data()) write_file(lesson.plot("04_batch_speed.svg"), draw(speed));
 }
 
 void batch_size_table(const Lesson& lesson, const TransformerConfig& config, int64_t steps, int64_t budget,

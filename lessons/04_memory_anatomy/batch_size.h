@@ -7,7 +7,7 @@ namespace gradus {
 
 // Trains `steps` steps (two at least: the first makes the gradients) at each size within `budget` bytes, then
 // goes on with a batch of 1 to show that nothing is lost. Prints a table and draws
-// build/plots/04_batch_*.png.
+// build/plots/04_batch_*.svg.
 void batch_size_table(const Lesson& lesson, const TransformerConfig& model, int64_t steps, int64_t budget,
                       Report& report);
 

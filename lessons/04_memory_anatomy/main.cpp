@@ -109,7 +109,7 @@ static int lesson_04(int argc, char** argv) {
   const std::string recipe =
       lesson.args.choice("recipe", "fp32", "with --model: number formats", {"fp32", "mixed", "half"});
   std::vector<std::string> pictures;
-  if (model.empty()) pictures = {lesson.plot("04_batch_memory.png"), lesson.plot("04_batch_speed.png")};
+  if (model.empty()) pictures = {lesson.plot("04_batch_memory.svg"), lesson.plot("04_batch_speed.svg")};
   lesson.done({}, pictures);
   if (model.empty() && (batch != 1 || seq != 0 || recipe != "fp32"))
     throw BadArguments(

@@ -75,10 +75,10 @@ void find_faults(Report& report, const Stream& stream, const Lesson& lesson, con
       "with two faults: the spike found, by name",
       found.is_large() && found.spike->name == "differences" && found.spike->step == kSpikeStep, 1);
   const std::string page = folder + "/05_memory.html", snapshot = folder + "/05_snapshot.pickle",
-                    picture = lesson.plot("05_faults.png");
+                    picture = lesson.plot("05_faults.svg");
   write_memory_page(page, allocator, "Lesson 05: a leak and a spike");
   write_memory_snapshot(snapshot, allocator);
-  draw_memory(allocator, "a leak, and a spike in step 5").write_png(picture);
+  write_memory_plot(picture, allocator, "A leak, and a spike in step 5");
   std::cout << "  to look at: " << page << " in a browser, " << picture << "\n  and " << snapshot
             << " at https://pytorch.org/memory_viz\n";
 }

@@ -98,7 +98,7 @@ static void measure_time(Report& report, const Settings& set, const Lesson& less
 }
 
 static void draw(const std::string& path, const std::string& title) {
-  draw_memory(current().device.allocator(), title).write_png(path);
+  write_memory_plot(path, current().device.allocator(), title);
   std::cout << title << ": " << path << "\n";
 }
 
@@ -114,21 +114,21 @@ static void draw_stream(const Settings& set, const Lesson& lesson) {
       const int64_t held = int64_t(context.device.allocator().segments().size());
       if (emptied < 0 && held < context.device.meter().device_requests()) emptied = step;
     });
-    draw(lesson.plot("05_naive.png"), "GPT-2, batches of changing length, a card of 8 GiB");
+    draw(lesson.plot("05_naive.svg"), "GPT-2, batches of changing length, a card of 8 GiB");
   }
   if (emptied < 1) return;
   Context context("meta");
   run_stream(set.gpt2, set.card, emptied + 1, lesson.seed, [&](int64_t step, Transformer&, Tape&) {
     if (step == emptied - 1) context.device.allocator().keep_history();
   });
-  draw(lesson.plot("05_emptied.png"), "8 GiB, the cache emptied in step " + std::to_string(emptied));
+  draw(lesson.plot("05_emptied.svg"), "8 GiB, the cache emptied in step " + std::to_string(emptied));
 }
 
 static int lesson_05(int argc, char** argv) {
   Lesson lesson(argc, argv, "05_allocator", "where reserved memory goes, and how to keep it", 300);
   const std::string folder = lesson.args.text("history", "build/plots",
                                               "write the memory history's page and snapshot to this folder");
-  lesson.done({}, {lesson.plot("05_naive.png"), lesson.plot("05_emptied.png"), lesson.plot("05_faults.png"),
+  lesson.done({}, {lesson.plot("05_naive.svg"), lesson.plot("05_emptied.svg"), lesson.plot("05_faults.svg"),
                    folder + "/05_memory.html", folder + "/05_snapshot.pickle"});
   LessonContext context(lesson);
   const Settings set;

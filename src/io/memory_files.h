@@ -4,13 +4,12 @@
 #include <string>
 
 #include "src/core/json.h"
-#include "src/io/png.h"
 #include "src/memory/allocator.h"
 
 namespace gradus {
 
-// Allocated bytes event by event, stacked by kind, and the reserved bytes as a line above.
-Canvas draw_memory(const Allocator&, const std::string& title);
+// An SVG: allocated bytes event by event, stacked by kind, and the reserved bytes as a line above.
+void write_memory_plot(const std::string& path, const Allocator&, const std::string& title);
 
 // One page for any browser, with nothing to be loaded from elsewhere: every block as a band over its life,
 // to be zoomed, hovered and clicked.

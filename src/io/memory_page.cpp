@@ -5,6 +5,7 @@
 
 #include "src/io/atomic_file.h"
 #include "src/io/memory_files.h"
+#include "src/io/plot.h"
 
 namespace gradus {
 
@@ -31,7 +32,7 @@ struct Strings {
 // blocks: [name, shape, kind, requested, bytes]; a failed request is one too.
 // events: [action, microseconds, op, block or -1, bytes or (if the kind changes) kind].
 Json page_data(const Allocator& allocator, const std::string& title) {
-  Json blocks = Json::array(), events = Json::array(), kinds = Json::array();
+  Json blocks = Json::array(), events = Json::array(), kinds = Json::array(), hues = Json::array();
   Strings strings;
   std::unordered_map<int64_t, int64_t> block_at;  // the number of the one that is at an address
   for (const MemoryEvent& e : allocator.history()) {
@@ -49,9 +50,9 @@ Json page_data(const Allocator& allocator, const std::string& title) {
     events.push_back(
         Json::array({int64_t(e.action), int64_t(e.seconds * 1e6), strings(e.op), block, amount}));
   }
-  for (int k = 0; k < kKinds; ++k) kinds.push_back(name_of(Kind(k)));
-  return {
-      {"title", title}, {"kinds", kinds}, {"strings", strings.list}, {"blocks", blocks}, {"events", events}};
+  for (int k = 0; k < kKinds; ++k) kinds.push_back(name_of(Kind(k))), hues.push_back(kHues[size_t(k)]);
+  return {{"title", title},          {"kinds", kinds},   {"hues", hues},
+          {"strings", strings.list}, {"blocks", blocks}, {"events", events}};
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
+#include "src/io/atomic_file.h"
 #include "src/io/memory_files.h"
+#include "src/io/plot.h"
 
 namespace gradus {
 
@@ -13,7 +15,7 @@ static void append(StackPlot& plot, size_t event, const Usage& now, int64_t rese
   add(plot.line, reserved);
 }
 
-Canvas draw_memory(const Allocator& allocator, const std::string& title) {
+void write_memory_plot(const std::string& path, const Allocator& allocator, const std::string& title) {
   StackPlot plot{title, "event (allocation, free, segment)", "MiB", {}, {"reserved", {}, {}}};
   for (int k = 0; k < kKinds; ++k) plot.layers.push_back({name_of(Kind(k)), {}, {}});
   plot.layers.push_back({"rounding", {}, {}});
@@ -23,7 +25,7 @@ Canvas draw_memory(const Allocator& allocator, const std::string& title) {
     replay.apply(history[i]);
     append(plot, i, replay.meter.now(), replay.meter.reserved());
   }
-  return draw(plot);
+  write_file(path, draw(plot));
 }
 
 }  // namespace gradus

@@ -7,8 +7,10 @@
 
 #include "src/io/memory_files.h"
 #include "src/io/pickle.h"
+#include "src/io/plot.h"
 #include "tests/folder_testing.h"
 #include "tests/io/pickle_testing.h"
+#include "tests/io/svg_testing.h"
 #include "tests/memory/allocator_fixture.h"
 #include "tests/refusal_testing.h"
 
@@ -67,6 +69,23 @@ class L04_MemoryFiles : public FolderTest {
  protected:
   void TearDown() override {
     for (Block* b : live_) f_.allocator.free(b);
+  }
+  SvgText plot(const std::string& title) const {
+    write_memory_plot(path("plot.svg"), f_.allocator, title);
+    return SvgText(read("plot.svg"));
+  }
+  // The layer of a kind: its upper edge, then down to the axis; and how high, in pixels, it ends.
+  static const std::string& path_of(const SvgText& svg, Kind kind) {
+    const std::string color = std::string("hsl(") + kHues[size_t(kind)] + ",42%)";
+    for (const SvgElement& e : svg.elements)
+      if (e.tag == "path" && e["fill"] == color) return e["d"];
+    ADD_FAILURE() << "no layer of " << name_of(kind);
+    return svg.elements[0]["d"];
+  }
+  static double end_of(const SvgText& svg, Kind kind) {
+    const std::string& edge = path_of(svg, kind);
+    const size_t axis = edge.rfind("H672V404"), before = edge.find_last_of("V ", axis - 1);
+    return 404 - std::atof(&edge[before + 1]);
   }
   // Blocks of all pools and kinds, some freed, pages and segments returned, one request that fails.
   void use(bool expandable) {
@@ -194,7 +213,8 @@ TEST_F(L04_MemoryFiles, ThePageStandsAloneAndItsDataSumUp) {
   }
 }
 
-// 40 MiB of one kind from the first event on, and 20 of another in the second half: the areas are as 4 to 1.
+// 40 MiB of one kind from the first event on, and 20 of another in the second half: each is as high as it is
+// large.
 TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
   f_.allocator.keep_history();
   live_.push_back(f_.allocator.allocate(40 * kMiB, Kind::Weight, "w"));  // events 0, 1: segment, block
@@ -202,15 +222,14 @@ TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
   live_.push_back(f_.allocator.allocate(20 * kMiB, Kind::Temporary, "m"));
   f_.allocator.change_kind(live_.back(), Kind::Master);
   for (int i = 0; i < 50; ++i) f_.allocator.free(f_.allocator.allocate(0, Kind::Other, "tiny"));
-  const Canvas canvas = draw_memory(f_.allocator, "two kinds");
-  int64_t weight = 0, master = 0;
-  for (int y = 0; y < canvas.height(); ++y)
-    for (int x = 0; x < 930; ++x) {  // without the legend
-      weight += canvas.at(x, y) == Rgb{31, 99, 180};
-      master += canvas.at(x, y) == Rgb{225, 110, 20};
-    }
-  EXPECT_NEAR(double(weight) / double(master), 4, 0.15);
-  EXPECT_GT(master, 50'000);
+  const SvgText svg = plot("two kinds");
+  for (const char* text : {"two kinds", "MiB", "reserved", "weight", "master"})
+    EXPECT_EQ(svg.says(text).size(), 1u) << text;
+  for (const char* text : {"gradient", "data", "activation"}) EXPECT_EQ(svg.says(text).size(), 0u) << text;
+  // Of the picture's end: the upper edges of both, from the bottom.
+  const double weight = end_of(svg, Kind::Weight), master = end_of(svg, Kind::Master) - weight;
+  EXPECT_NEAR(weight / master, 2, 0.01);
+  EXPECT_GT(master, 40);
 }
 
 // A peak of one event among 20,000 is in the picture: its column reaches up to it.
@@ -220,17 +239,25 @@ TEST_F(L04_MemoryFiles, ThePictureShowsEveryPeak) {
     const int64_t bytes = i == 5000 ? 64 * kMiB : 100;
     f_.allocator.free(f_.allocator.allocate(bytes, Kind::Weight, "short"));
   }
-  const Canvas canvas = draw_memory(f_.allocator, "a peak");
-  int highest = 0;
-  for (int x = 0; x < 930; ++x) {
-    int weight = 0;
-    for (int y = 0; y < canvas.height(); ++y) weight += canvas.at(x, y) == Rgb{31, 99, 180};
-    highest = std::max(highest, weight);
+  const SvgText svg = plot("a peak");
+  const std::string& edge = path_of(svg, Kind::Weight);
+  double highest = 404;
+  for (size_t at = edge.find('V'); at != std::string::npos; at = edge.find('V', at + 1))
+    highest = std::min(highest, std::atof(&edge[at + 1]));
+  EXPECT_NEAR(404 - highest, 340 * 64 / (66 * 1.05), 0.1) << "64 MiB of the 66 reserved";
+  EXPECT_NE(svg.all("path").back()["d"].find("V80.2H672"), std::string::npos) << "what is reserved stays";
+}
+
+// All kinds, always changing: the largest picture there can be is small enough for a page.
+TEST_F(L04_MemoryFiles, APictureOfEverythingIsSmall) {
+  f_.allocator.keep_history();
+  for (int i = 0; i < 20'000; ++i) {
+    live_.push_back(f_.allocator.allocate((i * 7919 % 1000 + 1) * 1000, Kind(i % kKinds), "x"));
+    if (i % 3 == 2) f_.allocator.free(live_.back()), live_.pop_back();
+    if (live_.size() > 50) f_.allocator.free(live_.front()), live_.erase(live_.begin());
   }
-  EXPECT_GT(highest, 400);  // of 480; 64 MiB of the 66 reserved, of the 69 of the axis
-  int ink = 0;
-  for (int y = 60; y < 300; ++y) ink += canvas.at(850, y) == Rgb{40, 40, 45};
-  EXPECT_GE(ink, 1) << "what is reserved stays at the top, as a line";
+  plot("everything");
+  EXPECT_LT(fs::file_size(path("plot.svg")), 100'000u);
 }
 
 TEST_F(L04_MemoryFiles, PathsThatCannotBeWrittenAreSentences) {
@@ -238,7 +265,7 @@ TEST_F(L04_MemoryFiles, PathsThatCannotBeWrittenAreSentences) {
   for (const char* path : {"/dev/full", "/dev/null/x", "/proc/none/x"}) {
     const auto page = [&] { write_memory_page(path, f_.allocator, ""); };
     const auto snapshot = [&] { write_memory_snapshot(path, f_.allocator); };
-    const auto picture = [&] { draw_memory(f_.allocator, "").write_png(path); };
+    const auto picture = [&] { write_memory_plot(path, f_.allocator, ""); };
     for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)}) {
       EXPECT_NE(text.find(path), std::string::npos) << text;
       EXPECT_TRUE(text.find("no regular file") + 1 || text.find("cannot be made") + 1) << text;
@@ -263,7 +290,7 @@ TEST_F(L04_MemoryFiles, AFullDiskIsASentenceAndLeavesNothing) {
 TEST_F(L04_MemoryFiles, WithoutAHistoryASentenceSaysWhatToDo) {
   const auto page = [&] { write_memory_page(path("m.html"), f_.allocator, ""); };
   const auto snapshot = [&] { write_memory_snapshot(path("m.pickle"), f_.allocator); };
-  const auto picture = [&] { draw_memory(f_.allocator, ""); };
+  const auto picture = [&] { plot(""); };
   for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)})
     EXPECT_NE(text.find("keep_history"), std::string::npos) << text;
   EXPECT_TRUE(fs::is_empty(root_));

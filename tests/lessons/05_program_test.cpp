@@ -35,7 +35,7 @@ TEST_F(L05_Program, ShortRunsPassAndWriteTheirFiles) {
     EXPECT_GT(fs::file_size(folder / "a/new/folder/05_memory.html"), 10'000u);
     EXPECT_GT(fs::file_size(folder / "a/new/folder/05_snapshot.pickle"), 10'000u);
   }
-  for (const char* picture : {"05_naive.png", "05_emptied.png", "05_faults.png"})
+  for (const char* picture : {"05_naive.svg", "05_emptied.svg", "05_faults.svg"})
     EXPECT_TRUE(fs::exists(folder / "build/plots" / picture)) << picture;
 }
 

@@ -4,6 +4,7 @@
 # for the line.
 tools=$(dirname "$0")
 exceptions=tests/tools/exceptions.txt
+. "$tools/pictures.sh"
 found=$(mktemp) && trap 'rm -f "$found"' EXIT
 
 files() { find "$@" -type f 2>/dev/null | LC_ALL=C sort; }
@@ -85,16 +86,28 @@ exercises() {
   done
 }
 
+# What a page shows stands beside it, and loads quickly.
+pictures() {
+  for page in lessons/*/README.md; do
+    for picture in $(shown_on "$page"); do
+      file=$(dirname "$page")/$picture
+      bytes=$(wc -c 2>/dev/null <"$file")
+      [ "${bytes:-0}" -gt 0 ] || { echo "$page: $picture is not there; run make lessons, then make readme"; continue; }
+      [ "$bytes" -le 60000 ] || echo "$file: $bytes bytes; the most is 60000"
+    done
+  done
+}
+
 marks() { cat $(cxx kernels src lessons) </dev/null | grep -c 'BEGIN SOLUTION'; }
 
 for check in top_level layers formatting file_lengths function_lengths total_length exceptions places \
-  open_work exercises; do
+  open_work exercises pictures; do
   $check >>"$found"
 done
 cat "$found"
 violations=$(wc -l <"$found")
 echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting," \
-  "lengths of files and functions, size of the engine ($(engine_size) of 15000 lines), paths, open work," \
+  "lengths of files and functions, size of the engine ($(engine_size) of 15000 lines), pictures, paths, open work," \
   "$(marks) exercises"
 echo "$violations violations"
 [ "$violations" -eq 0 ]

@@ -53,6 +53,9 @@ include i.h >>src/io/i.h;                           expect "is not a path from t
 include tests/t.h >>src/io/i.h; touch tests/t.h;    expect "src/io may not include tests/t.h"
 mkdir src/misc; echo "int x;" >src/misc/m.cpp;      expect "src/misc is not a layer"
 echo "int   x;" >>src/io/i.h;                       expect "src/io/i.h:2: not formatted"
+echo '![a](b.svg)' >>lessons/01_a/README.md;         expect "lessons/01_a/README.md: b.svg is not there"
+echo '![a](b.svg)' >>lessons/01_a/README.md; head -c 60001 /dev/zero >lessons/01_a/b.svg
+                                                    expect "lessons/01_a/b.svg: 60001 bytes; the most is 60000"
 yes "int f();" | head -n 301 >src/io/i.h;           expect "src/io/i.h: 301 lines; the most is 300"
 yes "int f();" | head -n 151 >lessons/02_b/main.cpp; expect "main.cpp: 151 lines; the most is 150"
 function_of g 61 >src/io/i.cpp;                     expect "src/io/i.cpp:1: g: 61 lines; the most is 60"

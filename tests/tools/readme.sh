@@ -1,8 +1,9 @@
 #!/bin/sh
 # readme.sh RESULTS: writes what was measured into the pages, between marker comments, so that no figure is
 # ever typed: into README.md the table of the last `make lessons` and that of the steps beside PyTorch, into
-# each lesson's page what that lesson printed.
+# each lesson's page what that lesson printed, and beside it the pictures that it shows.
 results=$1
+. tests/tools/pictures.sh
 [ -s "$results" ] || { echo "readme: no results yet; run 'make lessons' first" >&2; exit 1; }
 
 # put WHAT PAGE: standard input replaces what stands in PAGE between "<!-- WHAT…" and "<!-- end of WHAT -->".
@@ -21,4 +22,7 @@ for page in lessons/[0-9][0-9]_*/README.md; do
   name=$(basename "$(dirname "$page")")
   log=$(dirname "$results")/${name%%_*}.log
   if [ -s "$log" ]; then { echo '```'; cat "$log"; echo '```'; } | put output "$page"; fi
+  for picture in $(shown_on "$page"); do
+    cp "build/plots/$picture" "$(dirname "$page")/" && echo "readme: $page: $picture"
+  done
 done

@@ -2,13 +2,13 @@
 # Training steps of gradus and of the same model in PyTorch, in turns, so that both meet the same moments of
 # a shared machine. Prints a JSON line for each run, and at the end a table of the medians (on stderr).
 #
-#   sh tests/bench/beside_pytorch.sh cpu PEER.py [ROUNDS]      after `make`
-#   sh tests/bench/beside_pytorch.sh cuda PEER.py [ROUNDS]     after `make CUDA=1`
+#   sh tests/bench/beside_pytorch.sh cpu [ROUNDS]      after `make`
+#   sh tests/bench/beside_pytorch.sh cuda [ROUNDS]     after `make CUDA=1`
 #
-# PEER.py takes --layers --heads --dim --vocab --batch --seq --steps, --bf16, --cuda and --compile, and prints
-# "ms/step X". PYTHON=… names the interpreter.
+# PYTHON=… names the interpreter that has torch. Ahead of the steps stand the products of matrices of both, which
+# explain most of the difference.
 set -eu
-device=$1 peer=$2 rounds=${3:-3}
+device=$1 rounds=${2:-3} peers=tests/bench/peers
 case $device in
 cpu) step=build/bench/step ours= theirs= ;;
 cuda) step=build/cuda/bench/step ours='--dtype=bf16 --attention=flash' theirs='--cuda --bf16' ;;
@@ -18,27 +18,30 @@ export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
 lines=$(mktemp)
 trap 'rm -f "$lines"' EXIT
 
-# line MODEL PROGRAM MS
-line() { echo "{\"model\":\"$1\",\"device\":\"$device\",\"program\":\"$2\",\"ms_per_step\":$3}" | tee -a "$lines"; }
+# line MODEL PROGRAM FIELD: of the JSON line on standard input, the number in that field.
+line() {
+  value=$(sed -n "s/.*\"$3\": *\([0-9.]*\).*/\1/p")
+  echo "{\"model\":\"$1\",\"device\":\"$device\",\"program\":\"$2\",\"$3\":${value:-null}}" | tee -a "$lines"
+}
+python() { "${PYTHON:-python3}" "$peers/$@" $theirs 2>/dev/null; }
 
 # beside NAME BATCH SEQ STEPS LAYERS HEADS DIM VOCAB
 beside() {
   for program in $(for r in $(seq "$rounds"); do echo gradus pytorch-eager gradus pytorch-compiled; done); do
     case $program in
-    gradus)
-      ms=$($step --device="$device" $ours --batch="$2" --seq="$3" --steps="$4" --layers="$5" --heads="$6" \
-        --dim="$7" --vocab="$8" | sed -n 's/.*"ms_per_step":\([0-9.]*\).*/\1/p')
-      ;;
-    *)
-      compile=$([ "$program" = pytorch-eager ] || echo --compile)
-      ms=$("${PYTHON:-python3}" "$peer" $theirs $compile --batch "$2" --seq "$3" --steps "$4" --layers "$5" \
-        --heads "$6" --dim "$7" --vocab "$8" 2>/dev/null | sed -n 's/.*ms\/step \([0-9.]*\).*/\1/p')
-      ;;
-    esac
-    line "$1" "$program" "${ms:-null}"
+    gradus) $step --device="$device" $ours --batch="$2" --seq="$3" --steps="$4" --layers="$5" --heads="$6" \
+      --dim="$7" --vocab="$8" ;;
+    *) python gpt_step.py $([ "$program" = pytorch-eager ] || echo --compile) --batch "$2" --seq "$3" \
+      --steps "$4" --layers "$5" --heads "$6" --dim "$7" --vocab "$8" ;;
+    esac | line "$1" "$program" ms_per_step
   done
 }
 
+for round in $(seq "$rounds"); do
+  $step --device="$device" $ours --layers=1 --heads=4 --dim=128 --vocab=256 --steps=2 |
+    line product-1024 gradus gemm_peak_gflops
+  python product.py | line product-1024 pytorch-eager gemm_peak_gflops
+done
 if [ "$device" = cpu ]; then
   beside small 8 64 100 4 4 128 256
   beside gpt2-124M-T64 4 64 5 12 12 768 50257

@@ -45,6 +45,12 @@ TEST_F(L03_CorpusSummary, OfAFolderItCountsTheFilesAndWhatIsLeftOut) {
           "1 no regular file");
 }
 
+TEST_F(L03_CorpusSummary, OfTheOnlyTextOfAFolderItSaysWhatIsLeftOutToo) {
+  write("t/text", std::string(1000, 'a')), write("t/empty", "");
+  EXPECT_EQ(load_corpus(path("t")).summary,
+            path("t/text") + ": 900 bytes to train on, 100 bytes held out (its end); left out: 1 empty");
+}
+
 TEST_F(L03_CorpusSummary, GeneratedTextIsWholeSentencesUpToTheFirstThatIsEnough) {
   const Grammar g = Grammar::parse("s -> \"ab\" rest\nrest -> 0.5 s | 0.5 \".\"");
   for (const int64_t bytes : {1, 4, 5, 100, 1000, 5000}) {

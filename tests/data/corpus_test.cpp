@@ -47,7 +47,7 @@ TEST_F(L03_Corpus, TheEndOfASingleFileIsHeldOut) {
 TEST_F(L03_Corpus, AboutATenthOfTheFilesIsHeldOutSpreadOverTheList) {
   for (int i = 0; i < 40; ++i) {
     const std::string name = std::string("f") + std::to_string(10 + i);
-    write(i % 2 ? name : "sub/" + name, file_text(name, 1000));
+    write((i % 2 ? name : "sub/" + name) + (i % 3 ? ".txt" : ".a"), file_text(name, 1000));
   }
   const Corpus corpus = load_corpus(path());
   EXPECT_EQ(corpus.held_out().size(), 4 * 1001u);  // each with its end-of-document byte

@@ -63,6 +63,7 @@ TEST(L03_GrammarFormat, ErrorsNameTheFileAndTheLine) {
       {"s -> \"a\" t\n\nt -> \"b\" | \"c\"\n | \"b\"", "line 5: two alternatives of t begin with \"b\""},
       {"s -> \"a\" t\nt -> t \"b\"", "line 4: t can begin with itself"},
       {"s -> \"a\"\n\nt -> \"b\"", "line 5: no sentence can use t"},
+      {"s -> \"a\"\n\nt -> \"b\" | \"c\" t", "line 5: no sentence can use t"},
       {"s -> \"a\"\ns -> \"b\"", "line 4: s is defined twice"},
       {"s -> \"a\" t\nt -> \"b\" t", "the recursion of t (line 4) needs a more probable end"}};
   for (const auto& [text, part] : bad) {

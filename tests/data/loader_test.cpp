@@ -139,6 +139,21 @@ TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) 
     }
 }
 
+TEST(L03_Loader, WindowsPastTheLastAreCopiesOfIt) {
+  for (const int64_t held_out : {100, 1 << 20}) {
+    const Corpus corpus = random_corpus(1000, held_out);
+    const Loader loader(corpus, 16, 1);
+    Windows w(3 * 16);
+    const std::vector<int64_t> scored =
+        loader.held_out_windows(loader.held_out_windows() - 1, 3, w.inputs.data(), w.targets.data());
+    EXPECT_TRUE(scored[0] > 0 && scored[1] == 0 && scored[2] == 0) << held_out;
+    for (int i = 16; i < 48; ++i) {
+      EXPECT_EQ(w.inputs[i], w.inputs[i - 16]) << held_out;
+      EXPECT_EQ(w.targets[i], w.targets[i - 16]) << held_out;
+    }
+  }
+}
+
 TEST(L03_Loader, OneWindowIsScoredHoweverLongItIs) {
   const Corpus corpus = random_corpus(600'001, 400'000);
   const Loader loader(corpus, 600'000, 1);

@@ -35,6 +35,28 @@ TEST(L01_Allocator, EmptyCacheReturnsOnlyWhollyFreeSegments) {
   EXPECT_EQ(f.meter.device_requests(), 2);
 }
 
+// A device that says at its end what it then had.
+struct WatchedDevice : SmallDevice {
+  WatchedDevice(int64_t capacity, int64_t& left_at_end) : SmallDevice(capacity), at_end(left_at_end) {}
+  ~WatchedDevice() override { at_end = left - addresses; }
+  int64_t& at_end;
+};
+TEST(L01_Allocator, AtItsEndTheDeviceHasEverythingBack) {
+  for (const bool expandable : {false, true}) {
+    int64_t at_end = -1;
+    Meter meter;
+    {
+      Allocator allocator(std::make_unique<WatchedDevice>(100 * kMiB, at_end), meter);
+      allocator.set_expandable(expandable);
+      for (const int64_t bytes : {int64_t(700), 3 * kMiB, 30 * kMiB})
+        allocator.free(allocator.allocate(bytes, Kind::Weight, "w"));
+      EXPECT_GT(meter.reserved(), 33 * kMiB);
+    }
+    EXPECT_EQ(at_end, 100 * kMiB);
+    EXPECT_EQ(meter.reserved(), 0);
+  }
+}
+
 TEST(L01_Allocator, ARepeatedStepAsksTheDeviceForNothing) {
   Fixture f;
   int64_t after_first = 0;

@@ -126,6 +126,7 @@ TEST(L03_MetaSource, AddressesThatNothingIsBehind) {
   }
   void* const reserved = source->reserve(int64_t(1) << 40);
   EXPECT_GE(static_cast<char*>(reserved), end);
+  EXPECT_GE(static_cast<char*>(source->reserve(kPage)), static_cast<char*>(reserved) + (int64_t(1) << 40));
   EXPECT_TRUE(source->map(reserved, kPage));
   source->unmap(reserved, kPage);
   EXPECT_EQ(source->reserve((int64_t(1) << 47) + kPage), nullptr) << "no program has so many addresses";

@@ -1,0 +1,79 @@
+"""The training step of tests/bench/step.cpp in PyTorch: the same GPT-2-shaped model, AdamW, random tokens.
+Prints a JSON line with the median of the steps' times. beside_pytorch.sh runs both in turns."""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, channels, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.c_attn, self.attn_c_proj = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
+        self.c_fc, self.mlp_c_proj = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = self.c_attn(self.ln_1(x)).view(B, T, 3, self.heads, C // self.heads).permute(2, 0, 3, 1, 4)
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.attn_c_proj(heads.transpose(1, 2).reshape(B, T, C))
+        return x + self.mlp_c_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt(nn.Module):
+    def __init__(self, vocab, context, layers, heads, channels):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocab, channels), nn.Embedding(context, channels)
+        self.h = nn.ModuleList(Block(channels, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(channels)
+        for weight in self.parameters():
+            if weight.dim() > 1:
+                nn.init.normal_(weight, std=0.02)
+
+    def forward(self, ids, targets):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
+        for block in self.h:
+            x = block(x)
+        logits = F.linear(self.ln_f(x), self.wte.weight)  # the head is tied
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, usual in dict(layers=12, heads=12, dim=768, vocab=50257, batch=4, seq=64, steps=6).items():
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--threads", type=int, help="by default PyTorch's own choice")
+    for flag in ("bf16", "cuda", "compile"):
+        parser.add_argument(f"--{flag}", action="store_true")
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    device = "cuda" if args.cuda else "cpu"
+    model = Gpt(args.vocab, args.seq, args.layers, args.heads, args.dim).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    run = torch.compile(model) if args.compile else model
+    ids = torch.randint(0, args.vocab, (args.batch, args.seq + 1), device=device)
+    seconds = []
+    for step in range(args.steps + 2):  # the first two warm up
+        start = time.perf_counter()
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=args.bf16):
+            loss = run(ids[:, :-1], ids[:, 1:])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        value = loss.item()  # waits for the GPU
+        if step >= 2:
+            seconds.append(time.perf_counter() - start)
+    print(json.dumps(dict(bench="step", torch=torch.__version__, parameters=sum(p.numel() for p in model.parameters()),
+                          ms_per_step=1e3 * statistics.median(seconds), loss=value)))
+
+
+if __name__ == "__main__":
+    main()

@@ -11,10 +11,10 @@
 #include "lessons/03_transformer/text.h"
 #include "src/core/progress.h"
 #include "src/io/checkpoint.h"
-#include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
 #include "src/train/lesson.h"
+#include "src/train/step_recorder.h"
 
 using namespace gradus;
 
@@ -32,64 +32,46 @@ static Settings tiny() {
   return set;
 }
 
-struct Run {  // what training leaves to be reported
-  Curve curve;
-  std::vector<double> step_seconds;
-  int64_t requests_in_two_steps = 0, requests = 0;  // segments asked of the device
-  Usage peak;
-};
-
-static Run train(const Lesson& lesson, const Settings& set, const Loader& loader, Transformer& model) {
+static StepRecorder train(const Lesson& lesson, const Settings& set, const Loader& loader,
+                          Transformer& model) {
   Device& device = current().device;
-  Run run;
   AdamW optimizer(model.parameters, {.beta2 = 0.99f, .weight_decay = float(set.weight_decay)});
   Tensor inputs(device, {set.batch, set.model.context}, DType::I32, Kind::Data, "inputs");
   Tensor targets(device, {set.batch, set.model.context}, DType::I32, Kind::Data, "targets");
+  StepRecorder recorder;
   Progress progress("training", lesson.steps);
   for (int64_t step = 0; step < lesson.steps; ++step) {
-    const double start = seconds_now(device);
+    recorder.begin();
     ProfileRange range("data");
     read_batch(loader, step, inputs, targets);
     range.next("forward");
     Tape tape;
     const Tensor loss = model.loss(inputs, targets);
     if (step == 0 && lesson.print == "tape") tape.print(std::cout);
-    run.curve.add(step, item(loss));
+    const double loss_value = item(loss);
     range.next("backward");
     model.parameters.zero_grad();
     tape.backward(loss);
     range.next("update");
     clip_grad_norm(model.parameters, set.max_norm);
     optimizer.step(warmup_cosine(step, set.warmup, lesson.steps, set.learning_rate, set.last_rate));
-    run.step_seconds.push_back(seconds_now(device) - start);
-    if (step == 1) run.requests_in_two_steps = device.meter().device_requests();
-    progress.step(step + 1, run.curve.loss.back());
+    recorder.end(loss_value);
+    progress.step(step + 1, loss_value);
   }
-  run.requests = device.meter().device_requests();
-  run.peak = device.meter().at_peak();
-  return run;
+  return recorder;
 }
 
-static void describe(Report& report, const Lesson& lesson, const Settings& set, const Run& run,
+static void describe(Report& report, const Lesson& lesson, const Settings& set, const StepRecorder& run,
                      double held_out, std::optional<double> floor) {
   const int64_t N = set.model.parameter_count(), tokens = set.batch * set.model.context;
-  report.config("parameters", N);
-  report.config("layers", set.model.layers);
-  report.config("channels", set.model.channels);
-  report.config("context", set.model.context);
-  report.config("batch", set.batch);
+  report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
   ReportRow& row = report.row("gpt");
-  const double step_s = summarize(run.step_seconds).median;
-  row.ms_per_step = step_s * 1e3;
-  row.tokens_per_s = double(tokens) / step_s;
+  run.fill(row, tokens);
   row.model_flops = set.model.flops_per_token() * tokens;
-  row.loss_first = run.curve.loss.front();
-  row.loss_last = run.curve.recent();
   row.loss_held_out = held_out;
-  row.peak = run.peak;
-  row.reserved_bytes = current().device.meter().peak_reserved();
-  row.extra = {{"of GEMM peak", double(*row.model_flops) / step_s / measure_gemm_peak(current().device)}};
+  row.extra = {{"of GEMM peak",
+                double(*row.model_flops) / (*row.ms_per_step * 1e-3) / measure_gemm_peak(current().device)}};
   if (floor) row.extra.emplace_back("floor", *floor);
   report.predict_time(lesson.steps);
 
@@ -98,8 +80,8 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set, 
     report.check_equal("gradients: 4 bytes a parameter", run.peak[Kind::Gradient], 4 * N);
   report.check_equal("AdamW: 8 bytes a parameter", run.peak[Kind::Optimizer], 8 * N);
   if (lesson.steps >= 2)
-    report.check_equal("requests to the device after step 2", run.requests - run.requests_in_two_steps, 0);
-  report.check_at_most("loss fell", run.curve.recent(), run.curve.loss.front());
+    report.check_equal("requests to the device after step 2", run.requests.back() - run.requests[1], 0);
+  report.check_at_most("loss fell", run.recent_loss(), run.losses.front());
   if (!floor || !set.nears_floor || lesson.steps < 3000) return;
   report.check_at_most("held-out loss ÷ floor", held_out / *floor, 1.05);
   report.check_at_least("no model beats the floor", held_out / *floor, 0.99);
@@ -125,14 +107,14 @@ static int lesson_03(int argc, char** argv) {
   Transformer model(set.model);
   model.initialize(lesson.seed);
 
-  const Run run = train(lesson, set, loader, model);
+  const StepRecorder run = train(lesson, set, loader, model);
   if (!save.empty()) save_weights(save, model.parameters);
   double held_out = NAN;
   if (context.device.has_data()) {
     held_out = held_out_loss(model, loader, set.batch);
     std::cout << "\nA sample (temperature 0.8):\n"
               << printable(sample_text(model, text.prompt, set.sample_bytes, 0.8, lesson.seed)) << "\n";
-    draw_curve(run.curve, held_out, text.floor, picture);
+    draw_curve(run.losses, held_out, text.floor, picture);
   }
   Report report = lesson.report();
   describe(report, lesson, set, run, held_out, text.floor);

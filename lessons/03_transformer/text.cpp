@@ -91,18 +91,16 @@ std::string sample_text(const Transformer& model, const std::string& prompt, int
   return ByteTokenizer::decode(ids);
 }
 
-double Curve::recent() const {
-  const size_t n = std::min<size_t>(loss.size(), 50);
-  return std::accumulate(loss.end() - n, loss.end(), 0.0) / double(n);
-}
-
-void draw_curve(const Curve& curve, double held_out, std::optional<double> floor, const std::string& path) {
+void draw_curve(const std::vector<double>& losses, double held_out, std::optional<double> floor,
+                const std::string& path) {
+  std::vector<double> steps(losses.size());
+  std::iota(steps.begin(), steps.end(), 0.0);
   LinePlot plot{.title = "Loss on the text",
                 .x_label = "step",
                 .y_label = "nats per byte",
                 .series = {},
                 .references = {{"held-out loss", held_out}}};
-  plot.series.push_back({"training loss", curve.step, curve.loss});
+  plot.series.push_back({"training loss", steps, losses});
   if (floor) plot.references.push_back({"floor: entropy of the text", *floor});
   write_file(path, draw(plot));
   std::cout << "loss curve: " << path << "\n";

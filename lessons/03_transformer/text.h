@@ -33,14 +33,8 @@ double held_out_loss(const Transformer& model, const Loader& loader, int64_t bat
 std::string sample_text(const Transformer& model, const std::string& prompt, int64_t bytes,
                         double temperature, uint64_t seed);
 
-struct Curve {
-  std::vector<double> step, loss;
-  void add(int64_t at, double value) {
-    step.push_back(double(at));
-    loss.push_back(value);
-  }
-  double recent() const;  // the mean of the last 50 losses
-};
-void draw_curve(const Curve& curve, double held_out, std::optional<double> floor, const std::string& path);
+// The losses of the training steps, beside the held-out loss and the floor.
+void draw_curve(const std::vector<double>& losses, double held_out, std::optional<double> floor,
+                const std::string& path);
 
 }  // namespace gradus

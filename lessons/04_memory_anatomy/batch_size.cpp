@@ -6,9 +6,9 @@
 #include "src/data/dummy.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
-#include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "src/train/step_recorder.h"
 
 namespace gradus {
 
@@ -23,10 +23,10 @@ static Trial try_batch(Transformer& model, AdamW& optimizer, int64_t batch, int6
   Device& device = current().device;
   device.allocator().empty_cache();
   device.meter().reset_peak();
-  std::vector<double> seconds;
+  StepRecorder recorder;
   try {
     for (int64_t step = 0; step < steps; ++step) {
-      const double start = seconds_now(device);
+      recorder.begin();
       ProfileRange range("data");
       const DummyBatch data = dummy_batch(model.config, batch, model.config.context);
       range.next("forward");
@@ -37,14 +37,13 @@ static Trial try_batch(Transformer& model, AdamW& optimizer, int64_t batch, int6
       tape.backward(loss);
       range.next("update");
       optimizer.step(1e-4);
-      seconds.push_back(seconds_now(device) - start);
+      recorder.end();
     }
   } catch (const OutOfMemory& e) {  // the tape and its activations are gone when we get here
     const std::string text = e.what();
     return {batch, NAN, 0, 0, text.substr(0, text.find('\n'))};
   }
-  return {batch, summarize(seconds).median, device.meter().at_peak().allocated(),
-          device.meter().peak_reserved(), ""};
+  return {batch, summarize(recorder.seconds).median, recorder.peak.allocated(), recorder.reserved, ""};
 }
 
 static void draw_trials(const Lesson& lesson, const std::vector<Trial>& trials, int64_t budget) {

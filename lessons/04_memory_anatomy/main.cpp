@@ -10,16 +10,15 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <numeric>
 
 #include "lessons/04_memory_anatomy/anatomy.h"
 #include "lessons/04_memory_anatomy/batch_size.h"
 #include "lessons/04_memory_anatomy/calculator.h"
 #include "lessons/04_memory_anatomy/generation.h"
-#include "lessons/04_memory_anatomy/published.h"
-#include "src/memory/device_timing.h"
+#include "lessons/published/runs.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "src/train/step_recorder.h"
 #include "src/train/utilization.h"
 
 using namespace gradus;
@@ -54,9 +53,9 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
   stage("loading the model");
 
   AdamW optimizer(model.parameters);
-  std::vector<double> step_seconds;
+  StepRecorder recorder;
   for (int64_t step = 0; step < lesson.steps; ++step) {
-    const double start = seconds_now(device);
+    recorder.begin();
     ProfileRange range("data");
     const DummyBatch batch = dummy_batch(set.model, set.batch, set.model.context);
     range.next("forward");
@@ -68,20 +67,15 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
     tape.backward(loss);
     range.next("update");
     optimizer.step(1e-3);
-    step_seconds.push_back(seconds_now(device) - start);
+    recorder.end();
     if (step == 0) stage("the first step");
   }
   stage("the last step");
   std::cout << stages;
-  const double total = std::accumulate(step_seconds.begin(), step_seconds.end(), 0.0);
-  if (device.has_data()) print_summary(std::cout, device, total, lesson.steps * set.batch);
+  if (device.has_data()) print_summary(std::cout, device, recorder.total_seconds(), lesson.steps * set.batch);
 
   ReportRow& row = report.row("a step");
-  const double step_s = summarize(step_seconds).median;
-  row.ms_per_step = step_s * 1e3;
-  row.tokens_per_s = double(set.batch * set.model.context) / step_s;
-  row.peak = device.meter().at_peak();
-  row.reserved_bytes = device.meter().peak_reserved();
+  recorder.fill(row, set.batch * set.model.context);
   if (lesson.steps >= 2) compare_with_prediction({set.model, set.batch, set.model.context}, row, report);
   report.predict_time(lesson.steps);
   op_classes_table(model, optimizer, dummy_batch(set.model, set.batch, set.model.context), report);
@@ -121,8 +115,7 @@ static int lesson_04(int argc, char** argv) {
     return report.finish(lesson.json);
   }
   const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
-  report.config("parameters", set.model.parameter_count());
-  report.config("batch", set.batch);
+  report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
   walk_through(lesson, set, report);
   bytes_per_parameter_table(lesson, report);

@@ -8,6 +8,7 @@
 #include "kernels/cuda/attention_calls.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
+#include "src/nn/transformer.h"
 #include "src/train/machine.h"
 
 namespace gradus {
@@ -22,6 +23,13 @@ static double number_of(const Report::Figure& figure) {
 }
 
 void Report::config(const std::string& name, Figure value) { config_.emplace_back(name, std::move(value)); }
+
+void Report::config(const TransformerConfig& model, int64_t batch) {
+  config("parameters", model.parameter_count());
+  for (const auto& [name, size] : {std::pair("layers", model.layers), std::pair("channels", model.channels),
+                                   std::pair("context", model.context), std::pair("batch", batch)})
+    config(name, size);
+}
 
 ReportRow& Report::row(const std::string& name) {
   rows_.push_back({});

@@ -14,6 +14,8 @@
 
 namespace gradus {
 
+struct TransformerConfig;
+
 // One variant of a lesson's experiment. What was not measured stays empty and is left out of the table.
 struct ReportRow {
   std::string name;
@@ -29,6 +31,8 @@ class Report {
   Report(std::string lesson, Device& device) : lesson_(std::move(lesson)), device_(device) {}
 
   void config(const std::string& name, Figure value);
+  // A model's sizes, and the sequences of a step.
+  void config(const TransformerConfig& model, int64_t batch);
   ReportRow& row(const std::string& name);  // a new one; stays where it is when others follow
 
   // measured <= bound, or >= bound: decides the exit code. NaN fails; on meta, which has no data, it is

@@ -19,6 +19,6 @@ function hash(nn, answers,    i, n, h) {
 function concerns(file, nn, answers) {
   if (file ~ /\/answers\.txt$/ || file ~ /^tests\/course\//)
     return answers && (index(file, "lessons/" nn "_") == 1 || file ~ /^tests/)
-  return file ~ /^(kernels|src)\// || index(file, "lessons/" nn "_") == 1 || file ~ /^tests\/[^\/]*\.h$/ ||
+  return file ~ /^(kernels|src|lessons\/published)\// || index(file, "lessons/" nn "_") == 1 || file ~ /^tests\/[^\/]*\.h$/ ||
          (file, nn) in of_lesson
 }

@@ -1,12 +1,12 @@
 // Lesson 04: published training runs, their programs repeated on meta, and ours.
-#include "lessons/04_memory_anatomy/published.h"
+#include "lessons/published/runs.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <sstream>
 
-#include "lessons/04_memory_anatomy/eager.h"
+#include "lessons/published/eager.h"
 
 namespace gradus {
 namespace {

@@ -55,6 +55,14 @@ function_lengths() {
     done
 }
 
+# What a lesson has of its own beside main.cpp; what lessons share stands in lessons/published.
+lesson_lengths() {
+  for folder in lessons/[0-9][0-9]_*; do
+    lines=$(cat $(files "$folder" | grep -E '\.(h|cpp|cu)$' | grep -v /main.cpp) </dev/null | wc -l)
+    [ "$lines" -le 700 ] || over "$folder" "$lines" 700
+  done
+}
+
 engine_size() { cat $(cxx kernels src) </dev/null | wc -l; }
 total_length() { [ "$(engine_size)" -le 15000 ] || over "src and kernels" "$(engine_size)" 15000; }
 
@@ -100,14 +108,14 @@ pictures() {
 
 marks() { cat $(cxx kernels src lessons) </dev/null | grep -c 'BEGIN SOLUTION'; }
 
-for check in top_level layers formatting file_lengths function_lengths total_length exceptions places \
+for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
   open_work exercises pictures; do
   $check >>"$found"
 done
 cat "$found"
 violations=$(wc -l <"$found")
 echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting," \
-  "lengths of files and functions, size of the engine ($(engine_size) of 15000 lines), pictures, paths, open work," \
+  "lengths of files, functions and lessons, size of the engine ($(engine_size) of 15000 lines), pictures, paths, open work," \
   "$(marks) exercises"
 echo "$violations violations"
 [ "$violations" -eq 0 ]

@@ -58,6 +58,12 @@ echo '![a](b.svg)' >>lessons/01_a/README.md; head -c 60001 /dev/zero >lessons/01
                                                     expect "lessons/01_a/b.svg: 60001 bytes; the most is 60000"
 yes "int f();" | head -n 301 >src/io/i.h;           expect "src/io/i.h: 301 lines; the most is 300"
 yes "int f();" | head -n 151 >lessons/02_b/main.cpp; expect "main.cpp: 151 lines; the most is 150"
+for i in 1 2 3; do yes "int f$i();" | head -n 234 >lessons/02_b/$i.cpp; done
+                                                    expect "lessons/02_b: 702 lines; the most is 700"
+mkdir lessons/published; include lessons/01_a/a.h >lessons/published/r.h
+                                                    expect "lessons/published may not include lessons, a layer above it"
+mkdir lessons/published; echo "#pragma once" >lessons/published/r.h; include lessons/published/r.h >>src/io/i.h
+                                                    expect "src/io may not include lessons/published, a layer above it"
 function_of g 61 >src/io/i.cpp;                     expect "src/io/i.cpp:1: g: 61 lines; the most is 60"
 { printf 'namespace n {\nstruct S {\n'; function_of g 61 | sed 's/^/  /'; printf '};\n}\n'; } >src/io/i.cpp
                                                     expect "src/io/i.cpp:3: g: 61 lines"

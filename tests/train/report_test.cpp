@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "src/nn/transformer.h"
 #include "src/train/lesson.h"
 #include "tests/folder_testing.h"
 
@@ -42,6 +43,16 @@ class L01_Report : public FolderTest {
   std::string printed_;
   Device cpu_{"cpu"}, meta_{"meta"};
 };
+
+using L03_Report = L01_Report;
+TEST_F(L03_Report, AModelsSizes) {
+  const TransformerConfig model{.vocab = 10, .context = 7, .layers = 2, .heads = 3, .channels = 12};
+  Report report("03_test", cpu_);
+  report.config(model, 5);
+  EXPECT_EQ(finish(report), 0);
+  EXPECT_EQ(json().at("config"), parse_json(R"({"parameters":)" + std::to_string(model.parameter_count()) +
+                                            R"(,"layers":2,"channels":12,"context":7,"batch":5})"));
+}
 
 TEST_F(L01_Report, ChecksPassUpToTheirBound) {
   const auto code = [&](auto&& add) {

@@ -1,4 +1,4 @@
-#include "lessons/04_memory_anatomy/hugging_face.h"
+#include "lessons/published/hugging_face.h"
 
 namespace gradus {
 

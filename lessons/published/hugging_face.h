@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "lessons/04_memory_anatomy/eager.h"
+#include "lessons/published/eager.h"
 #include "src/nn/transformer.h"
 
 namespace gradus {

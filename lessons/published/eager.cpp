@@ -1,4 +1,4 @@
-#include "lessons/04_memory_anatomy/eager.h"
+#include "lessons/published/eager.h"
 
 #include <utility>
 

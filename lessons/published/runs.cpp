@@ -1,11 +1,11 @@
-#include "lessons/04_memory_anatomy/published.h"
+#include "lessons/published/runs.h"
 
 #include <cstdio>
 #include <functional>
 #include <map>
 #include <optional>
 
-#include "lessons/04_memory_anatomy/hugging_face.h"
+#include "lessons/published/hugging_face.h"
 #include "src/core/table.h"
 #include "src/data/dummy.h"
 #include "src/optim/optimizer.h"

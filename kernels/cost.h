@@ -1,5 +1,5 @@
 // What each kernel costs, as formulas of its shapes: floating-point operations, bytes that must move (each
-// input read once, each output written once), scratch memory. One function per entry of kernels.h, with the
+// input read once, each output written once), scratch memory. One function per entry of entries.inc, with the
 // entry's name; T is the dtype of the activations. An addition, a multiplication, a division, an exp: one
 // operation each; each pass over a row computes anew what it needs. The meter sums costs; lessons compare
 // them with time.

@@ -5,7 +5,7 @@ namespace gradus {
 
 static constexpr Backend kCpu = {
     .name = "cpu",
-#define GRADUS_KERNEL(entry) .entry = cpu::entry,
+#define GRADUS_KERNEL(entry, ...) .entry = cpu::entry,
 #include "kernels/entries.inc"
 };
 

@@ -1,7 +1,5 @@
 // The CPU backend's functions.
 #pragma once
-#include <type_traits>
-
 #include "kernels/kernels.h"
 
 namespace gradus::cpu {

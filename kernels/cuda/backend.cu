@@ -15,7 +15,7 @@ namespace gpu = GRADUS_GPU;
 
 static constexpr Backend kGpu = {
     .name = GRADUS_NAME,
-#define GRADUS_KERNEL(entry) .entry = gpu::entry,
+#define GRADUS_KERNEL(entry, ...) .entry = gpu::entry,
 #include "kernels/entries.inc"
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/emu/emu.h"
-#include "kernels/emu/fiber.h"
+#include "kernels/fiber.h"
 
 namespace gradus::emu {
 

@@ -8,7 +8,7 @@ static void nothing(Arguments...) {}
 
 static constexpr Backend kMeta = {
     .name = "meta",
-#define GRADUS_KERNEL(entry) .entry = nothing,
+#define GRADUS_KERNEL(entry, ...) .entry = nothing,
 #include "kernels/entries.inc"
 };
 

@@ -11,10 +11,8 @@ static void add_positions_bwd(const Node& n, const Tensor& dy, Grads& dx) {
   if (!dtable.wanted()) return;
   const int64_t B = dy.shape()[0], used = dy.numel() / B, unused = n.inputs[1].shape.numel() - used;
   be(dy).bias_bwd(ctx(dy, cost::bias_bwd({B, used}, dy.dtype())), {B, used}, dy.in(), dtable);
-  if (dtable.w == Write::Set && unused > 0) {
-    const Out rest{static_cast<char*>(dtable.p) + used * size_of(dtable.t), dtable.t, Write::Set};
-    be(dy).fill(ctx(dy, cost::fill(unused, dtable.t)), unused, rest, 0.0);
-  }
+  if (dtable.w == Write::Set && unused > 0)
+    be(dy).fill(ctx(dy, cost::fill(unused, dtable.t)), unused, dtable.from(used), 0.0);
 }
 
 Tensor add_positions(const Tensor& x, const Tensor& table) {

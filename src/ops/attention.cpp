@@ -11,13 +11,6 @@
 
 namespace gradus {
 
-static CBuf part(const CBuf& b, int64_t elements) {
-  return {static_cast<const char*>(b.p) + elements * size_of(b.t), b.t};
-}
-static Out part(const Out& o, int64_t elements) {
-  return {o.p ? static_cast<char*>(o.p) + elements * size_of(o.t) : nullptr, o.t, o.w};
-}
-
 static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, Mask mask, double p) {
   check(qkv.shape().rank() == 3 && heads > 0 && qkv.last() % (3 * heads) == 0, op, ": qkv is ", qkv.shape(),
         " with ", heads, " heads; it must be (B, T, 3C) with C a multiple of the heads");
@@ -43,15 +36,15 @@ Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropo
   Tensor y = empty(qkv, {s.B, s.T, C}, "attention"),
          probs = empty(qkv, {s.B, heads, s.T, s.T}, "attention.probs");
   const CBuf q = qkv.in();
-  be(qkv).attention_plain_fwd(ctx(qkv, cost::attention_plain_fwd(s, qkv.dtype())), s, q, part(q, C),
-                              part(q, 2 * C), probs.set(), y.set());
+  be(qkv).attention_plain_fwd(ctx(qkv, cost::attention_plain_fwd(s, qkv.dtype())), s, q, q.from(C),
+                              q.from(2 * C), probs.set(), y.set());
   return record("attention_plain", {qkv}, {{qkv, needed_by(qkv)}, {probs, needed_by(qkv)}}, y,
                 [s, C](const Node& n, const Tensor& dy, Grads& dx) {
                   const CBuf q = n.saved[0].in();
                   const Out dq = dx.out(0);
                   be(dy).attention_plain_bwd(ctx(dy, cost::attention_plain_bwd(s, dy.dtype())), s, q,
-                                             part(q, C), part(q, 2 * C), n.saved[1].in(), dy.in(), dq,
-                                             part(dq, C), part(dq, 2 * C));
+                                             q.from(C), q.from(2 * C), n.saved[1].in(), dy.in(), dq,
+                                             dq.from(C), dq.from(2 * C));
                 });
 }
 
@@ -62,15 +55,15 @@ Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropo
   Tensor y = empty(qkv, {s.B, s.T, C}, "attention"),
          lse = empty(qkv, {s.B, heads, s.T}, statistics_dtype(qkv.dtype()), "attention.lse");
   const CBuf q = qkv.in();
-  be(qkv).attention_flash_fwd(ctx(qkv, cost::attention_flash_fwd(s, qkv.dtype())), s, q, part(q, C),
-                              part(q, 2 * C), y.set(), lse.set());
+  be(qkv).attention_flash_fwd(ctx(qkv, cost::attention_flash_fwd(s, qkv.dtype())), s, q, q.from(C),
+                              q.from(2 * C), y.set(), lse.set());
   return record("attention_flash", {qkv}, {{qkv, needed_by(qkv)}, {y, needed_by(qkv)}, {lse, needed_by(qkv)}},
                 y, [s, C](const Node& n, const Tensor& dy, Grads& dx) {
                   const CBuf q = n.saved[0].in();
                   const Out dq = dx.out(0);
                   be(dy).attention_flash_bwd(ctx(dy, cost::attention_flash_bwd(s, dy.dtype())), s, q,
-                                             part(q, C), part(q, 2 * C), n.saved[1].in(), n.saved[2].in(),
-                                             dy.in(), dq, part(dq, C), part(dq, 2 * C));
+                                             q.from(C), q.from(2 * C), n.saved[1].in(), n.saved[2].in(),
+                                             dy.in(), dq, dq.from(C), dq.from(2 * C));
                 });
 }
 

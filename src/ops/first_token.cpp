@@ -8,15 +8,11 @@ static void copy_row(const Tensor& from, int64_t row, Out to) {
   const int64_t C = from.last();
   be(from).cast(ctx(from, cost::cast(C, from.dtype(), to.t)), C, from.narrow(row, 1).in(), to);
 }
-static Out part(const Out& o, int64_t elements) {
-  return {static_cast<char*>(o.p) + elements * size_of(o.t), o.t, o.w};
-}
-
 static void first_token_bwd(const Node& n, const Tensor& dy, Grads& dx) {
   const Out out = dx.out(0);
   const Shape& x = n.inputs[0].shape;
   if (out.w == Write::Set) be(dy).fill(ctx(dy, cost::fill(x.numel(), out.t)), x.numel(), out, 0.0);
-  for (int64_t b = 0; b < x[0]; ++b) copy_row(dy, b, part(out, b * x[1] * x[2]));
+  for (int64_t b = 0; b < x[0]; ++b) copy_row(dy, b, out.from(b * x[1] * x[2]));
 }
 
 Tensor first_token(const Tensor& x) {
@@ -25,7 +21,7 @@ Tensor first_token(const Tensor& x) {
         "; it must be (B,T,C) with at least one token");
   const int64_t B = x.shape()[0], T = x.shape()[1], C = x.last();
   Tensor y = empty(x, {B, C}, "first_token");
-  for (int64_t b = 0; b < B; ++b) copy_row(x.detach().reshape({B * T, C}), b * T, part(y.set(), b * C));
+  for (int64_t b = 0; b < B; ++b) copy_row(x.detach().reshape({B * T, C}), b * T, y.set().from(b * C));
   return record("first_token", {x}, {}, y, first_token_bwd);
 }
 

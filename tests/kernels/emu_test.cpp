@@ -146,6 +146,12 @@ TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
                              __syncwarp();
                          }),
               {"divergent warp"});
+  float sum = 0;  // and the next launch, on the same CPU thread, has whole warps again
+  launch("whole", 1, 32, 0, [&] {
+    const float of_last = __shfl_sync(0xFFFFFFFF, float(threadIdx.x), 31);
+    if (threadIdx.x == 0) sum = of_last;
+  });
+  EXPECT_EQ(sum, 31);
 }
 
 // Half of the lanes name all, half only themselves: those go on, the others wait for ever.
@@ -202,6 +208,7 @@ TEST_F(L01_Emu, LaunchesThatAGpuRefusesAreRefused) {
   const auto nothing = [] {};
   expect_says(refusal_of("wide", 1, dim3(32, 33), 0, nothing), {"wide", "1056", "1024"});
   expect_says(refusal_of("deep", dim3(1, 65536), 1, 0, nothing), {"deep", "grid.y", "65535"});
+  expect_says(refusal_of("deeper", dim3(1, 1, 65536), 1, 0, nothing), {"deeper", "grid.z", "65535"});
   expect_says(refusal_of("empty", dim3(0), 1, 0, nothing), {"empty", "grid.x"});
   expect_says(refusal_of("greedy", 1, 1, 300 << 10, nothing), {"greedy", "shared memory"});
 }

@@ -1,4 +1,4 @@
-#include "kernels/emu/fiber.h"
+#include "kernels/fiber.h"
 
 #include <sys/mman.h>
 
@@ -40,7 +40,7 @@ gradus_switch_stack:
 )");
 #endif
 
-namespace gradus::emu {
+namespace gradus {
 
 // Of the switch that is going on in this thread.
 static thread_local Fiber *from, *to;
@@ -110,4 +110,4 @@ void Fiber::arrived() {
 #endif
 }
 
-}  // namespace gradus::emu
+}  // namespace gradus

@@ -9,7 +9,7 @@
 #include <ucontext.h>
 #endif
 
-namespace gradus::emu {
+namespace gradus {
 
 class Fiber {
  public:
@@ -41,4 +41,4 @@ class Fiber {
   void* fake_stack_ = nullptr;  // AddressSanitizer's
 };
 
-}  // namespace gradus::emu
+}  // namespace gradus

@@ -253,9 +253,10 @@ fill_in() {  # ID
   fi
   total=0 state=grader_error message="no test records exercise $1"
   for program in $(sed -n "s/^$1 \([^ ]*\) .*/\1/p" "$work/tests" | sort -u); do
-    filter=$(sed -n "s/^$1 $program \(.*\)/\1:*\/\1\/*/p" "$work/tests" | paste -sd: -)
-    [ -f "$work/bin/$program" ] || link "$program" "$work/bin/$program" || give_up "$program cannot be linked"
-    limited 600 "$work/bin/$program" --gtest_filter="$filter"
+    filter=$(sed -n "s|^$1 $program \(.*\)|\1:*/\1/*|p" "$work/tests" | paste -sd: -)
+    solved_program=$work/bin/$(echo "$program" | tr / _)
+    [ -f "$solved_program" ] || link "$program" "$solved_program" || give_up "$program cannot be linked"
+    limited 600 "$solved_program" --gtest_filter="$filter"
     solved=$seconds
     passed >"$work/expected"
     [ "$ended $code" = "exit 0" ] && [ -s "$work/expected" ] ||

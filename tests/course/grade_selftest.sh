@@ -92,7 +92,7 @@ sixteen() {
   hostile 'this is not C++;';                                 expect "does not compile" not_built
   fresh;                                                      expect "empty" open
   hostile; ln -sf "$PWD/$tanh" "$sub/$tanh";                  expect "link out of the tree" open
-  hostile; solve 02.2 $tanh; mkdir "$sub/tests"; echo 'int main() {}' >"$sub/tests/autograd_test.cpp"
+  hostile; solve 02.2 $tanh; mkdir -p "$sub/tests/autograd"; echo 'int main() {}' >"$sub/tests/autograd/autograd_test.cpp"
   printf 'all:\n\ttrue\n' >"$sub/Makefile";                   expect "edits tests" open
   hostile return\; 'int RUN_ALL_TESTS() { return 0; }';       expect "shadows RUN_ALL_TESTS" failed
   hostile '' 'struct S { S() { _exit(0); } } s;';             expect "exits in a static constructor" crashed

@@ -133,11 +133,9 @@ TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAlone) {
   write_file(deep, "x");
   EXPECT_TRUE(fs::is_regular_file(deep));
   expect_refused(path("a") + " is there and is no regular file", [&] { AtomicFile file(path("a")); });
-  const fs::path before = fs::current_path();
   fs::current_path(root_);
   write_file("here.txt", "in the present folder");
   EXPECT_TRUE(fs::is_regular_file(root_ / "here.txt"));
-  fs::current_path(before);
 }
 
 TEST_F(L01_AtomicFile, WhatCannotBeRenamedIsRemoved) {

@@ -173,7 +173,6 @@ TEST(L03_Plots, ManyPointsMakeASmallFileWithTheSamePeaks) {
   const std::string svg =
       draw(LinePlot{"", "", "", {s}, {{"highest", *std::max_element(s.y.begin(), s.y.end())}}});
   EXPECT_LT(svg.size(), 60'000u);
-  const std::string top = SvgText(svg).all("line")[SvgText(svg).all("line").size() - 1]["y1"];
   const SvgText read(svg);
   const std::string highest = of_color(read, "line", kSecond).at(0)["y1"];
   EXPECT_NE(of_color(read, "path", kFirst).at(0)["d"].find(highest), std::string::npos) << "one peak of many";

@@ -48,12 +48,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name, usual in dict(layers=12, heads=12, dim=768, vocab=50257, batch=4, seq=64, steps=6).items():
         parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--threads", type=int, help="by default PyTorch's own choice")
     for flag in ("bf16", "cuda", "compile"):
         parser.add_argument(f"--{flag}", action="store_true")
     args = parser.parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     device = "cuda" if args.cuda else "cpu"
     model = Gpt(args.vocab, args.seq, args.layers, args.heads, args.dim).to(device)

@@ -39,8 +39,8 @@ beside() {
 
 for round in $(seq "$rounds"); do
   $step --device="$device" $ours --layers=1 --heads=4 --dim=128 --vocab=256 --steps=2 |
-    line product-1024 gradus gemm_peak_gflops
-  python product.py | line product-1024 pytorch-eager gemm_peak_gflops
+    line products gradus gemm_peak_gflops
+  python product.py | line products pytorch-eager gemm_peak_gflops
 done
 if [ "$device" = cpu ]; then
   beside small 8 64 100 4 4 128 256

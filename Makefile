@@ -55,6 +55,7 @@ BUILD    := build/sanitize
 include tests/tools/not_sanitized.mk
 OPTIMIZE := -Og -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 LDLIBS   += -fsanitize=address,undefined
+CPPFLAGS += $(if $(findstring clang,$(CXX)),-D__SANITIZE_ADDRESS__)  # which g++ defines by itself
 endif
 CXXFLAGS += $(OPTIMIZE)
 

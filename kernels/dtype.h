@@ -10,33 +10,25 @@ namespace gradus {
 
 enum class DType : uint8_t { F64, F32, BF16, F16, I64, I32, I8, U8 };
 
-constexpr int64_t size_of(DType t) {
+struct DTypeFacts {
+  const char* name;
+  int64_t bytes;
+};
+constexpr DTypeFacts facts_of(DType t) {
   switch (t) {
-    case DType::F64:
-    case DType::I64: return 8;
-    case DType::F32:
-    case DType::I32: return 4;
-    case DType::BF16:
-    case DType::F16: return 2;
-    case DType::I8:
-    case DType::U8: return 1;
+    case DType::F64: return {"fp64", 8};
+    case DType::F32: return {"fp32", 4};
+    case DType::BF16: return {"bf16", 2};
+    case DType::F16: return {"fp16", 2};
+    case DType::I64: return {"int64", 8};
+    case DType::I32: return {"int32", 4};
+    case DType::I8: return {"int8", 1};
+    case DType::U8: return {"uint8", 1};
   }
-  return 0;
+  return {"?", 0};
 }
-
-constexpr const char* name_of(DType t) {
-  switch (t) {
-    case DType::F64: return "fp64";
-    case DType::F32: return "fp32";
-    case DType::BF16: return "bf16";
-    case DType::F16: return "fp16";
-    case DType::I64: return "int64";
-    case DType::I32: return "int32";
-    case DType::I8: return "int8";
-    case DType::U8: return "uint8";
-  }
-  return "?";
-}
+constexpr const char* name_of(DType t) { return facts_of(t).name; }
+constexpr int64_t size_of(DType t) { return facts_of(t).bytes; }
 
 // bf16 is the upper half of an fp32: 8 exponent bits, 7 of mantissa. Rounding: to nearest, ties to even.
 struct bf16 {
@@ -78,31 +70,11 @@ struct fp16 {
   }
 };
 
-template <class T>
-constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, double>)
-    return DType::F64;
-  else if constexpr (std::is_same_v<T, float>)
-    return DType::F32;
-  else if constexpr (std::is_same_v<T, bf16>)
-    return DType::BF16;
-  else if constexpr (std::is_same_v<T, fp16>)
-    return DType::F16;
-  else if constexpr (std::is_same_v<T, int64_t>)
-    return DType::I64;
-  else if constexpr (std::is_same_v<T, int32_t>)
-    return DType::I32;
-  else if constexpr (std::is_same_v<T, int8_t>)
-    return DType::I8;
-  else {
-    static_assert(std::is_same_v<T, uint8_t>);
-    return DType::U8;
-  }
-}
-
 // The type sums are taken in: fp64 for fp64, fp32 for everything else.
 template <class T>
 using acc_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
+template <class A>  // double or float
+constexpr DType acc_dtype = sizeof(A) == 8 ? DType::F64 : DType::F32;
 
 // Calls f.template operator()<T>() with the C++ type of a floating dtype; refuses the others in a sentence.
 template <class F>

@@ -25,10 +25,10 @@ struct CBuf {  // an input
   const void* p = nullptr;
   DType t = DType::F32;
   template <class T>
-  const T* as() const {
+  constexpr const T* as() const {
     return static_cast<const T*>(p);
   }
-  CBuf from(int64_t element) const { return {static_cast<const char*>(p) + element * size_of(t), t}; }
+  CBuf from(int64_t element) const { return {as<char>() + element * size_of(t), t}; }
 };
 
 enum class Write : uint8_t { Set, Add };
@@ -37,14 +37,12 @@ struct Out {  // an output
   void* p = nullptr;
   DType t = DType::F32;
   Write w = Write::Set;
-  bool wanted() const { return p != nullptr; }
+  constexpr bool wanted() const { return p != nullptr; }
   template <class T>
-  T* as() const {
+  constexpr T* as() const {
     return static_cast<T*>(p);
   }
-  Out from(int64_t element) const {
-    return {wanted() ? static_cast<char*>(p) + element * size_of(t) : nullptr, t, w};
-  }
+  Out from(int64_t element) const { return {wanted() ? as<char>() + element * size_of(t) : nullptr, t, w}; }
 };
 
 struct StepScalars {  // what changes from step to step, resident on the device

@@ -5,6 +5,8 @@
 // flatten inlines everything they call (a loop that calls is not vectorized, and in large functions compilers
 // stop inlining), noinline keeps one copy that all threads run.
 #pragma once
+#include <utility>
+
 #include "kernels/checks.h"
 #include "kernels/cost.h"
 #include "kernels/cpu/cpu.h"
@@ -28,6 +30,14 @@ void store(T* p, int64_t i, acc_t<T> r) {
   p[i] = T(r);
 }
 
+// Calls f.operator()<T, W>() for an output that is wanted.
+template <class F>
+void visit_out(const char* op, Out y, F f) {
+  if (!y.wanted()) return;
+  visit_float(op, y.t,
+              [&]<class T>() { visit_write(y.w, [&]<Write W>() { f.template operator()<T, W>(); }); });
+}
+
 // Writes n numbers of the accumulation type A to an output of any floating dtype, from element `at` on.
 template <Write W, class A, class T>
 [[gnu::flatten, gnu::noinline]] void write_chunk(int64_t n, const A* from, T* to) {
@@ -36,17 +46,7 @@ template <Write W, class A, class T>
 }
 template <class A>
 void write(const char* op, int64_t n, const A* from, Out y, int64_t at) {
-  visit_float(op, y.t, [&]<class T>() {
-    visit_write(y.w, [&]<Write W>() { write_chunk<W>(n, from, y.as<T>() + at); });
-  });
-}
-
-// Calls f.operator()<T, W>() for an output that is wanted.
-template <class F>
-void visit_out(const char* op, Out y, F f) {
-  if (!y.wanted()) return;
-  visit_float(op, y.t,
-              [&]<class T>() { visit_write(y.w, [&]<Write W>() { f.template operator()<T, W>(); }); });
+  visit_out(op, y, [&]<class T, Write W>() { write_chunk<W>(n, from, y.as<T>() + at); });
 }
 
 // The elements x[at, at + n) as numbers of type A: where they lie if x is of that type, else converted to
@@ -58,7 +58,7 @@ template <class A, class T>
 }
 template <class A>
 A* read(const char* op, Out x, int64_t at, int64_t n, A* stage) {
-  if (x.t == dtype_of<A>()) return x.as<A>() + at;
+  if (x.t == acc_dtype<A>) return x.as<A>() + at;
   visit_float(op, x.t, [&]<class T>() { read_chunk(n, x.as<T>() + at, stage); });
   return stage;
 }

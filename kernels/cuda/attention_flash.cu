@@ -21,33 +21,26 @@ inline __device__ bool sees(const AttentionShape& s, int64_t t, int64_t j) {
   return t < s.T && j < s.T && (s.mask == Mask::None || j <= t);
 }
 
-template <class T>
-struct FlashFwd {
-  const T *q, *k, *v;
-  T* y;
-  float* lse;
-  Write y_write, lse_write;
-};
-
 // FlashAttention-2, algorithm 1. What a thread knows of the softmax of its rows, over the keys up to now: the
 // maximum of the scores, the sum of e^(score - max), and that of e^(score - max) v.
 template <class T, int kDims>
-__global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, FlashFwd<T> x) {
+__global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, CBuf q, CBuf k, CBuf v, Out y,
+                                 Out lse) {
   constexpr int kRows = kFwdRows<kDims>, kTile = kSide * kRows;
-  float *const q = shared_memory<float>(), *const other = q + kVectors<kRows, kDims>,
+  float *const queries = shared_memory<float>(), *const other = queries + kVectors<kRows, kDims>,
                *const weights = other + kVectors<kRows, kDims>;
   const Place p(s, kTile);
   const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end);
-  float max[kRows], sum[kRows], y[kRows][kDims / kSide] = {};
+  float max[kRows], sum[kRows], sums[kRows][kDims / kSide] = {};
   for (int i = 0; i < kRows; ++i) max[i] = -INFINITY, sum[i] = 0;
 
-  load_tile<kRows, kDims>(s, x.q + in, s.qkv.time, p.first, p.end, q);
+  load_tile<kRows, kDims>(s, q.as<T>() + in, s.qkv.time, p.first, p.end, queries);
   for (int64_t j0 = 0; j0 < keys; j0 += kTile) {
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.k + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, k.as<T>() + in, s.qkv.time, j0, s.T, other);
     __syncthreads();
     float score[kRows][kRows];
-    dot_tiles<kRows, kDims>(q, other, score);
+    dot_tiles<kRows, kDims>(queries, other, score);
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       float most = max[i], tile = 0;
@@ -67,47 +60,45 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, F
       const float correction = expf(max[i] - most);
       max[i] = most, sum[i] = sum[i] * correction + row_sum(tile);
 #pragma unroll
-      for (int c = 0; c < kDims / kSide; ++c) y[i][c] *= correction;
+      for (int c = 0; c < kDims / kSide; ++c) sums[i][c] *= correction;
     }
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.v + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, v.as<T>() + in, s.qkv.time, j0, s.T, other);
     if (s.dropout > 0)
       dropout_factors(s, scalars, p.b, p.h, p.first, p.end, j0, j0 + kTile,
                       [&](int64_t t, int64_t j, float factor) {
                         weights[(t - p.first) * kWeightLine<kRows> + j - j0] *= factor;
                       });
     __syncthreads();
-    add_weighted<kRows, kDims>(weights, other, y);
+    add_weighted<kRows, kDims>(weights, other, sums);
   }
 
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const float factor = 1.0f / sum[i];
-    for (int c = 0; c < kDims / kSide; ++c) y[i][c] *= factor;
+    for (int c = 0; c < kDims / kSide; ++c) sums[i][c] *= factor;
     const int64_t t = p.first + thread_row() + i * kSide;
-    if (x.lse && thread_col() == 0 && t < p.end)
-      store(x.lse_write, x.lse, (p.b * s.H + p.h) * s.T + t, max[i] + logf(sum[i]));
+    if (lse.wanted() && thread_col() == 0 && t < p.end)
+      store(lse.w, lse.as<float>(), (p.b * s.H + p.h) * s.T + t, max[i] + logf(sum[i]));
   }
-  if (x.y) store_sums<kRows, kDims>(s, p, y, 1, x.y + p.in(s.y), s.y.time, x.y_write);
+  if (y.wanted()) store_sums<T, kRows, kDims>(s, p, sums, 1, y, p.in(s.y), s.y.time);
 }
 
-template <class T>
 struct FlashBwd {
-  const T *q, *k, *v, *y, *dy;
-  const float* lse;
-  T *dq, *dk, *dv;
-  Write dq_write, dk_write, dv_write;
+  CBuf q, k, v, y, lse, dy;
+  Out dq, dk, dv;
   float* rowsums;  // (B, H, T): of dy y, which is the rowsum(P dP) of plain attention's backward
 };
 
 // A warp a query.
 template <class T>
-__global__ void flash_rowsum_kernel(AttentionShape s, FlashBwd<T> x) {
+__global__ void flash_rowsum_kernel(AttentionShape s, FlashBwd x) {
   const int64_t row = int64_t(blockIdx.x) * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (row >= s.B * s.H * s.T) return;
   const int64_t at = row / s.T / s.H * s.y.batch + row / s.T % s.H * s.y.head + row % s.T * s.y.time;
   float sum = 0;
-  for (int64_t d = threadIdx.x % kWarp; d < s.D; d += kWarp) sum += load(x.dy, at + d) * load(x.y, at + d);
+  for (int64_t d = threadIdx.x % kWarp; d < s.D; d += kWarp)
+    sum += load(x.dy.as<T>(), at + d) * load(x.y.as<T>(), at + d);
   sum = warp_sum(sum);
   if (threadIdx.x % kWarp == 0) x.rowsums[row] = sum;
 }
@@ -127,7 +118,7 @@ __device__ void load_factors(const AttentionShape& s, const StepScalars* scalars
 
 // For a tile of queries: dS = P (dropout(dy v^T) - rowsum) tile by tile of keys, dq = scale sum dS k.
 template <class T, int kDims>
-__global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd<T> x) {
+__global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd x) {
   constexpr int kRows = kBwdRows, kTile = kSide * kRows, kLine = kWeightLine<kRows>;
   float *const q = shared_memory<float>(), *const dy = q + kVectors<kRows, kDims>,
                *const other = dy + kVectors<kRows, kDims>, *const weights = other + kVectors<kRows, kDims>;
@@ -136,15 +127,15 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
   float dq[kRows][kDims / kSide] = {}, lse[kRows], rowsum[kRows];
   for (int i = 0; i < kRows; ++i) {
     const int64_t t = p.first + thread_row() + i * kSide;
-    lse[i] = t < s.T ? x.lse[stats + t] : 0, rowsum[i] = t < s.T ? x.rowsums[stats + t] : 0;
+    lse[i] = t < s.T ? x.lse.as<float>()[stats + t] : 0, rowsum[i] = t < s.T ? x.rowsums[stats + t] : 0;
   }
 
-  load_tile<kRows, kDims>(s, x.q + in, s.qkv.time, p.first, p.end, q);
-  load_tile<kRows, kDims>(s, x.dy + p.in(s.y), s.y.time, p.first, p.end, dy);
+  load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, p.first, p.end, q);
+  load_tile<kRows, kDims>(s, x.dy.as<T>() + p.in(s.y), s.y.time, p.first, p.end, dy);
   for (int64_t j0 = 0; j0 < keys; j0 += kTile) {
     float dots[kRows][kRows], P[kRows][kRows];
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.k + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, x.k.as<T>() + in, s.qkv.time, j0, s.T, other);
     load_factors<kRows>(s, scalars, p, p.first, j0, kLine, 1, weights);
     __syncthreads();
     dot_tiles<kRows, kDims>(q, other, dots);
@@ -154,7 +145,7 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
         P[i][j] = seen ? expf(s.scale * dots[i][j] - lse[i]) : 0.0f;
       }
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.v + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, x.v.as<T>() + in, s.qkv.time, j0, s.T, other);
     __syncthreads();
     dot_tiles<kRows, kDims>(dy, other, dots);
     for (int i = 0; i < kRows; ++i)
@@ -164,17 +155,17 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
         weight = P[i][j] * (dP - rowsum[i]);
       }
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.k + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, x.k.as<T>() + in, s.qkv.time, j0, s.T, other);
     __syncthreads();
     add_weighted<kRows, kDims>(weights, other, dq);
   }
-  store_sums<kRows, kDims>(s, p, dq, s.scale, x.dq + in, s.qkv.time, x.dq_write);
+  store_sums<T, kRows, kDims>(s, p, dq, s.scale, x.dq, in, s.qkv.time);
 }
 
 // For a tile of keys, tile by tile of queries: dv = sum dropout(P)^T dy, dk = scale sum dS^T q. Rows of the
 // tile of weights are keys, columns are queries.
 template <class T, int kDims>
-__global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd<T> x) {
+__global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd x) {
   constexpr int kRows = kBwdRows, kTile = kSide * kRows, kLine = kWeightLine<kRows>;
   float *const k = shared_memory<float>(), *const v = k + kVectors<kRows, kDims>,
                *const other = v + kVectors<kRows, kDims>, *const weights = other + kVectors<kRows, kDims>;
@@ -182,12 +173,12 @@ __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, F
   const int64_t in = p.in(s.qkv), out = p.in(s.y), stats = (p.b * s.H + p.h) * s.T;
   float dk[kRows][kDims / kSide] = {}, dv[kRows][kDims / kSide] = {};
 
-  load_tile<kRows, kDims>(s, x.k + in, s.qkv.time, p.first, p.end, k);
-  load_tile<kRows, kDims>(s, x.v + in, s.qkv.time, p.first, p.end, v);
+  load_tile<kRows, kDims>(s, x.k.as<T>() + in, s.qkv.time, p.first, p.end, k);
+  load_tile<kRows, kDims>(s, x.v.as<T>() + in, s.qkv.time, p.first, p.end, v);
   for (int64_t t0 = queries_begin(s, p.first); t0 < s.T; t0 += kTile) {
     float dots[kRows][kRows], P[kRows][kRows], factor[kRows][kRows];
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.q + in, s.qkv.time, t0, s.T, other);
+    load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, t0, s.T, other);
     load_factors<kRows>(s, scalars, p, t0, p.first, 1, kLine, weights);
     __syncthreads();
     dot_tiles<kRows, kDims>(k, other, dots);
@@ -196,12 +187,12 @@ __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, F
         const int64_t t = t0 + thread_col() + j * kSide;
         const bool seen = sees(s, t, p.first + thread_row() + i * kSide);
         float& weight = weights[weight_at<kRows>(i, j)];
-        P[i][j] = seen ? expf(s.scale * dots[i][j] - x.lse[stats + t]) : 0.0f;
+        P[i][j] = seen ? expf(s.scale * dots[i][j] - x.lse.as<float>()[stats + t]) : 0.0f;
         factor[i][j] = s.dropout > 0 ? weight : 1.0f;
         weight = factor[i][j] * P[i][j];
       }
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.dy + out, s.y.time, t0, s.T, other);
+    load_tile<kRows, kDims>(s, x.dy.as<T>() + out, s.y.time, t0, s.T, other);
     __syncthreads();
     dot_tiles<kRows, kDims>(v, other, dots);
     add_weighted<kRows, kDims>(weights, other, dv);
@@ -212,12 +203,12 @@ __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, F
         const float rowsum = t < s.T ? x.rowsums[stats + t] : 0.0f;
         weights[weight_at<kRows>(i, j)] = P[i][j] * (factor[i][j] * dots[i][j] - rowsum);
       }
-    load_tile<kRows, kDims>(s, x.q + in, s.qkv.time, t0, s.T, other);
+    load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, t0, s.T, other);
     __syncthreads();
     add_weighted<kRows, kDims>(weights, other, dk);
   }
-  if (x.dk) store_sums<kRows, kDims>(s, p, dk, s.scale, x.dk + in, s.qkv.time, x.dk_write);
-  if (x.dv) store_sums<kRows, kDims>(s, p, dv, 1, x.dv + in, s.qkv.time, x.dv_write);
+  if (x.dk.wanted()) store_sums<T, kRows, kDims>(s, p, dk, s.scale, x.dk, in, s.qkv.time);
+  if (x.dv.wanted()) store_sums<T, kRows, kDims>(s, p, dv, 1, x.dv, in, s.qkv.time);
 }
 
 // Calls f.operator()<T, kDims>() with the element type and the smallest kDims that holds a head.
@@ -246,10 +237,9 @@ void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
   if (counted(attention_cudnn_fwd(ctx, s, q, k, v, y, lse))) return;
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int kRows = kFwdRows<kDims>;
-    const FlashFwd<T> x{q.as<T>(), k.as<T>(), v.as<T>(), y.as<T>(), lse.as<float>(), y.w, lse.w};
     launch(ctx, kName, grid_of(s, kSide * kRows), kThreads,
            (2 * kVectors<kRows, kDims> + kWeights<kRows>)*int64_t(sizeof(float)), flash_fwd_kernel<T, kDims>,
-           s, ctx.scalars, x);
+           s, ctx.scalars, q, k, v, y, lse);
   });
 }
 
@@ -258,26 +248,14 @@ void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
   constexpr const char* kName = "attention_flash_bwd";
   check_attention_flash_bwd(q, k, v, y, lse, dy, dq, dk, dv);
   if (counted(attention_cudnn_bwd(ctx, s, q, k, v, y, lse, dy, dq, dk, dv))) return;
+  const FlashBwd x{q, k, v, y, lse, dy, dq, dk, dv, static_cast<float*>(ctx.scratch)};
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
-    const FlashBwd<T> x{q.as<T>(),
-                        k.as<T>(),
-                        v.as<T>(),
-                        y.as<T>(),
-                        dy.as<T>(),
-                        lse.as<float>(),
-                        dq.as<T>(),
-                        dk.as<T>(),
-                        dv.as<T>(),
-                        dq.w,
-                        dk.w,
-                        dv.w,
-                        static_cast<float*>(ctx.scratch)};
     constexpr int64_t kBytes = (3 * kVectors<kBwdRows, kDims> + kWeights<kBwdRows>)*int64_t(sizeof(float));
     const dim3 grid = grid_of(s, kSide * kBwdRows);
     launch(ctx, kName, blocks_for(s.B * s.H * s.T, kThreads / kWarp), kThreads, 0, flash_rowsum_kernel<T>, s,
            x);
-    if (x.dq) launch(ctx, kName, grid, kThreads, kBytes, flash_dq_kernel<T, kDims>, s, ctx.scalars, x);
-    if (x.dk || x.dv)
+    if (dq.wanted()) launch(ctx, kName, grid, kThreads, kBytes, flash_dq_kernel<T, kDims>, s, ctx.scalars, x);
+    if (dk.wanted() || dv.wanted())
       launch(ctx, kName, grid, kThreads, kBytes, flash_dkv_kernel<T, kDims>, s, ctx.scalars, x);
   });
 }

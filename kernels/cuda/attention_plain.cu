@@ -59,12 +59,12 @@ __device__ void dot_rows(const AttentionShape& s, const Shared<kRows>& m, const 
   }
 }
 
-// out[own row i, d] = factor * sum over j in [begin, end) of weights[i][j] x[j, d]. Each lane takes a column;
-// the warps share the j, and their sums are added in order.
+// out[own row i, d] = factor * sum over j in [begin, end) of weights[i][j] x[j, d]; `head` is where the head
+// begins in out. Each lane takes a column; the warps share the j, and their sums are added in order.
 template <int kRows, class T>
 __device__ void sum_rows(const AttentionShape& s, const Place& p, const Shared<kRows>& m, const T* x,
-                         int64_t time, int64_t begin, int64_t end, float factor, T* out, int64_t out_time,
-                         Write write) {
+                         int64_t time, int64_t begin, int64_t end, float factor, Out out, int64_t head,
+                         int64_t out_time) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   for (int64_t d0 = 0; d0 < s.D; d0 += kWarp) {
     const int64_t d = d0 + lane;
@@ -80,7 +80,7 @@ __device__ void sum_rows(const AttentionShape& s, const Place& p, const Shared<k
     if (warp >= p.end - p.first || d >= s.D) continue;
     float total = 0;
     for (int w = 0; w < kWarps; ++w) total += m.tile[(warp * kWarps + w) * kWarp + lane];
-    store(write, out, (p.first + warp) * out_time + d, factor * total);
+    store(out.w, out.as<T>() + head, (p.first + warp) * out_time + d, factor * total);
   }
 }
 
@@ -121,46 +121,39 @@ __device__ void softmax_row(const AttentionShape& s, int64_t t, int64_t keys, fl
   }
 }
 
-template <class T>
-struct PlainFwd {
-  const T *q, *k, *v;
-  T *probs, *y;
-  Write probs_write, y_write;
-};
 template <int kRows, class T>
-__global__ void plain_fwd_kernel(AttentionShape s, const StepScalars* scalars, PlainFwd<T> x) {
+__global__ void plain_fwd_kernel(AttentionShape s, const StepScalars* scalars, CBuf q, CBuf k, CBuf v,
+                                 Out probs, Out y) {
   const Place p(s, kRows);
   const Shared<kRows> m(s, shared_memory<float>());
   const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end), row = p.first + threadIdx.x / kWarp;
-  load_own(s, p, m, x.q + in, s.qkv.time);
-  dot_rows(s, m, x.k + in, s.qkv.time, 0, keys, s.scale);
+  load_own(s, p, m, q.as<T>() + in, s.qkv.time);
+  dot_rows(s, m, k.as<T>() + in, s.qkv.time, 0, keys, s.scale);
   __syncthreads();
   if (row < p.end)
     softmax_row(s, row, keys, m.weights + (row - p.first) * m.others,
-                x.probs ? x.probs + (p.b * s.H + p.h) * s.T * s.T : nullptr, x.probs_write);
+                probs.wanted() ? probs.as<T>() + (p.b * s.H + p.h) * s.T * s.T : nullptr, probs.w);
   __syncthreads();
   drop_queries(s, scalars, p, m, keys);
   __syncthreads();
-  if (x.y) sum_rows(s, p, m, x.v + in, s.qkv.time, 0, keys, 1, x.y + p.in(s.y), s.y.time, x.y_write);
+  if (y.wanted()) sum_rows(s, p, m, v.as<T>() + in, s.qkv.time, 0, keys, 1, y, p.in(s.y), s.y.time);
 }
 
-template <class T>
 struct PlainBwd {
-  const T *q, *k, *v, *probs, *dy;
-  T *dq, *dk, *dv;
-  Write dq_write, dk_write, dv_write;
+  CBuf q, k, v, probs, dy;
+  Out dq, dk, dv;
   float* rowdots;  // (B, H, T): sum_j P_ij dP_ij, from the pass over queries to the pass over keys
 };
 
 // dS_ij = P_ij (dP_ij - rowdot_i), dP = dropout(dy v^T), for the block's queries i; dq_i = scale sum_j dS_ij
 // k_j.
 template <int kRows, class T>
-__global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd<T> x) {
+__global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd x) {
   const Place p(s, kRows);
   const Shared<kRows> m(s, shared_memory<float>());
   const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end), head = p.b * s.H + p.h;
-  load_own(s, p, m, x.dy + p.in(s.y), s.y.time);
-  dot_rows(s, m, x.v + in, s.qkv.time, 0, keys, 1);
+  load_own(s, p, m, x.dy.as<T>() + p.in(s.y), s.y.time);
+  dot_rows(s, m, x.v.as<T>() + in, s.qkv.time, 0, keys, 1);
   __syncthreads();
   drop_queries(s, scalars, p, m, keys);
   __syncthreads();
@@ -168,7 +161,7 @@ __global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, Pl
   const int64_t i = p.first + threadIdx.x / kWarp;
   if (i < p.end) {
     float* row = m.weights + (i - p.first) * m.others;
-    const T* probs = x.probs + (head * s.T + i) * s.T;
+    const T* probs = x.probs.as<T>() + (head * s.T + i) * s.T;
     const int64_t seen = keys_end(s, i + 1);
     float dot = 0;
     for (int64_t j = lane; j < seen; j += kWarp) dot += load(probs, j) * row[j];
@@ -177,16 +170,16 @@ __global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, Pl
     for (int64_t j = lane; j < keys; j += kWarp) row[j] = j < seen ? load(probs, j) * (row[j] - dot) : 0.0f;
   }
   __syncthreads();
-  if (x.dq) sum_rows(s, p, m, x.k + in, s.qkv.time, 0, keys, s.scale, x.dq + in, s.qkv.time, x.dq_write);
+  if (x.dq.wanted()) sum_rows(s, p, m, x.k.as<T>() + in, s.qkv.time, 0, keys, s.scale, x.dq, in, s.qkv.time);
 }
 
 // For the block's keys j: dk_j = scale sum_i dS_ij q_i, then dv_j = sum_i dropout(P)_ij dy_i.
 template <int kRows, class T>
-__global__ void plain_dkv_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd<T> x) {
+__global__ void plain_dkv_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd x) {
   const Place p(s, kRows);
   const Shared<kRows> m(s, shared_memory<float>());
   const int64_t in = p.in(s.qkv), out = p.in(s.y), head = p.b * s.H + p.h, begin = queries_begin(s, p.first);
-  const T* probs = x.probs + head * s.T * s.T;
+  const T *probs = x.probs.as<T>() + head * s.T * s.T, *dy = x.dy.as<T>() + out;
   // weights[j][t] = f(P_tj, weights[j][t]), 0 where the mask hides key j from query t
   const auto for_weights = [&](auto f) {
     for (int64_t e = threadIdx.x; e < (s.T - begin) * kRows; e += kThreads) {
@@ -195,23 +188,23 @@ __global__ void plain_dkv_kernel(AttentionShape s, const StepScalars* scalars, P
       weight = j < keys_end(s, t + 1) && j < p.end ? f(load(probs, t * s.T + j), weight, t) : 0.0f;
     }
   };
-  if (x.dk) {
-    load_own(s, p, m, x.v + in, s.qkv.time);
-    dot_rows(s, m, x.dy + out, s.y.time, begin, s.T, 1);
+  if (x.dk.wanted()) {
+    load_own(s, p, m, x.v.as<T>() + in, s.qkv.time);
+    dot_rows(s, m, dy, s.y.time, begin, s.T, 1);
     __syncthreads();
     drop_keys(s, scalars, p, m, begin);
     __syncthreads();
     for_weights([&](float P, float dP, int64_t t) { return P * (dP - x.rowdots[head * s.T + t]); });
     __syncthreads();
-    sum_rows(s, p, m, x.q + in, s.qkv.time, begin, s.T, s.scale, x.dk + in, s.qkv.time, x.dk_write);
+    sum_rows(s, p, m, x.q.as<T>() + in, s.qkv.time, begin, s.T, s.scale, x.dk, in, s.qkv.time);
     __syncthreads();
   }
-  if (x.dv) {
+  if (x.dv.wanted()) {
     for_weights([](float P, float, int64_t) { return P; });
     __syncthreads();
     drop_keys(s, scalars, p, m, begin);
     __syncthreads();
-    sum_rows(s, p, m, x.dy + out, s.y.time, begin, s.T, 1, x.dv + in, s.qkv.time, x.dv_write);
+    sum_rows(s, p, m, dy, s.y.time, begin, s.T, 1, x.dv, in, s.qkv.time);
   }
 }
 
@@ -231,9 +224,9 @@ void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
   constexpr const char* kName = "attention_plain_fwd";
   check_attention_plain_fwd(q, k, v, probs, y);
   visit_gpu(kName, q.t, [&]<class T>() {
-    const PlainFwd<T> x{q.as<T>(), k.as<T>(), v.as<T>(), probs.as<T>(), y.as<T>(), probs.w, y.w};
     visit_rows(kName, s, [&]<int kRows>(int64_t bytes) {
-      launch(ctx, kName, grid_of(s, kRows), kThreads, bytes, plain_fwd_kernel<kRows, T>, s, ctx.scalars, x);
+      launch(ctx, kName, grid_of(s, kRows), kThreads, bytes, plain_fwd_kernel<kRows, T>, s, ctx.scalars, q, k,
+             v, probs, y);
     });
   });
 }
@@ -242,15 +235,13 @@ void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
                          Out dq, Out dk, Out dv) {
   constexpr const char* kName = "attention_plain_bwd";
   check_attention_plain_bwd(q, k, v, probs, dy, dq, dk, dv);
+  const PlainBwd x{q, k, v, probs, dy, dq, dk, dv, static_cast<float*>(ctx.scratch)};
   visit_gpu(kName, q.t, [&]<class T>() {
-    const PlainBwd<T> x{q.as<T>(),  k.as<T>(),  v.as<T>(),  probs.as<T>(),
-                        dy.as<T>(), dq.as<T>(), dk.as<T>(), dv.as<T>(),
-                        dq.w,       dk.w,       dv.w,       static_cast<float*>(ctx.scratch)};
     visit_rows(kName, s, [&]<int kRows>(int64_t bytes) {
       const dim3 grid = grid_of(s, kRows);
-      if (x.dq || x.dk)
+      if (dq.wanted() || dk.wanted())
         launch(ctx, kName, grid, kThreads, bytes, plain_dq_kernel<kRows, T>, s, ctx.scalars, x);
-      if (x.dk || x.dv)
+      if (dk.wanted() || dv.wanted())
         launch(ctx, kName, grid, kThreads, bytes, plain_dkv_kernel<kRows, T>, s, ctx.scalars, x);
     });
   });

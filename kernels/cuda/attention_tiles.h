@@ -70,14 +70,14 @@ __device__ void add_weighted(const float* weights, const float* x, float (&sums)
   }
 }
 
-// out <- factor * sums, the thread's part.
-template <int kRows, int kDims, class T>
+// out <- factor * sums, the thread's part; `head` is where the head begins in out.
+template <class T, int kRows, int kDims>
 __device__ void store_sums(const AttentionShape& s, const Place& p, const float (&sums)[kRows][kDims / kSide],
-                           float factor, T* out, int64_t time, Write write) {
+                           float factor, Out out, int64_t head, int64_t time) {
   for (int i = 0; i < kRows; ++i)
     for (int c = 0; c < kDims / kSide; ++c) {
       const int64_t t = p.first + thread_row() + i * kSide, d = thread_col() + c * kSide;
-      if (t < p.end && d < s.D) store(write, out, t * time + d, factor * sums[i][c]);
+      if (t < p.end && d < s.D) store(out.w, out.as<T>() + head, t * time + d, factor * sums[i][c]);
     }
 }
 

@@ -7,8 +7,9 @@
 #include <ostream>
 #include <sstream>
 #include <string>
+#include <string_view>
 
-#include "kernels/check.h"
+#include "kernels/dtype.h"
 
 namespace gradus {
 
@@ -37,6 +38,13 @@ class Shape {
     for (int i = 0; i < rank_; ++i)
       check(!__builtin_mul_overflow(n, dims_[i], &n), "shape: ", *this,
             " has more elements than an int64 can count");
+    return n;
+  }
+  // Of so many elements of a dtype; refuses, in the name of `what`, more than fit.
+  int64_t bytes(DType t, std::string_view what = "shape") const {
+    int64_t n = 0;
+    check(!__builtin_mul_overflow(numel(), size_of(t), &n), what, ": ", *this, " of ", name_of(t),
+          " has more bytes than an int64 can count");
     return n;
   }
   // The same sizes with the last one replaced.

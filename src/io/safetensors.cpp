@@ -37,13 +37,6 @@ const char* format_name(DType t) {
   return "?";
 }
 
-int64_t byte_count(DType dtype, const Shape& shape) {
-  int64_t bytes = 0;
-  check(!__builtin_mul_overflow(shape.numel(), size_of(dtype), &bytes), "shape: ", shape, " of ",
-        name_of(dtype), " has more bytes than an int64 can count");
-  return bytes;
-}
-
 int64_t whole(const Json& value) {
   check(value.is_number_integer(), "expected a whole number, found ", json_text(value));
   return value.get<int64_t>();
@@ -67,7 +60,7 @@ SafetensorsFile::Tensor parse_entry(const std::string& name, const Json& entry, 
   const Json& offsets = field("data_offsets", Json::value_t::array);
   check(offsets.size() == 2, "data_offsets has ", offsets.size(), " numbers, not 2");
   const int64_t begin = whole(offsets[0]), end = whole(offsets[1]);
-  tensor.bytes = byte_count(tensor.dtype, tensor.shape);
+  tensor.bytes = tensor.shape.bytes(tensor.dtype);
   // Written so that no sum can overflow: begin and end come from the file and may be anything.
   check(begin >= 0 && end >= begin && end - begin == tensor.bytes, "data_offsets [", begin, ",", end,
         "] do not fit ", tensor.shape, " of ", format, ", which takes ", tensor.bytes, " bytes");
@@ -97,7 +90,7 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
   for (const TensorEntry* t : order) {
     check(!header.contains(t->name), path, ": two tensors are called ", t->name);
     const int64_t begin = offset;
-    offset += byte_count(t->dtype, t->shape);
+    offset += t->shape.bytes(t->dtype);
     Json shape = Json::array();
     for (const int64_t size : t->shape) shape.push_back(size);
     header[t->name] = {
@@ -112,7 +105,7 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
   const uint64_t header_bytes = text.size();
   file.write(&header_bytes, sizeof header_bytes);
   file.write(text.data(), int64_t(text.size()));
-  for (const TensorEntry* t : order) file.write(t->data, byte_count(t->dtype, t->shape));
+  for (const TensorEntry* t : order) file.write(t->data, t->shape.bytes(t->dtype));
   file.commit();
 }
 

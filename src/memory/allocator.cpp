@@ -5,14 +5,8 @@
 
 namespace gradus {
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef __SANITIZE_ADDRESS__
 constexpr bool kOwnMallocs = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool kOwnMallocs = true;
-#else
-constexpr bool kOwnMallocs = false;
-#endif
 #else
 constexpr bool kOwnMallocs = false;
 #endif

@@ -13,6 +13,18 @@ const char* name_of(Kind kind) {
 
 int64_t Usage::allocated() const { return std::accumulate(by_kind.begin(), by_kind.end(), rounding); }
 
+Table Usage::table(const std::string& title) const {
+  Table table({title, "bytes", ""});
+  const auto row = [&](const char* name, int64_t bytes) {
+    table.row({name, count_text(bytes), bytes_text(bytes)});
+  };
+  for (int k = 0; k < kKinds; ++k)
+    if (by_kind[k] > 0) row(name_of(Kind(k)), by_kind[k]);
+  row("rounding", rounding);
+  row("allocated", allocated());
+  return table;
+}
+
 void Meter::add(Kind kind, int64_t requested, int64_t block) {
   now_.by_kind[int(kind)] += requested;
   now_.rounding += block - requested;

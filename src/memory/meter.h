@@ -8,6 +8,7 @@
 #include <map>
 
 #include "kernels/cost.h"
+#include "src/core/table.h"
 
 namespace gradus {
 
@@ -30,7 +31,8 @@ struct Usage {
   std::array<int64_t, kKinds> by_kind{};
   int64_t rounding = 0;
   int64_t operator[](Kind k) const { return by_kind[int(k)]; }
-  int64_t allocated() const;  // the sum of all rows
+  int64_t allocated() const;                    // the sum of all rows
+  Table table(const std::string& title) const;  // of the kinds that hold bytes, rounding and the sum
   bool operator==(const Usage&) const = default;
 };
 

@@ -52,13 +52,7 @@ std::string out_of_memory_text(const Allocator& allocator, int64_t bytes, Kind k
   out << "reserved " << bytes_text(meter.reserved()) << ", allocated " << bytes_text(now.allocated())
       << "; the largest free piece is " << bytes_text(largest_free_piece(allocator)) << ".\n\n";
 
-  Table by_kind({"kind", "bytes", ""});
-  for (int k = 0; k < kKinds; ++k)
-    if (now.by_kind[k] > 0)
-      by_kind.row({name_of(Kind(k)), count_text(now.by_kind[k]), bytes_text(now.by_kind[k])});
-  by_kind.row({"rounding", count_text(now.rounding), bytes_text(now.rounding)});
-  by_kind.row({"allocated", count_text(now.allocated()), bytes_text(now.allocated())});
-  out << by_kind;
+  out << now.table("kind");
 
   Table largest({"largest blocks", "shape", "kind", "bytes", ""});
   std::vector<const Block*> live = blocks_in_use(allocator);

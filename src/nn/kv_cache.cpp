@@ -68,7 +68,7 @@ KvCache::KvCache(const Tensor& like, int64_t layers, const Shape& shape) {
 
 static Shape checked_shape(const TransformerConfig& c, int64_t sequences, int64_t tokens) {
   check(
-      c.mask == Mask::Causal && c.head != Head::Pooled && c.token_types == 0,
+      c.mask == Mask::Causal && c.output != OutputHead::Pooled && c.token_types == 0,
       "kv_cache: this model reads a text as a whole, as BERT does: the keys and values of a token depend on "
       "later ones, so none can be kept; take a model with a causal mask, for example gpt2");
   check(sequences >= 1 && tokens >= 1, "kv_cache: ", sequences, " sequences of ", tokens,
@@ -98,45 +98,16 @@ KvCache KvCache::select(const std::vector<int32_t>& parents) const {
   return selected;
 }
 
-// (B,T,C) -> (B,C): the rows of t = T - 1.
-static Tensor last_token(const Tensor& x) {
-  const int64_t B = x.shape()[0], T = x.shape()[1], C = x.last();
-  std::vector<int32_t> rows;
-  for (int64_t b = 0; b < B; ++b) rows.push_back(int32_t(b * T + T - 1));
-  return embedding(x.reshape({B * T, C}), indices(rows, {B}));
-}
-
-// Where the keys and values of (B,T) tokens are in their qkv (B,T,3,C), in the order of the cache (T,B,2,C).
-static Tensor rows_of_keys_and_values(int64_t B, int64_t T) {
+std::vector<KvLayer> KvCache::layers(int64_t T) const {
+  const int64_t B = sequences();
   std::vector<int32_t> rows;
   for (int64_t t = 0; t < T; ++t)
     for (int64_t b = 0; b < B; ++b)
       for (const int64_t part : {1, 2}) rows.push_back(int32_t((b * T + t) * 3 + part));
-  return indices(rows, {T, B, 2});
-}
-
-Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
-  check(cache.layers_.size() == blocks_.size() && cache.layers_[0].last() == 2 * config.channels,
-        "next_logits: the cache was made for another model");
-  check(ids.shape().rank() == 2 && ids.shape()[0] == cache.sequences() && ids.shape()[1] >= 1,
-        "next_logits: token ids are ", ids.shape(), "; they must be (B, T) with B = ", cache.sequences(),
-        ", the cache's sequences, and at least one token");
-  const int64_t B = cache.sequences(), T = ids.shape()[1], before = cache.length();
-  check(T == 1 || before == 0, "next_logits: ", T, " tokens after ", before,
-        "; after the prompt, tokens are read one at a time");
-  check(before + T <= cache.capacity(), "next_logits: the cache has room for ", cache.capacity(),
-        " tokens of each sequence, ", before, " were read, and ", T, " more do not fit; make a larger one");
-  const Evaluation evaluation;
-  const Tensor rows = rows_of_keys_and_values(B, T);
-  Tensor x = embed(ids, {}, before);
-  for (size_t l = 0; l < blocks_.size(); ++l) {
-    KvLayer past{cache.layers_[l], before, rows};
-    x = blocks_[l](x, config, &past);
-  }
-  x = last_token(x);
-  x = head(config.residual == Residual::PostNorm ? x : ln_f_(x));
-  cache.length_ += T;
-  return x;
+  const Tensor in_qkv = indices(rows, {T, B, 2});
+  std::vector<KvLayer> layers;
+  for (const Tensor& kv : layers_) layers.push_back({kv, length_, in_qkv});
+  return layers;
 }
 
 }  // namespace gradus

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/core/rng.h"
+#include "src/nn/kv_cache.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
@@ -19,7 +20,7 @@ Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c,
   if (c.residual == Residual::PostNorm) return post_norm(x, c, past);
   if (c.residual == Residual::Parallel) return parallel(x, c, past);
   // BEGIN SOLUTION 03.1
-  const Tensor heads = c.attend(c_attn(ln_1(x)), past);
+  const Tensor heads = attend(c_attn(ln_1(x)), c, past);
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));
   return add(h, dropout(mlp_c_proj(c.activation(c_fc(ln_2(h)))), c.dropout));
   // STUB: todo("03.1", "h = x + proj(attention(ln_1(x))); y = h + mlp(ln_2(h))", x, c, past);
@@ -48,8 +49,8 @@ Transformer::Transformer(const TransformerConfig& c)
       }()),
       ln_f_(parameters, c.residual == Residual::PostNorm ? "ln_e" : "ln_f", c.channels, c.precision,
             c.norm_eps),
-      lm_head_(table_of(c.head == Head::Untied ? c.vocab : 0, parameters, "lm_head", c)),
-      pooler_(linear_to(c.head == Head::Pooled ? c.channels : 0, parameters, "pooler", c)),
+      lm_head_(table_of(c.output == OutputHead::Untied ? c.vocab : 0, parameters, "lm_head", c)),
+      pooler_(linear_to(c.output == OutputHead::Pooled ? c.channels : 0, parameters, "pooler", c)),
       classifier_(linear_to(c.labels, parameters, "classifier", c)) {}
 
 void Transformer::initialize(uint64_t seed) {
@@ -84,9 +85,9 @@ Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_
 }
 
 Tensor Transformer::head(const Tensor& x) const {
-  if (config.head == Head::Tied) return linear(x, wte_.table.value);
-  if (config.head == Head::Untied) return linear(x, lm_head_->table.value);
-  const Tensor pooled = tanh((*pooler_)(first_token(x)));
+  if (config.output == OutputHead::Tied) return linear(x, wte_.table.value);
+  if (config.output == OutputHead::Untied) return linear(x, lm_head_->table.value);
+  const Tensor pooled = tanh((*pooler_)(select_token(x, 0)));
   return classifier_ ? (*classifier_)(dropout(pooled, config.dropout)) : pooled;
 }
 
@@ -103,8 +104,29 @@ Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
   return head(config.residual == Residual::PostNorm ? x : ln_f_(x));
 }
 
+Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
+  check(cache.layers_.size() == blocks_.size() && cache.layers_[0].last() == 2 * config.channels,
+        "next_logits: the cache was made for another model");
+  check(ids.shape().rank() == 2 && ids.shape()[0] == cache.sequences() && ids.shape()[1] >= 1,
+        "next_logits: token ids are ", ids.shape(), "; they must be (B, T) with B = ", cache.sequences(),
+        ", the cache's sequences, and at least one token");
+  const int64_t T = ids.shape()[1], before = cache.length();
+  check(T == 1 || before == 0, "next_logits: ", T, " tokens after ", before,
+        "; after the prompt, tokens are read one at a time");
+  check(before + T <= cache.capacity(), "next_logits: the cache has room for ", cache.capacity(),
+        " tokens of each sequence, ", before, " were read, and ", T, " more do not fit; make a larger one");
+  const Evaluation evaluation;
+  std::vector<KvLayer> past = cache.layers(T);
+  Tensor x = embed(ids, {}, before);
+  for (size_t l = 0; l < blocks_.size(); ++l) x = blocks_[l](x, config, &past[l]);
+  x = select_token(x, T - 1);
+  x = head(config.residual == Residual::PostNorm ? x : ln_f_(x));
+  cache.length_ += T;
+  return x;
+}
+
 Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types) const {
-  check(config.head != Head::Pooled || config.labels > 0,
+  check(config.output != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
   return cross_entropy(logits(ids, types), targets);
 }

@@ -19,7 +19,7 @@ enum class Residual : uint8_t {
   PostNorm,  // h = ln_1(x + attention(x)), y = ln_2(h + mlp(h)); a first norm after the embedding
   Parallel,  // y = x + attention(ln_1(x)) + mlp(ln_2(x)); a last norm after all blocks
 };
-enum class Head : uint8_t {
+enum class OutputHead : uint8_t {
   Tied,    // logits (B,T,V) = x wte^T
   Untied,  // logits (B,T,V) = x lm_head^T
   Pooled,  // of the first token: tanh(pooler(x)) (B,C), and from it `labels` logits (B, labels), if any
@@ -32,7 +32,7 @@ struct TransformerConfig {
   Tensor (*attention)(const Tensor& qkv, int64_t heads, Mask, double dropout) = attention_plain;
 
   Residual residual = Residual::PreNorm;
-  Head head = Head::Tied;
+  OutputHead output = OutputHead::Tied;
   Mask mask = Mask::Causal;
   Tensor (*activation)(const Tensor&) = gelu;
   int64_t rotary = 0;       // the dimensions of a head that turn with the position; 0: learned positions
@@ -46,8 +46,6 @@ struct TransformerConfig {
   // Per token, forward and backward: 6 N + 12 L C T (Chowdhery et al. 2022, PaLM, appendix B), N =
   // parameter_count().
   int64_t flops_per_token() const;
-  // Attention as configured: qkv (B,T,3C) -> (B,T,C). With a `past`, the tokens in it take part.
-  Tensor attend(const Tensor& qkv, KvLayer* past) const;
 };
 // gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert-base, bert-large (without labels; with its dropout of 0.1),
 // polyglot-ko-1.3b, and a GPT by numbers: gpt-LAYERSxCHANNELSxHEADS with GPT-2's vocabulary and context.
@@ -59,6 +57,8 @@ struct TransformerBlock {
   Tensor operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past = nullptr) const;
   Tensor post_norm(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
   Tensor parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
+  // Attention as configured: qkv (B,T,3C) -> (B,T,C). With a `past`, the tokens in it take part.
+  static Tensor attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past);
   LayerNorm ln_1;
   Linear c_attn, c_proj;  // (3C, C): q, k and v in one product; (C, C)
   LayerNorm ln_2;
@@ -76,7 +76,8 @@ class Transformer {
   // every device.
   void initialize(uint64_t seed);
 
-  // ids: int32 (B,T), T <= context; types: int32 (B,T), for models with token types. The result: see Head.
+  // ids: int32 (B,T), T <= context; types: int32 (B,T), for models with token types. The result: see
+  // OutputHead.
   Tensor logits(const Tensor& ids, const Tensor& types = {}) const;
   // The logits (B,V) of what follows the last token. ids: int32 (B,T), the tokens that come after those in
   // the cache; their keys and values are added to it. Either T of them into an empty cache (the prompt) or,

@@ -15,7 +15,6 @@ Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropo
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets);  // (...,V), int32 (...) -> scalar
 Tensor dropout(const Tensor& x, double p);                          // x (B, ...): sample by sample
 Tensor embedding(const Tensor& table, const Tensor& ids);           // (V,C), int32 (...) -> (...,C)
-Tensor first_token(const Tensor& x);                                // (B,T,C) -> (B,C): the rows of t = 0
 Tensor gelu(const Tensor& x);                                       // by tanh, as GPT-2 has it
 Tensor gelu_erf(const Tensor& x);                                   // exact, as BERT and GPT-NeoX have it
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
@@ -24,8 +23,9 @@ Tensor linear(const Tensor& x, const Tensor& weight,
 // Turns q and k of each head by its position: the first `dims` dimensions. qkv (B,T,3C) -> the same shape;
 // its first token is at position `first`.
 Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims, int64_t first = 0);
-Tensor scale(const Tensor& x, double factor);  // factor * x
-Tensor softmax(const Tensor& x);               // over the last dimension
+Tensor scale(const Tensor& x, double factor);     // factor * x
+Tensor select_token(const Tensor& x, int64_t t);  // (B,T,C) -> (B,C): row t of each sample
+Tensor softmax(const Tensor& x);                  // over the last dimension
 Tensor tanh(const Tensor& x);
 
 }  // namespace gradus

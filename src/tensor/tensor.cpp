@@ -12,15 +12,8 @@ Storage::Storage(Device& device, int64_t bytes, Kind kind, std::string_view name
 
 Storage::~Storage() { device_->allocator().free(block_); }
 
-static int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name) {
-  int64_t bytes = 0;
-  check(!__builtin_mul_overflow(shape.numel(), size_of(dtype), &bytes), name, ": ", shape, " of ",
-        name_of(dtype), " has more bytes than an int64 can count");
-  return bytes;
-}
-
 Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Kind kind, std::string_view name)
-    : storage_(std::make_shared<Storage>(device, bytes_of(shape, dtype, name), kind, name, shape)),
+    : storage_(std::make_shared<Storage>(device, shape.bytes(dtype, name), kind, name, shape)),
       shape_(shape),
       dtype_(dtype) {}
 

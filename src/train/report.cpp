@@ -107,16 +107,8 @@ void Report::print_rows() const {
 }
 
 void Report::print_memory() const {
-  for (const ReportRow& row : rows_) {
-    if (!row.peak) continue;
-    Table table({"memory at the peak: " + row.name, "bytes", ""});
-    for (int k = 0; k < kKinds; ++k)
-      if (const int64_t bytes = row.peak->by_kind[k])
-        table.row({name_of(Kind(k)), std::to_string(bytes), bytes_text(bytes)});
-    table.row({"rounding", std::to_string(row.peak->rounding), bytes_text(row.peak->rounding)});
-    table.row({"allocated", std::to_string(row.peak->allocated()), bytes_text(row.peak->allocated())});
-    std::cout << table << "\n";
-  }
+  for (const ReportRow& row : rows_)
+    if (row.peak) std::cout << row.peak->table("memory at the peak: " + row.name) << "\n";
 }
 
 Json Report::to_json() const {

@@ -87,10 +87,10 @@ TEST(L04_Gradcheck, Rotary) {  // all of a head, a part of it, nothing
   for (const int64_t dims : {6, 4, 0})
     expect_gradients("rotary", [=](In x) { return rotary(x[0], 2, dims); }, {{2, 7, 3 * 12}});
 }
-TEST(L04_Gradcheck, FirstToken) {  // also where another gradient came first
-  expect_gradients("first_token", [](In x) { return first_token(x[0]); }, {{3, 4, 5}});
-  const auto twice = [](In x) { return add(first_token(x[0]), first_token(scale(x[0], 2))); };
-  expect_gradients("first_token", twice, {{3, 4, 5}});
+TEST(L04_Gradcheck, SelectToken) {  // also where another gradient came first
+  expect_gradients("select_token", [](In x) { return select_token(x[0], 0); }, {{3, 4, 5}});
+  const auto twice = [](In x) { return add(select_token(x[0], 2), select_token(scale(x[0], 2), 3)); };
+  expect_gradients("select_token", twice, {{3, 4, 5}});
 }
 TEST(L03_Gradcheck, Softmax) {
   expect_gradients("softmax", [](In x) { return softmax(x[0]); }, {{7, 5}});
@@ -277,7 +277,7 @@ TEST_F(L02_Tape, OpsRefuseWrongShapesInASentence) {
            [&] { add(a, b); }, [&] { linear(a, b); }, [&] { layernorm(a, b, b); },
            [&] { attention_plain(a, 2, Mask::None, 0); }, [&] { attention_flash(a, 2, Mask::None, 0); },
            [&] { embedding(a, b); }, [&] { cross_entropy(a, b); }, [&] { add_positions(a, b); },
-           [&] { rotary(a, 2, 2); }, [&] { first_token(a); }}) {
+           [&] { rotary(a, 2, 2); }, [&] { select_token(a, 0); }}) {
     expect_refused("[2,3]", [&] { f(); });
   }
 }

@@ -190,13 +190,13 @@ TEST_F(L02_Views, LogitsThatBecameTheirGradientAreNoActivationAnyMore) {
 }
 
 using L04_Views = L02_Views;
-TEST_F(L04_Views, LogitsThatBecameTheirGradientMayBeTakenApart) {  // as first_token's backward does
+TEST_F(L04_Views, LogitsThatBecameTheirGradientMayBeTakenApart) {  // as select_token's backward does
   Tensor x = filled(0.5, {2, 4, 3});
   Leaf leaf;
   attach(x, leaf, "x");
   const Tensor targets = ids_of({2, 0}, {2});
   Tape tape;
-  const Tensor loss = cross_entropy(first_token(x), targets);
+  const Tensor loss = cross_entropy(select_token(x, 0), targets);
   tape.backward(loss);
   const std::vector<double> dx = to_host<double>(leaf.grad);
   EXPECT_NEAR(dx[0], 1.0 / 6, 1e-6);

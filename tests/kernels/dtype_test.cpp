@@ -61,6 +61,9 @@ constexpr Conversion kFromFp16[] = {{0x00000000, 0x0000}, {0x80000000, 0x8000}, 
                                     {0x38800000, 0x0400}, {0x477FE000, 0x7BFF}, {0x7F800000, 0x7C00},
                                     {0xFF800000, 0xFC00}, {0x7FC00000, 0x7E00}, {0xFFC02000, 0xFE01}};
 
+template <class Half>
+constexpr DType kHalf = std::is_same_v<Half, bf16> ? DType::BF16 : DType::F16;
+
 // By the kernel, which converts vectors of numbers at once, and by the conversion alone.
 template <class Half, size_t N>
 void expect_narrowed(const Conversion (&numbers)[N]) {
@@ -68,7 +71,7 @@ void expect_narrowed(const Conversion (&numbers)[N]) {
   SharedVector<uint16_t> to(N);
   for (size_t i = 0; i < N; ++i) from[i] = numbers[i].fp32;
   TestCtx ctx;
-  table().cast(ctx, N, {from.data(), DType::F32}, {to.data(), dtype_of<Half>()});
+  table().cast(ctx, N, {from.data(), DType::F32}, {to.data(), kHalf<Half>});
   wait_for_kernels();
   for (size_t i = 0; i < N; ++i) {
     EXPECT_EQ(to[i], numbers[i].bits) << std::hex << "0x" << numbers[i].fp32;
@@ -82,7 +85,7 @@ void expect_widened(const Conversion (&numbers)[N]) {
   SharedVector<uint32_t> to(N);
   for (size_t i = 0; i < N; ++i) from[i] = numbers[i].bits;
   TestCtx ctx;
-  table().cast(ctx, N, {from.data(), dtype_of<Half>()}, {to.data(), DType::F32});
+  table().cast(ctx, N, {from.data(), kHalf<Half>}, {to.data(), DType::F32});
   wait_for_kernels();
   for (size_t i = 0; i < N; ++i) {
     EXPECT_EQ(to[i], numbers[i].fp32) << std::hex << "0x" << numbers[i].bits;
@@ -116,14 +119,8 @@ TEST(L02_DtypesOnCpu, SizesNamesAndTypes) {
     EXPECT_EQ(size_of(t), size) << name;
     EXPECT_STREQ(name_of(t), name);
   }
-  EXPECT_EQ(dtype_of<double>(), DType::F64);
-  EXPECT_EQ(dtype_of<float>(), DType::F32);
-  EXPECT_EQ(dtype_of<bf16>(), DType::BF16);
-  EXPECT_EQ(dtype_of<fp16>(), DType::F16);
-  EXPECT_EQ(dtype_of<int64_t>(), DType::I64);
-  EXPECT_EQ(dtype_of<int32_t>(), DType::I32);
-  EXPECT_EQ(dtype_of<int8_t>(), DType::I8);
-  EXPECT_EQ(dtype_of<uint8_t>(), DType::U8);
+  EXPECT_EQ(acc_dtype<double>, DType::F64);
+  EXPECT_EQ(acc_dtype<float>, DType::F32);
   EXPECT_TRUE((std::is_same_v<acc_t<double>, double> && std::is_same_v<acc_t<bf16>, float>));
 }
 

@@ -1,9 +1,9 @@
-// emu itself: GPU threads that wait for each other, and the mistakes it is there to find, each planted in a
-// small kernel.
+// emu itself: threads that wait for each other, and the mistakes it is there to find, planted in small kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "kernels/emu/emu.h"
@@ -47,6 +47,17 @@ TEST_F(L01_Emu, EveryThreadRunsOnceAndKnowsItsPlace) {
     });
     for (const int c : count) ASSERT_EQ(c, 1);
   }
+}
+
+TEST_F(L01_Emu, EveryBlockRunsOnceWhateverTheirNumber) {
+  for (const Order order : kOrders)
+    for (const int blocks :
+         {1, 2, 3, 4, 5, 6, 7, 60, 7919, 2 * 7919}) {  // a large prime, which divides the last
+      emu::set_order(order);
+      std::vector<int> count(blocks);
+      launch("once", unsigned(blocks), 1, 0, [&] { ++count[blockIdx.x]; });
+      ASSERT_EQ(count, std::vector<int>(blocks, 1)) << blocks;
+    }
 }
 
 __global__ void reverse(const float* x, float* y) {
@@ -108,6 +119,25 @@ TEST_F(L01_Emu, AWarpThatOvertakesOthersIsSeen) {
     results.push_back(seen);
   }
   EXPECT_NE(results[0], results[2]) << "no order lets a warp run ahead";
+}
+
+// Who comes to a warp function, and who goes on from it: warp by warp, or all side by side.
+TEST_F(L01_Emu, AWarpThatHasMetGoesOnAtOnceButInTheShuffledOrder) {
+  for (const Order order : kOrders) {
+    emu::set_order(order);
+    std::vector<int> warps;
+    launch("meeting", 1, 96, 0, [&] {
+      if (threadIdx.x % 32 == 0) warps.push_back(int(threadIdx.x / 32));
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) warps.push_back(int(threadIdx.x / 32));
+    });
+    if (order == Order::Shuffled) {
+      EXPECT_EQ(std::set<int>(warps.begin(), warps.begin() + 3).size(), 3u);
+      continue;
+    }
+    const std::vector<int> upwards{0, 0, 1, 1, 2, 2}, downwards{2, 2, 1, 1, 0, 0};
+    EXPECT_EQ(warps, order == Order::Forward ? upwards : downwards);
+  }
 }
 
 TEST_F(L01_Emu, ADivergentBarrierIsNamed) {

@@ -219,14 +219,16 @@ TEST_F(L01_Traffic, SectorsAreThoseThatAWarpTouches) {
 }
 
 TEST_F(L01_Traffic, EachWarpOfEachBlockMakesItsOwnRequests) {
-  const auto copy = [](emu::Global x) {  // 2 x 40 threads in each of 3 x 2 blocks: two warps and a half
-    const int64_t t = threadIdx.y * 40 + threadIdx.x;
+  const auto copy = [](emu::Global x) {  // 80 threads in each of 3 x 2 blocks: two warps and a half
+    const int64_t t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     x.store(512 + t, x.load(t));
   };
-  const Traffic t = traffic_of(dim3(3, 2), dim3(40, 2), copy);
-  EXPECT_EQ(t.loads, (Requests{6 * 3, 6 * 10}));
-  EXPECT_EQ(t.stores, (Requests{6 * 3, 6 * 10}));
-  EXPECT_EQ(t.bytes(), 2 * 6 * 80 * 4);
+  for (const dim3 block : {dim3(80), dim3(40, 2), dim3(8, 2, 5), dim3(1, 1, 80)}) {
+    const Traffic t = traffic_of(dim3(3, 2), block, copy);
+    EXPECT_EQ(t.loads, (Requests{6 * 3, 6 * 10}));
+    EXPECT_EQ(t.stores, (Requests{6 * 3, 6 * 10}));
+    EXPECT_EQ(t.bytes(), 2 * 6 * 80 * 4);
+  }
 }
 
 TEST_F(L01_Traffic, LanesThatWantNothingCostNothing) {

@@ -86,7 +86,7 @@ std::string between(const std::string& text, const std::string& begin, const std
 TEST_F(L03_Programs, LessonsNeedTheSameBytesOnEveryDeviceAndFindTheSameLosses) {
   std::vector<std::string> devices{"meta"};
   for (const char* name : devices_with_data()) devices.push_back(name);
-  for (const std::string lesson : {"02_autograd --steps=20", "03_transformer --size=tiny --steps=60"}) {
+  for (const std::string lesson : {"02_autograd --steps=20", "03_transformer --size=tiny --steps=20"}) {
     std::map<std::string, std::string> report;
     for (const std::string& device : devices) {
       const std::string json = path(device + ".json"), name = lesson.substr(0, lesson.find(' '));
@@ -100,7 +100,7 @@ TEST_F(L03_Programs, LessonsNeedTheSameBytesOnEveryDeviceAndFindTheSameLosses) {
       EXPECT_NE(bytes(report["meta"]).find("reserved_bytes"), std::string::npos);
       EXPECT_EQ(bytes(report[device]), bytes(report["meta"])) << lesson << " on " << device;
     }
-    // Sums in another order: the loss is a mean over fp32 numbers of size 5, and 60 steps hardly magnify
+    // Sums in another order: the loss is a mean over fp32 numbers of size 5, and 20 steps hardly magnify
     // that.
     for (const std::string loss : {"\"loss_first\":", "\"loss_last\":"})
       for (const char* device : devices_with_data()) {

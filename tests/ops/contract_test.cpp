@@ -98,9 +98,9 @@ const std::vector<Op> kOps{
      [](DType T, unsigned) {
        return Costs{cost::embedding_bwd({2, 3}, T)};
      }},
-    {"first_token",
+    {"select_token",
      {{3, 2, 4}},
-     [](In x) { return first_token(x[0]); },
+     [](In x) { return select_token(x[0], 0); },
      nothing,
      [](DType T) { return Costs(3, cost::cast(4, T, T)); },
      [](DType T, unsigned) {
@@ -226,13 +226,14 @@ TEST_P(L03_OpContract, AWriteToAnyOfItIsFoundOut) {
   }
 }
 
+std::map<Cost, int64_t> counted(const Costs& costs) {
+  std::map<Cost, int64_t> trace;
+  for (const Cost& c : costs) ++trace[c];
+  return trace;
+}
+
 TEST_P(L03_OpContract, ItCountsTheCostsOfItsKernels) {
   const Op& op = GetParam();
-  const auto counted = [](const Costs& costs) {
-    std::map<Cost, int64_t> trace;
-    for (const Cost& c : costs) ++trace[c];
-    return trace;
-  };
   for (const DType T : {DType::F64, DType::F32, DType::BF16})
     for (unsigned training = 1; training < 1u << op.shapes.size(); ++training) {
       Context context("meta");
@@ -248,6 +249,32 @@ TEST_P(L03_OpContract, ItCountsTheCostsOfItsKernels) {
       EXPECT_EQ(meter.trace(), counted(op.backward(T, training)))
           << op << " " << name_of(T) << ", " << training;
     }
+}
+
+// The gradients of bf16 parameters in fp32: a kernel costs what its activations say, a fill what it fills,
+// and a gradient that is passed on what both are.
+TEST(L04_OpContract, GradientsInFp32CostWhatTheyTake) {
+  constexpr DType T = DType::BF16, G = DType::F32;
+  const std::map<std::string, Costs> expected{
+      {"add", Costs(2, cost::cast(6, T, G))},
+      {"add_positions", {cost::cast(30, T, G), cost::bias_bwd({2, 15}, T), cost::fill(5, G)}},
+      {"embedding", {cost::embedding_bwd({2, 3}, T)}},
+      {"layernorm", {cost::layernorm_bwd({4, 5}, T)}},
+      {"linear",
+       {cost::matmul(product(4, 3, 6), T), cost::matmul(product(6, 3, 4), T), cost::bias_bwd({4, 6}, T)}},
+      {"select_token", {cost::cast(4, T, G), cost::cast(4, T, G), cost::cast(4, T, G), cost::fill(24, G)}}};
+  for (const Op& op : kOps) {
+    if (!expected.contains(op.name)) continue;
+    Context context("meta");
+    std::vector<Leaf> leaves(op.shapes.size());
+    for (Leaf& leaf : leaves) leaf.dtype = G;
+    const std::vector<Tensor> x = inputs_of(op, (1u << op.shapes.size()) - 1, leaves, T);
+    Tape tape;
+    const Tensor y = op.f(x), dy = empty_like(y, "dy");
+    context.device.meter().reset_work();
+    tape.backward(y, dy);
+    EXPECT_EQ(context.device.meter().trace(), counted(expected.at(op.name))) << op;
+  }
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ const std::vector<Op> kOps{
        return embedding(x[0], ids_of({2, 0, 2, 4}, {2, 2}));
      },
      1},
-    {"first_token", {{3, 2, 4}}, [](In x) { return first_token(x[0]); }},
+    {"select_token", {{3, 2, 4}}, [](In x) { return select_token(x[0], 0); }},
+    {"select_token_1", {{3, 2, 4}}, [](In x) { return select_token(x[0], 1); }},
     {"gelu", {{2, 7}}, [](In x) { return gelu(x[0]); }},
     {"gelu_erf", {{2, 7}}, [](In x) { return gelu_erf(x[0]); }},
     {"layernorm", {{4, 5}, {5}, {5}}, [](In x) { return layernorm(x[0], x[1], x[2]); }, 6},

@@ -78,9 +78,11 @@ TEST_F(L03_OpRefusals, Embedding) {
   expect_refused("embedding: table is [2,3], ids are [2] fp32", [&] { embedding(of({2, 3}), of({2})); });
 }
 
-TEST_F(L03_OpRefusals, FirstToken) {
-  expect_refused("first_token: x is [4,5]", [&] { first_token(of({4, 5})); });
-  expect_refused("first_token: x is [2,0,5]", [&] { first_token(of({2, 0, 5})); });
+TEST_F(L03_OpRefusals, SelectToken) {
+  expect_refused("select_token: x is [4,5]", [&] { select_token(of({4, 5}), 0); });
+  expect_refused("select_token: x is [2,0,5]", [&] { select_token(of({2, 0, 5}), 0); });
+  for (const int64_t t : {-1, 3})
+    expect_refused("select_token: x is [2,3,5], t is", [&] { select_token(of({2, 3, 5}), t); });
 }
 
 TEST_F(L03_OpRefusals, LayerNorm) {

@@ -53,7 +53,9 @@ TEST_F(L03_OpValues, OfTokens) {
   expect(embedding(table, ids_of({1}, {})), {2}, {10, 11});
   expect(add_positions(tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2}), table), {2, 2, 2},
          {1, 3, 13, 15, 5, 7, 17, 19});
-  expect(first_token(tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2})), {2, 2}, {1, 2, 5, 6});
+  const Tensor x = tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2});
+  expect(select_token(x, 0), {2, 2}, {1, 2, 5, 6});
+  expect(select_token(x, 1), {2, 2}, {3, 4, 7, 8});
 }
 
 TEST_F(L03_OpValues, AShorterTextAddsNothingToThePositionsAfterIt) {
@@ -157,9 +159,9 @@ TEST_F(L03_OpValues, AnOpIsARangeInTheHistoryForwardAndBackward) {
       {"gelu_erf", [&] { return gelu_erf(x); }},
       {"softmax", [&] { return softmax(x); }},
       {"dropout", [&] { return dropout(x, 0.5); }},
-      {"first_token",
+      {"select_token",
        [&] {
-         return first_token(x.reshape({2, 1, 1}));
+         return select_token(x.reshape({2, 1, 1}), 0);
        }},
       {"linear", [&] { return linear(x, x, tensor({0}, {1})); }},
       {"layernorm", [&] { return layernorm(x, gain, gain); }},

@@ -172,7 +172,10 @@ TEST_P(L03_OptimContract, SixteenBitWeightsAndStatesAreRoundedOnceAnUpdate) {
 }
 
 TEST_P(L03_OptimContract, StatesHaveNamesKindsAndDtypes) {
-  for (const Precision& precision : {uniform(DType::F32), mixed(DType::BF16), uniform(DType::F16)}) {
+  constexpr Precision kOddOnes[] = {{DType::BF16, DType::BF16, DType::F32, true},
+                                    {DType::F16, DType::F32, DType::F16, false}};
+  for (const Precision& precision :
+       {uniform(DType::F32), mixed(DType::BF16), uniform(DType::F16), kOddOnes[0], kOddOnes[1]}) {
     Model model(precision);
     const Sgd plain(model.parameters), momentum(model.parameters, {.momentum = 0.5f});
     const AdamW adamw(model.parameters);

@@ -142,6 +142,19 @@ TEST(L02_Tensor, IntegersKeepTheirBits) {
   }
 }
 
+TEST(L02_Tensor, IsOfTheKindAndNameThatItIsMadeWith) {
+  Context context("cpu");
+  for (int k = 0; k < kKinds; ++k) {
+    const Tensor plain(context.device, {2}, DType::BF16, Kind(k), "plain"),
+        filled = from_host<double>(context.device, {1, 2}, {2}, DType::BF16, Kind(k), "filled");
+    for (const auto& [x, name] : {std::pair(plain, "plain"), {filled, "filled"}}) {
+      EXPECT_EQ(x.storage().kind(), Kind(k));
+      EXPECT_EQ(x.storage().name(), name);
+      EXPECT_EQ(x.dtype(), DType::BF16);
+    }
+  }
+}
+
 TEST(L02_Tensor, MetaReadsAsNanAndMinusOne) {
   Context context("meta");
   for (const DType t : {DType::F64, DType::F32, DType::BF16, DType::F16}) {

@@ -242,10 +242,10 @@ TEST_F(L01_Report, TheMemoryAtThePeakAddsUp) {
   const auto ends = [&](const char* row, const char* end) {
     EXPECT_TRUE(line(row).ends_with(end)) << line(row);
   };
-  ends("weight", "2048  2.0 KiB");
+  ends("weight", "2,048  2.0 KiB");
   ends("temporary", "5      5 B");
   ends("rounding", "507    507 B");
-  ends("allocated", "2560  2.5 KiB");
+  ends("allocated", "2,560  2.5 KiB");
   EXPECT_EQ(line("gradient"), "no line of gradient") << "kinds that hold nothing are left out";
   EXPECT_TRUE(line("gpt").ends_with("2.5 KiB")) << line("gpt");
 }

@@ -1,4 +1,4 @@
-// emu itself: threads that wait for each other, and the mistakes it is there to find, planted in small kernels.
+// emu itself: GPU threads that wait for each other, and the mistakes it finds, each planted in a kernel.
 #include <gtest/gtest.h>
 
 #include <cmath>

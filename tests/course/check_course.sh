@@ -27,9 +27,7 @@ for nn in $lessons; do
 done
 mkdir -p "$work" || exit 2
 
-sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | LC_ALL=C sort)
-awk -f "$tools/exercises.awk" $sources /dev/null >"$work/marks"
-
+sh "$tools/exercises.sh" >"$work/marks"
 awk -f "$tools/tests.awk" $(find tests -name '*_test.cpp' | sort) >"$work/tests"
 
 # The exercises of a lesson that have a region in the sources, in order.

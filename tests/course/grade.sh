@@ -31,8 +31,7 @@ numbers=$(ls -d lessons/[0-9][0-9]_* 2>/dev/null | sed 's|lessons/\(..\)_.*|\1|'
 [ -d "$submission" ] || refuse "there is no folder $submission"
 folder=${page%/README.md}
 # Exercises with their files, as "02.1 src/autograd/tape.cpp".
-sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | sort)
-places=$(awk -f "$tools/exercises.awk" $sources | sed -n "s/^exercise \($lesson\.[0-9]*\) \(.*\):.*/\1 \2/p")
+places=$(sh "$tools/exercises.sh" | sed -n "s/^exercise \($lesson\.[0-9]*\) \(.*\):.*/\1 \2/p")
 [ -n "$places" ] || refuse "no file here has marks of lesson $lesson; call it in the solved source"
 files=$(echo "$places" | sed 's/.* //' | sort -u)
 

@@ -11,8 +11,7 @@ trap 'exit 1' INT TERM
 sub=$base/sub out=$base/out/grade.json
 lessons=${*:-$(ls -d lessons/[0-9][0-9]_* | sed 's|lessons/\(..\)_.*|\1|')}
 folders=$(ls -d lessons/[0-9][0-9]_* | sed 's|lessons/||' | tr '\n' ' ')
-sources=$(find kernels src lessons -type f | grep -E '\.(h|cpp|cu|inc)$' | sort)
-awk -f "$tools/exercises.awk" $sources |
+sh "$tools/exercises.sh" |
   sed -n 's/^exercise \([0-9.]*\) \(.*\):.*/\1 \2/p' | sort >"$base/places"
 mkdir "$base/out"
 failures=0 count=0

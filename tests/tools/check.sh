@@ -83,16 +83,8 @@ open_work() {
     grep -vE '[0-9][0-9]\.[0-9]' | cut -c1-160 | sed 's/$/   <- open work that is no exercise/'
 }
 
-# Each exercise has a test that records its name, and is named in the README of its lesson.
-exercises() {
-  awk -f "$tools/../course/exercises.awk" $(cxx kernels src lessons) </dev/null | while read -r word id place; do
-    [ "$word" = exercise ] || { echo "$word $id $place"; continue; }
-    grep -qrE "RecordProperty\(\"exercise\", \"$id\"\)" tests --include='*.cpp' ||
-      echo "$place: exercise $id: no test has RecordProperty(\"exercise\", \"$id\")"
-    cat lessons/"${id%.*}"_*/README.md 2>/dev/null | grep -qwF "$id" ||
-      echo "$place: exercise $id is not named in the README.md of lesson ${id%.*}"
-  done
-}
+# What check-course asks for on paper.
+exercises() { PARTS= sh "$tools/../course/check_course.sh" | grep -vE '^checked |^[0-9]+ faults$'; }
 
 # What a page shows stands beside it, and loads quickly.
 pictures() {

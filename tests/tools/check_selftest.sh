@@ -11,11 +11,17 @@ fresh() {
   rm -rf "${tree:?}"/*
   mkdir -p src/io src/data src/core kernels lessons/01_a lessons/02_b tests/tools build
   : >tests/tools/exceptions.txt
-  echo "# a page with exercise 01.1" >lessons/01_a/README.md
+  for id in 01.1 02.1; do
+    page=$(echo lessons/"${id%.*}"_*)/README.md
+    echo "- $id *fill in*" >"$page"
+    printf '**%s** 1. a 2. b\n3. c\n' $id >"${page%README.md}hints.md"
+    exercise $id 3 >src/core/c"$id".cpp
+  done
   echo "int main() { return 0; }" | tee lessons/01_a/main.cpp >lessons/02_b/main.cpp
   echo "#pragma once" | tee kernels/k.h src/core/c.h src/io/i.h src/data/d.h >lessons/01_a/a.h
-  echo 'void t() { RecordProperty("exercise", "01.1"); }' >tests/t_test.cpp
-  exercise 01.1 3 >src/core/c.cpp
+  for id in 1 2; do
+    printf 'TEST(L0%s_T, T) {\n  RecordProperty("exercise", "0%s.1");\n  f();\n}\n' $id $id >tests/t${id}_test.cpp
+  done
 }
 exercise() {  # ID LINES
   printf 'void f() {\n  // BEGIN SOLUTION %s\n' "$1"
@@ -79,13 +85,13 @@ echo "src/io/gone.h 999 big" >tests/tools/exceptions.txt
 yes "int f();" | head -n 301 >src/io/i.h; function_of g 61 >src/io/i.cpp; exercise 01.2 3 >src/core/d.cpp
                                                     expect_only "exercise 01.2"
 exercise 01.2 3 >src/io/i.cpp;                      expect 'no test has RecordProperty("exercise", "01.2")'
-exercise 01.2 3 >src/io/i.cpp;                      expect "exercise 01.2 is not named in the README.md of lesson 01"
+exercise 01.2 3 >src/io/i.cpp;                      expect "README.md: exercise 01.2 is in the sources and not on the page"
 exercise 01.1 3 >src/io/i.cpp;                      expect "exercise 01.1 is marked twice"
-exercise 01.1 16 >src/core/c.cpp;                   expect "exercise 01.1 has 16 lines; the most is 15"
-exercise 01.1 3 | grep -v STUB >src/core/c.cpp;     expect "exercise 01.1 has 0 STUB lines"
-exercise 01.1 3 | grep -v END >src/core/c.cpp;      expect "BEGIN SOLUTION 01.1 has no END"
-exercise 01.1 3 | sed '/STUB/{N;s|\n *//||}' >src/core/c.cpp; expect "a mark has a line of its own"
-exercise 01.1 3 | grep -v BEGIN >src/core/c.cpp;    expect "END SOLUTION 01.1 does not close anything"
+exercise 01.1 16 >src/core/c01.1.cpp;                   expect "exercise 01.1 has 16 lines; the most is 15"
+exercise 01.1 3 | grep -v STUB >src/core/c01.1.cpp;     expect "exercise 01.1 has 0 STUB lines"
+exercise 01.1 3 | grep -v END >src/core/c01.1.cpp;      expect "BEGIN SOLUTION 01.1 has no END"
+exercise 01.1 3 | sed '/STUB/{N;s|\n *//||}' >src/core/c01.1.cpp; expect "a mark has a line of its own"
+exercise 01.1 3 | grep -v BEGIN >src/core/c01.1.cpp;    expect "END SOLUTION 01.1 does not close anything"
 exercise 01.x 3 >src/io/i.cpp;                      expect "an exercise is named NN.k, not 01.x"
 
 if [ $failures -eq 0 ]; then echo "self-test of check: every planted violation was found"; else exit 1; fi

@@ -40,6 +40,12 @@ TEST_F(L03_Text, TheFloorIsNearTheGrammarsEntropy) {
   const Text longer = load_text("", 100'000, 5);
   const Grammar grammar = Grammar::parse(read_text_file(find_data_file("steps.grammar")));
   EXPECT_NEAR(*longer.floor, grammar.entropy_rate(), 0.1 * grammar.entropy_rate());
+  for (const Text* t :
+       {&longer, static_cast<const Text*>(&text)}) {  // and to the last digit that of the held-out text
+    const std::string_view held_out = t->corpus.held_out();
+    EXPECT_DOUBLE_EQ(*t->floor, -grammar.log_probability(held_out) / double(held_out.size()));
+  }
+  EXPECT_NE(load_text("", 1000, 6).corpus.bytes, text.corpus.bytes) << "each seed has its text";
 }
 
 TEST_F(L03_Text, TheHeldOutLossIsThatOfEachByteOnceWithItsContext) {

@@ -1,0 +1,108 @@
+// PyTorch's eager mode as lessons/published/eager.h states it: which tensors are made, in which order, and
+// which stay.
+#include <gtest/gtest.h>
+
+#include "lessons/published/eager.h"
+
+namespace gradus {
+namespace {
+
+class L04_Eager : public ::testing::Test {
+ protected:
+  L04_Eager() { meta.allocator().keep_history(); }
+
+  EagerTensor loss_of(const EagerTensor& x) { return eager.op("loss", {}, DType::F32, {Eager::fresh(x)}); }
+  int64_t bytes(Kind k) { return meta.meter().now()[k]; }
+  // The names and shapes of what is made while f runs.
+  template <class F>
+  std::string made_by(F f) {
+    const size_t before = meta.allocator().history().size();
+    f();
+    std::string names;
+    for (size_t i = before; i < meta.allocator().history().size(); ++i) {
+      const MemoryEvent& e = meta.allocator().history()[i];
+      if (e.action == Action::Alloc) names += e.name + e.shape.text() + " ";
+    }
+    return names;
+  }
+
+  Device meta{"meta"};
+  Eager eager{meta, DType::F32, false};
+  EagerTensor w = eager.parameter({8, 32}, "w");  // 1 KiB
+};
+
+TEST_F(L04_Eager, TwoGradientsOfAnIntermediateResultAreAddedInAThirdTensor) {
+  const EagerTensor h = eager.map("h", w);
+  const EagerTensor passed = eager.add(h, h), made = eager.matmul("product", h, h, {8, 32});
+  EXPECT_EQ(made_by([&] { eager.backward(loss_of(eager.add(passed, made))); }),
+            "add[8,32] loss[] gradient[] gradient[8,32] "     // of the loss, and of what it is of
+            "gradient[8,32] gradient[8,32] "                  // of the product's two inputs,
+            "sum of gradients[8,32] "                         // which are the same h,
+            "sum of gradients[8,32] sum of gradients[8,32] "  // and so are those of the sum, which passes its
+                                                              // own on
+            "gradient[8,32] ");                               // of w
+}
+
+TEST_F(L04_Eager, AParametersFirstGradientStaysAndOthersAreAddedToIt) {
+  const EagerTensor y = eager.add(eager.map("a", w), eager.map("b", w));
+  EXPECT_EQ(made_by([&] { eager.backward(loss_of(y)); }),
+            "loss[] gradient[] gradient[8,32] gradient[8,32] gradient[8,32] ");
+  EXPECT_EQ(bytes(Kind::Gradient), 1024);
+  EXPECT_EQ(made_by([&] { eager.backward(loss_of(eager.map("c", w))); }),
+            "c[8,32] loss[] gradient[] gradient[8,32] gradient[8,32] ");
+  EXPECT_EQ(bytes(Kind::Gradient), 1024) << "of a second pass too";
+  eager.drop_gradients();
+  EXPECT_EQ(bytes(Kind::Gradient), 0);
+}
+
+TEST_F(L04_Eager, BackwardLeavesTheParametersAndTheirGradients) {
+  {
+    const EagerTensor x = eager.map("x", w);
+    eager.backward(loss_of(eager.dropout("dropout", eager.gelu(x))));
+    EXPECT_EQ(bytes(Kind::Activation), 1024) << "a variable of the program keeps its tensor alive";
+  }
+  EXPECT_EQ(bytes(Kind::Activation) + bytes(Kind::Temporary), 0);
+  EXPECT_EQ(bytes(Kind::Weight), 1024);
+  EXPECT_EQ(bytes(Kind::Gradient), 1024);
+}
+
+TEST_F(L04_Eager, WhatEachOperationKeeps) {
+  const EagerTensor x = eager.map("x", w);
+  const auto kept = [&](const auto& op) {
+    const int64_t before = bytes(Kind::Activation);
+    op();
+    return bytes(Kind::Activation) - before;
+  };
+  EXPECT_EQ(kept([&] { eager.dropout("d", x); }), 256) << "a byte an element";
+  EXPECT_EQ(kept([&] { eager.tanh(x); }), 1024) << "its output";
+  EXPECT_EQ(kept([&] { eager.softmax("s", x); }), 1024) << "its output";
+  EXPECT_EQ(kept([&] { eager.gelu(x); }), 1024) << "its input";
+  EXPECT_EQ(kept([&] { eager.gelu(x); }), 0) << "which is kept already";
+  const EagerLinear norm = {w, {}};
+  const EagerTensor other = eager.map("other", w);
+  EXPECT_EQ(kept([&] { eager.layer_norm(other, norm); }), 1024 + 2 * 8 * 4)
+      << "its input, mean and rstd of the rows";
+  EXPECT_EQ(kept([&] { eager.add(eager.map("a", w), eager.map("b", w)); }), 0);
+  EXPECT_EQ(kept([&] { eager.embedding(w, x.data); }), 0) << "ids are data";
+
+  Eager old(meta, DType::F32, true);
+  const EagerTensor y = old.map("y", old.parameter({8, 32}, "v"));
+  EXPECT_EQ(kept([&] { old.softmax("s", y); }), 2048) << "its input too";
+}
+
+TEST_F(L04_Eager, TheFirstUpdateMakesTheStatesAndEachADenominator) {
+  eager.parameter({4}, "b");
+  EXPECT_EQ(made_by([&] { eager.adamw_step(); }),
+            "w.m[8,32] w.v[8,32] w.denominator[8,32] b.m[4] b.v[4] b.denominator[4] ");
+  EXPECT_EQ(bytes(Kind::Optimizer), 2 * (1024 + 16));
+  EXPECT_EQ(made_by([&] { eager.adamw_step(); }), "w.denominator[8,32] b.denominator[4] ");
+  EXPECT_EQ(bytes(Kind::Temporary), 0);
+}
+
+TEST_F(L04_Eager, ParametersComeBeforeOperations) {
+  eager.map("x", w);
+  EXPECT_THROW(eager.parameter({1}, "late"), Error);
+}
+
+}  // namespace
+}  // namespace gradus

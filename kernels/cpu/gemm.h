@@ -35,8 +35,4 @@ void gemm(const GemmProblem<TA, TB, TC>& problem, void* workspace, int64_t bytes
 template <class S>
 int64_t gemm_bytes(int64_t K);
 
-// oneDNN's product, to compare with. False where oneDNN is not built in or does not serve this case (fp64,
-// fp16; Write::Add, alpha other than 1).
-bool onednn_matmul(const Ctx&, const MatmulShape&, CBuf a, CBuf b, Out c);
-
 }  // namespace gradus::cpu

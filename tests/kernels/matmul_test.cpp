@@ -2,7 +2,6 @@
 // and Add.
 #include <omp.h>
 
-#include "kernels/cpu/gemm.h"
 #include "tests/standin/turn.h"
 
 namespace gradus {
@@ -208,23 +207,6 @@ TEST_P(L01_Matmul, MixedDtypesAreRefused) {
   const MatmulShape s = shape_of(2, 2, 2, Trans::No, Trans::No);
   EXPECT_THROW(table().matmul(ctx, s, a.in(), b.in(), a.out(Write::Set)), Error);
   EXPECT_THROW(table().matmul(ctx, s, a.in(), a.in(), b.out(Write::Set)), Error);
-}
-
-TEST(L01_MatmulOnCpu, OneDnnAgrees) {
-  const Product product = [](const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
-    ASSERT_TRUE(cpu::onednn_matmul(ctx, s, a, b, c));
-  };
-  TestCtx ctx;
-  Buffer one(DType::F32, {1}), out(DType::F32, {0});
-  if (!cpu::onednn_matmul(ctx, shape_of(1, 1, 1, Trans::No, Trans::No), one.in(), one.in(),
-                          out.out(Write::Set)))
-    GTEST_SKIP() << "built without oneDNN";
-  for (const Trans ta : {Trans::No, Trans::Yes})
-    for (const Trans tb : {Trans::No, Trans::Yes}) {
-      expect_product({shape_of(37, 45, 67, ta, tb), DType::F32, DType::F32}, product);
-      expect_product({shape_of(37, 45, 67, ta, tb), DType::BF16, DType::F32}, product);
-      expect_product({shape_of(37, 45, 67, ta, tb), DType::BF16, DType::BF16}, product);
-    }
 }
 
 }  // namespace

@@ -103,6 +103,18 @@ TEST(L03_Cuda, CodeRunsOnTheGpusItWasBuiltForAndPtxOnNewerOnes) {
   EXPECT_EQ(runs_on("", 90), Runs::No);
 }
 
+TEST(L03_Cuda, EachOfAListRunsWhereItRunsAlone) {
+  const std::vector<std::string> all = {"75", "80", "86", "89", "90", "90a", "100", "103", "103a", "120"};
+  for (const std::string& a : all)
+    for (const std::string& b : all)
+      for (const int sm : {70, 75, 80, 86, 89, 90, 100, 103, 120, 121}) {
+        const Runs first = runs_on(a, sm), second = runs_on(b, sm);
+        const bool as_built = first == Runs::AsBuilt || second == Runs::AsBuilt;  // b's PTX is not there
+        EXPECT_EQ(runs_on(a + " " + b, sm), as_built ? Runs::AsBuilt : first)
+            << a << " " << b << " on " << sm;
+      }
+}
+
 TEST(L03_Cuda, AutoIsCudaExactlyWhereItCanBeUsed) {
   const std::string problem = cuda_problem(cuda_facts());
   EXPECT_EQ(Device("auto").name(), std::string(problem.empty() ? "cuda" : "cpu"));

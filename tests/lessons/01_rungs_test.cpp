@@ -2,6 +2,7 @@
 // with.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lessons/01_gemm/problem.h"
@@ -82,6 +83,23 @@ TEST(L01_Problem, ErrorsAreSharesOfWhatRoundingAllows) {
     wrong[3 * n + column] = NAN;
     EXPECT_FALSE(problem.worst_error(wrong) <= 1) << "a NaN passes, column " << column;
   }
+}
+
+TEST(L01_Problem, NumbersAreBetweenMinusOneAndOneAndOfTheirSeed) {
+  const Problem one(100, 1), again(100, 1), other(100, 2);
+  for (const std::vector<float>* numbers : {&one.a, &one.b}) {
+    double sum = 0;
+    for (const float x : *numbers) sum += x;
+    EXPECT_NEAR(sum / 1e4, 0, 0.03) << "five deviations of the mean";
+    const auto [low, high] = std::minmax_element(numbers->begin(), numbers->end());
+    EXPECT_TRUE(*low >= -1 && *low < -0.99 && *high > 0.99 && *high <= 1) << *low << " to " << *high;
+  }
+  EXPECT_EQ(one.a, again.a);
+  EXPECT_EQ(one.b, again.b);
+  EXPECT_NE(one.a, one.b);
+  EXPECT_NE(one.a, other.a);
+  EXPECT_NE(one.b, other.b);
+  EXPECT_DOUBLE_EQ(one.gflop(), 2e-3);
 }
 
 }  // namespace

@@ -110,7 +110,9 @@ TEST_F(L02_TapeUses, ARefusedBackwardChangesNothing) {
   Tape tape;
   const Tensor y = scale(two, 3);
   expect_refused("backward: y is [2], not a scalar; pass its gradient dy", [&] { tape.backward(y); });
-  expect_refused("backward: y is [2], its gradient is [1]", [&] { tape.backward(y, tensor({1}, {1})); });
+  for (const int64_t n : {0, 1, 3, 4})
+    expect_refused("backward: y is [2], its gradient is [" + std::to_string(n) + "]",
+                   [&] { tape.backward(y, tensor(std::vector<double>(size_t(n), 1), {n})); });
   for (const Tensor& unrelated : {two.detach(), scale(two.detach(), 2)})
     expect_refused("does not depend on any trainable parameter", [&] { tape.backward(unrelated); });
   EXPECT_EQ(tape.nodes().size(), 1u);

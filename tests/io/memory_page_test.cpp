@@ -71,6 +71,19 @@ TEST_F(L04_MemoryPage, BlocksAndEventsSayWhatHappened) {
             "free '' 0 1024\n");
 }
 
+TEST_F(L04_MemoryPage, AChangeOfKindSaysTheNewOne) {
+  Fixture f;
+  f.allocator.keep_history();
+  Block* const b = f.allocator.allocate(700, Kind::Weight, "b");
+  for (int k = kKinds - 1; k >= 0; --k) f.allocator.change_kind(b, Kind(k));
+  f.allocator.free(b);
+  const Json data = data_of_page(f.allocator, "kinds");
+  std::string kinds;
+  for (const Json& e : data.at("events"))
+    if (e[0].get<int64_t>() == int64_t(Action::ChangeKind)) kinds += e[4].dump() + " ";
+  EXPECT_EQ(kinds, "9 8 7 6 5 4 3 2 1 0 ");
+}
+
 // The script reads numbers that C++ writes, and does what memory_files.h says.
 TEST_F(L04_MemoryPage, TheScriptKnowsTheActionsAndTheKinds) {
   Fixture f;

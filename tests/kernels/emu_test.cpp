@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <numeric>
-#include <set>
 #include <vector>
 
 #include "kernels/emu/emu.h"
@@ -121,25 +120,6 @@ TEST_F(L01_Emu, AWarpThatOvertakesOthersIsSeen) {
   EXPECT_NE(results[0], results[2]) << "no order lets a warp run ahead";
 }
 
-// Who comes to a warp function, and who goes on from it: warp by warp, or all side by side.
-TEST_F(L01_Emu, AWarpThatHasMetGoesOnAtOnceButInTheShuffledOrder) {
-  for (const Order order : kOrders) {
-    emu::set_order(order);
-    std::vector<int> warps;
-    launch("meeting", 1, 96, 0, [&] {
-      if (threadIdx.x % 32 == 0) warps.push_back(int(threadIdx.x / 32));
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) warps.push_back(int(threadIdx.x / 32));
-    });
-    if (order == Order::Shuffled) {
-      EXPECT_EQ(std::set<int>(warps.begin(), warps.begin() + 3).size(), 3u);
-      continue;
-    }
-    const std::vector<int> upwards{0, 0, 1, 1, 2, 2}, downwards{2, 2, 1, 1, 0, 0};
-    EXPECT_EQ(warps, order == Order::Forward ? upwards : downwards);
-  }
-}
-
 TEST_F(L01_Emu, ADivergentBarrierIsNamed) {
   float y[64];
   expect_says(refusal_of("half_waits", 1, 64, 0,
@@ -252,42 +232,6 @@ TEST_F(L01_Emu, WhatAThreadThrowsArrives) {
                              __syncthreads();
                            }),
                 {"block 5 has had enough"});
-}
-
-TEST_F(L01_Emu, AllMeansAllLanesThatThereAre) {
-  std::vector<int> all(8), not_all(8);
-  launch("short_warp", 1, 8, 0, [&] {
-    all[threadIdx.x] = __all_sync(0xFFFFFFFF, 1);
-    not_all[threadIdx.x] = __all_sync(0xFFFFFFFF, threadIdx.x != 5);
-  });
-  EXPECT_EQ(all, std::vector<int>(8, 1));
-  EXPECT_EQ(not_all, std::vector<int>(8, 0));
-}
-
-TEST_F(L01_Emu, ShufflesAndVotesAreThoseOfAWarp) {
-  for (const Order order : kOrders) {
-    emu::set_order(order);
-    std::vector<int> from_3(72), down(72), swapped(72);
-    std::vector<uint32_t> odd(72);
-    std::vector<double> wide(72);
-    launch("warp", 1, 72, 0, [&] {  // two whole warps, and 8 lanes of a third
-      const int t = int(threadIdx.x);
-      const uint32_t mask = t < 64 ? 0xFFFFFFFF : 0xFF;
-      from_3[t] = __shfl_sync(mask, t, 3);
-      down[t] = __shfl_down_sync(mask, t, 2);
-      swapped[t] = __shfl_xor_sync(mask, t, 1);
-      odd[t] = __ballot_sync(mask, t % 2);
-      wide[t] = __shfl_sync(mask, t + 0.5, 1);
-    });
-    for (int t = 0; t < 72; ++t) {
-      const int warp = t / 32 * 32, lanes = t < 64 ? 32 : 8;
-      EXPECT_EQ(from_3[t], warp + 3);
-      EXPECT_EQ(down[t], t % 32 + 2 < lanes ? t + 2 : t);
-      EXPECT_EQ(swapped[t], t ^ 1);
-      EXPECT_EQ(odd[t], t < 64 ? 0xAAAAAAAA : 0xAA);
-      EXPECT_EQ(wide[t], warp + 1.5);
-    }
-  }
 }
 
 TEST_F(L01_Emu, AtomicsCountAcrossBlocks) {

@@ -155,6 +155,22 @@ TEST(L02_Tensor, IsOfTheKindAndNameThatItIsMadeWith) {
   }
 }
 
+TEST(L02_Tensor, TheHistorySaysItsNameShapeAndKindAtEveryRank) {
+  Context context("meta");
+  context.device.allocator().keep_history();
+  Shape shape;
+  for (int rank = 0; rank <= Shape::kMaxRank; ++rank) {
+    const std::string name = "rank " + std::to_string(rank);
+    const Tensor x(context.device, shape, DType::F16, Kind::Comm, name);
+    const MemoryEvent& e = context.device.allocator().history().back();
+    EXPECT_EQ(e.shape, shape);
+    EXPECT_EQ(e.name, name);
+    EXPECT_EQ(e.kind, Kind::Comm);
+    EXPECT_EQ(e.requested, 2 * shape.numel());
+    if (rank < Shape::kMaxRank) shape.push_back(rank + 2);
+  }
+}
+
 TEST(L02_Tensor, MetaReadsAsNanAndMinusOne) {
   Context context("meta");
   for (const DType t : {DType::F64, DType::F32, DType::BF16, DType::F16}) {

@@ -133,5 +133,17 @@ TEST_F(L04_MemoryPage, ThePictureShowsWhatGoesBack) {
   EXPECT_EQ(line.rfind("V387.8H672"), line.size() - 10) << "2 MiB of 40 are reserved: " << line;
 }
 
+TEST_F(L04_MemoryPage, ThePictureShowsTheLastEventToo) {
+  Fixture f;
+  f.allocator.keep_history();
+  f.allocator.free(f.allocator.allocate(512, Kind::Data, "first"));
+  Block* const last = f.allocator.allocate(kMiB, Kind::Weight, "last");
+  write_memory_plot(path("a.svg"), f.allocator, "");
+  const SvgText svg(read("a.svg"));
+  EXPECT_EQ(svg.says("weight").size(), 1u);
+  EXPECT_EQ(svg.all("path").back()["d"], "M72 80.2H672") << "2 MiB are reserved from the first event on";
+  f.allocator.free(last);
+}
+
 }  // namespace
 }  // namespace gradus

@@ -212,24 +212,23 @@ TEST(L04_Plots, AStackFromTheBottomHoldsUntilTheNextPoint) {
       draw(StackPlot{"memory",
                      "event",
                      "MiB",
-                     {{"weights", x, {2, 2, 2, 2}}, {"data", x, {0, 2, 2, 0}}, {"unused", x, {0, 0, 0, 0}}},
+                     {{"weights", x, {2, 2, 2, 2}}, {"unused", x, {0, 0, 0, 0}}, {"data", x, {0, 2, 2, 0}}},
                      {"reserved", x, {4, 4, 8, 8}}}));
   for (const char* text : {"memory", "event", "MiB"}) EXPECT_EQ(svg.says(text).size(), 1u) << text;
   EXPECT_EQ(svg.says("unused").size(), 0u);
   // 8.4 MiB are 340 pixels: 2 are 81; the points are at 72, 272, 472 and 672.
   EXPECT_EQ(of_color(svg, "path", kFirst).at(0)["d"], "M72 323H672V404H72Z");
-  EXPECT_EQ(of_color(svg, "path", kSecond).at(0)["d"], "M72 323H272V242.1H672V323H672V404H72Z");
+  EXPECT_EQ(of_color(svg, "path", kThird).at(0)["d"], "M72 323H272V242.1H672V323H672V404H72Z");
   EXPECT_EQ(of_color(svg, "path", kInk).at(0)["d"], "M72 242.1H472V80.2H672");
   const std::vector<SvgElement> drawn = svg.all("path");
-  EXPECT_EQ(drawn[0]["fill"] + drawn[1]["fill"], std::string(kSecond) + kFirst) << "the lower one over it";
+  EXPECT_EQ(drawn[0]["fill"] + drawn[1]["fill"], std::string(kThird) + kFirst) << "the lower one over it";
   double above = 0;  // the line, then the layers from the top
   for (const char* name : {"reserved", "data", "weights"}) {
     EXPECT_GT(svg.says(name).at(0).number("x"), kRight);
     EXPECT_GT(svg.says(name)[0].number("y"), above);
     above = svg.says(name)[0].number("y");
   }
-  EXPECT_GT(of_color(svg, "rect", kFirst).at(0).number("y"),
-            of_color(svg, "rect", kSecond).at(0).number("y"));
+  EXPECT_GT(of_color(svg, "rect", kFirst).at(0).number("y"), of_color(svg, "rect", kThird).at(0).number("y"));
   expect_refused("plot: nothing has no points", [] { draw(StackPlot{"nothing", "", "", {}, {}}); });
 }
 

@@ -47,7 +47,7 @@ static void batched(const Ctx& ctx, const MatmulShape& s, const T* a, const T* b
 
 // The table's entry is the hand-written product for every dtype. Over the shapes of GPT-2's training step it
 // reached 0.85 to 1.16 of oneDNN 2.6's fp32 speed (2 cores, AVX-512), its Write::Add is exact, and a row's
-// result does not depend on the others; oneDNN promises neither. Lesson 01 compares them on this machine.
+// result does not depend on the others; oneDNN promises neither. Lesson 01 compares square ones.
 void matmul(const Ctx& ctx, const MatmulShape& s, CBuf a, CBuf b, Out c) {
   if (!c.wanted()) return;
   check_matmul(s, a, b, c);

@@ -31,7 +31,7 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
                *const weights = other + kVectors<kRows, kDims>;
   const Place p(s, kTile);
   const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end);
-  float max[kRows], sum[kRows], sums[kRows][kDims / kSide] = {};
+  float max[kRows], sum[kRows], weighted[kRows][kDims / kSide] = {};
   for (int i = 0; i < kRows; ++i) max[i] = -INFINITY, sum[i] = 0;
 
   load_tile<kRows, kDims>(s, q.as<T>() + in, s.qkv.time, p.first, p.end, queries);
@@ -60,7 +60,7 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
       const float correction = expf(max[i] - most);
       max[i] = most, sum[i] = sum[i] * correction + row_sum(tile);
 #pragma unroll
-      for (int c = 0; c < kDims / kSide; ++c) sums[i][c] *= correction;
+      for (int c = 0; c < kDims / kSide; ++c) weighted[i][c] *= correction;
     }
     __syncthreads();
     load_tile<kRows, kDims>(s, v.as<T>() + in, s.qkv.time, j0, s.T, other);
@@ -70,18 +70,18 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
                         weights[(t - p.first) * kWeightLine<kRows> + j - j0] *= factor;
                       });
     __syncthreads();
-    add_weighted<kRows, kDims>(weights, other, sums);
+    add_weighted<kRows, kDims>(weights, other, weighted);
   }
 
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const float factor = 1.0f / sum[i];
-    for (int c = 0; c < kDims / kSide; ++c) sums[i][c] *= factor;
+    for (int c = 0; c < kDims / kSide; ++c) weighted[i][c] *= factor;
     const int64_t t = p.first + thread_row() + i * kSide;
     if (lse.wanted() && thread_col() == 0 && t < p.end)
       store(lse.w, lse.as<float>(), (p.b * s.H + p.h) * s.T + t, max[i] + logf(sum[i]));
   }
-  if (y.wanted()) store_sums<T, kRows, kDims>(s, p, sums, 1, y, p.in(s.y), s.y.time);
+  if (y.wanted()) store_sums<T, kRows, kDims>(s, p, weighted, 1, y, p.in(s.y), s.y.time);
 }
 
 struct FlashBwd {

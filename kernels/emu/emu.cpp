@@ -27,6 +27,7 @@ void launch(const Launch& l, void (*call)(const void*), const void* arguments) {
   limit(l.grid.x, INT32_MAX, "grid.x");
   limit(l.grid.y, 65535, "grid.y");
   limit(l.grid.z, 65535, "grid.z");
+  limit(l.block.z, 64, "block.z");
   limit(volume(l.block), kMostThreads, "the number of threads in a block");
   limit(l.shared_bytes + 1, kMostShared + 1, "dynamic shared memory, plus 1,");
   ++launches_so_far;

@@ -22,7 +22,7 @@ static TrainingRun training_run(const std::string& model, const std::string& rec
                                 int64_t seq) {
   TrainingRun run{config_of(model), batch, seq};
   if (run.seq == 0) run.seq = run.model.context;
-  if (run.model.output == OutputHead::Pooled) run.model.labels = 2;
+  if (run.model.output_head == OutputHead::Pooled) run.model.labels = 2;
   run.model.precision = precision_recipe(recipe);
   return run;
 }

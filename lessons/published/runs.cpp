@@ -68,7 +68,7 @@ struct Setting {
   TransformerConfig config() const {
     TransformerConfig c = transformer_config(model);
     if (half) c.precision = precision_recipe("half");
-    if (c.output == OutputHead::Pooled) c.labels = 2;
+    if (c.output_head == OutputHead::Pooled) c.labels = 2;
     return c;
   }
 };

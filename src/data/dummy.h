@@ -22,7 +22,7 @@ struct DummyBatch {
   Tensor loss(const Transformer& model) const { return model.loss(ids, targets, types); }
 };
 inline DummyBatch dummy_batch(const TransformerConfig& c, int64_t B, int64_t T, uint64_t seed = 1) {
-  const bool pooled = c.output == OutputHead::Pooled;
+  const bool pooled = c.output_head == OutputHead::Pooled;
   return {random_tokens({B, T}, c.vocab, 3 * seed, "inputs"),
           pooled ? random_tokens({B}, std::max<int64_t>(c.labels, 1), 3 * seed + 1, "targets")
                  : random_tokens({B, T}, c.vocab, 3 * seed + 1, "targets"),

@@ -68,7 +68,7 @@ KvCache::KvCache(const Tensor& like, int64_t layers, const Shape& shape) {
 
 static Shape checked_shape(const TransformerConfig& c, int64_t sequences, int64_t tokens) {
   check(
-      c.mask == Mask::Causal && c.output != OutputHead::Pooled && c.token_types == 0,
+      c.mask == Mask::Causal && c.output_head != OutputHead::Pooled && c.token_types == 0,
       "kv_cache: this model reads a text as a whole, as BERT does: the keys and values of a token depend on "
       "later ones, so none can be kept; take a model with a causal mask, for example gpt2");
   check(sequences >= 1 && tokens >= 1, "kv_cache: ", sequences, " sequences of ", tokens,
@@ -98,7 +98,7 @@ KvCache KvCache::select(const std::vector<int32_t>& parents) const {
   return selected;
 }
 
-std::vector<KvLayer> KvCache::layers(int64_t T) const {
+std::vector<KvLayer> KvCache::past(int64_t T) const {
   const int64_t B = sequences();
   std::vector<int32_t> rows;
   for (int64_t t = 0; t < T; ++t)

@@ -41,7 +41,7 @@ class KvCache {
 
  private:
   friend class Transformer;
-  std::vector<KvLayer> layers(int64_t T) const;  // for T new tokens of each sequence
+  std::vector<KvLayer> past(int64_t T) const;  // what T new tokens of each sequence see of it
   KvCache(const Tensor& like, int64_t layers, const Shape& shape);
 
   std::vector<Tensor> layers_;  // KvLayer::kv

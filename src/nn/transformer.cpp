@@ -49,8 +49,8 @@ Transformer::Transformer(const TransformerConfig& c)
       }()),
       ln_f_(parameters, c.residual == Residual::PostNorm ? "ln_e" : "ln_f", c.channels, c.precision,
             c.norm_eps),
-      lm_head_(table_of(c.output == OutputHead::Untied ? c.vocab : 0, parameters, "lm_head", c)),
-      pooler_(linear_to(c.output == OutputHead::Pooled ? c.channels : 0, parameters, "pooler", c)),
+      lm_head_(table_of(c.output_head == OutputHead::Untied ? c.vocab : 0, parameters, "lm_head", c)),
+      pooler_(linear_to(c.output_head == OutputHead::Pooled ? c.channels : 0, parameters, "pooler", c)),
       classifier_(linear_to(c.labels, parameters, "classifier", c)) {}
 
 void Transformer::initialize(uint64_t seed) {
@@ -85,8 +85,8 @@ Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_
 }
 
 Tensor Transformer::head(const Tensor& x) const {
-  if (config.output == OutputHead::Tied) return linear(x, wte_.table.value);
-  if (config.output == OutputHead::Untied) return linear(x, lm_head_->table.value);
+  if (config.output_head == OutputHead::Tied) return linear(x, wte_.table.value);
+  if (config.output_head == OutputHead::Untied) return linear(x, lm_head_->table.value);
   const Tensor pooled = tanh((*pooler_)(select_token(x, 0)));
   return classifier_ ? (*classifier_)(dropout(pooled, config.dropout)) : pooled;
 }
@@ -116,7 +116,7 @@ Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
   check(before + T <= cache.capacity(), "next_logits: the cache has room for ", cache.capacity(),
         " tokens of each sequence, ", before, " were read, and ", T, " more do not fit; make a larger one");
   const Evaluation evaluation;
-  std::vector<KvLayer> past = cache.layers(T);
+  std::vector<KvLayer> past = cache.past(T);
   Tensor x = embed(ids, {}, before);
   for (size_t l = 0; l < blocks_.size(); ++l) x = blocks_[l](x, config, &past[l]);
   x = select_token(x, T - 1);
@@ -126,7 +126,7 @@ Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
 }
 
 Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types) const {
-  check(config.output != OutputHead::Pooled || config.labels > 0,
+  check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
   return cross_entropy(logits(ids, types), targets);
 }

@@ -32,7 +32,7 @@ struct TransformerConfig {
   Tensor (*attention)(const Tensor& qkv, int64_t heads, Mask, double dropout) = attention_plain;
 
   Residual residual = Residual::PreNorm;
-  OutputHead output = OutputHead::Tied;
+  OutputHead output_head = OutputHead::Tied;
   Mask mask = Mask::Causal;
   Tensor (*activation)(const Tensor&) = gelu;
   int64_t rotary = 0;       // the dimensions of a head that turn with the position; 0: learned positions

@@ -23,16 +23,16 @@ void TransformerConfig::validate() const {
         channels / heads, " dimensions of a head cannot turn; it must be an even number, at most all");
   check(token_types >= 0 && labels >= 0, "transformer: token types ", token_types, ", labels ", labels,
         "; neither can be negative");
-  check(labels == 0 || output == OutputHead::Pooled, "transformer: ", labels,
-        " labels need a pooled head: OutputHead::Pooled");
+  check(labels == 0 || output_head == OutputHead::Pooled, "transformer: ", labels,
+        " labels need a pooled head: output_head = OutputHead::Pooled");
 }
 
 int64_t TransformerConfig::parameter_count() const {
   const int64_t C = channels;
   int64_t rows = vocab + token_types;  // of C: embeddings and heads
   if (rotary == 0) rows += context;
-  if (output == OutputHead::Untied) rows += vocab;
-  if (output == OutputHead::Pooled) rows += C + 1 + labels;  // pooler and its bias, classifier
+  if (output_head == OutputHead::Untied) rows += vocab;
+  if (output_head == OutputHead::Pooled) rows += C + 1 + labels;  // pooler and its bias, classifier
   return rows * C + labels + layers * (12 * C * C + 13 * C) + 2 * C;
 }
 
@@ -51,7 +51,7 @@ static constexpr TransformerConfig bert(int64_t layers, int64_t channels, int64_
           .channels = channels,
           .dropout = 0.1,
           .residual = Residual::PostNorm,
-          .output = OutputHead::Pooled,
+          .output_head = OutputHead::Pooled,
           .mask = Mask::None,
           .activation = gelu_erf,
           .token_types = 2,
@@ -64,7 +64,7 @@ static constexpr TransformerConfig neox(int64_t layers, int64_t channels, int64_
           .heads = heads,
           .channels = channels,
           .residual = Residual::Parallel,
-          .output = OutputHead::Untied,
+          .output_head = OutputHead::Untied,
           .activation = gelu_erf,
           .rotary = rotary};
 }

@@ -1,5 +1,5 @@
 // select_token: y[b,:] = x[b,t,:].   dx[b,t,:] = dy[b,:], and 0 elsewhere.   saves nothing.
-// One small copy for each sample: it happens once in a pass.
+// One small copy for each sample: once in a pass, or once for each token that is generated.
 #include "src/ops/ops.h"
 
 namespace gradus {

@@ -89,7 +89,7 @@ TEST(L04_Gradcheck, Rotary) {  // all of a head, a part of it, nothing
 }
 TEST(L04_Gradcheck, SelectToken) {  // also where another gradient came first
   expect_gradients("select_token", [](In x) { return select_token(x[0], 0); }, {{3, 4, 5}});
-  const auto twice = [](In x) { return add(select_token(x[0], 2), select_token(scale(x[0], 2), 3)); };
+  const auto twice = [](In x) { return add(select_token(x[0], 2), select_token(scale(x[0], 2), 2)); };
   expect_gradients("select_token", twice, {{3, 4, 5}});
 }
 TEST(L03_Gradcheck, Softmax) {

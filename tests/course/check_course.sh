@@ -26,6 +26,7 @@ for nn in $lessons; do
   echo "$all" | grep -qx "$nn" || refuse "there is no lesson $nn; the lessons are $(echo $all)"
 done
 mkdir -p "$work" || exit 2
+if [ -z "${PARTS-built}" ]; then work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT; fi  # beside one that builds
 
 sh "$tools/exercises.sh" >"$work/marks"
 awk -f "$tools/tests.awk" $(find tests -name '*_test.cpp' | sort) >"$work/tests"

@@ -45,7 +45,7 @@ TEST(L04_Dummy, ABatchHasWhatTheModelReads) {
 
   TransformerConfig bert = transformer_config("bert-base");
   bert.vocab = 65, bert.labels = 3;
-  ASSERT_EQ(bert.output, OutputHead::Pooled);
+  ASSERT_EQ(bert.output_head, OutputHead::Pooled);
   const DummyBatch pooled = dummy_batch(bert, 40, 8);
   EXPECT_EQ(pooled.targets.shape(), Shape{40}) << "a label each";
   EXPECT_EQ(pooled.types.shape(), (Shape{40, 8}));

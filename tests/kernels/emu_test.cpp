@@ -5,19 +5,11 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/emu/emu.h"
+#include "tests/kernels/emu_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
-
-using emu::Order;
-constexpr Order kOrders[] = {Order::Forward, Order::Reverse, Order::Shuffled};
-
-template <class Body>
-void launch(const char* name, dim3 grid, dim3 block, int64_t shared_bytes, const Body& body) {
-  emu::launch(emu::Launch{name, grid, block, shared_bytes}, body);
-}
 
 // What the launch says when it refuses; "" if it does not.
 template <class Body>
@@ -29,10 +21,7 @@ void expect_says(const std::string& text, std::initializer_list<const char*> par
     EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in: " << text;
 }
 
-class L01_Emu : public testing::Test {
- protected:
-  ~L01_Emu() override { emu::set_order(Order::Forward); }
-};
+using L01_Emu = EmuTest;
 
 TEST_F(L01_Emu, EveryThreadRunsOnceAndKnowsItsPlace) {
   const dim3 grid(3, 2, 2), block(5, 3, 4);
@@ -51,7 +40,7 @@ TEST_F(L01_Emu, EveryThreadRunsOnceAndKnowsItsPlace) {
 TEST_F(L01_Emu, EveryBlockRunsOnceWhateverTheirNumber) {
   for (const Order order : kOrders)
     for (const int blocks :
-         {1, 2, 3, 4, 5, 6, 7, 60, 7919, 2 * 7919}) {  // a large prime, which divides the last
+         {1, 2, 3, 4, 5, 6, 7, 60, 7919, 2 * 7919}) {  // 7919: the step of the shuffled order
       emu::set_order(order);
       std::vector<int> count(blocks);
       launch("once", unsigned(blocks), 1, 0, [&] { ++count[blockIdx.x]; });
@@ -219,6 +208,8 @@ TEST_F(L01_Emu, LaunchesThatAGpuRefusesAreRefused) {
   expect_says(refusal_of("wide", 1, dim3(32, 33), 0, nothing), {"wide", "1056", "1024"});
   expect_says(refusal_of("deep", dim3(1, 65536), 1, 0, nothing), {"deep", "grid.y", "65535"});
   expect_says(refusal_of("deeper", dim3(1, 1, 65536), 1, 0, nothing), {"deeper", "grid.z", "65535"});
+  expect_says(refusal_of("thick", 1, dim3(1, 1, 65), 0, nothing), {"thick", "block.z", "64"});
+  EXPECT_EQ(refusal_of("as thick as can be", 1, dim3(1, 1, 64), 0, nothing), "");
   expect_says(refusal_of("empty", dim3(0), 1, 0, nothing), {"empty", "grid.x"});
   expect_says(refusal_of("greedy", 1, 1, 300 << 10, nothing), {"greedy", "shared memory"});
 }

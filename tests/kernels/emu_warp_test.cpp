@@ -4,23 +4,12 @@
 #include <set>
 #include <vector>
 
-#include "kernels/emu/emu.h"
+#include "tests/kernels/emu_testing.h"
 
 namespace gradus {
 namespace {
 
-using emu::Order;
-constexpr Order kOrders[] = {Order::Forward, Order::Reverse, Order::Shuffled};
-
-template <class Body>
-void launch(const char* name, dim3 grid, dim3 block, int64_t shared_bytes, const Body& body) {
-  emu::launch(emu::Launch{name, grid, block, shared_bytes}, body);
-}
-
-class L01_EmuWarps : public testing::Test {
- protected:
-  ~L01_EmuWarps() override { emu::set_order(Order::Forward); }
-};
+using L01_EmuWarps = EmuTest;
 
 // Who comes to a warp function, and who goes on from it: warp by warp, or all side by side.
 TEST_F(L01_EmuWarps, AWarpThatHasMetGoesOnAtOnceButInTheShuffledOrder) {

@@ -223,7 +223,7 @@ TEST_F(L01_Traffic, EachWarpOfEachBlockMakesItsOwnRequests) {
     const int64_t t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     x.store(512 + t, x.load(t));
   };
-  for (const dim3 block : {dim3(80), dim3(40, 2), dim3(8, 2, 5), dim3(1, 1, 80)}) {
+  for (const dim3 block : {dim3(80), dim3(40, 2), dim3(8, 2, 5), dim3(2, 1, 40)}) {
     const Traffic t = traffic_of(dim3(3, 2), block, copy);
     EXPECT_EQ(t.loads, (Requests{6 * 3, 6 * 10}));
     EXPECT_EQ(t.stores, (Requests{6 * 3, 6 * 10}));

@@ -103,7 +103,7 @@ TEST(L03_Cuda, CodeRunsOnTheGpusItWasBuiltForAndPtxOnNewerOnes) {
   EXPECT_EQ(runs_on("", 90), Runs::No);
 }
 
-TEST(L03_Cuda, EachOfAListRunsWhereItRunsAlone) {
+TEST(L03_Cuda, EachOfAListRunsAsBuiltWhereItDoesAlone) {
   const std::vector<std::string> all = {"75", "80", "86", "89", "90", "90a", "100", "103", "103a", "120"};
   for (const std::string& a : all)
     for (const std::string& b : all)

@@ -69,7 +69,7 @@ struct L04_Dropout : ::testing::TestWithParam<std::tuple<const char*, bool>> {
       for (const char* op :
            {std::get<1>(GetParam()) ? "attention_flash" : "attention_plain", "dropout", "dropout"})
         ops.push_back(op);
-    if (config.output == OutputHead::Pooled) ops.push_back("dropout");
+    if (config.output_head == OutputHead::Pooled) ops.push_back("dropout");
     return ops;
   }
 };
@@ -144,7 +144,7 @@ TEST_P(L04_Dropout, IsWhereItBelongs) {
   expected[0] = config.residual == Residual::PostNorm ? "layernorm"
                 : config.rotary > 0                   ? "embedding"
                                                       : "add_positions";
-  if (config.output == OutputHead::Pooled) expected.push_back("tanh");
+  if (config.output_head == OutputHead::Pooled) expected.push_back("tanh");
   EXPECT_EQ(before, expected);
 }
 

@@ -12,7 +12,7 @@ inline TransformerConfig family(std::string_view name) {
   config.vocab = 31, config.context = 12, config.layers = 2, config.heads = 3, config.channels = 24;
   config.dropout = 0;
   if (config.rotary > 0) config.rotary = 4;
-  if (config.output == OutputHead::Pooled) config.labels = 2;
+  if (config.output_head == OutputHead::Pooled) config.labels = 2;
   return config;
 }
 

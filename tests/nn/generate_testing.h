@@ -20,7 +20,7 @@ const TransformerConfig kNeoX{.vocab = 29,
                               .channels = 10,
                               .attention = attention_flash,
                               .residual = Residual::Parallel,
-                              .output = OutputHead::Untied,
+                              .output_head = OutputHead::Untied,
                               .activation = gelu_erf,
                               .rotary = 4};
 inline TransformerConfig with_dtype(TransformerConfig config, DType t) {

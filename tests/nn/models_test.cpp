@@ -79,7 +79,7 @@ TransformerConfig tiny(const char* name) {
   config.vocab = 37, config.context = 12, config.layers = 2, config.heads = 2, config.channels = 16;
   config.rotary /= 16;  // of 8 dimensions instead of 128
   config.dropout = 0;
-  if (config.output == OutputHead::Pooled) config.labels = 2;
+  if (config.output_head == OutputHead::Pooled) config.labels = 2;
   return config;
 }
 

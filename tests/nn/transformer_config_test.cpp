@@ -23,7 +23,7 @@ TEST(L03_TransformerConfig, TheDefaultsAreASmallGpt2) {
   EXPECT_EQ(c.precision, Precision());
   EXPECT_EQ(c.attention, &attention_plain);
   EXPECT_EQ(c.residual, Residual::PreNorm);
-  EXPECT_EQ(c.output, OutputHead::Tied);
+  EXPECT_EQ(c.output_head, OutputHead::Tied);
   EXPECT_EQ(c.mask, Mask::Causal);
   EXPECT_EQ(c.activation, &gelu);
   EXPECT_EQ(c.rotary, 0);
@@ -40,8 +40,8 @@ void expect_named(const char* name, int64_t layers, int64_t channels, int64_t he
   EXPECT_EQ(std::tuple(got.vocab, got.context, got.rotary, got.token_types, got.labels),
             std::tuple(c.vocab, c.context, c.rotary, c.token_types, c.labels));
   EXPECT_EQ(std::tuple(got.dropout, got.norm_eps), std::tuple(c.dropout, c.norm_eps));
-  EXPECT_EQ(std::tuple(got.residual, got.output, got.mask, got.activation),
-            std::tuple(c.residual, c.output, c.mask, c.activation));
+  EXPECT_EQ(std::tuple(got.residual, got.output_head, got.mask, got.activation),
+            std::tuple(c.residual, c.output_head, c.mask, c.activation));
 }
 TEST(L04_TransformerConfig, Gpt2sOfAllSizes) {
   const TransformerConfig gpt2{.vocab = 50257, .context = 1024};
@@ -58,7 +58,7 @@ TEST(L04_TransformerConfig, BertsAndPolyglots) {
                                .context = 512,
                                .dropout = 0.1,
                                .residual = Residual::PostNorm,
-                               .output = OutputHead::Pooled,
+                               .output_head = OutputHead::Pooled,
                                .mask = Mask::None,
                                .activation = &gelu_erf,
                                .token_types = 2,
@@ -69,7 +69,7 @@ TEST(L04_TransformerConfig, BertsAndPolyglots) {
                {.vocab = 30080,
                 .context = 2048,
                 .residual = Residual::Parallel,
-                .output = OutputHead::Untied,
+                .output_head = OutputHead::Untied,
                 .activation = &gelu_erf,
                 .rotary = 64});
 }
@@ -129,10 +129,12 @@ TEST(L04_TransformerConfig, WhatCannotBeOfTheOtherFamilies) {
             [=](C& c) { c.rotary = n; });
   for (const int64_t n : {0, 2, 4}) changed([=](C& c) { c.rotary = n; }).validate();
   refused("token types -1, labels 0; neither can be negative", [](C& c) { c.token_types = -1; });
-  refused("token types 0, labels -1; neither", [](C& c) { c.labels = -1, c.output = OutputHead::Pooled; });
+  refused("token types 0, labels -1; neither",
+          [](C& c) { c.labels = -1, c.output_head = OutputHead::Pooled; });
   for (const OutputHead head : {OutputHead::Tied, OutputHead::Untied})
-    refused("2 labels need a pooled head: OutputHead::Pooled", [=](C& c) { c.labels = 2, c.output = head; });
-  changed([](C& c) { c.labels = 2, c.output = OutputHead::Pooled, c.token_types = 1; }).validate();
+    refused("2 labels need a pooled head: output_head = OutputHead::Pooled",
+            [=](C& c) { c.labels = 2, c.output_head = head; });
+  changed([](C& c) { c.labels = 2, c.output_head = OutputHead::Pooled, c.token_types = 1; }).validate();
 }
 
 // V C + T C + L (12 C^2 + 13 C) + 2 C, and what else a configuration has.
@@ -146,7 +148,7 @@ TEST(L04_TransformerConfig, ParametersByFormulaAreThoseThatAreMade) {
             if (labels > 0 && head != OutputHead::Pooled) continue;
             Context context("meta");
             const TransformerConfig c = changed([&](TransformerConfig& c) {
-              c.residual = residual, c.output = head, c.rotary = rotary, c.token_types = types;
+              c.residual = residual, c.output_head = head, c.rotary = rotary, c.token_types = types;
               c.labels = labels, c.layers = 3;
             });
             const int64_t of_head = head == OutputHead::Tied     ? 0
@@ -165,7 +167,7 @@ TEST(L04_TransformerConfig, EveryNormHasTheEpsilonOfTheConfiguration) {
   for (const Residual residual : {Residual::PreNorm, Residual::PostNorm, Residual::Parallel}) {
     Context context("cpu");
     TransformerConfig c{.vocab = 2, .context = 1, .layers = 1, .heads = 1, .channels = 2};
-    c.residual = residual, c.output = OutputHead::Untied, c.norm_eps = 1;
+    c.residual = residual, c.output_head = OutputHead::Untied, c.norm_eps = 1;
     Transformer model(c);
     for (Parameter& p : model.parameters) {
       const bool gain = p.name.find("ln_") != std::string::npos && p.name.ends_with("weight");
@@ -268,7 +270,7 @@ TEST(L04_TransformerConfig, TypesAreOfTheShapeOfTheIds) {
   for (const Shape& bad : {Shape{6}, Shape{3, 2}, Shape{2, 2}, Shape{2, 3, 1}})
     expect_refused(wanted, [&] { model.logits(ids({2, 3}), ids(bad)); });
   expect_refused("a model without labels has no loss; set labels, for example to 2", [&] {
-    const Transformer pooled(changed([](TransformerConfig& c) { c.output = OutputHead::Pooled; }));
+    const Transformer pooled(changed([](TransformerConfig& c) { c.output_head = OutputHead::Pooled; }));
     pooled.loss(ids({2, 3}), ids({2}));
   });
 }

@@ -84,7 +84,11 @@ open_work() {
 }
 
 # What check-course asks for on paper.
-exercises() { PARTS= sh "$tools/../course/check_course.sh" | grep -vE '^checked |^[0-9]+ faults$'; }
+exercises() {
+  report=$(PARTS= sh "$tools/../course/check_course.sh" 2>&1)
+  echo "$report" | grep -vE '^checked |^[0-9]+ faults$'
+  echo "$report" | grep -qE '^[0-9]+ faults$' || echo "check_course.sh did not come to its end"
+}
 
 # What a page shows stands beside it, and loads quickly.
 pictures() {

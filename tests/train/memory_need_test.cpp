@@ -19,7 +19,7 @@ TrainingRun tiny(const char* family, const char* recipe, int64_t batch = 3, int6
   TransformerConfig c = transformer_config(family);
   c.vocab = 65, c.context = 24, c.layers = 2, c.heads = 4, c.channels = 32;
   if (c.rotary > 0) c.rotary = 4;
-  if (c.output == OutputHead::Pooled) c.labels = 2;
+  if (c.output_head == OutputHead::Pooled) c.labels = 2;
   c.precision = precision_recipe(recipe);
   return {c, batch, seq};
 }

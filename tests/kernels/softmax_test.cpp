@@ -166,6 +166,16 @@ TEST_P(L02_Kernels, CrossEntropyOfALongRowThatRises) {
   EXPECT_EQ(lse.values()[0], 100);
 }
 
+// However many rows there are, the mean of equal ones is each of them.
+TEST_P(L02_Kernels, CrossEntropyOfManyRowsIsTheirMean) {
+  const RowShape s{turn.table == &cpu_backend() ? 300'000 : 3'000, 2};
+  Buffer logits(DType::F32, std::vector<double>(s.rows * s.cols, 0.3));
+  Buffer lse = Buffer::zeros(DType::F32, s.rows), loss = Buffer::zeros(DType::F32, 1);
+  TestCtx ctx(cost::cross_entropy_fwd(s, DType::F32));
+  table().cross_entropy_fwd(ctx, s, logits.in(), Targets(s).in(), loss.out(Write::Set), lse.out(Write::Set));
+  EXPECT_NEAR(loss.values()[0], std::log(2.0), 1e-7);
+}
+
 TEST_P(L02_Kernels, TargetsAndIdsOutOfRangeAreNamed) {
   if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
   Buffer x = Buffer::random(DType::F32, 6, 1), loss = Buffer::zeros(DType::F32, 1),

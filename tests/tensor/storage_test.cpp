@@ -78,6 +78,7 @@ TEST(L02_TensorStorage, EveryWriteIsCountedNoReadIs) {
          part = x.narrow(1, 2), other = x.reshape({2, 2});
   const uint32_t before = x.storage().version;
   x.in(), part.in(), to_host<double>(x), item(x.narrow(0, 1));
+  part.reshape({2, 1}), part.narrow(1, 1).reshape({1, 1}), part.detach(), other.narrow(1, 1);
   EXPECT_EQ(x.storage().version, before);
   x.set(), copy.add(), part.out(Write::Set), copy_from_host(other, counted(4));
   EXPECT_EQ(x.storage().version, before + 4) << "through whatever view";

@@ -92,6 +92,9 @@ TEST_F(L02_Views, APartOfWhatWantsAGradientIsRefusedWhileATapeRecords) {
   const std::string error = refusal([&] { x.narrow(1, 2); });
   EXPECT_NE(error.find("rows [1, 3) of [3,2]"), std::string::npos) << error;
   EXPECT_NE(error.find("detach"), std::string::npos) << error;
+  for (const auto& [begin, count] :
+       {std::pair(0, 3), {0, 0}, {3, 0}, {0, 1}, {2, 1}})  // all of it and none too
+    EXPECT_NE(refusal([&] { x.narrow(begin, count); }).find("would get no gradient"), std::string::npos);
   const Tensor part = x.detach().narrow(1, 2);
   EXPECT_EQ(to_host<double>(part), (std::vector<double>{3, 4, 5, 6}));
   EXPECT_FALSE(part.slot.wanted());

@@ -118,6 +118,15 @@ TEST_F(L01_Emu, ADivergentBarrierIsNamed) {
                          }),
               {"half_waits", "block (0, 0, 0)", "divergent barrier", "thread (0, 0, 0)",
                "thread (40, 0, 0) has returned", "emu_test.cpp"});
+  for (const Order order : kOrders)  // whether the others are through before or come after
+    for (const bool first : {true, false}) {
+      emu::set_order(order);
+      const std::string said = refusal_of("some_wait", 1, 64, 0, [&] {
+        if ((threadIdx.x < 40) == first) __syncthreads();
+      });
+      expect_says(said, {"some_wait", "divergent barrier", "has returned without coming there"});
+    }
+  emu::set_order(Order::Forward);
   expect_says(refusal_of("two_barriers", dim3(1, 3), dim3(8, 2), 0,
                          [&] {
                            if (threadIdx.y == 0)

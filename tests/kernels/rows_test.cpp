@@ -150,6 +150,21 @@ TEST_P(L03_Kernels, LayerNormOfALongRowOfALargeMeanIsThatOfItsMean) {
   expect_alternating(1 << 17, 4096.8125, 0x1p-6);
 }
 
+// However the row is summed, fp32 rounds the sums of four and more of these; the first mean is off by some
+// tenths.
+TEST_P(L03_Kernels, LayerNormOfARowWhoseMeanRoundsKeepsItsVariance) {
+  for (const int64_t cols : {100, 256, 1000}) {
+    std::vector<double> x(cols);
+    for (int64_t i = 0; i < cols; ++i) x[i] = 0x1p22 + (i % 3 == 0);
+    const double ones = double((cols + 2) / 3) / double(cols), rstd = 1 / std::sqrt(ones * (1 - ones) + kEps);
+    const Buffer in(DType::F32, x), one(DType::F32, std::vector<double>(cols, 1.0));
+    Buffer stats = Buffer::zeros(DType::F32, 2);
+    TestCtx ctx;
+    table().layernorm_fwd(ctx, {1, cols}, in.in(), one.in(), one.in(), {}, stats.out(Write::Set), kEps);
+    EXPECT_NEAR(stats.values()[1], rstd, 1e-4 * rstd) << cols;
+  }
+}
+
 TEST_P(L03_Kernels, LayerNormOfNanIsNan) {
   std::vector<double> values(3 * 70, 1.0);
   values[69] = NAN, values[140] = INFINITY;

@@ -6,10 +6,7 @@
 #include "kernels/check.h"
 #include "src/io/png.h"
 #include "tests/folder_testing.h"
-
-#define STB_IMAGE_IMPLEMENTATION
-#define STBI_ONLY_PNG
-#include <stb/stb_image.h>
+#include "tests/io/png_testing.h"
 
 namespace gradus {
 namespace {
@@ -38,18 +35,12 @@ TEST_F(L01_PngFile, HasEveryPixel) {
       }
     image.write_png(file);
     EXPECT_TRUE(width < 300 || fs::file_size(file) > 65536);
-    int read_width = 0, read_height = 0, channels = 0;
-    uint8_t* const pixels = stbi_load(file.c_str(), &read_width, &read_height, &channels, 3);
-    ASSERT_NE(pixels, nullptr) << stbi_failure_reason();
-    ASSERT_EQ(read_width, width);
-    ASSERT_EQ(read_height, height);
-    EXPECT_EQ(channels, 3);
+    const PngFile read(file);
+    ASSERT_EQ(read.width, width);
+    ASSERT_EQ(read.height, height);
+    EXPECT_EQ(read.channels, 3);
     for (int y = 0; y < height; ++y)
-      for (int x = 0; x < width; ++x) {
-        const uint8_t* const p = pixels + 3 * (y * width + x);
-        ASSERT_EQ(image.at(x, y), (Rgb{p[0], p[1], p[2]})) << x << ", " << y;
-      }
-    stbi_image_free(pixels);
+      for (int x = 0; x < width; ++x) ASSERT_EQ(image.at(x, y), read.at(x, y)) << x << ", " << y;
   }
 }
 

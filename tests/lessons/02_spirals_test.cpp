@@ -6,10 +6,7 @@
 #include "lessons/02_autograd/spirals.h"
 #include "src/tensor/context.h"
 #include "tests/folder_testing.h"
-
-#define STB_IMAGE_IMPLEMENTATION
-#define STBI_ONLY_PNG
-#include <stb/stb_image.h>
+#include "tests/io/png_testing.h"
 
 namespace gradus {
 namespace {
@@ -41,8 +38,8 @@ TEST(L02_Spirals, TakeTurnsAndAreEachOtherTurnedByHalfACircle) {
 
 struct L02_Boundary : FolderTest {
   Context context;
-  // Draws two points over a plane where spiral 1 is certain where `along` (0: x, 1: y) is above 0.
-  void draw(size_t along) {
+  // The picture of two points over a plane where spiral 1 is certain where `along` (0: x, 1: y) is above 0.
+  PngFile draw(size_t along) {
     Spirals data(0, 1);
     data.x = {0.5f, 0.9f, -0.5f, -0.9f}, data.label = {1, 0};
     const auto logits = [&](const Tensor& at) {
@@ -51,27 +48,18 @@ struct L02_Boundary : FolderTest {
       return from_host(context.device, z, at.shape(), DType::F32, Kind::Data, "logits");
     };
     draw_boundary(logits, data, path("p.png"));
-    int channels = 0;
-    uint8_t* const read = stbi_load(path("p.png").c_str(), &width, &height, &channels, 3);
-    ASSERT_NE(read, nullptr);
-    pixels.assign(read, read + 3 * width * height);
-    stbi_image_free(read);
+    return PngFile(path("p.png"));
   }
-  // At a place of the plane, which reaches 1.2 to either side, y upwards.
-  std::vector<int> at(double x, double y) {
-    const auto pixel = [](double v, int side) { return std::min(int((v / 1.2 + 1) / 2 * side), side - 1); };
-    const uint8_t* const p = &pixels[size_t(3 * (pixel(-y, height) * width + pixel(x, width)))];
-    return {p[0], p[1], p[2]};
-  }
-  int width = 0, height = 0;
-  std::vector<uint8_t> pixels;
 };
 
 TEST_F(L02_Boundary, XRunsRightAndYRunsUpOfThePlaneAndOfThePoints) {
-  const std::vector<int> blue{150, 190, 235}, orange{250, 195, 140}, point_0{31, 99, 180},
-      point_1{225, 110, 20};
+  const Rgb blue{150, 190, 235}, orange{250, 195, 140}, point_0{31, 99, 180}, point_1{225, 110, 20};
   for (const size_t along : {0, 1}) {
-    draw(along);
+    const PngFile picture = draw(along);
+    const auto at = [&](double x, double y) {  // of the plane, which reaches 1.2 to either side, y upwards
+      const auto pixel = [](double v, int side) { return std::min(int((v / 1.2 + 1) / 2 * side), side - 1); };
+      return picture.at(pixel(x, picture.width), pixel(-y, picture.height));
+    };
     for (const double x : {-1.1, -0.3, 0.3, 1.1})
       for (const double y : {-1.1, -0.3, 0.3, 1.1})
         EXPECT_EQ(at(x, y), (along == 0 ? x : y) > 0 ? orange : blue) << x << ", " << y;

@@ -94,7 +94,9 @@ TEST_F(L02_Views, APartOfWhatWantsAGradientIsRefusedWhileATapeRecords) {
   EXPECT_NE(error.find("detach"), std::string::npos) << error;
   for (const auto& [begin, count] :
        {std::pair(0, 3), {0, 0}, {3, 0}, {0, 1}, {2, 1}})  // all of it and none too
-    EXPECT_NE(refusal([&] { x.narrow(begin, count); }).find("would get no gradient"), std::string::npos);
+    EXPECT_NE(
+        refusal([&, begin = begin, count = count] { x.narrow(begin, count); }).find("would get no gradient"),
+        std::string::npos);
   const Tensor part = x.detach().narrow(1, 2);
   EXPECT_EQ(to_host<double>(part), (std::vector<double>{3, 4, 5, 6}));
   EXPECT_FALSE(part.slot.wanted());
@@ -116,7 +118,10 @@ TEST_F(L02_Views, PartsOfPartsBeginWhereTheyShould) {
   EXPECT_EQ(inner.bytes(), 16);
   for (const auto& [begin, count] :
        std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {2, 1}, {-1, 1}, {1, -1}})
-    EXPECT_NE(refusal([&] { inner.narrow(begin, count); }).find("of [2,2] do not exist"), std::string::npos)
+    EXPECT_NE(refusal([&, begin = begin, count = count] {
+                inner.narrow(begin, count);
+              }).find("of [2,2] do not exist"),
+              std::string::npos)
         << begin << ", " << count;
   Tensor written = inner.narrow(1, 1);
   copy_from_host(written, {80, 90});

@@ -14,7 +14,7 @@ namespace gradus {
 namespace {
 
 // The frame of plots with two axes, in pixels.
-constexpr double kLeft = 72, kRight = 672, kTop = 64, kBottom = 404;
+constexpr double kLeft = 72, kRight = 672, kBottom = 404;
 constexpr const char *kFirst = "hsl(212,62%,42%)", *kSecond = "hsl(28,80%,42%)", *kThird = "hsl(135,52%,42%)",
                      *kInk = "#28282d";
 

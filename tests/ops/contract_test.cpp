@@ -266,7 +266,8 @@ TEST(L04_OpContract, GradientsInFp32CostWhatTheyTake) {
        {cost::matmul(product(4, 3, 6), T), cost::matmul(product(6, 3, 4), T), cost::bias_bwd({4, 6}, T)}},
       {"select_token", {cost::cast(4, T, G), cost::cast(4, T, G), cost::cast(4, T, G), cost::fill(24, G)}}};
   for (const auto& [name, costs] : expected) {
-    const auto found = std::find_if(kOps.begin(), kOps.end(), [&](const Op& op) { return op.name == name; });
+    const auto found =
+        std::find_if(kOps.begin(), kOps.end(), [&, name = name](const Op& op) { return op.name == name; });
     ASSERT_NE(found, kOps.end()) << name;
     const Op& op = *found;
     Context context("meta");

@@ -32,7 +32,8 @@ TEST(L02_TensorViews, NarrowIsRowsOfRows) {
     EXPECT_FALSE(part.slot.wanted()) << "a part of a tensor has no part of its gradient";
     for (const auto& [begin, count] :
          std::vector<std::pair<int64_t, int64_t>>{{0, 7}, {6, 1}, {7, 0}, {-1, 2}, {2, -1}})
-      expect_refused("of [6,2,2] do not exist", [&] { x.narrow(begin, count); });
+      expect_refused("of [6,2,2] do not exist",
+                     [&, begin = begin, count = count] { x.narrow(begin, count); });
     expect_refused("narrow: 2 rows from row 3 on of [4,2,2] do not exist", [&] { part.narrow(3, 2); });
     expect_refused("of [6,2,2] do not exist", [&] { x.narrow(1, INT64_MAX); });
   }

@@ -203,8 +203,9 @@ TEST(L02_Tensor, HostCopiesRefuseOtherSizes) {
   expect_refused("wte: [1152921504606846976] of fp64 has more bytes",
                  [&] { Tensor(context.device, {int64_t(1) << 60}, DType::F64, Kind::Weight, "wte"); });
   for (const auto& [size, t] : {std::pair(61, DType::F64), {62, DType::F64}, {62, DType::F32}})
-    expect_refused("more bytes than an int64 can count",  // 2^64 and more, which come round to 0
-                   [&] { Tensor(context.device, {int64_t(1) << size}, t, Kind::Weight, "wte"); });
+    expect_refused(
+        "more bytes than an int64 can count",  // 2^64 and more, which come round to 0
+        [&, size = size, t = t] { Tensor(context.device, {int64_t(1) << size}, t, Kind::Weight, "wte"); });
 }
 
 }  // namespace

@@ -63,8 +63,9 @@ lesson_lengths() {
   done
 }
 
+engine_budget=13300  # lines, with the lessons that there are
 engine_size() { cat $(cxx kernels src) </dev/null | wc -l; }
-total_length() { [ "$(engine_size)" -le 15000 ] || over "src and kernels" "$(engine_size)" 15000; }
+total_length() { [ "$(engine_size)" -le $engine_budget ] || over "src and kernels" "$(engine_size)" $engine_budget; }
 
 exceptions() {
   grep -v '^#' $exceptions | while read -r name limit reason; do
@@ -111,7 +112,7 @@ done
 cat "$found"
 violations=$(wc -l <"$found")
 echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting," \
-  "lengths of files, functions and lessons, size of the engine ($(engine_size) of 15000 lines), pictures, paths, open work," \
+  "lengths of files, functions and lessons, size of the engine ($(engine_size) of $engine_budget lines), pictures, paths, open work," \
   "$(marks) exercises"
 echo "$violations violations"
 [ "$violations" -eq 0 ]

@@ -1,6 +1,7 @@
 // What tests of kernels.h's promises share: an output with old numbers in it, what Set or Add must make of
 // them, and how far from the fp64 result that may be.
 #pragma once
+#include <cstring>
 #include <limits>
 
 #include "tests/kernels/kernel_testing.h"
@@ -25,15 +26,16 @@ inline double epsilon_of_sums(DType t) { return epsilon_of(t == DType::F64 ? DTy
 // Scratch and workspace full of numbers that are not numbers: a kernel finds nothing there. And more of them
 // behind the workspace, which nothing may change.
 struct DirtyCtx : TestCtx {
-  static constexpr int64_t kBehind = 1 << 20;
+  static constexpr int64_t kBehind = 16 * sizeof(Piece);
   DirtyCtx() : TestCtx(Cost{.scratch = 1 << 20}) {
-    workspace.resize(workspace.size() + kBehind);
-    std::fill(scratch.begin(), scratch.end(), char(0xFF));
-    std::fill(workspace.begin(), workspace.end(), char(0xFF));
+    workspace.resize(workspace.size() + 16);
+    std::memset(scratch.data(), 0xFF, scratch.size());
+    std::memset(static_cast<void*>(workspace.data()), 0xFF, workspace.size() * sizeof(Piece));
   }
   ~DirtyCtx() {
     wait_for_kernels();
-    EXPECT_EQ(std::count(workspace.end() - kBehind, workspace.end(), char(0xFF)), kBehind)
+    const char* const end = reinterpret_cast<const char*>(workspace.data() + workspace.size());
+    EXPECT_EQ(std::count(end - kBehind, end, char(0xFF)), kBehind)
         << "a kernel wrote beyond the workspace";
   }
 };

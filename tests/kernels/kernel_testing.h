@@ -196,9 +196,10 @@ struct TestCtx {
   explicit TestCtx(const Cost& cost = {})
       : scratch_bytes(cost.scratch),
         scratch(cost.scratch + 2 * kAlignment),
-        workspace(kWorkspaceBytes + kAlignment) {}
+        workspace(kWorkspaceBytes / sizeof(Piece) + 1) {}
   operator Ctx() { return {one_scalars.data(), aligned(scratch), aligned(workspace)}; }
-  static void* aligned(SharedVector<char>& v) {
+  template <class T>
+  static void* aligned(SharedVector<T>& v) {
     return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(v.data()) + kAlignment - 1) / kAlignment *
                                    kAlignment);
   }
@@ -216,7 +217,11 @@ struct TestCtx {
   }
   int64_t scratch_bytes;
   SharedVector<StepScalars> one_scalars = SharedVector<StepScalars>(1);
-  SharedVector<char> scratch, workspace;
+  SharedVector<char> scratch;
+  struct Piece {  // a vector makes and destroys its elements one by one, and each test has many workspaces
+    char bytes[1 << 16];
+  };
+  SharedVector<Piece> workspace;
 };
 
 // Where it is written what a kernel computes; `op` begins with its name, with or without _fwd.

@@ -1,4 +1,4 @@
-// Rung 3 of the ladder. It stands alone because its loops are also run on numbers that count how often they
+// Rung C3. It stands alone because its loops are also run on numbers that count how often they
 // come from memory (exercise 01.3).
 #pragma once
 #include <algorithm>

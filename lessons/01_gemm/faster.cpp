@@ -1,4 +1,4 @@
-// Exercise 01.4, make it faster: a rung of your own in place of rung 3. This one is right and slow; `make
+// Exercise 01.4, make it faster: a rung of your own in place of C3. This one is right and slow; `make
 // faster-01` says whether yours is still right, and how fast it is beside the given one.
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-// Exercise 01.7, make it faster: a kernel of your own in place of rung 1. This one is right and slow: a warp
+// Exercise 01.7, make it faster: a kernel of your own in place of G1. This one is right and slow: a warp
 // is a column of C. `make faster-01` says whether yours is still right, and on emu how many bytes both move.
 #include "kernels/cuda/counted.h"
 #include "kernels/cuda/gpu.h"

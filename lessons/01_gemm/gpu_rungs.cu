@@ -5,7 +5,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-// Rung 1, global memory. A thread for each element of C; the 32 threads of a warp are neighbours in a row of
+// G1, global memory. A thread for each element of C; the 32 threads of a warp are neighbours in a row of
 // C. So they read the same element of A (1 sector) and 32 neighbours in a row of B (4 sectors) for 32 FMAs.
 __global__ void global_kernel(GemmSize s, Global a, Global b, Global c) {
   const int64_t i = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
@@ -24,7 +24,7 @@ static void global_memory(const Ctx& ctx, const GemmSize& s, const float* a, con
   launch(ctx, "global_memory", grid, block, 0, global_kernel, s, a, b, c);
 }
 
-// Rung 2, a tile in shared memory. The kTile x kTile threads of a block copy a tile of A and one of B into
+// G2, a tile in shared memory. The kTile x kTile threads of a block copy a tile of A and one of B into
 // shared memory together, and then each reads a row of the one and a column of the other there: kTile uses of
 // each number that came from global memory.
 constexpr int kTile = 32;
@@ -52,13 +52,13 @@ static void shared_tile(const Ctx& ctx, const GemmSize& s, const float* a, const
   launch(ctx, "shared_tile", grid, block, 0, shared_kernel, s, a, b, c);
 }
 
-// Rungs 3 and 4 compute kPatch x kPatch elements of C in a block of 16 x 16 threads. Each thread keeps 8 x 8
+// G3 and G4 compute kPatch x kPatch elements of C in a block of 16 x 16 threads. Each thread keeps 8 x 8
 // of them in registers: 8 numbers of A and 8 of B from shared memory serve 64 FMAs. A's tile lies transposed,
 // so that the threads of a warp read it, as they do B's, along rows; kPad moves its columns, which are
 // written together, to different banks of shared memory.
 constexpr int kPatch = 128, kDepth = 8, kEach = 8, kSide = kPatch / kEach, kPad = 4;
 
-// Rung 3, a tile in registers. A thread has rows row, row + 1, ... and columns col, col + 16, ... of the
+// G3, a tile in registers. A thread has rows row, row + 1, ... and columns col, col + 16, ... of the
 // block.
 __global__ void __launch_bounds__(kSide* kSide) register_kernel(GemmSize s, Global a, Global b, Global c) {
   __shared__ float a_tile[kDepth][kPatch + kPad], b_tile[kDepth][kPatch];
@@ -99,7 +99,7 @@ static void register_tile(const Ctx& ctx, const GemmSize& s, const float* a, con
   launch(ctx, "register_tile", grid, kSide * kSide, 0, register_kernel, s, a, b, c);
 }
 
-// Rung 4, the same with vectors: each instruction on memory moves four neighbours, so that there are a
+// G4, the same with vectors: each instruction on memory moves four neighbours, so that there are a
 // quarter as many. K and N are multiples of 4. A thread's columns are col ... col + 3 and the four that lie
 // 64 further.
 __global__ void __launch_bounds__(kSide* kSide) vector_kernel(GemmSize s, Global a, Global b, Global c) {
@@ -142,7 +142,7 @@ static void vectorized(const Ctx& ctx, const GemmSize& s, const float* a, const 
 }
 
 #ifdef __CUDACC__
-// Rung 5, cuBLAS: the table's own entry.
+// G5, cuBLAS: the table's own entry.
 static void library(const Ctx& ctx, const GemmSize& s, const float* a, const float* b, float* c) {
   matmul(ctx, {.M = s.M, .N = s.N, .K = s.K, .lda = s.K, .ldb = s.N, .ldc = s.N}, {a, DType::F32},
          {b, DType::F32}, {c, DType::F32, Write::Set});
@@ -158,22 +158,22 @@ static Traffic tiled(const GemmSize& s, int64_t t, int64_t numbers, int64_t shar
 }
 
 std::vector<GpuRung> gpu_rungs() {
-  // Rung 1: for each k a warp makes two requests, of 1 and 4 sectors.
+  // G1: for each k a warp makes two requests, of 1 and 4 sectors.
   std::vector<GpuRung> list = {
-      {"1 global memory", global_memory,
+      {"G1 global memory", global_memory,
        [](const GemmSize& s) {
          const int64_t warps = s.M * s.N / kWarp;
          return Traffic{{2 * warps * s.K, 5 * warps * s.K}, {warps, 4 * warps}, 0};
        }},
-      {"2 tile in shared memory", shared_tile,
+      {"G2 tile in shared memory", shared_tile,
        [](const GemmSize& s) { return tiled(s, kTile, 1, 2 * s.M * s.N * s.K); }},
-      {"3 tile in registers", register_tile,
+      {"G3 tile in registers", register_tile,
        [](const GemmSize& s) { return tiled(s, kPatch, 1, 2 * s.M * s.N * s.K / kEach); }},
-      {"4 vectors", vectorized,
+      {"G4 vectors", vectorized,
        [](const GemmSize& s) { return tiled(s, kPatch, 4, 2 * s.M * s.N * s.K / kEach / 4); }},
   };
 #ifdef __CUDACC__
-  list.push_back({"5 library (cuBLAS)", library, nullptr});
+  list.push_back({"G5 library (cuBLAS)", library, nullptr});
 #endif
   return list;
 }

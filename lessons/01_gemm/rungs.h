@@ -1,6 +1,6 @@
-// The rungs of the ladder: four ways to write C = A B by hand, from three plain loops to the engine's kernel,
-// and a library. All matrices are square (n, n), fp32, row-major. Each rung computes the same sums; they
-// differ only in the order in which they touch memory.
+// The rungs of the CPU's ladder: five ways to write C = A B by hand, from three plain loops to the engine's
+// kernel, and a library. All matrices are square (n, n), fp32, row-major. Each rung computes the same sums;
+// they differ only in the order in which they touch memory.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace gradus {
 
-constexpr int64_t kBlock = 128;  // rows and columns of rung 3's blocks
+constexpr int64_t kBlock = 128;  // rows and columns of C3's blocks
 
 struct Rung {
   std::string name;
   void (*multiply)(int64_t n, const float* a, const float* b, float* c);
   // FLOPs for each byte that comes from beyond the L2 cache, if the matrices do not fit into it.
-  double (*intensity)(int64_t n);
+  double (*intensity)(double n);
   bool fast;  // the others would take minutes at every size: they run at n = 256 and 1024 only
 };
 

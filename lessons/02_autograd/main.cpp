@@ -10,6 +10,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "lessons/02_autograd/by_hand.h"
 #include "lessons/02_autograd/spirals.h"
 #include "src/core/progress.h"
 #include "src/core/rng.h"
@@ -94,6 +95,7 @@ static int lesson_02(int argc, char** argv) {
   Lesson lesson(argc, argv, "02_autograd", "the tape: train a small network with our own gradients", 1000);
   const std::string picture = lesson.device == "meta" ? "" : lesson.plot("02_boundary.png");
   lesson.done({}, {picture});
+  if (lesson.print == "example") return gradients_by_hand(std::cout), 0;
   LessonContext context(lesson);
   const Settings set;
   const Spirals data(set.points, lesson.seed);

@@ -8,6 +8,7 @@
 //   make lesson-03 [ARGS="--data=/usr/share/common-licenses"]              expected last line: PASS
 #include <iostream>
 
+#include "lessons/03_transformer/by_hand.h"
 #include "lessons/03_transformer/text.h"
 #include "src/core/progress.h"
 #include "src/io/checkpoint.h"
@@ -97,6 +98,7 @@ static int lesson_03(int argc, char** argv) {
       "size", "small", "of model and text; tiny: for devices that emulate", {"small", "tiny"});
   const std::string picture = lesson.device == "meta" ? "" : lesson.plot("03_loss.svg");
   lesson.done({save}, {picture});
+  if (lesson.print == "example") return attention_by_hand(std::cout), 0;
   LessonContext context(lesson);
   const Settings set = size == "tiny" ? tiny() : Settings();
 

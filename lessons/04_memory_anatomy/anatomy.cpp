@@ -4,6 +4,7 @@
 #include <iostream>
 #include <set>
 
+#include "lessons/04_memory_anatomy/formulas.h"
 #include "src/core/table.h"
 
 namespace gradus {
@@ -202,6 +203,7 @@ void saved_activations_table(const Lesson& lesson, Report& report) {
   report.check_equal("published a layer: sbh (34 + 5as/h)", published, 34 * sbh + 5 * ass_b);
   report.check_equal("ours: less 2 sbh + 3 as²b of dropout, more 16 sb of statistics", ours,
                      published - 2 * sbh - 3 * ass_b + 16 * z.s * z.b);
+  report.check_equal("ours: what the formula of exercise 04.2 gives", ours, saved_by_a_layer(c, z.b, z.s));
 }
 
 }  // namespace gradus

@@ -13,6 +13,7 @@
 
 #include "lessons/04_memory_anatomy/anatomy.h"
 #include "lessons/04_memory_anatomy/batch_size.h"
+#include "lessons/04_memory_anatomy/by_hand.h"
 #include "lessons/04_memory_anatomy/calculator.h"
 #include "lessons/04_memory_anatomy/generation.h"
 #include "lessons/published/runs.h"
@@ -108,6 +109,7 @@ static int lesson_04(int argc, char** argv) {
   if (model.empty() && (batch != 1 || seq != 0 || recipe != "fp32"))
     throw BadArguments(
         "--batch, --seq and --recipe are the calculator's; say of which model, with --model=NAME");
+  if (lesson.print == "example") return bytes_by_hand(std::cout), 0;
   LessonContext context(lesson, model.empty() ? lesson.device : "meta", model.empty() ? lesson.memory : 0);
   Report report = lesson.report();
   if (!model.empty()) {

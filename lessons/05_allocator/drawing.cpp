@@ -58,6 +58,7 @@ struct Example {
 }  // namespace
 
 void draw_example(std::ostream& out) {
+  out << "What the allocator does ('-': rounding, '.': free):\n";
   Example e(out);
   e.get("a", 700 * kKiB, "up to 1 MiB, from the small pool, a segment of 2 MiB");
   e.get("b", 700, "rounded up to 1024 bytes, split off what is free");

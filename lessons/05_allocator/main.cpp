@@ -130,11 +130,10 @@ static int lesson_05(int argc, char** argv) {
                                               "write the memory history's page and snapshot to this folder");
   lesson.done({}, {lesson.plot("05_naive.svg"), lesson.plot("05_emptied.svg"), lesson.plot("05_faults.svg"),
                    folder + "/05_memory.html", folder + "/05_snapshot.pickle"});
+  if (lesson.print == "example") return draw_example(std::cout), 0;
   LessonContext context(lesson);
   const Settings set;
 
-  std::cout << "What the allocator does ('-': rounding, '.': free):\n";
-  draw_example(std::cout);
   Report report = lesson.report();
   report.config("streams", int64_t(set.streams));
   report.config("steps", lesson.steps);

@@ -43,15 +43,12 @@ void MemoryReplay::apply(const MemoryEvent& e) {
 size_t peak_event(const std::vector<MemoryEvent>& history) {
   int64_t allocated = 0, highest = -1;
   size_t peak = 0;
-  // BEGIN SOLUTION 04.2
   for (size_t i = 0; i < history.size(); ++i) {
     if (history[i].action == Action::Free) allocated -= history[i].bytes;
     if (history[i].action != Action::Alloc) continue;
     allocated += history[i].bytes;
     if (allocated > highest) highest = allocated, peak = i;
   }
-  // STUB: todo("04.2", "the first event after which most is allocated", history, allocated, highest, peak);
-  // END SOLUTION 04.2
   check(highest >= 0, "memory history: nothing was allocated in it");
   return peak;
 }

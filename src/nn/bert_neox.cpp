@@ -1,25 +1,36 @@
-// The blocks of BERT and GPT-NeoX; GPT-2's is in transformer.cpp.
+// What BERT (Devlin et al. 2019) and GPT-NeoX (Black et al. 2022) have in other places than GPT-2, which is
+// in transformer.cpp: the order within a block, and the output head.
 #include "src/nn/kv_cache.h"
 
 namespace gradus {
 
-Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past) {
-  const int64_t first = past ? past->length : 0;
-  const Tensor turned = c.rotary > 0 ? rotary(qkv, c.heads, c.rotary, first) : qkv;
-  if (past) past->append(turned);
-  return first > 0 ? past->attend(turned, c.heads) : c.attention(turned, c.heads, c.mask, c.dropout);
-}
-
+// BERT's block.
 Tensor TransformerBlock::post_norm(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
   const Tensor heads = attend(c_attn(x), c, past);
   const Tensor h = ln_1(add(x, dropout(c_proj(heads), c.dropout)));
   return ln_2(add(h, dropout(mlp_c_proj(c.activation(c_fc(h))), c.dropout)));
 }
 
+// GPT-NeoX's.
 Tensor TransformerBlock::parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
   const Tensor heads = attend(c_attn(ln_1(x)), c, past);
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));
   return add(h, dropout(mlp_c_proj(c.activation(c_fc(ln_2(x)))), c.dropout));
+}
+
+void Transformer::add_output_head() {
+  const TransformerConfig& c = config;
+  if (c.output_head == OutputHead::Untied)
+    lm_head_.emplace(parameters, "lm_head", c.vocab, c.channels, c.precision);
+  if (c.output_head == OutputHead::Pooled)
+    pooler_.emplace(parameters, "pooler", c.channels, c.channels, c.precision);
+  if (c.labels > 0) classifier_.emplace(parameters, "classifier", c.channels, c.labels, c.precision);
+}
+
+Tensor Transformer::other_head(const Tensor& x) const {
+  if (config.output_head == OutputHead::Untied) return linear(x, lm_head_->table.value);
+  const Tensor pooled = tanh((*pooler_)(select_token(x, 0)));
+  return classifier_ ? (*classifier_)(dropout(pooled, config.dropout)) : pooled;
 }
 
 }  // namespace gradus

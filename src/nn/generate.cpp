@@ -8,6 +8,27 @@
 
 namespace gradus {
 
+Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
+  check(cache.layers_.size() == blocks_.size() && cache.layers_[0].last() == 2 * config.channels,
+        "next_logits: the cache was made for another model");
+  check(ids.shape().rank() == 2 && ids.shape()[0] == cache.sequences() && ids.shape()[1] >= 1,
+        "next_logits: token ids are ", ids.shape(), "; they must be (B, T) with B = ", cache.sequences(),
+        ", the cache's sequences, and at least one token");
+  const int64_t T = ids.shape()[1], before = cache.length();
+  check(T == 1 || before == 0, "next_logits: ", T, " tokens after ", before,
+        "; after the prompt, tokens are read one at a time");
+  check(before + T <= cache.capacity(), "next_logits: the cache has room for ", cache.capacity(),
+        " tokens of each sequence, ", before, " were read, and ", T, " more do not fit; make a larger one");
+  const Evaluation evaluation;
+  std::vector<KvLayer> past = cache.past(T);
+  Tensor x = embed(ids, {}, before);
+  for (size_t l = 0; l < blocks_.size(); ++l) x = blocks_[l](x, config, &past[l]);
+  x = select_token(x, T - 1);
+  x = head(x);
+  cache.length_ += T;
+  return x;
+}
+
 static KvCache cache_for(const char* what, const Transformer& model, const std::vector<int32_t>& prompt,
                          int64_t tokens) {
   const int64_t P = int64_t(prompt.size()), context = model.config.context;

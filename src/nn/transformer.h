@@ -93,11 +93,13 @@ class Transformer {
  private:
   Tensor embed(const Tensor& ids, const Tensor& types, int64_t first_position) const;
   Tensor head(const Tensor& x) const;
+  Tensor other_head(const Tensor& x) const;
+  void add_output_head();
 
   Embedding wte_;
   std::optional<Embedding> wpe_, wtt_;
   std::vector<TransformerBlock> blocks_;
-  LayerNorm ln_f_;  // or ln_e
+  std::optional<LayerNorm> norm_;  // ln_f, the last, or ln_e, that of the embedding
   std::optional<Embedding> lm_head_;
   std::optional<Linear> pooler_, classifier_;
 };

@@ -15,7 +15,9 @@ Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std:
       args.integer("seed", 1, "seed of weights, data order and everything else random", 0, INT64_MAX));
   memory = args.bytes("memory", 0, "budget of device memory, for example 64MiB (0: none)");
   json = args.text("json", "", "also write the report to this file");
-  print = args.choice("print", "none", "tape: show the tape of the first step", {"none", "tape"});
+  print = args.choice("print", "none",
+                      "tape: show the tape of the first step; example: only the page's small one",
+                      {"none", "tape", "example"});
   check = args.choice("check", "none", "nan: stop at the first op whose output is not finite (slow)",
                       {"none", "nan"});
 }

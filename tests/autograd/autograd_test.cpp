@@ -93,6 +93,7 @@ TEST(L04_Gradcheck, SelectToken) {  // also where another gradient came first
   expect_gradients("select_token", twice, {{3, 4, 5}});
 }
 TEST(L03_Gradcheck, Softmax) {
+  RecordProperty("exercise", "03.6");
   expect_gradients("softmax", [](In x) { return softmax(x[0]); }, {{7, 5}});
   expect_gradients("softmax", [](In x) { return softmax(add(x[0], x[0])); }, {{1, 2}});
 }

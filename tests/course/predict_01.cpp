@@ -1,4 +1,4 @@
-// The questions of exercise 01.3: what rung 3 moves with the student's own block. Its loops
+// The questions of exercise 01.3: what C3 moves with the student's own block. Its loops
 // (lessons/01_gemm/blocked.h) run here on numbers that notice when they come from memory.
 #include <omp.h>
 
@@ -95,7 +95,7 @@ static std::array<int64_t, 3> moved_by(const Product& p) {
 static Quiz quiz(const std::string& student) {
   const Product p = own_product(student);
   std::ostringstream setting;
-  setting << "Your product: n = " << p.n << ", fp32, rung 3 with blocks of " << p.block << " x " << p.block
+  setting << "Your product: n = " << p.n << ", fp32, C3 with blocks of " << p.block << " x " << p.block
           << " on one core, whose cache holds " << p.cache
           << " numbers (five blocks) and lets go what it has not used for longest.";
   const double flops = 2.0 * double(p.n) * double(p.n) * double(p.n);

@@ -1,5 +1,5 @@
-// The questions of exercise 02.5: the FLOPs of a deeper network with the student's own numbers, counted on
-// meta.
+// The questions of exercises 02.5, the FLOPs of a deeper network with the student's own numbers, counted on
+// meta; and 02.6, a tape to be traced by hand.
 #include <deque>
 
 #include "src/nn/layers.h"
@@ -36,17 +36,56 @@ static double flops_of(bool backward, const Net& net) {
   return double(meta.device.meter().work(OpClass::Contraction).flops);
 }
 
+struct Trace {  // b = w a, c = s b, d = b + c, e = d b: a tape of four nodes, three of which use b
+  int64_t a, w, s;
+};
+
+static Trace own_trace(const std::string& student) {
+  Own own(student, "02.6");
+  return {own.between(2, 9), own.between(2, 9), own.between(2, 9)};
+}
+
+// The gradients of e with respect to a, w and b.
+struct Gradients {
+  double a, w, b;
+};
+static Gradients gradients(const Trace& t) {
+  Context context("cpu");
+  const auto number = [&](int64_t value, Leaf& leaf) {
+    Tensor x =
+        from_host(context.device, std::vector<double>{double(value)}, {1, 1}, DType::F64, Kind::Data, "x");
+    attach(x, leaf, "x");
+    return x;
+  };
+  const auto e_of = [&](const Tensor& b) { return linear(add(b, scale(b, double(t.s))), b); };
+  Leaf a, w, b;
+  {
+    Tape tape;
+    tape.backward(e_of(linear(number(t.a, a), number(t.w, w))));
+  }
+  Tape from_b;
+  from_b.backward(e_of(number(t.a * t.w, b)));
+  return {item(a.grad), item(w.grad), item(b.grad)};
+}
+
 static Quiz quiz(const std::string& student) {
   const Net net = own_net(student);
-  std::ostringstream setting;
+  const Trace t = own_trace(student);
+  std::ostringstream setting, tape;
   setting << "Your network has " << net.layers << " linear layers with tanh between them: 2 -> " << net.width
           << ", then " << net.layers - 2 << " of " << net.width << " -> " << net.width << ", then "
           << net.width << " -> 2; it sees " << net.points
           << " points at once. Count the products' operations, as the page does.";
+  tape << "Your tape: a = " << t.a << " and w = " << t.w << " are leaves; b = w a, c = " << t.s
+       << " b, d = b + c, e = d b. The gradient of e is 1. What is that of b, the sum of all that come to "
+          "its slot?";
   const auto flops = [net](bool backward) { return measured([=] { return flops_of(backward, net); }); };
   return {setting.str(),
           {{"02.5", "forward", "how many FLOPs does the forward pass take?", flops(false)},
-           {"02.5", "backward", "how many FLOPs does the backward pass take?", flops(true)}}};
+           {"02.5", "backward", "how many FLOPs does the backward pass take?", flops(true)},
+           {"02.6", "db", tape.str(), measured([t] { return gradients(t).b; })},
+           {"02.6", "da", "and that of a?", measured([t] { return gradients(t).a; })},
+           {"02.6", "dw", "and that of w?", measured([t] { return gradients(t).w; })}}};
 }
 
 }  // namespace gradus::predict

@@ -1,5 +1,6 @@
 // The questions of exercise 05.3: which blocks are missing after a warm-up with the longest batches, for the
-// student's own stream, found by running it on meta (lessons/05_allocator/stream.h).
+// student's own stream, found by running it on meta (lessons/05_allocator/stream.h); and of 05.5: what a few
+// requests leave.
 #include <cmath>
 
 #include "lessons/05_allocator/stream.h"
@@ -63,16 +64,49 @@ static Judge third_batch(const Stream& stream) {
   };
 }
 
+// Exercise 05.5: requests to an empty allocator. Numbers of KiB, MiB, MiB, half MiB and bytes.
+struct Requests {
+  int64_t a, b, c, d, e;
+};
+
+static Requests own_requests(const std::string& student) {
+  Own own(student, "05.5");
+  const int64_t b = own.between(5, 8);
+  return {own.between(300, 900), b, own.between(10, 16), 2 * b - own.of({1, 4}), own.between(600, 2000)};
+}
+
+// What they leave: reserved and allocated.
+static std::pair<double, double> left_by(const Requests& r) {
+  Meter meter;
+  Allocator allocator(meta_source(), meter);
+  const auto get = [&](int64_t bytes, const char* name) {
+    return allocator.allocate(bytes, Kind::Other, name);
+  };
+  Block* const a = get(r.a << 10, "a");
+  Block* const b = get(r.b << 20, "b");
+  Block* const c = get(r.c << 20, "c");
+  allocator.free(b);
+  Block* const d = get(r.d << 19, "d");
+  Block* const e = get(r.e, "e");
+  const std::pair<double, double> left(double(meter.reserved()), double(meter.now().allocated()));
+  for (Block* block : {a, c, d, e}) allocator.free(block);
+  return left;
+}
+
 static Quiz quiz(const std::string& student) {
+  const Requests r = own_requests(student);
   const Stream s = own_stream(student);
   const TransformerConfig& c = s.model;
-  std::ostringstream setting;
+  std::ostringstream setting, requests;
   setting << "Your stream: a GPT-2 of " << c.layers << " layers, " << c.heads << " heads and " << c.channels
           << " channels, in fp32, on batches of " << s.batch << " texts of " << s.shortest << " to "
           << s.longest << " tokens (log-normal, the median " << s.median << ", the deviation " << s.spread
           << "); " << kStreams << " streams of " << kSteps
           << " steps, of which the most counts. It is warmed up: the first two batches have " << s.longest
           << " tokens.";
+  requests << "Your requests, to an empty allocator: get a, " << r.a << " KiB; get b, " << r.b
+           << " MiB; get c, " << r.c << " MiB; free b; get d, " << 0.5 * double(r.d) << " MiB; get e, " << r.e
+           << " bytes. How many bytes are reserved in the end?";
   const std::string id = "05.3";
   return {setting.str(),
           {{id, "hidden_T", "up to which T does a tensor (batch, T, channels) come from the small pool?",
@@ -89,7 +123,10 @@ static Quiz quiz(const std::string& student) {
             measured([=] { return double(asked_later(s, 0).small); }, 0.1)},
            {id, "third",
             "how many tokens must a third batch of warm-up have, so that none are asked for after it?",
-            third_batch(s)}}};
+            third_batch(s)},
+           {"05.5", "reserved", requests.str(), measured([r] { return left_by(r).first; })},
+           {"05.5", "allocated", "and how many are allocated, with what the blocks are rounded up?",
+            measured([r] { return left_by(r).second; })}}};
 }
 
 }  // namespace gradus::predict

@@ -11,6 +11,9 @@ function answers() {
   } else if (id == "02.5") {
     d = before(" linear"); w = after(": 2 -> "); R = before(" points")
     a["forward"] = 2 * R * (4 * w + (d - 2) * w * w); a["backward"] = 2 * a["forward"] - 4 * R * w
+  } else if (id == "02.6") {
+    x = after("a = "); w = after("and w = "); s = after("c = ")
+    a["db"] = 2 * (1 + s) * x * w; a["da"] = w * a["db"]; a["dw"] = x * a["db"]
   } else if (id == "03.3") {
     V = after("vocabulary of "); T = before(" tokens"); B = before(" sequences"); gpt()
     a["weights"] = a["gradients"] = 4 * N; a["optimizer"] = 8 * N
@@ -27,6 +30,12 @@ function answers() {
     both = p < t ? p : t; a["large_later"] = 0
     two = int(524288 / (B * C * both)) == 2
     a["small_later"] = (two ? 3 : 2.5) * L + 1; a["third"] = two ? both : t
+  } else if (id == "05.5") {
+    M = 2 ^ 20; x = after("get b, "); y = after("get c, "); z = after("get d, ")
+    a["reserved"] = (22 + (y <= 20 - x ? 0 : y + y % 2)) * M
+    hole = y > 20 - x ? 20 : 20 - x - y >= z && 20 - x - y < x ? 20 - x - y : x
+    a["allocated"] = after("get a, ") * 1024 + (y > 20 - x ? y + y % 2 : 20 - x - y <= 1 ? 20 - x : y) * M + \
+      (hole - z <= 1 ? hole : z) * M + 512 * int((after("get e, ") + 511) / 512)
   }
 }
 function gpt() {
@@ -35,9 +44,9 @@ function gpt() {
 }
 { line[NR] = $0 }
 /^#/ { sub(/^# ?/, ""); text = text " " $0 }
-/ =$/ { id = $1 }
+/ =$/ { asked[$1] }
 END {
-  answers()
+  for (id in asked) answers()
   for (i = 1; i <= NR; i++) {
     split(line[i], part, " ")
     if (line[i] ~ / =$/) printf "%s %s\n", line[i], sprintf("%.3f", a[part[2]])

@@ -52,8 +52,8 @@ refused 's/forward = .*/forward = 3 apples/'  "02.5 forward: wrong: line 9: '3 a
 refused 's/forward = .*/forward = nan/'  "'nan' is no number"
 refused 's/forward = .*/forward = 2*3/'  "'2*3' is no number"
 refused 's/02.5 forward =/02.5 foward =/' "line 9: there is no question '02.5 foward'"
-refused '$a 02.5  forward= 4'            '02.5 forward: wrong: answered in line 9 and again in line 13; leave one of them'
-refused '$a hello'                       "line 13: 'hello' answers nothing"
+refused '$a 02.5  forward= 4'            '02.5 forward: wrong: answered in line 9 and again in line 23; leave one of them'
+refused '$a hello'                       "line 23: 'hello' answers nothing"
 refused 's/student: ada/student: grace/' '02.5: failed: 0 of 2 right, 2 wrong, 0 open'
 
 # Halving finds no answer: of three different wrong ones, and those again, the side is said; of more, and to a

@@ -35,8 +35,7 @@ struct DirtyCtx : TestCtx {
   ~DirtyCtx() {
     wait_for_kernels();
     const char* const end = reinterpret_cast<const char*>(workspace.data() + workspace.size());
-    EXPECT_EQ(std::count(end - kBehind, end, char(0xFF)), kBehind)
-        << "a kernel wrote beyond the workspace";
+    EXPECT_EQ(std::count(end - kBehind, end, char(0xFF)), kBehind) << "a kernel wrote beyond the workspace";
   }
 };
 

@@ -41,6 +41,11 @@ TEST(L01_Rungs, TheNaiveOneGivesTheProduct) {
   expect_the_product(rungs()[0]);
 }
 
+TEST(L01_Rungs, ThePatchGivesTheProduct) {
+  RecordProperty("exercise", "01.8");
+  expect_the_product(rungs()[3]);
+}
+
 TEST(L01_Rungs, AllGiveTheSameProduct) {
   for (const Rung& rung : rungs()) expect_the_product(rung);
 }
@@ -59,8 +64,9 @@ TEST(L01_Rungs, IntensitiesAreThoseOfThePage) {
   const std::vector<Rung> list = rungs();
   EXPECT_DOUBLE_EQ(list[0].intensity(1024), 2 / 68.0);
   EXPECT_DOUBLE_EQ(list[1].intensity(1024), 2 / 4.0);
-  EXPECT_DOUBLE_EQ(list[3].intensity(1024), 128);    // A passes once
-  EXPECT_DOUBLE_EQ(list[3].intensity(2048), 204.8);  // and twice
+  EXPECT_DOUBLE_EQ(list[3].intensity(1024), 2048 / 136.0);  // A passes 32 times
+  EXPECT_DOUBLE_EQ(list[4].intensity(1024), 128);           // A passes once
+  EXPECT_DOUBLE_EQ(list[4].intensity(2048), 204.8);         // and twice
 }
 
 // What the lesson compares with: a product is within the bound, an error is measured in units of it.

@@ -139,7 +139,6 @@ TEST(L04_History, AReplayHasTheAllocatorsMeterAndPeaks) { replay_from_the_beginn
 TEST(L05_Expandable, AReplayHasTheAllocatorsMeterAndPeaks) { replay_from_the_beginning(true); }
 
 TEST(L04_History, ThePeakEventIsTheFirstMaximum) {
-  RecordProperty("exercise", "04.2");
   const auto event = [](Action action, int64_t bytes) {
     return MemoryEvent{action, 0, bytes, bytes, Kind::Other, "", "", {}};
   };

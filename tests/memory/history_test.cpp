@@ -180,7 +180,6 @@ TEST(L05_Expandable, EventsSayWhichPagesComeAndGo) {
 
 // The peak is found again in the history, with who was alive at it and what it was for.
 TEST(L04_History, ThePeakIsTheMetersPeak) {
-  RecordProperty("exercise", "04.2");
   Context context("meta", 1);
   context.device.allocator().keep_history();
   Transformer model({.vocab = 65, .context = 24, .layers = 2, .heads = 4, .channels = 32});
@@ -213,7 +212,6 @@ TEST(L04_History, ThePeakIsTheMetersPeak) {
 
 // Of two equal peaks the first counts; of a block what it takes, not what was asked for.
 TEST(L04_History, ThePeakIsTheFirstOfEqualOnesAndCountsBlocks) {
-  RecordProperty("exercise", "04.2");
   std::vector<MemoryEvent> history;
   const auto add = [&](Action action, int64_t address, int64_t bytes, int64_t requested, const char* name) {
     history.push_back({action, address, bytes, requested, Kind::Data, name, "", {}, 0});

@@ -153,10 +153,6 @@ TEST(L04_PrecisionRecipes, AreTheThree) {
   for (const char* name : {"", "FP32", "fp8", "mixed "})
     expect_refused("precision '" + std::string(name) + "' is unknown; it can be: fp32, mixed, half",
                    [&] { precision_recipe(name); });
-  EXPECT_EQ(bytes_per_parameter(precision_recipe("fp32"), 0), 8);
-  EXPECT_EQ(bytes_per_parameter(precision_recipe("mixed"), 0), 10);
-  EXPECT_EQ(bytes_per_parameter(precision_recipe("half"), 1), 6);
-  EXPECT_EQ(bytes_per_parameter({D::F16, D::F32, D::F64, false}, 2), 2 + 4 + 16);
 }
 
 struct L03_OptimizerRefusals : L03_Parameters {};

@@ -103,10 +103,30 @@ pictures() {
   done
 }
 
+# A page has the parts of the pattern in their order, is short, and says what its output.txt says.
+pages() {
+  parts="Question Symbols Idea By_hand Figure Formula Run_it What_to_look_at Output Read Common_mistakes Check_yourself \
+Exercises Papers"
+  for page in lessons/[0-9][0-9]_*/README.md; do
+    found_parts=$(sed -n 's/^## //p' "$page" | tr ' ' '_')
+    [ "$(echo $found_parts)" = "$(echo $parts)" ] || echo "$page: its parts are not those of the pattern: $(echo $parts)"
+    awk -v output="$(dirname "$page")/output.txt" -f "$tools/page.awk" "$page" 2>&1 | cmp -s - "$page" ||
+      echo "$page: is not what its output.txt says; run make lessons, then make readme"
+    awk '/^<!-- output/ { shown = 1 } /^<!-- end of output/ { shown = 0; next }
+      /^```/ { fenced = !fenced; next }
+      fenced { lines += shown; next }
+      !/^[|#]/ { gsub(/<!--[^>]*( > [^>]*)*-->/, ""); words += NF }
+      END {
+        if (words < 700 || words > 1000) print FILENAME ": " words " words of prose; a page has 700 to 1000"
+        if (lines > 60) print FILENAME ": " lines " lines of output; the most is 60, the rest is in output.txt"
+      }' "$page"
+  done
+}
+
 marks() { sh "$tools/../course/exercises.sh" | grep -c '^exercise '; }
 
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
-  open_work exercises pictures; do
+  open_work exercises pictures pages; do
   $check >>"$found"
 done
 cat "$found"

@@ -13,7 +13,8 @@ fresh() {
   : >tests/tools/exceptions.txt
   for id in 01.1 02.1; do
     page=$(echo lessons/"${id%.*}"_*)/README.md
-    echo "- $id *fill in*" >"$page"
+    page_with $id >"$page"
+    printf 'steps 300\n\nPASS\n' >"${page%README.md}output.txt"
     printf '**%s** 1. a 2. b\n3. c\n' $id >"${page%README.md}hints.md"
     exercise $id 3 >src/core/c"$id".cpp
   done
@@ -21,6 +22,18 @@ fresh() {
   echo "#pragma once" | tee kernels/k.h src/core/c.h src/io/i.h src/data/d.h >lessons/01_a/a.h
   for id in 1 2; do
     printf 'TEST(L0%s_T, T) {\n  RecordProperty("exercise", "0%s.1");\n  f();\n}\n' $id $id >tests/t${id}_test.cpp
+  done
+}
+page_with() {  # EXERCISE: a page by the pattern, and no longer than it may be
+  for part in Question Symbols Idea "By hand" Figure Formula "Run it" "What to look at" Output Read "Common mistakes" \
+    "Check yourself" Exercises Papers; do
+    printf '## %s\n\n' "$part"
+    case $part in
+      Question) yes word | head -n 800 ;;
+      Symbols) printf '| symbol | here |\n|---|---|\n| n | 300<!-- = steps --> |\n' ;;
+      Output) printf '<!-- output: steps -->\n```\nsteps 300\n```\n<!-- end of output -->\n' ;;
+      Exercises) echo "- $1 *fill in*" ;;
+    esac
   done
 }
 exercise() {  # ID LINES
@@ -93,5 +106,18 @@ exercise 01.1 3 | grep -v END >src/core/c01.1.cpp;      expect "BEGIN SOLUTION 0
 exercise 01.1 3 | sed '/STUB/{N;s|\n *//||}' >src/core/c01.1.cpp; expect "a mark has a line of its own"
 exercise 01.1 3 | grep -v BEGIN >src/core/c01.1.cpp;    expect "END SOLUTION 01.1 does not close anything"
 exercise 01.x 3 >src/io/i.cpp;                      expect "an exercise is named NN.k, not 01.x"
+
+a_page=lessons/01_a/README.md
+sed -i '/^## Formula/d' $a_page;                      expect "$a_page: its parts are not those of the pattern"
+sed -i 's/| 300</| 301</' $a_page;                    expect "$a_page: is not what its output.txt says"
+sed -i 's/| 300<.*>/| 300/' $a_page;                  expect "$a_page: is not what its output.txt says"
+sed -i 's/<!-- = steps/<!-- = step/' $a_page;         expect "$a_page: is not what its output.txt says"
+sed -i 's/^steps 300/steps 301/' $a_page;             expect "$a_page: is not what its output.txt says"
+rm lessons/01_a/output.txt;                         expect "$a_page: is not what its output.txt says"
+yes word | head -n 300 >>$a_page;                     expect "$a_page: 11"
+sed -i '/^word/{N;N;N;N;d}' $a_page;                expect "words of prose; a page has 700 to 1000"
+{ echo steps 300; yes steps | head -n 60; } >lessons/01_a/output.txt
+awk -v output=lessons/01_a/output.txt -f "$tools/page.awk" $a_page >build/page; cp build/page $a_page
+                                                    expect "$a_page: 61 lines of output; the most is 60"
 
 if [ $failures -eq 0 ]; then echo "self-test of check: every planted violation was found"; else exit 1; fi

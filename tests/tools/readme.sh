@@ -1,7 +1,8 @@
 #!/bin/sh
 # readme.sh RESULTS: writes what was measured into the pages, between marker comments, so that no figure is
-# ever typed: into README.md the table of the last `make lessons` and that of the steps beside PyTorch, into
-# each lesson's page what that lesson printed, and beside it the pictures that it shows.
+# ever typed: into README.md the table of the last `make lessons` and that of the steps beside PyTorch. Beside each
+# lesson's page the pictures that it shows and output.txt, what the lesson printed; into the page what page.awk
+# says, of output.txt and of the small example that the program prints.
 results=$1
 . tests/tools/pictures.sh
 [ -s "$results" ] || { echo "readme: no results yet; run 'make lessons' first" >&2; exit 1; }
@@ -19,10 +20,13 @@ put() {
 awk -v table=markdown -f tests/tools/results.awk "$results" | put results README.md
 awk -f tests/tools/beside.awk tests/bench/results/*/beside_pytorch.jsonl | put speed README.md
 for page in lessons/[0-9][0-9]_*/README.md; do
-  name=$(basename "$(dirname "$page")")
+  folder=$(dirname "$page") name=$(basename "$(dirname "$page")")
   log=$(dirname "$results")/${name%%_*}.log
-  if [ -s "$log" ]; then { echo '```'; cat "$log"; echo '```'; } | put output "$page"; fi
+  [ ! -s "$log" ] || cp "$log" "$folder/output.txt"
+  "build/lessons/$name" --print=example >build/example.txt || exit 1
+  awk -v output="$folder/output.txt" -v example=build/example.txt -f tests/tools/page.awk "$page" >build/page.md &&
+    cp build/page.md "$page" && echo "readme: $page" || exit 1
   for picture in $(shown_on "$page"); do
-    cp "build/plots/$picture" "$(dirname "$page")/" && echo "readme: $page: $picture"
+    cp "build/plots/$picture" "$folder/" && echo "readme: $page: $picture"
   done
 done

@@ -77,7 +77,6 @@ TEST(L04_MemoryNeed, WhoIsAliveAtThePeakSumsToIt) {
 }
 
 TEST(L04_MemoryNeed, TheLargestBatchFitsAndOneMoreDoesNot) {
-  RecordProperty("exercise", "04.1");
   int64_t odd = 0;
   for (const int64_t budget :
        {int64_t(24) << 20, int64_t(75) << 20, int64_t(200) << 20, int64_t(333) << 20}) {

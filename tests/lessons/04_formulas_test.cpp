@@ -1,0 +1,39 @@
+// Lesson 04's formula of what a block saves, against the tape.
+#include <gtest/gtest.h>
+
+#include "lessons/04_memory_anatomy/formulas.h"
+#include "src/data/dummy.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+namespace {
+
+int64_t saved(TransformerConfig config, int64_t layers, int64_t B, int64_t T) {
+  const Context context("meta");
+  config.layers = layers;
+  const Transformer model(config);
+  Tape tape;
+  const Tensor loss = dummy_batch(config, B, T).loss(model);
+  return tape.saved_bytes();
+}
+
+TEST(L04_Formulas, ABlockSavesWhatTheTapeKeeps) {
+  RecordProperty("exercise", "04.2");
+  for (const char* recipe : {"fp32", "mixed", "half"})
+    for (const int64_t heads : {2, 6})
+      for (const double dropout : {0.0, 0.1}) {
+        const TransformerConfig config{.vocab = 10,
+                                       .context = 20,
+                                       .heads = heads,
+                                       .channels = 24,
+                                       .dropout = dropout,
+                                       .precision = precision_recipe(recipe)};
+        for (const auto& [B, T] : {std::pair<int64_t, int64_t>(1, 20), {3, 7}})
+          EXPECT_EQ(saved_by_a_layer(config, B, T), saved(config, 3, B, T) - saved(config, 2, B, T))
+              << "in " << recipe << ", B = " << B << ", T = " << T << ", C = 24, H = " << heads
+              << "; measured: what a third block adds to the tape";
+      }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,115 @@
+# page.awk: a lesson's page with what comes from runs put in (-f page.awk -v output=FILE [-v example=FILE] PAGE).
+#   <!-- output: A; B -->     to <!-- end of output -->: the paragraphs of `output` whose first line begins with A or
+#                             B; without a list, all of it
+#   <!-- example -->          to <!-- end of example -->: the file `example`; if none is given, what is there
+#   1.016<!-- = gpt > loss #2 -->   the second number behind "loss" in the first line that begins with it, from the
+#                             line on that begins with "gpt". #1 may be left out; a unit belongs to its number
+# Between words one blank stands for any number of them. A cell of a table's column "here" that has a digit has such a
+# mark. What cannot be put in is said on standard error, with exit code 1.
+BEGIN {
+  number = "-?[0-9][0-9,]*(\\.[0-9]+)?(e[-+]?[0-9]+)?( ([KMG]i?B|B|ms|us|s|%))?"
+  while ((getline line < output) > 0) {
+    text[++lines] = line
+    plain[lines] = squeeze(line)
+  }
+  if (!lines) fail(output " is not there or empty; run make lessons, then make readme")
+}
+
+/^<!-- end of (output|example) -->/ { skip = 0 }
+skip { next }
+/^<!-- output/ {
+  print
+  print "```"
+  show($0)
+  print "```"
+  skip = 1
+  next
+}
+/^<!-- example -->/ && example {
+  print
+  print "```"
+  while ((getline line < example) > 0) print line
+  print "```"
+  skip = 1
+  next
+}
+/^```/ { fenced = !fenced }
+fenced { print; next }
+{
+  here_column()
+  print with_values($0)
+}
+END { exit failed }
+
+function fail(message) { print message > "/dev/stderr"; failed = 1 }
+function squeeze(line) { gsub(/ +/, " ", line); sub(/^ /, "", line); sub(/ $/, "", line); return line }
+# Does the line begin with these words, and not within a longer one?
+function begins(line, words) {
+  return index(line, words) == 1 && substr(line, length(words), 2) !~ /^[A-Za-z0-9][A-Za-z0-9]/
+}
+
+function show(mark,    i, k, wanted, n, shown, gap, paragraph) {
+  sub(/^<!-- output:? */, "", mark)
+  sub(/ *-->.*/, "", mark)
+  n = split(mark, wanted, / *; */)
+  paragraph = n == 0
+  for (i = 1; i <= lines; ++i) {
+    if (n > 0 && (i == 1 || text[i - 1] == "")) {
+      if (text[i] != "") paragraph = 0
+      for (k = 1; k <= n; ++k)
+        if (begins(plain[i], wanted[k])) { paragraph = 1; found[k] = 1 }
+    }
+    if (!paragraph) continue
+    if (text[i] == "") { gap = shown; continue }
+    if (gap) print ""
+    gap = 0; shown = 1
+    print text[i]
+  }
+  for (k = 1; k <= n; ++k)
+    if (!found[k]) fail(FILENAME ":" FNR ": no paragraph of " output " begins with '" wanted[k] "'")
+}
+
+# The number that a mark names.
+function value(mark,    path, n, i, k, at, rest, which) {
+  which = 1
+  if (match(mark, / #[0-9]+$/)) {
+    which = substr(mark, RSTART + 2) + 0
+    mark = substr(mark, 1, RSTART - 1)
+  }
+  n = split(mark, path, / > /)
+  for (i = k = 1; k <= n; ++k) {
+    while (i <= lines && !begins(plain[i], path[k])) ++i
+    if (i > lines) { fail(FILENAME ":" FNR ": no line of " output " begins with '" path[k] "'"); return "?" }
+  }
+  rest = substr(plain[i], length(path[n]) + 1)
+  for (; which > 0; --which) {
+    if (!match(rest, number)) { fail(FILENAME ":" FNR ": '" plain[i] "' has fewer numbers"); return "?" }
+    at = substr(rest, RSTART, RLENGTH)
+    rest = substr(rest, RSTART + RLENGTH)
+  }
+  return at
+}
+
+function with_values(line,    done, before, mark) {
+  while (match(line, /<!-- = [^>]*( > [^>]*)* -->/)) {
+    before = substr(line, 1, RSTART - 1)
+    mark = substr(line, RSTART, RLENGTH)
+    line = substr(line, RSTART + RLENGTH)
+    # The last number before the mark is the old value; at first it may be a question mark.
+    if (!match(before, "(" number "|[?])$")) fail(FILENAME ":" FNR ": no number stands before " mark)
+    done = done substr(before, 1, RSTART - 1) value(substr(mark, 8, length(mark) - 11)) mark
+  }
+  return done line
+}
+
+function here_column(    n, i, cell) {
+  if ($0 !~ /^\|/) { column = 0; return }
+  n = split($0, cell, "|")
+  if (!column) {
+    for (i = 2; i < n; ++i)
+      if (squeeze(cell[i]) == "here") column = i
+    if (!column) column = -1
+  } else if (column > 0 && cell[column] ~ /[0-9]/ && cell[column] !~ /<!-- = /) {
+    fail(FILENAME ":" FNR ": the number in column 'here' has no mark that says where it is from")
+  }
+}

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/check.h"
 #include "lessons/01_gemm/problem.h"
 
 namespace gradus {

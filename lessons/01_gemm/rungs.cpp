@@ -92,7 +92,7 @@ std::vector<Rung> rungs() {
   // line). C2: per k, a row of B is read for 2n FLOPs: 4n bytes; C's row stays in the cache. C3: a block of B
   // (4 kBlock^2 bytes) serves kBlock rows: 2 kBlock^3 FLOPs; and C's rows are read and written. C4: A passes
   // once for each kCols columns of B, which are read once. C5: B is packed and A passes once for each block
-  // of 1024 columns: n^2 · (4 + 4n/1024) bytes. C6: at best, A and B in and C out.
+  // of 1024 columns, C is written: n^2 · (12 + 4n/1024) bytes. C6: at best, A and B in and C out.
   return {
       {"C1 naive", naive, [](double) { return 2.0 / 68; }, false},
       {"C2 loops reordered", reordered, [](double) { return 2.0 / 4; }, false},

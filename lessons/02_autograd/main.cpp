@@ -34,7 +34,8 @@ struct Mlp {  // 2 -> hidden -> hidden -> 2, with tanh between
   Linear l1, l2, l3;
 };
 
-// Uniform in ±1/sqrt(in), as LeCun et al. 1998 (Efficient backprop, sec. 4.6) scale it; biases start at 0.
+// Uniform in ±sqrt(3/in), so with the standard deviation 1/sqrt(in) of LeCun et al. 1998 (Efficient backprop,
+// sec. 4.6); biases start at 0.
 static void initialize(Parameters& parameters, uint64_t seed) {
   uint64_t stream = 100;
   for (Parameter& p : parameters) {

@@ -58,7 +58,9 @@ struct Example {
 }  // namespace
 
 void draw_example(std::ostream& out) {
-  out << "What the allocator does ('-': rounding, '.': free):\n";
+  out << "What the allocator does. A character is 64 KiB in the small pool, 1 MiB in the large one; a block "
+         "has at\n"
+         "least one. '-': rounding, '.': free\n";
   Example e(out);
   e.get("a", 700 * kKiB, "up to 1 MiB, from the small pool, a segment of 2 MiB");
   e.get("b", 700, "rounded up to 1024 bytes, split off what is free");
@@ -75,10 +77,10 @@ void draw_example(std::ostream& out) {
   out << "\n  With expandable segments a pool has one that grows, by pages of 20 MiB (small pool: 2):\n";
   Example grows(out);
   grows.allocator.set_expandable(true);
-  grows.get("d", 15 * kMiB, "one page");
-  grows.get("g", 14 * kMiB, "what is free at the end, and one page more");
-  grows.free("dg", "what came in two requests merges");
-  grows.get("h", 36 * kMiB, "larger than any before, it needs nothing new");
+  grows.get("h", 15 * kMiB, "one page");
+  grows.get("i", 14 * kMiB, "what is free at the end, and one page more");
+  grows.free("hi", "what came in two requests merges");
+  grows.get("j", 36 * kMiB, "larger than any before, it needs nothing new");
 }
 
 }  // namespace gradus

@@ -46,18 +46,17 @@ Transformer::Transformer(const TransformerConfig& c)
 }
 
 void Transformer::initialize(uint64_t seed) {
-  const auto ends_with = [](const std::string& name, std::string_view end) { return name.ends_with(end); };
   if (!current().device.has_data()) return;
   const double smaller = config.residual == Residual::PostNorm ? 1 : 1 / std::sqrt(2.0 * config.layers);
   uint64_t stream = 0;
   for (Parameter& p : parameters) {
     std::vector<double> values(p.value.numel(), 0.0);
-    const bool norm = p.name.find("ln_") != std::string::npos;
-    const double std = ends_with(p.name, "c_proj.weight") ? 0.02 * smaller : 0.02;
+    const bool gain = p.name.find("ln_") != std::string::npos && p.name.ends_with(".weight");
+    const double std = p.name.ends_with("c_proj.weight") ? 0.02 * smaller : 0.02;
     Rng rng(seed, stream++);
     if (p.decay)
       for (double& v : values) v = std * rng.normal();
-    else if (norm && ends_with(p.name, ".weight"))
+    else if (gain)
       values.assign(values.size(), 1.0);
     Tensor kept = p.kept();
     copy_from_host(kept, values);

@@ -14,7 +14,7 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
     // BEGIN SOLUTION 02.3
     const MatmulShape s{.M = out, .N = in, .K = rows, .ta = Trans::Yes, .lda = out, .ldb = in, .ldc = in};
     be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[0].in(), dx.out(1));
-    // STUB: todo("02.3", "dW = dy^T x, a product of shape (out, in) summed over the rows", rows, in, out);
+    // STUB: todo("02.3", "one product that gives dW, of shape (out, in)", rows, in, out);
     // END SOLUTION 02.3
   }
   if (dx.wanted(2)) {

@@ -5,7 +5,8 @@
 #              is to be predicted or made faster is judged by predict_NN or faster_NN
 #   built      in the tree that `make student` writes, where later lessons are not there: with the exercise and
 #              those after it open, its test fails and names it, and the tests of those before it pass; with the
-#              exercise solved too, its test passes; with all of them solved, `make test-NN` passes
+#              exercise solved too, its test passes; with all of them solved, `make test-NN` passes; with a bug
+#              that is to be found put in, the tree builds and the bug's test fails
 #   mutants    of the lines of its exercises (tests/mutants/NN.txt) are all killed by the lesson's tests
 # The trees are one folder, build/course/tree, in which only the files that differ change, and which begins with
 # the objects of build/obj; so a step compiles a file or two. PARTS=built leaves out the mutants, which take the most time; PARTS= also
@@ -119,6 +120,21 @@ step() {
   fi
 }
 
+# The bugs to be found, one at a time, in the tree with everything solved.
+bugs_bite() {
+  for patch in "$new"/lessons/"$1"_*/bug_*.patch; do
+    [ -f "$patch" ] || continue
+    id=${patch##*bug_} id=${id%.patch}
+    (cd "$tree" && GIT_CEILING_DIRECTORIES=$(dirname "$PWD") git apply "${patch#"$new"/}") >"$work/make.log" 2>&1 ||
+      { fault "exercise $id: its bug cannot be put in: $(head -1 "$work/make.log")"; continue; }
+    if ! build $(awk -v id="$id" '$1 == id { print "build/tests/" $2 }' "$work/tests"); then
+      fault "exercise $id: with its bug the tree does not build: $(grep -m 1 rror "$work/make.log" | cut -c1-160)"
+    elif passes "$id"; then fault "exercise $id: with its bug, its test passes"
+    fi
+    same_tree "$new" "$tree"
+  done
+}
+
 # The stored mutants of the lesson's exercises.
 mutants_die() {
   names=$(mutants_of "$1" | grep "^$1\.")
@@ -141,6 +157,7 @@ built() {
       grep -E 'error|[0-9]+ failed|FAILS|fails:' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
       fault "lesson $nn: make test-$nn fails where the later lessons are not there"
     }
+    [ -n "$open" ] || bugs_bite "$nn"
     ! wanted mutants || mutants_die "$nn"
     echo "lesson $nn: $(echo $(regions_of "$nn")): built and tested, $(($(date +%s) - start)) s"
   done

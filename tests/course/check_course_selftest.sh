@@ -15,7 +15,17 @@ expect() {
   fresh
 }
 
+bug() {  # SED: exercise 01.3 is a bug, which SED makes of src/c.cpp
+  sed -i 's/f2(int);/f2(int), f3(int);/' src/t.h
+  printf '#include "src/t.h"\nint f3(int x) {\n  return x;\n}\n' >src/c.cpp
+  test_of 01.3 'f3(1) == 1' >tests/c_test.cpp
+  sed "$1" src/c.cpp >"$base/bugged"
+  diff -u --label a/src/c.cpp --label b/src/c.cpp src/c.cpp "$base/bugged" >lessons/01_a/bug_01.3.patch
+}
+
 fresh
+bug 's/return x/return -x/'
+git add -A
 sh "$tools/check_course.sh" 01 >"$base/report" 2>&1 ||
   { echo "self-test of check-course: a tree without a fault fails:"; cat "$base/report"; failures=1; }
 fresh
@@ -32,6 +42,8 @@ test_of 01.2 'f2(1) == 4' >tests/b_test.cpp; expect "exercise 01.2 is solved, an
 echo '#include "lessons/02_b/p.h"' >>src/t.h; expect "lesson 01, open: 01.1 01.2: the tree does not build"
 test_of 01.4 '!fopen("lessons/02_b/p.h", "r") ? 0 : 1' >tests/c_test.cpp; printf -- '- 01.4 *x*\n' >>lessons/01_a/README.md
                                             expect "make test-01 fails where the later lessons are not there"
+bug 's/return x/return x * 1/';             expect "exercise 01.3: with its bug, its test passes"
+bug 's/return x/return y/';                 expect "exercise 01.3: with its bug the tree does not build"
 sed -i 's/^- 01.2.*//' lessons/01_a/README.md; expect "exercise 01.2 is in the sources and not on the page"
 sed -i 's/3\. c//' lessons/01_a/hints.md;   expect "exercise 01.2 has not the three hints"
 sed -i 's/predict/predict the number/' lessons/01_a/README.md

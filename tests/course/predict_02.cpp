@@ -45,27 +45,16 @@ static Trace own_trace(const std::string& student) {
   return {own.between(2, 9), own.between(2, 9), own.between(2, 9)};
 }
 
-// The gradients of e with respect to a, w and b.
-struct Gradients {
-  double a, w, b;
-};
-static Gradients gradients(const Trace& t) {
-  Context context("cpu");
-  const auto number = [&](int64_t value, Leaf& leaf) {
-    Tensor x =
-        from_host(context.device, std::vector<double>{double(value)}, {1, 1}, DType::F64, Kind::Data, "x");
-    attach(x, leaf, "x");
-    return x;
-  };
-  const auto e_of = [&](const Tensor& b) { return linear(add(b, scale(b, double(t.s))), b); };
-  Leaf a, w, b;
-  {
-    Tape tape;
-    tape.backward(e_of(linear(number(t.a, a), number(t.w, w))));
-  }
-  Tape from_b;
-  from_b.backward(e_of(number(t.a * t.w, b)));
-  return {item(a.grad), item(w.grad), item(b.grad)};
+// e, from the forward pass alone: no exercise need be solved for it.
+static double e_of_b(const Trace& t, double b) {
+  const Context context("cpu");
+  const Tensor x = from_host(current().device, std::vector<double>{b}, {1, 1}, DType::F64, Kind::Data, "b");
+  return item(linear(add(x, scale(x, double(t.s))), x));
+}
+
+// A central difference, which is exact here: e is quadratic in each.
+static double slope(const std::function<double(double)>& e, int64_t at) {
+  return (e(double(at + 1)) - e(double(at - 1))) / 2;
 }
 
 static Quiz quiz(const std::string& student) {
@@ -83,9 +72,12 @@ static Quiz quiz(const std::string& student) {
   return {setting.str(),
           {{"02.5", "forward", "how many FLOPs does the forward pass take?", flops(false)},
            {"02.5", "backward", "how many FLOPs does the backward pass take?", flops(true)},
-           {"02.6", "db", tape.str(), measured([t] { return gradients(t).b; })},
-           {"02.6", "da", "and that of a?", measured([t] { return gradients(t).a; })},
-           {"02.6", "dw", "and that of w?", measured([t] { return gradients(t).w; })}}};
+           {"02.6", "db", tape.str(),
+            measured([t] { return slope([t](double b) { return e_of_b(t, b); }, t.a * t.w); })},
+           {"02.6", "da", "and that of a?",
+            measured([t] { return slope([t](double a) { return e_of_b(t, a * double(t.w)); }, t.a); })},
+           {"02.6", "dw", "and that of w?",
+            measured([t] { return slope([t](double w) { return e_of_b(t, double(t.a) * w); }, t.w); })}}};
 }
 
 }  // namespace gradus::predict

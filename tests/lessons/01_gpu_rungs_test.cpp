@@ -125,6 +125,29 @@ class L01_GpuRungs : public testing::Test {
     const Worst worst = worst_of(s, first);
     ASSERT_LE(worst.share, 1) << where << ", " << worst.element;
   }
+
+  static void expect_predicted_traffic(size_t index) {
+    const GpuRung rung = emu::gpu_rungs()[index];
+    const int threads = omp_get_max_threads();
+    for (const GemmSize& s : {GemmSize{128, 128, 128}, {256, 128, 96}, {128, 384, 32}}) {
+      Operands operands("emu", s);
+      const Traffic expected = rung.predicted(s);
+      for (const Order order : kOrders) {
+        emu::set_order(order);
+        omp_set_num_threads(order == Order::Forward ? 1 : threads);
+        emu::reset_traffic();
+        operands.multiply(rung);
+        const Traffic t = emu::traffic();
+        EXPECT_TRUE(t == expected) << rung.name << ", M = " << s.M << ", N = " << s.N << ", K = " << s.K
+                                   << ": loads " << t.loads.requests << " requests, " << t.loads.sectors
+                                   << " sectors; expected " << expected.loads.requests << ", "
+                                   << expected.loads.sectors << "; stores " << t.stores.sectors
+                                   << ", expected " << expected.stores.sectors << " sectors; shared loads "
+                                   << t.shared_loads << ", expected " << expected.shared_loads;
+      }
+      omp_set_num_threads(threads);
+    }
+  }
 };
 
 TEST_F(L01_GpuRungs, GlobalMemory) { expect_right(0); }
@@ -147,28 +170,16 @@ TEST_F(L01_GpuRungs, AnErrorOfATenThousandthIsSeen) {
   EXPECT_GT(worst_of(s, c).share, 1);
 }
 
-TEST_F(L01_GpuRungs, MoveAsManyBytesAsPredicted) {
-  for (const GemmSize& s : {GemmSize{128, 128, 128}, {256, 128, 96}, {128, 384, 32}})
-    for (const GpuRung& rung : emu::gpu_rungs()) {
-      Operands operands("emu", s);
-      const Traffic expected = rung.predicted(s);
-      const int threads = omp_get_max_threads();
-      for (const Order order : kOrders) {
-        emu::set_order(order);
-        omp_set_num_threads(order == Order::Forward ? 1 : threads);
-        emu::reset_traffic();
-        operands.multiply(rung);
-        const Traffic t = emu::traffic();
-        EXPECT_TRUE(t == expected) << rung.name << ", M = " << s.M << ", N = " << s.N << ", K = " << s.K
-                                   << ": loads " << t.loads.requests << " requests, " << t.loads.sectors
-                                   << " sectors; expected " << expected.loads.requests << ", "
-                                   << expected.loads.sectors << "; stores " << t.stores.sectors
-                                   << ", expected " << expected.stores.sectors << " sectors; shared loads "
-                                   << t.shared_loads << ", expected " << expected.shared_loads;
-      }
-      omp_set_num_threads(threads);
-    }
+TEST_F(L01_GpuRungs, GlobalMemoryMovesWhatIsPredicted) { expect_predicted_traffic(0); }
+TEST_F(L01_GpuRungs, SharedTileMovesWhatIsPredicted) {
+  RecordProperty("exercise", "01.5");
+  expect_predicted_traffic(1);
 }
+TEST_F(L01_GpuRungs, RegisterTileMovesWhatIsPredicted) {
+  RecordProperty("exercise", "01.6");
+  expect_predicted_traffic(2);
+}
+TEST_F(L01_GpuRungs, VectorsMoveWhatIsPredicted) { expect_predicted_traffic(3); }
 
 TEST_F(L01_GpuRungs, IntensityIsAQuarterOfTheTile) {  // 2 n^3 operations for 2 n^3 / t numbers, and C
   const GemmSize s{4096, 4096, 4096};

@@ -28,7 +28,7 @@ TEST(L05_Drawing, TheExampleFollowsTheRules) {
   EXPECT_NE(text.find("    large [gggggggggggggg] 14.0 MiB"), std::string::npos);
   EXPECT_NE(text.find("    large [..............] 14.0 MiB"), std::string::npos) << "cached";
   EXPECT_EQ(below("empty the cache:"), "    large [...ddddd............] 20.0 MiB");
-  EXPECT_NE(text.find("    large [hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh....] 40.0 MiB"), std::string::npos);
+  EXPECT_NE(text.find("    large [jjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjj....] 40.0 MiB"), std::string::npos);
 }
 
 TEST(L05_Drawing, AnotherStateIsDrawnOtherwise) {

@@ -115,7 +115,10 @@ Exercises Papers"
     awk '/^<!-- output/ { shown = 1 } /^<!-- end of output/ { shown = 0; next }
       /^```/ { fenced = !fenced; next }
       fenced { lines += shown; next }
-      !/^[|#]/ { gsub(/<!--[^>]*( > [^>]*)*-->/, ""); words += NF }
+      !/^[|#]/ {  # a word has two letters side by side; symbols are none
+        gsub(/<!--[^>]*( > [^>]*)*-->/, "")
+        for (i = 1; i <= NF; i++) words += $i ~ /[A-Za-z][A-Za-z]/
+      }
       END {
         if (words < 700 || words > 1000) print FILENAME ": " words " words of prose; a page has 700 to 1000"
         if (lines > 60) print FILENAME ": " lines " lines of output; the most is 60, the rest is in output.txt"

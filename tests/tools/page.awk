@@ -7,7 +7,8 @@
 # Between words one blank stands for any number of them. A cell of a table's column "here" that has a digit has such a
 # mark. What cannot be put in is said on standard error, with exit code 1.
 BEGIN {
-  number = "-?[0-9][0-9,]*(\\.[0-9]+)?(e[-+]?[0-9]+)?( ([KMG]i?B|B|ms|us|s|%))?"
+  number = "-?[0-9][0-9,]*(\\.[0-9]+)?(e[-+]?[0-9]+)?"
+  unit = " ([KMG]i?B|B|ms|us|s|%)"
   while ((getline line < output) > 0) {
     text[++lines] = line
     plain[lines] = squeeze(line)
@@ -86,6 +87,7 @@ function value(mark,    path, n, i, k, at, rest, which) {
     if (!match(rest, number)) { fail(FILENAME ":" FNR ": '" plain[i] "' has fewer numbers"); return "?" }
     at = substr(rest, RSTART, RLENGTH)
     rest = substr(rest, RSTART + RLENGTH)
+    if (match(rest " ", "^" unit "[^A-Za-z]")) at = at substr(rest, 1, RLENGTH - 1)
   }
   return at
 }
@@ -96,7 +98,7 @@ function with_values(line,    done, before, mark) {
     mark = substr(line, RSTART, RLENGTH)
     line = substr(line, RSTART + RLENGTH)
     # The last number before the mark is the old value; at first it may be a question mark.
-    if (!match(before, "(" number "|[?])$")) fail(FILENAME ":" FNR ": no number stands before " mark)
+    if (!match(before, "(" number "(" unit ")?|[?])$")) fail(FILENAME ":" FNR ": no number stands before " mark)
     done = done substr(before, 1, RSTART - 1) value(substr(mark, 8, length(mark) - 11)) mark
   }
   return done line

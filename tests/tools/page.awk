@@ -4,7 +4,7 @@
 #   <!-- example -->          to <!-- end of example -->: the file `example`; if none is given, what is there
 #   1.016<!-- = gpt > loss #2 -->   the second number behind "loss" in the first line that begins with it, from the
 #                             line on that begins with "gpt". #1 may be left out; a unit belongs to its number
-# Between words one blank stands for any number of them. A cell of a table's column "here" that has a digit has such a
+# Between words one blank stands for any number of them. A cell of a table's columns "here" that has a digit has such a
 # mark. What cannot be put in is said on standard error, with exit code 1.
 BEGIN {
   number = "-?[0-9][0-9,]*(\\.[0-9]+)?(e[-+]?[0-9]+)?"
@@ -105,13 +105,12 @@ function with_values(line,    done, before, mark) {
 }
 
 function here_column(    n, i, cell) {
-  if ($0 !~ /^\|/) { column = 0; return }
+  if ($0 !~ /^\|/) { in_table = 0; return }
   n = split($0, cell, "|")
-  if (!column) {
-    for (i = 2; i < n; ++i)
-      if (squeeze(cell[i]) == "here") column = i
-    if (!column) column = -1
-  } else if (column > 0 && cell[column] ~ /[0-9]/ && cell[column] !~ /<!-- = /) {
-    fail(FILENAME ":" FNR ": the number in column 'here' has no mark that says where it is from")
+  for (i = 2; i < n; ++i) {
+    if (!in_table) here[i] = begins(squeeze(cell[i]), "here")
+    else if (here[i] && cell[i] ~ /[0-9]/ && cell[i] !~ /<!-- = /)
+      fail(FILENAME ":" FNR ": the number in column 'here' has no mark that says where it is from")
   }
+  in_table = 1
 }

@@ -9,6 +9,8 @@ TEST(L01_Pages, HaveTheExamplesThatTheLessonsPrint) {
   const std::string begin = "<!-- example -->\n```\n", end = "```\n<!-- end of example -->";
   ASSERT_FALSE(lessons().empty());
   for (const std::string& lesson : lessons()) {
+    if (!std::filesystem::exists(lesson + "/README.md"))
+      continue;  // an earlier build's program, in a tree without it
     const Outcome outcome = run(lesson, "--print=example");
     if (outcome.output.find("is open") != std::string::npos) continue;  // an exercise in a student's tree
     EXPECT_EQ(outcome.code, 0) << lesson;

@@ -71,6 +71,7 @@ TEST(L05_Expandable, TheRestIsSplitOffFrom512Bytes) {
 }
 
 TEST(L05_Expandable, WhatIsFreeAtTheEndIsUsedBeforeNewPages) {
+  RecordProperty("exercise", "05.4");
   Expandable f;
   Block* a = f.get(15 * kMiB);  // 5 MiB of the page are left
   Block* b = f.get(25 * kMiB);  // these, and one page more

@@ -15,7 +15,7 @@ struct Rung {
   void (*multiply)(int64_t n, const float* a, const float* b, float* c);
   // FLOPs for each byte that comes from beyond the L2 cache, if the matrices do not fit into it.
   double (*intensity)(double n);
-  bool fast;  // the others would take minutes at every size: they run at n = 256 and 1024 only
+  bool fast;  // the others would take minutes at every size: they run up to n = 1024
 };
 
 std::vector<Rung> rungs();     // the library only where it is built in

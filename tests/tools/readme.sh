@@ -27,6 +27,6 @@ for page in lessons/[0-9][0-9]_*/README.md; do
   awk -v output="$folder/output.txt" -v example=build/example.txt -f tests/tools/page.awk "$page" >build/page.md &&
     cp build/page.md "$page" && echo "readme: $page" || exit 1
   for picture in $(shown_on "$page"); do
-    cp "build/plots/$picture" "$folder/" && echo "readme: $page: $picture"
+    cp "$(dirname "$results")/$picture" "$folder/" && echo "readme: $page: $picture"
   done
 done

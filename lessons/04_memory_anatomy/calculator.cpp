@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "lessons/04_memory_anatomy/formulas.h"
 #include "src/core/args.h"
 #include "src/core/table.h"
 

@@ -1,8 +1,11 @@
-// What the page says of saved tensors, as a formula.
+// What the page says of parameters and of saved tensors, as formulas.
 #pragma once
 #include "src/nn/transformer.h"
 
 namespace gradus {
+
+// Of weight, master copy, gradient and `states` optimizer states (AdamW: 2, momentum: 1, plain SGD: 0).
+int64_t bytes_per_parameter(const Precision& precision, int states);
 
 // Bytes that the tape saves in one block for B sequences of T tokens: GPT-2's block with attention_plain.
 // Dropout saves nothing: its mask is drawn again. Each layernorm saves two fp32 statistics a token.

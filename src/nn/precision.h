@@ -32,13 +32,4 @@ inline Precision precision_recipe(std::string_view name) {
   fail("precision '", name, "' is unknown; it can be: fp32, mixed, half");
 }
 
-// Of weights, master, gradient and `states` optimizer states (AdamW: 2, momentum: 1).
-inline int64_t bytes_per_parameter(const Precision& p, int states) {
-  // BEGIN SOLUTION 04.1
-  const int64_t master = p.master ? size_of(DType::F32) : 0;
-  return size_of(p.value) + master + size_of(p.gradient) + states * size_of(p.state);
-  // STUB: todo("04.1", "bytes of weight, master copy, gradient and states", p.value, states);
-  // END SOLUTION 04.1
-}
-
 }  // namespace gradus

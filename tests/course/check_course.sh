@@ -46,6 +46,7 @@ on_paper() {
     [ -n "$named" ] || fault "${page:-lesson $nn}: names no exercise; each begins a line with '- $nn.k '"
     for id in $(regions_of "$nn"); do
       echo "$named" | grep -qxF "$id" || fault "$page: exercise $id is in the sources and not on the page"
+      ! grep -q "^exercise $id .*\.h:" "$work/marks" || fault "exercise $id: is in a header, which the grader cannot compile"
       grep -qF "$id " "$work/tests" || fault "exercise $id: no test has RecordProperty(\"exercise\", \"$id\")"
     done
     awk -f "$tools/pages.awk" "$page" /dev/null | while IFS="$(printf '\t')" read -r id points kind; do

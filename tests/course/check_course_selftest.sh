@@ -44,6 +44,7 @@ test_of 01.4 '!fopen("lessons/02_b/p.h", "r") ? 0 : 1' >tests/c_test.cpp; printf
                                             expect "make test-01 fails where the later lessons are not there"
 bug 's/return x/return x * 1/';             expect "exercise 01.3: with its bug, its test passes"
 bug 's/return x/return y/';                 expect "exercise 01.3: with its bug the tree does not build"
+cat src/b.cpp >>src/t.h; rm src/b.cpp;      expect "exercise 01.2: is in a header"
 sed -i 's/^- 01.2.*//' lessons/01_a/README.md; expect "exercise 01.2 is in the sources and not on the page"
 sed -i 's/3\. c//' lessons/01_a/hints.md;   expect "exercise 01.2 has not the three hints"
 sed -i 's/predict/predict the number/' lessons/01_a/README.md

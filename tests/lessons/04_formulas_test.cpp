@@ -1,4 +1,4 @@
-// Lesson 04's formula of what a block saves, against the tape.
+// Lesson 04's formulas: of a parameter as published, of what a block saves against the tape.
 #include <gtest/gtest.h>
 
 #include "lessons/04_memory_anatomy/formulas.h"
@@ -15,6 +15,17 @@ int64_t saved(TransformerConfig config, int64_t layers, int64_t B, int64_t T) {
   Tape tape;
   const Tensor loss = dummy_batch(config, B, T).loss(model);
   return tape.saved_bytes();
+}
+
+TEST(L04_Formulas, BytesOfAParameter) {
+  RecordProperty("exercise", "04.1");
+  EXPECT_EQ(bytes_per_parameter(precision_recipe("fp32"), 2), 4 + 4 + 8);
+  EXPECT_EQ(bytes_per_parameter(precision_recipe("fp32"), 0), 4 + 4);
+  EXPECT_EQ(bytes_per_parameter(precision_recipe("mixed"), 2), 2 + 4 + 4 + 8) << "with a master copy in fp32";
+  EXPECT_EQ(bytes_per_parameter(precision_recipe("mixed"), 0), 2 + 4 + 4);
+  EXPECT_EQ(bytes_per_parameter(precision_recipe("half"), 1), 2 + 2 + 2);
+  EXPECT_EQ(bytes_per_parameter({DType::F16, DType::F32, DType::F64, false}, 2), 2 + 4 + 16)
+      << "value, gradient and state may each have a dtype of their own";
 }
 
 TEST(L04_Formulas, ABlockSavesWhatTheTapeKeeps) {

@@ -45,20 +45,6 @@ void expect_bytes(const char* device, const Precision& precision, const BytesPer
   EXPECT_EQ(peak[Kind::Master], expected.master * N) << device;
   EXPECT_EQ(peak[Kind::Gradient], expected.gradient * N) << device;
   EXPECT_EQ(peak[Kind::Optimizer], expected.state * N) << device;
-  const int states = int(optimizer->state_names.size());
-  EXPECT_EQ(expected.weight + expected.master + expected.gradient + expected.state,
-            bytes_per_parameter(precision, states));
-}
-
-TEST(L04_Precision, BytesPerParameterByFormula) {
-  RecordProperty("exercise", "04.1");
-  EXPECT_EQ(bytes_per_parameter(precision_recipe("fp32"), 2), 4 + 4 + 8);
-  EXPECT_EQ(bytes_per_parameter(precision_recipe("fp32"), 0), 4 + 4);
-  EXPECT_EQ(bytes_per_parameter(precision_recipe("mixed"), 2), 2 + 4 + 4 + 8) << "with a master copy in fp32";
-  EXPECT_EQ(bytes_per_parameter(precision_recipe("mixed"), 0), 2 + 4 + 4);
-  EXPECT_EQ(bytes_per_parameter(precision_recipe("half"), 1), 2 + 2 + 2);
-  EXPECT_EQ(bytes_per_parameter({DType::F16, DType::F32, DType::F64, false}, 2), 2 + 4 + 16)
-      << "value, gradient and state may each have a dtype of their own";
 }
 
 // Published: 16, 18 and 8 bytes with AdamW (reference numbers 1.1, 3.4, 4.2); with momentum one state less.

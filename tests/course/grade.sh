@@ -103,14 +103,14 @@ prepare() {
   programs=$(sed 's/^[^ ]* \([^ ]*\) .*/\1/' "$work/tests" | sort -u)
   judge=$(echo "$graded" | grep -q '|predict the number$' && echo "build/course/predict_$lesson")
   [ -f build/libgradus.a ] || echo "grade: builds gradus first, which takes minutes" >&2
-  make build/libgradus.a build/course/limits build/obj/tests/course/grade_main.o $judge \
+  make build/libgradus.a build/standins.a build/course/limits build/obj/tests/course/grade_main.o $judge \
     $(for p in $programs; do echo "build/obj/tests/$p.o"; done) >"$work/log" 2>&1 ||
     give_up "the solved tree does not build: $(grep -m 1 -E 'rror' "$work/log")"
   copy build/course/limits $judge "$work/bin"
   tar -cf - Makefile data kernels src lessons tests | tar -xf - -C "$work/tree" || give_up "the disk is full"
   (cd "$work/tree" && rm -rf $files tests/mutants lessons/*/*.patch)
   mkdir "$work/objects/solved" "$work/objects/student"
-  copy build/obj/tests/course/grade_main.o "$work/objects"
+  copy build/obj/tests/course/grade_main.o build/standins.a "$work/objects"
   for p in $programs; do copy "build/obj/tests/$p.o" "$(test_object "$p")"; done
   for file in $files; do copy "$(object_of "$file")" "$(copy_of solved "$file")"; done
   tr ' ' '\n' <build/sources | grep . |
@@ -210,6 +210,7 @@ link() {
   for each in $files; do [ "$each" = "$3" ] || objects="$objects $(copy_of solved "$each")"; done
   objects="$objects $work/objects/rest.a"
   [ -z "$3" ] || objects="$objects $(copy_of student "$3") $work/objects/rest.a"
+  objects="$objects $work/objects/standins.a $work/objects/rest.a"
   limited $cpu make -s -j1 grade-link TO="$made" OBJECTS="$objects"
   [ "$ended $code" = "exit 0" ] && [ -f "$made" ] && [ ! -L "$made" ] || return 1
   copy "$made" "$2"

@@ -26,9 +26,9 @@ inline double epsilon_of_sums(DType t) { return epsilon_of(t == DType::F64 ? DTy
 // Scratch and workspace full of numbers that are not numbers: a kernel finds nothing there. And more of them
 // behind the workspace, which nothing may change.
 struct DirtyCtx : TestCtx {
-  static constexpr int64_t kBehind = 16 * sizeof(Piece);
+  static constexpr int64_t kBehind = 1 << 20;
   DirtyCtx() : TestCtx(Cost{.scratch = 1 << 20}) {
-    workspace.resize(workspace.size() + 16);
+    workspace.resize(workspace.size() + kBehind / sizeof(Piece));
     std::memset(scratch.data(), 0xFF, scratch.size());
     std::memset(static_cast<void*>(workspace.data()), 0xFF, workspace.size() * sizeof(Piece));
   }

@@ -219,7 +219,7 @@ struct TestCtx {
   SharedVector<StepScalars> one_scalars = SharedVector<StepScalars>(1);
   SharedVector<char> scratch;
   struct Piece {  // a vector makes and destroys its elements one by one, and each test has many workspaces
-    char bytes[1 << 16];
+    char bytes[kAlignment];
   };
   SharedVector<Piece> workspace;
 };

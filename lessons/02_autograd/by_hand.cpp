@@ -15,9 +15,8 @@ struct Point {
   std::string value, gradient;
 };
 static Point at(double x, const Function& f) {
-  const Tensor in = from_host(current().device, std::vector<double>{x}, {1}, DType::F64, Kind::Data, "x");
+  Tensor value = from_host(current().device, std::vector<double>{x}, {1}, DType::F64, Kind::Data, "x");
   Leaf leaf;
-  Tensor value = in;
   attach(value, leaf, "x");
   Tape tape;
   const Tensor y = f(value);

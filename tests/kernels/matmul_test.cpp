@@ -36,20 +36,18 @@ MatmulShape shape_of(int64_t M, int64_t N, int64_t K, Trans ta, Trans tb, int64_
 // Sums and sums of absolute values, for the bound |error| <= (K + 2) eps32 sum |a b| + eps_out |c|.
 void reference(const MatmulShape& s, const std::vector<double>& a, const std::vector<double>& b,
                std::vector<double>& c, std::vector<double>& size) {
-  const int64_t a_step = s.ta == Trans::Yes ? s.lda : 1, b_step = s.tb == Trans::Yes ? 1 : s.ldb;  // for k
   for (int64_t o = 0; o < s.batch[0].count; ++o)
     for (int64_t n = 0; n < s.batch[1].count; ++n)
-#pragma omp parallel for
       for (int64_t i = 0; i < s.M; ++i)
         for (int64_t j = 0; j < s.N; ++j) {
-          const double* x = a.data() + o * s.batch[0].stride_a + n * s.batch[1].stride_a +
-                            i * (s.ta == Trans::Yes ? 1 : s.lda);
-          const double* y = b.data() + o * s.batch[0].stride_b + n * s.batch[1].stride_b +
-                            j * (s.tb == Trans::Yes ? s.ldb : 1);
           double sum = 0, absolute = 0;
-          for (int64_t k = 0; k < s.K; ++k, x += a_step, y += b_step) {
-            sum += *x * *y;
-            absolute += std::abs(*x * *y);
+          for (int64_t k = 0; k < s.K; ++k) {
+            const int64_t ai = o * s.batch[0].stride_a + n * s.batch[1].stride_a +
+                               (s.ta == Trans::Yes ? k * s.lda + i : i * s.lda + k);
+            const int64_t bi = o * s.batch[0].stride_b + n * s.batch[1].stride_b +
+                               (s.tb == Trans::Yes ? j * s.ldb + k : k * s.ldb + j);
+            sum += a[ai] * b[bi];
+            absolute += std::abs(a[ai] * b[bi]);
           }
           const int64_t at = o * s.batch[0].stride_c + n * s.batch[1].stride_c + i * s.ldc + j;
           c[at] = s.alpha * sum;

@@ -20,7 +20,8 @@ put() {
 awk -v table=markdown -f tests/tools/results.awk "$results" | put results README.md
 awk -f tests/tools/beside.awk tests/bench/results/*/beside_pytorch.jsonl | put speed README.md
 for page in lessons/[0-9][0-9]_*/README.md; do
-  folder=$(dirname "$page") name=$(basename "$(dirname "$page")")
+  folder=$(dirname "$page")
+  name=${folder##*/}
   log=$(dirname "$results")/${name%%_*}.log
   [ ! -s "$log" ] || cp "$log" "$folder/output.txt"
   "build/lessons/$name" --print=example >build/example.txt || exit 1

@@ -49,8 +49,8 @@ on_paper() {
       ! grep -q "^exercise $id .*\.h:" "$work/marks" || fault "exercise $id: is in a header, which the grader cannot compile"
       grep -qF "$id " "$work/tests" || fault "exercise $id: no test has RecordProperty(\"exercise\", \"$id\")"
     done
-    awk -f "$tools/pages.awk" "$page" /dev/null | while IFS="$(printf '\t')" read -r id points kind; do
-      case $kind in "predict the number") judge=predict ;; "make it faster") judge=faster ;; *) continue ;; esac
+    awk -f "$tools/pages.awk" "$page" /dev/null | while IFS="$(printf '\t')" read -r id points kind judge; do
+      case $judge in predict | faster) ;; *) continue ;; esac
       program=tests/course/${judge}_$nn.cpp
       grep -qsF "\"$id\"" "$program" || echo "exercise $id: $program does not name it, which is to judge it"
     done >"$work/unjudged"

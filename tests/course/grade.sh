@@ -55,7 +55,7 @@ if [ "$(id -u)" = 0 ]; then
 fi
 
 # ---- what is graded, and the report ---------------------------------------------------------------------
-graded=$(awk -f "$tools/pages.awk" "$page" | awk -F'\t' -v OFS='|' '$2 > 0 { print $1, $2, $3 }')
+graded=$(awk -f "$tools/pages.awk" "$page" | awk -F'\t' -v OFS='|' '$2 > 0 { print $1, $2, $3, $4 }')
 [ -n "$graded" ] || refuse "$page has no exercise with points"
 : >"$work/rows"
 
@@ -101,7 +101,7 @@ copy() { cp "$@" || give_up "the disk is full"; }
 prepare() {
   awk -f "$tools/tests.awk" $(find tests -name '*_test.cpp' | sort) | grep "^$lesson\." >"$work/tests"
   programs=$(sed 's/^[^ ]* \([^ ]*\) .*/\1/' "$work/tests" | sort -u)
-  judge=$(echo "$graded" | grep -q '|predict the number$' && echo "build/course/predict_$lesson")
+  judge=$(echo "$graded" | grep -q '|predict$' && echo "build/course/predict_$lesson")
   [ -f build/libgradus.a ] || echo "grade: builds gradus first, which takes minutes" >&2
   make build/libgradus.a build/standins.a build/course/limits build/obj/tests/course/grade_main.o $judge \
     $(for p in $programs; do echo "build/obj/tests/$p.o"; done) >"$work/log" 2>&1 ||
@@ -290,7 +290,7 @@ for file in $files; do compile "$file"; done
 for exercise in $(echo "$graded" | tr ' ' _); do
   id=${exercise%%|*}
   case $exercise in
-    *"|predict_the_number") predict "$id" ;;
+    *"|predict") predict "$id" ;;
     *) fill_in "$id" ;;
   esac
 done

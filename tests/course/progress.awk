@@ -9,7 +9,7 @@ BEGIN {
 }
 $0 == "" { section++; next }
 section == 0 { split($0, part, " "); now[part[1]] = part[2] }
-section == 1 { order[++exercises] = $1; points[$1] = $2; kind[$1] = $3 }
+section == 1 { order[++exercises] = $1; points[$1] = $2; judge[$1] = $4 }
 section == 2 { state[$1] = $2; hash[$1] = $3; detail[$1] = $4 }
 END {
   n = split(lessons, folder, " ")
@@ -49,5 +49,5 @@ function cell(id, k) {
 function painted(k, text) { return "\033[" colour[k] "m" text "\033[0m" }
 function state_of(id) {
   if (!(id in state)) return "not tried"
-  return hash[id] == now[substr(id, 1, 2) (kind[id] == "predict the number" ? ".answers" : "")] ? state[id] : "stale"
+  return hash[id] == now[substr(id, 1, 2) (judge[id] == "predict" ? ".answers" : "")] ? state[id] : "stale"
 }

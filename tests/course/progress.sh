@@ -17,10 +17,10 @@ exercises() { awk -f "$tools/pages.awk" lessons/[0-9][0-9]_*/README.md; }
 
 record() {
   case $2 in passed | failed | open) ;; *) echo "progress: a state is passed, failed or open, not '$2'" >&2; exit 2 ;; esac
-  kind=$(exercises | awk -F '\t' -v id="$1" '$1 "" == id { print $3 }')
-  [ -n "$kind" ] || { echo "progress: no lesson's page has an exercise '$1'" >&2; exit 2; }
+  judge=$(exercises | awk -F '\t' -v id="$1" '$1 "" == id { print $4 }')
+  [ -n "$judge" ] || { echo "progress: no lesson's page has an exercise '$1'" >&2; exit 2; }
   key=${1%.*}
-  [ "$kind" != "predict the number" ] || key=$key.answers
+  [ "$judge" != predict ] || key=$key.answers
   mkdir -p build
   printf '%s\t%s\t%s\t%s\n' "$1" "$2" "${HASH:-$(hash_of "$key")}" "$(printf %s "$3" | tr '\t\n' '  ')" >>"$file"
 }

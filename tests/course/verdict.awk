@@ -3,7 +3,7 @@
 # results of all tests (failures.awk). Prints what a student reads, and writes to the file `records` id, state and
 # detail of each exercise.
 BEGIN { FS = "\t" }
-as == "exercises" { order[++exercises] = $1; kind[$1] = $3 }
+as == "exercises" { order[++exercises] = $1; judged_by[$1] = $4 }
 as == "tests" { split($0, word, " "); tests[word[1]] = tests[word[1]] " " word[3]; id_of[word[3]] = word[1] }
 as == "places" { look_at_place($0) }
 as == "results" {
@@ -24,8 +24,7 @@ END {
   print line (failing ? "; other tests that fail: " failing : "")
 }
 
-# What is written between marks is judged here. The tests that other exercises name (the bug's, …) pass in the given sources.
-function is_judged(id) { return kind[id] ~ /^(fill in|derive, then write|write a test)$/ }
+function is_judged(id) { return judged_by[id] == "tests" }
 function report(test, id) {
   if (said[test] ~ /exercise [0-9.]+ is open/) waiting++
   else if (++failing <= 5) print test id " fails: " said[test]

@@ -112,5 +112,16 @@ inline void check_update(const char* op, const ParamUpdate& u) {
   check_dtype(op, DType::F32, {{"the master copy", u.master}});
   check(!u.master.wanted() || T != DType::F64, op, ": a value in fp64 needs no master copy");
 }
+// States that are not of the parameter's shape.
+inline void check_adafactor(const ParamUpdate& u) {
+  check(u.rows > 0 && u.n % u.rows == 0, "adafactor: ", u.rows, " rows do not divide the ", u.n,
+        " elements of a matrix");
+  check_update("adafactor", u);
+  check_stats("adafactor", u.value.t, {{"the columns' state", u.m}, {"the rows' state", u.v}});
+}
+inline void check_updates(const char* op, const StepScalars& scalars) {
+  check(scalars.updates > 0, op, ": the number of updates is ", scalars.updates,
+        "; it counts the one at hand, so the first is 1");
+}
 
 }  // namespace gradus

@@ -139,6 +139,28 @@ constexpr Cost update(ParamList list, int64_t flops) {
 }
 constexpr Cost sgd(ParamList list) { return update(list, 4); }
 constexpr Cost adamw(ParamList list) { return update(list, 14); }
+// In three passes, because each needs sums over all of the one before: the gradient is read three times, the
+// weight as well once more if steps are relative to it. Scratch: of the largest matrix the partial sums of
+// its columns, and two numbers for each column and row.
+constexpr Cost adafactor(ParamList list, StepSize step_size) {
+  Cost sum{OpClass::Elementwise};
+  for (int64_t i = 0; i < list.count; ++i) {
+    ParamUpdate u = list.items[i];
+    const int64_t rows = u.rows, cols = u.n / std::max<int64_t>(rows, 1), size = stat_size(u.value.t);
+    u.m = u.v = {};
+    const int64_t weight = size_of(u.master.wanted() ? u.master.t : u.value.t);
+    sum.bytes += update({1, &u}, 0).bytes + 2 * size_of(u.grad.t) * u.n + 2 * size * (rows + cols);
+    if (step_size == StepSize::Relative) sum.bytes += weight * u.n;
+    sum.flops += 12 * u.n;
+    sum.scratch = std::max(sum.scratch, ((partitions(rows) + 2) * cols + 2 * rows + 2) * size);
+  }
+  return sum;
+}
+// In two passes, because the second needs the norm.
+constexpr Cost muon_direction(int64_t n, DType grad, DType m, DType direction) {
+  return {OpClass::Elementwise, 9 * n, n * (2 * size_of(grad) + 3 * size_of(m) + size_of(direction)),
+          kNormBlocks * size_of(DType::F64)};
+}
 
 }  // namespace cost
 }  // namespace gradus

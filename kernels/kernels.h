@@ -115,9 +115,10 @@ struct ParamUpdate {
   int64_t n;
   Out value;  // updated in place
   CBuf grad;
-  Out m, v;    // AdamW: first and second moment. SGD: m is the momentum buffer, or nullptr. Updated in place
-  Out master;  // fp32, or nullptr
-  bool decay;  // whether weight decay applies to this parameter
+  Out m, v;          // the states, updated in place: each entry says what they are
+  Out master;        // fp32, or nullptr
+  bool decay;        // whether weight decay applies to this parameter
+  int64_t rows = 1;  // Adafactor: of a matrix (rows, n / rows)
 };
 struct ParamList {
   int64_t count;
@@ -133,6 +134,14 @@ struct AdamWArgs {
 };
 struct SgdArgs {
   float momentum = 0, weight_decay = 0;
+  bool nesterov = false, clips = true;  // clips: gradients are multiplied by clip_factor
+  float scale = 1;                      // ... and by this
+};
+// The step: the learning rate, or relative to the size of the weights, with the learning rate as a bound.
+enum class StepSize : uint8_t { Given, Relative };
+struct AdafactorArgs {
+  StepSize step_size = StepSize::Relative;
+  float eps1 = 1e-30f, eps2 = 1e-3f, most = 1, power = 0.8f, weight_decay = 0;
 };
 
 // A device's kernels: pointers to functions, one for each entry of entries.inc.

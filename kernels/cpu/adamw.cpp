@@ -51,8 +51,7 @@ static void adamw_one(const AdamWStep<A>& step, const ParamUpdate& u) {
 }
 
 void adamw(const Ctx& ctx, ParamList list, AdamWArgs args) {
-  check(ctx.scalars->updates > 0, "adamw: the number of updates is ", ctx.scalars->updates,
-        "; it counts the one at hand, so the first is 1");
+  check_updates("adamw", *ctx.scalars);
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_update("adamw", u);

@@ -5,6 +5,7 @@ namespace gradus::cpu {
 template <class A>
 struct SgdStep {
   A lr, clip, momentum, decay;
+  bool nesterov;
 };
 
 template <class A>
@@ -17,8 +18,12 @@ template <class A>
 [[gnu::flatten, gnu::noinline]] static void momentum_chunk(SgdStep<A> k, int64_t n, A* w, const A* g, A* m) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    m[i] = k.momentum * m[i] + (k.clip * g[i] + k.decay * w[i]);
-    w[i] -= k.lr * m[i];
+    // BEGIN SOLUTION 06.1
+    const A step = k.clip * g[i] + k.decay * w[i];
+    m[i] = k.momentum * m[i] + step;
+    w[i] -= k.lr * (k.nesterov ? step + k.momentum * m[i] : m[i]);
+    // STUB: todo("06.1", "update m and w from the gradient, Nesterov's way if k.nesterov", k, w, m, g, i);
+    // END SOLUTION 06.1
   }
 }
 
@@ -45,14 +50,15 @@ static void sgd_one(SgdStep<A> step, const ParamUpdate& u) {
 
 void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {
   const StepScalars& s = *ctx.scalars;
+  const float clip = args.scale * (args.clips ? s.clip_factor : 1);
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_update("sgd", u);
     const float decay = u.decay ? args.weight_decay : 0;
     if (u.value.t == DType::F64)
-      sgd_one(SgdStep<double>{s.learning_rate, s.clip_factor, args.momentum, decay}, u);
+      sgd_one(SgdStep<double>{s.learning_rate, clip, args.momentum, decay, args.nesterov}, u);
     else
-      sgd_one(SgdStep<float>{s.learning_rate, s.clip_factor, args.momentum, decay}, u);
+      sgd_one(SgdStep<float>{s.learning_rate, clip, args.momentum, decay, args.nesterov}, u);
   }
 }
 

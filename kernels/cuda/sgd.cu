@@ -6,7 +6,7 @@ static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars,
   const int item = item_of_block(params);
   const ParamUpdate u = params.items[item];
   const Out updated = u.master.p ? u.master : u.value;
-  const float lr = scalars->learning_rate, clip = scalars->clip_factor;
+  const float lr = scalars->learning_rate, clip = args.scale * (args.clips ? scalars->clip_factor : 1.0f);
   const float decay = u.decay ? args.weight_decay : 0.0f;
   const int64_t begin = int64_t(blockIdx.x - params.first_block[item]) * kPiece;
   for (int64_t first = begin + threadIdx.x; first < u.n && first < begin + kPiece; first += kGroup) {
@@ -16,8 +16,9 @@ static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars,
     if (u.m.p) read(u.m, first, u.n, m);
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
-      m[k] = args.momentum * m[k] + (clip * g[k] + decay * w[k]);
-      w[k] -= lr * m[k];
+      const float step = clip * g[k] + decay * w[k];
+      m[k] = args.momentum * m[k] + step;
+      w[k] -= lr * (args.nesterov ? step + args.momentum * m[k] : m[k]);
     }
     if (u.m.p) write(u.m, first, u.n, m);
     if (u.master.p) write(u.master, first, u.n, w);

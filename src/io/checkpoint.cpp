@@ -17,8 +17,7 @@ static Named named_weights(const Parameters& parameters) {
 static Named named_states(const Optimizer& optimizer) {
   Named tensors;
   for (const Optimizer::State& s : optimizer.states)
-    for (size_t i = 0; i < s.tensors.size(); ++i)
-      tensors.emplace_back("optimizer." + s.parameter->name + "." + optimizer.state_names[i], s.tensors[i]);
+    for (const Tensor& state : s.tensors) tensors.emplace_back("optimizer." + state.storage().name(), state);
   return tensors;
 }
 

@@ -7,12 +7,12 @@
 
 namespace gradus {
 
-Optimizer::Optimizer(Parameters& parameters, std::vector<std::string> names) : state_names(std::move(names)) {
+Optimizer::Optimizer(Parameters& parameters, const std::function<States(const Parameter&)>& states_of) {
   for (Parameter& p : parameters) {
     if (!p.trainable()) continue;
     State& state = states.emplace_back(State{&p, {}});
-    for (const std::string& name : state_names) {
-      Tensor t(p.value.device(), p.value.shape(), p.precision.state, Kind::Optimizer, p.name + "." + name);
+    for (const StateSpec& spec : states_of(p)) {
+      Tensor t(p.value.device(), spec.shape, spec.dtype, Kind::Optimizer, p.name + "." + spec.name);
       be(t).fill(ctx(t, cost::fill(t.numel(), t.dtype())), t.numel(), t.set(), 0.0);
       state.tensors.push_back(std::move(t));
     }
@@ -33,7 +33,8 @@ void Optimizer::step(double learning_rate) {
                   .m = {},
                   .v = {},
                   .master = p.master.defined() ? p.master.set() : Out{},
-                  .decay = p.decay};
+                  .decay = p.decay,
+                  .rows = p.value.shape().rank() > 1 ? p.value.rows().rows : 1};
     if (s.tensors.size() > 0) u.m = s.tensors[0].set();
     if (s.tensors.size() > 1) u.v = s.tensors[1].set();
     updates.push_back(u);
@@ -42,19 +43,46 @@ void Optimizer::step(double learning_rate) {
   Device& device = any.device();
   device.set(&StepScalars::learning_rate, float(learning_rate));
   device.set(&StepScalars::updates, device.host_scalars().updates + 1);
-  update(any, {int64_t(updates.size()), updates.data()});
+  update(any, updates);
   device.set(&StepScalars::clip_factor, 1.0f);
   device.set(&StepScalars::step, device.host_scalars().step + 1);
 }
 
-Sgd::Sgd(Parameters& p, SgdArgs args)
-    : Optimizer(p, args.momentum != 0 ? std::vector<std::string>{"momentum"} : std::vector<std::string>{}),
-      args_(args) {}
-void Sgd::update(const Tensor& any, ParamList list) { be(any).sgd(ctx(any, cost::sgd(list)), list, args_); }
+StateSpec like(const Parameter& p, const char* name) { return {name, p.value.shape(), p.precision.state}; }
+static ParamList list_of(const std::vector<ParamUpdate>& updates) {
+  return {int64_t(updates.size()), updates.data()};
+}
 
-AdamW::AdamW(Parameters& p, AdamWArgs args) : Optimizer(p, {"m", "v"}), args_(args) {}
-void AdamW::update(const Tensor& any, ParamList list) {
-  be(any).adamw(ctx(any, cost::adamw(list)), list, args_);
+Sgd::Sgd(Parameters& parameters, SgdArgs args)
+    : Optimizer(
+          parameters,
+          [&](const Parameter& p) { return args.momentum != 0 ? States{like(p, "momentum")} : States{}; }),
+      args_(args) {}
+void Sgd::update(const Tensor& any, const std::vector<ParamUpdate>& updates) {
+  const ParamList list = list_of(updates);
+  be(any).sgd(ctx(any, cost::sgd(list)), list, args_);
+}
+
+Optimizer::States adamw_states(const Parameter& p) { return {like(p, "m"), like(p, "v")}; }
+void adamw(const Tensor& any, const std::vector<ParamUpdate>& updates, const AdamWArgs& args) {
+  const ParamList list = list_of(updates);
+  be(any).adamw(ctx(any, cost::adamw(list)), list, args);
+}
+
+AdamW::AdamW(Parameters& parameters, AdamWArgs args) : Optimizer(parameters, adamw_states), args_(args) {}
+void AdamW::update(const Tensor& any, const std::vector<ParamUpdate>& updates) { adamw(any, updates, args_); }
+
+Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args)
+    : Optimizer(parameters,
+                [](const Parameter& p) {
+                  const DType t = statistics_dtype(p.value.dtype());
+                  if (p.value.shape().rank() < 2) return States{{"squares", p.value.shape(), t}};
+                  return States{{"columns", {p.value.last()}, t}, {"rows", {p.value.rows().rows}, t}};
+                }),
+      args_(args) {}
+void Adafactor::update(const Tensor& any, const std::vector<ParamUpdate>& updates) {
+  const ParamList list = list_of(updates);
+  be(any).adafactor(ctx(any, cost::adafactor(list, args_.step_size)), list, args_);
 }
 
 void clip_grad_norm(Parameters& parameters, double max_norm) {

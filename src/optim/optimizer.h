@@ -1,18 +1,28 @@
 // Optimizers: gradients and learning rate in, new weights out. Each step is one kernel launch over all
-// parameters.
+// parameters, but for Muon's.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "src/nn/parameter.h"
 
 namespace gradus {
 
-// The states of an optimizer, one tensor per parameter and state, named "<parameter>.<state>" (kind
-// Optimizer, zeros, in the dtype that the parameter's precision says). Parameters that do not train have
-// none. They are public so that checkpoints can save them.
+// What an optimizer keeps of a parameter between updates.
+struct StateSpec {
+  std::string name;
+  Shape shape;
+  DType dtype;
+};
+
+// The states are tensors named "<parameter>.<state>" (kind Optimizer, zeros at first). Parameters that do not
+// train have none. They are public so that checkpoints can save them.
 class Optimizer {
  public:
-  Optimizer(Parameters& parameters, std::vector<std::string> state_names);
+  using States = std::vector<StateSpec>;
+  // states_of says for each parameter that trains which states it has: the first becomes ParamUpdate::m, the
+  // second v.
+  Optimizer(Parameters& parameters, const std::function<States(const Parameter&)>& states_of);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
 
@@ -23,22 +33,23 @@ class Optimizer {
 
   struct State {
     Parameter* parameter;
-    std::vector<Tensor> tensors;  // as many as state names
+    std::vector<Tensor> tensors;
   };
-  const std::vector<std::string> state_names;
   std::vector<State> states;
 
  protected:
-  virtual void update(const Tensor& any, ParamList) = 0;  // `any`: a tensor on the device
+  // `any`: a tensor on the device; updates[i] is that of states[i].
+  virtual void update(const Tensor& any, const std::vector<ParamUpdate>& updates) = 0;
 };
 
-// SGD: w -= lr (g + wd w), with momentum: m = momentum m + g, w -= lr m. State: 0 or 1 value per parameter.
+// SGD: w -= lr (g + wd w), with momentum: m = momentum m + g, w -= lr m, with Nesterov's, w -= lr (g +
+// momentum m). State: 0 or 1 value per parameter.
 class Sgd : public Optimizer {
  public:
   explicit Sgd(Parameters& parameters, SgdArgs args = {});
 
  private:
-  void update(const Tensor& any, ParamList) override;
+  void update(const Tensor& any, const std::vector<ParamUpdate>&) override;
   SgdArgs args_;
 };
 
@@ -48,9 +59,29 @@ class AdamW : public Optimizer {
   explicit AdamW(Parameters& parameters, AdamWArgs args = {});
 
  private:
-  void update(const Tensor& any, ParamList) override;
+  void update(const Tensor& any, const std::vector<ParamUpdate>&) override;
   AdamWArgs args_;
 };
+
+// Adafactor (Shazeer & Stern 2018): AdamW without m, and with a v that is rebuilt from the means of its rows
+// and of its columns. State: of a matrix (R, C) R + C values, of a vector as many as it has; in fp32 whatever
+// the precision, because squares underflow in fp16. By default the paper's: steps relative to the size of the
+// weights (its section 8), for which the learning rate is an upper bound, 1e-2 there. StepSize::Given is what
+// Hugging Face's trainer runs: steps of the learning rate.
+class Adafactor : public Optimizer {
+ public:
+  explicit Adafactor(Parameters& parameters, AdafactorArgs args = {});
+
+ private:
+  void update(const Tensor& any, const std::vector<ParamUpdate>&) override;
+  AdafactorArgs args_;
+};
+
+// For optimizers that update some parameters by AdamW: its states, and its update of some parameters.
+Optimizer::States adamw_states(const Parameter& p);
+void adamw(const Tensor& any, const std::vector<ParamUpdate>& updates, const AdamWArgs& args);
+// A state of the parameter's shape, in the dtype that its precision says.
+StateSpec like(const Parameter& p, const char* name);
 
 // Scales the next update so that the global L2 norm of all gradients is at most max_norm (Pascanu et al.
 // 2013). The norm before scaling is in scalars().grad_norm.

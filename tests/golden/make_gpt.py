@@ -56,24 +56,25 @@ def write_safetensors(path, tensors, metadata):
             f.write(t.detach().contiguous().numpy().tobytes())
 
 
-p = parameters()
-ids, targets = torch.randint(0, V, (B, T)), torch.randint(0, V, (B, T))
-out = {f"weight.{name}": t.detach().clone() for name, t in p.items()}
-out |= {"ids": ids.int(), "targets": targets.int()}
-optimizer = torch.optim.AdamW([{"params": [t for t in p.values() if t.dim() >= 2], "weight_decay": 0.1},
-                               {"params": [t for t in p.values() if t.dim() < 2], "weight_decay": 0.0}],
-                              lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
-losses, norms = [], []
-for step in range(10):
-    optimizer.zero_grad()
-    loss = loss_of(p, ids, targets)
-    loss.backward()
-    losses.append(loss.item())
-    if step == 0:
-        out |= {f"grad.{name}": t.grad.clone() for name, t in p.items()}
-    norms.append(torch.nn.utils.clip_grad_norm_(p.values(), 1.0).item())
-    optimizer.step()
-out |= {"losses": torch.tensor(losses), "grad_norms": torch.tensor(norms)}
-out |= {f"final.{name}": t.detach().clone() for name, t in p.items() if name in ("wte.weight", "h.1.mlp.c_fc.weight")}
-write_safetensors("gpt.safetensors", out, {"made_by": f"make_gpt.py, torch {torch.__version__}"})
-print("losses", losses, "norms", norms)
+if __name__ == "__main__":
+    p = parameters()
+    ids, targets = torch.randint(0, V, (B, T)), torch.randint(0, V, (B, T))
+    out = {f"weight.{name}": t.detach().clone() for name, t in p.items()}
+    out |= {"ids": ids.int(), "targets": targets.int()}
+    optimizer = torch.optim.AdamW([{"params": [t for t in p.values() if t.dim() >= 2], "weight_decay": 0.1},
+                                   {"params": [t for t in p.values() if t.dim() < 2], "weight_decay": 0.0}],
+                                  lr=1e-3, betas=(0.9, 0.999), eps=1e-8)
+    losses, norms = [], []
+    for step in range(10):
+        optimizer.zero_grad()
+        loss = loss_of(p, ids, targets)
+        loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            out |= {f"grad.{name}": t.grad.clone() for name, t in p.items()}
+        norms.append(torch.nn.utils.clip_grad_norm_(p.values(), 1.0).item())
+        optimizer.step()
+    out |= {"losses": torch.tensor(losses), "grad_norms": torch.tensor(norms)}
+    out |= {f"final.{name}": t.detach().clone() for name, t in p.items() if name in ("wte.weight", "h.1.mlp.c_fc.weight")}
+    write_safetensors("gpt.safetensors", out, {"made_by": f"make_gpt.py, torch {torch.__version__}"})
+    print("losses", losses, "norms", norms)

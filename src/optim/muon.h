@@ -1,0 +1,34 @@
+// Muon (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"): a step of momentum,
+// made nearly orthogonal. It is for the matrices within blocks; embeddings, the output head and vectors go by
+// AdamW.
+#pragma once
+#include "src/optim/optimizer.h"
+
+namespace gradus {
+
+struct MuonArgs {
+  float momentum = 0.95f, weight_decay = 0;
+  int iterations = 5;            // of Newton and Schulz
+  DType products = DType::BF16;  // what they multiply
+  AdamWArgs others = {};         // for what Muon is not made for
+};
+// A step is 0.2 sqrt(max(R, C)) lr times an orthogonal matrix (R, C): about as large as AdamW's, so one
+// learning rate serves both (Liu et al. 2025, "Muon is scalable for LLM training", eq. 4). State: 1 value per
+// parameter of its matrices, 2 of the others. Its temporaries are of the size of one matrix.
+class Muon : public Optimizer {
+ public:
+  explicit Muon(Parameters& parameters, MuonArgs args = {});
+  static bool is_for(const Parameter& p);
+
+ private:
+  void update(const Tensor& any, const std::vector<ParamUpdate>&) override;
+  void update_matrix(const Parameter& p, ParamUpdate);
+  MuonArgs args_;
+};
+
+// X <- a X + (b X X^T + c (X X^T)^2) X, with a, b, c = 3.4445, -4.775, 2.0315 (Jordan et al. 2024): moves
+// singular values in (0, 1] towards 1, and leaves the singular vectors. After five iterations most are
+// between 0.7 and 1.2. x: a matrix (R, C) whose Frobenius norm is at most 1.
+Tensor newton_schulz(Tensor x, int iterations);
+
+}  // namespace gradus

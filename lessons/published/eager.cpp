@@ -134,6 +134,28 @@ void Eager::adamw_step() {
   for (Parameter& p : parameters_) update(p);
 }
 
+void Eager::adafactor_step() {
+  const auto temporary = [&](const Shape& shape) {
+    return make(shape, dtype_, Kind::Temporary, "adafactor");
+  };
+  const auto state = [&](Tensor& t, const Shape& shape, const std::string& name) {
+    if (!t.defined()) t = make(shape, dtype_, Kind::Optimizer, name);
+  };
+  Tensor update;
+  for (Parameter& p : parameters_) {
+    const Shape& shape = p.value.shape();
+    const bool factored = shape.rank() > 1;
+    if (factored) state(p.m, {shape[0]}, p.name + ".rows");
+    state(p.v, {shape[-1]}, p.name + ".columns");
+    {
+      const Tensor squares = temporary(shape);
+      update = temporary(shape);  // squares + eps
+    }
+    update = temporary(shape);  // from the state, times the gradient; the old one dies after it is made
+    const Tensor negative = temporary(shape);
+  }
+}
+
 void Eager::drop_gradients() {
   for (size_t i = 1; i <= parameters_.size(); ++i) graph_[i].gradient = {};
 }

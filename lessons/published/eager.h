@@ -74,6 +74,9 @@ class Eager {
   // transformers' AdamW: two states a parameter, made in the first update, and a denominator for the time of
   // a parameter's update. (Theirs updates matrices, which decay, before the rest; no figure here shows it.)
   void adamw_step();
+  // transformers' Adafactor, without momentum and decay: of a matrix a state of its rows and one of its
+  // columns, of a vector one; and whole temporaries, of which `update` lives on until the next parameter's.
+  void adafactor_step();
   void drop_gradients();
 
  private:
@@ -84,7 +87,7 @@ class Eager {
   };
   struct Parameter {
     std::string name;
-    Tensor value, m, v;
+    Tensor value, m, v;  // Adafactor: m of the rows, v of the columns, or of a vector
   };
   bool is_parameter(int node) const { return node <= int(parameters_.size()); }
   EagerTensor record(Tensor y, std::vector<Edge>, std::vector<Tensor> saved);

@@ -13,7 +13,8 @@ namespace gradus {
 class HuggingFaceBert {
  public:
   HuggingFaceBert(Device&, const TransformerConfig&);  // the model is loaded
-  void step(int64_t batch, int64_t tokens, int64_t micro_batches);
+  enum class Update { AdamW, Adafactor };
+  void step(int64_t batch, int64_t tokens, int64_t micro_batches, Update);
 
  private:
   struct Layer {

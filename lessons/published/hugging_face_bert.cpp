@@ -77,9 +77,12 @@ EagerTensor HuggingFaceBert::loss(int64_t batch, int64_t tokens) {
   return eager_.cross_entropy(eager_.linear("classifier", pooled, classifier_));
 }
 
-void HuggingFaceBert::step(int64_t batch, int64_t tokens, int64_t micro_batches) {
+void HuggingFaceBert::step(int64_t batch, int64_t tokens, int64_t micro_batches, Update update) {
   for (int64_t i = 0; i < micro_batches; ++i) eager_.backward(loss(batch, tokens));
-  eager_.adamw_step();
+  if (update == Update::Adafactor)
+    eager_.adafactor_step();
+  else
+    eager_.adamw_step();
 }
 
 }  // namespace gradus

@@ -1,0 +1,64 @@
+#include "lessons/06_optimizers/by_hand.h"
+
+#include "src/optim/muon.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+static void set_gradient(Parameter& p, const std::vector<double>& values) {
+  p.leaf.grad = from_host(p.value.device(), values, p.value.shape(), DType::F32, Kind::Gradient, "g");
+  p.leaf.empty = false;
+}
+
+// A weight of 1 after each of two updates with the gradients 2 and 1, by a learning rate of 0.1.
+template <class O, class Args>
+static std::vector<std::string> two_updates(const char* name, const Args& args) {
+  const Context context("cpu");
+  Parameters parameters;
+  Parameter& w = parameters.add("w", {1}, {});
+  copy_from_host(w.value, {1});
+  O optimizer(parameters, args);
+  std::vector<std::string> cells{name};
+  for (const double g : {2.0, 1.0}) {
+    set_gradient(w, {g});
+    optimizer.step(0.1);
+    std::string states;
+    for (const Tensor& t : optimizer.states[0].tensors) states += number_text(to_host<double>(t)[0]) + " ";
+    cells.push_back(states + "| " + number_text(to_host<double>(w.value)[0]));
+  }
+  return cells;
+}
+
+void optimizers_by_hand(std::ostream& out) {
+  out << "w = 1, rate 0.1, gradients 2 and then 1; states | w after each update\n\n";
+  Table rules({"rule", "g = 2", "g = 1"});
+  rules.row(two_updates<Sgd>("SGD", SgdArgs{}));
+  rules.row(two_updates<Sgd>("momentum 0.9", SgdArgs{.momentum = 0.9f}));
+  rules.row(two_updates<Sgd>("Nesterov 0.9", SgdArgs{.momentum = 0.9f, .nesterov = true}));
+  rules.row(two_updates<AdamW>("AdamW", AdamWArgs{}));
+  out << rules;
+
+  const Context context("cpu");
+  Parameters parameters;
+  Parameter& w = parameters.add("w", {2, 2}, {});
+  copy_from_host(w.value, {0, 0, 0, 0});
+  set_gradient(w, {1, 2, 3, 1});
+  Adafactor optimizer(parameters, {.step_size = StepSize::Given, .most = 1e9f});
+  optimizer.step(1);
+  const std::vector<Tensor>& states = optimizer.states[0].tensors;
+  const std::vector<double> columns = to_host<double>(states[0]), rows = to_host<double>(states[1]),
+                            u = to_host<double>(w.value);
+  out << "\nAdafactor: g = (1 2; 3 1), its squares rebuilt from their means by row and by column\n\n";
+  Table table({"squares", "mean", "rebuilt", "step g / sqrt(rebuilt)"});
+  constexpr double g[2][2] = {{1, 2}, {3, 1}};
+  const auto two = [](double a, double b) { return number_text(a) + " " + number_text(b); };
+  for (int r = 0; r < 2; ++r) {
+    const double a = g[r][0] / u[2 * r], b = g[r][1] / u[2 * r + 1];
+    table.row({two(g[r][0] * g[r][0], g[r][1] * g[r][1]), number_text(rows[r]), two(a * a, b * b),
+               two(-u[2 * r], -u[2 * r + 1])});
+  }
+  table.row({"means " + two(columns[0], columns[1]), number_text((rows[0] + rows[1]) / 2), "", ""});
+  out << table;
+}
+
+}  // namespace gradus

@@ -1,0 +1,136 @@
+// Lesson 06, optimizers. An optimizer turns a gradient into a step, and what it remembers for that is memory:
+// SGD nothing, momentum one number a parameter, AdamW two, Adafactor hardly any, Muon one. Each is tried with
+// five learning rates on the same text.
+//
+// Memory of the states, fp32, of a matrix (R, C): 0, 4 R C, 8 R C, 4 (R + C), 4 R C bytes.
+//
+//   make lesson-06                                                          expected last line: PASS
+#include <cmath>
+#include <iostream>
+
+#include "lessons/03_transformer/text.h"
+#include "lessons/06_optimizers/by_hand.h"
+#include "lessons/06_optimizers/contenders.h"
+#include "lessons/06_optimizers/race.h"
+#include "lessons/06_optimizers/update_time.h"
+#include "lessons/published/runs.h"
+#include "src/core/progress.h"
+#include "src/core/table.h"
+
+using namespace gradus;
+
+constexpr int64_t kSteps = 200;
+struct Settings {
+  TransformerConfig model{
+      .vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 2, .heads = 4, .channels = 64};
+  int64_t batch = 8, text_bytes = 600'000;
+  double max_norm = 1.0;
+  int rates = kRates;
+};
+static Settings for_emulation() {
+  Settings set{.batch = 2, .text_bytes = 60'000, .rates = 1};
+  set.model.context = 16, set.model.layers = 1, set.model.channels = 16;
+  return set;
+}
+
+// One run: the same first weights and the same text for all, another optimizer.
+static Trial train(const Lesson& lesson, const Settings& set, const Loader& loader, const Contender& who,
+                   double rate) {
+  LessonContext context(lesson);
+  Transformer model(set.model);
+  model.initialize(lesson.seed);
+  const std::unique_ptr<Optimizer> optimizer = who.make(model.parameters);
+  const Shape batch{set.batch, set.model.context};
+  Tensor inputs(context.device, batch, DType::I32, Kind::Data, "inputs"),
+      targets(context.device, batch, DType::I32, Kind::Data, "targets");
+  StepRecorder recorder;
+  for (int64_t step = 0; step < lesson.steps; ++step) {
+    recorder.begin();
+    read_batch(loader, step, inputs, targets);
+    Tape tape;
+    const Tensor loss = model.loss(inputs, targets);
+    if (step == 0 && lesson.print == "tape") tape.print(std::cout);
+    const double loss_value = item(loss);
+    model.parameters.zero_grad();
+    tape.backward(loss);
+    clip_grad_norm(model.parameters, set.max_norm);
+    optimizer->step(warmup_cosine(step, lesson.steps / 10, lesson.steps, rate, rate / 10));
+    recorder.end(loss_value);
+  }
+  Trial trial{rate, recorder.losses, recorder.seconds, {}, state_bytes(who.name, model.parameters)};
+  recorder.fill(trial.row, batch.numel());
+  return trial;
+}
+
+// (a) Everyone with every rate.
+static std::vector<Result> race(const Lesson& lesson, const Settings& set, const Loader& loader) {
+  std::vector<Result> results;
+  Progress progress("runs", int64_t(contenders().size()) * set.rates);
+  int64_t done = 0;
+  for (const Contender& who : contenders()) {
+    Result& result = results.emplace_back(Result{who.name, {}});
+    for (int i = 0; i < set.rates; ++i) {
+      const double rate = who.rate * std::pow(3.0, i - set.rates / 2);
+      result.trials.push_back(train(lesson, set, loader, who, rate));
+      progress.step(++done, result.trials.back().losses.back());
+    }
+  }
+  return results;
+}
+
+static void describe(Report& report, const Lesson& lesson, const Settings& set,
+                     const std::vector<Result>& results) {
+  report.config(set.model, set.batch);
+  report.config("steps", lesson.steps);
+  for (const Result& r : results) {
+    ReportRow& row = report.row(r.name);
+    row = r.best().row;
+    row.name = r.name;
+    row.extra = {{"rate", r.best().rate}};
+    report.check_equal(r.name + ": bytes of its states", (*row.peak)[Kind::Optimizer], r.best().state_bytes);
+    if (lesson.steps >= 20)
+      report.check_at_most(r.name + ": its loss fell", row.loss_last.value_or(NAN),
+                           row.loss_first.value_or(NAN));
+    if (set.rates > 1 && lesson.steps == kSteps)  // the rates were chosen for so many
+      report.check_equal(r.name + ": best rate is inside its sweep", r.best_is_inside(), 1);
+  }
+}
+
+// (c) A published run with AdamW and with Adafactor, their program repeated on meta, and ours.
+static void print_published(Report& report) {
+  const PublishedRuns runs = published_adafactor();
+  std::cout << "\n(c) A published run\n\n" << runs;
+  const PublishedFigure& adafactor = runs.figures.back();
+  report.check_at_most("BERT-large, Adafactor: published - theirs, MiB",
+                       std::abs(adafactor.published - adafactor.theirs), 100);
+}
+
+static int lesson_06(int argc, char** argv) {
+  Lesson lesson(argc, argv, "06_optimizers", "optimizers: what each remembers, and what that is good for",
+                200);
+  std::vector<std::string> pictures;
+  if (lesson.device != "meta") pictures = {lesson.plot("06_steps.svg"), lesson.plot("06_time.svg")};
+  lesson.done({}, pictures);
+  if (lesson.print == "example") return optimizers_by_hand(std::cout), 0;
+  LessonContext context(lesson);
+  Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  if (!context.device.has_data()) set.rates = 1;
+  const Text text = load_text("", set.text_bytes, lesson.seed);
+  const Loader loader(text.corpus, set.model.context, lesson.seed);
+  print_sizes(text.corpus, loader);
+
+  Report report = lesson.report();
+  const std::vector<Result> results = race(lesson, set, loader);
+  describe(report, lesson, set, results);
+  std::cout << "\n(a) Five rates for each\n";
+  print_sweep(results);
+  if (context.device.has_data()) print_race(results, set.model.parameter_count());
+  if (context.device.has_data()) draw_race(lesson, results);
+  update_time_table(report);
+  print_published(report);
+  return report.finish(lesson.json);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_06(argc, argv); });
+}

@@ -1,0 +1,96 @@
+#include "lessons/06_optimizers/update_time.h"
+
+#include <iostream>
+
+#include "lessons/06_optimizers/contenders.h"
+#include "src/core/rng.h"
+#include "src/memory/device_timing.h"
+#include "src/optim/muon.h"
+#include "src/train/machine.h"
+
+namespace gradus {
+
+// Weights and gradients at random; the gradients never change.
+static void add_matrices(Parameters& parameters, int count, int64_t rows, int64_t cols) {
+  Rng rng(1, 6);
+  std::vector<float> values(size_t(rows * cols));
+  for (float& v : values) v = float(rng.normal());
+  Device& device = current().device;
+  for (int i = 0; i < count; ++i) {
+    Parameter& p = parameters.add("h." + std::to_string(i), {rows, cols}, {});
+    copy_from_host(p.value, std::vector<double>(values.begin(), values.end()));
+    p.leaf.grad = from_host(device, values, {rows, cols}, DType::F32, Kind::Gradient, p.name + ".grad");
+    p.leaf.empty = false;
+  }
+}
+
+struct Timed {
+  int64_t bytes, flops;   // that the kernels of one update move and do
+  double seconds, least;  // of an update; of moving as many bytes by y += x. NaN on meta
+};
+
+// Both in turns, so that what else the machine does falls on both.
+static Timed time_update(Optimizer& optimizer, Parameters& parameters) {
+  Device& device = current().device;
+  device.meter().reset_work();
+  optimizer.step(1e-6);
+  Timed t{0, device.meter().work(OpClass::Contraction).flops, NAN, NAN};
+  for (int c = 0; c < kOpClasses; ++c) t.bytes += device.meter().work(OpClass(c)).bytes;
+  if (!device.has_data()) return t;
+  std::vector<Tensor> sums;
+  for (const Parameter& p : parameters) sums.push_back(unshared(p.value.detach()));
+  std::vector<double> update_seconds, sum_seconds;
+  for (int i = 0; i < 7; ++i) {
+    double start = seconds_now(device);
+    optimizer.step(1e-6);
+    update_seconds.push_back(seconds_now(device) - start);
+    start = seconds_now(device);
+    auto y = sums.begin();
+    for (const Parameter& p : parameters) {
+      const int64_t n = p.value.numel();
+      be(p.value).scale(ctx(p.value, cost::scale(n, DType::F32)), n, p.value.in(), (y++)->add(), 1);
+    }
+    sum_seconds.push_back(seconds_now(device) - start);
+  }
+  t.seconds = summarize(update_seconds).median;
+  t.least = summarize(sum_seconds).median * double(t.bytes) / double(12 * parameters.numel());
+  return t;
+}
+
+static const char* passes_of(const std::string& optimizer) {
+  if (optimizer == "SGD") return "g w > w";
+  if (optimizer == "AdamW") return "g m v w > m v w";
+  if (optimizer == "Adafactor") return "w, g, g, g w > w";
+  if (optimizer == "Adafactor, given") return "g, g, g w > w";
+  return "g m w > m w";
+}
+
+void update_time_table(Report& report) {
+  const bool emulated = std::string_view(current().device.name()) == "emu";
+  Table table(
+      {"an update of matrices", "passes: read > written", "bytes a parameter", "least", "measured", "share"});
+  const auto text = [](double seconds) { return std::isnan(seconds) ? "" : seconds_text(seconds); };
+  for (const Contender& c : contenders()) {
+    if (c.name == "Muon") continue;
+    Parameters parameters;
+    add_matrices(parameters, emulated ? 1 : 16, emulated ? 33 : 1024, emulated ? 65 : 1024);
+    const Timed t = time_update(*c.make(parameters), parameters);
+    table.row({c.name, passes_of(c.name), number_text(double(t.bytes) / double(parameters.numel())),
+               text(t.least), text(t.seconds), std::isnan(t.least) ? "" : percent_text(t.least / t.seconds)});
+    report.timing_at_least(c.name + ": share of the bandwidth of y += x", t.least / t.seconds, 0.7);
+  }
+  std::cout << "\n(b) What an update costs\n\n" << table;
+
+  Parameters one;  // its products take most of the time: work, not bytes
+  add_matrices(one, 1, emulated ? 33 : 1024, emulated ? 65 : 2048);
+  const Timed t = time_update(*std::make_unique<Muon>(one), one);
+  const double rate = double(t.flops) / t.seconds, peak = measure_gemm_peak(current().device);
+  std::cout << "\nMuon, one matrix " << one.begin()->value.shape() << ": " << t.flops / one.numel()
+            << " FLOPs a parameter in its products";
+  if (!std::isnan(rate))
+    std::cout << ", " << seconds_text(t.seconds) << ", " << number_text(rate * 1e-9) << " GFLOP/s";
+  std::cout << "\n";
+  report.timing_at_least("Muon: share of the GEMM peak", rate / peak, 0.6);
+}
+
+}  // namespace gradus

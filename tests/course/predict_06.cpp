@@ -1,0 +1,85 @@
+// The questions of 06.6, three updates of one weight by hand, and of 06.7: what optimizers keep of a model of
+// the student's own, and the work of Muon's products, measured on meta.
+#include "src/nn/transformer.h"
+#include "src/optim/muon.h"
+#include "src/tensor/context.h"
+#include "tests/course/predict.h"
+
+namespace gradus::predict {
+
+struct Updates {
+  int64_t w, first, second, third;  // the weight, and its gradients
+};
+
+struct After {
+  double m, w;
+};
+// On emu, whose kernels are no exercise.
+static After after(const Updates& u, int count, bool nesterov) {
+  const Context emu("emu");
+  Parameters parameters;
+  Parameter& w = parameters.add("w", {1}, {});
+  copy_from_host(w.value, {double(u.w)});
+  Sgd sgd(parameters, {.momentum = 0.5f, .nesterov = nesterov});
+  const int64_t gradients[] = {u.first, u.second, u.third};
+  for (int i = 0; i < count; ++i) {
+    w.leaf.grad = from_host(current().device, std::vector<double>{double(gradients[i])}, {1}, DType::F32,
+                            Kind::Gradient, "g");
+    w.leaf.empty = false;
+    sgd.step(0.25);
+  }
+  return {item(sgd.states[0].tensors[0]), item(w.value)};
+}
+
+template <class O, class Args>
+static Judge states(const TransformerConfig& config, const Args& args) {
+  return measured([=] {
+    Context meta("meta");
+    Transformer model(config);
+    const O optimizer(model.parameters, args);
+    return double(meta.device.meter().now()[Kind::Optimizer]);
+  });
+}
+
+static double flops_of_products(int64_t R, int64_t C) {
+  Context meta("meta");
+  newton_schulz(Tensor(meta.device, {R, C}, DType::BF16, Kind::Temporary, "x"), MuonArgs().iterations);
+  return double(meta.device.meter().work(OpClass::Contraction).flops);
+}
+
+static Quiz quiz(const std::string& student) {
+  Own of_updates(student, "06.6"), own(student, "06.7");
+  const Updates u{of_updates.between(2, 9), of_updates.between(2, 9), of_updates.between(2, 9),
+                  of_updates.between(2, 9)};
+  TransformerConfig c{.vocab = 64 * own.between(2, 20), .context = 32 * own.between(1, 8)};
+  c.layers = own.between(2, 9), c.heads = own.between(2, 6), c.channels = c.heads * 8 * own.between(2, 6);
+  std::ostringstream setting, updates, product;
+  setting << "Your model is a GPT of " << c.layers << " layers, " << c.channels << " channels and " << c.heads
+          << " heads, with a vocabulary of " << c.vocab << " and a context of " << c.context
+          << " tokens, in fp32.";
+  updates << "Your weight w = " << u.w << " gets the gradients g1 = " << u.first << ", g2 = " << u.second
+          << ", g3 = " << u.third
+          << "; the learning rate is 1/4, the momentum 1/2, and m begins at 0. What is m after the third "
+             "update?";
+  product << "how many FLOPs do the products of Muon's five iterations take for one matrix of "
+          << 4 * c.channels << " rows and " << c.channels << " columns?";
+  const auto by_hand = [u](int count, bool nesterov, double After::*what) {
+    return measured([=] { return after(u, count, nesterov).*what; }, 1e-3);
+  };
+  return {setting.str(),
+          {{"06.6", "m3", updates.str(), by_hand(3, false, &After::m)},
+           {"06.6", "w3", "and w, with momentum?", by_hand(3, false, &After::w)},
+           {"06.6", "w2_nesterov", "and w after the second update, with Nesterov's?",
+            by_hand(2, true, &After::w)},
+           {"06.7", "momentum", "how many bytes are the states of SGD with momentum?",
+            states<Sgd>(c, SgdArgs{.momentum = 0.9f})},
+           {"06.7", "adamw", "of AdamW?", states<AdamW>(c, AdamWArgs{})},
+           {"06.7", "adafactor", "of Adafactor?", states<Adafactor>(c, AdafactorArgs{})},
+           {"06.7", "muon", "of Muon?", states<Muon>(c, MuonArgs{})},
+           {"06.7", "products", product.str(),
+            measured([c] { return flops_of_products(4 * c.channels, c.channels); })}}};
+}
+
+}  // namespace gradus::predict
+
+int main(int argc, char** argv) { return gradus::predict::run(argc, argv, "06", gradus::predict::quiz); }

@@ -21,14 +21,14 @@ const std::vector<Contender>& contenders() {
   return all;
 }
 
-int64_t state_bytes(const std::string& optimizer, int64_t R, int64_t C, bool in_block) {
+int64_t state_bytes(const std::string& optimizer, int64_t out, int64_t in, bool in_block) {
   // BEGIN SOLUTION 06.5
   if (optimizer == "SGD") return 0;
-  if (optimizer == "momentum" || optimizer == "Nesterov") return 4 * R * C;
-  if (optimizer.starts_with("Adafactor")) return R == 1 ? 4 * C : 4 * (R + C);
-  if (optimizer == "Muon" && in_block) return 4 * R * C;
-  return 8 * R * C;
-  // STUB: todo("06.5", "the bytes that this optimizer keeps of a parameter", optimizer, R, C, in_block);
+  if (optimizer == "momentum" || optimizer == "Nesterov") return 4 * out * in;
+  if (optimizer.starts_with("Adafactor")) return out == 1 ? 4 * in : 4 * (out + in);
+  if (optimizer == "Muon" && in_block) return 4 * out * in;
+  return 8 * out * in;
+  // STUB: todo("06.5", "the bytes that this optimizer keeps of a parameter", optimizer, out, in, in_block);
   // END SOLUTION 06.5
 }
 

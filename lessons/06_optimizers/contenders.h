@@ -18,9 +18,9 @@ struct Contender {
 constexpr int kRates = 5;
 const std::vector<Contender>& contenders();
 
-// What an optimizer keeps, in bytes, in fp32, of a parameter of R rows and C columns; a vector has one row.
+// What an optimizer keeps, in bytes, in fp32, of a matrix (out, in), or of a vector, for which out is 1.
 // `in_block`: it is a matrix of a transformer's block.
-int64_t state_bytes(const std::string& optimizer, int64_t R, int64_t C, bool in_block);
+int64_t state_bytes(const std::string& optimizer, int64_t out, int64_t in, bool in_block);
 int64_t state_bytes(const std::string& optimizer, const Parameters& parameters);  // of all of them
 
 }  // namespace gradus

@@ -2,7 +2,7 @@
 // SGD nothing, momentum one number a parameter, AdamW two, Adafactor hardly any, Muon one. Each is tried with
 // five learning rates on the same text.
 //
-// Memory of the states, fp32, of a matrix (R, C): 0, 4 R C, 8 R C, 4 (R + C), 4 R C bytes.
+// Memory of the states, fp32, of a matrix (out, in): 0, 4 out in, 8 out in, 4 (out + in), 4 out in bytes.
 //
 //   make lesson-06                                                          expected last line: PASS
 #include <cmath>

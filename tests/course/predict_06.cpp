@@ -26,7 +26,7 @@ static After after(const Updates& u, int count, bool nesterov) {
     w.leaf.grad = from_host(current().device, std::vector<double>{double(gradients[i])}, {1}, DType::F32,
                             Kind::Gradient, "g");
     w.leaf.empty = false;
-    sgd.step(0.25);
+    sgd.step(0.5);
   }
   return {item(sgd.states[0].tensors[0]), item(w.value)};
 }
@@ -49,7 +49,7 @@ static double flops_of_products(int64_t R, int64_t C) {
 
 static Quiz quiz(const std::string& student) {
   Own of_updates(student, "06.6"), own(student, "06.7");
-  const Updates u{of_updates.between(2, 9), of_updates.between(2, 9), of_updates.between(2, 9),
+  const Updates u{of_updates.between(31, 60), of_updates.between(2, 9), of_updates.between(2, 9),
                   of_updates.between(2, 9)};
   TransformerConfig c{.vocab = 64 * own.between(2, 20), .context = 32 * own.between(1, 8)};
   c.layers = own.between(2, 9), c.heads = own.between(2, 6), c.channels = c.heads * 8 * own.between(2, 6);
@@ -59,7 +59,7 @@ static Quiz quiz(const std::string& student) {
           << " tokens, in fp32.";
   updates << "Your weight w = " << u.w << " gets the gradients g1 = " << u.first << ", g2 = " << u.second
           << ", g3 = " << u.third
-          << "; the learning rate is 1/4, the momentum 1/2, and m begins at 0. What is m after the third "
+          << "; learning rate and momentum are 1/2, and m begins at 0. What is m after the third "
              "update?";
   product << "how many FLOPs do the products of Muon's five iterations take for one matrix of "
           << 4 * c.channels << " rows and " << c.channels << " columns?";

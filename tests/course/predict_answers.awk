@@ -37,9 +37,9 @@ function answers() {
     a["allocated"] = after("get a, ") * 1024 + (y > 20 - x ? y + y % 2 : 20 - x - y <= 1 ? 20 - x : y) * M + \
       (hole - z <= 1 ? hole : z) * M + 512 * int((after("get e, ") + 511) / 512)
   } else if (id == "06.6") {
-    m = after("g1 = "); w = after("w = ") - m / 4; q = after("g2 = ") + m / 2
-    a["w2_nesterov"] = after("w = ") - (m + m / 2) / 4 - (after("g2 = ") + q / 2) / 4
-    a["m3"] = after("g3 = ") + q / 2; a["w3"] = w - q / 4 - a["m3"] / 4
+    m = after("g1 = "); w = after("w = ") - m / 2; q = after("g2 = ") + m / 2
+    a["w2_nesterov"] = after("w = ") - (m + m / 2) / 2 - (after("g2 = ") + q / 2) / 2
+    a["m3"] = after("g3 = ") + q / 2; a["w3"] = w - q / 2 - a["m3"] / 2
   } else if (id == "06.7") {
     V = after("vocabulary of "); T = after("context of "); gpt(); blocks = 12 * L * C * C
     a["momentum"] = 4 * N; a["adamw"] = 8 * N; a["muon"] = 8 * N - 4 * blocks; a["products"] = 90 * C ^ 3

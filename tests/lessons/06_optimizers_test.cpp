@@ -1,0 +1,85 @@
+// What lesson 06 says of its optimizers: the bytes of their states, which run was best, where a curve is.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lessons/06_optimizers/contenders.h"
+#include "lessons/06_optimizers/race.h"
+#include "lessons/published/runs.h"
+#include "src/nn/transformer.h"
+
+namespace gradus {
+namespace {
+
+TEST(L06_Contenders, StateBytesAreTheMeters) {
+  RecordProperty("exercise", "06.5");
+  TransformerConfig configs[] = {{.vocab = 37, .context = 9, .layers = 3, .heads = 3, .channels = 21},
+                                 transformer_config("bert-base"),
+                                 transformer_config("polyglot-ko-1.3b")};
+  configs[1].labels = 2;
+  for (const TransformerConfig& config : configs)
+    for (const Contender& c : contenders()) {
+      Context meta("meta");
+      Transformer model(config);
+      const auto optimizer = c.make(model.parameters);
+      EXPECT_EQ(state_bytes(c.name, model.parameters), meta.device.meter().now()[Kind::Optimizer]) << c.name;
+    }
+}
+
+// Per parameter, as the page says: 0, 4, 8, next to nothing, 4 on the matrices of blocks.
+TEST(L06_Contenders, StateBytesOfOneParameter) {
+  RecordProperty("exercise", "06.5");
+  const auto bytes = [](const char* name, bool in_block) { return state_bytes(name, 100, 30, in_block); };
+  EXPECT_EQ(bytes("SGD", true), 0);
+  EXPECT_EQ(bytes("momentum", true), 4 * 3000);
+  EXPECT_EQ(bytes("Nesterov", false), 4 * 3000);
+  EXPECT_EQ(bytes("AdamW", true), 8 * 3000);
+  EXPECT_EQ(bytes("Adafactor", true), 4 * 130);
+  EXPECT_EQ(bytes("Adafactor, given", false), 4 * 130);
+  EXPECT_EQ(bytes("Muon", true), 4 * 3000);
+  EXPECT_EQ(bytes("Muon", false), 8 * 3000);
+  EXPECT_EQ(state_bytes("Adafactor", 1, 30, false), 4 * 30);
+}
+
+Trial trial(double rate, double loss) {
+  Trial t{rate, {}, {}, {}, 0};
+  t.row.loss_last = loss;
+  return t;
+}
+
+TEST(L06_Race, TheBestIsTheLowestThatIsANumber) {
+  const Result r{"x", {trial(1, 3), trial(2, NAN), trial(3, 2), trial(4, INFINITY)}};
+  EXPECT_EQ(r.best().rate, 3);
+  EXPECT_TRUE(r.best_is_inside());
+  EXPECT_FALSE((Result{"x", {trial(1, 1), trial(2, 2), trial(3, NAN)}}.best_is_inside()));
+  EXPECT_FALSE((Result{"x", {trial(1, NAN), trial(2, 2), trial(3, 1)}}.best_is_inside()));
+}
+
+TEST(L06_Race, SmoothedOverTwenty) {
+  std::vector<double> losses(30, 1.0);
+  losses[0] = 21;
+  const std::vector<double> s = smooth(losses);
+  EXPECT_EQ(s[0], 21);
+  EXPECT_EQ(s[1], 11);
+  EXPECT_EQ(s[19], 2);
+  EXPECT_EQ(s[20], 1) << "the first is out";
+}
+
+// Reference numbers, 4.3. In MiB, and 2,557 of them are AdamW's states.
+TEST(L06_PublishedRuns, BertLargeWithAdafactor) {
+  const PublishedRuns runs = published_adafactor();
+  ASSERT_EQ(runs.figures.size(), 2u);
+  EXPECT_EQ(runs.figures[1].published, 12'295);
+  EXPECT_NEAR(runs.figures[1].theirs, 12'295, 100);
+  EXPECT_NEAR(runs.figures[0].theirs, 14'949, 100);
+  EXPECT_LT(runs.figures[1].ours, runs.figures[0].ours - 2'500);
+  int64_t sum = 0;
+  for (const Difference& d : runs.gap.differences) sum += d.bytes;
+  EXPECT_EQ(sum, runs.gap.named);
+  EXPECT_EQ(double(runs.gap.named), (runs.figures[1].theirs - runs.figures[1].ours) * 0x1p20);
+  EXPECT_EQ(runs.gap.unexplained, runs.gap.whole - runs.gap.named);
+  EXPECT_LE(std::abs(double(runs.gap.unexplained)), 0.03 * double(runs.gap.whole));
+}
+
+}  // namespace
+}  // namespace gradus

@@ -140,20 +140,35 @@ static void add_optimizers(Data& d, Cases& cases) {
   const std::string shape = std::to_string(n);
   const ParamUpdate sgd{
       .n = n, .value = d.x.out(), .grad = d.y.in(), .m = d.z.out(), .v = {}, .master = {}, .decay = true};
-  ParamUpdate adamw = sgd;
-  adamw.v = d.u.out();
-  cases.insert(cases.end(), {{"grad_norm", shape, cost::grad_norm(n, d.t),
-                              [&, n](const Ctx& c) {
-                                const CBuf grad = d.x.in();
-                                k.grad_norm(c, {1, &grad, &n}, 1);
-                              }},
-                             {"sgd", shape, cost::sgd({1, &sgd}),
-                              [&, sgd](const Ctx& c) {
-                                k.sgd(c, {1, &sgd}, {.momentum = 0.9f, .weight_decay = 0.1f});
-                              }},
-                             {"adamw", shape, cost::adamw({1, &adamw}), [&, adamw](const Ctx& c) {
-                                k.adamw(c, {1, &adamw}, {.weight_decay = 0.1f});
-                              }}});
+  ParamUpdate plain = sgd, adamw = sgd, adafactor = sgd;
+  plain.m = {}, adamw.v = d.u.out();
+  const RowShape matrix = d.rows_of(1024);
+  adafactor.n = matrix.rows * matrix.cols, adafactor.rows = matrix.rows;
+  adafactor.m = d.stats.out(), adafactor.v = d.stats.out(matrix.cols);
+  cases.insert(cases.end(),
+               {{"grad_norm", shape, cost::grad_norm(n, d.t),
+                 [&, n](const Ctx& c) {
+                   const CBuf grad = d.x.in();
+                   k.grad_norm(c, {1, &grad, &n}, 1);
+                 }},
+                {"sgd, plain", shape, cost::sgd({1, &plain}),
+                 [&, plain](const Ctx& c) {
+                   k.sgd(c, {1, &plain}, {.weight_decay = 0.1f});
+                 }},
+                {"sgd", shape, cost::sgd({1, &sgd}),
+                 [&, sgd](const Ctx& c) {
+                   k.sgd(c, {1, &sgd}, {.momentum = 0.9f, .weight_decay = 0.1f});
+                 }},
+                {"adamw", shape, cost::adamw({1, &adamw}),
+                 [&, adamw](const Ctx& c) {
+                   k.adamw(c, {1, &adamw}, {.weight_decay = 0.1f});
+                 }},
+                {"adafactor", text(matrix), cost::adafactor({1, &adafactor}, StepSize::Relative),
+                 [&, adafactor](const Ctx& c) {
+                   k.adafactor(c, {1, &adafactor}, {});
+                 }},
+                {"muon_direction", shape, cost::muon_direction(n, d.t, d.t, d.t),
+                 [&, n](const Ctx& c) { k.muon_direction(c, n, d.y.in(), d.z.out(), d.x.out(), 0.95f); }}});
 }
 
 static void add_products(Data& d, Cases& cases) {

@@ -151,14 +151,14 @@ constexpr Cost adafactor(ParamList list, StepSize step_size) {
     const int64_t weight = size_of(u.master.wanted() ? u.master.t : u.value.t);
     sum.bytes += update({1, &u}, 0).bytes + 2 * size_of(u.grad.t) * u.n + 2 * size * (rows + cols);
     if (step_size == StepSize::Relative) sum.bytes += weight * u.n;
-    sum.flops += 12 * u.n;
+    sum.flops += (step_size == StepSize::Relative ? 12 : 10) * u.n;
     sum.scratch = std::max(sum.scratch, ((partitions(rows) + 2) * cols + 2 * rows + 2) * size);
   }
   return sum;
 }
 // In two passes, because the second needs the norm.
 constexpr Cost muon_direction(int64_t n, DType grad, DType m, DType direction) {
-  return {OpClass::Elementwise, 9 * n, n * (2 * size_of(grad) + 3 * size_of(m) + size_of(direction)),
+  return {OpClass::Elementwise, 12 * n, n * (2 * size_of(grad) + 3 * size_of(m) + size_of(direction)),
           kNormBlocks * size_of(DType::F64)};
 }
 

@@ -129,5 +129,43 @@ TEST(L02_Cost, OfOptimizers) {
   expect_cost("grad_norm bf16", cost::grad_norm(1000, BF16), E, 2000, 2000, 2048);
 }
 
+// Squares and their sums by row and column 3; the size of u 4; the update 3; the size of the weights 2.
+TEST(L06_Cost, OfAdafactor) {
+  constexpr OpClass E = OpClass::Elementwise;
+  float x[1];
+  const auto item = [&](int64_t rows, int64_t cols, DType t, DType grad, bool master) {
+    const Out state{x, t == F64 ? F64 : F32, Write::Set};
+    return ParamUpdate{.n = rows * cols,
+                       .value = {x, t, Write::Set},
+                       .grad = {x, grad},
+                       .m = state,
+                       .v = state,
+                       .master = master ? Out{x, F32, Write::Set} : Out{},
+                       .decay = true,
+                       .rows = rows};
+  };
+  // 3 gradients, weights read and written, two states of 3 + 5 numbers; scratch: 3 partial sums, 2 more of
+  // the columns, 2 of the rows, 2
+  const ParamUpdate small = item(3, 5, F32, F32, false), tall = item(40, 5, BF16, F32, true),
+                    wide = item(2, 7, F64, F64, false);
+  expect_cost("given", cost::adafactor({1, &small}, StepSize::Given), E, 150, 15 * 20 + 8 * 8, 4 * (25 + 8));
+  expect_cost("relative", cost::adafactor({1, &small}, StepSize::Relative), E, 180, 15 * 24 + 64, 132);
+  expect_cost("master", cost::adafactor({1, &tall}, StepSize::Relative), E, 2400,
+              200 * (12 + 8 + 2 + 4) + 8 * 45, 4 * (34 * 5 + 82));
+  expect_cost("fp64", cost::adafactor({1, &wide}, StepSize::Given), E, 140, 14 * 40 + 16 * 9,
+              8 * (4 * 7 + 6));
+  const ParamUpdate list[] = {small, tall, small};
+  expect_cost("a list", cost::adafactor({3, list}, StepSize::Given), E, 2300,
+              2 * (15 * 20 + 64) + 200 * 22 + 360, 4 * (34 * 5 + 82));
+}
+
+// m 3, d 3 and its square 2; d again 3, divided 1. The gradient and m are read twice.
+TEST(L06_Cost, OfMuonsDirection) {
+  expect_cost("fp32 to bf16", cost::muon_direction(15, F32, F32, BF16), OpClass::Elementwise, 180,
+              15 * (8 + 12 + 2), 2048);
+  expect_cost("bf16", cost::muon_direction(15, BF16, F32, F32), OpClass::Elementwise, 180, 15 * (4 + 12 + 4),
+              2048);
+}
+
 }  // namespace
 }  // namespace gradus

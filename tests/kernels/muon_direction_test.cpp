@@ -1,0 +1,285 @@
+// Muon's direction, and what SGD has for it and for Nesterov, against the formulas of kernels/entries.inc in
+// fp64.
+#include <gtest/gtest-spi.h>
+
+#include <array>
+
+#include "tests/kernels/kernel_contract.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L06_Muon);
+ON_EVERY_DEVICE(L06_Sgd);
+
+constexpr float kMomentum = 0.95f, kClip = 0.7f;
+
+// Where a reference can be wrong by a factor, to see that the bounds notice.
+using Factors = std::array<double, 4>;
+constexpr Factors kRight = {1, 1, 1, 1};
+
+struct Step {
+  Expected m{"m", {}, {}}, direction{"direction", {}, {}};
+};
+// A sum of squares is taken in fp64 (cost.h), so |d| is as good as the elements of d, each of which has three
+// roundings of each of its two terms: those of g', of 1 - momentum, of the product; twice, for m and for d.
+Step step_of(const Buffer& gradient, const Buffer& moment, double clip = kClip, const Factors& off = kRight) {
+  const double mu = kMomentum;
+  std::vector<double> g = gradient.values(), m = moment.values(), d(g.size()), d_error(g.size());
+  Step after;
+  double sum = 0, error_sum = 0;
+  for (size_t i = 0; i < g.size(); ++i) {
+    const double fresh = off[0] * clip * g[i] * (1 - mu), old = off[1] * mu * m[i];
+    const double mi = old + fresh, m_error = 4 * (std::abs(old) + std::abs(fresh));
+    after.m.value.push_back(mi), after.m.error.push_back(m_error);
+    d[i] = off[2] * mu * mi + fresh;
+    d_error[i] = m_error + 4 * (std::abs(mu * mi) + std::abs(fresh));
+    sum += d[i] * d[i], error_sum += d_error[i] * d_error[i];
+  }
+  const double norm = std::sqrt(sum), by = std::isnan(norm) ? norm : std::max(off[3] * norm, 1e-7);
+  // The norm's error is at most that of d's elements, as a vector (Cauchy and Schwarz), and 4 roundings.
+  const double norm_error = (std::sqrt(error_sum) + 4 * norm) / by;
+  for (size_t i = 0; i < d.size(); ++i) {
+    after.direction.value.push_back(d[i] / by);
+    after.direction.error.push_back((d_error[i] + std::abs(d[i]) * (norm_error + 4)) / by);
+  }
+  return after;
+}
+
+// Every direction that may be asked for: of each dtype, set and added to; and none, when only m moves on.
+void expect_direction(const Buffer& grad, const Buffer& m, double clip = kClip) {
+  const int64_t n = int64_t(grad.values().size());
+  Step after = step_of(grad, m, clip);
+  after.direction.types = {DType::F32, DType::BF16, DType::F16};
+  if (m.type() == DType::F64) after.direction.types = {DType::F64};
+  const std::string op = std::string("muon_direction of a gradient in ") + name_of(grad.type()) +
+                         " and m in " + name_of(m.type());
+  const auto call = [&](const Ctx& ctx, const std::vector<Out>& out) {
+    Buffer moved = m;
+    ctx.scalars->clip_factor = float(clip);
+    table().muon_direction(ctx, n, grad.in(), moved.out(Write::Set), out[0], kMomentum);
+    expect_written(op, after.m, m.type(), Write::Set, {}, moved.values());
+  };
+  const KernelCall k{op, {after.direction}, call, cost::muon_direction(n, grad.type(), m.type(), DType::F32)};
+  expect_contract(k, all_ways(k.outputs));
+}
+struct Types {
+  DType grad, m;
+};
+std::vector<Types> every_mix() {
+  std::vector<Types> all;
+  for (const DType grad : {DType::F32, DType::BF16, DType::F16})
+    for (const DType m : {DType::F32, DType::BF16, DType::F16}) all.push_back({grad, m});
+  if (turn.table == &cpu_backend()) all.push_back({DType::F64, DType::F64});
+  return all;
+}
+
+// On both sides of what a block of a GPU takes at a time and in all, and of what is worth a second thread.
+TEST_P(L06_Muon, TheDirectionIsTheFormula) {
+  size_t k = 0;
+  for (const Types& t : every_mix())
+    for (const int64_t n : {0, 1, 7, 255, 257, 1023, 1025, 4095, 4097, 16'385, 70'001}) {
+      if (n > 1000 && (turn.table != &cpu_backend() || n > 10'000) && k++ % 7 != 0) continue;
+      const Buffer grad = Buffer::random(t.grad, n, 1), m = Buffer::random(t.m, n, 2, 0.3);
+      ASSERT_NO_FATAL_FAILURE(expect_direction(grad, m)) << n << " elements";
+    }
+}
+
+// |d| on both sides of 1e-7, far below it, and 0.
+TEST_P(L06_Muon, ADirectionIsNoLongerThanOneAndSmallOnesStaySmall) {
+  for (const double size : {0.0, 1e-30, 1e-12, 1e-9, 0.9e-7, 1.1e-7, 1e-6, 1e-3})
+    for (const int64_t n : {1, 257}) {
+      const double each = size / std::sqrt(double(n));
+      const Buffer grad(DType::F32, std::vector<double>(n, each)), m = grad;
+      ASSERT_NO_FATAL_FAILURE(expect_direction(grad, m, 1)) << size;
+    }
+  const Buffer zeros = Buffer::zeros(DType::BF16, 5);
+  Buffer m = zeros, direction = Buffer::random(DType::BF16, 5, 1);
+  TestCtx ctx(cost::muon_direction(5, DType::BF16, DType::BF16, DType::BF16));
+  table().muon_direction(ctx, 5, zeros.in(), m.out(Write::Set), direction.out(Write::Set), kMomentum);
+  EXPECT_EQ(direction.values(), std::vector<double>(5, 0));
+}
+
+// Squares overflow fp32, and in the sum they do it earlier; or all of them are less than it has.
+TEST_P(L06_Muon, TheNormOfLargeNumbers) {
+  for (const double size : {1e20, 1e30, 1e-21})
+    for (const DType t : {DType::F32, DType::BF16})
+      for (const int64_t n : {7, 1025})
+        ASSERT_NO_FATAL_FAILURE(
+            expect_direction(Buffer::random(t, n, 1, size), Buffer::random(t, n, 2, size), 0.5))
+            << size;
+}
+
+TEST_P(L06_Muon, ANanIsNotHidden) {
+  for (const bool in_gradient : {true, false})
+    for (const int64_t n : {1, 300, 5000}) {
+      std::vector<double> numbers(n, 1), with_nan = numbers;
+      with_nan[n / 2] = NAN;
+      const Buffer grad(DType::F32, in_gradient ? with_nan : numbers);
+      Buffer m(DType::F32, in_gradient ? numbers : with_nan), direction = Buffer::zeros(DType::BF16, n);
+      TestCtx ctx(cost::muon_direction(n, DType::F32, DType::F32, DType::BF16));
+      table().muon_direction(ctx, n, grad.in(), m.out(Write::Set), direction.out(Write::Set), kMomentum);
+      const std::vector<double> moved = m.values(), d = direction.values();
+      for (int64_t i = 0; i < n; ++i) {
+        ASSERT_EQ(std::isnan(moved[i]), i == n / 2) << i;
+        ASSERT_TRUE(std::isnan(d[i])) << "the norm is a NaN, but element " << i << " is " << d[i];
+      }
+    }
+}
+
+// What a kernel does to a test's references that are wrong by 1 %, in one place after the other.
+template <class F>
+bool is_rejected(F&& expect) {
+  testing::TestPartResultArray found;
+  {
+    const testing::ScopedFakeTestPartResultReporter reporter(&found);
+    expect();
+  }
+  return found.size() > 0;
+}
+
+TEST_P(L06_Muon, ReferencesThatAreOnePercentOffAreRejected) {
+  const int64_t n = 1025;
+  const Buffer grad = Buffer::random(DType::BF16, n, 1, 3), old = Buffer::random(DType::F32, n, 2, 0.3);
+  Buffer m = old, direction = Buffer::zeros(DType::F32, n);
+  TestCtx ctx(cost::muon_direction(n, grad.type(), m.type(), DType::F32));
+  ctx.scalars().clip_factor = kClip;
+  table().muon_direction(ctx, n, grad.in(), m.out(Write::Set), direction.out(Write::Set), kMomentum);
+  const std::vector<double> moved = m.values(), d = direction.values();
+  for (int place = -1; place < 4; ++place) {
+    Factors off = kRight;
+    if (place >= 0) off[size_t(place)] = 1.01;
+    const Step after = step_of(grad, old, kClip, off);
+    const auto expect = [&](const Expected& e, const std::vector<double>& got) {
+      return is_rejected([&] { expect_written("muon_direction", e, DType::F32, Write::Set, {}, got); });
+    };
+    EXPECT_EQ(expect(after.m, moved), place == 0 || place == 1) << place;
+    EXPECT_EQ(expect(after.direction, d), place >= 0) << place;
+  }
+}
+
+TEST_P(L06_Muon, OnlyFloatsAreTaken) {
+  Buffer x = Buffer::zeros(DType::F32, 8);
+  const void* p = x.in().p;
+  TestCtx ctx(cost::muon_direction(2, DType::F32, DType::F32, DType::F32));
+  for (const DType t : {DType::I64, DType::I32, DType::I8, DType::U8, DType::F64})
+    for (int which = 0; which < 3; ++which) {
+      if (t == DType::F64 && turn.table == &cpu_backend()) continue;
+      const auto type = [&](int i) { return i == which ? t : DType::F32; };
+      Out m = x.out(Write::Set), direction = m;
+      m.t = type(1), direction.t = type(2);
+      EXPECT_THROW(table().muon_direction(ctx, 0, {p, type(0)}, m, direction, kMomentum), Error)
+          << name_of(t) << " as buffer " << which;
+    }
+}
+
+// A parameter, its momentum if it has one, and what sgd must make of them.
+struct Weights {
+  DType T, grad, m_type;
+  bool has_m, has_master, decay;
+  int64_t n;
+  Buffer value = Buffer::random(T, n, 1), gradient = Buffer::random(grad, n, 2),
+         m = Buffer::random(m_type, n, 3, 0.3), master = Buffer::random(DType::F32, n, 4);
+  ParamUpdate item() {
+    const auto out = [](Buffer& b, bool wanted) { return wanted ? b.out(Write::Set) : Out{}; };
+    return {n, out(value, true), gradient.in(), out(m, has_m), {}, out(master, has_master), decay};
+  }
+  const Buffer& updated() const { return has_master ? master : value; }
+};
+std::vector<Weights> every_weights() {
+  constexpr int64_t kSizes[] = {1, 4097, 0, 257, 1025, 7, 255};
+  std::vector<Weights> all;
+  for (const DType T : float_types())
+    for (const DType grad : t_or_fp32(T))
+      for (const DType m : t_or_fp32(T))
+        for (const bool has_m : {false, true})
+          for (const bool decay : {false, true})
+            for (const bool master : {false, true})
+              if (!master || T != DType::F64)
+                all.push_back({T, grad, m, has_m, master, decay, kSizes[all.size() % std::size(kSizes)]});
+  return all;
+}
+
+constexpr float kRate = 0.05f;
+// off: of scale and clip factor, of momentum in m, of momentum beside g', of the decay.
+Step sgd_of(const Weights& u, const SgdArgs& a, const Factors& off = kRight) {
+  const std::vector<double> w = u.updated().values(), g = u.gradient.values(), m = u.m.values();
+  const double scale = off[0] * double(a.scale) * (a.clips ? double(kClip) : 1),
+               mu = u.has_m ? a.momentum : 0;
+  Step after{{"m", {}, {}}, {"value", {}, {}}};
+  for (int64_t i = 0; i < u.n; ++i) {
+    const double wd = u.decay ? off[3] * double(a.weight_decay) * w[i] : 0, old = off[1] * mu * m[i],
+                 fresh = scale * g[i] + wd, mi = old + fresh;
+    const double size = std::abs(old) + std::abs(scale * g[i]) + std::abs(wd);  // 5 roundings of each term
+    const double step = a.nesterov ? fresh + off[2] * mu * mi : mi;
+    after.m.value.push_back(mi), after.m.error.push_back(5 * size);
+    after.direction.value.push_back(w[i] - double(kRate) * step);
+    after.direction.error.push_back(2 * std::abs(w[i]) + double(kRate) * (a.nesterov ? 16 : 8) * size);
+  }
+  return after;
+}
+void run_sgd(std::vector<Weights>& all, const SgdArgs& args) {
+  std::vector<ParamUpdate> items;
+  for (Weights& u : all) items.push_back(u.item());
+  TestCtx ctx;
+  ctx.scalars().learning_rate = kRate, ctx.scalars().clip_factor = kClip, ctx.scalars().updates = 1;
+  table().sgd(ctx, {int64_t(items.size()), items.data()}, args);
+}
+
+TEST_P(L06_Sgd, NesterovClippingAndScaleAreTheFormula) {
+  const OpenMpThreads three(3);
+  for (const bool nesterov : {false, true})
+    for (const bool clips : {false, true})
+      for (const float scale : {1.0f, 3.3f}) {
+        const SgdArgs args{0.9f, 0.3f, nesterov, clips, scale};
+        std::vector<Weights> all = every_weights();
+        const std::vector<Weights> before = all;
+        run_sgd(all, args);
+        for (size_t k = 0; k < all.size(); ++k) {
+          const Weights& u = all[k];
+          const Step after = sgd_of(before[k], args);
+          const auto expect = [&](const Expected& e, const Buffer& b) {
+            expect_written("sgd of parameter " + std::to_string(k), e, b.type(), Write::Set, {}, b.values());
+          };
+          ASSERT_NO_FATAL_FAILURE(expect(after.direction, u.updated()));
+          ASSERT_NO_FATAL_FAILURE(expect({"master copy's value", {}, u.updated().values()}, u.value));
+          ASSERT_NO_FATAL_FAILURE(expect(u.has_m ? after.m : Expected{"m", {}, before[k].m.values()}, u.m));
+        }
+      }
+}
+
+TEST_P(L06_Sgd, WithoutClippingTheFactorIsNotRead) {
+  for (const bool clips : {false, true}) {
+    Buffer w(DType::F32, {1, 2}), m(DType::F32, {4, 0});
+    const Buffer g(DType::F32, {2, -4});
+    TestCtx ctx;
+    ctx.scalars().learning_rate = 0.5f, ctx.scalars().clip_factor = NAN;
+    const ParamUpdate item{2, w.out(Write::Set), g.in(), m.out(Write::Set), {}, {}, true};
+    table().sgd(ctx, {1, &item}, {.momentum = 0.5f, .nesterov = true, .clips = clips, .scale = 2});
+    // g' = 2 g = (4, -8), m = m/2 + g' = (6, -8), w -= (g' + m/2) / 2 = (3.5, -6)
+    if (clips)
+      EXPECT_TRUE(std::isnan(w.values()[0]) && std::isnan(m.values()[1]));
+    else
+      EXPECT_EQ(w.values(), (std::vector<double>{-2.5, 8})),
+          EXPECT_EQ(m.values(), (std::vector<double>{6, -8}));
+  }
+}
+
+TEST_P(L06_Sgd, ReferencesThatAreOnePercentOffAreRejected) {
+  const SgdArgs args{0.9f, 0.3f, true, true, 3.3f};
+  std::vector<Weights> all{{DType::F32, DType::F32, DType::F32, true, false, true, 1025}};
+  const std::vector<Weights> before = all;
+  run_sgd(all, args);
+  const std::vector<double> w = all[0].value.values();
+  for (int place = -1; place < 4; ++place) {
+    Factors off = kRight;
+    if (place >= 0) off[size_t(place)] = 1.01;
+    const Expected e = sgd_of(before[0], args, off).direction;
+    EXPECT_EQ(is_rejected([&] { expect_written("sgd", e, DType::F32, Write::Set, {}, w); }), place >= 0)
+        << place;
+  }
+}
+
+}  // namespace
+}  // namespace gradus

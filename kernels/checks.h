@@ -116,8 +116,8 @@ inline void check_update(const char* op, const ParamUpdate& u) {
 inline void check_adafactor(const ParamUpdate& u) {
   check(u.rows > 0 && u.n % u.rows == 0, "adafactor: ", u.rows, " rows do not divide the ", u.n,
         " elements of a matrix");
-  check_update("adafactor", u);
   check_stats("adafactor", u.value.t, {{"the columns' state", u.m}, {"the rows' state", u.v}});
+  check_update("adafactor", u);
 }
 inline void check_updates(const char* op, const StepScalars& scalars) {
   check(scalars.updates > 0, op, ": the number of updates is ", scalars.updates,

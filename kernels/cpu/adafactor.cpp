@@ -80,14 +80,15 @@ static void sum_rows_and_columns(const Factored<A>& f) {
   sum_partitions(cost::partitions(f.s.rows), f.s.cols, f.partial, f.col_factors);
 }
 
-// What is kept of rows and columns, and from it the factors: u[i,j] = g'[i,j] row_factors[i] col_factors[j].
+// What is kept of rows and columns (`fresh`: the share of the new means), and from it the factors: u[i,j] =
+// g'[i,j] row_factors[i] col_factors[j].
 template <class A>
-static void find_factors(const Factored<A>& f, A b, A eps1) {
+static void find_factors(const Factored<A>& f, A fresh, A eps1) {
   A *const rows = f.u.v.template as<A>(), *const cols = f.u.m.template as<A>(), mean = 0;
   for (int64_t c = 0; c < f.s.cols; ++c)
-    cols[c] = b * cols[c] + (1 - b) * (f.col_factors[c] / A(f.s.rows) + eps1);
+    cols[c] = (1 - fresh) * cols[c] + fresh * (f.col_factors[c] / A(f.s.rows) + eps1);
   for (int64_t r = 0; rows && r < f.s.rows; ++r) {
-    rows[r] = b * rows[r] + (1 - b) * (f.row_sums[r] / A(f.s.cols) + eps1);
+    rows[r] = (1 - fresh) * rows[r] + fresh * (f.row_sums[r] / A(f.s.cols) + eps1);
     mean += rows[r] / A(f.s.rows);
   }
   // BEGIN SOLUTION 06.2
@@ -132,7 +133,7 @@ static void adafactor_one(const Ctx& ctx, const ParamUpdate& u, const AdafactorA
     step = std::min(lr, 1 / std::sqrt(n)) * std::max(A(args.eps2), rms);
   }
   sum_rows_and_columns(f);
-  find_factors(f, 1 - std::pow(n, -A(args.power)), A(args.eps1));
+  find_factors(f, std::pow(n, -A(args.power)), A(args.eps1));
   const A size = root_mean_square(f, [&](int64_t r, int64_t at, int64_t n, int64_t c, A* stage) {
     const A* g = read("adafactor", u.grad, at, n, stage);
     return f.clip * f.row_factors[r] * (f.clip * f.row_factors[r]) * sum_squares(n, g, f.col_factors + c);

@@ -26,8 +26,8 @@ struct Factored {
   __device__ float rate() const { return scalars->learning_rate; }
   // The state after the update, of a row or column with such a mean of squares.
   __device__ float renewed(float state, float mean) const {
-    const float old = 1.0f - powf(float(scalars->updates), -args.power);
-    return old * state + (1.0f - old) * (mean + args.eps1);
+    const float fresh = powf(float(scalars->updates), -args.power);
+    return (1.0f - fresh) * state + fresh * (mean + args.eps1);
   }
 };
 

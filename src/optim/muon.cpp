@@ -69,7 +69,7 @@ Tensor newton_schulz(Tensor x, int iterations) {
     // BEGIN SOLUTION 06.3
     const Tensor p = plus_product(b, xx, c, square, xx, xx);
     x = plus_product(a, x, 1, outer, wide ? p : x, wide ? x : p);
-    // STUB: todo("06.3", "the next x from x and xx, by two calls of plus_product", a, b, c, square, outer);
+    // STUB: todo("06.3", "the next x from x and xx, by two calls of plus_product", plus_product, a, b, c, square, outer);
     // END SOLUTION 06.3
   }
   return x;

@@ -56,15 +56,15 @@ inline void check_layernorm_bwd(CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx,
   check_t_or_fp32("layernorm_bwd", x.t, {{"dgamma", dgamma}, {"dbeta", dbeta}});
   check_stats("layernorm_bwd", x.t, {{"stats", stats}});
 }
-inline void check_cross_entropy_fwd(CBuf logits, CBuf targets, Out loss, Out lse) {
+inline void check_cross_entropy_fwd(CBuf logits, CBuf targets, CBuf count, Out loss, Out lse) {
   check_int32("cross_entropy_fwd", "targets", targets);
-  check_stats("cross_entropy_fwd", logits.t, {{"loss", loss}, {"lse", lse}});
+  check_stats("cross_entropy_fwd", logits.t, {{"count", count}, {"loss", loss}, {"lse", lse}});
 }
-inline void check_cross_entropy_bwd_inplace(CBuf targets, CBuf lse, CBuf dloss, Out logits) {
+inline void check_cross_entropy_bwd_inplace(CBuf targets, CBuf count, CBuf lse, CBuf dloss, Out logits) {
   constexpr const char* op = "cross_entropy_bwd_inplace";
   check_int32(op, "targets", targets);
   check(logits.w == Write::Set, op, ": the logits are replaced; Write::Add has no meaning here");
-  check_stats(op, logits.t, {{"dloss", dloss}, {"lse", lse}});
+  check_stats(op, logits.t, {{"count", count}, {"dloss", dloss}, {"lse", lse}});
 }
 inline void check_embedding_fwd(CBuf table, CBuf ids, Out y) {
   check_dtype("embedding_fwd", table.t, {{"y", y}});

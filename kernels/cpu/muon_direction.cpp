@@ -4,12 +4,13 @@ namespace gradus::cpu {
 
 // d = momentum m + (1 - momentum) g', with d = m for the next momentum; returns the sum of its squares.
 template <class A>
-[[gnu::flatten, gnu::noinline]] static A blend(int64_t n, A clip, A momentum, const A* g, const A* m, A* d) {
-  A squares = 0;
+[[gnu::flatten, gnu::noinline]] static double blend(int64_t n, A clip, A momentum, const A* g, const A* m,
+                                                    A* d) {
+  double squares = 0;  // fp32's would overflow from 2^64 on
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = 0; i < n; ++i) {
     d[i] = momentum * m[i] + (1 - momentum) * (clip * g[i]);
-    squares += d[i] * d[i];
+    squares += double(d[i]) * double(d[i]);
   }
   return squares;
 }
@@ -43,7 +44,7 @@ static double advance(const Ctx& ctx, int64_t n, CBuf grad, Out m, A momentum) {
                   [&](int64_t at, int64_t count, const A* g, A* kept, A* d) {
                     blend(count, clip, momentum, g, kept, kept);
                     write_back("muon_direction", count, kept, m, at);
-                    squares[p] += double(blend(count, clip, momentum, g, kept, d));
+                    squares[p] += blend(count, clip, momentum, g, kept, d);
                   });
   };
   parallel_for(kPieces, kGrain * kPieces / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {

@@ -4,8 +4,8 @@ namespace gradus::GRADUS_GPU {
 
 inline __device__ int32_t target_of(int64_t row, RowShape s, const int32_t* targets) {
   const int32_t target = targets[row];
-  device_check(target >= 0 && target < s.cols, "cross_entropy: target", target, "is not a class; see row",
-               row);
+  device_check(target >= -1 && target < s.cols, "cross_entropy: target", target,
+               "is not a class, nor -1; see row", row);
   return target;
 }
 
@@ -19,22 +19,31 @@ __global__ void row_loss_kernel(RowShape s, const T* logits, const int32_t* targ
   const ExpSum total = exp_sum(s.cols, row);
   if (threadIdx.x != 0) return;
   const float value = total.shift + logf(total.sum);
-  row_loss[r] = value - load(row, target);
+  row_loss[r] = target < 0 ? 0.0f : value - load(row, target);
   if (lse) store<W>(lse, r, value);
+}
+
+// Of a block, the number of targets that count; all threads must call it, all get the result.
+inline __device__ float count_of(int64_t rows, const int32_t* targets, const float* count) {
+  if (count) return *count;
+  int64_t here = 0;
+  for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) here += targets[r] >= 0;
+  return float(block_sum(double(here)));
 }
 
 // One block: each thread sums every blockDim.x-th row, in fp64 because there may be millions, then the block
 // sums the threads.
 template <Write W>
-__global__ void mean_kernel(int64_t rows, const float* row_loss, float* loss) {
+__global__ void mean_kernel(int64_t rows, const float* row_loss, const int32_t* targets, const float* count,
+                            float* loss) {
   double sum = 0;
   for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) sum += double(row_loss[r]);
-  const float total = block_sum(float(sum));
-  if (threadIdx.x == 0) store<W>(loss, 0, total / float(rows));
+  const float total = block_sum(float(sum)), by = count_of(rows, targets, count);
+  if (threadIdx.x == 0) store<W>(loss, 0, total / by);
 }
 
-void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, Out loss, Out lse) {
-  check_cross_entropy_fwd(logits, targets, loss, lse);
+void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, CBuf count, Out loss, Out lse) {
+  check_cross_entropy_fwd(logits, targets, count, loss, lse);
   float* row_loss = static_cast<float*>(ctx.scratch);
   visit_gpu("cross_entropy_fwd", logits.t, [&]<class T>() {
     visit_write(lse.w, [&]<Write W>() {
@@ -44,27 +53,39 @@ void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, Ou
   });
   if (!loss.wanted()) return;
   visit_write(loss.w, [&]<Write W>() {
-    launch(ctx, "cross_entropy_fwd", 1, kThreads, 0, mean_kernel<W>, s.rows, row_loss, loss.as<float>());
+    launch(ctx, "cross_entropy_fwd", 1, kThreads, 0, mean_kernel<W>, s.rows, row_loss, targets.as<int32_t>(),
+           count.as<float>(), loss.as<float>());
   });
 }
 
+// One block: by what the gradient of each row's loss is multiplied.
+inline __global__ void factor_kernel(int64_t rows, const int32_t* targets, const float* count,
+                                     const float* dloss, float* factor) {
+  const float by = count_of(rows, targets, count);
+  if (threadIdx.x == 0) *factor = dloss[0] / by;
+}
 template <class T>
 __global__ void cross_entropy_bwd_kernel(RowShape s, const int32_t* targets, const float* lse,
-                                         const float* dloss, T* logits) {
+                                         const float* factor, T* logits) {
   const int64_t r = blockIdx.x;
   T* row = logits + r * s.cols;
   const int32_t target = target_of(r, s, targets);
-  const float shift = lse[r], factor = dloss[0] / float(s.rows);
+  const float shift = lse[r], by = *factor;
   for (int64_t c = threadIdx.x; c < s.cols; c += blockDim.x)
-    store<Write::Set>(row, c, factor * (expf(load(row, c) - shift) - (c == target ? 1.0f : 0.0f)));
+    store<Write::Set>(row, c,
+                      target < 0 ? 0.0f : by * (expf(load(row, c) - shift) - (c == target ? 1.0f : 0.0f)));
 }
 
-void cross_entropy_bwd_inplace(const Ctx& ctx, RowShape s, CBuf targets, CBuf lse, CBuf dloss, Out logits) {
-  check_cross_entropy_bwd_inplace(targets, lse, dloss, logits);
-  visit_gpu("cross_entropy_bwd_inplace", logits.t, [&]<class T>() {
-    launch(ctx, "cross_entropy_bwd_inplace", unsigned(s.rows), row_threads(s.cols), 0,
-           cross_entropy_bwd_kernel<T>, s, targets.as<int32_t>(), lse.as<float>(), dloss.as<float>(),
-           logits.as<T>());
+void cross_entropy_bwd_inplace(const Ctx& ctx, RowShape s, CBuf targets, CBuf count, CBuf lse, CBuf dloss,
+                               Out logits) {
+  constexpr const char* op = "cross_entropy_bwd_inplace";
+  check_cross_entropy_bwd_inplace(targets, count, lse, dloss, logits);
+  float* const factor = static_cast<float*>(ctx.workspace);
+  launch(ctx, op, 1, kThreads, 0, factor_kernel, s.rows, targets.as<int32_t>(), count.as<float>(),
+         dloss.as<float>(), factor);
+  visit_gpu(op, logits.t, [&]<class T>() {
+    launch(ctx, op, unsigned(s.rows), row_threads(s.cols), 0, cross_entropy_bwd_kernel<T>, s,
+           targets.as<int32_t>(), lse.as<float>(), factor, logits.as<T>());
   });
 }
 

@@ -93,10 +93,11 @@ Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
   return head(x);
 }
 
-Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types) const {
+Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types,
+                         const Tensor& count) const {
   check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
-  return cross_entropy(logits(ids, types), targets);
+  return cross_entropy(logits(ids, types), targets, count);
 }
 
 }  // namespace gradus

@@ -84,8 +84,10 @@ class Transformer {
   // from then on, one of each sequence. Nothing is dropped and nothing recorded. An error leaves the cache as
   // it was.
   Tensor next_logits(const Tensor& ids, KvCache& cache) const;
-  // Mean cross-entropy in nats: targets are int32 (B,T) tokens, or (B) labels.
-  Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& types = {}) const;
+  // Mean cross-entropy in nats: targets are int32 (B,T) tokens, or (B) labels; -1 does not count. With
+  // `count`, one number: a micro-batch's share of the mean over so many targets.
+  Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& types = {},
+              const Tensor& count = {}) const;
 
   const TransformerConfig config;
   Parameters parameters;

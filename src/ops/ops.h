@@ -12,11 +12,12 @@ Tensor add_positions(const Tensor& x, const Tensor& table);  // x (B,T,C) + tabl
 // other B H T log-sum-exps.
 Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout);
 Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout);
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets);  // (...,V), int32 (...) -> scalar
-Tensor dropout(const Tensor& x, double p);                          // x (B, ...): sample by sample
-Tensor embedding(const Tensor& table, const Tensor& ids);           // (V,C), int32 (...) -> (...,C)
-Tensor gelu(const Tensor& x);                                       // by tanh, as GPT-2 has it
-Tensor gelu_erf(const Tensor& x);                                   // exact, as BERT and GPT-NeoX have it
+// (...,V), int32 (...) from -1 on, one number -> scalar
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& count = {});
+Tensor dropout(const Tensor& x, double p);                 // x (B, ...): sample by sample
+Tensor embedding(const Tensor& table, const Tensor& ids);  // (V,C), int32 (...) -> (...,C)
+Tensor gelu(const Tensor& x);                              // by tanh, as GPT-2 has it
+Tensor gelu_erf(const Tensor& x);                          // exact, as BERT and GPT-NeoX have it
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor linear(const Tensor& x, const Tensor& weight,
               const Tensor& bias = {});  // x W^T + b, W (out,in), b (out)

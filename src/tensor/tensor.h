@@ -81,6 +81,8 @@ class Tensor {
   DType dtype_ = DType::F32;
 };
 
+inline CBuf in_or_none(const Tensor& x) { return x.defined() ? x.in() : CBuf{}; }
+
 // Losses and statistics are kept in this type when activations are of type t.
 constexpr DType statistics_dtype(DType t) { return t == DType::F64 ? DType::F64 : DType::F32; }
 

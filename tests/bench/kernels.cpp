@@ -119,11 +119,11 @@ static void add_tables(Data& d, Cases& cases) {
       cases.end(),
       {{"cross_entropy_fwd", text(logits), cost::cross_entropy_fwd(logits, t),
         [&, logits](const Ctx& c) {
-          k.cross_entropy_fwd(c, logits, d.x.in(), d.ids.in(), d.loss.out(), d.stats.out());
+          k.cross_entropy_fwd(c, logits, d.x.in(), d.ids.in(), {}, d.loss.out(), d.stats.out());
         }},
        {"cross_entropy_bwd_inplace", text(logits), cost::cross_entropy_bwd_inplace(logits, t),
         [&, logits](const Ctx& c) {
-          k.cross_entropy_bwd_inplace(c, logits, d.ids.in(), d.stats.in(), d.loss.in(), d.x.out());
+          k.cross_entropy_bwd_inplace(c, logits, d.ids.in(), {}, d.stats.in(), d.loss.in(), d.x.out());
         }},
        {"embedding_fwd", text(words), cost::embedding_fwd(words, t),
         [&, words, vocab](const Ctx& c) {

@@ -155,7 +155,7 @@ Call cross_entropy(Draw& d) {
             {logits, targets},
             {{DType::F32, 1, error + kEps * double(s.rows) * 16}, {DType::F32, s.rows, error}},
             [s](const Backend& b, CallCtx& c, In in, Outs out) {
-              b.cross_entropy_fwd(c, s, in[0], in[1], out[0], out[1]);
+              b.cross_entropy_fwd(c, s, in[0], in[1], {}, out[0], out[1]);
             }};
   // The logits are the numbers that lie in the output; any log-sum-exp that is large enough will do.
   return {"cross_entropy_bwd_inplace",
@@ -163,7 +163,7 @@ Call cross_entropy(Draw& d) {
           {targets, d.array(DType::F32, s.rows, 4, 8), d.array(DType::F32, 1)},
           {{d.t, n, 2 * error / double(s.rows), true, -4, 4}},
           [s](const Backend& b, CallCtx& c, In in, Outs out) {
-            b.cross_entropy_bwd_inplace(c, s, in[0], in[1], in[2], out[0]);
+            b.cross_entropy_bwd_inplace(c, s, in[0], {}, in[1], in[2], out[0]);
           }};
 }
 

@@ -65,11 +65,6 @@ struct After {
   Expected w{"value", {}, {}}, m{"m", {}, {}}, v{"v", {}, {}};
 };
 
-// 1 - b, where the digits of b go, is right in fp32; in fp64 it is off by b's rounding.
-inline double of_b(const Matrix& p, const Setting& s) {
-  return p.value.type() == DType::F64 ? 2 * std::pow(double(s.updates), double(s.args.power)) : 0;
-}
-
 // m and v, and u = g' / sqrt(V).
 inline std::vector<double> states_of(const Matrix& p, const Setting& s, const Factors& off, After& after) {
   const auto [R, C, has_v] = p.f;
@@ -85,7 +80,7 @@ inline std::vector<double> states_of(const Matrix& p, const Setting& s, const Fa
   const auto state = [&](Expected& e, const std::vector<double>& mean, std::vector<double> old, int64_t L) {
     for (size_t i = 0; i < mean.size(); ++i) {
       e.value.push_back((1 - share) * old[i] + share * (mean[i] + eps1));
-      e.error.push_back((double(L) + 16 + of_b(p, s)) * e.value[i]);
+      e.error.push_back(double(L + 16) * e.value[i]);
     }
   };
   state(after.m, col, p.m.values(), R), state(after.v, row, p.v.values(), C);
@@ -110,9 +105,8 @@ inline After adafactor_of(const Matrix& p, const Setting& s, const Factors& off 
   // V's relative error is that of m, of v and of the mean of v, half of which arrives in u; rms(u) has it
   // too, and adds half of its sum's. Sums over a matrix are those of its rows or columns, summed (cost.h has
   // two numbers of scratch for each), so R + C roundings.
-  const double row = C + 16 + of_b(p, s), column = R + 16 + of_b(p, s),
-               V = (p.f.has_v ? 2 * row + R : 0) + column + 4, u_error = V / 2 + 4,
-               error = 2 * u_error + (R + C) / 2 + (R + C) / 2 + 16;
+  const double row = C + 16, column = R + 16, V = (p.f.has_v ? 2 * row + R : 0) + column + 4,
+               u_error = V / 2 + 4, error = 2 * u_error + (R + C) / 2 + (R + C) / 2 + 16;
   for (int64_t i = 0; i < p.n; ++i) {
     after.w.value.push_back(w[i] - decay * w[i] - by * u[i]);
     after.w.error.push_back(3 * std::abs(w[i]) + error * std::abs(by * u[i]));

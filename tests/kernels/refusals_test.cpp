@@ -65,8 +65,8 @@ void expect_refusals(DType T) {
   expect_refused(sixteen ? "xxxxx.." : "xxxxxxx", &B::layernorm_bwd, none, x, x, f, x, y, y, y);
   expect_refused("xx", &B::softmax_fwd, none, x, y);
   expect_refused("xxx", &B::softmax_bwd, none, x, x, y);
-  expect_refused(".xxx", &B::cross_entropy_fwd, none, x, ids, fp32, fp32);
-  expect_refused("xxx.", &B::cross_entropy_bwd_inplace, none, ids, f, f, y);
+  expect_refused(".xxxx", &B::cross_entropy_fwd, none, x, ids, f, fp32, fp32);
+  expect_refused("xxxx.", &B::cross_entropy_bwd_inplace, none, ids, f, f, f, y);
   expect_refused("xxx", &B::embedding_fwd, none, 0, x, ids, y);
   expect_refused(sixteen ? "xx." : "x.x", &B::embedding_bwd, none, 0, ids, x, y);
   expect_refused(sixteen ? "xx." : "xxx", &B::matmul, {.M = 0, .N = 0, .K = 0, .lda = 1, .ldb = 1, .ldc = 1},

@@ -223,6 +223,7 @@ TEST_P(L03_OpContract, AWriteToAnyOfItIsFoundOut) {
     count = tape.nodes()[0].saved.size();
     if (k == count) break;
     Tensor saved = tape.nodes()[0].saved[k].tensor;
+    if (!saved.defined()) continue;  // an input that was not given
     saved.add();
     expect_refused("'" + saved.storage().name() + "' was written to", [&] { tape.backward(y, dy); });
   }

@@ -27,8 +27,8 @@ FNR == 1 && !(layer(FILENAME) in rank) {
     print at from " may not include " layer(to) ", a layer above it"
   else if (rank[layer(to)] == rank[from] && layer(to) != from)
     print at from " and " layer(to) " may not know each other"
-  else if (from == "lessons" && layer(to) == from && lesson(to) != lesson(FILENAME))
-    print at "a lesson includes another lesson"
+  else if (from == "lessons" && layer(to) == from && lesson(to) > lesson(FILENAME))
+    print at "a lesson includes a later one"
   close(to)
 }
 function lesson(path,    part) { split(path, part, "/"); return part[2] }

@@ -9,9 +9,10 @@ namespace {
 ON_EVERY_DEVICE(L06_Adafactor);
 
 // On both sides of what a warp and a partition (32) take, and a block of a GPU (256, 1024, 4096).
-constexpr Form kForms[] = {{33, 255}, {1, 1025, false}, {2, 257},        {1, 4097, false}, {65, 7},
-                           {1, 1023}, {257, 1},         {1, 0, false},   {31, 1023},       {1, 1, false},
-                           {3, 4097}, {257, 33},        {1, 255, false}, {2, 1025},        {1, 1}};
+constexpr Form kForms[] = {{33, 255},       {1, 1025, false}, {2, 257},  {1, 4097, false},
+                           {65, 7},         {1, 1023},        {257, 1},  {1, 0, false},
+                           {31, 1023},      {1, 1, false},    {3, 4097}, {257, 33},
+                           {1, 255, false}, {2, 1025},        {1, 1},    {3, 0}};
 
 std::vector<Dtypes> every_mix() {
   std::vector<Dtypes> all;

@@ -1,0 +1,76 @@
+#include "lessons/07_accumulation/accumulate.h"
+
+#include <numeric>
+
+#include "src/core/rng.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+TextBatch TextBatch::part(int64_t first, int64_t n) const {
+  const auto rows = [&](const std::vector<int32_t>& of) {
+    return std::vector<int32_t>(of.begin() + first * T, of.begin() + (first + n) * T);
+  };
+  return {n, T, rows(ids), rows(targets), first_sample + first};
+}
+
+int64_t TextBatch::counted() const {
+  return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+}
+
+TextBatch read_batch(const Loader& loader, int64_t step, int64_t sequences, int64_t T, bool ragged) {
+  const size_t n = size_t(sequences * T);
+  TextBatch batch{sequences, T, std::vector<int32_t>(n), std::vector<int32_t>(n)};
+  loader.train_windows(step, 0, sequences, batch.ids.data(), batch.targets.data());
+  Rng rng(7, uint64_t(step));
+  for (int64_t s = 0; ragged && s < sequences; ++s) {
+    const auto row = batch.targets.begin() + s * T;
+    std::fill(row + 1 + int64_t(rng.below(uint64_t(T))), row + T, -1);
+  }
+  return batch;
+}
+
+Split even_split(int64_t sequences, int64_t micro_batches) {
+  return Split(size_t(micro_batches), sequences / micro_batches);
+}
+
+static Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char* name) {
+  return from_host(current().device, rows, {int64_t(rows.size()) / T, T}, DType::I32, Kind::Data, name);
+}
+
+Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split) {
+  Device& device = current().device;
+  const std::vector<double> counted{double(batch.counted())};
+  const Tensor count = from_host(device, counted, {}, DType::F32, Kind::Data, "count");
+  Accumulated sum;
+  int64_t first = 0;
+  for (const int64_t n : split) {
+    const TextBatch micro = batch.part(first, n);
+    const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
+                 targets = on_device(micro.targets, micro.T, "targets");
+    Tape tape;
+    // BEGIN SOLUTION 07.1
+    current().first_sample = micro.first_sample;  // dropout draws the masks that they have in the whole batch
+    const Tensor share = model.loss(ids, targets, {}, count);
+    // STUB: const Tensor share; todo("07.1", "this micro-batch's share of the loss", ids, targets, count);
+    // END SOLUTION 07.1
+    sum.saved_bytes = std::max(sum.saved_bytes, tape.saved_bytes());
+    sum.loss += item(share);
+    tape.backward(share);
+    first += n;
+  }
+  current().first_sample = 0;
+  return sum;
+}
+
+std::vector<double> weights_of_means(const std::vector<int64_t>& n) {
+  std::vector<double> weights(n.size());
+  // BEGIN SOLUTION 07.5
+  const double all = double(std::accumulate(n.begin(), n.end(), int64_t(0)));
+  for (size_t i = 0; i < n.size(); ++i) weights[i] = double(n[i]) / all;
+  // STUB: todo("07.5", "the weight of each micro-batch's mean", n, weights);
+  // END SOLUTION 07.5
+  return weights;
+}
+
+}  // namespace gradus

@@ -1,0 +1,36 @@
+// A batch that is worked through in micro-batches.
+#pragma once
+#include <vector>
+
+#include "src/data/loader.h"
+#include "src/nn/transformer.h"
+
+namespace gradus {
+
+struct TextBatch {
+  int64_t sequences, T;
+  std::vector<int32_t> ids, targets;               // (sequences, T); a target of -1 does not count
+  int64_t first_sample = 0;                        // of the batch that this is a part of
+  TextBatch part(int64_t first, int64_t n) const;  // n sequences from `first` on
+  int64_t counted() const;                         // targets that count
+};
+// The windows of training step `step`. `ragged`: of each sequence only the first tokens count, another number
+// of them each, as if the rest were padding.
+TextBatch read_batch(const Loader& loader, int64_t step, int64_t sequences, int64_t T, bool ragged);
+
+// The sizes of micro-batches, in sequences: they add up to the batch.
+using Split = std::vector<int64_t>;
+Split even_split(int64_t sequences, int64_t micro_batches);
+
+struct Accumulated {
+  double loss = 0;          // the mean over all targets of the batch that count
+  int64_t saved_bytes = 0;  // the most that one micro-batch's tape saved
+};
+// Adds the gradient of the batch's loss to the parameters' gradients, one micro-batch after the other.
+Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split);
+
+// What a mean over n[i] targets, for each of some micro-batches, is to be multiplied by, so that the products
+// add up to the mean over all of them.
+std::vector<double> weights_of_means(const std::vector<int64_t>& n);
+
+}  // namespace gradus

@@ -1,0 +1,136 @@
+// Lesson 07, gradient accumulation. A batch that does not fit is worked through in micro-batches, whose
+// gradients are added; then comes one update. The gradient is that of the whole batch, the activations are
+// those of one micro-batch.
+//
+// Memory of the activations: 4 b T (L (16 C + H T + 4) + 2 C + V + 3) bytes, b sequences a micro-batch.
+//
+//   make lesson-07                                                          expected last line: PASS
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "lessons/03_transformer/text.h"
+#include "lessons/07_accumulation/by_hand.h"
+#include "lessons/07_accumulation/mistakes.h"
+#include "lessons/07_accumulation/ways.h"
+#include "lessons/published/runs.h"
+#include "src/optim/optimizer.h"
+#include "src/train/lesson.h"
+
+using namespace gradus;
+
+struct Settings {
+  TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,
+                          .context = 64,
+                          .layers = 4,
+                          .heads = 4,
+                          .channels = 128,
+                          .dropout = 0.1};
+  int64_t batch = 16, text_bytes = 300'000;
+};
+static Settings for_emulation() {
+  Settings set{.text_bytes = 60'000};
+  set.model.context = 8, set.model.layers = 1, set.model.channels = 16;
+  return set;
+}
+
+// Steps with one way to split the batch; the same data, masks and first weights for all ways.
+static Run train(const Lesson& lesson, const Settings& set, const Loader& loader, const Way& way) {
+  Device& device = current().device;
+  Transformer model(set.model);
+  model.initialize(lesson.seed);
+  AdamW optimizer(model.parameters);
+  Run run;
+  for (int64_t step = 0; step < lesson.steps; ++step) {
+    const TextBatch batch = read_batch(loader, step, set.batch, set.model.context, way.ragged);
+    device.meter().reset_work();
+    run.recorder.begin();
+    model.parameters.zero_grad();                    // once a batch, not once a micro-batch
+    run.last = accumulate(model, batch, way.split);  // adds gradients
+    if (step == 0)
+      for (const Parameter& p : model.parameters) run.first_gradient.push_back(to_host<double>(p.leaf.grad));
+    clip_grad_norm(model.parameters, 1.0);  // the sum, not its parts
+    optimizer.step(1e-3);                   // once
+    run.recorder.end(run.last.loss);
+    run.flops = device.meter().work(OpClass::Contraction).flops;
+  }
+  return run;
+}
+
+// (a) One batch in many ways.
+static void compare_ways(const Lesson& lesson, const Settings& set, const Loader& loader, Report& report) {
+  std::optional<Run> whole;
+  for (const Way& way : ways(set.batch)) {
+    LessonContext context(lesson);
+    const Run run = train(lesson, set, loader, way);
+    if (way.split.size() == 1) whole.emplace(run);
+    const int64_t largest = *std::max_element(way.split.begin(), way.split.end());
+    ReportRow& row = report.row(way.name);
+    run.recorder.fill(row, set.batch * set.model.context);
+    row.extra = {{"saved MiB", double(run.last.saved_bytes) / 0x1p20}, {"GFLOP", double(run.flops) * 1e-9}};
+    report.check_equal(way.name + ": bytes that a tape saves", run.last.saved_bytes,
+                       predicted_bytes(set.model, largest));
+    report.check_equal(way.name + ": FLOPs of the products", run.flops, whole->flops);
+    report.check_at_most(way.name + ": gradient, worst parameter", worst_distance(run, *whole), 1e-6);
+  }
+}
+
+// (c) Not divided: every gradient is as many times too large as there are micro-batches.
+static void show_symptom(const Lesson& lesson, const Settings& set, const Loader& loader) {
+  Table table({"last loss with", "divided", "not divided"});
+  for (const char* optimizer : {"SGD", "AdamW"}) {
+    std::vector<std::string> cells{optimizer};
+    for (const bool divided : {true, false}) {
+      LessonContext context(lesson);
+      Transformer model(set.model);
+      model.initialize(lesson.seed);
+      Sgd sgd(model.parameters);
+      AdamW adamw(model.parameters);
+      double loss = 0;
+      for (int64_t step = 0; step < lesson.steps; ++step) {
+        const TextBatch batch = read_batch(loader, step, set.batch, set.model.context, false);
+        model.parameters.zero_grad();
+        if (divided)
+          loss = accumulate(model, batch, even_split(set.batch, 4)).loss;
+        else
+          for (int64_t first = 0; first < set.batch;
+               first += set.batch / 4)  // each divides by its own targets
+            loss = accumulate(model, batch.part(first, set.batch / 4), {set.batch / 4}).loss;
+        if (optimizer == std::string("SGD"))
+          sgd.step(0.5);
+        else
+          adamw.step(1e-3);
+      }
+      cells.push_back(number_text(loss));
+    }
+    table.row(cells);
+  }
+  std::cout << "\n(c) What it looks like\n\n" << table;
+}
+
+static int lesson_07(int argc, char** argv) {
+  Lesson lesson(argc, argv, "07_accumulation", "many micro-batches, one update", 30);
+  lesson.done();
+  if (lesson.print == "example") return means_by_hand(std::cout), 0;
+  LessonContext context(lesson);
+  const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  const Text text = load_text("", set.text_bytes, lesson.seed);
+  const Loader loader(text.corpus, set.model.context, lesson.seed);
+  print_sizes(text.corpus, loader);
+  Report report = lesson.report();
+  report.config(set.model, set.batch);
+  report.config("steps", lesson.steps);
+  compare_ways(lesson, set, loader, report);
+  if (context.device.has_data()) {
+    LessonContext own(lesson);
+    Transformer model(set.model);
+    model.initialize(lesson.seed);
+    mistakes_table(model, read_batch(loader, 0, set.batch, set.model.context, true), {7, 1, 5, 3}, report);
+    show_symptom(lesson, set, loader);
+  }
+  return report.finish(lesson.json);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_07(argc, argv); });
+}

@@ -1,0 +1,33 @@
+#include "lessons/07_accumulation/ways.h"
+
+#include "lessons/04_memory_anatomy/formulas.h"
+
+namespace gradus {
+
+std::vector<Way> ways(int64_t batch) {
+  std::vector<Way> all;
+  for (const int64_t k : {1, 2, 4, 16})
+    all.push_back({std::to_string(k) + " x " + std::to_string(batch / k), even_split(batch, k), false});
+  all.push_back({"ragged, whole", {batch}, true});
+  all.push_back({"ragged, 7 + 1 + 5 + 3", {7, 1, 5, 3}, true});
+  return all;
+}
+
+double worst_distance(const Run& a, const Run& b) {
+  double worst = 0;
+  for (size_t p = 0; p < a.first_gradient.size(); ++p) {
+    double difference = 0, size = 0;
+    for (size_t i = 0; i < a.first_gradient[p].size(); ++i) {
+      difference += std::pow(a.first_gradient[p][i] - b.first_gradient[p][i], 2);
+      size += std::pow(b.first_gradient[p][i], 2);
+    }
+    worst = std::max(worst, std::sqrt(difference / size));
+  }
+  return worst;
+}
+
+int64_t predicted_bytes(const TransformerConfig& c, int64_t b) {
+  return c.layers * saved_by_a_layer(c, b, c.context) + 4 * b * c.context * (2 * c.channels + c.vocab + 3);
+}
+
+}  // namespace gradus

@@ -1,0 +1,29 @@
+// The ways in which lesson 07 works through one batch, and what came of each.
+#pragma once
+#include <string>
+
+#include "lessons/07_accumulation/accumulate.h"
+#include "src/train/step_recorder.h"
+
+namespace gradus {
+
+struct Way {
+  std::string name;
+  Split split;
+  bool ragged;  // sequences have other numbers of targets that count, micro-batches of sequences
+};
+std::vector<Way> ways(int64_t batch);
+
+struct Run {
+  std::vector<std::vector<double>> first_gradient;  // of each parameter, in the first step
+  StepRecorder recorder;
+  Accumulated last;  // of the last step
+  int64_t flops;     // of the products of a step
+};
+// The largest |a - b| / |b| of a parameter's first gradient.
+double worst_distance(const Run& a, const Run& b);
+
+// What a tape saves of so many sequences.
+int64_t predicted_bytes(const TransformerConfig& config, int64_t sequences);
+
+}  // namespace gradus

@@ -41,10 +41,13 @@ static double advance(const Ctx& ctx, int64_t n, CBuf grad, Out m, A momentum) {
   const auto piece = [&](int64_t p) {
     squares[p] = 0;
     for_chunks<A>(n * p / kPieces, n * (p + 1) / kPieces, grad, m,
-                  [&](int64_t at, int64_t count, const A* g, A* kept, A* d) {
+                  [&](int64_t at, int64_t count, const A* g, A* kept, A*) {
                     blend(count, clip, momentum, g, kept, kept);
                     write_back("muon_direction", count, kept, m, at);
-                    squares[p] += blend(count, clip, momentum, g, kept, d);
+                    for_chunks<A>(at, at + count, grad, m,  // as m was rounded
+                                  [&](int64_t, int64_t, const A* g, const A* kept, A* d) {
+                                    squares[p] += blend(count, clip, momentum, g, kept, d);
+                                  });
                   });
   };
   parallel_for(kPieces, kGrain * kPieces / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
@@ -69,6 +72,7 @@ static void direction_as(const Ctx& ctx, int64_t n, CBuf grad, Out m, Out direct
 }
 
 void muon_direction(const Ctx& ctx, int64_t n, CBuf grad, Out m, Out direction, float momentum) {
+  for (const DType t : {grad.t, m.t, direction.t}) visit_float("muon_direction", t, [&]<class T>() {});
   if (grad.t == DType::F64)
     direction_as<double>(ctx, n, grad, m, direction, momentum);
   else

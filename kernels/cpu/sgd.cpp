@@ -4,6 +4,12 @@ namespace gradus::cpu {
 
 template <class A>
 struct SgdStep {
+  SgdStep(const StepScalars& s, const SgdArgs& args, bool decays)
+      : lr(s.learning_rate),
+        clip(A(args.scale) * A(args.clips ? s.clip_factor : 1)),
+        momentum(args.momentum),
+        decay(decays ? args.weight_decay : 0),
+        nesterov(args.nesterov) {}
   A lr, clip, momentum, decay;
   bool nesterov;
 };
@@ -49,16 +55,13 @@ static void sgd_one(SgdStep<A> step, const ParamUpdate& u) {
 }
 
 void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {
-  const StepScalars& s = *ctx.scalars;
-  const float clip = args.scale * (args.clips ? s.clip_factor : 1);
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_update("sgd", u);
-    const float decay = u.decay ? args.weight_decay : 0;
     if (u.value.t == DType::F64)
-      sgd_one(SgdStep<double>{s.learning_rate, clip, args.momentum, decay, args.nesterov}, u);
+      sgd_one(SgdStep<double>(*ctx.scalars, args, u.decay), u);
     else
-      sgd_one(SgdStep<float>{s.learning_rate, clip, args.momentum, decay, args.nesterov}, u);
+      sgd_one(SgdStep<float>(*ctx.scalars, args, u.decay), u);
   }
 }
 

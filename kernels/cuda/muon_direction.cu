@@ -22,12 +22,14 @@ static __global__ void momentum_kernel(Direction x, double* partial) {
     read(x.grad, first, x.n, g);
     read(x.m, first, x.n, m);
 #pragma unroll
+    for (int k = 0; k < kEach; ++k) m[k] = x.blend(m[k], g[k]);
+    write(x.m, first, x.n, m);
+    read(x.m, first, x.n, m);  // as it was rounded
+#pragma unroll
     for (int k = 0; k < kEach; ++k) {
-      m[k] = x.blend(m[k], g[k]);  // 0 past the end, where both are 0
-      const double d = x.blend(m[k], g[k]);
+      const double d = x.blend(m[k], g[k]);  // 0 past the end, where both are 0
       sum += d * d;
     }
-    write(x.m, first, x.n, m);
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;

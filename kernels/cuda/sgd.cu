@@ -18,7 +18,7 @@ static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars,
     for (int k = 0; k < kEach; ++k) {
       const float step = clip * g[k] + decay * w[k];
       m[k] = args.momentum * m[k] + step;
-      w[k] -= lr * (args.nesterov ? step + args.momentum * m[k] : m[k]);
+      w[k] -= lr * (args.nesterov && u.m.p ? step + args.momentum * m[k] : m[k]);
     }
     if (u.m.p) write(u.m, first, u.n, m);
     if (u.master.p) write(u.master, first, u.n, w);

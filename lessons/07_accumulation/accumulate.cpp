@@ -31,7 +31,15 @@ TextBatch read_batch(const Loader& loader, int64_t step, int64_t sequences, int6
 }
 
 Split even_split(int64_t sequences, int64_t micro_batches) {
-  return Split(size_t(micro_batches), sequences / micro_batches);
+  check(1 <= micro_batches && micro_batches <= sequences, "even_split: ", sequences, " sequences cannot be ",
+        micro_batches, " micro-batches; choose 1 to ", sequences);
+  Split split(static_cast<size_t>(micro_batches));
+  // BEGIN SOLUTION 07.6
+  for (int64_t i = 0; i < micro_batches; ++i)
+    split[size_t(i)] = sequences / micro_batches + (i < sequences % micro_batches);
+  // STUB: todo("07.6", "the sizes of the micro-batches", sequences, micro_batches, split);
+  // END SOLUTION 07.6
+  return split;
 }
 
 static Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char* name) {
@@ -39,6 +47,9 @@ static Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char*
 }
 
 Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split) {
+  const int64_t in_all = std::accumulate(split.begin(), split.end(), int64_t(0));
+  check(in_all == batch.sequences, "accumulate: the micro-batches have ", in_all,
+        " sequences, the batch has ", batch.sequences);
   Device& device = current().device;
   const std::vector<double> counted{double(batch.counted())};
   const Tensor count = from_host(device, counted, {}, DType::F32, Kind::Data, "count");

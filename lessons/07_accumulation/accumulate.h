@@ -20,13 +20,15 @@ TextBatch read_batch(const Loader& loader, int64_t step, int64_t sequences, int6
 
 // The sizes of micro-batches, in sequences: they add up to the batch.
 using Split = std::vector<int64_t>;
+// As even as it can be: sizes differ by 1 at most, larger ones first. 1 <= micro_batches <= sequences.
 Split even_split(int64_t sequences, int64_t micro_batches);
 
 struct Accumulated {
   double loss = 0;          // the mean over all targets of the batch that count
   int64_t saved_bytes = 0;  // the most that one micro-batch's tape saved
 };
-// Adds the gradient of the batch's loss to the parameters' gradients, one micro-batch after the other.
+// Adds the gradient of the batch's loss to the parameters' gradients, one micro-batch after the other: the
+// same, but for rounding, for every split, with dropout too. The split must add up to the batch.
 Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split);
 
 // What a mean over n[i] targets, for each of some micro-batches, is to be multiplied by, so that the products

@@ -14,6 +14,7 @@
 #include "lessons/07_accumulation/mistakes.h"
 #include "lessons/07_accumulation/ways.h"
 #include "lessons/published/runs.h"
+#include "src/io/memory_files.h"
 #include "src/optim/optimizer.h"
 #include "src/train/lesson.h"
 
@@ -44,6 +45,7 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
   for (int64_t step = 0; step < lesson.steps; ++step) {
     const TextBatch batch = read_batch(loader, step, set.batch, set.model.context, way.ragged);
     device.meter().reset_work();
+    if (step == lesson.steps - 1 && !way.picture.empty()) device.allocator().keep_history();
     run.recorder.begin();
     model.parameters.zero_grad();                    // once a batch, not once a micro-batch
     run.last = accumulate(model, batch, way.split);  // adds gradients
@@ -54,10 +56,12 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
     run.recorder.end(run.last.loss);
     run.flops = device.meter().work(OpClass::Contraction).flops;
   }
+  if (!way.picture.empty())
+    write_memory_plot(lesson.plot(way.picture), device.allocator(), "A step with " + way.name + " sequences");
   return run;
 }
 
-// (a) One batch in many ways.
+// One batch in many ways: the rows of the report.
 static void compare_ways(const Lesson& lesson, const Settings& set, const Loader& loader, Report& report) {
   std::optional<Run> whole;
   for (const Way& way : ways(set.batch)) {
@@ -75,7 +79,7 @@ static void compare_ways(const Lesson& lesson, const Settings& set, const Loader
   }
 }
 
-// (c) Not divided: every gradient is as many times too large as there are micro-batches.
+// (b) Not divided: every gradient is as many times too large as there are micro-batches.
 static void show_symptom(const Lesson& lesson, const Settings& set, const Loader& loader) {
   Table table({"last loss with", "divided", "not divided"});
   for (const char* optimizer : {"SGD", "AdamW"}) {
@@ -105,12 +109,21 @@ static void show_symptom(const Lesson& lesson, const Settings& set, const Loader
     }
     table.row(cells);
   }
-  std::cout << "\n(c) What it looks like\n\n" << table;
+  std::cout << "\n(b) What it looks like\n\n" << table;
+}
+
+// (c) Two published rows: what batch 4 has that 4 times batch 1 has not.
+static void print_published(Report& report) {
+  const PublishedRuns runs = published_accumulation();
+  std::cout << "\n(c) Published runs\n\n" << runs;
+  for (const PublishedFigure& f : runs.figures)
+    report.check_at_most("BERT-large, " + f.figure + ": published - theirs, MiB",
+                         std::abs(f.published - f.theirs), 100);
 }
 
 static int lesson_07(int argc, char** argv) {
   Lesson lesson(argc, argv, "07_accumulation", "many micro-batches, one update", 30);
-  lesson.done();
+  lesson.done({}, {lesson.plot("07_whole.svg"), lesson.plot("07_micro.svg")});
   if (lesson.print == "example") return means_by_hand(std::cout), 0;
   LessonContext context(lesson);
   const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
@@ -128,6 +141,7 @@ static int lesson_07(int argc, char** argv) {
     mistakes_table(model, read_batch(loader, 0, set.batch, set.model.context, true), {7, 1, 5, 3}, report);
     show_symptom(lesson, set, loader);
   }
+  print_published(report);
   return report.finish(lesson.json);
 }
 

@@ -123,7 +123,7 @@ void mistakes_table(Transformer& model, const TextBatch& batch, const Split& spl
   row("clipped after each", sum_of_clipped(means, weights, most), sum_of_clipped({right}, {1.0}, most));
   row("dropout masks from 0 in each", sum_of(means_of(model, batch, split, Masks::FromZero), weights), right);
   row("an update after each", sum_of_updates(model, batch, split), right);
-  std::cout << "\n(b) What the usual mistakes make of a gradient, beside the right one\n\n" << table;
+  std::cout << "\n(a) What the usual mistakes make of a gradient, beside the right one\n\n" << table;
 }
 
 }  // namespace gradus

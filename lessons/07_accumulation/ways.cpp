@@ -7,9 +7,10 @@ namespace gradus {
 std::vector<Way> ways(int64_t batch) {
   std::vector<Way> all;
   for (const int64_t k : {1, 2, 4, 16})
-    all.push_back({std::to_string(k) + " x " + std::to_string(batch / k), even_split(batch, k), false});
-  all.push_back({"ragged, whole", {batch}, true});
-  all.push_back({"ragged, 7 + 1 + 5 + 3", {7, 1, 5, 3}, true});
+    all.push_back({std::to_string(k) + " x " + std::to_string(batch / k), even_split(batch, k), false, ""});
+  all[0].picture = "07_whole.svg", all[2].picture = "07_micro.svg";
+  all.push_back({"ragged, whole", {batch}, true, ""});
+  all.push_back({"ragged, 7 + 1 + 5 + 3", {7, 1, 5, 3}, true, ""});
   return all;
 }
 
@@ -21,7 +22,9 @@ double worst_distance(const Run& a, const Run& b) {
       difference += std::pow(a.first_gradient[p][i] - b.first_gradient[p][i], 2);
       size += std::pow(b.first_gradient[p][i], 2);
     }
-    worst = std::max(worst, std::sqrt(difference / size));
+    const double distance = std::sqrt(difference / size);
+    if (std::isnan(distance)) return distance;
+    worst = std::max(worst, distance);
   }
   return worst;
 }

@@ -10,7 +10,8 @@ namespace gradus {
 struct Way {
   std::string name;
   Split split;
-  bool ragged;  // sequences have other numbers of targets that count, micro-batches of sequences
+  bool ragged;          // sequences have other numbers of targets that count, micro-batches of sequences
+  std::string picture;  // of the last step's memory
 };
 std::vector<Way> ways(int64_t batch);
 

@@ -30,7 +30,7 @@ void Muon::update_matrix(const Parameter& p, ParamUpdate u) {
   be(w).muon_direction(ctx(w, cost::muon_direction(u.n, u.grad.t, u.m.t, args_.products)), u.n, u.grad, u.m,
                        direction.set(), args_.momentum);
   const Tensor orthogonal = newton_schulz(std::move(direction), args_.iterations);
-  Tensor step = empty_like(w, "muon.step");
+  Tensor step = empty(w, w.shape(), statistics_dtype(w.dtype()), "muon.step");
   be(w).cast(ctx(w, cost::cast(u.n, orthogonal.dtype(), step.dtype())), u.n, orthogonal.in(), step.set());
   u.grad = step.in();
   u.m = {};

@@ -81,14 +81,19 @@ TEST_F(L03_Checkpoint, AnotherModelsFileChangesNothing) {
 // number.
 struct Training {
   struct Updates : Optimizer {
-    Updates(Parameters& p, std::vector<std::string> names) : Optimizer(p, std::move(names)) {}
-    void update(const Tensor&, ParamList) override {}
+    Updates(Parameters& p, const std::vector<std::string>& names)
+        : Optimizer(p, [&](const Parameter& of) {
+            States states;
+            for (const std::string& name : names) states.push_back(like(of, name.c_str()));
+            return states;
+          }) {}
+    void update(const Tensor&, const std::vector<ParamUpdate>&) override {}
   };
   explicit Training(double number, const char* second = "b", int64_t size = 3, const char* precision = "fp32",
                     std::vector<std::string> states = {"m", "v"}) {
     parameters.add("a", {2}, precision_recipe("fp32"));
     parameters.add(second, {size}, precision_recipe(precision));
-    optimizer = std::make_unique<Updates>(parameters, std::move(states));
+    optimizer = std::make_unique<Updates>(parameters, states);
     for (const Tensor& t : tensors()) fill(t, number);
   }
   static void fill(Tensor t, double number) {

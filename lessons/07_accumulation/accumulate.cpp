@@ -1,5 +1,6 @@
 #include "lessons/07_accumulation/accumulate.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "src/core/rng.h"

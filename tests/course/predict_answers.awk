@@ -44,6 +44,11 @@ function answers() {
     V = after("vocabulary of "); T = after("context of "); gpt(); blocks = 12 * L * C * C
     a["momentum"] = 4 * N; a["adamw"] = 8 * N; a["muon"] = 8 * N - 4 * blocks; a["products"] = 90 * C ^ 3
     a["adafactor"] = 4 * (V + T + 2 * C + 29 * L * C + 2 * C)
+  } else if (id == "07.3") {
+    V = after("vocabulary of "); T = after("context of "); gpt(); B = after("batch of "); k = after("through in ")
+    a["saved_whole"] = 4 * B * T * (L * (16 * C + H * T + 4) + 2 * C + V + 3); a["saved"] = a["saved_whole"] / k
+    a["gradients"] = 4 * N; a["updates"] = 2; x = after("micro-batch of "); y = after("another of ")
+    a["mean"] = (x * after("has the mean loss ") + y * before(". What is the mean")) / (x + y)
   }
 }
 function gpt() {

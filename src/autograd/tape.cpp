@@ -29,7 +29,8 @@ Tape::~Tape() {
       if (in.slot.leaf) --in.slot.leaf->uses;
 }
 
-void Tape::append(Node node) {
+void Tape::append(Node node, const Tensor& y) {
+  if (remade_) return take_remade(node, y);
   check(!consumed_, node.op,
         ": this tape was consumed by backward(); make a new Tape for the next forward pass");
   for (GradSlot& in : node.inputs)
@@ -67,7 +68,7 @@ Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tenso
     s.version = s.tensor.storage().version;
     if (s.tensor.storage().kind() == Kind::Temporary) s.tensor.storage().set_kind(Kind::Activation);
   }
-  tape->append(std::move(node));
+  tape->append(std::move(node), y);
   return y;
 }
 
@@ -143,6 +144,7 @@ void Tape::backward(const Tensor& y, Tensor dy) {
     const ProfileRange range(nodes_.back().op);
     // The node stays on the tape until it is done: if an op throws, ~Tape takes its uses back.
     Node& node = nodes_.back();
+    if (node.segment) remake(node, pending);
     // BEGIN SOLUTION 02.1
     if (const Tensor node_dy = take(pending, node.output); node_dy.defined()) {
       check_unchanged(node);
@@ -164,7 +166,7 @@ void Tape::backward(const Tensor& y, Tensor dy) {
 
 // Weights and data are saved too, but they would be alive without the tape.
 static bool is_activation(const Saved& s) {
-  return s.tensor.defined() && s.tensor.storage().kind() == Kind::Activation;
+  return s.tensor.defined() && !s.tensor.storage().empty() && s.tensor.storage().kind() == Kind::Activation;
 }
 
 int64_t Tape::saved_bytes() const {

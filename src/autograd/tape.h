@@ -52,6 +52,7 @@ struct Saved {  // a tensor kept for the backward pass, if some wanted gradient 
 };
 
 class Grads;
+struct CheckpointSegment;  // checkpoint.cpp
 struct Node {
   using Backward = std::function<void(const Node&, const Tensor& dy, Grads& dx)>;
   const char* op;
@@ -59,6 +60,8 @@ struct Node {
   GradSlot output;
   std::vector<Saved> saved;
   Backward backward;
+  std::shared_ptr<CheckpointSegment> segment =
+      {};  // of a "checkpoint": the nodes before it, whose saved it makes anew
 };
 
 // The gradients of a node's inputs, handed to its backward function.
@@ -96,12 +99,27 @@ class Tape : public Recording {
   int64_t saved_bytes() const;      // of kind Activation, each storage counted once and whole
   void print(std::ostream&) const;  // one line per node: op, shapes, saved bytes
 
-  void append(Node node);  // for record()
+  void append(Node node, const Tensor& y);  // for record()
+  Tensor checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f);
 
  private:
+  explicit Tape(CheckpointSegment& remade) : Recording(this), remade_(&remade) {}
+  void drop_saved(size_t first_node, CheckpointSegment& segment, const Tensor& x);
+  void take_remade(const Node& node, const Tensor& y);
+  void remake(const Node& checkpoint, const std::unordered_map<int64_t, Tensor>& pending);
+
   std::vector<Node> nodes_;
   bool consumed_ = false;
+  CheckpointSegment* remade_ =
+      nullptr;  // not recorded: a segment runs again, and its dropped tensors are filled
+  int64_t remade_nodes_ = 0;
 };
+
+// y = f(x), of which the current tape keeps only x for the backward pass: what f's ops saved is dropped, and
+// made anew when the backward pass comes to them, by running f again with the same random words until the
+// last of it is there (Chen et al. 2016, "Training deep nets with sublinear memory cost"). f depends on
+// nothing but x, parameters and data, and may have such segments in it. Without a tape, f(x).
+Tensor checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f);
 
 // A stretch of code that is not recorded, but for tapes that begin within it.
 class NoTape : public Recording {

@@ -56,6 +56,8 @@ class Recording {
   Context* context_;  // nullptr: it has ended
   Tape* tape_;
   Dropout dropout_;
+
+ protected:
   uint32_t dropout_ordinal_ = 0;
 };
 

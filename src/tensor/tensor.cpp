@@ -8,9 +8,22 @@
 namespace gradus {
 
 Storage::Storage(Device& device, int64_t bytes, Kind kind, std::string_view name, const Shape& shape)
-    : device_(&device), block_(device.allocator().allocate(bytes, kind, name, shape)) {}
+    : device_(&device),
+      block_(device.allocator().allocate(bytes, kind, name, shape),
+             [&device](Block* block) { device.allocator().free(block); }) {}
 
-Storage::~Storage() { device_->allocator().free(block_); }
+Block& Storage::block() const {
+  check(block_ != nullptr, "tensor '", dropped_name_,
+        "' was dropped, to be made again in the backward pass; ", "nothing else can read it");
+  return *block_;
+}
+
+void Storage::drop() {
+  dropped_name_ = name();
+  block_.reset();
+}
+
+void Storage::refill(const Storage& remade) { block_ = remade.block_; }
 
 Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Kind kind, std::string_view name)
     : storage_(std::make_shared<Storage>(device, shape.bytes(dtype, name), kind, name, shape)),

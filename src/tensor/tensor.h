@@ -21,25 +21,32 @@ struct Slot {
   bool wanted() const { return id != 0; }
 };
 
-// One allocation. Tensors share it; when the last one goes, the block returns to the allocator.
+// One allocation. Tensors share it; when the last one goes, the block returns to the allocator. It may be
+// emptied and filled again while tensors refer to it; what is read in between is an error that names it.
 class Storage {
  public:
   Storage(Device& device, int64_t bytes, Kind kind, std::string_view name, const Shape& shape);
-  ~Storage();
   Storage(const Storage&) = delete;
 
   Device& device() const { return *device_; }
-  char* data() const { return block_->data(); }
-  int64_t bytes() const { return block_->requested; }
-  Kind kind() const { return block_->kind; }
-  const std::string& name() const { return block_->name; }
-  void set_kind(Kind kind) { device_->allocator().change_kind(block_, kind); }
+  char* data() const { return block().data(); }
+  int64_t bytes() const { return block().requested; }
+  Kind kind() const { return block().kind; }
+  const std::string& name() const { return block().name; }
+  void set_kind(Kind kind) { device_->allocator().change_kind(&block(), kind); }
+
+  bool empty() const { return block_ == nullptr; }
+  void drop();                         // gives the memory back
+  void refill(const Storage& remade);  // shares the memory of one that was made as this one was
 
   uint32_t version = 0;  // counts writes; a tape compares it to detect that a saved tensor was changed
 
  private:
+  Block& block() const;
+
   Device* device_;
-  Block* block_;
+  std::shared_ptr<Block> block_;
+  std::string dropped_name_;
 };
 
 class Tensor {

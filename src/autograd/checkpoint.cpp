@@ -1,0 +1,93 @@
+// Checkpointing: a segment of the tape drops what it saved, and makes it anew in the backward pass. Its nodes
+// stay where they are, with their slots and their uses of parameters; only the memory of the tensors that
+// they saved goes and comes. So the gradients are computed as without it, to the bit.
+#include <unordered_map>
+
+#include "src/autograd/tape.h"
+
+namespace gradus {
+
+struct CheckpointSegment {
+  std::function<Tensor(const Tensor&)> f;
+  uint32_t first_ordinal;        // of its random calls
+  int64_t first_sample, output;  // output: the slot of y
+  struct Dropped {
+    int64_t node;  // counted from the segment's first: the one whose op makes it,
+    int saved;     // as one of the tensors that it saves, or, if -1, as its output
+    Tensor tensor;
+  };
+  std::vector<Dropped> dropped;
+};
+
+struct Enough {};  // ends a run of f that has made all that was dropped
+
+Tensor checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) {
+  Tape* const tape = current().tape();
+  return tape ? tape->checkpoint(x, f) : f(x);
+}
+
+Tensor Tape::checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) {
+  const size_t first = nodes_.size();
+  const int64_t remade = remade_nodes_;
+  auto segment = std::make_shared<CheckpointSegment>(
+      CheckpointSegment{f, dropout_ordinal_, context().first_sample, 0, {}});
+  const Tensor y = f(x);
+  if (nodes_.size() == first && remade_nodes_ == remade) return y;  // nothing in it wants a gradient
+  segment->output = y.slot.id;
+  if (!remade_) drop_saved(first, *segment, x);
+  Node node{"checkpoint", {}, {}, {{x}}, {}, segment};
+  if (x.storage().kind() == Kind::Temporary) x.storage().set_kind(Kind::Activation);
+  node.saved[0].version = x.storage().version;
+  append(std::move(node), {});
+  return y;
+}
+
+// Drops what the nodes from `first` on have saved and what was made in them, and notes which op makes it.
+void Tape::drop_saved(size_t first, CheckpointSegment& segment, const Tensor& x) {
+  std::unordered_map<int64_t, int64_t> made_by;  // slot of an output -> node
+  for (size_t i = first; i < nodes_.size(); ++i)
+    if (nodes_[i].output.slot.wanted()) made_by[nodes_[i].output.slot.id] = int64_t(i - first);
+  for (size_t i = first; i < nodes_.size(); ++i)
+    for (size_t k = 0; k < nodes_[i].saved.size(); ++k) {
+      const Tensor& t = nodes_[i].saved[k].tensor;
+      if (!t.defined() || t.storage().empty() || &t.storage() == &x.storage()) continue;
+      if (t.storage().kind() != Kind::Activation) continue;  // a weight, or data
+      const auto maker = made_by.find(t.slot.id);
+      if (maker != made_by.end())
+        segment.dropped.push_back({maker->second, -1, t});
+      else if (!t.slot.wanted())
+        segment.dropped.push_back({int64_t(i - first), int(k), t});
+    }
+  for (CheckpointSegment::Dropped& d : segment.dropped)
+    if (!d.tensor.storage().empty()) d.tensor.storage().drop();
+}
+
+// The segment's next op has run again.
+void Tape::take_remade(const Node& node, const Tensor& y) {
+  bool enough = true;
+  for (CheckpointSegment::Dropped& d : remade_->dropped) {
+    if (d.node == remade_nodes_) {
+      d.tensor.storage().refill(d.saved < 0 ? y.storage() : node.saved[size_t(d.saved)].tensor.storage());
+      d.tensor.storage().set_kind(Kind::Activation);
+    }
+    enough = enough && d.node <= remade_nodes_;
+  }
+  ++remade_nodes_;
+  if (enough) throw Enough();
+}
+
+void Tape::remake(const Node& checkpoint, const std::unordered_map<int64_t, Tensor>& pending) {
+  CheckpointSegment& segment = *checkpoint.segment;
+  if (!pending.contains(segment.output) || segment.dropped.empty()) return;
+  const int64_t first_sample = context().first_sample;
+  context().first_sample = segment.first_sample;
+  Tape again(segment);
+  again.dropout_ordinal_ = segment.first_ordinal;
+  try {
+    segment.f(checkpoint.saved[0].tensor);
+  } catch (const Enough&) {
+  }
+  context().first_sample = first_sample;
+}
+
+}  // namespace gradus

@@ -88,9 +88,7 @@ Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
           " token types; give the type of each token, int32 ", ids.shape(), ", for example all 0");
   else
     check(!types.defined(), "transformer: types of tokens were given to a model that has none");
-  Tensor x = embed(ids, types, 0);
-  for (const TransformerBlock& block : blocks_) x = block(x, config);
-  return head(x);
+  return head(through_blocks(embed(ids, types, 0)));
 }
 
 Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types,

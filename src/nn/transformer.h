@@ -65,6 +65,17 @@ struct TransformerBlock {
   Linear c_fc, mlp_c_proj;  // (4C, C) and (C, 4C)
 };
 
+// What the tape keeps of some blocks that follow each other (lesson 08).
+enum class Keep : uint8_t {
+  All,            // what each op saves
+  LessAttention,  // all but what attention itself makes: its probabilities (Korthikanti et al. 2023, sec. 5)
+  Input,          // the first one's input: they run again together
+};
+struct BlockSegment {
+  int64_t blocks;
+  Keep keep;
+};
+
 class Transformer {
  public:
   // Allocates the parameters without writing to them. They are named as GPT-2's published files name them;
@@ -91,8 +102,14 @@ class Transformer {
 
   const TransformerConfig config;
   Parameters parameters;
+  // How the blocks are cut, in order; empty: all is kept. Losses and gradients do not depend on it.
+  std::vector<BlockSegment> segments;
+  // Only the input of the first block is kept, and every block's is made from it: the least memory.
+  bool from_the_start = false;
 
  private:
+  Tensor through_blocks(Tensor x) const;
+  Tensor up_to_block(int64_t block, const Tensor& x) const;
   Tensor embed(const Tensor& ids, const Tensor& types, int64_t first_position) const;
   Tensor head(const Tensor& x) const;
   Tensor other_head(const Tensor& x) const;

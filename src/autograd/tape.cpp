@@ -144,7 +144,10 @@ void Tape::backward(const Tensor& y, Tensor dy) {
     const ProfileRange range(nodes_.back().op);
     // The node stays on the tape until it is done: if an op throws, ~Tape takes its uses back.
     Node& node = nodes_.back();
-    if (node.segment) remake(node, pending);
+    if (node.segment) {
+      check_unchanged(node);
+      remake(node, pending);
+    }
     // BEGIN SOLUTION 02.1
     if (const Tensor node_dy = take(pending, node.output); node_dy.defined()) {
       check_unchanged(node);

@@ -1,0 +1,164 @@
+// checkpoint(): the same gradients to the bit, the bytes of what is kept, no more work than needed.
+#include "src/data/dummy.h"
+#include "src/nn/transformer.h"
+#include "src/ops/ops.h"
+#include "tests/refusal_testing.h"
+#include "tests/tape_testing.h"
+
+namespace gradus {
+namespace {
+
+struct L08_Checkpoint : TapeTest {
+  Leaf leaf;
+  Tensor input() {
+    Tensor x = tensor(std::vector<double>(40, 0.5), {4, 10});
+    attach(x, leaf, "x");
+    return x;
+  }
+};
+
+// gelu saves its input, dropout nothing; the last of the saved tensors is the input of the third gelu.
+Tensor three_steps(const Tensor& x) {
+  Tensor y = x;
+  for (int i = 0; i < 3; ++i) y = dropout(gelu(y), 0.25);
+  return y;
+}
+
+struct Outcome {
+  std::vector<double> y, dx;
+  int64_t saved, calls;  // bytes that the tape holds after the forward pass; kernels in the backward pass
+};
+Outcome outcome_of(L08_Checkpoint& test, const std::function<Tensor(const Tensor&)>& f) {
+  const Tensor x = test.input();
+  Tape tape;
+  const Tensor y = f(x);
+  const int64_t saved = tape.saved_bytes();
+  const std::vector<double> values = to_host<double>(y);
+  test.context.device.meter().reset_work();
+  test.leaf.zero();
+  tape.backward(y, x.detach());
+  return {values, to_host<double>(test.leaf.grad), saved,
+          test.context.device.meter().work(OpClass::Elementwise).calls};
+}
+
+TEST_F(L08_Checkpoint, GradientsAreBitEqualAndOnlyInputsAreKept) {
+  const Outcome all = outcome_of(*this, [](const Tensor& x) { return three_steps(three_steps(x)); });
+  EXPECT_EQ(all.saved, 5 * 160) << "x is of kind weight";
+  EXPECT_EQ(all.calls, 12);
+  const Outcome two =
+      outcome_of(*this, [](const Tensor& x) { return checkpoint(checkpoint(x, three_steps), three_steps); });
+  EXPECT_EQ(two.saved, 160);
+  EXPECT_EQ(two.calls, 12 + 2 * 4) << "the last gelu and dropout of a segment need not run again";
+  const Outcome nested = outcome_of(*this, [](const Tensor& x) {
+    return checkpoint(x, [](const Tensor& from) { return three_steps(checkpoint(from, three_steps)); });
+  });
+  EXPECT_EQ(nested.saved, 0);
+  EXPECT_EQ(nested.calls, 12 + (6 + 4) + 4);
+  for (const Outcome* o : {&two, &nested}) {
+    EXPECT_EQ(o->y, all.y);
+    EXPECT_EQ(o->dx, all.dx);
+  }
+}
+
+TEST_F(L08_Checkpoint, WeightsGetGradientsWhereTheInputWantsNone) {
+  Tensor w = tensor({1, 2, 3, 4}, {2, 2});
+  attach(w, leaf, "w");
+  const Tensor x = tensor({5, 6}, {1, 2});
+  std::vector<std::vector<double>> gradients;
+  for (const bool again : {false, true}) {
+    const auto f = [&](const Tensor& from) { return linear(gelu(linear(from, w)), w); };
+    Tape tape;
+    const Tensor y = again ? checkpoint(x, f) : f(x);
+    leaf.zero();
+    int finals = 0;
+    leaf.on_final = [&](Leaf&) { ++finals; };
+    tape.backward(y, tensor({1, -1}, {1, 2}));
+    EXPECT_EQ(finals, 1);
+    gradients.push_back(to_host<double>(leaf.grad));
+  }
+  EXPECT_EQ(gradients[0], gradients[1]);
+}
+
+TEST_F(L08_Checkpoint, WithoutATapeOrWithoutGradientsItIsTheFunction) {
+  const Tensor x = tensor({1, 2}, {1, 2});
+  EXPECT_EQ(to_host<double>(checkpoint(x, [](const Tensor& t) { return scale(t, 3); })),
+            (std::vector<double>{3, 6}));
+  const Tape tape;
+  checkpoint(x, [](const Tensor& t) { return scale(t, 3); });
+  EXPECT_TRUE(tape.nodes().empty());
+}
+
+// Also if no op in the segment keeps it, as here, where a dropout is the first.
+TEST_F(L08_Checkpoint, AnInputThatWasWrittenToIsFoundOut) {
+  const Tensor x = input();
+  Tape tape;
+  const Tensor h = gelu(x);
+  const Tensor y = checkpoint(h, [](const Tensor& from) { return gelu(gelu(dropout(from, 0.5))); });
+  Tensor(h).add();
+  expect_refused("'gelu' was written to", [&] { tape.backward(y, x.detach()); });
+}
+
+TEST_F(L08_Checkpoint, AnErrorInTheSecondRunPassesThrough) {
+  const Tensor x = input();
+  int runs = 0;
+  Tape tape;
+  const Tensor y = checkpoint(x, [&](const Tensor& from) {
+    check(++runs == 1, "the second run fails");
+    return three_steps(from);
+  });
+  expect_refused("the second run fails", [&] { tape.backward(y, x.detach()); });
+  EXPECT_EQ(leaf.uses, 1) << "until the tape is gone";
+}
+
+// Losses and gradients of two steps of a model.
+std::vector<double> trained(const char* device, TransformerConfig config,
+                            const std::function<void(Transformer&)>& keep) {
+  Context context(device, 7);
+  Transformer model(config);
+  model.initialize(1);
+  keep(model);
+  std::vector<double> all;
+  for (int pass = 0; pass < 2; ++pass) {
+    const DummyBatch batch = dummy_batch(config, 2, config.context, uint64_t(pass + 1));
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    all.push_back(item(loss));
+    tape.backward(loss);
+    context.device.set(&StepScalars::step, int64_t(pass + 2));
+  }
+  for (const Parameter& p : model.parameters)
+    for (const double g : to_host<double>(p.leaf.grad)) all.push_back(g);
+  return all;
+}
+
+TEST(L08_Policies, AllGiveTheSameLossesAndGradientsToTheBit) {
+  for (const char* family : {"gpt2", "bert-base", "polyglot-ko-1.3b"})
+    for (const char* recipe : {"fp32", "mixed", "half"}) {
+      TransformerConfig config = transformer_config(family);
+      config.vocab = 31, config.context = 8, config.layers = 4, config.heads = 2, config.channels = 16;
+      config.dropout = 0.1, config.precision = precision_recipe(recipe);
+      if (config.rotary > 0) config.rotary = 4;
+      if (config.output_head == OutputHead::Pooled) config.labels = 2;
+      const std::vector<double> all = trained("cpu", config, [](Transformer&) {});
+      const std::vector<std::vector<BlockSegment>> cuts{
+          {{4, Keep::Input}},
+          {{1, Keep::Input}, {1, Keep::Input}, {1, Keep::Input}, {1, Keep::Input}},
+          {{4, Keep::LessAttention}},
+          {{1, Keep::All}, {2, Keep::Input}, {1, Keep::LessAttention}}};
+      for (const auto& cut : cuts)
+        EXPECT_EQ(trained("cpu", config, [&](Transformer& m) { m.segments = cut; }), all)
+            << family << " " << recipe << " " << &cut - cuts.data();
+      EXPECT_EQ(trained("cpu", config, [](Transformer& m) { m.from_the_start = true; }), all) << family;
+    }
+}
+
+TEST(L08_Policies, SegmentsMustCoverTheBlocks) {
+  const Context context("cpu");
+  Transformer model({.vocab = 31, .context = 8, .layers = 4, .heads = 2, .channels = 16});
+  model.segments = {{3, Keep::Input}};
+  expect_refused("the segments have 3 blocks, the model has 4",
+                 [&] { model.logits(dummy_batch(model.config, 1, 8).ids); });
+}
+
+}  // namespace
+}  // namespace gradus

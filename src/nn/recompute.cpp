@@ -9,15 +9,14 @@ static Tensor attention_again(const Tensor& qkv, int64_t heads, Mask mask, doubl
   return checkpoint(qkv, [=](const Tensor& x) { return attention_plain(x, heads, mask, dropout); });
 }
 
-Tensor Transformer::through_blocks(Tensor x) const {
+Tensor Transformer::through_segments(Tensor x) const {
   const int64_t L = config.layers;
   if (from_the_start) return up_to_block(L, x);
-  const std::vector<BlockSegment> whole{{L, Keep::All}}, &cut = segments.empty() ? whole : segments;
-  const int64_t covered = std::accumulate(cut.begin(), cut.end(), int64_t(0),
+  const int64_t covered = std::accumulate(segments.begin(), segments.end(), int64_t(0),
                                           [](int64_t sum, const BlockSegment& s) { return sum + s.blocks; });
   check(covered == L, "transformer: the segments have ", covered, " blocks, the model has ", L);
   int64_t at = 0;
-  for (const BlockSegment& s : cut) {
+  for (const BlockSegment& s : segments) {
     TransformerConfig c = config;
     if (s.keep == Keep::LessAttention && c.attention == attention_plain) c.attention = attention_again;
     const auto run = [this, at, s, c](Tensor h) {

@@ -88,7 +88,10 @@ Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
           " token types; give the type of each token, int32 ", ids.shape(), ", for example all 0");
   else
     check(!types.defined(), "transformer: types of tokens were given to a model that has none");
-  return head(through_blocks(embed(ids, types, 0)));
+  Tensor x = embed(ids, types, 0);
+  if (!segments.empty() || from_the_start) return head(through_segments(x));
+  for (const TransformerBlock& block : blocks_) x = block(x, config);
+  return head(x);
 }
 
 Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types,

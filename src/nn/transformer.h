@@ -108,7 +108,7 @@ class Transformer {
   bool from_the_start = false;
 
  private:
-  Tensor through_blocks(Tensor x) const;
+  Tensor through_segments(Tensor x) const;
   Tensor up_to_block(int64_t block, const Tensor& x) const;
   Tensor embed(const Tensor& ids, const Tensor& types, int64_t first_position) const;
   Tensor head(const Tensor& x) const;

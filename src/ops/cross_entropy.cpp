@@ -24,8 +24,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& 
         "cross_entropy: logits are ", logits.shape(), ", targets are ", targets.shape(), " ",
         name_of(targets.dtype()), "; give one int32 target for each row of logits, and at least one row");
   const DType stats = statistics_dtype(logits.dtype());
-  check(!count.defined() || count.numel() == 1, "cross_entropy: count is ", count.shape(),
-        "; it is one number, how many targets of the batch count");
+  check(!count.defined() || (count.numel() == 1 && count.dtype() == stats), "cross_entropy: count is ",
+        count.shape(), " ", name_of(count.dtype()), "; it is one number in ", name_of(stats),
+        ", how many targets of the batch count");
   Tensor loss = empty(logits, {}, stats, "loss"),
          lse = empty(logits, targets.shape(), stats, "cross_entropy.lse");
   be(logits).cross_entropy_fwd(ctx(logits, cost::cross_entropy_fwd(logits.rows(), logits.dtype())),

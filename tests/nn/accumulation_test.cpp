@@ -1,0 +1,300 @@
+// Gradients of one batch in micro-batches, in the three families of models: with `count` and `first_sample`
+// they add up to those of the whole batch, with dropout and with targets that do not count.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "src/data/dummy.h"
+#include "src/optim/optimizer.h"
+#include "tests/nn/families_testing.h"
+
+namespace gradus {
+namespace {
+
+using Values = std::vector<double>;
+using Split = std::vector<int64_t>;
+constexpr int64_t kSamples = 6;
+// Of their targets so many count; of labels, where it is more than 2. The middle one of 3 + 1 + 2 has none.
+constexpr int64_t kCounted[kSamples] = {5, 1, 7, 0, 12, 3};
+const Split kSplits[] = {{6}, {3, 3}, {2, 2, 2}, {1, 1, 1, 1, 1, 1}, {3, 1, 2}};
+
+double norm(const Values& x) { return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0)); }
+Values plus(Values a, const Values& b, double factor = 1) {
+  for (size_t i = (a.resize(b.size()), 0); i < b.size(); ++i) a[i] += factor * b[i];
+  return a;
+}
+Tensor numbers(const Values& values, const Shape& shape) {
+  return from_host(current().device, values, shape, DType::F32, Kind::Data, "numbers");
+}
+
+// By parameter; q, k and v of an attention's bias apart.
+using Named = std::map<std::string, Values>;
+Named by_name(const Transformer& model, bool gradients = true) {
+  Named all;
+  for (const Parameter& p : model.parameters) {
+    const Values x = to_host<double>(gradients ? p.leaf.grad : p.value);
+    const auto third = ptrdiff_t(x.size() / 3);
+    if (p.name.ends_with("c_attn.bias"))
+      for (int i = 0; i < 3; ++i)
+        all[p.name + " of " + "qkv"[i]] = Values(x.begin() + i * third, x.begin() + (i + 1) * third);
+    else
+      all[p.name] = x;
+  }
+  return all;
+}
+
+struct How {
+  bool first_sample = true, count = true;
+  double first_factor = 1, factor = 1;  // of the first micro-batch's gradient, of each one's
+};
+struct Training {
+  Transformer model;
+  DummyBatch batch;
+  explicit Training(const TransformerConfig& c) : model(c) { randomize(model, 1), read(1); }
+  void read(uint64_t seed) {
+    batch = dummy_batch(model.config, kSamples, model.config.context, seed);
+    std::vector<int32_t> targets = to_host<int32_t>(batch.targets);
+    const int64_t of_sample = int64_t(targets.size()) / kSamples;  // one label, or T tokens
+    for (int64_t b = 0; b < kSamples; ++b)
+      for (int64_t t = of_sample == 1 ? kCounted[b] > 2 : kCounted[b]; t < of_sample; ++t)
+        targets[b * of_sample + t] = -1;
+    batch.targets = ids_of(targets, batch.targets.shape());
+  }
+  double counted(int64_t first = 0, int64_t n = kSamples) const {
+    const std::vector<int32_t> targets = to_host<int32_t>(batch.targets.narrow(first, n));
+    return double(targets.size()) - double(std::count(targets.begin(), targets.end(), -1));
+  }
+  // Adds the gradients of the samples [first, first + n); their loss.
+  double backward_of(int64_t first, int64_t n, const How& how = {}) {
+    const auto part = [&](const Tensor& x) { return x.defined() ? x.narrow(first, n) : x; };
+    current().first_sample = how.first_sample ? first : 0;
+    Tape tape;
+    const Tensor count = how.count ? numbers({counted()}, {1}) : Tensor();
+    const Tensor loss = model.loss(part(batch.ids), part(batch.targets), part(batch.types), count);
+    tape.backward(loss, numbers({how.factor * (first == 0 ? how.first_factor : 1)}, {1}));
+    return item(loss);
+  }
+  // The gradients of the batch, and beside them the sum of the losses.
+  Named pass(const Split& split = {kSamples}, const How& how = {}) {
+    model.parameters.zero_grad();
+    double loss = 0;
+    int64_t first = 0;
+    for (const int64_t n : split) loss += backward_of(first, n, how), first += n;
+    Named all = by_name(model);
+    return all["loss"] = {loss}, all;
+  }
+};
+
+// |a - b| / |b|; the least of parameters but keys' biases. A number added to all scores of a query changes
+// no weight, so the gradient of a key's bias is nothing but rounding, unless keys turn with their position.
+// Its error is compared with the gradient of the query's bias, a sum of terms of the same size.
+struct Distances {
+  double least = INFINITY, most = 0;
+  std::string worst;
+};
+Distances distances(const Named& a, const Named& b) {
+  Distances d;
+  for (const auto& [name, x] : a) {
+    const bool key = name.ends_with(" of k");
+    const Values& measure = b.at(key ? name.substr(0, name.size() - 1) + "q" : name);
+    const double distance = norm(plus(x, b.at(name), -1)) / norm(measure);
+    if (std::isnan(distance) || distance > d.most) d.most = distance, d.worst = name;
+    if (!key && name != "loss") d.least = std::min(d.least, distance);
+  }
+  return d;
+}
+
+// The family, and attention_flash or attention_plain.
+struct L07_Accumulation : ::testing::TestWithParam<std::string> {
+  Context context{"cpu", 3};
+  static TransformerConfig config(std::string_view device = "cpu") {
+    TransformerConfig c = family(GetParam().substr(0, GetParam().find('_')));
+    c.dropout = 0.2;
+    if (GetParam().ends_with("flash")) c.attention = attention_flash;
+    if (device == "emu") c.vocab = 7, c.context = 4, c.layers = 1, c.channels = 12;
+    return c;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Families, L07_Accumulation,
+                         ::testing::Values("gpt", "gpt_flash", "bert", "bert_flash", "neox", "neox_flash"),
+                         [](const auto& info) { return info.param; });
+
+// In all splits; and gradients which are `wrong` by 1 % would be seen. The bound: once, and for each part.
+void expect_the_batchs(Training t, double once, double each, const How& wrong, const char* what) {
+  const Named whole = t.pass({kSamples}, {.count = false});
+  for (const Split& split : kSplits) {
+    const double bound = once + double(split.size()) * each;
+    const Distances d = distances(t.pass(split), whole);
+    EXPECT_LE(d.most, bound) << d.worst << " in " << split.size() << " micro-batches, " << what;
+    EXPECT_GT(distances(t.pass(split, wrong), whole).least, 2 * bound) << what;
+  }
+}
+
+TEST_P(L07_Accumulation, EverySplitGivesTheGradientOfTheBatch) {
+  for (const char* device : {"cpu", "emu"}) {
+    const Context own(device, 3);
+    expect_the_batchs(Training(config(device)), 1e-6, 0, {.first_factor = 1.01}, device);
+  }
+  for (const auto& [name, x] : Training(config()).pass())
+    EXPECT_EQ(norm(x) < 1e-4, name.ends_with(" of k") && config().rotary == 0) << name << " is only rounding";
+}
+
+// Terms are bf16 and their sum fp32, or both are fp16: an error of half a unit in the last place, 2^-9 and
+// 2^-11 of a number, of each term, or of each term and each sum.
+TEST_P(L07_Accumulation, InSixteenBits) {
+  TransformerConfig c = config();
+  c.precision = precision_recipe("mixed");
+  expect_the_batchs(Training(c), 0x1p-9, 0, {.factor = 1.01}, "mixed");
+  c.precision = precision_recipe("half");
+  expect_the_batchs(Training(c), 0x1p-11, 0x1p-11, {.factor = 1.01}, "half");
+}
+
+TEST_P(L07_Accumulation, WithoutFirstSampleEachMicroBatchDropsWhatTheFirstOneDrops) {
+  TransformerConfig c = config();
+  for (c.dropout = 0.2; c.dropout >= 0; c.dropout -= 0.2) {
+    Training t(c);
+    const Named whole = t.pass();
+    for (const Split& split : kSplits) {
+      const Distances d = distances(t.pass(split, {.first_sample = false}), whole);
+      const bool matters = c.dropout > 0 && split.size() > 1;
+      EXPECT_TRUE(matters ? d.most > 1e-2 && d.least > 1e-3 : d.most <= 1e-6) << d.least << ", " << d.most;
+    }
+  }
+}
+
+// The means weighted by their targets are the mean of all; the mean of means is another one.
+TEST_P(L07_Accumulation, WithoutCountAMicroBatchHasTheGradientOfItsOwnMean) {
+  Training t(config());
+  const Named whole = t.pass();
+  Named right{{"loss", {0}}}, wrong;
+  for (const int64_t first : {0, 2, 4}) {
+    t.model.parameters.zero_grad();
+    const double share = t.counted(first, 2) / t.counted();
+    right["loss"][0] += share * t.backward_of(first, 2, {.count = false});
+    for (const auto& [name, x] : by_name(t.model)) {
+      right[name] = plus(right[name], x, share);
+      wrong[name] = plus(wrong[name], x, 1 / 3.0);
+    }
+  }
+  EXPECT_LE(distances(right, whole).most, 1e-6);
+  EXPECT_GT(distances(wrong, whole).least, 1e-2);
+}
+
+// On meta, from the second step on, when gradients are there.
+TEST_P(L07_Accumulation, BytesAreThoseOfOneMicroBatch) {
+  const Context meta("meta");
+  Transformer model(config());
+  const auto bytes = [&](int64_t samples, int64_t micro_batches) {
+    int64_t saved = 0;
+    for (int64_t m = 0; m < 2 * micro_batches; ++m) {
+      if (m == micro_batches) current().device.meter().reset_peak();
+      Tape tape;
+      const DummyBatch b = dummy_batch(model.config, samples, model.config.context);
+      const Tensor loss = model.loss(b.ids, b.targets, b.types, numbers({1}, {1}));
+      saved = std::max(saved, tape.saved_bytes());
+      tape.backward(loss);
+    }
+    const Usage& peak = current().device.meter().at_peak();
+    return std::array{saved, peak[Kind::Activation], peak.allocated()};
+  };
+  for (const int64_t samples : {1, 2, 3}) {
+    const auto one = bytes(samples, 1), twice = bytes(2 * samples, 1);
+    for (const int64_t n : {2, 3, 6}) EXPECT_EQ(bytes(samples, n), one) << n << " times " << samples;
+    for (const int i : {0, 1}) EXPECT_GT(twice[i], 19 * one[i] / 10) << "a micro-batch twice as large";
+  }
+}
+
+TEST_P(L07_Accumulation, EachBackwardPassEndsOnceForEveryParameterTheTiedOneToo) {
+  Training t(config());
+  std::map<std::string, std::vector<Values>> seen;
+  for (Parameter& p : t.model.parameters)
+    p.leaf.on_final = [&](Leaf& leaf) { seen[leaf.name].push_back(to_host<double>(leaf.grad)); };
+  for (int64_t first = 0; first < kSamples; ++first) {
+    t.backward_of(first, 1);
+    for (const Parameter& p : t.model.parameters) {
+      ASSERT_EQ(seen[p.leaf.name].size(), size_t(first) + 1) << p.name;
+      EXPECT_EQ(seen[p.leaf.name].back(), to_host<double>(p.leaf.grad)) << p.name << " changed once final";
+    }
+  }
+}
+
+// Adam divides by the size of the gradient, so an element that is nothing but rounding moves as far as any
+// other: keys' biases, of which some or all dimensions do not turn, are left out.
+TEST_P(L07_Accumulation, ThreeUpdatesOfAdamWGiveTheWeightsOfTheBigBatch) {
+  const auto moved = [&](const Split& split, double factor) {
+    const Context own("cpu", 3);
+    Training t(config());
+    AdamW optimizer(t.model.parameters, {.weight_decay = 0.1f});
+    const Named before = by_name(t.model, false);
+    for (uint64_t step = 1; step <= 3; ++step) {
+      t.read(step);
+      t.pass(split, {.first_factor = step == 2 ? factor : 1});
+      optimizer.step(0.01);
+    }
+    Named by = by_name(t.model, false);
+    for (auto& [name, x] : by) x = plus(x, before.at(name), -1);
+    std::erase_if(by, [](const auto& x) { return x.first.ends_with(" of k"); });
+    return by;
+  };
+  const Named whole = moved({kSamples}, 1);
+  for (const Split& split : kSplits) {
+    EXPECT_LE(distances(moved(split, 1), whole).most, 1e-4) << split.size() << " micro-batches";
+    EXPECT_GT(distances(moved(split, 1.01), whole).most, 1e-3) << "1 % wrong in one micro-batch";
+  }
+}
+
+// The table that is embedding and head at once has the sum of the two tables' gradients.
+TEST(L07_Accumulation, OfATiedTableItIsTheSumOfBoth) {
+  const Context context("cpu", 3);
+  TransformerConfig c = family("gpt");
+  c.dropout = 0.2;
+  Training tied(c);
+  c.output_head = OutputHead::Untied;
+  Training untied(c);  // the same weights, but for the head
+  copy_from_host(untied.model.parameters.find("lm_head.weight").value,
+                 to_host<double>(tied.model.parameters.find("wte.weight").value));
+  const Named of_both = untied.pass();
+  const Values &in = of_both.at("wte.weight"), &out = of_both.at("lm_head.weight"), sum = plus(in, out);
+  const Values got = tied.pass({3, 1, 2}).at("wte.weight");
+  EXPECT_LE(norm(plus(got, sum, -1)), 1e-6 * norm(sum));
+  for (const Values* alone : {&in, &out}) EXPECT_GT(norm(plus(got, *alone, -1)), 1e-2 * norm(sum));
+}
+
+using Part = std::tuple<int64_t, int64_t, int64_t>;  // first, n, first_sample: of six samples
+std::array<Values, 2> in_parts(Tensor (*f)(const Tensor&), const std::vector<Part>& parts) {
+  std::array<Values, 2> all;
+  for (const auto& [first, n, first_sample] : parts) {
+    Values values;
+    for (int64_t i = first * 48; i < (first + n) * 48; ++i) values.push_back(std::sin(double(i * i)));
+    Tensor x = numbers(values, {n, 4, 12});
+    Leaf leaf;
+    attach(x, leaf, "x");
+    current().first_sample = first_sample;
+    Tape tape;
+    const Tensor y = f(x);
+    tape.backward(y, numbers(Values(y.numel(), 1), y.shape()));
+    for (const double v : to_host<double>(y)) all[0].push_back(v);
+    for (const double v : to_host<double>(leaf.grad)) all[1].push_back(v);
+  }
+  return all;
+}
+
+TEST(L07_Dropout, APartOfABatchDropsWhatTheBatchDropsThere) {
+  RecordProperty("exercise", "07.4");
+  for (const char* device : {"cpu", "emu"}) {
+    const Context context(device, 11);
+    SCOPED_TRACE(device);
+    for (Tensor (*f)(const Tensor&) :
+         {+[](const Tensor& x) { return dropout(x, 0.5); },
+          +[](const Tensor& x) { return attention_plain(x, 2, Mask::None, 0.5); },
+          +[](const Tensor& x) { return attention_flash(x, 2, Mask::None, 0.5); }}) {
+      const auto whole = in_parts(f, {{0, 6, 0}}), wrong = in_parts(f, {{0, 2, 0}, {2, 4, 0}});
+      EXPECT_EQ(in_parts(f, {{0, 2, 0}, {2, 4, 2}}), whole) << "0 and 1, then 2 to 5 with first_sample 2";
+      for (const int i : {0, 1}) EXPECT_NE(wrong[i], whole[i]) << "samples 2 to 5 drop what 0 to 3 do";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gradus

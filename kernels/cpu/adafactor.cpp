@@ -9,7 +9,7 @@ struct Factored {
   Out updated;  // what the arithmetic is done on
   RowShape s;
   A clip;
-  A *row_sums, *row_factors, *col_factors, *partial;  // in scratch
+  A *row_sums, *row_factors, *col_factors, *partial;  // in scratch; col_factors are sums at first
 };
 
 // sums[c] += g'[c]^2; returns what was added.
@@ -51,7 +51,8 @@ static void for_chunks(RowShape s, int64_t r, F f) {
   for (int64_t c = 0; c < s.cols; c += kChunk) f(r * s.cols + c, std::min(kChunk, s.cols - c), c);
 }
 
-// The root of the mean over all elements of what square(at, n, c, stage) sums over a chunk.
+// The root of the mean over all elements of what square(r, at, n, c, stage) sums over a chunk. Writes over
+// row_sums.
 template <class A, class F>
 static A root_mean_square(const Factored<A>& f, F square) {
   for_rows(f.s, [&](int64_t r) {
@@ -84,7 +85,9 @@ static void sum_rows_and_columns(const Factored<A>& f) {
 // g'[i,j] row_factors[i] col_factors[j].
 template <class A>
 static void find_factors(const Factored<A>& f, A fresh, A eps1) {
-  A *const rows = f.u.v.template as<A>(), *const cols = f.u.m.template as<A>(), mean = 0;
+  A* const rows = f.u.v.template as<A>();  // nullptr for a vector, which is one row
+  A* const cols = f.u.m.template as<A>();
+  A mean = 0;  // of the rows
   for (int64_t c = 0; c < f.s.cols; ++c)
     cols[c] = (1 - fresh) * cols[c] + fresh * (f.col_factors[c] / A(f.s.rows) + eps1);
   for (int64_t r = 0; rows && r < f.s.rows; ++r) {
@@ -94,7 +97,7 @@ static void find_factors(const Factored<A>& f, A fresh, A eps1) {
   // BEGIN SOLUTION 06.2
   for (int64_t c = 0; c < f.s.cols; ++c) f.col_factors[c] = 1 / std::sqrt(cols[c]);
   for (int64_t r = 0; r < f.s.rows; ++r) f.row_factors[r] = rows ? std::sqrt(mean / rows[r]) : A(1);
-  // STUB: todo("06.2", "the factors of u, whose product is 1 / sqrt(V)", rows, cols, mean);
+  // STUB: todo("06.2", "fill f.col_factors and f.row_factors; rows is nullptr for a vector", rows, cols, mean);
   // END SOLUTION 06.2
 }
 
@@ -114,7 +117,7 @@ static void update(const Factored<A>& f, A decay, A step) {
 template <class A>
 static void adafactor_one(const Ctx& ctx, const ParamUpdate& u, const AdafactorArgs& args) {
   const StepScalars& scalars = *ctx.scalars;
-  const A lr = scalars.learning_rate, n = A(scalars.updates);
+  const A lr = scalars.learning_rate, updates = A(scalars.updates);
   const RowShape s{u.rows, u.n / u.rows};
   A* const scratch = static_cast<A*>(ctx.scratch);
   const Factored<A> f{.u = u,
@@ -130,10 +133,10 @@ static void adafactor_one(const Ctx& ctx, const ParamUpdate& u, const AdafactorA
     const A rms = root_mean_square(f, [&](int64_t, int64_t at, int64_t n, int64_t, A* stage) {
       return sum_squares(n, read("adafactor", f.updated, at, n, stage));
     });
-    step = std::min(lr, 1 / std::sqrt(n)) * std::max(A(args.eps2), rms);
+    step = std::min(lr, 1 / std::sqrt(updates)) * std::max(A(args.eps2), rms);
   }
   sum_rows_and_columns(f);
-  find_factors(f, std::pow(n, -A(args.power)), A(args.eps1));
+  find_factors(f, std::pow(updates, -A(args.power)), A(args.eps1));
   const A size = root_mean_square(f, [&](int64_t r, int64_t at, int64_t n, int64_t c, A* stage) {
     const A* g = read("adafactor", u.grad, at, n, stage);
     return f.clip * f.row_factors[r] * (f.clip * f.row_factors[r]) * sum_squares(n, g, f.col_factors + c);

@@ -19,6 +19,10 @@ const Trial& Result::best() const {
 }
 bool Result::best_is_inside() const { return &best() != &trials.front() && &best() != &trials.back(); }
 
+const Result& result_of(const std::string& name, const std::vector<Result>& results) {
+  return *std::find_if(results.begin(), results.end(), [&](const Result& r) { return r.name == name; });
+}
+
 std::vector<double> smooth(const std::vector<double>& losses) {
   std::vector<double> means(losses.size());
   for (size_t i = 0; i < losses.size(); ++i) {
@@ -29,16 +33,15 @@ std::vector<double> smooth(const std::vector<double>& losses) {
 }
 
 void print_sweep(const std::vector<Result>& results) {
-  Table table({"last loss at the rate", "r/9", "r/3", "r", "3r", "9r", "r", "best"});
+  Table table({"last loss at the rate", "r/9", "r/3", "r", "3r", "9r", "r =", "best"});
   for (const Result& r : results) {
-    if (r.trials.size() != 5) return;  // there was no sweep
     std::vector<std::string> cells{r.name};
     for (const Trial& t : r.trials) cells.push_back(number_text(t.row.loss_last.value_or(NAN)));
     cells.push_back(number_text(r.trials[2].rate));
     cells.push_back(number_text(r.best().rate));
     table.row(cells);
   }
-  std::cout << "\n" << table;
+  std::cout << "\n(a) Five learning rates for each\n\n" << table;
 }
 
 static std::vector<double> time_after(const Trial& t) {
@@ -48,9 +51,7 @@ static std::vector<double> time_after(const Trial& t) {
 }
 
 void print_race(const std::vector<Result>& results, int64_t parameters) {
-  const auto adamw =
-      std::find_if(results.begin(), results.end(), [](const Result& r) { return r.name == "AdamW"; });
-  const double goal = smooth(adamw->best().losses).back();
+  const double goal = smooth(result_of("AdamW", results).best().losses).back();
   Table table({"to where AdamW ends", "steps", "time", "state bytes a parameter"});
   for (const Result& r : results) {
     const Trial& t = r.best();

@@ -11,8 +11,8 @@ namespace gradus {
 struct Trial {  // a run with one optimizer and one learning rate
   double rate;
   std::vector<double> losses, seconds;  // of each step
-  ReportRow row;
-  int64_t state_bytes;  // as predicted
+  ReportRow row;                        // its last loss is smooth(losses).back()
+  int64_t state_bytes;                  // as predicted
 };
 struct Result {
   std::string name;
@@ -20,6 +20,8 @@ struct Result {
   const Trial& best() const;    // the lowest last loss; one that is not a number is no candidate
   bool best_is_inside() const;  // neither the lowest nor the highest rate
 };
+
+const Result& result_of(const std::string& name, const std::vector<Result>& results);
 
 // A row for each optimizer, a column for each rate: the last losses.
 void print_sweep(const std::vector<Result>& results);

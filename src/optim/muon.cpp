@@ -23,7 +23,7 @@ void Muon::update(const Tensor& any, const std::vector<ParamUpdate>& updates) {
   if (!others.empty()) adamw(any, others, args_.others);
 }
 
-// The direction is of gradients that are clipped; what it becomes is not clipped again.
+// The gradients in the direction are clipped; the orthogonal matrix is not, so clips = false.
 void Muon::update_matrix(const Parameter& p, ParamUpdate u) {
   const Tensor& w = p.value;
   Tensor direction(w.device(), w.shape(), args_.products, Kind::Temporary, p.name + ".direction");
@@ -39,13 +39,15 @@ void Muon::update_matrix(const Parameter& p, ParamUpdate u) {
             {.weight_decay = args_.weight_decay, .clips = false, .scale = scale});
 }
 
-// alpha x + beta a b, of the shape of x.
-static Tensor plus_product(double alpha, const Tensor& x, double beta, MatmulShape s, const Tensor& a,
-                           const Tensor& b) {
+// alpha x + beta l r, of the shape of x.
+static Tensor plus_product(double alpha, const Tensor& x, double beta, MatmulShape s, const Tensor& l,
+                           const Tensor& r) {
+  check(l.numel() == s.M * s.K && r.numel() == s.K * s.N, "plus_product: ", l.shape(), " times ", r.shape(),
+        " is not a product (", s.M, ", ", s.K, ") times (", s.K, ", ", s.N, "); are they in this order?");
   Tensor y = empty_like(x, "newton_schulz");
   be(x).scale(ctx(x, cost::scale(x.numel(), x.dtype())), x.numel(), x.in(), y.set(), float(alpha));
   s.alpha = float(beta);
-  be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, a.in(), b.in(), y.add());
+  be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, l.in(), r.in(), y.add());
   return y;
 }
 

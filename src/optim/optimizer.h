@@ -38,12 +38,12 @@ class Optimizer {
   std::vector<State> states;
 
  protected:
-  // `any`: a tensor on the device; updates[i] is that of states[i].
+  // `any`: some tensor, which says on which device; updates[i] is that of states[i].
   virtual void update(const Tensor& any, const std::vector<ParamUpdate>& updates) = 0;
 };
 
-// SGD: w -= lr (g + wd w), with momentum: m = momentum m + g, w -= lr m, with Nesterov's, w -= lr (g +
-// momentum m). State: 0 or 1 value per parameter.
+// SGD, with g' = g + wd w: w -= lr g'; with momentum: m = momentum m + g', w -= lr m; with Nesterov's: w -=
+// lr (g' + momentum m). State: 0 or 1 value per parameter.
 class Sgd : public Optimizer {
  public:
   explicit Sgd(Parameters& parameters, SgdArgs args = {});

@@ -244,6 +244,7 @@ void expect_sgd(std::vector<Weights> all, const SgdArgs& args) {
   }
 }
 TEST_P(L06_Sgd, NesterovClippingAndScaleAreTheFormula) {
+  RecordProperty("exercise", "06.1");
   const OpenMpThreads three(3);
   for (const bool nesterov : {false, true})
     for (const bool clips : {false, true})

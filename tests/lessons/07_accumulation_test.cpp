@@ -259,7 +259,7 @@ TEST(L07_Ways, PredictedBytesAreWhatATapeSaves) {
       const int64_t T = c.context, all = 2 * sequences + 1;
       const std::vector<int32_t> tokens(size_t(all * T), 1);
       const TextBatch batch{all, T, tokens, tokens};
-      const int64_t saved = accumulate(model, batch, {1, sequences, sequences}).saved_bytes;
+      const int64_t saved = accumulate(model, batch, {sequences, sequences, 1}).saved_bytes;
       EXPECT_EQ(predicted_bytes(c, sequences), saved) << "the most that one micro-batch saved";
       EXPECT_EQ(predicted_bytes(c, sequences), sequences * predicted_bytes(c, 1));
       EXPECT_EQ(predicted_bytes(c, all), accumulate(model, batch, {all}).saved_bytes);

@@ -2,7 +2,8 @@
 
 namespace gradus::cpu {
 
-// The number of targets that count, here if it is not given.
+// What the sum of the losses is divided by: `count`, or, if it is nullptr, the targets here that count.
+// Checks all targets.
 template <class A>
 static A count_of(RowShape s, CBuf targets, CBuf count) {
   int64_t here = 0;
@@ -42,6 +43,7 @@ template <class T>
                                                                   int32_t target, int64_t cols, T* row) {
   using A = acc_t<T>;
   if (target < 0) return (void)std::fill_n(row, cols, T(A(0)));
+  // Before the loop, which writes over the row.
   const A at_target = factor * (vexp(load(row, target) - lse) - A(1));
 #pragma omp simd
   for (int64_t c = 0; c < cols; ++c) row[c] = T(factor * vexp(load(row, c) - lse));

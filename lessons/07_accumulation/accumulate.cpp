@@ -51,25 +51,26 @@ Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& 
   const int64_t in_all = std::accumulate(split.begin(), split.end(), int64_t(0));
   check(in_all == batch.sequences, "accumulate: the micro-batches have ", in_all,
         " sequences, the batch has ", batch.sequences);
-  Device& device = current().device;
-  const std::vector<double> counted{double(batch.counted())};
-  const Tensor count = from_host(device, counted, {}, DType::F32, Kind::Data, "count");
+  const int64_t counted = batch.counted();
+  check(counted > 0, "accumulate: no target of the batch counts, so its loss is the mean of nothing");
+  const Tensor count = from_host(current().device, std::vector<double>{double(counted)}, {}, DType::F32,
+                                 Kind::Data, "count");  // read by a kernel
   Accumulated sum;
   int64_t first = 0;
-  for (const int64_t n : split) {
-    const TextBatch micro = batch.part(first, n);
+  for (const int64_t sequences : split) {
+    const TextBatch micro = batch.part(first, sequences);
     const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
                  targets = on_device(micro.targets, micro.T, "targets");
     Tape tape;
     // BEGIN SOLUTION 07.1
     current().first_sample = micro.first_sample;  // dropout draws the masks that they have in the whole batch
     const Tensor share = model.loss(ids, targets, {}, count);
-    // STUB: const Tensor share; todo("07.1", "this micro-batch's share of the loss", ids, targets, count);
+    // STUB: const Tensor share; todo("07.1", "the place of its samples for dropout, and its share of the loss", model, micro, ids, targets, count);
     // END SOLUTION 07.1
     sum.saved_bytes = std::max(sum.saved_bytes, tape.saved_bytes());
     sum.loss += item(share);
     tape.backward(share);
-    first += n;
+    first += sequences;
   }
   current().first_sample = 0;
   return sum;

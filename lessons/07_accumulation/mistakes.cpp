@@ -94,19 +94,24 @@ static Flat sum_of_updates(Transformer& model, const TextBatch& batch, const Spl
   return moved;
 }
 
-void mistakes_table(Transformer& model, const TextBatch& batch, const Split& split, Report& report) {
+static Flat gradient_at_once(Transformer& model, const TextBatch& batch) {
   model.parameters.zero_grad();
   accumulate(model, batch, {batch.sequences});
-  const Flat right = gradient_of(model.parameters);
+  return gradient_of(model.parameters);
+}
+
+void mistakes_table(Transformer& model, const TextBatch& batch, const TextBatch& even, Report& report) {
+  const Split split{7, 1, 5, 3}, fours = even_split(even.sequences, 4);
+  const Flat right = gradient_at_once(model, batch), right_even = gradient_at_once(model, even);
   std::vector<int64_t> counted;
+  std::string counts;
   int64_t first = 0;
-  for (const int64_t n : split) {
-    counted.push_back(batch.part(first, n).counted());
-    first += n;
+  for (const int64_t sequences : split) {
+    counted.push_back(batch.part(first, sequences).counted());
+    counts += (first ? ", " : "") + std::to_string(counted.back());
+    first += sequences;
   }
-  const std::vector<Flat> means = means_of(model, batch, split, Masks::OfTheBatch);
-  const std::vector<double> weights = weights_of_means(counted), ones(split.size(), 1.0),
-                            equal(split.size(), 1 / double(split.size()));
+  const std::vector<double> weights = weights_of_means(counted), ones(4, 1.0), quarters(4, 0.25);
   const double most = norm(right) / 2;
   Table table({"micro-batches put together as", "size", "off by"});
   const auto row = [&](const std::string& name, const Flat& g, const Flat& should_be, bool wrong = true) {
@@ -117,13 +122,63 @@ void mistakes_table(Transformer& model, const TextBatch& batch, const Split& spl
     else
       report.check_at_most(name + ": the batch's gradient", off, 1e-6);
   };
+  const std::vector<Flat> means = means_of(model, batch, split, Masks::OfTheBatch);
   row("means, weighted by their targets", sum_of(means, weights), right, false);
+  row("not divided, even parts", sum_of(means_of(model, even, fours, Masks::OfTheBatch), ones), right_even);
   row("not divided", sum_of(means, ones), right);
-  row("mean of the means", sum_of(means, equal), right);
+  row("mean of the means", sum_of(means, quarters), right);
   row("clipped after each", sum_of_clipped(means, weights, most), sum_of_clipped({right}, {1.0}, most));
   row("dropout masks from 0 in each", sum_of(means_of(model, batch, split, Masks::FromZero), weights), right);
   row("an update after each", sum_of_updates(model, batch, split), right);
-  std::cout << "\n(a) What the usual mistakes make of a gradient, beside the right one\n\n" << table;
+  std::cout << "\n(a) What the usual mistakes make of a gradient, beside the right one. The micro-batches "
+               "have\n    "
+            << counts << " targets that count\n\n"
+            << table;
+}
+
+enum class Divided { Yes, No };
+static double last_loss(const Lesson& lesson, const TransformerConfig& config, const Loader& loader,
+                        int64_t sequences, double sgd_rate, double max_norm, Divided divided) {
+  LessonContext context(lesson);
+  Transformer model(config);
+  model.initialize(lesson.seed);
+  std::unique_ptr<Optimizer> optimizer = std::make_unique<Sgd>(model.parameters);
+  if (sgd_rate == 0) optimizer = std::make_unique<AdamW>(model.parameters);
+  double loss = 0;
+  for (int64_t step = 0; step < lesson.steps; ++step) {
+    const TextBatch batch = read_batch(loader, step, sequences, config.context, false);
+    model.parameters.zero_grad();
+    loss = 0;
+    if (divided == Divided::Yes) loss = accumulate(model, batch, even_split(sequences, 4)).loss;
+    for (int64_t first = 0; divided == Divided::No && first < sequences; first += sequences / 4) {
+      const TextBatch micro = batch.part(first, sequences / 4);
+      loss += accumulate(model, micro, {micro.sequences}).loss / 4;  // each divided by its own targets alone
+    }
+    clip_grad_norm(model.parameters, max_norm);
+    optimizer->step(sgd_rate == 0 ? 1e-3 : sgd_rate);
+  }
+  return loss;
+}
+
+void symptoms_table(const Lesson& lesson, const TransformerConfig& model, const Loader& loader, int64_t batch,
+                    Report& report) {
+  constexpr double kNever = 0;  // clipped
+  Table table({"last loss of 4 x 4 with", "divided", "not divided"});
+  const auto row = [&](const char* name, double sgd_rate, double max_norm) {
+    const auto loss = [&](Divided d) {
+      return last_loss(lesson, model, loader, batch, sgd_rate, max_norm, d);
+    };
+    const double right = loss(Divided::Yes), wrong = loss(Divided::No);
+    table.row({name, number_text(right), number_text(wrong)});
+    return std::isnan(wrong) ? INFINITY : wrong / right;
+  };
+  const double sgd = row("SGD, rate 0.2", 0.2, kNever);
+  row("SGD, rate 0.2, clipped to norm 1", 0.2, 1);
+  const double adamw = row("AdamW, rate 0.001", 0, kNever);
+  std::cout << "\n(b) What not dividing looks like\n\n" << table;
+  if (lesson.steps < 20) return;
+  report.check_at_least("SGD, not divided: last loss, times as large", sgd, 1.2);
+  report.check_at_most("AdamW, not divided: last loss, times as large", adamw, 1.05);
 }
 
 }  // namespace gradus

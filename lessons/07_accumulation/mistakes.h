@@ -1,12 +1,16 @@
 #pragma once
 #include "lessons/07_accumulation/accumulate.h"
-#include "src/train/report.h"
+#include "src/train/lesson.h"
 
 namespace gradus {
 
-// What the usual mistakes make of the gradient of a batch in micro-batches, each beside the right one: how
-// many times as large, and |wrong - right| / |right|. A check each that it is seen. The weights are moved by
-// it.
-void mistakes_table(Transformer& model, const TextBatch& batch, const Split& split, Report& report);
+// What the usual mistakes make of the gradient of a batch in micro-batches of 7, 1, 5 and 3 sequences, each
+// beside the right one: how many times as large, and |wrong - right| / |right|; a check each that it is seen.
+// `even` is another batch of 16 sequences, all of whose targets count. The weights are moved by it.
+void mistakes_table(Transformer& model, const TextBatch& ragged, const TextBatch& even, Report& report);
+
+// What one sees of the first mistake: the last loss of runs that divide, and of runs that do not.
+void symptoms_table(const Lesson& lesson, const TransformerConfig& model, const Loader& loader, int64_t batch,
+                    Report& report);
 
 }  // namespace gradus

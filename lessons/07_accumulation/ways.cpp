@@ -33,4 +33,9 @@ int64_t predicted_bytes(const TransformerConfig& c, int64_t b) {
   return c.layers * saved_by_a_layer(c, b, c.context) + 4 * b * c.context * (2 * c.channels + c.vocab + 3);
 }
 
+int64_t predicted_flops(const TransformerConfig& c, int64_t B) {
+  const int64_t T = c.context, C = c.channels, L = c.layers;
+  return 6 * B * T * (12 * L * C * C + c.vocab * C) + 6 * B * L * C * T * (T + 1);
+}
+
 }  // namespace gradus

@@ -24,7 +24,9 @@ struct Run {
 // The largest |a - b| / |b| of a parameter's first gradient.
 double worst_distance(const Run& a, const Run& b);
 
-// What a tape saves of so many sequences.
+// What a tape saves of so many sequences, and the FLOPs of the products in their forward and backward passes:
+// 6 for each weight of a matrix and token, and those of causal attention.
 int64_t predicted_bytes(const TransformerConfig& config, int64_t sequences);
+int64_t predicted_flops(const TransformerConfig& config, int64_t sequences);
 
 }  // namespace gradus

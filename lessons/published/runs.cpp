@@ -227,12 +227,12 @@ PublishedRuns published_accumulation() {
   PublishedRuns runs;
   runs.figures = {
       nvml_figure("batch 4", kVanilla, theirs.peak_reserved, run_ours(vanilla).peak_reserved, "lesson 04"),
-      nvml_figure("4 times batch 1", kAccumulated, theirs_4.peak_reserved,
-                  run_ours(accumulated).peak_reserved, "the same")};
+      nvml_figure("4 x 1", kAccumulated, theirs_4.peak_reserved, run_ours(accumulated).peak_reserved,
+                  "the same")};
   std::vector<Difference> rows = take_apart(theirs, theirs_4);
   for (Difference& d : rows) d.why = "";
-  runs.gap = finished({"theirs: batch 4 - 4 times batch 1", "the same of the published", rows, 0,
-                       (kVanilla - kAccumulated) * kMiB});
+  runs.gap = finished(
+      {"theirs: batch 4 - (4 x 1)", "the same of the published", rows, 0, (kVanilla - kAccumulated) * kMiB});
   return runs;
 }
 

@@ -123,6 +123,7 @@ TEST_F(L07_Accumulate, LeavesFirstSampleAtZero) {
 
 // A part has the masks that it has in its batch, and a mean of its own.
 TEST_F(L07_Accumulate, APartOfABatchIsABatchAtItsPlace) {
+  RecordProperty("exercise", "07.1");
   const TextBatch part = batch.part(2, 4);
   const Whole whole(model, part);
   accumulate(model, part, {1, 3});
@@ -132,7 +133,6 @@ TEST_F(L07_Accumulate, APartOfABatchIsABatchAtItsPlace) {
   EXPECT_GT(distance(Whole(model, at_zero).gradients, whole.gradients), 1e-2) << "with other masks";
 }
 
-// What accumulate() is there to avoid.
 TEST_F(L07_Accumulate, TheMeanOfMeansIsAnotherGradient) {
   const Whole whole(model, batch);
   double mean_of_means = 0;

@@ -9,6 +9,8 @@
 namespace gradus {
 
 TextBatch TextBatch::part(int64_t first, int64_t n) const {
+  check(first >= 0 && n >= 0 && first <= sequences - n, "part: ", n, " sequences from ", first, " on of ",
+        sequences, " do not exist");
   const auto rows = [&](const std::vector<int32_t>& of) {
     return std::vector<int32_t>(of.begin() + first * T, of.begin() + (first + n) * T);
   };
@@ -51,6 +53,8 @@ Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& 
   const int64_t in_all = std::accumulate(split.begin(), split.end(), int64_t(0));
   check(in_all == batch.sequences, "accumulate: the micro-batches have ", in_all,
         " sequences, the batch has ", batch.sequences);
+  for (const int64_t sequences : split)
+    check(sequences > 0, "accumulate: a micro-batch has ", sequences, " sequences; it needs at least one");
   const int64_t counted = batch.counted();
   check(counted > 0, "accumulate: no target of the batch counts, so its loss is the mean of nothing");
   const Tensor count = from_host(current().device, std::vector<double>{double(counted)}, {}, DType::F32,

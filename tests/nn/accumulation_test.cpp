@@ -177,7 +177,7 @@ TEST_P(L07_Accumulation, WithoutCountAMicroBatchHasTheGradientOfItsOwnMean) {
       wrong[name] = plus(wrong[name], x, 1 / 3.0);
     }
   }
-  EXPECT_LE(distances(right, whole).most, 1e-6);
+  EXPECT_LE(distances(right, whole).most, 3e-6);  // means of few targets are large, and rounded as such
   EXPECT_GT(distances(wrong, whole).least, 1e-2);
 }
 

@@ -91,6 +91,7 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set,
                      const std::vector<Result>& results) {
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
+  const bool swept = set.rates > 1 && lesson.steps == kSteps;  // the rates were chosen for so many steps
   for (const Result& r : results) {
     ReportRow& row = report.row(r.name);
     row = r.best().row;
@@ -99,12 +100,13 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set,
     if (lesson.steps >= 20)
       report.check_at_most(r.name + ": its loss fell", row.loss_last.value_or(NAN),
                            row.loss_first.value_or(NAN));
-    if (set.rates > 1 && lesson.steps == kSteps)  // the rates were chosen for so many
-      report.check_equal(r.name + ": best rate is inside its sweep", r.best_is_inside(), 1);
-    if (set.rates > 1 && lesson.steps == kSteps && r.name == "Muon")
-      report.check_at_most("Muon: its last loss, beside AdamW's", row.loss_last.value_or(NAN),
-                           result_of("AdamW", results).best().row.loss_last.value_or(NAN));
+    if (swept) report.check_equal(r.name + ": best rate is inside its sweep", r.best_is_inside(), 1);
   }
+  const auto last_loss = [&](const char* name) {
+    return result_of(name, results).best().row.loss_last.value_or(NAN);
+  };
+  if (swept)
+    report.check_at_most("Muon: its last loss, beside AdamW's", last_loss("Muon"), last_loss("AdamW"));
 }
 
 // (c) A published run with AdamW and with Adafactor, their program repeated on meta, and ours.
@@ -118,7 +120,7 @@ static void print_published(Report& report) {
 
 static int lesson_06(int argc, char** argv) {
   Lesson lesson(argc, argv, "06_optimizers", "optimizers: what each remembers, and what that is good for",
-                200);
+                kSteps);
   std::vector<std::string> pictures;
   if (lesson.device != "meta") pictures = {lesson.plot("06_steps.svg"), lesson.plot("06_time.svg")};
   lesson.done({}, pictures);

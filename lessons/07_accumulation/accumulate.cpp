@@ -17,6 +17,20 @@ TextBatch TextBatch::part(int64_t first, int64_t n) const {
   return {n, T, rows(ids), rows(targets), first_sample + first};
 }
 
+std::vector<TextBatch> TextBatch::parts(const Split& split) const {
+  const int64_t in_all = std::accumulate(split.begin(), split.end(), int64_t(0));
+  check(in_all == sequences, "parts: the micro-batches have ", in_all, " sequences, the batch has ",
+        sequences);
+  std::vector<TextBatch> parts;
+  int64_t first = 0;
+  for (const int64_t n : split) {
+    check(n > 0, "parts: a micro-batch has ", n, " sequences; it needs at least one");
+    parts.push_back(part(first, n));
+    first += n;
+  }
+  return parts;
+}
+
 int64_t TextBatch::counted() const {
   return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
 }
@@ -50,19 +64,12 @@ static Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char*
 }
 
 Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split) {
-  const int64_t in_all = std::accumulate(split.begin(), split.end(), int64_t(0));
-  check(in_all == batch.sequences, "accumulate: the micro-batches have ", in_all,
-        " sequences, the batch has ", batch.sequences);
-  for (const int64_t sequences : split)
-    check(sequences > 0, "accumulate: a micro-batch has ", sequences, " sequences; it needs at least one");
   const int64_t counted = batch.counted();
   check(counted > 0, "accumulate: no target of the batch counts, so its loss is the mean of nothing");
   const Tensor count = from_host(current().device, std::vector<double>{double(counted)}, {}, DType::F32,
                                  Kind::Data, "count");  // read by a kernel
   Accumulated sum;
-  int64_t first = 0;
-  for (const int64_t sequences : split) {
-    const TextBatch micro = batch.part(first, sequences);
+  for (const TextBatch& micro : batch.parts(split)) {
     const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
                  targets = on_device(micro.targets, micro.T, "targets");
     Tape tape;
@@ -74,7 +81,6 @@ Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& 
     sum.saved_bytes = std::max(sum.saved_bytes, tape.saved_bytes());
     sum.loss += item(share);
     tape.backward(share);
-    first += sequences;
   }
   current().first_sample = 0;
   return sum;

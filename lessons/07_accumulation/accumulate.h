@@ -7,19 +7,21 @@
 
 namespace gradus {
 
+// The sizes of micro-batches, in sequences: they add up to the batch.
+using Split = std::vector<int64_t>;
+
 struct TextBatch {
   int64_t sequences, T;
   std::vector<int32_t> ids, targets;               // (sequences, T); a target of -1 does not count
   int64_t first_sample = 0;                        // of the batch that this is a part of
   TextBatch part(int64_t first, int64_t n) const;  // n sequences from `first` on
-  int64_t counted() const;                         // targets that count
+  std::vector<TextBatch> parts(const Split& split) const;
+  int64_t counted() const;  // targets that count
 };
 // The windows of training step `step`. `ragged`: of each sequence only the first tokens count, another number
 // of them each, as if the rest were padding.
 TextBatch read_batch(const Loader& loader, int64_t step, int64_t sequences, int64_t T, bool ragged);
 
-// The sizes of micro-batches, in sequences: they add up to the batch.
-using Split = std::vector<int64_t>;
 // As even as it can be: sizes differ by 1 at most, larger ones first. 1 <= micro_batches <= sequences.
 Split even_split(int64_t sequences, int64_t micro_batches);
 

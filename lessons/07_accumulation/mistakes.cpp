@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "lessons/07_accumulation/ways.h"
 #include "src/core/table.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
@@ -34,11 +35,6 @@ static void add(Flat& sum, double weight, const Flat& x) {
   sum.resize(x.size());
   for (size_t i = 0; i < x.size(); ++i) sum[i] += weight * x[i];
 }
-static double distance(const Flat& x, const Flat& y) {
-  Flat difference = x;
-  add(difference, -1, y);
-  return norm(difference) / norm(y);
-}
 
 enum class Masks { OfTheBatch, FromZero };  // dropout's: by the sequence's place in the batch, or in its part
 
@@ -46,14 +42,11 @@ enum class Masks { OfTheBatch, FromZero };  // dropout's: by the sequence's plac
 static std::vector<Flat> means_of(Transformer& model, const TextBatch& batch, const Split& split,
                                   Masks masks) {
   std::vector<Flat> means;
-  int64_t first = 0;
-  for (const int64_t n : split) {
-    TextBatch micro = batch.part(first, n);
+  for (TextBatch& micro : batch.parts(split)) {
     if (masks == Masks::FromZero) micro.first_sample = 0;
     model.parameters.zero_grad();
-    accumulate(model, micro, {n});
+    accumulate(model, micro, {micro.sequences});
     means.push_back(gradient_of(model.parameters));
-    first += n;
   }
   return means;
 }
@@ -81,12 +74,10 @@ static Flat sum_of_updates(Transformer& model, const TextBatch& batch, const Spl
   constexpr double kRate = 0.1;
   const Flat before = values_of(model.parameters);
   Sgd optimizer(model.parameters);
-  int64_t first = 0;
-  for (const int64_t n : split) {
+  for (const TextBatch& micro : batch.parts(split)) {
     model.parameters.zero_grad();
-    accumulate(model, batch.part(first, n), {n});
+    accumulate(model, micro, {micro.sequences});
     optimizer.step(kRate);
-    first += n;
   }
   Flat moved;
   add(moved, 1 / kRate, before);
@@ -105,11 +96,9 @@ void mistakes_table(Transformer& model, const TextBatch& batch, const TextBatch&
   const Flat right = gradient_at_once(model, batch), right_even = gradient_at_once(model, even);
   std::vector<int64_t> counted;
   std::string counts;
-  int64_t first = 0;
-  for (const int64_t sequences : split) {
-    counted.push_back(batch.part(first, sequences).counted());
-    counts += (first ? ", " : "") + std::to_string(counted.back());
-    first += sequences;
+  for (const TextBatch& micro : batch.parts(split)) {
+    counted.push_back(micro.counted());
+    counts += (counts.empty() ? "" : ", ") + std::to_string(counted.back());
   }
   const std::vector<double> weights = weights_of_means(counted), ones(4, 1.0), quarters(4, 0.25);
   const double most = norm(right) / 2;
@@ -148,11 +137,13 @@ static double last_loss(const Lesson& lesson, const TransformerConfig& config, c
   for (int64_t step = 0; step < lesson.steps; ++step) {
     const TextBatch batch = read_batch(loader, step, sequences, config.context, false);
     model.parameters.zero_grad();
-    loss = 0;
-    if (divided == Divided::Yes) loss = accumulate(model, batch, even_split(sequences, 4)).loss;
-    for (int64_t first = 0; divided == Divided::No && first < sequences; first += sequences / 4) {
-      const TextBatch micro = batch.part(first, sequences / 4);
-      loss += accumulate(model, micro, {micro.sequences}).loss / 4;  // each divided by its own targets alone
+    const Split fours = even_split(sequences, 4);
+    if (divided == Divided::Yes) {
+      loss = accumulate(model, batch, fours).loss;
+    } else {
+      loss = 0;
+      for (const TextBatch& micro : batch.parts(fours))  // each divided by its own targets alone
+        loss += accumulate(model, micro, {micro.sequences}).loss / 4;
     }
     clip_grad_norm(model.parameters, max_norm);
     optimizer->step(sgd_rate == 0 ? 1e-3 : sgd_rate);

@@ -14,17 +14,21 @@ std::vector<Way> ways(int64_t batch) {
   return all;
 }
 
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference / size);
+}
+
 double worst_distance(const Run& a, const Run& b) {
   double worst = 0;
   for (size_t p = 0; p < a.first_gradient.size(); ++p) {
-    double difference = 0, size = 0;
-    for (size_t i = 0; i < a.first_gradient[p].size(); ++i) {
-      difference += std::pow(a.first_gradient[p][i] - b.first_gradient[p][i], 2);
-      size += std::pow(b.first_gradient[p][i], 2);
-    }
-    const double distance = std::sqrt(difference / size);
-    if (std::isnan(distance)) return distance;
-    worst = std::max(worst, distance);
+    const double of_parameter = distance(a.first_gradient[p], b.first_gradient[p]);
+    if (std::isnan(of_parameter)) return of_parameter;
+    worst = std::max(worst, of_parameter);
   }
   return worst;
 }

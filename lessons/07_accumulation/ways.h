@@ -21,7 +21,8 @@ struct Run {
   Accumulated last;  // of the last step
   int64_t flops;     // of the products of a step
 };
-// The largest |a - b| / |b| of a parameter's first gradient.
+double distance(const std::vector<double>& a, const std::vector<double>& b);  // |a - b| / |b|
+// The largest distance of a parameter's first gradients; NaN if one is.
 double worst_distance(const Run& a, const Run& b);
 
 // What a tape saves of so many sequences, and the FLOPs of the products in their forward and backward passes:

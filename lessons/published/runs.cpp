@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
-#include <optional>
+#include <memory>
 
 #include "lessons/published/hugging_face.h"
 #include "src/core/table.h"

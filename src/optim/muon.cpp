@@ -13,14 +13,14 @@ Muon::Muon(Parameters& parameters, MuonArgs args)
                 [](const Parameter& p) { return is_for(p) ? States{like(p, "momentum")} : adamw_states(p); }),
       args_(args) {}
 
-void Muon::update(const Tensor& any, const std::vector<ParamUpdate>& updates) {
+void Muon::update(const Tensor& any, ParamList list) {
   std::vector<ParamUpdate> others;
   for (size_t i = 0; i < states.size(); ++i)
     if (is_for(*states[i].parameter))
-      update_matrix(*states[i].parameter, updates[i]);
+      update_matrix(*states[i].parameter, list.items[i]);
     else
-      others.push_back(updates[i]);
-  if (!others.empty()) adamw(any, others, args_.others);
+      others.push_back(list.items[i]);
+  if (!others.empty()) adamw(any, {int64_t(others.size()), others.data()}, args_.others);
 }
 
 // The gradients in the direction are clipped; the orthogonal matrix is not, so clips = false.

@@ -21,14 +21,15 @@ class Muon : public Optimizer {
   static bool is_for(const Parameter& p);
 
  private:
-  void update(const Tensor& any, const std::vector<ParamUpdate>&) override;
+  void update(const Tensor& any, ParamList) override;
   void update_matrix(const Parameter& p, ParamUpdate);
   MuonArgs args_;
 };
 
 // X <- a X + (b X X^T + c (X X^T)^2) X, with a, b, c = 3.4445, -4.775, 2.0315 (Jordan et al. 2024): moves
-// singular values in (0, 1] towards 1, and leaves the singular vectors. After five iterations most are
-// between 0.7 and 1.2. x: a matrix (R, C) whose Frobenius norm is at most 1.
+// singular values in (0, 1] towards 1, and leaves the singular vectors. An iteration lifts small values up to
+// a times; those that have come near 1 stay between 0.7 and 1.2. x: a matrix (R, C) whose Frobenius norm is
+// at most 1.
 Tensor newton_schulz(Tensor x, int iterations);
 
 }  // namespace gradus

@@ -43,34 +43,27 @@ void Optimizer::step(double learning_rate) {
   Device& device = any.device();
   device.set(&StepScalars::learning_rate, float(learning_rate));
   device.set(&StepScalars::updates, device.host_scalars().updates + 1);
-  update(any, updates);
+  update(any, {int64_t(updates.size()), updates.data()});
   device.set(&StepScalars::clip_factor, 1.0f);
   device.set(&StepScalars::step, device.host_scalars().step + 1);
 }
 
 StateSpec like(const Parameter& p, const char* name) { return {name, p.value.shape(), p.precision.state}; }
-static ParamList list_of(const std::vector<ParamUpdate>& updates) {
-  return {int64_t(updates.size()), updates.data()};
-}
 
 Sgd::Sgd(Parameters& parameters, SgdArgs args)
     : Optimizer(
           parameters,
           [&](const Parameter& p) { return args.momentum != 0 ? States{like(p, "momentum")} : States{}; }),
       args_(args) {}
-void Sgd::update(const Tensor& any, const std::vector<ParamUpdate>& updates) {
-  const ParamList list = list_of(updates);
-  be(any).sgd(ctx(any, cost::sgd(list)), list, args_);
-}
+void Sgd::update(const Tensor& any, ParamList list) { be(any).sgd(ctx(any, cost::sgd(list)), list, args_); }
 
 Optimizer::States adamw_states(const Parameter& p) { return {like(p, "m"), like(p, "v")}; }
-void adamw(const Tensor& any, const std::vector<ParamUpdate>& updates, const AdamWArgs& args) {
-  const ParamList list = list_of(updates);
+void adamw(const Tensor& any, ParamList list, const AdamWArgs& args) {
   be(any).adamw(ctx(any, cost::adamw(list)), list, args);
 }
 
 AdamW::AdamW(Parameters& parameters, AdamWArgs args) : Optimizer(parameters, adamw_states), args_(args) {}
-void AdamW::update(const Tensor& any, const std::vector<ParamUpdate>& updates) { adamw(any, updates, args_); }
+void AdamW::update(const Tensor& any, ParamList list) { adamw(any, list, args_); }
 
 Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args)
     : Optimizer(parameters,
@@ -80,8 +73,7 @@ Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args)
                   return States{{"columns", {p.value.last()}, t}, {"rows", {p.value.rows().rows}, t}};
                 }),
       args_(args) {}
-void Adafactor::update(const Tensor& any, const std::vector<ParamUpdate>& updates) {
-  const ParamList list = list_of(updates);
+void Adafactor::update(const Tensor& any, ParamList list) {
   be(any).adafactor(ctx(any, cost::adafactor(list, args_.step_size)), list, args_);
 }
 

@@ -38,8 +38,8 @@ class Optimizer {
   std::vector<State> states;
 
  protected:
-  // `any`: some tensor, which says on which device; updates[i] is that of states[i].
-  virtual void update(const Tensor& any, const std::vector<ParamUpdate>& updates) = 0;
+  // `any`: some tensor, which says on which device; item i of the list is that of states[i].
+  virtual void update(const Tensor& any, ParamList) = 0;
 };
 
 // SGD, with g' = g + wd w: w -= lr g'; with momentum: m = momentum m + g', w -= lr m; with Nesterov's: w -=
@@ -49,7 +49,7 @@ class Sgd : public Optimizer {
   explicit Sgd(Parameters& parameters, SgdArgs args = {});
 
  private:
-  void update(const Tensor& any, const std::vector<ParamUpdate>&) override;
+  void update(const Tensor& any, ParamList) override;
   SgdArgs args_;
 };
 
@@ -59,7 +59,7 @@ class AdamW : public Optimizer {
   explicit AdamW(Parameters& parameters, AdamWArgs args = {});
 
  private:
-  void update(const Tensor& any, const std::vector<ParamUpdate>&) override;
+  void update(const Tensor& any, ParamList) override;
   AdamWArgs args_;
 };
 
@@ -73,13 +73,13 @@ class Adafactor : public Optimizer {
   explicit Adafactor(Parameters& parameters, AdafactorArgs args = {});
 
  private:
-  void update(const Tensor& any, const std::vector<ParamUpdate>&) override;
+  void update(const Tensor& any, ParamList) override;
   AdafactorArgs args_;
 };
 
 // For optimizers that update some parameters by AdamW: its states, and its update of some parameters.
 Optimizer::States adamw_states(const Parameter& p);
-void adamw(const Tensor& any, const std::vector<ParamUpdate>& updates, const AdamWArgs& args);
+void adamw(const Tensor& any, ParamList, const AdamWArgs& args);
 // A state of the parameter's shape, in the dtype that its precision says.
 StateSpec like(const Parameter& p, const char* name);
 

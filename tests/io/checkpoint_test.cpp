@@ -87,7 +87,7 @@ struct Training {
             for (const std::string& name : names) states.push_back(like(of, name.c_str()));
             return states;
           }) {}
-    void update(const Tensor&, const std::vector<ParamUpdate>&) override {}
+    void update(const Tensor&, ParamList) override {}
   };
   explicit Training(double number, const char* second = "b", int64_t size = 3, const char* precision = "fp32",
                     std::vector<std::string> states = {"m", "v"}) {

@@ -1,0 +1,106 @@
+#include "lessons/08_checkpointing/policies.h"
+
+#include <cmath>
+
+#include "kernels/cost.h"
+#include "lessons/04_memory_anatomy/formulas.h"
+#include "src/core/nearest.h"
+
+namespace gradus {
+
+std::vector<BlockSegment> every(int64_t k, int64_t L) {
+  std::vector<BlockSegment> segments;
+  // BEGIN SOLUTION 08.1
+  for (int64_t at = 0; at < L; at += k) segments.push_back({std::min(k, L - at), Keep::Input});
+  // STUB: todo("08.1", "segments of k blocks", k, L, segments);
+  // END SOLUTION 08.1
+  return segments;
+}
+
+std::vector<Policy> policies(int64_t L) {
+  const auto root = int64_t(std::lround(std::sqrt(double(L))));
+  return {{"store-all", {}},           {"selective", {{L, Keep::LessAttention}}},
+          {"each-block", every(1, L)}, {"every-2", every(2, L)},
+          {"sqrt", every(root, L)},    {"from-the-start", {}, true}};
+}
+
+int64_t Sizes::input() const { return B * T * config.channels * size_of(config.precision.value); }
+int64_t Sizes::all() const { return saved_by_a_layer(config, B, T); }
+int64_t Sizes::probs() const { return B * config.heads * T * T * size_of(config.precision.value); }
+int64_t Sizes::tail() const { return 4 * B * T * (2 * config.channels + config.vocab + 3); }
+
+int64_t Sizes::attention_flops() const {
+  return cost::attention_plain_fwd({.B = B,
+                                    .H = config.heads,
+                                    .T = T,
+                                    .D = config.channels / config.heads,
+                                    .qkv = {},
+                                    .y = {},
+                                    .scale = 1,
+                                    .mask = config.mask},
+                                   DType::F32)
+      .flops;
+}
+// y = x W^T + b
+static int64_t linear_flops(int64_t rows, int64_t in, int64_t out) { return rows * out * (2 * in + 1); }
+int64_t Sizes::tail_flops() const {
+  const int64_t C = config.channels, dropped = config.dropout > 0 ? 2 : 0;
+  return linear_flops(B * T, 4 * C, C) + B * T * C * (dropped + 1);
+}
+int64_t Sizes::forward_flops() const {
+  const int64_t C = config.channels, dropped = config.dropout > 0 ? 2 : 0, rows = B * T;
+  return 2 * cost::layernorm_fwd({rows, C}, DType::F32).flops + linear_flops(rows, C, 3 * C) +
+         attention_flops() + linear_flops(rows, C, C) + rows * C * (dropped + 1) +
+         linear_flops(rows, C, 4 * C) + cost::gelu_fwd(rows * 4 * C, DType::F32).flops + tail_flops();
+}
+
+int64_t extra_flops(const Policy& p, const Sizes& s) {
+  const int64_t L = s.config.layers;
+  if (p.from_the_start) return L * (L + 1) / 2 * s.forward_flops() - L * s.tail_flops();
+  int64_t flops = 0;
+  for (const BlockSegment& g : p.segments) {
+    if (g.keep == Keep::Input) flops += g.blocks * s.forward_flops() - s.tail_flops();
+    if (g.keep == Keep::LessAttention) flops += g.blocks * s.attention_flops();
+  }
+  return flops;
+}
+
+static int64_t stored(const BlockSegment& g, const Sizes& s) {
+  if (g.keep == Keep::Input) return s.input();
+  return g.blocks * (s.all() - (g.keep == Keep::LessAttention ? s.probs() : 0));
+}
+static std::vector<BlockSegment> segments_of(const Policy& p, int64_t L) {
+  if (p.from_the_start) return {{L, Keep::Input}};
+  return p.segments.empty() ? std::vector<BlockSegment>{{L, Keep::All}} : p.segments;
+}
+
+int64_t saved_bytes(const Policy& p, const Sizes& s) {
+  int64_t bytes = s.tail();
+  for (const BlockSegment& g : segments_of(p, s.config.layers)) bytes += stored(g, s);
+  return bytes;
+}
+
+int64_t peak_activations(const Policy& p, const Sizes& s) {
+  const int64_t L = s.config.layers;
+  int64_t most = saved_bytes(p, s), before = 0;
+  if (p.from_the_start) return std::max(most, (L > 1 ? s.input() : 0) + s.all());
+  for (const BlockSegment& g : segments_of(p, L)) {
+    if (g.keep == Keep::Input) most = std::max(most, before + g.blocks * s.all());
+    if (g.keep == Keep::LessAttention)  // what its last block has saved so far, and the probabilities
+      most = std::max(most, before + stored({g.blocks - 1, g.keep}, s) +
+                                4 * s.B * s.T * (5 * s.config.channels + 2) + s.probs());
+    before += stored(g, s);
+  }
+  return most;
+}
+
+Policy policy_by_name(const std::string& name, int64_t L) {
+  std::vector<std::string> names;
+  for (const Policy& p : policies(L)) {
+    if (p.name == name) return p;
+    names.push_back(p.name);
+  }
+  fail("policy '", name, "' is unknown; did you mean ", nearest(name, names), "?");
+}
+
+}  // namespace gradus

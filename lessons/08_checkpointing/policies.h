@@ -1,0 +1,41 @@
+// What the tape may keep of a transformer's blocks, and what that costs: bytes and operations, as formulas.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/nn/transformer.h"
+
+namespace gradus {
+
+struct Policy {
+  std::string name;
+  std::vector<BlockSegment> segments;
+  bool from_the_start = false;
+  void apply(Transformer& model) const { model.segments = segments, model.from_the_start = from_the_start; }
+};
+
+// Segments of k blocks, of which the last has fewer if k does not divide L.
+std::vector<BlockSegment> every(int64_t k, int64_t L);
+// store all, each block, every 2, every sqrt(L), selective, from the start. `name` is one of them, or
+// every-K.
+std::vector<Policy> policies(int64_t L);
+Policy policy_by_name(const std::string& name, int64_t L);
+
+// Of B sequences of T tokens. GPT-2's blocks, attention_plain.
+struct Sizes {
+  const TransformerConfig& config;
+  int64_t B, T;
+  int64_t input() const;          // bytes of a block's input
+  int64_t all() const;            // ... of all that it saves
+  int64_t probs() const;          // ... of its attention probabilities
+  int64_t tail() const;           // ... of what is saved behind the blocks
+  int64_t forward_flops() const;  // of a block
+  int64_t tail_flops() const;     // of its last operations, which save nothing that they make
+  int64_t attention_flops() const;
+};
+int64_t saved_bytes(const Policy& p, const Sizes& s);       // after the forward pass
+int64_t peak_activations(const Policy& p, const Sizes& s);  // the most at any time
+int64_t extra_flops(const Policy& p, const Sizes& s);       // of what runs again
+
+}  // namespace gradus

@@ -1,5 +1,7 @@
+#include <cmath>
 #include <iostream>
 
+#include "lessons/08_checkpointing/chain.h"
 #include "lessons/08_checkpointing/policies.h"
 #include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
@@ -21,7 +23,17 @@ static int64_t most_activations(const std::vector<MemoryEvent>& history) {
 static int lesson_08(int argc, char** argv) {
   Lesson lesson(argc, argv, "08_checkpointing", "x", 3);
   lesson.done();
-  for (const TransformerConfig& model : {TransformerConfig{.vocab = 256, .context = 128, .layers = 8, .heads = 4, .channels = 128, .dropout = 0.1}, TransformerConfig{.vocab = 10, .context = 256, .layers = 7, .heads = 8, .channels = 64}, transformer_config("gpt2")}) {
+  if (lesson.print == "example") return chain_by_hand(std::cout), 0;
+  std::cout << live_values({5, {}}) << live_values({5, {}, true}) << live_values({5, {2, 3}}) << "\n";
+  for (int64_t n : {100, 400, 1600}) {
+    const int64_t k = std::lround(std::sqrt(double(n)));
+    std::cout << n << " " << activation_bytes({n, segments_of(n, k)}, 4096) / 4096.0 << "\n";
+  }
+  for (const TransformerConfig& model :
+       {TransformerConfig{
+            .vocab = 256, .context = 128, .layers = 8, .heads = 4, .channels = 128, .dropout = 0.1},
+        TransformerConfig{.vocab = 10, .context = 256, .layers = 7, .heads = 8, .channels = 64},
+        transformer_config("gpt2")}) {
     const int64_t B = 4;
     int64_t base = 0;
     for (const Policy& p : policies(model.layers)) {
@@ -50,7 +62,11 @@ static int lesson_08(int argc, char** argv) {
       }
       if (base == 0) base = flops;
       const Sizes sizes{model, B, model.context};
-      std::cout << p.name << " loss " << loss << " saved " << saved << " " << saved_bytes(p, sizes) << " peak " << most_activations(context.device.allocator().history()) << " " << peak_activations(p, sizes) << " extra " << flops - base << " " << extra_flops(p, sizes) << " = " << 100.0 * double(flops - base) / double(base) << " % ms " << summarize(rec.seconds).median * 1e3 << " peak alloc " << rec.peak.allocated() << "\n";
+      std::cout << p.name << " loss " << loss << " saved " << saved << " " << saved_bytes(p, sizes)
+                << " peak " << most_activations(context.device.allocator().history()) << " "
+                << peak_activations(p, sizes) << " extra " << flops - base << " " << extra_flops(p, sizes)
+                << " = " << 100.0 * double(flops - base) / double(base) << " % ms "
+                << summarize(rec.seconds).median * 1e3 << " peak alloc " << rec.peak.allocated() << "\n";
     }
   }
   return 0;

@@ -1,0 +1,154 @@
+#include "lessons/08_checkpointing/chain.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "src/autograd/tape.h"
+#include "src/core/table.h"
+#include "src/ops/ops.h"
+#include "src/tensor/profile_range.h"
+
+namespace gradus {
+
+// Steps first + 1 to last: value i is made in a range called "i", and saved by step i + 1.
+static Tensor steps(Tensor x, int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; ++i) {
+    const std::string name = std::to_string(i + 1);
+    const ProfileRange range(name.c_str());
+    x = gelu(x);
+  }
+  return x;
+}
+static Tensor from_start(const Tensor& x, int64_t n) {
+  if (n == 0) return x;
+  return checkpoint(x, [n](const Tensor& start) { return steps(from_start(start, n - 1), n - 1, n); });
+}
+static Tensor run(const Chain& chain, Tensor x) {
+  if (chain.from_the_start) return from_start(x, chain.n);
+  if (chain.segments.empty()) return steps(x, 0, chain.n);
+  int64_t at = 0;
+  for (const int64_t k : chain.segments) {
+    x = checkpoint(x, [at, k](const Tensor& from) { return steps(from, at, at + k); });
+    at += k;
+  }
+  return x;
+}
+
+std::vector<int64_t> segments_of(int64_t n, int64_t k) {
+  std::vector<int64_t> segments;
+  for (int64_t at = 0; at < n; at += k) segments.push_back(std::min(k, n - at));
+  return segments;
+}
+
+// What the allocator did in forward and backward of values of so many elements; and where the forward ended.
+struct Recorded {
+  std::vector<MemoryEvent> events;
+  size_t forward;
+};
+static Recorded record(const Chain& chain, int64_t elements) {
+  const int64_t in_all = std::accumulate(chain.segments.begin(), chain.segments.end(), int64_t(0));
+  check(chain.segments.empty() || in_all == chain.n, "chain: the segments have ", in_all, " steps of ",
+        chain.n);
+  Context context("meta");
+  context.device.allocator().keep_history();
+  Leaf leaf;
+  Tensor x(context.device, {elements}, DType::F32, Kind::Activation, "0");
+  attach(x, leaf, "x");
+  Tape tape;
+  const Tensor y = run(chain, x);
+  const size_t forward = context.device.allocator().history().size();
+  const Tensor dy(context.device, {elements}, DType::F32, Kind::Temporary, "gradient");
+  tape.backward(y, dy);
+  return {context.device.allocator().history(), forward};
+}
+
+// The values that are alive after an event, by number, and whether there is a gradient. The last value is
+// read by nothing.
+struct Live {
+  std::map<int64_t, int> values;  // number -> how many times
+  bool gradient = false;
+  int64_t count() const {
+    int64_t n = gradient;
+    for (const auto& [value, times] : values) n += times;
+    return n;
+  }
+};
+static int64_t number_of(const MemoryEvent& block) {  // of a value, from "checkpoint/3/gelu"; -1: a gradient
+  if (block.name == "gradient" || block.name == "x.grad") return -1;
+  if (block.name == "0") return 0;
+  const size_t end = block.op.rfind('/'), begin = block.op.rfind('/', end - 1);
+  return std::stoll(block.op.substr(begin == std::string::npos ? 0 : begin + 1));
+}
+// For each step, from the last to the first: the most that was alive until its gradient was computed, and
+// what was alive then.
+struct StepLive {
+  int64_t most = 0;
+  Live at_gradient;
+};
+static std::vector<StepLive> replay_backward(const Chain& chain, const Recorded& r) {
+  MemoryReplay replay;
+  std::vector<StepLive> steps(1);
+  for (size_t i = 0; i < r.events.size(); ++i) {
+    replay.apply(r.events[i]);
+    if (i <= r.forward) continue;  // the last of these events is the gradient that backward() is given
+    Live live;
+    for (const auto& [address, block] : replay.alive) {
+      if (block.kind != Kind::Activation && block.kind != Kind::Temporary && block.kind != Kind::Gradient)
+        continue;
+      const int64_t value = number_of(block);
+      if (value < 0)
+        live.gradient = true;
+      else if (value < chain.n)
+        ++live.values[value];
+    }
+    steps.back().most = std::max(steps.back().most, live.count());
+    if (r.events[i].action == Action::Alloc && number_of(r.events[i]) < 0) {
+      steps.back().at_gradient = live;
+      steps.emplace_back();
+    }
+  }
+  steps.pop_back();
+  return steps;
+}
+
+int64_t live_values(const Chain& chain) {
+  int64_t most = 0;
+  for (const StepLive& step : replay_backward(chain, record(chain, 64))) most = std::max(most, step.most);
+  return most;
+}
+
+int64_t activation_bytes(const Chain& chain, int64_t value_bytes) {
+  MemoryReplay replay;
+  int64_t most = 0;
+  for (const MemoryEvent& e : record(chain, value_bytes / size_of(DType::F32)).events) {
+    replay.apply(e);
+    most = std::max(most, replay.meter.now()[Kind::Activation]);
+  }
+  return most;
+}
+
+void chain_by_hand(std::ostream& out) {
+  const std::pair<const char*, Chain> ways[] = {
+      {"all is kept", {5, {}}}, {"from the start", {5, {}, true}}, {"segments of 2 and 3", {5, {2, 3}}}};
+  Table table({"backward of step", ways[0].first, "", ways[1].first, "", ways[2].first, ""});
+  std::vector<std::vector<std::string>> rows(5);
+  for (int64_t i = 0; i < 5; ++i) rows[size_t(i)] = {std::to_string(5 - i)};
+  for (const auto& [name, chain] : ways) {
+    const std::vector<StepLive> steps = replay_backward(chain, record(chain, 64));
+    for (size_t i = 0; i < steps.size(); ++i) {
+      std::string text;
+      for (const auto& [value, times] : steps[i].at_gradient.values)
+        text += "x" + std::to_string(value) + " ";
+      rows[i].push_back(text + "g");
+      rows[i].push_back(std::to_string(steps[i].most));
+    }
+  }
+  for (const std::vector<std::string>& row : rows) table.row(row);
+  out << "x0 -> x1 -> ... -> x5; what is alive when a step of the backward pass computes its gradient from "
+         "g, and\n"
+         "the most that was alive until then\n\n"
+      << table;
+}
+
+}  // namespace gradus

@@ -65,10 +65,17 @@ int64_t extra_flops(const Policy& p, const Sizes& s) {
   return flops;
 }
 
-static int64_t stored(const BlockSegment& g, const Sizes& s) {
+int64_t kept(const BlockSegment& g, const Sizes& s) {
   if (g.keep == Keep::Input) return s.input();
   return g.blocks * (s.all() - (g.keep == Keep::LessAttention ? s.probs() : 0));
 }
+int64_t most_within(const BlockSegment& g, const Sizes& s) {
+  if (g.keep != Keep::LessAttention) return g.blocks * s.all();
+  // The earlier blocks, what the last one saves up to its attention, and the probabilities.
+  const int64_t until = 4 * s.B * s.T * (5 * s.config.channels + 2);
+  return std::max(kept(g, s), kept({g.blocks - 1, g.keep}, s) + until + s.probs());
+}
+
 static std::vector<BlockSegment> segments_of(const Policy& p, int64_t L) {
   if (p.from_the_start) return {{L, Keep::Input}};
   return p.segments.empty() ? std::vector<BlockSegment>{{L, Keep::All}} : p.segments;
@@ -76,20 +83,16 @@ static std::vector<BlockSegment> segments_of(const Policy& p, int64_t L) {
 
 int64_t saved_bytes(const Policy& p, const Sizes& s) {
   int64_t bytes = s.tail();
-  for (const BlockSegment& g : segments_of(p, s.config.layers)) bytes += stored(g, s);
+  for (const BlockSegment& g : segments_of(p, s.config.layers)) bytes += kept(g, s);
   return bytes;
 }
 
 int64_t peak_activations(const Policy& p, const Sizes& s) {
-  const int64_t L = s.config.layers;
   int64_t most = saved_bytes(p, s), before = 0;
-  if (p.from_the_start) return std::max(most, (L > 1 ? s.input() : 0) + s.all());
-  for (const BlockSegment& g : segments_of(p, L)) {
-    if (g.keep == Keep::Input) most = std::max(most, before + g.blocks * s.all());
-    if (g.keep == Keep::LessAttention)  // what its last block has saved so far, and the probabilities
-      most = std::max(most, before + stored({g.blocks - 1, g.keep}, s) +
-                                4 * s.B * s.T * (5 * s.config.channels + 2) + s.probs());
-    before += stored(g, s);
+  if (p.from_the_start) return std::max(most, (s.config.layers > 1 ? s.input() : 0) + s.all());
+  for (const BlockSegment& g : segments_of(p, s.config.layers)) {
+    most = std::max(most, before + most_within(g, s));
+    before += kept(g, s);
   }
   return most;
 }

@@ -34,6 +34,10 @@ struct Sizes {
   int64_t tail_flops() const;     // of its last operations, which save nothing that they make
   int64_t attention_flops() const;
 };
+// Of one segment: bytes that it keeps, and bytes alive at most in its forward and backward pass.
+int64_t kept(const BlockSegment& g, const Sizes& s);
+int64_t most_within(const BlockSegment& g, const Sizes& s);
+
 int64_t saved_bytes(const Policy& p, const Sizes& s);       // after the forward pass
 int64_t peak_activations(const Policy& p, const Sizes& s);  // the most at any time
 int64_t extra_flops(const Policy& p, const Sizes& s);       // of what runs again

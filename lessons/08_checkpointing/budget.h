@@ -1,0 +1,25 @@
+// The fastest way to keep a peak of activations: dynamic programming over what is kept of each block.
+#pragma once
+#include <optional>
+
+#include "lessons/08_checkpointing/policies.h"
+
+namespace gradus {
+
+// What one block costs to run again, in seconds or in FLOPs.
+struct Costs {
+  double block, tail, attention;  // tail: of its last operations, which need not run again
+};
+Costs costs_in_flops(const Sizes& s);
+
+double extra_cost(const Policy& p, const Costs& costs, int64_t layers);
+
+// The policy of least cost whose peak_activations() is at most `budget`; none if there is none.
+std::optional<Policy> best_policy(const Sizes& s, const Costs& costs, int64_t budget);
+// The same by trying all segmentations, each with every way to keep: 3 * 4^(L-1) policies. L <= 10.
+std::optional<Policy> best_by_brute_force(const Sizes& s, const Costs& costs, int64_t budget);
+
+// From the fastest to the one with the least memory, each with less memory than the one before.
+std::vector<Policy> pareto_front(const Sizes& s, const Costs& costs);
+
+}  // namespace gradus

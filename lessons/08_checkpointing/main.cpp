@@ -66,3 +66,40 @@ static Run train(const Lesson& lesson, const Settings& set, const Policy& policy
     for (const double g : to_host<double>(p.leaf.grad)) run.gradients.push_back(g);
   return run;
 }
+
+// (a) The chain of the textbooks.
+static void show_chain(Report& report) {
+  std::cout << "(a) A chain of five steps\n\n";
+  chain_by_hand(std::cout);
+  report.check_equal("chain of 5, all kept: live values", live_values({5, {}}), 6);
+  report.check_equal("chain of 5, from the start: live values", live_values({5, {}, true}), 4);
+  report.check_equal("chain of 5, segments of 2 and 3: live values", live_values({5, {2, 3}}), 5);
+  for (const int64_t n : {100, 400, 1600}) {
+    const int64_t root = std::lround(std::sqrt(double(n)));
+    report.check_equal("chain of " + std::to_string(n) + ", segments of its root: KiB of values",
+                       activation_bytes({n, segments_of(n, root)}, 1024) / 1024, 2 * root - 1);
+  }
+}
+
+// (b) Every policy, trained.
+static void compare_policies(const Lesson& lesson, const Settings& set, Report& report) {
+  const Sizes sizes{set.model, set.batch, set.model.context};
+  std::optional<Run> all;
+  std::vector<Measured> measured;
+  for (const Policy& p : policies(set.model.layers)) {
+    LessonContext context(lesson);
+    const Run run = train(lesson, set, p);
+    if (!all) all.emplace(run);
+    ReportRow& row = report.row(p.name);
+    run.recorder.fill(row, set.batch * set.model.context);
+    row.extra = {{"kept MiB", double(run.saved) / 0x1p20},
+                 {"activations MiB", double(run.most) / 0x1p20},
+                 {"extra FLOPs", double(run.flops - all->flops) / double(all->flops)},
+                 {"extra time", *row.ms_per_step / (summarize(all->recorder.seconds).median * 1e3) - 1}};
+    report.check_equal(p.name + ": bytes after the forward pass", run.saved, saved_bytes(p, sizes));
+    report.check_equal(p.name + ": bytes of activations at the most", run.most, peak_activations(p, sizes));
+    report.check_equal(p.name + ": FLOPs of what runs again", run.flops - all->flops, extra_flops(p, sizes));
+    report.check_equal(p.name + ": losses that are other bits", other_bits(run.recorder.losses, all->recorder.losses), 0);
+    report.check_equal(p.name + ": gradients that are other bits", other_bits(run.gradients, all->gradients), 0);
+  }
+}

@@ -1,10 +1,13 @@
 #include "lessons/08_checkpointing/policies.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/cost.h"
 #include "lessons/04_memory_anatomy/formulas.h"
 #include "src/core/nearest.h"
+#include "src/data/dummy.h"
 
 namespace gradus {
 
@@ -104,6 +107,50 @@ Policy policy_by_name(const std::string& name, int64_t L) {
     names.push_back(p.name);
   }
   fail("policy '", name, "' is unknown; did you mean ", nearest(name, names), "?");
+}
+
+int64_t most_activations(const std::vector<MemoryEvent>& history) {
+  MemoryReplay replay;
+  int64_t most = 0;
+  for (const MemoryEvent& e : history) {
+    replay.apply(e);
+    most = std::max(most, replay.meter.now()[Kind::Activation]);
+  }
+  return most;
+}
+
+int64_t measured_peak(const TransformerConfig& config, int64_t batch, const Policy& p) {
+  Context meta("meta");
+  meta.device.allocator().keep_history();
+  Transformer model(config);
+  p.apply(model);
+  Tape tape;
+  tape.backward(dummy_batch(config, batch, config.context).loss(model));
+  return most_activations(meta.device.allocator().history());
+}
+
+std::string text_of(const Policy& p) {
+  if (p.from_the_start) return p.name;
+  std::string text;
+  for (size_t i = 0; i < p.segments.size(); ++i) {
+    const BlockSegment& g = p.segments[i];
+    int64_t blocks = g.blocks;
+    while (g.keep != Keep::Input && i + 1 < p.segments.size() && p.segments[i + 1].keep == g.keep)
+      blocks += p.segments[++i].blocks;
+    const std::string count = std::to_string(blocks);
+    text += (text.empty() ? "" : ", ") + (g.keep == Keep::Input ? "[" + count + "]"
+                                          : g.keep == Keep::All ? count + " all"
+                                                                : count + " less attention");
+  }
+  return text;
+}
+
+int64_t other_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return int64_t(std::max(a.size(), b.size()));
+  int64_t different = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    different += std::bit_cast<uint64_t>(a[i]) != std::bit_cast<uint64_t>(b[i]);
+  return different;
 }
 
 }  // namespace gradus

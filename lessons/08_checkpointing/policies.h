@@ -42,4 +42,12 @@ int64_t saved_bytes(const Policy& p, const Sizes& s);       // after the forward
 int64_t peak_activations(const Policy& p, const Sizes& s);  // the most at any time
 int64_t extra_flops(const Policy& p, const Sizes& s);       // of what runs again
 
+// The same, measured: in the second step of a training run on meta.
+int64_t measured_peak(const TransformerConfig& config, int64_t batch, const Policy& p);
+// Of a whole history: the most bytes of kind activation.
+int64_t most_activations(const std::vector<MemoryEvent>& history);
+
+std::string text_of(const Policy& p);  // "2 all, 3 less attention, [4]": [4] is a segment of four
+int64_t other_bits(const std::vector<double>& a, const std::vector<double>& b);  // how many numbers differ
+
 }  // namespace gradus

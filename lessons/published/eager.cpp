@@ -106,11 +106,28 @@ void Eager::deliver(const Edge& edge, Tensor gradient) {
   }
 }
 
+EagerTensor Eager::checkpoint(const EagerTensor& x, const std::function<EagerTensor(const EagerTensor&)>& f) {
+  const size_t before = graph_.size();
+  EagerTensor y = f(x);
+  graph_.resize(before);  // without a graph nothing is kept
+  y = view(y.data, {});
+  keep(y, x.data);
+  graph_[y.node].again = [this, x, f] { return f(view(x.data, {passed(x)})); };
+  return y;
+}
+
 void Eager::backward(const EagerTensor& loss) {
   graph_[loss.node].gradient = make({}, loss.data.dtype(), Kind::Temporary, "gradient");
   for (; !is_parameter(int(graph_.size()) - 1); graph_.pop_back()) {
     Node node = std::move(graph_.back());
     if (!node.gradient.defined()) continue;
+    if (node.again) {  // its operations take its place at the end of the graph
+      graph_.pop_back();
+      const EagerTensor y = node.again();
+      graph_[y.node].gradient = node.gradient;
+      graph_.emplace_back();  // which the loop takes away
+      continue;
+    }
     std::vector<Tensor> gradients;
     for (const Edge& e : node.edges)
       gradients.push_back(e.is_new && e.to ? make(e.shape, e.dtype, Kind::Temporary, "gradient")

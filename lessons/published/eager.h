@@ -10,6 +10,7 @@
 // - a variable of the program keeps its tensor alive until it gets another value or its function returns;
 // - AdamW makes its states in its first update, in the holes that the activations have left.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,10 @@ class Eager {
   EagerTensor embedding(const EagerTensor& table, const Tensor& ids);
   EagerTensor cross_entropy(const EagerTensor& logits);
 
+  // torch.utils.checkpoint: f runs without keeping anything but x, and again when the backward pass comes to
+  // it.
+  EagerTensor checkpoint(const EagerTensor& x, const std::function<EagerTensor(const EagerTensor&)>& f);
+
   void backward(const EagerTensor& loss);  // consumes the graph
   // transformers' AdamW: two states a parameter, made in the first update, and a denominator for the time of
   // a parameter's update. (Theirs updates matrices, which decay, before the rest; no figure here shows it.)
@@ -83,7 +88,8 @@ class Eager {
   struct Node {
     std::vector<Edge> edges;
     std::vector<Tensor> saved;
-    Tensor gradient;  // of its output; a parameter's stays
+    Tensor gradient;                          // of its output; a parameter's stays
+    std::function<EagerTensor()> again = {};  // checkpoint's function, on its input
   };
   struct Parameter {
     std::string name;

@@ -15,6 +15,7 @@ class HuggingFaceBert {
   HuggingFaceBert(Device&, const TransformerConfig&);  // the model is loaded
   enum class Update { AdamW, Adafactor };
   void step(int64_t batch, int64_t tokens, int64_t micro_batches, Update);
+  bool checkpoints = false;  // each layer
 
  private:
   struct Layer {

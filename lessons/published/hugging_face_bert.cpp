@@ -69,7 +69,10 @@ EagerTensor HuggingFaceBert::layer(const EagerTensor& x, const Layer& l) {
 EagerTensor HuggingFaceBert::loss(int64_t batch, int64_t tokens) {
   const int64_t rows = batch * tokens, C = config_.channels;
   EagerTensor x = embed(batch, tokens);
-  for (const Layer& l : layers_) x = layer(x, l);
+  for (const Layer& l : layers_) {
+    const auto run = [this, &l](const EagerTensor& h) { return layer(h, l); };
+    x = checkpoints ? eager_.checkpoint(x, run) : run(x);
+  }
   // The first token of each sequence, as a view: it keeps all of x alive, and its gradient is as large as x.
   EagerTensor pooled = eager_.view(x.data.reshape({rows, C}).narrow(0, batch), {Eager::fresh(x)});
   pooled = eager_.tanh(eager_.linear("pooler", pooled, pooler_));

@@ -1,7 +1,12 @@
 #include "lessons/08_checkpointing/budget.h"
 
+#include <iostream>
 #include <limits>
 #include <map>
+
+#include "src/core/table.h"
+#include "src/data/dummy.h"
+#include "src/optim/optimizer.h"
 
 namespace gradus {
 
@@ -98,6 +103,62 @@ std::vector<Policy> pareto_front(const Sizes& s, const Costs& costs) {
     budget = peak_activations(*p, s) - 1;
   }
   return front;
+}
+
+void budgets_table(const TransformerConfig& model, int64_t batch, Report& report) {
+  const Sizes sizes{model, batch, model.context};
+  const Costs costs = costs_in_flops(sizes);
+  const std::vector<Policy> front = pareto_front(sizes, costs);
+  const int64_t most = peak_activations(front.front(), sizes), least = peak_activations(front.back(), sizes);
+  Table table({"budget of activations", "the fastest policy", "needs", "GFLOP again"});
+  int64_t over = 0;
+  double worst = 0;  // its cost, less 1.03 times that of the best
+  for (int i = 0; i < 20; ++i) {
+    const int64_t budget = least + (most - least) * i / 19;
+    const Policy best = *best_policy(sizes, costs, budget);
+    const int64_t measured = measured_peak(model, batch, best);
+    over += measured > budget;
+    const double cost = extra_cost(best, costs, model.layers);
+    if (const std::optional<Policy> brute = best_by_brute_force(sizes, costs, budget))
+      worst = std::max(worst, cost - 1.03 * extra_cost(*brute, costs, model.layers));
+    if (i % 4 == 0 || i == 19)
+      table.row({bytes_text(budget), text_of(best), bytes_text(measured), number_text(cost * 1e-9)});
+  }
+  std::cout << "\n(c) The fastest policy for a budget, by dynamic programming\n\n" << table;
+  report.check_equal("budgets that are exceeded, of 20", over, 0);
+  report.check_at_most("FLOPs beyond 1.03 times those of the best of all", worst, 0);
+}
+
+// What two steps reserve at most; throws OutOfMemory if the budget is exceeded.
+static int64_t train_on_meta(const TransformerConfig& config, int64_t batch, const Policy& p,
+                             int64_t budget) {
+  Context meta("meta", 1, budget);
+  Transformer model(config);
+  p.apply(model);
+  AdamW optimizer(model.parameters);
+  for (int step = 0; step < 2; ++step) {
+    const DummyBatch data = dummy_batch(config, batch, config.context);
+    Tape tape;
+    const Tensor loss = data.loss(model);
+    model.parameters.zero_grad();
+    tape.backward(loss);
+    optimizer.step(0);
+  }
+  return meta.device.meter().peak_reserved();
+}
+
+Policy fastest_that_fits(const TransformerConfig& model, int64_t batch, int64_t memory) {
+  const Sizes sizes{model, batch, model.context};
+  const std::vector<Policy> front = pareto_front(sizes, costs_in_flops(sizes));
+  for (const Policy& p : front) try {
+      train_on_meta(model, batch, p, memory);
+      std::cout << "fits into " << bytes_text(memory) << ": " << text_of(p) << "\n";
+      return p;
+    } catch (const OutOfMemory&) {  // the next one needs less
+    }
+  fail("checkpointing: no policy fits into ", bytes_text(memory), "; the least is ", text_of(front.back()),
+       ", which needs ", bytes_text(train_on_meta(model, batch, front.back(), 0)),
+       "; use a smaller batch or a larger --memory");
 }
 
 }  // namespace gradus

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "lessons/08_checkpointing/policies.h"
+#include "src/train/report.h"
 
 namespace gradus {
 
@@ -21,5 +22,12 @@ std::optional<Policy> best_by_brute_force(const Sizes& s, const Costs& costs, in
 
 // From the fastest to the one with the least memory, each with less memory than the one before.
 std::vector<Policy> pareto_front(const Sizes& s, const Costs& costs);
+
+// Twenty budgets between the least and the most: what dynamic programming chooses, beside the best of all.
+void budgets_table(const TransformerConfig& model, int64_t batch, Report& report);
+
+// The fastest policy with which training fits into `memory` bytes, found by training on meta. If none fits,
+// an error says how much the one with the least memory needs.
+Policy fastest_that_fits(const TransformerConfig& model, int64_t batch, int64_t memory);
 
 }  // namespace gradus

@@ -85,11 +85,12 @@ static void show_chain(Report& report) {
   }
 }
 
-// (b) Every policy, trained.
-static void compare_policies(const Lesson& lesson, const Settings& set, Report& report) {
+// (b) Every policy that is asked for, trained; all are compared with the first.
+static void compare_policies(const Lesson& lesson, const Settings& set, const std::vector<Policy>& wanted,
+                             Report& report) {
   const Sizes sizes{set.model, set.batch, set.model.context};
   std::optional<Run> all;
-  for (const Policy& p : policies(set.model.layers)) {
+  for (const Policy& p : wanted) {
     LessonContext context(lesson);
     const Run run = train(lesson, set, p);
     if (!all) all.emplace(run);
@@ -106,34 +107,10 @@ static void compare_policies(const Lesson& lesson, const Settings& set, Report& 
   }
 }
 
-// (c) Twenty budgets between the least and the most: the policy of dynamic programming, beside the best of
-// all.
-static void show_budgets(const Settings& set, Report& report) {
-  const Sizes sizes{set.model, set.batch, set.model.context};
-  const Costs costs = costs_in_flops(sizes);
-  const std::vector<Policy> front = pareto_front(sizes, costs);
-  const int64_t most = peak_activations(front.front(), sizes), least = peak_activations(front.back(), sizes);
-  Table table({"(c) budget of activations", "the fastest policy", "needs", "FLOPs again"});
-  int64_t over = 0;
-  double worst = 0;
-  for (int i = 0; i < 20; ++i) {
-    const int64_t budget = least + (most - least) * i / 19;
-    const Policy best = *best_policy(sizes, costs, budget);
-    const int64_t measured = measured_peak(set.model, set.batch, best);
-    over += measured > budget;
-    const double cost = extra_cost(best, costs, set.model.layers);
-    if (const std::optional<Policy> brute = best_by_brute_force(sizes, costs, budget))
-      worst = std::max(worst, cost - 1.03 * extra_cost(*brute, costs, set.model.layers));
-    if (i % 4 == 0 || i == 19)
-      table.row({bytes_text(budget), text_of(best), bytes_text(measured), number_text(cost * 1e-9)});
-  }
-  std::cout << "\n" << table;
-  report.check_equal("budgets that are exceeded, of 20", over, 0);
-  report.check_at_most("policies that cost 3 % more than the best of all: most", worst, 0);
-}
-
 static int lesson_08(int argc, char** argv) {
   Lesson lesson(argc, argv, "08_checkpointing", "keep less for the backward pass, and run it again", 4);
+  const std::string name = lesson.args.text(
+      "policy", "", "only this one, beside store-all: selective, each-block, every-K, sqrt, from-the-start");
   lesson.done();
   if (lesson.print == "example") return chain_by_hand(std::cout), 0;
   LessonContext context(lesson, lesson.device, 0);
@@ -141,9 +118,18 @@ static int lesson_08(int argc, char** argv) {
   Report report = lesson.report();
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
+  const int64_t L = set.model.layers;
+  if (!name.empty()) {
+    compare_policies(lesson, set, {policies(L).front(), policy_by_name(name, L)}, report);
+    return report.finish(lesson.json);
+  }
+  if (lesson.memory > 0) {
+    compare_policies(lesson, set, {fastest_that_fits(set.model, set.batch, lesson.memory)}, report);
+    return report.finish(lesson.json);
+  }
   show_chain(report);
-  compare_policies(lesson, set, report);
-  show_budgets(set, report);
+  compare_policies(lesson, set, policies(L), report);
+  budgets_table(set.model, set.batch, report);
   std::cout << "\n(d) A published run\n\n" << published_checkpointing();
   return report.finish(lesson.json);
 }

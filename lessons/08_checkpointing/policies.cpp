@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 
 #include "kernels/cost.h"
@@ -101,11 +102,15 @@ int64_t peak_activations(const Policy& p, const Sizes& s) {
 }
 
 Policy policy_by_name(const std::string& name, int64_t L) {
-  std::vector<std::string> names;
+  std::vector<std::string> names{"every-K"};
   for (const Policy& p : policies(L)) {
     if (p.name == name) return p;
     names.push_back(p.name);
   }
+  int64_t k = 0;
+  const char* const end = name.data() + name.size();
+  if (name.starts_with("every-") && std::from_chars(name.data() + 6, end, k).ptr == end && k > 0)
+    return {name, every(k, L)};
   fail("policy '", name, "' is unknown; did you mean ", nearest(name, names), "?");
 }
 

@@ -6,6 +6,8 @@
 
 #include "src/core/table.h"
 #include "src/data/dummy.h"
+#include "src/io/atomic_file.h"
+#include "src/io/plot.h"
 #include "src/optim/optimizer.h"
 
 namespace gradus {
@@ -127,6 +129,25 @@ void budgets_table(const TransformerConfig& model, int64_t batch, Report& report
   std::cout << "\n(c) The fastest policy for a budget, by dynamic programming\n\n" << table;
   report.check_equal("budgets that are exceeded, of 20", over, 0);
   report.check_at_most("FLOPs beyond 1.03 times those of the best of all", worst, 0);
+}
+
+void draw_policies(const std::string& path, const TransformerConfig& model, int64_t batch,
+                   const std::vector<double>& seconds) {
+  const Sizes sizes{model, batch, model.context};
+  LinePlot plot{"What policies need", "extra time, % of a step", "MiB of activations", {}, {}};
+  const auto mib = [&](const Policy& p) { return double(peak_activations(p, sizes)) / 0x1p20; };
+  const std::vector<Policy> all = policies(model.layers);
+  for (size_t i = 0; i < all.size(); ++i)
+    plot.series.push_back(
+        {all[i].name, {100 * (seconds[i] / seconds[0] - 1)}, {mib(all[i])}, Series::Marks::Dots});
+  Series front{"best for a budget, by FLOPs", {}, {}, Series::Marks::Line};
+  const double step = double(batch * model.context * model.flops_per_token());
+  for (const Policy& p : pareto_front(sizes, costs_in_flops(sizes))) {
+    front.x.push_back(100 * double(extra_flops(p, sizes)) / step);
+    front.y.push_back(mib(p));
+  }
+  plot.series.push_back(front);
+  write_file(path, draw(plot));
 }
 
 // What two steps reserve at most; throws OutOfMemory if the budget is exceeded.

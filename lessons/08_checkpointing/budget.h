@@ -26,6 +26,11 @@ std::vector<Policy> pareto_front(const Sizes& s, const Costs& costs);
 // Twenty budgets between the least and the most: what dynamic programming chooses, beside the best of all.
 void budgets_table(const TransformerConfig& model, int64_t batch, Report& report);
 
+// Memory against time: a dot for each of policies(L), with its measured seconds a step, and the front of the
+// best policies, each with the time that its FLOPs let expect.
+void draw_policies(const std::string& path, const TransformerConfig& model, int64_t batch,
+                   const std::vector<double>& seconds);
+
 // The fastest policy with which training fits into `memory` bytes, found by training on meta. If none fits,
 // an error says how much the one with the least memory needs.
 Policy fastest_that_fits(const TransformerConfig& model, int64_t batch, int64_t memory);

@@ -1,6 +1,8 @@
 #include "lessons/08_checkpointing/chain.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iostream>
 #include <map>
 #include <numeric>
 
@@ -126,6 +128,27 @@ int64_t activation_bytes(const Chain& chain, int64_t value_bytes) {
     most = std::max(most, replay.meter.now()[Kind::Activation]);
   }
   return most;
+}
+
+void chain_table(Report& report) {
+  std::cout << "(a) Chains: values that are alive at the most\n\n";
+  Table table({"chain", "segments", "alive"});
+  const auto row = [&](const char* segments, const Chain& chain, int64_t expected) {
+    const int64_t alive = live_values(chain);
+    table.row({std::to_string(chain.n), segments, std::to_string(alive)});
+    report.check_equal("chain of " + std::to_string(chain.n) + ", " + segments + ": values", alive, expected);
+  };
+  row("none: all is kept", {5, {}}, 6);
+  row("from the start", {5, {}, true}, 4);
+  row("2 and 3", {5, {2, 3}}, 5);
+  for (const int64_t n : {100, 400, 1600}) {
+    const int64_t root = std::lround(std::sqrt(double(n)));
+    const Chain chain{n, segments_of(n, root)};
+    row("of the root of n", chain, 2 * root);
+    report.check_equal("chain of " + std::to_string(n) + ": KiB of activations",
+                       activation_bytes(chain, 1024) / 1024, 2 * root - 1);
+  }
+  std::cout << table;
 }
 
 void chain_by_hand(std::ostream& out) {

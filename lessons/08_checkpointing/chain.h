@@ -4,6 +4,8 @@
 #include <ostream>
 #include <vector>
 
+#include "src/train/report.h"
+
 namespace gradus {
 
 // n steps, cut into segments of these lengths, each of which keeps its input alone; {}: all is kept. With
@@ -22,6 +24,9 @@ int64_t live_values(const Chain& chain);
 int64_t activation_bytes(const Chain& chain, int64_t value_bytes);
 // ceil(n / k) segments of k steps, of which the last may have fewer.
 std::vector<int64_t> segments_of(int64_t n, int64_t k);
+
+// (a) Those counts, beside the textbook's.
+void chain_table(Report& report);
 
 // --print=example: what is alive in each step of the backward pass, drawn.
 void chain_by_hand(std::ostream& out);

@@ -42,6 +42,7 @@ Outcome outcome_of(L08_Checkpoint& test, const std::function<Tensor(const Tensor
 }
 
 TEST_F(L08_Checkpoint, GradientsAreBitEqualAndOnlyInputsAreKept) {
+  RecordProperty("exercise", "08.4");
   const Outcome all = outcome_of(*this, [](const Tensor& x) { return three_steps(three_steps(x)); });
   EXPECT_EQ(all.saved, 5 * 160) << "x is of kind weight";
   EXPECT_EQ(all.calls, 12);

@@ -49,6 +49,17 @@ function answers() {
     a["saved_whole"] = 4 * B * T * (L * (16 * C + H * T + 4) + 2 * C + V + 3); a["saved"] = a["saved_whole"] / k
     a["gradients"] = 4 * N; a["updates"] = 2; x = after("micro-batch of "); y = after("another of ")
     a["mean"] = (x * after("has the mean loss ") + y * before(". What is the mean")) / (x + y)
+  } else if (id == "08.5") {
+    x = after("into segments of "); y = after(", then "); rest = substr(text, index(text, ", then ") + 7)
+    z = substr(rest, index(rest, ", then ") + 7) + 0; m = x + 1
+    if (y + 2 > m) m = y + 2
+    if (z + 3 > m) m = z + 3
+    a["alive"] = m; a["alive_from_start"] = 4
+  } else if (id == "08.3") {
+    V = after("vocabulary of "); T = after("context of "); gpt(); B = after("batch of "); k = after("with segments of ")
+    tail = 4 * B * T * (2 * C + V + 3); a["kept"] = tail + 4 * B * T * L * (16 * C + H * T + 4)
+    a["kept_each"] = tail + 4 * B * T * C * L; a["kept_every"] = tail + 4 * B * T * C * L / k
+    a["gelus_each"] = 2 * L; a["gelus_start"] = L + L * (L + 1) / 2
   }
 }
 function gpt() {

@@ -1,0 +1,196 @@
+// What lesson 08 says of its policies, chains and budgets, against what the meter counts.
+#include <gtest/gtest.h>
+
+#include "lessons/08_checkpointing/budget.h"
+#include "lessons/08_checkpointing/chain.h"
+#include "lessons/published/runs.h"
+#include "src/core/rng.h"
+#include "src/data/dummy.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+TransformerConfig model(int64_t layers, double dropout = 0.1) {
+  return {.vocab = 24, .context = 24, .layers = layers, .heads = 3, .channels = 12, .dropout = dropout};
+}
+
+struct Counted {
+  int64_t saved, most, flops;
+};
+Counted counted(const TransformerConfig& c, int64_t B, int64_t T, const Policy& p) {
+  Context meta("meta");
+  meta.device.allocator().keep_history();
+  Transformer m(c);
+  p.apply(m);
+  Tape tape;
+  const Tensor loss = dummy_batch(c, B, T).loss(m);
+  const int64_t saved = tape.saved_bytes();
+  tape.backward(loss);
+  return {saved, most_activations(meta.device.allocator().history()), meta.device.meter().flops()};
+}
+
+// Segments and what they keep, at random.
+Policy random_policy(int64_t L, uint64_t seed) {
+  Rng rng(8, seed);
+  Policy p{"random", {}};
+  for (int64_t left = L; left > 0; left -= p.segments.back().blocks)
+    p.segments.push_back({1 + int64_t(rng.below(uint64_t(left))), Keep(rng.below(3))});
+  return p;
+}
+
+TEST(L08_Formulas, AreWhatTheMeterCounts) {
+  for (const double dropout : {0.0, 0.1})
+    for (const auto& [L, B, T] :
+         {std::tuple<int64_t, int64_t, int64_t>(1, 1, 1), {2, 3, 7}, {5, 2, 24}, {9, 1, 16}}) {
+      const TransformerConfig c = model(L, dropout);
+      const Sizes sizes{c, B, T};
+      std::vector<Policy> all = policies(L);
+      for (uint64_t seed = 0; seed < 12; ++seed) all.push_back(random_policy(L, seed));
+      const int64_t kept = counted(c, B, T, all.front()).flops;
+      for (const Policy& p : all) {
+        const Counted is = counted(c, B, T, p);
+        const std::string what = p.name + " " + text_of(p) + ", L " + std::to_string(L);
+        EXPECT_EQ(saved_bytes(p, sizes), is.saved) << what;
+        EXPECT_EQ(peak_activations(p, sizes), is.most) << what;
+        EXPECT_EQ(measured_peak(c, B, p), counted(c, B, c.context, p).most) << what;
+        (void)kept;
+      }
+    }
+}
+
+TEST(L08_Formulas, FlopsOfWhatRunsAgain) {
+  RecordProperty("exercise", "08.6");
+  for (const double dropout : {0.0, 0.1})
+    for (const int64_t L : {1, 2, 7}) {
+      const TransformerConfig c = model(L, dropout);
+      const Sizes sizes{c, 2, 24};
+      std::vector<Policy> all{{"store-all", {}},
+                              {"from-the-start", {}, true},
+                              {"selective", {{L, Keep::LessAttention}}},
+                              {"one segment", {{L, Keep::Input}}}};
+      for (uint64_t seed = 0; seed < 12; ++seed) all.push_back(random_policy(L, seed));
+      const int64_t kept = counted(c, 2, 24, all.front()).flops;
+      for (const Policy& p : all)
+        EXPECT_EQ(extra_flops(p, sizes), counted(c, 2, 24, p).flops - kept) << text_of(p) << ", L " << L;
+    }
+}
+
+TEST(L08_Policies, EverySoManyBlocks) {
+  RecordProperty("exercise", "08.1");
+  for (int64_t L = 1; L <= 12; ++L)
+    for (int64_t k = 1; k <= 13; ++k) {
+      const std::vector<BlockSegment> segments = every(k, L);
+      ASSERT_EQ(int64_t(segments.size()), (L + k - 1) / k) << "k " << k << ", L " << L;
+      int64_t blocks = 0;
+      for (size_t i = 0; i < segments.size(); ++i) {
+        EXPECT_EQ(segments[i].keep, Keep::Input);
+        if (i + 1 < segments.size()) {
+          EXPECT_EQ(segments[i].blocks, k);
+        }
+        blocks += segments[i].blocks;
+      }
+      EXPECT_EQ(blocks, L) << "k " << k;
+    }
+}
+
+TEST(L08_Policies, HaveNames) {
+  for (const Policy& p : policies(9)) EXPECT_EQ(text_of(policy_by_name(p.name, 9)), text_of(p));
+  EXPECT_EQ(text_of(policy_by_name("every-4", 9)), "[4], [4], [1]");
+  EXPECT_EQ(text_of(policy_by_name("sqrt", 9)), "[3], [3], [3]");
+  EXPECT_EQ(text_of({"x", {{1, Keep::All}, {2, Keep::All}, {1, Keep::Input}, {3, Keep::LessAttention}}}),
+            "3 all, [1], 3 less attention");
+  expect_refused("did you mean selective?", [] { policy_by_name("selectiv", 4); });
+  for (const char* wrong : {"every-", "every-0", "every--1", "every-2x", "every", ""})
+    expect_refused("is unknown", [&] { policy_by_name(wrong, 4); });
+}
+
+TEST(L08_Policies, OtherBits) {
+  EXPECT_EQ(other_bits({1, 2, 3}, {1, 2, 3}), 0);
+  EXPECT_EQ(other_bits({1, 2, 3}, {1, 2.5, 4}), 2);
+  EXPECT_EQ(other_bits({0.0}, {-0.0}), 1);
+  EXPECT_EQ(other_bits({NAN}, {NAN}), 0);
+  EXPECT_EQ(other_bits({1, 2}, {1}), 2);
+}
+
+// n + 1; 4 from the start; the inputs of all segments, the rest of one, and a gradient.
+TEST(L08_Chain, LiveValues) {
+  for (const int64_t n : {4, 5, 9, 16}) {
+    EXPECT_EQ(live_values({n, {}}), n + 1);
+    EXPECT_EQ(live_values({n, {}, true}), 4);
+    for (const int64_t k : {2, 3, 4}) {
+      const std::vector<int64_t> segments = segments_of(n, k);
+      int64_t most = 0;
+      for (size_t i = 0; i < segments.size(); ++i) most = std::max(most, int64_t(i) + segments[i] + 1);
+      EXPECT_EQ(live_values({n, segments}), most) << n << " in " << k;
+      EXPECT_EQ(activation_bytes({n, segments}, 4096), 4096 * (most - 1)) << n << " in " << k;
+    }
+  }
+  expect_refused("the segments have 3 steps", [] { live_values({5, {1, 2}}); });
+}
+
+TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
+  RecordProperty("exercise", "08.2");
+  for (const int64_t L : {1, 2, 4, 6}) {
+    const TransformerConfig c = model(L);
+    const Sizes sizes{c, 2, 24};
+    for (const Costs& costs : {costs_in_flops(sizes), Costs{10, 1, 9}, Costs{10, 9, 0.1}}) {
+      const int64_t most = L * sizes.all() + sizes.tail();
+      for (int i = 0; i <= 24; ++i) {
+        const int64_t budget = most * i / 24;
+        const std::optional<Policy> best = best_policy(sizes, costs, budget),
+                                    brute = best_by_brute_force(sizes, costs, budget);
+        if (brute) {
+          ASSERT_TRUE(best) << "L " << L << ", budget " << budget;
+          EXPECT_LE(peak_activations(*best, sizes), budget);
+          EXPECT_NEAR(extra_cost(*best, costs, L), extra_cost(*brute, costs, L),
+                      1e-9 * costs.block * double(L));
+        } else if (best) {
+          EXPECT_TRUE(best->from_the_start);
+          EXPECT_LE(peak_activations(*best, sizes), budget);
+        }
+      }
+    }
+  }
+}
+
+TEST(L08_Budget, TheFrontFallsInMemoryAndRisesInCost) {
+  const TransformerConfig c = model(6);
+  const Sizes sizes{c, 2, 24};
+  const Costs costs = costs_in_flops(sizes);
+  const std::vector<Policy> front = pareto_front(sizes, costs);
+  ASSERT_GE(front.size(), 4u);
+  EXPECT_EQ(extra_cost(front.front(), costs, 6), 0);
+  EXPECT_TRUE(front.back().from_the_start);
+  for (size_t i = 1; i < front.size(); ++i) {
+    EXPECT_LT(peak_activations(front[i], sizes), peak_activations(front[i - 1], sizes));
+    EXPECT_GE(extra_cost(front[i], costs, 6), extra_cost(front[i - 1], costs, 6));
+  }
+  expect_refused("at most 10", [&] { best_by_brute_force({model(11), 1, 1}, costs, 1); });
+}
+
+TEST(L08_Budget, TheFastestThatFits) {
+  const TransformerConfig c{.vocab = 64, .context = 128, .layers = 6, .heads = 4, .channels = 64};
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(text_of(fastest_that_fits(c, 8, int64_t(1) << 30)), "6 all");
+  const Policy less = fastest_that_fits(c, 8, int64_t(60) << 20);
+  testing::internal::GetCapturedStdout();
+  EXPECT_NE(text_of(less), "6 all");
+  expect_refused("the least is from-the-start, which needs", [&] { fastest_that_fits(c, 8, 1 << 20); });
+}
+
+// Reference numbers, 4.3, in MiB.
+TEST(L08_PublishedRuns, BertLargeWithCheckpointing) {
+  const PublishedRuns runs = published_checkpointing();
+  ASSERT_EQ(runs.figures.size(), 2u);
+  EXPECT_EQ(runs.figures[0].published, 8'681);
+  EXPECT_EQ(runs.figures[1].published, 6'775);
+  for (const PublishedFigure& f : runs.figures) EXPECT_NEAR(f.theirs, f.published, 100) << f.figure;
+  int64_t sum = 0;
+  for (const Difference& d : runs.gap.differences) sum += d.bytes;
+  EXPECT_EQ(sum, runs.gap.named);
+  EXPECT_EQ(double(runs.gap.named), (runs.figures[1].theirs - runs.figures[1].ours) * 0x1p20);
+}
+
+}  // namespace
+}  // namespace gradus

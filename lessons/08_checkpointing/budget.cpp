@@ -140,7 +140,7 @@ void draw_policies(const std::string& path, const TransformerConfig& model, int6
   for (size_t i = 0; i < all.size(); ++i)
     plot.series.push_back(
         {all[i].name, {100 * (seconds[i] / seconds[0] - 1)}, {mib(all[i])}, Series::Marks::Dots});
-  Series front{"best for a budget, by FLOPs", {}, {}, Series::Marks::Line};
+  Series front{"best, by FLOPs", {}, {}, Series::Marks::Line};
   const double step = double(batch * model.context * model.flops_per_token());
   for (const Policy& p : pareto_front(sizes, costs_in_flops(sizes))) {
     front.x.push_back(100 * double(extra_flops(p, sizes)) / step);

@@ -1,6 +1,5 @@
 #include "lessons/published/runs.h"
 
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
@@ -265,41 +264,6 @@ PublishedRuns published_adafactor() {
       nvml_figure("NVML, Adafactor", kAdafactor, theirs.peak_reserved, ours.peak_reserved, "the next table")};
   runs.gap = gap_of("BERT-large, Adafactor", kAdafactor, theirs, ours);
   return runs;
-}
-
-static std::string decimals(int count, double x) {
-  char text[32];
-  snprintf(text, sizeof text, "%.*f", count, x);
-  return text;
-}
-static std::string verdict_detail(const Verdict& v) {
-  if (v.theirs) return "theirs leaves " + bytes_text(v.theirs_room);
-  std::string text = "no memory for " + bytes_text(v.theirs_request);
-  return text + "; published: " + bytes_text(v.published_request);
-}
-
-std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
-  Table figures({"run", "figure", "unit", "published", "theirs", "off by", "ours", "less by", "why"});
-  for (const PublishedFigure& f : all.figures) {
-    const auto text = [&](double x) { return decimals(f.unit == "GiB" ? 3 : 0, x); };
-    figures.row({f.run, f.figure, f.unit, text(f.published), text(f.theirs), text(f.published - f.theirs),
-                 text(f.ours), text(f.published - f.ours), f.why});
-  }
-  Table differences({all.gap.runs, "MiB", "why"});
-  const auto mib = [](int64_t bytes) { return decimals(1, double(bytes) / kMiB); };
-  for (const Difference& d : all.gap.differences) differences.row({d.name, mib(d.bytes), d.why});
-  differences.row({"= named", mib(all.gap.named),
-                   percent_text(double(all.gap.named) / double(all.gap.whole)) + " of the gap"});
-  differences.row({"unexplained", mib(all.gap.unexplained),
-                   "cuBLAS's own memory and kernels; requests we do not know of"});
-  differences.row({"= gap: " + all.gap.figures, mib(all.gap.whole), "reserved, without the context"});
-  Table verdicts({"on a card of 16 GB", "published", "theirs", "ours", "detail"});
-  const auto word = [](bool fits) { return fits ? "fits" : "out of memory"; };
-  for (const Verdict& v : all.verdicts)
-    verdicts.row({v.run, word(v.published), word(v.theirs), word(v.ours), verdict_detail(v)});
-  out << figures << "\n" << differences;
-  if (!all.verdicts.empty()) out << "\n" << verdicts;
-  return out;
 }
 
 }  // namespace gradus

@@ -1,6 +1,7 @@
 """The training step of tests/bench/step.cpp in PyTorch: the same GPT-2-shaped model, AdamW, random tokens.
 Prints a JSON line with the median of the steps' times. beside_pytorch.sh runs both in turns."""
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -8,6 +9,7 @@ import time
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Block(nn.Module):
@@ -32,6 +34,7 @@ class Gpt(nn.Module):
         self.wte, self.wpe = nn.Embedding(vocab, channels), nn.Embedding(context, channels)
         self.h = nn.ModuleList(Block(channels, heads) for _ in range(layers))
         self.ln_f = nn.LayerNorm(channels)
+        self.checkpoints = False
         for weight in self.parameters():
             if weight.dim() > 1:
                 nn.init.normal_(weight, std=0.02)
@@ -39,7 +42,7 @@ class Gpt(nn.Module):
     def forward(self, ids, targets):
         x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
         for block in self.h:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.checkpoints else block(x)
         logits = F.linear(self.ln_f(x), self.wte.weight)  # the head is tied
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
@@ -48,13 +51,34 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name, usual in dict(layers=12, heads=12, dim=768, vocab=50257, batch=4, seq=64, steps=6).items():
         parser.add_argument(f"--{name}", type=int, default=usual)
-    for flag in ("bf16", "cuda", "compile"):
+    for flag in ("bf16", "cuda", "compile", "checkpoint", "peak"):
         parser.add_argument(f"--{flag}", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
+    if args.peak:
+        print(json.dumps(dict(bench="step", torch=torch.__version__, peak_bytes=peak_bytes(lambda: train(args)))))
+    else:
+        train(args)
+
+
+def peak_bytes(run):
+    """The most that PyTorch's allocator has given out on the CPU, by its profiler."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        run()
+    sizes, stack = [], list(profile.profiler.kineto_results.experimental_event_tree())
+    while stack:
+        event = stack.pop()
+        stack += event.children
+        if event.tag == torch._C._profiler._EventType.Allocation:
+            sizes.append((event.start_time_ns, event.extra_fields.alloc_size))
+    return max(itertools.accumulate(size for _, size in sorted(sizes, key=lambda s: s[0])))
+
+
+def train(args):
     device = "cuda" if args.cuda else "cpu"
     model = Gpt(args.vocab, args.seq, args.layers, args.heads, args.dim).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    model.checkpoints = args.checkpoint
     run = torch.compile(model) if args.compile else model
     ids = torch.randint(0, args.vocab, (args.batch, args.seq + 1), device=device)
     seconds = []
@@ -68,6 +92,8 @@ def main():
         value = loss.item()  # waits for the GPU
         if step >= 2:
             seconds.append(time.perf_counter() - start)
+    if args.peak:
+        return
     print(json.dumps(dict(bench="step", torch=torch.__version__, parameters=sum(p.numel() for p in model.parameters()),
                           ms_per_step=1e3 * statistics.median(seconds), loss=value)))
 

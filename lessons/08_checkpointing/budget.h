@@ -7,14 +7,6 @@
 
 namespace gradus {
 
-// What one block costs to run again, in seconds or in FLOPs.
-struct Costs {
-  double block, tail, attention;  // tail: of its last operations, which need not run again
-};
-Costs costs_in_flops(const Sizes& s);
-
-double extra_cost(const Policy& p, const Costs& costs, int64_t layers);
-
 // The policy of least cost whose peak_activations() is at most `budget`; none if there is none.
 std::optional<Policy> best_policy(const Sizes& s, const Costs& costs, int64_t budget);
 // The same by trying all segmentations, each with every way to keep: 3 * 4^(L-1) policies. L <= 10.

@@ -104,8 +104,9 @@ static std::vector<StepLive> replay_backward(const Chain& chain, const Recorded&
       else if (value < chain.n)
         ++live.values[value];
     }
+    if (r.events[i].action != Action::Alloc) continue;
     steps.back().most = std::max(steps.back().most, live.count());
-    if (r.events[i].action == Action::Alloc && number_of(r.events[i]) < 0) {
+    if (number_of(r.events[i]) < 0) {
       steps.back().at_gradient = live;
       steps.emplace_back();
     }
@@ -154,7 +155,7 @@ void chain_table(Report& report) {
 void chain_by_hand(std::ostream& out) {
   const std::pair<const char*, Chain> ways[] = {
       {"all is kept", {5, {}}}, {"from the start", {5, {}, true}}, {"segments of 2 and 3", {5, {2, 3}}}};
-  Table table({"backward of step", ways[0].first, "", ways[1].first, "", ways[2].first, ""});
+  Table table({"backward of step", ways[0].first, "most", ways[1].first, "most", ways[2].first, "most"});
   std::vector<std::vector<std::string>> rows(5);
   for (int64_t i = 0; i < 5; ++i) rows[size_t(i)] = {std::to_string(5 - i)};
   for (const auto& [name, chain] : ways) {
@@ -162,7 +163,7 @@ void chain_by_hand(std::ostream& out) {
     for (size_t i = 0; i < steps.size(); ++i) {
       std::string text;
       for (const auto& [value, times] : steps[i].at_gradient.values)
-        text += "x" + std::to_string(value) + " ";
+        (text += 'x').append(std::to_string(value)).append(" ");
       rows[i].push_back(text + "g");
       rows[i].push_back(std::to_string(steps[i].most));
     }

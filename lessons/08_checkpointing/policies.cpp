@@ -58,18 +58,26 @@ int64_t Sizes::forward_flops() const {
          linear_flops(rows, C, 4 * C) + cost::gelu_fwd(rows * 4 * C, DType::F32).flops + tail_flops();
 }
 
-int64_t extra_flops(const Policy& p, const Sizes& s) {
-  const int64_t L = s.config.layers;
-  int64_t flops = 0;
+Costs costs_in_flops(const Sizes& s) {
+  return {double(s.forward_flops()), double(s.tail_flops()), double(s.attention_flops())};
+}
+
+double cost_of(const BlockSegment& g, const Costs& c) {
+  double cost = 0;
   // BEGIN SOLUTION 08.6
-  if (p.from_the_start) return L * (L + 1) / 2 * s.forward_flops() - L * s.tail_flops();
-  for (const BlockSegment& g : p.segments) {
-    if (g.keep == Keep::Input) flops += g.blocks * s.forward_flops() - s.tail_flops();
-    if (g.keep == Keep::LessAttention) flops += g.blocks * s.attention_flops();
-  }
-  // STUB: todo("08.6", "FLOPs of what runs again", p, s, L, flops);
+  if (g.keep == Keep::Input) cost = double(g.blocks) * c.block - c.tail;
+  if (g.keep == Keep::LessAttention) cost = double(g.blocks) * c.attention;
+  // STUB: todo("08.6", "the cost of what runs again of these blocks", g, c, cost);
   // END SOLUTION 08.6
-  return flops;
+  return cost;
+}
+
+double extra_cost(const Policy& p, const Costs& c, int64_t L) {
+  double sum = 0;
+  for (const BlockSegment& g : p.segments) sum += cost_of(g, c);
+  for (int64_t blocks = 1; p.from_the_start && blocks <= L; ++blocks)
+    sum += cost_of({blocks, Keep::Input}, c);
+  return sum;
 }
 
 int64_t kept(const BlockSegment& g, const Sizes& s) {
@@ -105,16 +113,20 @@ int64_t peak_activations(const Policy& p, const Sizes& s) {
 }
 
 Policy policy_by_name(const std::string& name, int64_t L) {
-  std::vector<std::string> names{"every-K"};
+  std::string known = "every-K";
   for (const Policy& p : policies(L)) {
     if (p.name == name) return p;
-    names.push_back(p.name);
+    known += ", " + p.name;
   }
   int64_t k = 0;
   const char* const end = name.data() + name.size();
-  if (name.starts_with("every-") && std::from_chars(name.data() + 6, end, k).ptr == end && k > 0)
+  if (name.starts_with("every-") && std::from_chars(name.data() + 6, end, k).ptr == end && k > 0) {
+    check(k <= L, "policy '", name, "': the model has ", L, " blocks; choose every-1 to every-", L);
     return {name, every(k, L)};
-  fail("policy '", name, "' is unknown; did you mean ", nearest(name, names), "?");
+  }
+  std::vector<std::string> names;
+  for (const Policy& p : policies(L)) names.push_back(p.name);
+  fail("policy '", name, "' is unknown; the nearest is ", nearest(name, names), ". There are: ", known);
 }
 
 int64_t most_activations(const std::vector<MemoryEvent>& history) {

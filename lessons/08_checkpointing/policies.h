@@ -40,9 +40,16 @@ int64_t most_within(const BlockSegment& g, const Sizes& s);
 
 int64_t saved_bytes(const Policy& p, const Sizes& s);       // after the forward pass
 int64_t peak_activations(const Policy& p, const Sizes& s);  // the most at any time
-int64_t extra_flops(const Policy& p, const Sizes& s);       // of what runs again
 
-// The same, measured: in the second step of a training run on meta.
+// What one block costs to run again, in FLOPs or in seconds.
+struct Costs {
+  double block, tail, attention;  // tail: of its last operations, which make nothing that is saved
+};
+Costs costs_in_flops(const Sizes& s);
+double cost_of(const BlockSegment& g, const Costs& c);               // of what runs again of one segment
+double extra_cost(const Policy& p, const Costs& c, int64_t layers);  // ... of a step
+
+// peak_activations(), measured on meta.
 int64_t measured_peak(const TransformerConfig& config, int64_t batch, const Policy& p);
 // Of a whole history: the most bytes of kind activation.
 int64_t most_activations(const std::vector<MemoryEvent>& history);

@@ -32,7 +32,8 @@ Tensor Tape::checkpoint(const Tensor& x, const std::function<Tensor(const Tensor
   auto segment = std::make_shared<CheckpointSegment>(
       CheckpointSegment{f, dropout_ordinal_, context().first_sample, 0, {}});
   const Tensor y = f(x);
-  if (nodes_.size() == first && remade_nodes_ == remade) return y;  // nothing in it wants a gradient
+  // Nothing in it wants a gradient. (While an outer segment runs again, nodes are counted, not recorded.)
+  if (nodes_.size() == first && remade_nodes_ == remade) return y;
   segment->output = y.slot.id;
   if (!remade_) drop_saved(first, *segment, x);
   Node node{"checkpoint", {}, {}, {{x}}, {}, segment};
@@ -55,7 +56,8 @@ void Tape::drop_saved(size_t first, CheckpointSegment& segment, const Tensor& x)
       const auto maker = made_by.find(t.slot.id);
       if (maker != made_by.end())
         segment.dropped.push_back({maker->second, -1, t});
-      else if (!t.slot.wanted())
+      else if (!t.slot.wanted())  // made by the op that saves it; with another slot it is from before the
+                                  // segment
         segment.dropped.push_back({int64_t(i - first), int(k), t});
     }
   for (CheckpointSegment::Dropped& d : segment.dropped)
@@ -78,6 +80,7 @@ void Tape::take_remade(const Node& node, const Tensor& y) {
 
 void Tape::remake(const Node& checkpoint, const std::unordered_map<int64_t, Tensor>& pending) {
   CheckpointSegment& segment = *checkpoint.segment;
+  // Nothing depends on y, or nothing was dropped.
   if (!pending.contains(segment.output) || segment.dropped.empty()) return;
   const int64_t first_sample = context().first_sample;
   context().first_sample = segment.first_sample;

@@ -20,10 +20,15 @@ Block& Storage::block() const {
 
 void Storage::drop() {
   dropped_name_ = name();
+  dropped_bytes_ = bytes();
   block_.reset();
 }
 
-void Storage::refill(const Storage& remade) { block_ = remade.block_; }
+void Storage::refill(const Storage& remade) {
+  check(remade.bytes() == dropped_bytes_, "checkpoint: '", dropped_name_, "' had ", dropped_bytes_,
+        " bytes, made again it has ", remade.bytes(), "; does the function depend on what has changed?");
+  block_ = remade.block_;
+}
 
 Tensor::Tensor(Device& device, const Shape& shape, DType dtype, Kind kind, std::string_view name)
     : storage_(std::make_shared<Storage>(device, shape.bytes(dtype, name), kind, name, shape)),

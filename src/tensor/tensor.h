@@ -46,7 +46,8 @@ class Storage {
 
   Device* device_;
   std::shared_ptr<Block> block_;
-  std::string dropped_name_;
+  std::string dropped_name_;  // and bytes, while it is empty
+  int64_t dropped_bytes_ = 0;
 };
 
 class Tensor {

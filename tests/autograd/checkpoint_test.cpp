@@ -42,7 +42,6 @@ Outcome outcome_of(L08_Checkpoint& test, const std::function<Tensor(const Tensor
 }
 
 TEST_F(L08_Checkpoint, GradientsAreBitEqualAndOnlyInputsAreKept) {
-  RecordProperty("exercise", "08.4");
   const Outcome all = outcome_of(*this, [](const Tensor& x) { return three_steps(three_steps(x)); });
   EXPECT_EQ(all.saved, 5 * 160) << "x is of kind weight";
   EXPECT_EQ(all.calls, 12);
@@ -133,6 +132,7 @@ std::vector<double> trained(const char* device, TransformerConfig config,
 }
 
 TEST(L08_Policies, AllGiveTheSameLossesAndGradientsToTheBit) {
+  RecordProperty("exercise", "08.4");
   for (const char* family : {"gpt2", "bert-base", "polyglot-ko-1.3b"})
     for (const char* recipe : {"fp32", "mixed", "half"}) {
       TransformerConfig config = transformer_config(family);

@@ -47,14 +47,12 @@ TEST(L08_Formulas, AreWhatTheMeterCounts) {
       const Sizes sizes{c, B, T};
       std::vector<Policy> all = policies(L);
       for (uint64_t seed = 0; seed < 12; ++seed) all.push_back(random_policy(L, seed));
-      const int64_t kept = counted(c, B, T, all.front()).flops;
       for (const Policy& p : all) {
         const Counted is = counted(c, B, T, p);
         const std::string what = p.name + " " + text_of(p) + ", L " + std::to_string(L);
         EXPECT_EQ(saved_bytes(p, sizes), is.saved) << what;
         EXPECT_EQ(peak_activations(p, sizes), is.most) << what;
         EXPECT_EQ(measured_peak(c, B, p), counted(c, B, c.context, p).most) << what;
-        (void)kept;
       }
     }
 }
@@ -72,7 +70,8 @@ TEST(L08_Formulas, FlopsOfWhatRunsAgain) {
       for (uint64_t seed = 0; seed < 12; ++seed) all.push_back(random_policy(L, seed));
       const int64_t kept = counted(c, 2, 24, all.front()).flops;
       for (const Policy& p : all)
-        EXPECT_EQ(extra_flops(p, sizes), counted(c, 2, 24, p).flops - kept) << text_of(p) << ", L " << L;
+        EXPECT_EQ(int64_t(extra_cost(p, costs_in_flops(sizes), L)), counted(c, 2, 24, p).flops - kept)
+            << text_of(p) << ", L " << L << ", F " << sizes.forward_flops() << ", E " << sizes.tail_flops();
     }
 }
 
@@ -90,7 +89,7 @@ TEST(L08_Policies, EverySoManyBlocks) {
         }
         blocks += segments[i].blocks;
       }
-      EXPECT_EQ(blocks, L) << "k " << k;
+      ASSERT_EQ(blocks, L) << text_of({"", segments}) << ", k " << k;
     }
 }
 
@@ -100,7 +99,8 @@ TEST(L08_Policies, HaveNames) {
   EXPECT_EQ(text_of(policy_by_name("sqrt", 9)), "[3], [3], [3]");
   EXPECT_EQ(text_of({"x", {{1, Keep::All}, {2, Keep::All}, {1, Keep::Input}, {3, Keep::LessAttention}}}),
             "3 all, [1], 3 less attention");
-  expect_refused("did you mean selective?", [] { policy_by_name("selectiv", 4); });
+  expect_refused("the nearest is selective", [] { policy_by_name("selectiv", 4); });
+  expect_refused("the model has 4 blocks", [] { policy_by_name("every-5", 4); });
   for (const char* wrong : {"every-", "every-0", "every--1", "every-2x", "every", ""})
     expect_refused("is unknown", [&] { policy_by_name(wrong, 4); });
 }
@@ -146,7 +146,7 @@ TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
           EXPECT_NEAR(extra_cost(*best, costs, L), extra_cost(*brute, costs, L),
                       1e-9 * costs.block * double(L));
         } else if (best) {
-          EXPECT_TRUE(best->from_the_start);
+          EXPECT_TRUE(best->from_the_start) << text_of(*best) << ", L " << L << ", budget " << budget;
           EXPECT_LE(peak_activations(*best, sizes), budget);
         }
       }

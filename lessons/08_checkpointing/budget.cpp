@@ -114,7 +114,7 @@ void budgets_table(const TransformerConfig& model, int64_t batch, Report& report
     if (i % 4 == 0 || i == 19)
       table.row({bytes_text(budget), text_of(best), bytes_text(measured), number_text(cost * 1e-9)});
   }
-  std::cout << "\n(c) The fastest policy for a budget, by dynamic programming\n\n" << table;
+  std::cout << "\n(b) The fastest policy for a budget, by dynamic programming\n\n" << table;
   report.check_equal("budgets that are exceeded, of 20", over, 0);
   report.check_at_most("FLOPs more than the best of all policies", worst, 0);
 }

@@ -53,7 +53,8 @@ static Run train(const Lesson& lesson, const Settings& set, const Policy& policy
     const DummyBatch batch = dummy_batch(set.model, set.batch, set.model.context, uint64_t(step + 1));
     Tape tape;
     const Tensor loss = batch.loss(model);
-    if (step == 0 && lesson.print == "tape") tape.print(std::cout);
+    if (step == 0 && lesson.print == "tape")
+      tape.print(std::cout << policy.name << " on " << device.name() << "\n");
     run.saved = tape.saved_bytes();
     const double loss_value = item(loss);
     model.parameters.zero_grad();
@@ -69,7 +70,7 @@ static Run train(const Lesson& lesson, const Settings& set, const Policy& policy
   return run;
 }
 
-// (b) Policies, trained. The numbers of all must be the first one's, to the bit.
+// Policies, trained. The numbers of all must be the first one's, to the bit.
 static std::vector<double> compare(const Lesson& lesson, const Settings& set,
                                    const std::vector<Policy>& wanted, Report& report) {
   const Sizes sizes{set.model, set.batch, set.model.context};
@@ -104,10 +105,10 @@ static std::vector<double> compare(const Lesson& lesson, const Settings& set,
   return seconds;
 }
 
-// (d) A published run, its program repeated on meta, and ours.
+// (c) A published run, its program repeated on meta, and ours.
 static void print_published(Report& report) {
   const PublishedRuns runs = published_checkpointing();
-  std::cout << "\n(d) A published run\n\n" << runs;
+  std::cout << "\n(c) A published run\n\n" << runs;
   const PublishedFigure& f = runs.figures.back();
   report.check_at_most("BERT-large, 4 x 1, checkpointing: published - theirs, MiB",
                        std::abs(f.published - f.theirs), 100);

@@ -43,6 +43,11 @@ void Parameters::zero_grad() {
   for (Parameter& p : list_) p.leaf.zero();
 }
 
+void Parameters::drop_grad() {
+  zero_grad();
+  for (Parameter& p : list_) p.leaf.grad = {};
+}
+
 int64_t Parameters::numel() const {
   int64_t n = 0;
   for (const Parameter& p : list_) n += p.value.numel();

@@ -25,16 +25,39 @@ line() {
 }
 python() { "${PYTHON:-python3}" "$peers/$@" $theirs 2>/dev/null; }
 
-# beside NAME BATCH SEQ STEPS LAYERS HEADS DIM VOCAB
+# run PROGRAM BATCH SEQ STEPS LAYERS HEADS DIM VOCAB [FLAG…]: its JSON line. The flags are PyTorch's;
+# --checkpoint is for both.
+run() {
+  program=$1 batch=$2 seq=$3 steps=$4 layers=$5 heads=$6 dim=$7 vocab=$8
+  shift 8
+  case $program in
+  gradus)
+    case "$*" in *--checkpoint*) keep=input ;; *) keep=all ;; esac
+    $step --device="$device" $ours --batch="$batch" --seq="$seq" --steps="$steps" --layers="$layers" \
+      --heads="$heads" --dim="$dim" --vocab="$vocab" --keep=$keep
+    ;;
+  pytorch-*)
+    [ "$program" = pytorch-eager ] || set -- "$@" --compile
+    python gpt_step.py --batch "$batch" --seq "$seq" --steps "$steps" --layers "$layers" --heads "$heads" \
+      --dim "$dim" --vocab "$vocab" "$@"
+    ;;
+  esac
+}
+
+# beside NAME PROGRAMS BATCH … as for run: the time of a step, in turns.
 beside() {
-  for program in $(for r in $(seq "$rounds"); do echo gradus pytorch-eager gradus pytorch-compiled; done); do
-    case $program in
-    gradus) $step --device="$device" $ours --batch="$2" --seq="$3" --steps="$4" --layers="$5" --heads="$6" \
-      --dim="$7" --vocab="$8" ;;
-    *) python gpt_step.py $([ "$program" = pytorch-eager ] || echo --compile) --batch "$2" --seq "$3" \
-      --steps "$4" --layers "$5" --heads "$6" --dim "$7" --vocab "$8" ;;
-    esac | line "$1" "$program" ms_per_step
+  name=$1 programs=$2
+  shift 2
+  for program in $(for r in $(seq "$rounds"); do echo "$programs"; done); do
+    run "$program" "$@" | line "$name" "$program" ms_per_step
   done
+}
+# peak NAME BATCH … as for run: the bytes that a step has allocated at the most.
+peak() {
+  name=$1
+  shift
+  run gradus "$@" | line "$name" gradus peak_bytes
+  run pytorch-eager "$@" --peak | line "$name" pytorch-eager peak_bytes
 }
 
 for round in $(seq "$rounds"); do
@@ -42,12 +65,17 @@ for round in $(seq "$rounds"); do
     line products gradus gemm_peak_gflops
   python product.py | line products pytorch-eager gemm_peak_gflops
 done
+all='gradus pytorch-eager gradus pytorch-compiled' eager='gradus pytorch-eager'
 if [ "$device" = cpu ]; then
-  beside small 8 64 100 4 4 128 256
-  beside gpt2-124M-T64 4 64 5 12 12 768 50257
-  beside gpt2-124M-T256 4 256 3 12 12 768 50257
+  beside small "$all" 8 64 100 4 4 128 256
+  beside gpt2-124M-T64 "$all" 4 64 5 12 12 768 50257
+  set -- 4 256 3 12 12 768 50257
+  beside gpt2-124M-T256 "$all" "$@"
+  beside 'gpt2-124M-T256 checkpointed' "$eager" "$@" --checkpoint
+  peak 'gpt2-124M-T256 peak' "$@"
+  peak 'gpt2-124M-T256 checkpointed peak' "$@" --checkpoint
 else
-  beside gpt2-124M-T1024 16 1024 30 12 12 768 50257
+  beside gpt2-124M-T1024 "$all" 16 1024 30 12 12 768 50257
 fi
 
 awk -f tests/tools/beside.awk "$lines" >&2

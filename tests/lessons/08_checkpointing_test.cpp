@@ -57,6 +57,38 @@ TEST(L08_Formulas, AreWhatTheMeterCounts) {
     }
 }
 
+// In models of all families: from what a block saves if all is kept, and from the bytes of its input.
+TEST(L08_Formulas, BytesOfAllFamiliesFollowFromWhatABlockSaves) {
+  for (const char* family : {"gpt2", "bert-base", "polyglot-ko-1.3b"}) {
+    TransformerConfig c = transformer_config(family);
+    c.vocab = 31, c.context = 8, c.layers = 4, c.heads = 2, c.channels = 16, c.dropout = 0.1;
+    if (c.rotary > 0) c.rotary = 4;
+    if (c.output_head == OutputHead::Pooled) c.labels = 2;
+    const int64_t B = 3, T = 8, input = 4 * B * T * c.channels, probs = 4 * B * c.heads * T * T;
+    // BERT's norm of the embeddings is in no segment: its input and two numbers a token.
+    const int64_t front = c.residual == Residual::PostNorm ? input + 8 * B * T : 0;
+    const Policy all{"all", {}};
+    TransformerConfig less = c;
+    less.layers = 3;
+    const int64_t saved = counted(c, B, T, all).saved, block = saved - counted(less, B, T, all).saved,
+                  tail = saved - 4 * block - front;
+    const auto expect = [&](const Policy& p, int64_t kept, int64_t most) {
+      const Counted is = counted(c, B, T, p);
+      EXPECT_EQ(is.saved, front + kept + tail) << family << " " << text_of(p);
+      EXPECT_EQ(is.most, front + std::max(kept + tail, most)) << family << " " << text_of(p);
+    };
+    expect(all, 4 * block, 4 * block);
+    expect({"", every(1, 4)}, 4 * input, 3 * input + block);
+    expect({"", every(2, 4)}, 2 * input, input + 2 * block);
+    expect({"", every(3, 4)}, 2 * input, std::max(3 * block, input + block));
+    expect({"", every(4, 4)}, input, 4 * block);
+    expect({"", {{4, Keep::LessAttention}}}, 4 * (block - probs), 0);
+    expect({"", {{1, Keep::All}, {2, Keep::Input}, {1, Keep::LessAttention}}},
+           block + input + (block - probs), 3 * block);
+    expect({"from-the-start", {}, true}, input, input + block);
+  }
+}
+
 TEST(L08_Formulas, FlopsOfWhatRunsAgain) {
   RecordProperty("exercise", "08.6");
   for (const double dropout : {0.0, 0.1})

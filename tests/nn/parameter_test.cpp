@@ -117,6 +117,29 @@ TEST_F(L03_Parameters, ZeroGradEmptiesAllAlsoWhatWasFrozenAndFillsNothing) {
   EXPECT_EQ(item(b.leaf.grad), 6) << "twice 3: the old one is forgotten";
 }
 
+TEST_F(L03_Parameters, DropGradGivesTheMemoryBackAndTheNextPassIsAsTheFirst) {
+  Parameter &a = add_one("a"), &b = add_one("b");
+  const auto pass = [&] { Tape().backward(add(scale(a.value, 2), scale(b.value, 3))); };
+  parameters.drop_grad();
+  EXPECT_EQ(meter.now()[Kind::Gradient], 0);
+  pass();
+  const int64_t bytes = meter.now()[Kind::Gradient];
+  EXPECT_EQ(bytes, 8);
+  parameters.set_trainable(b, false);
+  parameters.drop_grad();
+  EXPECT_EQ(meter.now()[Kind::Gradient], 0) << "of what was frozen, too";
+  for (const Parameter* p : {&a, &b}) {
+    EXPECT_TRUE(p->leaf.empty) << p->name;
+    EXPECT_FALSE(p->leaf.grad.defined()) << p->name;
+  }
+  EXPECT_EQ(item(a.value), 1) << "values stay";
+  parameters.set_trainable(b, true);
+  pass(), pass();
+  EXPECT_EQ(meter.now()[Kind::Gradient], bytes);
+  EXPECT_EQ(item(a.leaf.grad), 4);
+  EXPECT_EQ(item(b.leaf.grad), 6);
+}
+
 TEST_F(L03_Parameters, AFrozenOneTrainsOnIfItIsThawed) {
   Parameter& p = add_one("p");
   parameters.set_trainable(p, false);

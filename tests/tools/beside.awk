@@ -1,5 +1,6 @@
 # beside.awk: what tests/bench/beside_pytorch.sh measured, as a table: of each model and program the median
-# time of a step, and how many times ours that is; of products of matrices the median speed.
+# time of a step, and how many times ours that is; of peaks the same in MiB; of products of matrices the
+# median speed.
 BEGIN {
   FS = "[:,}]"
   print "| model | gradus | PyTorch, eager | PyTorch, compiled |"
@@ -8,29 +9,30 @@ BEGIN {
 {
   gsub(/"/, "")
   if (!($2 in seen)) order[++models] = $2
-  speed[$2] = $7 ~ /gflops/
+  field[$2] = $7
   seen[$2]
   n[$2, $6]++
-  ms[$2, $6, n[$2, $6]] = $8
+  value[$2, $6, n[$2, $6]] = $8
 }
 END {
   for (m = 1; m <= models; m++) {
     ours = median(order[m], "gradus")
-    if (speed[order[m]]) {
+    if (field[order[m]] ~ /gflops/)
       printf "| %s | %.3g GFLOP/s | %.3g GFLOP/s | |\n", order[m], ours, median(order[m], "pytorch-eager")
-      continue
-    }
-    printf "| %s | %.4g ms | %s | %s |\n", order[m], ours, times(order[m], "pytorch-eager"),
-      times(order[m], "pytorch-compiled")
+    else if (field[order[m]] ~ /bytes/)
+      printf "| %s | %.0f MiB | %s | |\n", order[m], ours / 2 ^ 20, times(order[m], "pytorch-eager", "%.0f MiB", 2 ^ 20, "much")
+    else
+      printf "| %s | %.4g ms | %s | %s |\n", order[m], ours, times(order[m], "pytorch-eager", "%.4g ms", 1, "long"),
+        times(order[m], "pytorch-compiled", "%.4g ms", 1, "long")
   }
 }
-function times(model, program,    t) {
+function times(model, program, format, unit, how,    t) {
   t = median(model, program)
-  return t ? sprintf("%.4g ms, %.2f times as long", t, t / ours) : "-"
+  return t ? sprintf(format ", %.2f times as %s", t / unit, t / ours, how) : "-"
 }
 function median(model, program,    count, i, j, sorted, t) {
   count = n[model, program]
-  for (i = 1; i <= count; i++) sorted[i] = ms[model, program, i] + 0
+  for (i = 1; i <= count; i++) sorted[i] = value[model, program, i] + 0
   for (i = 2; i <= count; i++)
     for (j = i; j > 1 && sorted[j] < sorted[j - 1]; j--) { t = sorted[j]; sorted[j] = sorted[j - 1]; sorted[j - 1] = t }
   return count ? (sorted[int((count + 1) / 2)] + sorted[int(count / 2) + 1]) / 2 : 0

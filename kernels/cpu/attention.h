@@ -1,7 +1,7 @@
 // What attention_plain and attention_flash share: where heads lie, and the dropout of attention weights.
 #pragma once
 #include "kernels/cpu/io.h"
-#include "kernels/philox.h"
+#include "kernels/cpu/random_words.h"
 
 namespace gradus::cpu {
 
@@ -37,12 +37,15 @@ void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t
           S* weights) {
   const S factor = S(1) / (S(1) - S(s.dropout));
   const int64_t first = (h * s.T + t) * s.T + j0;  // of the elements of the sample's (H, T, T) weights
-  Philox4 words{};
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t e = first + j;
-    if (j == 0 || e % 4 == 0)
-      words = dropout_words(s.key.seed, ctx.scalars->step, s.key.ordinal, s.key.first_sample + b, e / 4);
-    weights[j] = uniform01(words[e % 4]) >= s.dropout ? weights[j] * factor : S(0);
+  uint32_t words[4 * kBlocks];
+  for (int64_t done = 0; done < n;) {
+    const int64_t block = (first + done) / 4, skip = (first + done) % 4;
+    const int64_t count = std::min(n - done, 4 * kBlocks - skip);
+    draw(s.key, ctx.scalars->step, s.key.first_sample + b, block, (skip + count + 3) / 4, words);
+    S* const w = weights + done;
+#pragma omp simd
+    for (int64_t j = 0; j < count; ++j) w[j] = uniform01(words[skip + j]) >= s.dropout ? w[j] * factor : S(0);
+    done += count;
   }
 }
 

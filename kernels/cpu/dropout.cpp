@@ -1,20 +1,7 @@
 #include "kernels/cpu/io.h"
-#include "kernels/philox.h"
+#include "kernels/cpu/random_words.h"
 
 namespace gradus::cpu {
-
-constexpr int64_t kBlocks = 64;  // of four elements, drawn together
-
-// The random words of `count` blocks of one sample. The loop is over blocks, so that vectors of them go
-// through the ten rounds side by side.
-[[gnu::flatten, gnu::noinline]] static void draw(RandomKey key, int64_t step, int64_t sample, int64_t block,
-                                                 int64_t count, uint32_t* words) {
-#pragma omp simd
-  for (int64_t b = 0; b < count; ++b) {
-    const Philox4 four = dropout_words(key.seed, step, key.ordinal, sample, block + b);
-    for (int i = 0; i < 4; ++i) words[4 * b + i] = four[i];
-  }
-}
 
 template <Write W, class T>
 [[gnu::flatten, gnu::noinline]] static void keep_or_drop(int64_t n, const uint32_t* words, float p,

@@ -109,15 +109,6 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set,
     report.check_at_most("Muon: its last loss, beside AdamW's", last_loss("Muon"), last_loss("AdamW"));
 }
 
-// (c) A published run with AdamW and with Adafactor, their program repeated on meta, and ours.
-static void print_published(Report& report) {
-  const PublishedRuns runs = published_adafactor();
-  std::cout << "\n(c) A published run\n\n" << runs;
-  const PublishedFigure& adafactor = runs.figures.back();
-  report.check_at_most("BERT-large, Adafactor: published - theirs, MiB",
-                       std::abs(adafactor.published - adafactor.theirs), 100);
-}
-
 static int lesson_06(int argc, char** argv) {
   Lesson lesson(argc, argv, "06_optimizers", "optimizers: what each remembers, and what that is good for",
                 kSteps);
@@ -141,7 +132,7 @@ static int lesson_06(int argc, char** argv) {
     draw_race(lesson, results);
   }
   update_time_table(report);
-  print_published(report);
+  report_published("(c) A published run", published_adafactor(), report);
   return report.finish(lesson.json);
 }
 

@@ -106,7 +106,7 @@ void budgets_table(const TransformerConfig& model, int64_t batch, Report& report
   for (int i = 0; i < 20; ++i) {
     const int64_t budget = least + (most - least) * i / 19;
     const Policy best = *best_policy(sizes, costs, budget);
-    const int64_t measured = measured_peak(model, batch, best);
+    const int64_t measured = count_on_meta(model, batch, best).most;
     over += measured > budget;
     const double cost = extra_cost(best, costs, model.layers);
     if (const std::optional<Policy> brute = best_by_brute_force(sizes, costs, budget))

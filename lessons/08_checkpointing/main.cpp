@@ -33,7 +33,8 @@ static Settings for_emulation() {
 }
 
 struct Run {
-  StepRecorder recorder;
+  ReportRow row;
+  double fastest = INFINITY;    // seconds of a step
   std::vector<double> numbers;  // every loss, and the gradients of the last step
   int64_t saved = 0, most = 0;  // bytes of activations: after the forward pass, at any time
   int64_t flops = 0;            // of a step
@@ -45,77 +46,78 @@ static Run train(const Lesson& lesson, const Settings& set, const Policy& policy
   model.initialize(lesson.seed);
   policy.apply(model);
   AdamW optimizer(model.parameters);
+  StepRecorder recorder;
   Run run;
   for (int64_t step = 0; step < lesson.steps; ++step) {
     if (step == lesson.steps - 1) device.allocator().keep_history();
     device.meter().reset_work();
-    run.recorder.begin();
+    recorder.begin();
     const DummyBatch batch = dummy_batch(set.model, set.batch, set.model.context, uint64_t(step + 1));
     Tape tape;
     const Tensor loss = batch.loss(model);
-    if (step == 0 && lesson.print == "tape")
-      tape.print(std::cout << policy.name << " on " << device.name() << "\n");
     run.saved = tape.saved_bytes();
     const double loss_value = item(loss);
     model.parameters.zero_grad();
     tape.backward(loss);
     run.flops = device.meter().flops();
     optimizer.step(1e-3);
-    run.recorder.end(loss_value);
+    recorder.end(loss_value);
   }
   run.most = most_activations(device.allocator().history());
-  run.numbers = run.recorder.losses;
+  recorder.fill(run.row, set.batch * set.model.context);
+  run.fastest = summarize(recorder.seconds).min;
+  run.numbers = recorder.losses;
   for (const Parameter& p : model.parameters)
     for (const double g : to_host<double>(p.leaf.grad)) run.numbers.push_back(g);
   return run;
 }
 
-// Policies, trained. The numbers of all must be the first one's, to the bit.
+// In turns, because other programs slow a shared machine down at times; so the fastest step counts.
+static std::vector<Run> train_in_turns(const Lesson& lesson, const Settings& set,
+                                       const std::vector<Policy>& wanted) {
+  std::vector<Run> runs(wanted.size());
+  for (int turn = 0; turn < 3; ++turn)
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const LessonContext context(lesson, lesson.device, i + 1 == wanted.size() ? lesson.memory : 0);
+      const double fastest = runs[i].fastest;
+      runs[i] = train(lesson, set, wanted[i]);
+      runs[i].fastest = std::min(runs[i].fastest, fastest);
+    }
+  return runs;
+}
+
+// The numbers of all policies must be the first one's, to the bit. Returns the seconds of their steps.
 static std::vector<double> compare(const Lesson& lesson, const Settings& set,
                                    const std::vector<Policy>& wanted, Report& report) {
   const Sizes sizes{set.model, set.batch, set.model.context};
-  int64_t all_kept;  // FLOPs of a step
-  {
-    LessonContext meta(lesson, "meta", 0);
-    all_kept = train(lesson, set, policies(set.model.layers).front()).flops;
-  }
+  const int64_t all_kept = count_on_meta(set.model, set.batch, policies(set.model.layers).front()).flops;
+  const std::vector<Run> runs = train_in_turns(lesson, set, wanted);
   std::vector<double> seconds;
-  std::optional<Run> first;
-  for (const Policy& p : wanted) {  // --memory is for the last of them
-    LessonContext context(lesson, lesson.device, &p == &wanted.back() ? lesson.memory : 0);
-    const Run run = train(lesson, set, p);
-    if (!first) first.emplace(run);
-    seconds.push_back(summarize(run.recorder.seconds).median);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Policy& p = wanted[i];
+    const Run& run = runs[i];
+    seconds.push_back(run.fastest);
     ReportRow& row = report.row(p.name);
-    run.recorder.fill(row, set.batch * set.model.context);
+    row = run.row, row.name = p.name;
     row.extra = {{"activations MiB", double(run.most) / 0x1p20},
                  {"extra FLOPs", double(run.flops - all_kept) / double(all_kept)}};
     report.check_equal(p.name + ": bytes after the forward pass", run.saved, saved_bytes(p, sizes));
     report.check_equal(p.name + ": bytes of activations at the most", run.most, peak_activations(p, sizes));
     report.check_equal(p.name + ": FLOPs of what runs again", run.flops - all_kept,
                        int64_t(extra_cost(p, costs_in_flops(sizes), set.model.layers)));
-    if (context.device.has_data()) {
-      row.extra.emplace_back("extra time", seconds.back() / seconds.front() - 1);
-      report.check_equal(p.name + ": numbers that are other bits", other_bits(run.numbers, first->numbers),
-                         0);
-    } else {
+    if (lesson.device == "meta") {
       row.ms_per_step = row.tokens_per_s = std::nullopt;  // of computing nothing
+    } else {
+      row.extra.emplace_back("extra time", seconds.back() / seconds.front() - 1);
+      report.check_equal(p.name + ": numbers that are other bits",
+                         other_bits(run.numbers, runs.front().numbers), 0);
     }
   }
   return seconds;
 }
 
-// (c) A published run, its program repeated on meta, and ours.
-static void print_published(Report& report) {
-  const PublishedRuns runs = published_checkpointing();
-  std::cout << "\n(c) A published run\n\n" << runs;
-  const PublishedFigure& f = runs.figures.back();
-  report.check_at_most("BERT-large, 4 x 1, checkpointing: published - theirs, MiB",
-                       std::abs(f.published - f.theirs), 100);
-}
-
 static int lesson_08(int argc, char** argv) {
-  Lesson lesson(argc, argv, "08_checkpointing", "keep less for the backward pass, and run it again", 4);
+  Lesson lesson(argc, argv, "08_checkpointing", "keep less for the backward pass, and run it again", 8);
   const std::string name = lesson.args.text(
       "policy", "", "only this one, beside store-all: selective, each-block, every-K, sqrt, from-the-start");
   const std::string picture = lesson.plot("08_policies.svg");
@@ -126,6 +128,8 @@ static int lesson_08(int argc, char** argv) {
   std::vector<Policy> wanted = policies(set.model.layers);
   if (!name.empty()) wanted = {wanted.front(), policy_by_name(name, set.model.layers)};
   if (name.empty() && lesson.memory > 0) wanted = {fastest_that_fits(set.model, set.batch, lesson.memory)};
+  if (lesson.print == "tape")
+    for (const Policy& p : wanted) print_tape(std::cout, set.model, set.batch, p);
   Report report = lesson.report();
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
@@ -134,7 +138,7 @@ static int lesson_08(int argc, char** argv) {
   const std::vector<double> seconds = compare(lesson, set, wanted, report);
   if (whole) {
     budgets_table(set.model, set.batch, report);
-    print_published(report);
+    report_published("(c) A published run", published_checkpointing(), report);
     if (context.device.has_data()) draw_policies(picture, set.model, set.batch, seconds);
   }
   return report.finish(lesson.json);

@@ -139,14 +139,25 @@ int64_t most_activations(const std::vector<MemoryEvent>& history) {
   return most;
 }
 
-int64_t measured_peak(const TransformerConfig& config, int64_t batch, const Policy& p) {
+Counted count_on_meta(const TransformerConfig& config, int64_t batch, const Policy& p) {
   Context meta("meta");
   meta.device.allocator().keep_history();
   Transformer model(config);
   p.apply(model);
   Tape tape;
-  tape.backward(dummy_batch(config, batch, config.context).loss(model));
-  return most_activations(meta.device.allocator().history());
+  const Tensor loss = dummy_batch(config, batch, config.context).loss(model);
+  const int64_t saved = tape.saved_bytes();
+  tape.backward(loss);
+  return {saved, most_activations(meta.device.allocator().history()), meta.device.meter().flops()};
+}
+
+void print_tape(std::ostream& out, const TransformerConfig& config, int64_t batch, const Policy& p) {
+  const Context meta("meta");
+  Transformer model(config);
+  p.apply(model);
+  const Tape tape;
+  const Tensor loss = dummy_batch(config, batch, config.context).loss(model);
+  tape.print(out << p.name << "\n");
 }
 
 std::string text_of(const Policy& p) {

@@ -49,8 +49,12 @@ Costs costs_in_flops(const Sizes& s);
 double cost_of(const BlockSegment& g, const Costs& c);               // of what runs again of one segment
 double extra_cost(const Policy& p, const Costs& c, int64_t layers);  // ... of a step
 
-// peak_activations(), measured on meta.
-int64_t measured_peak(const TransformerConfig& config, int64_t batch, const Policy& p);
+// A forward and a backward pass, on meta.
+struct Counted {
+  int64_t saved, most, flops;  // bytes of activations: after the forward pass, at any time
+};
+Counted count_on_meta(const TransformerConfig& config, int64_t batch, const Policy& p);
+void print_tape(std::ostream& out, const TransformerConfig& config, int64_t batch, const Policy& p);
 // Of a whole history: the most bytes of kind activation.
 int64_t most_activations(const std::vector<MemoryEvent>& history);
 

@@ -1,5 +1,7 @@
 // The tables of published runs.
+#include <cmath>
 #include <cstdio>
+#include <iostream>
 
 #include "lessons/published/runs.h"
 #include "src/core/table.h"
@@ -41,6 +43,13 @@ std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
   out << figures << "\n" << differences;
   if (!all.verdicts.empty()) out << "\n" << verdicts;
   return out;
+}
+
+void report_published(const char* heading, const PublishedRuns& runs, Report& report) {
+  std::cout << "\n" << heading << "\n\n" << runs;
+  for (const PublishedFigure& f : runs.figures)
+    report.check_at_most(f.run + ", " + f.figure + ": published - theirs, MiB",
+                         std::abs(f.published - f.theirs), 100);
 }
 
 }  // namespace gradus

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "src/train/report.h"
+
 namespace gradus {
 
 // What a card of 16 GB leaves to an allocator: nvidia-smi's total of a Tesla V100-SXM2-16GB, less what NVML
@@ -52,5 +54,7 @@ PublishedRuns published_accumulation();   // BERT-large: batch 4, less 4 times b
 PublishedRuns published_checkpointing();  // BERT-large: 4 times batch 1, each block run again
 PublishedRuns published_adafactor();      // BERT-large with AdamW and with Adafactor
 std::ostream& operator<<(std::ostream&, const PublishedRuns&);  // a table each
+// Prints them under a heading, and checks that theirs are within 100 MiB of the published figures.
+void report_published(const char* heading, const PublishedRuns& runs, Report& report);
 
 }  // namespace gradus

@@ -89,6 +89,15 @@ TEST_F(L08_Checkpoint, WithoutATapeOrWithoutGradientsItIsTheFunction) {
   EXPECT_TRUE(tape.nodes().empty());
 }
 
+// The checkpoint is an activation, also if no op but the segment keeps it.
+TEST_F(L08_Checkpoint, AnInputThatNoOpKeepsCounts) {
+  const Tensor x = input();
+  Tape tape;
+  const Tensor y = checkpoint(dropout(x, 0.5), [](const Tensor& from) { return gelu(dropout(from, 0.5)); });
+  EXPECT_EQ(tape.saved_bytes(), 160);
+  tape.backward(y, x.detach());
+}
+
 // Also if no op in the segment keeps it, as here, where a dropout is the first.
 TEST_F(L08_Checkpoint, AnInputThatWasWrittenToIsFoundOut) {
   const Tensor x = input();

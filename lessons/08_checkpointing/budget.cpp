@@ -129,7 +129,7 @@ void draw_policies(const std::string& path, const TransformerConfig& model, int6
     plot.series.push_back(
         {all[i].name, {100 * (seconds[i] / seconds[0] - 1)}, {mib(all[i])}, Series::Marks::Dots});
   Series front{"best, by FLOPs", {}, {}, Series::Marks::Line};
-  const double step = double(batch * model.context * model.flops_per_token());
+  const double step = double(count_on_meta(model, batch, all.front()).flops);
   for (const Policy& p : pareto_front(sizes, costs_in_flops(sizes))) {
     front.x.push_back(100 * extra_cost(p, costs_in_flops(sizes), model.layers) / step);
     front.y.push_back(mib(p));

@@ -34,7 +34,7 @@ static std::vector<BlockSegment> choices(int64_t left) {
   return all;
 }
 
-std::optional<Policy> best_policy(const Sizes& s, const Costs& costs, int64_t budget) {
+std::optional<Policy> best_policy(const Sizes& s, const CostOf& cost, int64_t budget) {
   const int64_t L = s.config.layers;
   std::vector<Front> cut(size_t(L) + 1);
   cut[0][0] = {};
@@ -43,10 +43,10 @@ std::optional<Policy> best_policy(const Sizes& s, const Costs& costs, int64_t bu
       for (const BlockSegment& g : choices(L - at)) {
         // BEGIN SOLUTION 08.2
         if (before + most_within(g, s) > budget) continue;
-        Partial longer{partial.cost + cost_of(g, costs), partial.segments};
+        Partial longer{partial.cost + cost(g), partial.segments};
         longer.segments.push_back(g);
         offer(cut[size_t(at + g.blocks)], before + kept(g, s), longer);
-        // STUB: todo("08.2", "offer what is longer by g, if it fits", g, before, partial, cut, budget, costs, most_within, kept, offer);
+        // STUB: todo("08.2", "offer what is longer by g, if it fits", g, before, partial, cut, budget, cost, most_within, kept, offer);
         // END SOLUTION 08.2
       }
   std::optional<Policy> best;
@@ -58,34 +58,34 @@ std::optional<Policy> best_policy(const Sizes& s, const Costs& costs, int64_t bu
 }
 
 // All ways to cut and keep the blocks that `p` does not cover.
-static void try_all(const Sizes& s, const Costs& costs, int64_t budget, int64_t left, Policy& p,
+static void try_all(const Sizes& s, const CostOf& cost, int64_t budget, int64_t left, Policy& p,
                     std::optional<Policy>& best) {
   const int64_t L = s.config.layers;
   if (left == 0) {
-    if (peak_activations(p, s) <= budget && (!best || extra_cost(p, costs, L) < extra_cost(*best, costs, L)))
+    if (peak_activations(p, s) <= budget && (!best || extra_cost(p, cost, L) < extra_cost(*best, cost, L)))
       best = p;
     return;
   }
   for (int64_t k = 1; k <= left; ++k)
     for (const Keep keep : {Keep::All, Keep::LessAttention, Keep::Input}) {
       p.segments.push_back({k, keep});
-      try_all(s, costs, budget, left - k, p, best);
+      try_all(s, cost, budget, left - k, p, best);
       p.segments.pop_back();
     }
 }
-std::optional<Policy> best_by_brute_force(const Sizes& s, const Costs& costs, int64_t budget) {
+std::optional<Policy> best_by_brute_force(const Sizes& s, const CostOf& cost, int64_t budget) {
   check(s.config.layers <= 10, "brute force: ", s.config.layers,
         " blocks have too many policies; at most 10");
   Policy p{"brute force", {}};
   std::optional<Policy> best;
-  try_all(s, costs, budget, s.config.layers, p, best);
+  try_all(s, cost, budget, s.config.layers, p, best);
   return best;
 }
 
-std::vector<Policy> pareto_front(const Sizes& s, const Costs& costs) {
+std::vector<Policy> pareto_front(const Sizes& s, const CostOf& cost) {
   std::vector<Policy> front;
   int64_t budget = std::numeric_limits<int64_t>::max();
-  while (const std::optional<Policy> p = best_policy(s, costs, budget)) {
+  while (const std::optional<Policy> p = best_policy(s, cost, budget)) {
     const int64_t needs = peak_activations(*p, s);
     check(needs <= budget, "best_policy: ", text_of(*p), " needs ", needs, " bytes, more than the budget of ",
           budget);
@@ -97,20 +97,20 @@ std::vector<Policy> pareto_front(const Sizes& s, const Costs& costs) {
 
 void budgets_table(const TransformerConfig& model, int64_t batch, Report& report) {
   const Sizes sizes{model, batch, model.context};
-  const Costs costs = costs_in_flops(sizes);
-  const std::vector<Policy> front = pareto_front(sizes, costs);
+  const CostOf flops = flops_of(sizes);
+  const std::vector<Policy> front = pareto_front(sizes, flops);
   const int64_t most = peak_activations(front.front(), sizes), least = peak_activations(front.back(), sizes);
   Table table({"budget of activations", "the fastest policy", "needs", "GFLOP again"});
   int64_t over = 0;
   double worst = 0;  // what it costs more than the best of all
   for (int i = 0; i < 20; ++i) {
     const int64_t budget = least + (most - least) * i / 19;
-    const Policy best = *best_policy(sizes, costs, budget);
+    const Policy best = *best_policy(sizes, flops, budget);
     const int64_t measured = count_on_meta(model, batch, best).most;
     over += measured > budget;
-    const double cost = extra_cost(best, costs, model.layers);
-    if (const std::optional<Policy> brute = best_by_brute_force(sizes, costs, budget))
-      worst = std::max(worst, cost - extra_cost(*brute, costs, model.layers));
+    const double cost = extra_cost(best, flops, model.layers);
+    if (const std::optional<Policy> brute = best_by_brute_force(sizes, flops, budget))
+      worst = std::max(worst, cost - extra_cost(*brute, flops, model.layers));
     if (i % 4 == 0 || i == 19)
       table.row({bytes_text(budget), text_of(best), bytes_text(measured), number_text(cost * 1e-9)});
   }
@@ -130,8 +130,8 @@ void draw_policies(const std::string& path, const TransformerConfig& model, int6
         {all[i].name, {100 * (seconds[i] / seconds[0] - 1)}, {mib(all[i])}, Series::Marks::Dots});
   Series front{"best, by FLOPs", {}, {}, Series::Marks::Line};
   const double step = double(count_on_meta(model, batch, all.front()).flops);
-  for (const Policy& p : pareto_front(sizes, costs_in_flops(sizes))) {
-    front.x.push_back(100 * extra_cost(p, costs_in_flops(sizes), model.layers) / step);
+  for (const Policy& p : pareto_front(sizes, flops_of(sizes))) {
+    front.x.push_back(100 * extra_cost(p, flops_of(sizes), model.layers) / step);
     front.y.push_back(mib(p));
   }
   plot.series.push_back(front);
@@ -158,7 +158,7 @@ static int64_t train_on_meta(const TransformerConfig& config, int64_t batch, con
 
 Policy fastest_that_fits(const TransformerConfig& model, int64_t batch, int64_t memory) {
   const Sizes sizes{model, batch, model.context};
-  const std::vector<Policy> front = pareto_front(sizes, costs_in_flops(sizes));
+  const std::vector<Policy> front = pareto_front(sizes, flops_of(sizes));
   for (const Policy& p : front) try {
       train_on_meta(model, batch, p, memory);
       std::cout << "fits into " << bytes_text(memory) << ": " << text_of(p) << "\n";

@@ -8,12 +8,12 @@
 namespace gradus {
 
 // The policy of least cost whose peak_activations() is at most `budget`; none if there is none.
-std::optional<Policy> best_policy(const Sizes& s, const Costs& costs, int64_t budget);
+std::optional<Policy> best_policy(const Sizes& s, const CostOf& cost, int64_t budget);
 // The same by trying all segmentations, each with every way to keep: 3 * 4^(L-1) policies. L <= 10.
-std::optional<Policy> best_by_brute_force(const Sizes& s, const Costs& costs, int64_t budget);
+std::optional<Policy> best_by_brute_force(const Sizes& s, const CostOf& cost, int64_t budget);
 
 // From the fastest to the one with the least memory, each with less memory than the one before.
-std::vector<Policy> pareto_front(const Sizes& s, const Costs& costs);
+std::vector<Policy> pareto_front(const Sizes& s, const CostOf& cost);
 
 // Twenty budgets between the least and the most: what dynamic programming chooses, beside the best of all.
 void budgets_table(const TransformerConfig& model, int64_t batch, Report& report);

@@ -104,7 +104,7 @@ static std::vector<double> compare(const Lesson& lesson, const Settings& set,
     report.check_equal(p.name + ": bytes after the forward pass", run.saved, saved_bytes(p, sizes));
     report.check_equal(p.name + ": bytes of activations at the most", run.most, peak_activations(p, sizes));
     report.check_equal(p.name + ": FLOPs of what runs again", run.flops - all_kept,
-                       int64_t(extra_cost(p, costs_in_flops(sizes), set.model.layers)));
+                       int64_t(extra_cost(p, flops_of(sizes), set.model.layers)));
     if (lesson.device == "meta") {
       row.ms_per_step = row.tokens_per_s = std::nullopt;  // of computing nothing
     } else {

@@ -72,11 +72,14 @@ double cost_of(const BlockSegment& g, const Costs& c) {
   return cost;
 }
 
-double extra_cost(const Policy& p, const Costs& c, int64_t L) {
+CostOf flops_of(const Sizes& s) {
+  return [c = costs_in_flops(s)](const BlockSegment& g) { return cost_of(g, c); };
+}
+
+double extra_cost(const Policy& p, const CostOf& cost, int64_t L) {
   double sum = 0;
-  for (const BlockSegment& g : p.segments) sum += cost_of(g, c);
-  for (int64_t blocks = 1; p.from_the_start && blocks <= L; ++blocks)
-    sum += cost_of({blocks, Keep::Input}, c);
+  for (const BlockSegment& g : p.segments) sum += cost(g);
+  for (int64_t blocks = 1; p.from_the_start && blocks <= L; ++blocks) sum += cost({blocks, Keep::Input});
   return sum;
 }
 

@@ -41,13 +41,16 @@ int64_t most_within(const BlockSegment& g, const Sizes& s);
 int64_t saved_bytes(const Policy& p, const Sizes& s);       // after the forward pass
 int64_t peak_activations(const Policy& p, const Sizes& s);  // the most at any time
 
-// What one block costs to run again, in FLOPs or in seconds.
+// What one block costs to run again.
 struct Costs {
   double block, tail, attention;  // tail: of its last operations, which make nothing that is saved
 };
 Costs costs_in_flops(const Sizes& s);
-double cost_of(const BlockSegment& g, const Costs& c);               // of what runs again of one segment
-double extra_cost(const Policy& p, const Costs& c, int64_t layers);  // ... of a step
+double cost_of(const BlockSegment& g, const Costs& c);  // of what runs again of one segment
+// The same for some costs, in FLOPs, seconds or whatever is to be little.
+using CostOf = std::function<double(const BlockSegment&)>;
+CostOf flops_of(const Sizes& s);
+double extra_cost(const Policy& p, const CostOf& cost, int64_t layers);  // of what runs again in a step
 
 // A forward and a backward pass, on meta.
 struct Counted {

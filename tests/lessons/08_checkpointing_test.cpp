@@ -91,7 +91,7 @@ TEST(L08_Formulas, FlopsOfWhatRunsAgain) {
       for (uint64_t seed = 0; seed < 12; ++seed) all.push_back(random_policy(L, seed));
       const int64_t kept = counted(c, 2, 24, all.front()).flops;
       for (const Policy& p : all)
-        EXPECT_EQ(int64_t(extra_cost(p, costs_in_flops(sizes), L)), counted(c, 2, 24, p).flops - kept)
+        EXPECT_EQ(int64_t(extra_cost(p, flops_of(sizes), L)), counted(c, 2, 24, p).flops - kept)
             << text_of(p) << ", L " << L << ", F " << sizes.forward_flops() << ", E " << sizes.tail_flops();
     }
 }
@@ -155,17 +155,21 @@ TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
   for (const int64_t L : {1, 2, 4, 6}) {
     const TransformerConfig c = model(L);
     const Sizes sizes{c, 2, 24};
-    for (const Costs& costs : {costs_in_flops(sizes), Costs{10, 1, 9}, Costs{10, 9, 0.1}}) {
+    // A block, less its last operations, and its attention; at other prices recomputing attention is dear.
+    for (const auto& [again, tail, attention] : {std::tuple(100.0, 15.0, 11.0), {10, 1, 9}, {10, 9, 0.1}}) {
+      const CostOf cost = [=](const BlockSegment& g) {
+        const double all[] = {0, double(g.blocks) * attention, double(g.blocks) * again - tail};
+        return all[int(g.keep)];
+      };
       const int64_t most = L * sizes.all() + sizes.tail();
       for (int i = 0; i <= 24; ++i) {
         const int64_t budget = most * i / 24;
-        const std::optional<Policy> best = best_policy(sizes, costs, budget),
-                                    brute = best_by_brute_force(sizes, costs, budget);
+        const std::optional<Policy> best = best_policy(sizes, cost, budget),
+                                    brute = best_by_brute_force(sizes, cost, budget);
         if (brute) {
           ASSERT_TRUE(best) << "L " << L << ", budget " << budget;
           EXPECT_LE(peak_activations(*best, sizes), budget);
-          EXPECT_NEAR(extra_cost(*best, costs, L), extra_cost(*brute, costs, L),
-                      1e-9 * costs.block * double(L));
+          EXPECT_NEAR(extra_cost(*best, cost, L), extra_cost(*brute, cost, L), 1e-9 * again * double(L));
         } else if (best) {
           EXPECT_TRUE(best->from_the_start) << text_of(*best) << ", L " << L << ", budget " << budget;
           EXPECT_LE(peak_activations(*best, sizes), budget);
@@ -178,16 +182,16 @@ TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
 TEST(L08_Budget, TheFrontFallsInMemoryAndRisesInCost) {
   const TransformerConfig c = model(6);
   const Sizes sizes{c, 2, 24};
-  const Costs costs = costs_in_flops(sizes);
-  const std::vector<Policy> front = pareto_front(sizes, costs);
+  const CostOf cost = flops_of(sizes);
+  const std::vector<Policy> front = pareto_front(sizes, cost);
   ASSERT_GE(front.size(), 4u);
-  EXPECT_EQ(extra_cost(front.front(), costs, 6), 0);
+  EXPECT_EQ(extra_cost(front.front(), cost, 6), 0);
   EXPECT_TRUE(front.back().from_the_start);
   for (size_t i = 1; i < front.size(); ++i) {
     EXPECT_LT(peak_activations(front[i], sizes), peak_activations(front[i - 1], sizes));
-    EXPECT_GE(extra_cost(front[i], costs, 6), extra_cost(front[i - 1], costs, 6));
+    EXPECT_GE(extra_cost(front[i], cost, 6), extra_cost(front[i - 1], cost, 6));
   }
-  expect_refused("at most 10", [&] { best_by_brute_force({model(11), 1, 1}, costs, 1); });
+  expect_refused("at most 10", [&] { best_by_brute_force({model(11), 1, 1}, cost, 1); });
 }
 
 TEST(L08_Budget, TheFastestThatFits) {

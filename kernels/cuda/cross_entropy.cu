@@ -59,7 +59,7 @@ void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, CB
 }
 
 // One block: by what the gradient of each row's loss is multiplied.
-inline __global__ void factor_kernel(int64_t rows, const int32_t* targets, const float* count,
+static __global__ void factor_kernel(int64_t rows, const int32_t* targets, const float* count,
                                      const float* dloss, float* factor) {
   const float by = count_of(rows, targets, count);
   if (threadIdx.x == 0) *factor = dloss[0] / by;

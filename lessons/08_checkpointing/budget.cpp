@@ -5,10 +5,9 @@
 #include <map>
 
 #include "src/core/table.h"
-#include "src/data/dummy.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
-#include "src/optim/optimizer.h"
+#include "src/train/memory_need.h"
 
 namespace gradus {
 
@@ -130,43 +129,28 @@ void draw_policies(const std::string& path, const TransformerConfig& model, int6
         {all[i].name, {100 * (seconds[i] / seconds[0] - 1)}, {mib(all[i])}, Series::Marks::Dots});
   Series front{"best, by FLOPs", {}, {}, Series::Marks::Line};
   const double step = double(count_on_meta(model, batch, all.front()).flops);
-  for (const Policy& p : pareto_front(sizes, flops_of(sizes))) {
-    front.x.push_back(100 * extra_cost(p, flops_of(sizes), model.layers) / step);
+  const CostOf flops = flops_of(sizes);
+  for (const Policy& p : pareto_front(sizes, flops)) {
+    front.x.push_back(100 * extra_cost(p, flops, model.layers) / step);
     front.y.push_back(mib(p));
   }
   plot.series.push_back(front);
   write_file(path, draw(plot));
 }
 
-// What two steps reserve at most; throws OutOfMemory if the budget is exceeded.
-static int64_t train_on_meta(const TransformerConfig& config, int64_t batch, const Policy& p,
-                             int64_t budget) {
-  Context meta("meta", 1, budget);
-  Transformer model(config);
-  p.apply(model);
-  AdamW optimizer(model.parameters);
-  for (int step = 0; step < 2; ++step) {
-    const DummyBatch data = dummy_batch(config, batch, config.context);
-    Tape tape;
-    const Tensor loss = data.loss(model);
-    model.parameters.zero_grad();
-    tape.backward(loss);
-    optimizer.step(0);
-  }
-  return meta.device.meter().peak_reserved();
-}
-
 Policy fastest_that_fits(const TransformerConfig& model, int64_t batch, int64_t memory) {
   const Sizes sizes{model, batch, model.context};
   const std::vector<Policy> front = pareto_front(sizes, flops_of(sizes));
-  for (const Policy& p : front) try {
-      train_on_meta(model, batch, p, memory);
+  const auto run_with = [&](const Policy& p) {
+    return TrainingRun{model, batch, model.context, [=](Transformer& m) { p.apply(m); }};
+  };
+  for (const Policy& p : front)
+    if (fits(run_with(p), memory)) {
       std::cout << "fits into " << bytes_text(memory) << ": " << text_of(p) << "\n";
       return p;
-    } catch (const OutOfMemory&) {  // the next one needs less
     }
   fail("checkpointing: no policy fits into ", bytes_text(memory), "; the least is ", text_of(front.back()),
-       ", which needs ", bytes_text(train_on_meta(model, batch, front.back(), 0)),
+       ", which needs ", bytes_text(memory_need(run_with(front.back())).reserved),
        "; use a smaller batch or a larger --memory");
 }
 

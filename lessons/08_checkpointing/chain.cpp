@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "lessons/08_checkpointing/policies.h"
 #include "src/autograd/tape.h"
 #include "src/core/table.h"
 #include "src/ops/ops.h"
@@ -122,13 +123,7 @@ int64_t live_values(const Chain& chain) {
 }
 
 int64_t activation_bytes(const Chain& chain, int64_t value_bytes) {
-  MemoryReplay replay;
-  int64_t most = 0;
-  for (const MemoryEvent& e : record(chain, value_bytes / size_of(DType::F32)).events) {
-    replay.apply(e);
-    most = std::max(most, replay.meter.now()[Kind::Activation]);
-  }
-  return most;
+  return most_activations(record(chain, value_bytes / size_of(DType::F32)).events);
 }
 
 void chain_table(Report& report) {

@@ -13,7 +13,6 @@
 #include "lessons/08_checkpointing/budget.h"
 #include "lessons/08_checkpointing/chain.h"
 #include "lessons/published/runs.h"
-#include "src/core/table.h"
 #include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
 #include "src/train/lesson.h"

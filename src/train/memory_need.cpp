@@ -14,6 +14,7 @@ constexpr int kSteps = 4;
 static void train(const TrainingRun& run) {
   ProfileRange range("model");
   Transformer model(run.model);
+  run.prepare(model);
   AdamW optimizer(model.parameters);
   for (int step = 0; step < kSteps; ++step) {
     range.next("data");

@@ -7,7 +7,8 @@ namespace gradus {
 
 struct TrainingRun {  // with AdamW, on dummy tokens
   TransformerConfig model;
-  int64_t batch, seq;  // sequences a step, tokens a sequence
+  int64_t batch, seq;                                               // sequences a step, tokens a sequence
+  std::function<void(Transformer&)> prepare = [](Transformer&) {};  // e.g. says what the tape keeps
 };
 
 struct MemoryNeed {

@@ -116,15 +116,14 @@ static int bench_step(int argc, char** argv) {
       args.choice("attention", "plain", "what is saved: probabilities, or log-sum-exps", {"plain", "flash"});
   if (attention == "flash") model.attention = attention_flash;
   const std::string keep =
-      args.choice("keep", "all", "for the backward pass, of each block", {"all", "less-attention", "input"});
+      args.choice("keep", "all", "for the backward pass, of each block", {"all", "input"});
   const std::string device_name = args.choice("device", "auto", "where to run", device_names());
   args.done();
   Context context(device_name);
   check(context.device.has_data(), "step: meta computes nothing, so there is nothing to time");
   Transformer gpt(model);
   gpt.initialize(1);
-  if (keep != "all")
-    gpt.segments.assign(size_t(model.layers), {1, keep == "input" ? Keep::Input : Keep::LessAttention});
+  if (keep == "input") gpt.segments.assign(size_t(model.layers), {1, Keep::Input});
   const DummyBatch data = dummy_batch(model, batch, model.context);
 
   std::cout << line_of(model, batch, run_steps(gpt, data, steps)).dump() << std::endl;

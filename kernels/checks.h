@@ -120,7 +120,7 @@ inline void check_adafactor(const ParamUpdate& u) {
   check_update("adafactor", u);
 }
 inline void check_updates(const char* op, const StepScalars& scalars) {
-  check(scalars.updates > 0, op, ": the number of updates is ", scalars.updates,
+  check(scalars.updates > 0 || scalars.skip, op, ": the number of updates is ", scalars.updates,
         "; it counts the one at hand, so the first is 1");
 }
 

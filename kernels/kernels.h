@@ -51,6 +51,11 @@ struct StepScalars {  // what changes from step to step, resident on the device
   float clip_factor = 1;  // written by grad_norm, read by the optimizers: gradients are multiplied by it
   int64_t step = 1;       // of the attempts at an update, this one; dropout draws from it. The host counts
   int64_t updates = 0;    // that were made, with the one at hand; Adam's bias correction
+  // Loss scaling, if growth_interval > 0. Then begin_update counts the updates and decides about skips.
+  float loss_scale = 1;         // gradients are computed so many times too large
+  int32_t skip = 0;             // 1: a gradient is not finite, so the update at hand changes nothing
+  int64_t good_updates = 0;     // in a row, since loss_scale changed
+  int64_t growth_interval = 0;  // of so many it doubles
 };
 
 struct Ctx {

@@ -150,7 +150,7 @@ void adafactor(const Ctx& ctx, ParamList list, AdafactorArgs args) {
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_adafactor(u);
-    if (u.n == 0) continue;
+    if (u.n == 0 || ctx.scalars->skip) continue;
     if (u.value.t == DType::F64)
       adafactor_one<double>(ctx, u, args);
     else

@@ -55,6 +55,7 @@ void adamw(const Ctx& ctx, ParamList list, AdamWArgs args) {
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_update("adamw", u);
+    if (ctx.scalars->skip) continue;
     if (u.value.t == DType::F64)
       adamw_one(AdamWStep<double>(*ctx.scalars, args), u);
     else

@@ -7,15 +7,21 @@ namespace gradus::cpu {
 
 namespace {
 
-// A block of K: a panel of B of this depth stays in L2 while panels of A pass by. 2048 floats.
-template <class S>
-constexpr int64_t kDepth = 8192 / int64_t(sizeof(S));
+// A block of K, in words: a panel of B of this depth stays in L2 while panels of A pass by. 2048 floats.
+template <class W>
+constexpr int64_t kDepth = 8192 / int64_t(sizeof(W));
 constexpr int64_t kChunkPanels = 4;  // panels of A that one thread packs and multiplies at a time
 constexpr int64_t kChunkRows = kChunkPanels * kRows;
 
-// panel[k * width + i] = x[i * line + k] for 4 values of i and of k: a transpose in registers.
-inline void transpose_4x4(const float* x, int64_t line, int width, float* panel) {
-  typedef float Quad __attribute__((vector_size(16), aligned(4), may_alias));
+// The words of panels whose matrices have the types TA and TB.
+template <class TA, class TB>
+using WordOf = std::conditional_t<kHasPairs && std::is_same_v<TA, bf16> && std::is_same_v<TB, bf16>, Bf16Pair,
+                                  acc_t<TA>>;
+
+// panel[k * width + i] = word k of line i, for 4 of both: a transpose in registers. Words have 32 bits; lines
+// are `line` bytes apart.
+inline void transpose_4x4(const char* x, int64_t line, int width, float* panel) {
+  typedef float Quad __attribute__((vector_size(16), aligned(2), may_alias));
   const auto row = [&](int64_t i) { return *reinterpret_cast<const Quad*>(x + i * line); };
   const Quad r0 = row(0), r1 = row(1), r2 = row(2), r3 = row(3);
   const Quad low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5),
@@ -29,28 +35,48 @@ inline void transpose_4x4(const float* x, int64_t line, int width, float* panel)
   put(3, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
 }
 
-// Packs `count` (<= width) lines of a matrix into a panel: panel[k * width + i] = line i at k; missing lines
-// are zeros. Element (i, k) is at x[i * line + k * step].
-template <class S, class T>
-void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, int64_t step, S* panel) {
+// The word that begins with *x; the numbers of a line are `step` apart.
+template <class W, class T>
+W word(const T* x, int64_t step) {
+  if constexpr (Word<W>::kNumbers == 2)
+    return {x[0], x[step]};
+  else
+    return W(*x);
+}
+
+// Packs K numbers of each of `count` (<= width) lines of a matrix into a panel of words: panel[k * width + i]
+// is word k of line i; missing lines, and the second number of a last word that has one, are zeros. Number k
+// of line i is at x[i * line + k * step].
+template <class W, class T>
+void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, int64_t step, W* panel) {
+  constexpr int64_t kNumbers = Word<W>::kNumbers;
+  const int64_t words = K / kNumbers;
+  const auto word_of = [&](int64_t i, int64_t k) {
+    return word<W>(x + i * line + k * kNumbers * step, step);
+  };
+  if constexpr (kNumbers == 2)
+    if (K % 2 == 1)
+      for (int64_t i = 0; i < width; ++i)
+        panel[words * width + i] = {i < count ? x[i * line + (K - 1) * step] : T(0), T(0)};
   if (line == 1 && count == width) {
-    for (int64_t k = 0; k < K; ++k)
-      for (int i = 0; i < width; ++i) panel[k * width + i] = S(x[k * step + i]);
+    for (int64_t k = 0; k < words; ++k)
+      for (int i = 0; i < width; ++i) panel[k * width + i] = word_of(i, k);
     return;
   }
-  constexpr int64_t kBlock = 16;  // k values at a time, so that lines are read in whole cache lines
-  for (int64_t k0 = 0; k0 < K; k0 += kBlock) {
-    const int64_t k1 = std::min(k0 + kBlock, K);
+  constexpr int64_t kBlock = 16;  // words at a time, so that lines are read in whole cache lines
+  for (int64_t k0 = 0; k0 < words; k0 += kBlock) {
+    const int64_t k1 = std::min(k0 + kBlock, words);
     int64_t i = 0;
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (sizeof(T) * kNumbers == 4 && sizeof(W) == 4)  // a word lies in memory as it is packed
       if (step == 1 && k1 - k0 == kBlock)
         for (; i + 4 <= count; i += 4)
           for (int64_t k = k0; k < k1; k += 4)
-            transpose_4x4(x + i * line + k, line, width, panel + k * width + i);
+            transpose_4x4(reinterpret_cast<const char*>(x + i * line + k * kNumbers), line * sizeof(T), width,
+                          reinterpret_cast<float*>(panel + k * width + i));
     for (; i < count; ++i)
-      for (int64_t k = k0; k < k1; ++k) panel[k * width + i] = S(x[i * line + k * step]);
+      for (int64_t k = k0; k < k1; ++k) panel[k * width + i] = word_of(i, k);
     for (; i < width; ++i)
-      for (int64_t k = k0; k < k1; ++k) panel[k * width + i] = S(0);
+      for (int64_t k = k0; k < k1; ++k) panel[k * width + i] = W();
   }
 }
 
@@ -58,7 +84,7 @@ void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, i
 // tiles).
 template <class S, class TC>
 void write_tile(const S* tile, int64_t rows, int64_t cols, TC* c, int64_t ldc, S alpha, Write write) {
-  constexpr int kCols = Tile<S>::kCols;
+  constexpr int kCols = Tile<S>::kCols;  // words have the size of sums
   visit_write(write, [&]<Write W>() {
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < cols; ++j) store<W>(c + i * ldc, j, acc_t<TC>(alpha * tile[i * kCols + j]));
@@ -69,43 +95,52 @@ constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple -
 
 // How the workspace is cut: half for a block of B, a quarter for partial sums, a quarter for the threads'
 // rows of A.
-template <class S>
+template <class W>
 struct Buffers {
-  static constexpr int kCols = Tile<S>::kCols;
-  S *b, *partial, *a;
+  using Sum = typename Word<W>::Sum;
+  static_assert(sizeof(Sum) == sizeof(W));
+  static constexpr int kCols = Tile<W>::kCols;
+  W *a, *b;
+  Sum* partial;
   int64_t depth, cols, rows, threads;  // of a block of B; of the partial sums; who can have rows of A
 
-  Buffers(void* workspace, int64_t bytes, int64_t K) {
-    const int64_t quarter = bytes / 4 / int64_t(sizeof(S)) / 64 * 64;
-    a = static_cast<S*>(workspace);
-    partial = a + quarter;
-    b = partial + quarter;
-    depth = std::clamp<int64_t>(K, 1, kDepth<S>);
+  Buffers(void* workspace, int64_t bytes, int64_t words) {
+    const int64_t quarter = bytes / 4 / int64_t(sizeof(W)) / 64 * 64;
+    a = static_cast<W*>(workspace);
+    partial = static_cast<Sum*>(workspace) + quarter;
+    b = a + 2 * quarter;
+    depth = std::clamp<int64_t>(words, 1, kDepth<W>);
     cols = std::clamp<int64_t>(2 * quarter / depth / kCols * kCols, kCols, 1024);
     rows = std::max<int64_t>(quarter / cols / kChunkRows * kChunkRows, kChunkRows);
     threads = std::max<int64_t>(quarter / (kChunkRows * depth), 1);
   }
 };
 
-// Rows [i0, i0 + rows) times the packed block of B (depth K, `cols` columns from j0).
-template <class S, class TA, class TB, class TC>
+// A block of K: `numbers` of it from k0 on, which are so many words.
+struct Depth {
+  int64_t k0, numbers, words;
+};
+
+// Rows [i0, i0 + rows) times the packed block of B (`cols` columns from j0).
+template <class W, class TA, class TB, class TC>
 void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, int64_t j0, int64_t cols,
-                    int64_t k0, int64_t K, const S* b, S* a, S* partial) {
-  constexpr int kCols = Tile<S>::kCols;
-  const bool first = k0 == 0, last = k0 + K == p.K;
+                    Depth d, const W* b, W* a, typename Word<W>::Sum* partial) {
+  using Sum = typename Word<W>::Sum;
+  constexpr int kCols = Tile<W>::kCols;
+  const bool first = d.k0 == 0, last = d.k0 + d.numbers == p.K;
   for (int64_t i = 0; i < rows; i += kRows)
-    pack_panel(K, std::min<int64_t>(kRows, rows - i), kRows, p.a + (i0 + i) * p.a_row + k0 * p.a_col, p.a_row,
-               p.a_col, a + i * K);
-  alignas(64) S tile[kRows * kCols];
+    pack_panel(d.numbers, std::min<int64_t>(kRows, rows - i), kRows,
+               p.a + (i0 + i) * p.a_row + d.k0 * p.a_col, p.a_row, p.a_col, a + i * d.words);
+  alignas(64) Sum tile[kRows * kCols];
   for (int64_t j = 0; j < cols; j += kCols)
     for (int64_t i = 0; i < rows; i += kRows) {
-      multiply_tile(K, a + i * K, b + j * K, tile);
-      S* sums = partial + (i / kRows * (round_up(cols, kCols) / kCols) + j / kCols) * kRows * kCols;
+      multiply_tile(d.words, a + i * d.words, b + j * d.words, tile);
+      Sum* sums = partial + (i / kRows * (round_up(cols, kCols) / kCols) + j / kCols) * kRows * kCols;
       if (!first)
         for (int e = 0; e < kRows * kCols; ++e) tile[e] += sums[e];
       if (last)
         write_tile(tile, std::min<int64_t>(kRows, rows - i), std::min<int64_t>(kCols, cols - j),
-                   p.c + (i0 + i) * p.ldc + j0 + j, p.ldc, S(p.alpha), p.write);
+                   p.c + (i0 + i) * p.ldc + j0 + j, p.ldc, Sum(p.alpha), p.write);
       else
         std::copy(tile, tile + kRows * kCols, sums);
     }
@@ -122,36 +157,40 @@ template int64_t gemm_bytes<double>(int64_t);
 
 template <class TA, class TB, class TC>
 void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
-  using S = acc_t<TA>;
-  constexpr int kCols = Tile<S>::kCols;
+  using W = WordOf<TA, TB>;
+  constexpr int kCols = Tile<W>::kCols;
+  constexpr int64_t kNumbers = Word<W>::kNumbers;
   if (p.M == 0 || p.N == 0) return;
-  const Buffers<S> buffers(workspace, bytes, p.K);
+  const int64_t words = std::max<int64_t>(round_up(p.K, kNumbers) / kNumbers, 1);  // K = 0 still writes zeros
+  const Buffers<W> buffers(workspace, bytes, words);
   const bool worth_it = p.M * p.N * p.K > 64 * 64 * 64;
   const int64_t team = worth_it ? std::min<int64_t>(thread_count(), buffers.threads) : 1;
-  const int64_t depth = std::max<int64_t>(p.K, 1);  // K = 0 still writes zeros
 #pragma omp parallel num_threads(team) if (team > 1)
   {
     const int64_t me = team > 1 ? thread_index() : 0;
-    S* a = buffers.a + me * (kChunkRows * buffers.depth);
-    for (int64_t i0 = 0; i0<p.M; i0 += depth> kDepth<S> ? buffers.rows : p.M)
+    W* a = buffers.a + me * (kChunkRows * buffers.depth);
+    const int64_t most_rows = words > kDepth<W> ? buffers.rows : p.M;  // only several blocks of K need sums
+    for (int64_t i0 = 0; i0 < p.M; i0 += most_rows)
       for (int64_t j0 = 0; j0 < p.N; j0 += buffers.cols)
-        for (int64_t k0 = 0; k0 < depth; k0 += kDepth<S>) {
-          const int64_t rows = depth > kDepth<S> ? std::min(buffers.rows, p.M - i0) : p.M;
-          const int64_t cols = std::min(buffers.cols, p.N - j0), K = std::min(kDepth<S>, p.K - k0);
+        for (int64_t k0 = 0; k0 < words * kNumbers; k0 += kDepth<W> * kNumbers) {
+          const int64_t rows = std::min(most_rows, p.M - i0);
+          const int64_t cols = std::min(buffers.cols, p.N - j0);
+          const int64_t numbers = std::min(kDepth<W> * kNumbers, p.K - k0);
+          const Depth d{k0, numbers, round_up(numbers, kNumbers) / kNumbers};
           const int64_t panels = (cols + kCols - 1) / kCols, row_panels = (rows + kRows - 1) / kRows;
           // As many chunks for each thread, or nearly: the last ones would otherwise keep a single thread
           // busy.
           const int64_t chunks = round_up((row_panels + kChunkPanels - 1) / kChunkPanels, team);
 #pragma omp for schedule(static)
           for (int64_t q = 0; q < panels; ++q)
-            pack_panel(K, std::min<int64_t>(kCols, cols - q * kCols), kCols,
+            pack_panel(numbers, std::min<int64_t>(kCols, cols - q * kCols), kCols,
                        p.b + k0 * p.b_row + (j0 + q * kCols) * p.b_col, p.b_col, p.b_row,
-                       buffers.b + q * kCols * K);
+                       buffers.b + q * kCols * d.words);
 #pragma omp for schedule(static)
           for (int64_t q = 0; q < chunks; ++q) {
             const int64_t begin = row_panels * q / chunks * kRows;
             const int64_t end = std::min(row_panels * (q + 1) / chunks * kRows, rows);
-            multiply_chunk(p, i0 + begin, end - begin, j0, cols, k0, K, buffers.b, a,
+            multiply_chunk(p, i0 + begin, end - begin, j0, cols, d, buffers.b, a,
                            buffers.partial + begin * round_up(cols, kCols));
           }
         }

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/dtype.h"
+
 namespace gradus::cpu {
 
 #if defined(__AVX512F__)
@@ -11,17 +13,38 @@ constexpr int kVectorBytes = 32, kRows = 6;  // 12 of 16
 #else
 constexpr int kVectorBytes = 16, kRows = 6;
 #endif
+#if defined(__AVX512BF16__)
+constexpr bool kHasPairs = true;  // an instruction for products of bf16 numbers, two by two
+#else
+constexpr bool kHasPairs = false;
+#endif
 constexpr int kVectors = 2;  // the tile is kRows x (kVectors vectors)
 
-template <class S>
-struct Tile {
-  typedef S Vector __attribute__((vector_size(kVectorBytes), aligned(sizeof(S)), may_alias));
-  static constexpr int kLanes = kVectorBytes / int(sizeof(S)), kCols = kVectors * kLanes;
+// Panels of A and B are made of words, W: a number (float, double), or two bf16 numbers that follow each
+// other along K, for processors with an instruction that adds both products to a sum.
+struct Bf16Pair {
+  bf16 first, second;
+};
+template <class W>
+struct Word {
+  using Sum = W;
+  static constexpr int kNumbers = 1;
+};
+template <>
+struct Word<Bf16Pair> {
+  using Sum = float;
+  static constexpr int kNumbers = 2;
 };
 
-// out[kRows][kCols] = sum over k < K of the outer product of a panel of A (kRows values a step) and of B
+template <class W>
+struct Tile {
+  typedef typename Word<W>::Sum Vector __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
+  static constexpr int kLanes = kVectorBytes / int(sizeof(W)), kCols = kVectors * kLanes;
+};
+
+// out[kRows][kCols] = sum over k < K words of the outer product of a panel of A (kRows words a step) and of B
 // (kCols a step).
-template <class S>
-void multiply_tile(int64_t K, const S* a, const S* b, S* out);
+template <class W>
+void multiply_tile(int64_t K, const W* a, const W* b, typename Word<W>::Sum* out);
 
 }  // namespace gradus::cpu

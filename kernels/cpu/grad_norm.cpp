@@ -32,11 +32,11 @@ void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
   for (int64_t i = 0; i < grads.count; ++i)
     visit_float("grad_norm", grads.items[i].t,
                 [&]<class T>() { sum += gradient_squares(grads.sizes[i], grads.items[i].as<T>()); });
-  const double norm = std::sqrt(sum);
+  const double scale = ctx.scalars->loss_scale, norm = std::sqrt(sum) / scale;
   ctx.scalars->grad_norm = float(norm);
   // A norm that is not a number must not hide behind a factor of 1: it is passed on.
   const double factor = max_norm / (norm + 1e-6);
-  ctx.scalars->clip_factor = max_norm > 0 && !(factor >= 1) ? float(factor) : 1.0f;
+  ctx.scalars->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
 }
 
 }  // namespace gradus::cpu

@@ -73,6 +73,7 @@ static void direction_as(const Ctx& ctx, int64_t n, CBuf grad, Out m, Out direct
 
 void muon_direction(const Ctx& ctx, int64_t n, CBuf grad, Out m, Out direction, float momentum) {
   for (const DType t : {grad.t, m.t, direction.t}) visit_float("muon_direction", t, [&]<class T>() {});
+  if (ctx.scalars->skip) return;
   if (grad.t == DType::F64)
     direction_as<double>(ctx, n, grad, m, direction, momentum);
   else

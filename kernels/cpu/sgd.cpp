@@ -58,6 +58,7 @@ void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_update("sgd", u);
+    if (ctx.scalars->skip) continue;
     if (u.value.t == DType::F64)
       sgd_one(SgdStep<double>(*ctx.scalars, args, u.decay), u);
     else

@@ -74,6 +74,7 @@ static __device__ float mean_square(const Factored& x) {
   return block_sum(sum) / float(x.u.n);
 }
 static __global__ void first_step_kernel(Factored x) {
+  if (x.scalars->skip) return;
   const bool relative = x.args.step_size == StepSize::Relative;
   const float rms = relative ? sqrtf(mean_square(x)) : 0.0f;
   if (threadIdx.x != 0) return;
@@ -83,6 +84,7 @@ static __global__ void first_step_kernel(Factored x) {
   *x.step = relative ? fmaxf(x.args.eps2, rms) * bound : x.rate();
 }
 static __global__ void factors_kernel(Factored x, TotalSum columns) {
+  if (x.scalars->skip) return;
   float *const cols = x.u.m.as<float>(), *const rows = x.u.v.as<float>(), sum = 0;
   for (int64_t c = threadIdx.x; c < x.s.cols; c += kThreads) {
     cols[c] = x.renewed(cols[c], columns(c) / float(x.s.rows));
@@ -102,6 +104,7 @@ static __global__ void last_step_kernel(Factored x) {
 }
 
 static __global__ void update_kernel(Factored x) {
+  if (x.scalars->skip) return;
   const int64_t r = blockIdx.x;
   const float decay = x.u.decay ? 1.0f - x.rate() * x.args.weight_decay : 1.0f;
   for (int64_t c = threadIdx.x; c < x.s.cols; c += blockDim.x) {

@@ -8,6 +8,7 @@ static __device__ float unbias(float beta, int64_t updates) {
 }
 
 static __global__ void adamw_kernel(ParamChunk params, const StepScalars* scalars, AdamWArgs args) {
+  if (scalars->skip) return;
   __shared__ float m_factor, v_factor;
   if (threadIdx.x == 0) {
     device_check(scalars->updates > 0, "adamw: the number of updates is", scalars->updates, "; the first is",

@@ -39,12 +39,12 @@ static __global__ void squares_kernel(GradChunk grads, double* partial, Write wr
 static __global__ void norm_kernel(const double* partial, float max_norm, StepScalars* scalars) {
   double sum = 0;
   for (int64_t b = threadIdx.x; b < cost::kNormBlocks; b += kThreads) sum += partial[b];
-  const double norm = sqrt(block_sum(sum));
+  const double scale = scalars->loss_scale, norm = sqrt(block_sum(sum)) / scale;
   if (threadIdx.x != 0) return;
   scalars->grad_norm = float(norm);
   // A norm that is not a number must not hide behind a factor of 1: it is passed on.
   const double factor = max_norm / (norm + 1e-6);
-  scalars->clip_factor = max_norm > 0 && !(factor >= 1) ? float(factor) : 1.0f;
+  scalars->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
 }
 
 void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {

@@ -15,6 +15,7 @@ struct Direction {
 
 // The next momentum, and of each block the sum of the squares of d. The number of blocks is fixed.
 static __global__ void momentum_kernel(Direction x, double* partial) {
+  if (x.scalars->skip) return;
   double sum = 0;
   for (int64_t first = int64_t(blockIdx.x) * kGroup + threadIdx.x; first < x.n;
        first += cost::kNormBlocks * kGroup) {
@@ -36,6 +37,7 @@ static __global__ void momentum_kernel(Direction x, double* partial) {
 }
 
 static __global__ void direction_kernel(Direction x, const double* partial) {
+  if (x.scalars->skip) return;
   double sum = 0;
   for (int64_t b = threadIdx.x; b < cost::kNormBlocks; b += kThreads) sum += partial[b];
   const double norm = sqrt(block_sum(sum));

@@ -3,6 +3,7 @@
 namespace gradus::GRADUS_GPU {
 
 static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars, SgdArgs args) {
+  if (scalars->skip) return;
   const int item = item_of_block(params);
   const ParamUpdate u = params.items[item];
   const Out updated = u.master.p ? u.master : u.value;

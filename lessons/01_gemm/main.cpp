@@ -6,60 +6,17 @@
 // elements of C, 2 n^3 / t numbers are read: t/4 FLOPs a byte.
 //
 //   make lesson-01                        expected last line: PASS
-#include <cmath>
 #include <iostream>
 
 #include "lessons/01_gemm/by_hand.h"
+#include "lessons/01_gemm/cpu_ladder.h"
 #include "lessons/01_gemm/gpu_rungs.h"
 #include "lessons/01_gemm/problem.h"
-#include "lessons/01_gemm/rungs.h"
-#include "src/core/table.h"
-#include "src/io/atomic_file.h"
-#include "src/io/plot.h"
 #include "src/memory/device_timing.h"
 #include "src/tensor/tensor.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;
-
-// The CPU's rungs: GFLOP/s at several sizes.
-static void cpu_ladder(const Lesson& lesson, Report& report) {
-  const LessonContext context(lesson, "cpu", lesson.memory);
-  std::vector<Problem> problems;
-  for (const int64_t n : {256, 1000, 1023, 1024, 1536, 2048}) problems.emplace_back(n, lesson.seed);
-  Table table({"GFLOP/s at n =", "256", "1000", "1023", "1024", "1536", "2048"});
-  BarChart chart{"C = A B, n = 1024: GFLOP/s", {}};
-  std::vector<std::vector<double>> gflops;  // of each rung, at each size
-  for (const Rung& rung : rungs()) {
-    std::vector<std::string> cells{rung.name};
-    std::vector<double>& speed = gflops.emplace_back();
-    double worst = 0;
-    for (const Problem& p : problems) {
-      speed.push_back(NAN);
-      cells.emplace_back();
-      if (!rung.fast && p.n > 1024) continue;
-      std::vector<float> c(p.n * p.n, NAN);
-      const auto multiply = [&] { rung.multiply(p.n, p.a.data(), p.b.data(), c.data()); };
-      speed.back() = p.gflop() / measure(multiply, rung.fast ? int(lesson.steps) : 1, 0.01).median;
-      cells.back() = number_text(speed.back());
-      const double error = p.worst_error(c);
-      if (error > worst || std::isnan(error)) worst = error;
-    }
-    table.row(cells);
-    chart.bars.push_back({rung.name, speed[3], number_text(speed[3])});
-    report.row(rung.name).extra = {{"GFLOP/s, n = 1024", speed[3]},
-                                   {"predicted FLOPs a byte", rung.intensity(1024)}};
-    report.check_at_most(rung.name + ": error, share of allowed", worst, 1);
-  }
-  std::cout << table << std::endl;
-  write_file(lesson.plot("01_gemm.svg"), draw(chart));
-  std::cout << "the ladder: " << lesson.plot("01_gemm.svg") << "\n";
-  report.timing_at_least("C5 ÷ C1, n = 1024", gflops[4][3] / gflops[0][3], 10);
-  if (gflops.size() < 6) return;  // no library
-  double least = INFINITY;
-  for (size_t i = 1; i < problems.size(); ++i) least = std::min(least, gflops[4][i] / gflops[5][i]);
-  report.timing_at_least("C5 ÷ C6, the least of n >= 1000", least, 0.75);
-}
 
 // A problem on the current device.
 struct OnDevice {
@@ -136,7 +93,7 @@ static int lesson_01(int argc, char** argv) {
   Report report = lesson.report();
   report.config("repeats", lesson.steps);
   const std::string on = context.device.name();
-  if (all || on == "cpu") cpu_ladder(lesson, report);
+  if (all || on == "cpu") cpu_ladder(lesson, lesson.plot("01_gemm.svg"), report);
   if (all || on == "emu") count_gpu_ladder(lesson, report);
   if (on == "cuda") time_gpu_ladder(lesson, report);
   if (on == "meta")

@@ -7,10 +7,13 @@
 
 namespace gradus {
 
-Problem::Problem(int64_t n, uint64_t seed) : n(n), a(n * n), b(n * n), expected(n * 3) {
+Problem::Problem(int64_t n, uint64_t seed)
+    : n(n), a(n * n), b(n * n), a16(n * n), b16(n * n), expected(n * 3) {
   Rng rng(seed, uint64_t(n));
-  for (float& x : a) x = float(2 * rng.uniform() - 1);
-  for (float& x : b) x = float(2 * rng.uniform() - 1);
+  for (bf16& x : a16) x = bf16(float(2 * rng.uniform() - 1));
+  for (bf16& x : b16) x = bf16(float(2 * rng.uniform() - 1));
+  std::copy(a16.begin(), a16.end(), a.begin());
+  std::copy(b16.begin(), b16.end(), b.begin());
   const int64_t columns[] = {0, n / 2, n - 1};
   for (int64_t i = 0; i < n; ++i)
     for (int64_t column = 0; column < 3; ++column)

@@ -3,16 +3,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/dtype.h"
+
 namespace gradus {
 
 struct Problem {
-  Problem(int64_t n, uint64_t seed);  // n x n numbers between -1 and 1
+  Problem(int64_t n, uint64_t seed);  // n x n numbers between -1 and 1, all of which bf16 has
   double gflop() const { return 2e-9 * double(n) * double(n) * double(n); }
   // The largest error in three columns of C, as a share of what rounding allows. NaN if C has one.
   double worst_error(const std::vector<float>& c) const;
 
   int64_t n;
   std::vector<float> a, b;
+  std::vector<bf16> a16, b16;    // the same numbers
   std::vector<double> expected;  // C's first, middle and last column in fp64, (n, 3)
 };
 

@@ -74,10 +74,15 @@ static void patches(int64_t n, const float* a, const float* b, float* c) {
 }
 
 // C5. The engine's own: packed panels, a larger tile in registers, vectors by hand (kernels/cpu/gemm.cpp).
-static void packed(int64_t n, const float* a, const float* b, float* c) {
-  const Ctx ctx = current().device.ctx();
+static void engines(int64_t n, CBuf a, CBuf b, float* c) {
   const MatmulShape square{.M = n, .N = n, .K = n, .lda = n, .ldb = n, .ldc = n};
-  cpu::matmul(ctx, square, {a, DType::F32}, {b, DType::F32}, {c, DType::F32, Write::Set});
+  cpu::matmul(current().device.ctx(), square, a, b, {c, DType::F32, Write::Set});
+}
+static void packed(int64_t n, const float* a, const float* b, float* c) {
+  engines(n, {a, DType::F32}, {b, DType::F32}, c);
+}
+void pairs(int64_t n, const bf16* a, const bf16* b, float* c) {
+  engines(n, {a, DType::BF16}, {b, DType::BF16}, c);
 }
 
 #ifdef GRADUS_ONEDNN

@@ -101,8 +101,8 @@ static int lesson_04(int argc, char** argv) {
   const int64_t batch = lesson.args.integer("batch", 1, "with --model: sequences a step", 1, 1 << 24);
   const int64_t seq =
       lesson.args.integer("seq", 0, "with --model: tokens a sequence (0: the model's context)", 0, 1 << 24);
-  const std::string recipe =
-      lesson.args.choice("recipe", "fp32", "with --model: number formats", {"fp32", "mixed", "half"});
+  const std::string recipe = lesson.args.choice("recipe", "fp32", "with --model: number formats",
+                                                {std::begin(kRecipes), std::end(kRecipes)});
   std::vector<std::string> pictures;
   if (model.empty()) pictures = {lesson.plot("04_batch_memory.svg"), lesson.plot("04_batch_speed.svg")};
   lesson.done({}, pictures);

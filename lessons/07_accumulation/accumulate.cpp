@@ -86,6 +86,13 @@ Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& 
   return sum;
 }
 
+void print_tape(std::ostream& out, const Transformer& model, const TextBatch& batch) {
+  const Tensor ids = on_device(batch.ids, batch.T, "inputs");
+  Tape tape;
+  model.loss(ids, ids);
+  tape.print(out);
+}
+
 std::vector<double> weights_of_means(const std::vector<int64_t>& n) {
   std::vector<double> weights(n.size());
   // BEGIN SOLUTION 07.5

@@ -1,5 +1,6 @@
 // A batch that is worked through in micro-batches.
 #pragma once
+#include <ostream>
 #include <vector>
 
 #include "src/data/loader.h"
@@ -32,6 +33,8 @@ struct Accumulated {
 // Adds the gradient of the batch's loss to the parameters' gradients, one micro-batch after the other: the
 // same, but for rounding, for every split, with dropout too. The split must add up to the batch.
 Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split);
+
+void print_tape(std::ostream& out, const Transformer& model, const TextBatch& batch);
 
 // What a mean over n[i] targets, for each of some micro-batches, is to be multiplied by, so that the products
 // add up to the mean over all of them.

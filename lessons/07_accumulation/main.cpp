@@ -35,14 +35,6 @@ static Settings for_emulation() {
   return set;
 }
 
-static void print_tape(const Transformer& model, const TextBatch& batch) {
-  const Tensor ids =
-      from_host(current().device, batch.ids, {batch.sequences, batch.T}, DType::I32, Kind::Data, "inputs");
-  Tape tape;
-  model.loss(ids, ids);
-  tape.print(std::cout);
-}
-
 // Steps with one way to split the batch; the same data, masks and first weights for all ways.
 static Run train(const Lesson& lesson, const Settings& set, const Loader& loader, const Way& way) {
   Device& device = current().device;
@@ -54,7 +46,8 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
     const TextBatch batch = read_batch(loader, step, set.batch, set.model.context, way.ragged);
     device.meter().reset_work();
     if (step == lesson.steps - 1 && !way.picture.empty()) device.allocator().keep_history();
-    if (step == 0 && lesson.print == "tape" && way.split.size() == 1 && !way.ragged) print_tape(model, batch);
+    if (step == 0 && lesson.print == "tape" && way.split.size() == 1 && !way.ragged)
+      print_tape(std::cout, model, batch);
     run.recorder.begin();
     model.parameters.zero_grad();                    // once a batch, not once a micro-batch
     run.last = accumulate(model, batch, way.split);  // adds gradients

@@ -47,19 +47,36 @@ EagerTensor Eager::map(const std::string& name, const EagerTensor& x, DType to) 
 EagerTensor Eager::copy(const std::string& name, const EagerTensor& x, const Shape& shape) {
   return op(name, shape, x.data.dtype(), {fresh(x)});
 }
+EagerTensor Eager::half(const EagerTensor& x) {
+  if (!autocast || x.data.dtype() != DType::F32) return x;
+  if (!is_parameter(x.node)) return map("fp16 copy", x, DType::F16);
+  EagerTensor& copy = half_parameters_[x.node];
+  if (!copy.data.defined()) {
+    copy = map("fp16 copy", x, DType::F16);
+    copy.data.storage().set_kind(Kind::Weight);
+  }
+  return copy;
+}
+EagerTensor Eager::single(const EagerTensor& x) {
+  return autocast && x.data.dtype() == DType::F16 ? map("fp32 copy", x, DType::F32) : x;
+}
 EagerTensor Eager::add(const EagerTensor& x, const EagerTensor& y) {
-  return op("add", x.shape(), x.data.dtype(), {passed(x), passed(y)});
+  const DType t = x.data.dtype() == y.data.dtype() ? x.data.dtype() : DType::F32;
+  return op("add", x.shape(), t, {passed_as(x, t), passed_as(y, t)});
 }
-EagerTensor Eager::linear(const std::string& name, const EagerTensor& x, const EagerLinear& l) {
-  std::vector<Edge> edges = {fresh(l.weight), fresh(x)};
-  if (l.bias.data.defined()) edges.insert(edges.begin(), fresh(l.bias));
-  return op(name, x.shape().with_last(l.weight.shape()[0]), x.data.dtype(), edges, {x.data});
+EagerTensor Eager::linear(const std::string& name, const EagerTensor& x0, const EagerLinear& l) {
+  const EagerTensor x = half(x0), weight = half(l.weight);
+  std::vector<Edge> edges = {fresh(weight), fresh(x)};
+  if (l.bias.data.defined()) edges.insert(edges.begin(), fresh(half(l.bias)));
+  return op(name, x.shape().with_last(weight.shape()[0]), x.data.dtype(), edges, {x.data, weight.data});
 }
-EagerTensor Eager::matmul(const std::string& name, const EagerTensor& x, const EagerTensor& y,
+EagerTensor Eager::matmul(const std::string& name, const EagerTensor& x0, const EagerTensor& y0,
                           const Shape& shape) {
+  const EagerTensor x = half(x0), y = half(y0);
   return op(name, shape, x.data.dtype(), {fresh(y), fresh(x)}, {x.data, y.data});
 }
-EagerTensor Eager::softmax(const std::string& name, const EagerTensor& x) {
+EagerTensor Eager::softmax(const std::string& name, const EagerTensor& x0) {
+  const EagerTensor x = single(x0);
   const EagerTensor y = map(name, x);
   if (softmax_keeps_input_) keep(y, x.data);
   keep(y, y.data);
@@ -70,7 +87,8 @@ EagerTensor Eager::tanh(const EagerTensor& x) {
   keep(y, y.data);
   return y;
 }
-EagerTensor Eager::gelu(const EagerTensor& x) {
+EagerTensor Eager::gelu(const EagerTensor& x0) {
+  const EagerTensor x = single(x0);
   return op("gelu", x.shape(), x.data.dtype(), {fresh(x)}, {x.data});
 }
 EagerTensor Eager::dropout(const std::string& name, const EagerTensor& x) {
@@ -110,6 +128,7 @@ EagerTensor Eager::checkpoint(const EagerTensor& x, const std::function<EagerTen
   const size_t before = graph_.size();
   EagerTensor y = f(x);
   graph_.resize(before);  // without a graph nothing is kept
+  for (auto& [parameter, copy] : half_parameters_) copy.node = 0;
   y = view(y.data, {});
   keep(y, x.data);
   graph_[y.node].again = [this, x, f] { return f(view(x.data, {passed(x)})); };
@@ -117,6 +136,7 @@ EagerTensor Eager::checkpoint(const EagerTensor& x, const std::function<EagerTen
 }
 
 void Eager::backward(const EagerTensor& loss) {
+  half_parameters_.clear();
   graph_[loss.node].gradient = make({}, loss.data.dtype(), Kind::Temporary, "gradient");
   for (; !is_parameter(int(graph_.size()) - 1); graph_.pop_back()) {
     Node node = std::move(graph_.back());
@@ -124,6 +144,7 @@ void Eager::backward(const EagerTensor& loss) {
     if (node.again) {  // its operations take its place at the end of the graph
       graph_.pop_back();
       const EagerTensor y = node.again();
+      half_parameters_.clear();
       graph_[y.node].gradient = node.gradient;
       graph_.emplace_back();  // which the loop takes away
       continue;

@@ -11,6 +11,7 @@
 // - AdamW makes its states in its first update, in the holes that the activations have left.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -49,11 +50,19 @@ class Eager {
   };
   static Edge fresh(const EagerTensor& x) { return {x.node, true, x.shape(), x.data.dtype()}; }
   static Edge passed(const EagerTensor& x) { return {x.node, false, x.shape(), x.data.dtype()}; }
+  static Edge passed_as(const EagerTensor& x, DType output) {  // converted, if the output is of another type
+    return x.data.dtype() == output ? passed(x) : fresh(x);
+  }
   // An operation makes a tensor; a view is another look at `data`. Gradients are made in the order of the
   // edges.
   EagerTensor op(const std::string& name, const Shape&, DType, std::vector<Edge>,
                  std::vector<Tensor> saved = {});
   EagerTensor view(const Tensor& data, std::vector<Edge>);
+
+  // torch.cuda.amp.autocast: from the next step on products are made of fp16 copies of their fp32 inputs.
+  // Those of parameters are made once in a forward pass and held until its end; softmax, GELU, norms and
+  // losses are computed in fp32.
+  bool autocast = false;
 
   // One input, nothing kept: element-wise, with a conversion, or a copy in another order.
   EagerTensor map(const std::string& name, const EagerTensor& x) { return copy(name, x, x.shape()); }
@@ -96,6 +105,8 @@ class Eager {
     Tensor value, m, v;  // Adafactor: m of the rows, v of the columns, or of a vector
   };
   bool is_parameter(int node) const { return node <= int(parameters_.size()); }
+  EagerTensor half(const EagerTensor& x);    // x, or under autocast its fp16 copy
+  EagerTensor single(const EagerTensor& x);  // x, or under autocast its fp32 copy
   EagerTensor record(Tensor y, std::vector<Edge>, std::vector<Tensor> saved);
   void keep(const EagerTensor& y, Tensor t);  // for the backward pass of the operation that made y
   void deliver(const Edge&, Tensor gradient);
@@ -105,6 +116,7 @@ class Eager {
   const DType dtype_;
   const bool softmax_keeps_input_;
   std::vector<Parameter> parameters_;
+  std::map<int, EagerTensor> half_parameters_;  // of this forward pass, by node
   std::vector<Node>
       graph_;  // [0]: no gradient is wanted; then the parameters; then operations in their order
 };

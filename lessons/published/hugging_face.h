@@ -16,6 +16,7 @@ class HuggingFaceBert {
   enum class Update { AdamW, Adafactor };
   void step(int64_t batch, int64_t tokens, int64_t micro_batches, Update);
   bool checkpoints = false;  // each layer
+  void autocast() { eager_.autocast = true; }
 
  private:
   struct Layer {

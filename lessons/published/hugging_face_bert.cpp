@@ -45,8 +45,9 @@ EagerTensor HuggingFaceBert::attention(const EagerTensor& x, const Layer& l) {
   const auto by_head = [&](const EagerTensor& y) { return eager_.copy("q, k, v by head", y, {B * H, T, D}); };
 
   EagerTensor scores = eager_.matmul("scores", by_head(query), by_head(key), {B * H, T, T});
-  scores = eager_.map("scores", scores);                                              // over sqrt(D)
-  scores = eager_.op("scores", scores.shape(), DType::F32, {Eager::passed(scores)});  // plus the mask
+  scores = eager_.map("scores", scores);  // over sqrt(D)
+  scores =
+      eager_.op("scores", scores.shape(), DType::F32, {Eager::passed_as(scores, DType::F32)});  // plus mask
   EagerTensor probs = eager_.softmax("softmax", scores);
   probs = eager_.dropout("dropped softmax", probs);
   const EagerTensor context = eager_.matmul("context", probs, by_head(value), {B * H, T, D});

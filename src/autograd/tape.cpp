@@ -135,7 +135,7 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   if (!dy.defined()) {
     check(y.numel() == 1, "backward: y is ", y.shape(), ", not a scalar; pass its gradient dy");
     dy = empty_like(y, "dloss");
-    be(dy).fill(ctx(dy, cost::fill(1, dy.dtype())), 1, dy.set(), 1.0);
+    be(dy).loss_scale(ctx(dy, cost::fill(1, dy.dtype())), dy.set());
   }
   check(dy.numel() == y.numel(), "backward: y is ", y.shape(), ", its gradient is ", dy.shape());
   consumed_ = true;

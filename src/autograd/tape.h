@@ -92,7 +92,8 @@ class Tape : public Recording {
   ~Tape();
 
   // Runs the nodes in reverse and frees each one's saved tensors as it goes. `dy` is the gradient of y, with
-  // as many elements; by default 1 for a scalar y. Consumes the tape: a second call is an error.
+  // as many elements; by default StepScalars::loss_scale for a scalar y (1 without loss scaling). Consumes
+  // the tape: a second call is an error.
   void backward(const Tensor& y, Tensor dy = {});
 
   const std::vector<Node>& nodes() const { return nodes_; }

@@ -1,6 +1,7 @@
 #include "src/io/checkpoint.h"
 
 #include <charconv>
+#include <limits>
 
 #include "src/tensor/context.h"
 
@@ -64,33 +65,52 @@ static Named named_training(const Parameters& parameters, const Optimizer& optim
 
 void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
                    Metadata metadata) {
-  const StepScalars& counts = current().device.host_scalars();
+  const StepScalars counts = current().device.scalars();
   metadata["step"] = std::to_string(counts.step);
   metadata["updates"] = std::to_string(counts.updates);
+  if (counts.growth_interval > 0) {
+    char scale[32];  // the shortest text that is read as the same number
+    metadata["loss_scale"] = std::string(scale, std::to_chars(scale, scale + 32, counts.loss_scale).ptr);
+    metadata["good_updates"] = std::to_string(counts.good_updates);
+    metadata["growth_interval"] = std::to_string(counts.growth_interval);
+  }
   write_tensors(path, named_training(parameters, optimizer), metadata);
 }
 
 // A number that save_training has written into the metadata.
-static int64_t count_in(const SafetensorsFile& file, const std::string& path, const char* name) {
+template <class T = int64_t>
+static T number_in(const SafetensorsFile& file, const std::string& path, const char* name) {
   const auto found = file.metadata().find(name);
-  int64_t count = -1;
+  T count = -1;
   if (found != file.metadata().end()) {
     const std::string& text = found->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (error != std::errc() || end != text.data() + text.size()) count = -1;
   }
-  check(count >= 0, "load: ", path, " does not say the number of its ", name,
-        "; it holds weights only, or is corrupt");
+  check(count >= 0 && count <= std::numeric_limits<T>::max(), "load: ", path,
+        " does not say the number of its ", name, "; it holds weights only, or is corrupt");
   return count;
 }
 
 Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer) {
   const SafetensorsFile file(path);
-  const int64_t step = count_in(file, path, "step"), updates = count_in(file, path, "updates");
+  const int64_t step = number_in(file, path, "step"), updates = number_in(file, path, "updates");
+  StepScalars scaling{};
+  const bool scaled = file.metadata().contains("loss_scale");
+  if (scaled) {
+    scaling.loss_scale = number_in<float>(file, path, "loss_scale");
+    scaling.good_updates = number_in(file, path, "good_updates");
+    scaling.growth_interval = number_in(file, path, "growth_interval");
+  }
   read_tensors(file, path, named_training(parameters, optimizer));
   for (Parameter& p : parameters) p.round_master();
-  current().device.set(&StepScalars::step, step);
-  current().device.set(&StepScalars::updates, updates);
+  Device& device = current().device;
+  device.set(&StepScalars::step, step);
+  device.set(&StepScalars::updates, updates);
+  if (scaled) {
+    start_loss_scaling(device, scaling.loss_scale, scaling.growth_interval);
+    device.set(&StepScalars::good_updates, scaling.good_updates);
+  }
   return file.metadata();
 }
 

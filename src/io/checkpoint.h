@@ -15,9 +15,9 @@ void save_weights(const std::string& path, const Parameters& parameters, const M
 void load_weights(const std::string& path, Parameters& parameters);
 
 // The whole state of a training run: weights, optimizer states, the numbers of the last step and of
-// the updates made, and what the caller adds (seed, configuration). The batches and dropout masks of step s
-// are functions of (seed, s), so a run that is loaded and continued is bit-equal to one that was never
-// stopped.
+// the updates made, the state of loss scaling, and what the caller adds (seed, configuration). The batches
+// and dropout masks of step s are functions of (seed, s), so a run that is loaded and continued is bit-equal
+// to one that was never stopped.
 void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
                    Metadata metadata = {});
 // Returns the metadata; the device's scalars then count on from the two numbers.

@@ -88,6 +88,7 @@ void Device::copy_in(void* to, const void* from_host, int64_t bytes) {
 }
 
 void Device::copy_out(void* to_host, const void* from, int64_t bytes) {
+  ++copies_out_;
   allocator_.source().copy_out(to_host, from, bytes);
 }
 

@@ -1,10 +1,12 @@
-// Precision: which number formats a model trains in. Three recipes have names, and bytes per parameter that
+// Precision: which number formats a model trains in. Five recipes have names, and bytes per parameter that
 // are published (weights + master + gradient + AdamW's two states):
 //
-//   fp32    4 + 0 + 4 + 8 = 16
-//   mixed   2 + 4 + 4 + 8 = 18   bf16 weights and activations; the optimizer keeps the weights in fp32 and
-//                                rounds them after every update       (Micikevicius et al. 2018, sec. 3.1)
-//   half    2 + 0 + 2 + 4 =  8   everything in fp16: the least, and updates that round away are lost
+//   fp32        4 + 0 + 4 + 8 = 16
+//   mixed       2 + 4 + 4 + 8 = 18   weights and activations in bf16; the optimizer keeps the weights in fp32
+//                                    and rounds them after each update (Micikevicius et al. 2018, sec. 3.1)
+//   mixed-fp16  2 + 4 + 4 + 8 = 18   in fp16, which needs loss scaling (sec. 3.2; start_loss_scaling)
+//   zero        2 + 4 + 2 + 8 = 16   and with gradients in fp16       (Rajbhandari et al. 2020, sec. 3.1)
+//   half        2 + 0 + 2 + 4 =  8   all in fp16: the least, and updates that round away are lost
 #pragma once
 #include <string_view>
 
@@ -23,13 +25,15 @@ struct Precision {
 
 constexpr Precision uniform(DType t) { return {t, t, t, false}; }
 constexpr Precision mixed(DType t) { return {t, DType::F32, DType::F32, true}; }
-inline constexpr std::string_view kRecipes[] = {"fp32", "mixed", "half"};
+inline constexpr std::string_view kRecipes[] = {"fp32", "mixed", "mixed-fp16", "zero", "half"};
 
 inline Precision precision_recipe(std::string_view name) {
   if (name == "fp32") return uniform(DType::F32);
   if (name == "mixed") return mixed(DType::BF16);
+  if (name == "mixed-fp16") return mixed(DType::F16);
+  if (name == "zero") return {DType::F16, DType::F16, DType::F32, true};
   if (name == "half") return uniform(DType::F16);
-  fail("precision '", name, "' is unknown; it can be: fp32, mixed, half");
+  fail("precision '", name, "' is unknown; it can be: fp32, mixed, mixed-fp16, zero, half");
 }
 
 }  // namespace gradus

@@ -41,10 +41,17 @@ void Optimizer::step(double learning_rate) {
   }
   const Tensor& any = states[0].parameter->value;
   Device& device = any.device();
+  const bool scaled = device.host_scalars().growth_interval > 0;
+  check(!scaled || device.norm_asked, "optimizer: with loss scaling, call clip_grad_norm() before step(); ",
+        "it finds overflows (a maximum of 0 clips nothing)");
   device.set(&StepScalars::learning_rate, float(learning_rate));
-  device.set(&StepScalars::updates, device.host_scalars().updates + 1);
+  if (scaled)
+    be(any).begin_update(ctx(any, {OpClass::Elementwise}));
+  else
+    device.set(&StepScalars::updates, device.host_scalars().updates + 1);
   update(any, {int64_t(updates.size()), updates.data()});
   device.set(&StepScalars::clip_factor, 1.0f);
+  device.norm_asked = false;
   device.set(&StepScalars::step, device.host_scalars().step + 1);
 }
 
@@ -91,6 +98,16 @@ void clip_grad_norm(Parameters& parameters, double max_norm) {
   const Tensor& any = parameters.begin()->value;
   be(any).grad_norm(ctx(any, cost::grad_norm(elements, grads[0].t)),
                     {int64_t(grads.size()), grads.data(), sizes.data()}, float(max_norm));
+  any.device().norm_asked = true;
+}
+
+void start_loss_scaling(Device& device, float scale, int64_t growth_interval) {
+  check(scale > 0 && std::isfinite(scale), "loss scaling: the scale is ", scale, "; it must be positive");
+  check(growth_interval > 0, "loss scaling: the growth interval is ", growth_interval,
+        "; it must be positive");
+  device.set(&StepScalars::loss_scale, scale);
+  device.set(&StepScalars::growth_interval, growth_interval);
+  device.set(&StepScalars::good_updates, int64_t(0));
 }
 
 double warmup_cosine(int64_t step, int64_t warmup, int64_t total, double peak, double floor) {

@@ -84,8 +84,16 @@ void adamw(const Tensor& any, ParamList, const AdamWArgs& args);
 StateSpec like(const Parameter& p, const char* name);
 
 // Scales the next update so that the global L2 norm of all gradients is at most max_norm (Pascanu et al.
-// 2013). The norm before scaling is in scalars().grad_norm.
+// 2013); 0: leaves it as it is. The norm before clipping is in scalars().grad_norm.
 void clip_grad_norm(Parameters& parameters, double max_norm);
+
+// Dynamic loss scaling from now on (Micikevicius et al. 2018, sec. 3.2): backward passes compute gradients
+// `scale` times too large, so that small ones do not underflow in fp16; clip_grad_norm, which then has to be
+// called before every step(), divides them. An update with an infinite or undefined gradient is skipped and
+// the scale halved; after `growth_interval` updates in a row without one it is doubled. All of it is decided
+// on the device: the scale is in scalars().loss_scale, the number of updates that were made in
+// scalars().updates.
+void start_loss_scaling(Device& device, float scale = 65536, int64_t growth_interval = 2000);
 
 // Linear warm-up over `warmup` steps, then half a cosine down to `floor` at step `total` (steps count from
 // 0).

@@ -11,7 +11,7 @@ set -eu
 device=$1 rounds=${2:-3} peers=tests/bench/peers
 case $device in
 cpu) step=build/bench/step ours= theirs= ;;
-cuda) step=build/cuda/bench/step ours='--dtype=bf16 --attention=flash' theirs='--cuda --bf16' ;;
+cuda) step=build/cuda/bench/step ours='--recipe=mixed --attention=flash' theirs='--cuda --bf16' ;;
 *) echo "beside_pytorch: the device is cpu or cuda, not $device" >&2 && exit 2 ;;
 esac
 export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
@@ -33,6 +33,7 @@ run() {
   case $program in
   gradus)
     case "$*" in *--checkpoint*) keep=input ;; *) keep=all ;; esac
+    case "$*" in *--bf16*) ours=--recipe=mixed ;; esac
     $step --device="$device" $ours --batch="$batch" --seq="$seq" --steps="$steps" --layers="$layers" \
       --heads="$heads" --dim="$dim" --vocab="$vocab" --keep=$keep
     ;;
@@ -60,17 +61,24 @@ peak() {
   run pytorch-eager "$@" --peak | line "$name" pytorch-eager peak_bytes
 }
 
-for round in $(seq "$rounds"); do
-  $step --device="$device" $ours --layers=1 --heads=4 --dim=128 --vocab=256 --steps=2 |
-    line products gradus gemm_peak_gflops
-  python product.py | line products pytorch-eager gemm_peak_gflops
-done
+# products NAME [--bf16]: the rate of large products.
+products() {
+  name=$1
+  shift
+  for round in $(seq "$rounds"); do
+    run gradus 4 64 2 1 4 128 256 "$@" | line "$name" gradus gemm_peak_gflops
+    python product.py "$@" | line "$name" pytorch-eager gemm_peak_gflops
+  done
+}
+products products
 all='gradus pytorch-eager gradus pytorch-compiled' eager='gradus pytorch-eager'
 if [ "$device" = cpu ]; then
   beside small "$all" 8 64 100 4 4 128 256
   beside gpt2-124M-T64 "$all" 4 64 5 12 12 768 50257
   set -- 4 256 3 12 12 768 50257
   beside gpt2-124M-T256 "$all" "$@"
+  products 'products bf16' --bf16
+  beside 'gpt2-124M-T256 bf16' "$all" "$@" --bf16
   beside 'gpt2-124M-T256 checkpointed' "$eager" "$@" --checkpoint
   peak 'gpt2-124M-T256 peak' "$@"
   peak 'gpt2-124M-T256 checkpointed peak' "$@" --checkpoint

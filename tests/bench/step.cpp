@@ -111,7 +111,9 @@ static int bench_step(int argc, char** argv) {
   const int64_t batch = args.integer("batch", 4, "sequences a step", 1, 1 << 20);
   const int64_t steps =
       args.integer("steps", 6, "counted steps, and as many that time the products", 1, 1 << 20);
-  model.precision = uniform(dtype_flag(args, "of weights, activations, gradients and AdamW's states alike"));
+  const std::string recipe =
+      args.choice("recipe", "fp32", "number formats (lesson 09)", {std::begin(kRecipes), std::end(kRecipes)});
+  model.precision = precision_recipe(recipe);
   const std::string attention =
       args.choice("attention", "plain", "what is saved: probabilities, or log-sum-exps", {"plain", "flash"});
   if (attention == "flash") model.attention = attention_flash;

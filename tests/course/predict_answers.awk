@@ -60,6 +60,11 @@ function answers() {
     tail = 4 * B * T * (2 * C + V + 3); a["kept"] = tail + 4 * B * T * L * (16 * C + H * T + 4)
     a["kept_each"] = tail + 4 * B * T * C * L; a["kept_every"] = tail + 4 * B * T * C * L / k
     a["gelus_each"] = 2 * L; a["gelus_start"] = L + L * (L + 1) / 2
+  } else if (id == "09.5") {
+    V = after("vocabulary of "); T = after("context of "); gpt(); a["mixed"] = 18 * N; a["half"] = 8 * N
+    x = after("next number of bf16 after "); a["bf16"] = x + x / 128; a["fp16"] = x + x / 1024
+    k = after("is doubled after "); x = int(after("in a row. After ") / k) + int(after("with an overflow, then ") / k)
+    a["scale"] = after("scale begins with ") * 2 ^ (x - after("good updates come "))
   }
 }
 function gpt() {

@@ -101,6 +101,25 @@ TEST_P(L02_Dtypes, Bf16AndFp16AreExactInFp32) {
   expect_widened<fp16>(kFromFp16);
 }
 
+// By way of fp32: the same bits, but for NaNs, which stay NaNs.
+TEST_P(L02_Dtypes, EachPatternComesBack) {
+  for (const DType half : {DType::BF16, DType::F16}) {
+    SharedVector<uint16_t> from(65536), to(65536);
+    SharedVector<float> wide(65536);
+    for (size_t i = 0; i < from.size(); ++i) from[i] = uint16_t(i);
+    TestCtx ctx;
+    table().cast(ctx, 65536, {from.data(), half}, {wide.data(), DType::F32});
+    table().cast(ctx, 65536, {wide.data(), DType::F32}, {to.data(), half});
+    wait_for_kernels();
+    const uint16_t infinity = half == DType::BF16 ? 0x7F80 : 0x7C00;
+    for (size_t i = 0; i < from.size(); ++i) {
+      const bool nan = (from[i] & 0x7FFF) > infinity;
+      ASSERT_EQ(std::isnan(wide[i]), nan) << name_of(half) << " " << i;
+      ASSERT_TRUE(nan ? (to[i] & 0x7FFF) > infinity : to[i] == from[i]) << name_of(half) << " " << i;
+    }
+  }
+}
+
 TEST(L02_DtypesOnCpu, EveryNumberComesBackFromFp32) {
   for (uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
     const float b = std::bit_cast<bf16>(uint16_t(bits)), h = std::bit_cast<fp16>(uint16_t(bits));

@@ -226,12 +226,13 @@ struct TestCtx {
 
 // Where it is written what a kernel computes; `op` begins with its name, with or without _fwd.
 inline std::string formula_of(const std::string& op) {
-  const std::string entry = "(*" + op.substr(0, op.find(' '));
-  std::ifstream contract("kernels/kernels.h");
+  const std::string name = op.substr(0, op.find(' '));
+  std::ifstream contract("kernels/entries.inc");
   std::string line;
   for (int n = 1; std::getline(contract, line); ++n)
-    if (line.find(entry) != std::string::npos)
-      return "; the formula: kernels/kernels.h:" + std::to_string(n) + " and the lines above";
+    for (const char* end : {",", "_fwd,"})
+      if (line.starts_with("GRADUS_KERNEL(" + name + end))
+        return "; the formula: kernels/entries.inc:" + std::to_string(n) + " and the lines above";
   return "";
 }
 

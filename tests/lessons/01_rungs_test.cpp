@@ -13,13 +13,16 @@
 namespace gradus {
 namespace {
 
-void expect_the_product(const Rung& rung) {
+float in_fp32(double x) { return float(x); }
+float in_bf16(double x) { return bf16(float(x)); }
+
+void expect_the_product(const Rung& rung, float (*rounded)(double) = in_fp32) {
   Context context;
   for (const int64_t n : {1, 7, 129, 255}) {
     Rng rng(1, uint64_t(n));
     std::vector<float> a(n * n), b(n * n), c(n * n, NAN);
-    for (float& x : a) x = float(rng.normal());
-    for (float& x : b) x = float(rng.normal());
+    for (float& x : a) x = rounded(rng.normal());
+    for (float& x : b) x = rounded(rng.normal());
     rung.multiply(n, a.data(), b.data(), c.data());
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j) {
@@ -48,6 +51,15 @@ TEST(L01_Rungs, ThePatchGivesTheProduct) {
 
 TEST(L01_Rungs, AllGiveTheSameProduct) {
   for (const Rung& rung : rungs()) expect_the_product(rung);
+}
+
+// Of numbers that bf16 has, so nothing but sums is rounded; and of odd sizes, where the last pair is half
+// empty.
+TEST(L01_Rungs, PairsGiveTheProduct) {
+  const auto multiply = [](int64_t n, const float* a, const float* b, float* c) {
+    pairs(n, std::vector<bf16>(a, a + n * n).data(), std::vector<bf16>(b, b + n * n).data(), c);
+  };
+  expect_the_product({"pairs", multiply, nullptr, true}, in_bf16);
 }
 
 TEST(L01_Rungs,

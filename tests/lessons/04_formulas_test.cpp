@@ -30,7 +30,7 @@ TEST(L04_Formulas, BytesOfAParameter) {
 
 TEST(L04_Formulas, ABlockSavesWhatTheTapeKeeps) {
   RecordProperty("exercise", "04.2");
-  for (const char* recipe : {"fp32", "mixed", "half"})
+  for (const std::string_view recipe : kRecipes)
     for (const int64_t heads : {2, 6})
       for (const double dropout : {0.0, 0.1}) {
         const TransformerConfig config{.vocab = 10,

@@ -37,7 +37,7 @@ TEST_F(L04_Programs, TheCalculatorAnswers) {
 }
 
 TEST_F(L04_Programs, TheFormulaHoldsForEveryRecipe) {
-  for (const char* recipe : {"fp32", "mixed", "half"})
+  for (const char* recipe : {"fp32", "mixed", "mixed-fp16", "zero", "half"})
     EXPECT_EQ(run(kCalculator, std::string("--model=gpt2 --seq=64 --recipe=") + recipe).code, 0) << recipe;
 }
 
@@ -47,7 +47,7 @@ TEST_F(L04_Programs, TheCalculatorRefusesWhatCannotBe) {
   expect_refused(unknown, 2, "polyglot-ko-1.3b");
   expect_refused(run(kCalculator, "--model=gpt-0x1x1"), 2, "at least 1");
   expect_refused(run(kCalculator, "--model=gpt-2x10x3"), 2, "do not divide");
-  expect_refused(run(kCalculator, "--model=gpt2 --recipe=fp8"), 2, "fp32, mixed, half");
+  expect_refused(run(kCalculator, "--model=gpt2 --recipe=fp8"), 2, "fp32, mixed, mixed-fp16, zero, half");
   for (const char* memory : {"16GB", "'16 GiB'", "-1", "1e99", "", "GiB", "9999999999GiB"})
     expect_refused(run(kCalculator, std::string("--model=gpt2 --memory=") + memory), 2, "--memory");
   for (const char* batch : {"0", "-4", "1e3", "99999999999999999999"})

@@ -1,5 +1,5 @@
-// Parameters by name: what one is made of, freezing it, emptying gradients; precisions by name; and what an
-// optimizer that refuses leaves as it was.
+// Parameters by name: what one is made of, freezing it, emptying gradients; and what an optimizer that
+// refuses leaves as it was.
 #include "src/nn/parameter.h"
 
 #include <gtest/gtest.h>
@@ -160,21 +160,6 @@ TEST_F(L03_Parameters, RoundingTheMasterCopyWritesTheValueAlone) {
   EXPECT_EQ(item(with.master), 1 + 0x1p-8 + 0x1p-20);
   EXPECT_EQ(item(without.value), 1);
   EXPECT_EQ(without.value.storage().version, version);
-}
-
-TEST(L04_PrecisionRecipes, AreTheThree) {
-  using D = DType;
-  EXPECT_EQ(precision_recipe("fp32"), (Precision{D::F32, D::F32, D::F32, false}));
-  EXPECT_EQ(precision_recipe("mixed"), (Precision{D::BF16, D::F32, D::F32, true}));
-  EXPECT_EQ(precision_recipe("half"), (Precision{D::F16, D::F16, D::F16, false}));
-  EXPECT_EQ(Precision(), precision_recipe("fp32"));
-  EXPECT_EQ(uniform(D::BF16), (Precision{D::BF16, D::BF16, D::BF16, false}));
-  EXPECT_EQ(mixed(D::F16), (Precision{D::F16, D::F32, D::F32, true}));
-  EXPECT_EQ(std::vector(std::begin(kRecipes), std::end(kRecipes)),
-            (std::vector<std::string_view>{"fp32", "mixed", "half"}));
-  for (const char* name : {"", "FP32", "fp8", "mixed "})
-    expect_refused("precision '" + std::string(name) + "' is unknown; it can be: fp32, mixed, half",
-                   [&] { precision_recipe(name); });
 }
 
 struct L03_OptimizerRefusals : L03_Parameters {};

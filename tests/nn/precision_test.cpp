@@ -1,4 +1,5 @@
-// The three recipes: bytes per parameter as published, the same on every device; what a master copy is for.
+// The recipes: their names; bytes per parameter as published, the same on every device; what a master copy is
+// for.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,6 +8,7 @@
 #include "src/io/checkpoint.h"
 #include "src/nn/transformer.h"
 #include "tests/devices.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -61,6 +63,26 @@ TEST(L04_Precision, BytesPerParameterAsPublished) {
     expect_bytes(device, precision_recipe("mixed"), {2, 4, 4, 4}, momentum);
     expect_bytes(device, mixed(DType::F16), {2, 4, 4, 8}, adamw);
   }
+}
+
+TEST(L04_PrecisionRecipes, AreThePublishedOnes) {
+  using D = DType;
+  const std::vector<std::pair<std::string_view, Precision>> recipes{
+      {"fp32", {D::F32, D::F32, D::F32, false}},
+      {"mixed", {D::BF16, D::F32, D::F32, true}},
+      {"mixed-fp16", {D::F16, D::F32, D::F32, true}},
+      {"zero", {D::F16, D::F16, D::F32, true}},
+      {"half", {D::F16, D::F16, D::F16, false}}};
+  ASSERT_EQ(std::size(kRecipes), recipes.size());
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    EXPECT_EQ(kRecipes[i], recipes[i].first);
+    EXPECT_EQ(precision_recipe(kRecipes[i]), recipes[i].second) << kRecipes[i];
+  }
+  EXPECT_EQ(Precision(), precision_recipe("fp32"));
+  for (const char* name : {"", "FP32", "fp8", "mixed "})
+    expect_refused(
+        "precision '" + std::string(name) + "' is unknown; it can be: fp32, mixed, mixed-fp16, zero, half",
+        [&] { precision_recipe(name); });
 }
 
 TEST(L04_Precision, UnknownRecipesAreRefused) {

@@ -1,0 +1,131 @@
+// Lesson 09, mixed precision. Weights, activations and their gradients in 16 bits, sums in fp32, and a copy
+// of the weights in fp32 that the optimizer updates. In fp16 small gradients become 0: so the loss is
+// multiplied by a scale before the backward pass, and the gradient divided by it.
+//
+// Memory of a parameter with AdamW: 2 + 4 (master) + 4 (gradient) + 8 = 18 bytes; fp32 has 16.
+//
+//   make lesson-09                                                          expected last line: PASS
+#include <cmath>
+#include <iostream>
+
+#include "lessons/03_transformer/text.h"
+#include "lessons/04_memory_anatomy/formulas.h"
+#include "lessons/09_mixed_precision/batches.h"
+#include "lessons/09_mixed_precision/formats.h"
+#include "lessons/09_mixed_precision/underflow.h"
+#include "lessons/published/runs.h"
+#include "src/optim/optimizer.h"
+#include "src/train/step_recorder.h"
+
+using namespace gradus;
+
+constexpr int64_t kSteps = 40;
+struct Settings {
+  TransformerConfig model{
+      .vocab = ByteTokenizer::kVocabulary, .context = 32, .layers = 1, .heads = 2, .channels = 32};
+  int64_t batch = 1024, micro_batches = 4, text_bytes = 600'000;  // 32,768 tokens
+  TransformerConfig wide{
+      .vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 2, .heads = 8, .channels = 512};
+};
+static Settings for_emulation() {
+  Settings set{.batch = 8, .text_bytes = 60'000};
+  set.model.context = 8, set.model.channels = 16;
+  set.wide = set.model;
+  return set;
+}
+
+struct Contender {
+  std::string recipe;
+  float scale;  // that loss scaling begins with; 0: no scaling
+  std::string name() const { return recipe + (scale > 0 ? ", scaled" : ""); }
+};
+static const std::vector<Contender> kContenders{{"fp32", 0},           {"mixed", 0},    {"mixed-fp16", 0},
+                                                {"mixed-fp16", 65536}, {"zero", 65536}, {"half", 65536}};
+
+static void train(const Lesson& lesson, const Settings& set, const Loader& loader, const Contender& who,
+                  Transformer& model, ReportRow& row) {
+  Device& device = current().device;
+  model.initialize(lesson.seed);
+  if (who.scale > 0) start_loss_scaling(device, who.scale);
+  AdamW optimizer(model.parameters);
+  StepRecorder recorder;
+  for (int64_t step = 0; step < lesson.steps; ++step) {
+    const TextBatch batch = read_batch(loader, step, set.batch, set.model.context, false);
+    if (step == 0 && lesson.print == "tape" && who.recipe == "mixed") print_tape(std::cout, model, batch);
+    recorder.begin();
+    model.parameters.zero_grad();
+    const double loss = accumulate(model, batch, even_split(set.batch, set.micro_batches)).loss;
+    clip_grad_norm(model.parameters, 1.0);  // divides by the scale, and finds overflows
+    optimizer.step(warmup_cosine(step, lesson.steps / 10, lesson.steps, 8e-3, 8e-4));
+    recorder.end(loss);
+  }
+  recorder.fill(row, set.batch * set.model.context);
+  const StepScalars scalars = device.scalars();
+  if (!device.has_data()) {
+    row.ms_per_step = row.tokens_per_s = row.loss_first = row.loss_last = std::nullopt;
+    return;
+  }
+  row.loss_last = recorder.losses.back();
+  row.loss_held_out = held_out_loss(model, loader, set.batch);
+  row.extra = {{"skipped", double(lesson.steps - scalars.updates)}, {"scale", scalars.loss_scale}};
+}
+
+// Held-out losses beside fp32's; the steps and the batch must be those for which the bounds are meant.
+static void compare_losses(const Lesson& lesson, const Settings& set, const std::vector<double>& losses,
+                           Report& report) {
+  if (lesson.steps != kSteps || set.batch * set.model.context < 32768) return;
+  for (size_t i = 1; i + 1 < losses.size(); ++i) {
+    const double worse = losses[i] / losses[0] - 1;
+    if (kContenders[i].recipe == "mixed-fp16" && kContenders[i].scale == 0)
+      report.check_at_least(kContenders[i].name() + ": held-out loss, worse than fp32's by", worse, 0.015);
+    else
+      report.check_at_most(kContenders[i].name() + ": held-out loss, worse than fp32's by", worse, 0.01);
+  }
+}
+
+static int lesson_09(int argc, char** argv) {
+  Lesson lesson(argc, argv, "09_mixed_precision", "16 bits where they suffice, 32 where they do not", kSteps);
+  const std::string picture = lesson.plot("09_gradients.svg");
+  lesson.done({}, {picture});
+  if (lesson.print == "example") return scaling_by_hand(std::cout), 0;
+  LessonContext context(lesson);
+  const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  const Text text = load_text("", set.text_bytes, lesson.seed);
+  const Loader loader(text.corpus, set.model.context, lesson.seed);
+  print_sizes(text.corpus, loader);
+  Report report = lesson.report();
+  report.config(set.model, set.batch);
+  report.config("steps", lesson.steps);
+  print_formats(std::cout);
+  std::vector<double> losses;
+  for (const Contender& who : kContenders) {
+    LessonContext own(lesson);
+    TransformerConfig config = set.model;
+    config.precision = precision_recipe(who.recipe);
+    Transformer model(config);
+    ReportRow& row = report.row(who.name());
+    train(lesson, set, loader, who, model, row);
+    losses.push_back(row.loss_held_out.value_or(NAN));
+    const int64_t N = model.parameters.numel();
+    const Usage& peak = *row.peak;
+    report.check_equal(
+        who.name() + ": bytes a parameter",
+        (peak[Kind::Weight] + peak[Kind::Master] + peak[Kind::Gradient] + peak[Kind::Optimizer]) / N,
+        bytes_per_parameter(config.precision, 2));
+    if (who.recipe == "fp32" && context.device.has_data()) {
+      const TextBatch batch = read_batch(loader, lesson.steps, set.batch, set.model.context, false);
+      underflow_table(model, batch, set.micro_batches, picture, report);
+      const TextBatch micro = batch.part(0, set.batch / set.micro_batches);
+      scale_table(model, micro, report);
+      updates_table(model, micro, report);
+    }
+  }
+  compare_losses(lesson, set, losses, report);
+  batches_table(lesson, set.wide, report);
+  report_published("(f) Published runs", published_mixed_precision(), report);
+  return report.finish(lesson.json);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_09(argc, argv); });
+}

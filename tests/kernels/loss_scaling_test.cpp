@@ -1,0 +1,155 @@
+// Dynamic loss scaling in the kernels: what the norm becomes, what is decided, and that a skipped update
+// writes nothing.
+#include "tests/kernels/kernel_contract.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L09_LossScaling);
+
+TEST_P(L09_LossScaling, BackwardBeginsWithTheScale) {
+  TestCtx ctx;
+  for (const float scale : {1.0f, 65536.0f, 0.125f}) {
+    ctx.scalars().loss_scale = scale;
+    for (const DType T : float_types()) {
+      if (T == DType::F16 && scale > 65504) continue;
+      Buffer set(T, {7, 7}), add(T, {2, 7});
+      table().loss_scale(ctx, set.out(Write::Set));
+      table().loss_scale(ctx, add.out(Write::Add));
+      EXPECT_EQ(set.values(), (std::vector<double>{scale, 7})) << name_of(T);
+      EXPECT_EQ(add.values()[0], T == DType::BF16 && scale > 256 ? scale : scale + 2) << name_of(T);
+      EXPECT_EQ(add.values()[1], 7) << "one element";
+    }
+  }
+  table().loss_scale(ctx, Out{});  // not wanted
+}
+
+struct Decision {
+  float norm;
+  int32_t skip;
+  int64_t updates, good;
+  float scale;
+};
+TEST_P(L09_LossScaling, TheDecision) {
+  RecordProperty("exercise", "09.1");
+  TestCtx ctx;
+  ctx.scalars().loss_scale = 1024, ctx.scalars().growth_interval = 3;
+  ctx.scalars().clip_factor = 0.25f, ctx.scalars().step = 9, ctx.scalars().learning_rate = 0.5f;
+  for (const Decision& d : std::vector<Decision>{{2, 0, 1, 1, 1024},
+                                                 {0, 0, 2, 2, 1024},
+                                                 {1e30f, 0, 3, 0, 2048},
+                                                 {1, 0, 4, 1, 2048},
+                                                 {INFINITY, 1, 4, 0, 1024},
+                                                 {NAN, 1, 4, 0, 512},
+                                                 {-INFINITY, 1, 4, 0, 256},
+                                                 {1, 0, 5, 1, 256},
+                                                 {1, 0, 6, 2, 256},
+                                                 {1, 0, 7, 0, 512}}) {
+    ctx.scalars().grad_norm = d.norm;
+    table().begin_update(ctx);
+    const StepScalars s = ctx.scalars();
+    EXPECT_EQ(s.skip, d.skip) << "norm " << d.norm;
+    EXPECT_EQ(s.updates, d.updates) << "norm " << d.norm;
+    EXPECT_EQ(s.good_updates, d.good) << "norm " << d.norm;
+    EXPECT_EQ(s.loss_scale, d.scale) << "norm " << d.norm;
+  }
+  ctx.scalars().loss_scale = 0x1p127f, ctx.scalars().good_updates = 2, ctx.scalars().grad_norm = 1;
+  table().begin_update(ctx);
+  EXPECT_EQ(ctx.scalars().loss_scale, 0x1p127f) << "twice of it would be infinite";
+  EXPECT_EQ(ctx.scalars().good_updates, 0) << "the count begins anew though the scale stays";
+  const StepScalars s = ctx.scalars();  // all else is as it was
+  EXPECT_EQ(s.growth_interval, 3);
+  EXPECT_EQ(s.clip_factor, 0.25f);
+  EXPECT_EQ(s.step, 9);
+  EXPECT_EQ(s.learning_rate, 0.5f);
+}
+
+TEST_P(L09_LossScaling, TheNormIsOfTheGradientsWithoutTheScale) {
+  TestCtx ctx(cost::grad_norm(2, DType::F32));
+  const int64_t two = 2;
+  for (const float scale : {1.0f, 1024.0f, 65536.0f, 3.0f, 0x1p-4f})
+    for (const float max_norm : {0.0f, 2.5f, 10.0f}) {
+      const Buffer g(DType::F32, {3 * scale, -4 * scale});
+      const CBuf item = g.in();
+      ctx.scalars().loss_scale = scale;
+      table().grad_norm(ctx, {1, &item, &two}, max_norm);
+      EXPECT_FLOAT_EQ(ctx.scalars().grad_norm, 5) << scale;
+      EXPECT_FLOAT_EQ(ctx.scalars().clip_factor, (max_norm == 2.5f ? 2.5f / 5.000001f : 1.0f) / scale)
+          << scale << " " << max_norm;
+    }
+}
+
+TEST_P(L09_LossScaling, AGradientThatIsNotFiniteMakesTheNormSo) {
+  for (const DType T : float_types())
+    for (const double bad : {double(INFINITY), -double(INFINITY), double(NAN)})
+      for (const int64_t at : {0, 256, 999}) {
+        std::vector<double> values(1000, 0.5);
+        values[size_t(at)] = bad;
+        const Buffer g(T, values);
+        const CBuf item = g.in();
+        const int64_t n = 1000;
+        TestCtx ctx(cost::grad_norm(n, T));
+        ctx.scalars().loss_scale = 65536, ctx.scalars().growth_interval = 1;
+        table().grad_norm(ctx, {1, &item, &n}, 1.0f);
+        EXPECT_FALSE(std::isfinite(ctx.scalars().grad_norm)) << name_of(T) << " " << bad << " at " << at;
+        table().begin_update(ctx);
+        EXPECT_EQ(ctx.scalars().skip, 1) << name_of(T) << " " << bad << " at " << at;
+      }
+}
+
+// Every optimizer, in 16 bits with a master copy and in fp32 without; the gradient has a NaN, and no update
+// was made yet.
+TEST_P(L09_LossScaling, ASkippedUpdateWritesNothing) {
+  for (const DType T : {DType::F32, DType::F16})
+    for (const int skip : {1, 0}) {
+      constexpr int64_t kRows = 30, kCols = 137, n = kRows * kCols;
+      std::vector<double> gradient = Buffer::random(T, n, 1).values();
+      if (skip) gradient[5] = NAN;
+      const Buffer grad(T, gradient);
+      struct Case {
+        const char* op;
+        std::function<void(const Ctx&, ParamList)> run;
+        int64_t m, v;  // elements of the states
+      };
+      const std::vector<Case> cases{
+          {"sgd", [](const Ctx& c, ParamList l) { table().sgd(c, l, {.momentum = 0.9f}); }, n, 0},
+          {"adamw", [](const Ctx& c, ParamList l) { table().adamw(c, l, {}); }, n, n},
+          {"adafactor", [](const Ctx& c, ParamList l) { table().adafactor(c, l, {}); }, kCols, kRows}};
+      for (const Case& k : cases) {
+        Buffer value = Buffer::random(T, n, 2), m = Buffer::random(DType::F32, k.m, 3, 0.1),
+               master = Buffer::random(DType::F32, n, 4);
+        Buffer v(DType::F32, std::vector<double>(size_t(k.v), 0.5));
+        if (k.op == std::string("adafactor")) m = Buffer(DType::F32, std::vector<double>(kCols, 0.25));
+        const auto state = [&] {
+          return std::vector{value.values(), m.values(), v.values(), master.values()};
+        };
+        const auto before = state();
+        const ParamUpdate u{.n = n,
+                            .value = value.out(Write::Set),
+                            .grad = grad.in(),
+                            .m = m.out(Write::Set),
+                            .v = k.v ? v.out(Write::Set) : Out{},
+                            .master = T == DType::F16 ? master.out(Write::Set) : Out{},
+                            .decay = true,
+                            .rows = kRows};
+        const ParamList list{1, &u};
+        TestCtx ctx(cost::adafactor(list, StepSize::Relative));
+        ctx.scalars().learning_rate = 0.1f, ctx.scalars().skip = skip, ctx.scalars().updates = 1 - skip;
+        k.run(ctx, list);
+        if (skip)
+          EXPECT_EQ(state(), before) << k.op << " " << name_of(T);
+        else
+          EXPECT_NE(state(), before) << k.op << " " << name_of(T);
+      }
+      Buffer m = Buffer::random(T, n, 3), direction = Buffer::random(T, n, 4);
+      const auto m_before = m.values(), direction_before = direction.values();
+      TestCtx ctx(cost::muon_direction(n, T, T, T));
+      ctx.scalars().skip = skip;
+      table().muon_direction(ctx, n, grad.in(), m.out(Write::Set), direction.out(Write::Set), 0.95f);
+      EXPECT_EQ(m.values() == m_before, skip == 1);
+      EXPECT_EQ(direction.values() == direction_before, skip == 1);
+    }
+}
+
+}  // namespace
+}  // namespace gradus

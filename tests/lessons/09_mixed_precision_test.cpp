@@ -1,0 +1,254 @@
+// Lesson 09: the formats against what conversions do, what 16 bits lose, the batch from which they save
+// memory, clipping beside a loss scale; and the published runs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "lessons/07_accumulation/ways.h"
+#include "lessons/09_mixed_precision/batches.h"
+#include "lessons/09_mixed_precision/formats.h"
+#include "lessons/09_mixed_precision/underflow.h"
+#include "src/optim/optimizer.h"
+#include "tests/devices.h"
+#include "tests/lessons/published_testing.h"
+
+namespace gradus {
+namespace {
+
+template <class T>
+void expect_value_of_each_pattern(const Format& format) {
+  for (uint32_t pattern = 0; pattern < 65536; ++pattern) {
+    T x;
+    x.bits = uint16_t(pattern);
+    const double expected = double(float(x)), value = format.value(pattern);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(value)) << name_of(format.dtype) << " pattern " << pattern;
+    } else {
+      ASSERT_EQ(value, expected) << name_of(format.dtype) << " pattern " << pattern;
+      ASSERT_EQ(std::signbit(value), std::signbit(expected))
+          << name_of(format.dtype) << " pattern " << pattern;
+    }
+  }
+}
+TEST(L09_Formats, ValueOfEachPattern) {
+  RecordProperty("exercise", "09.2");
+  expect_value_of_each_pattern<bf16>(formats()[1]);
+  expect_value_of_each_pattern<fp16>(formats()[2]);
+  for (const float x :
+       {1.0f, -0.1f, 3.4028235e38f, 1.1754944e-38f, 1e-45f, -1.1754942e-38f, INFINITY, -0.0f}) {
+    uint32_t pattern;
+    std::memcpy(&pattern, &x, sizeof x);
+    EXPECT_EQ(formats()[0].value(pattern), double(x));
+  }
+  EXPECT_TRUE(std::isnan(formats()[0].value(0x7FC00000)));
+  EXPECT_TRUE(std::isnan(formats()[0].value(0xFF800001)));
+}
+
+TEST(L09_Formats, HoldWhatTheFormulasSay) {
+  RecordProperty("exercise", "09.2");
+  for (const Format& f : formats()) {
+    const std::string name = name_of(f.dtype);
+    const auto is = [&](double x) { return rounded(x, f.dtype); };
+    EXPECT_EQ(1 + f.exponent + f.mantissa, 8 * size_of(f.dtype)) << name;
+    EXPECT_EQ(is(f.largest()), f.largest()) << name;
+    EXPECT_TRUE(std::isinf(is(f.largest() * (1 + f.epsilon())))) << name;
+    EXPECT_EQ(is(f.smallest()), f.smallest()) << name;
+    EXPECT_EQ(is(f.smallest() * 0.49), 0) << name;
+    EXPECT_EQ(is(f.smallest_normal() * (1 + f.epsilon())), f.smallest_normal() * (1 + f.epsilon())) << name;
+    EXPECT_NE(is(f.smallest_normal() / 2 * (1 + f.epsilon())), f.smallest_normal() / 2 * (1 + f.epsilon()))
+        << name << ": a digit is lost";
+    EXPECT_EQ(is(1 + f.epsilon()), 1 + f.epsilon()) << name;
+    EXPECT_EQ(is(1 + f.epsilon() * 0.49), 1) << name;
+  }
+}
+
+// Reference numbers, (j) and (p).
+TEST(L09_Formats, ArePublished) {
+  RecordProperty("exercise", "09.2");
+  const Format bf16 = formats()[1], fp16 = formats()[2];
+  EXPECT_EQ(fp16.largest(), 65504);
+  EXPECT_EQ(fp16.smallest_normal(), 0x1p-14);
+  EXPECT_EQ(fp16.smallest(), 0x1p-24);
+  EXPECT_NEAR(bf16.largest(), 3.39e38, 0.005e38);
+  struct Vector {
+    double x, fp16, bf16;
+  };
+  for (const Vector& v : {Vector{0.1, 0.0999755859375, 0.10009765625},
+                          {1.0 / 3, 0.333251953125, 0.333984375},
+                          {1.0009765625, 1.0009765625, 1.0},
+                          {2049, 2048, 2048},
+                          {65504, 65504, 65536},
+                          {65520, INFINITY, 65536},
+                          {M_PI, 3.140625, 3.140625},
+                          {0.001, 0.0010004043579101562, 0.00099945068359375}}) {
+    EXPECT_EQ(rounded(v.x, DType::F16), v.fp16) << v.x;
+    EXPECT_EQ(rounded(v.x, DType::BF16), v.bf16) << v.x;
+  }
+}
+
+TEST(L09_Underflow, ShareLost) {
+  RecordProperty("exercise", "09.3");
+  EXPECT_EQ(share_lost({1, -2, 3, 4e-30}, {1, -2, 0, 0}), 0.5);
+  EXPECT_EQ(share_lost({0, 0, 0, 5}, {0, 0, 0, 5}), 0) << "what was 0 is not lost";
+  EXPECT_EQ(share_lost({0, 0, -7, 5}, {0, 1, 0, 5}), 0.5) << "nor does it count, whatever it became";
+  EXPECT_EQ(share_lost({1, 2, 3}, {9, -9, INFINITY}), 0) << "what is wrong is not 0";
+  EXPECT_EQ(share_lost({1, 2, 3, 4}, {0, -0.0, 0, 0}), 1);
+}
+
+const TransformerConfig kModel{.vocab = 11, .context = 5, .layers = 1, .heads = 2, .channels = 8};
+
+TextBatch small_batch() {
+  TextBatch batch{6, 5, {}, {}};
+  for (int i = 0; i < 30; ++i) batch.ids.push_back(i * i % 11), batch.targets.push_back((3 * i + 1) % 11);
+  return batch;
+}
+
+struct L09_Underflow_On : ::testing::TestWithParam<const char*> {
+  Context context{GetParam(), 3};
+  Transformer model{kModel};
+  L09_Underflow_On() { model.initialize(1); }
+};
+INSTANTIATE_TEST_SUITE_P(, L09_Underflow_On, testing::ValuesIn(devices_with_data()),
+                         [](const auto& info) { return std::string(info.param); });
+
+// (p - [target]) / n: a row adds up to 0, and only the target's is negative.
+TEST_P(L09_Underflow_On, GradientsOfLogits) {
+  const TextBatch batch = small_batch();
+  const std::vector<double> of_30 = logit_gradients("fp32", 1, model, batch, 30),
+                            of_1e7 = logit_gradients("fp32", 1, model, batch, 10'000'000),
+                            lost = logit_gradients("mixed-fp16", 1, model, batch, 10'000'000),
+                            kept = logit_gradients("mixed-fp16", 65536, model, batch, 10'000'000);
+  ASSERT_EQ(of_30.size(), 330u);
+  for (size_t row = 0; row < 30; ++row) {
+    double sum = 0;
+    for (size_t v = 0; v < 11; ++v) {
+      const size_t i = row * 11 + v;
+      sum += of_30[i];
+      EXPECT_EQ(of_30[i] < 0, int(v) == batch.targets[row]) << row << " " << v;
+      EXPECT_NEAR(of_1e7[i], of_30[i] * 3e-6, 1e-12);
+      EXPECT_NEAR(kept[i], of_1e7[i], 0.01 * std::abs(of_1e7[i]));
+      EXPECT_EQ(lost[i] == 0, int(v) != batch.targets[row]) << "1e-8 underflows, 1e-7 does not";
+    }
+    EXPECT_NEAR(sum, 0, 1e-7);
+  }
+}
+
+TEST_P(L09_Underflow_On, GradientsOfWeightsDoNotDependOnScaleOrMicroBatches) {
+  const TextBatch batch = small_batch();
+  const std::vector<double> fp32 = weight_gradients("fp32", 1, model, batch, 1);
+  EXPECT_EQ(int64_t(fp32.size()), model.parameters.numel());
+  const auto off = [&](const std::string& recipe, double scale, int64_t micro_batches) {
+    return distance(weight_gradients(recipe, scale, model, batch, micro_batches), fp32);
+  };
+  EXPECT_LT(off("fp32", 1024, 3), 1e-6);
+  EXPECT_LT(off("mixed-fp16", 1024, 2), 0.02);
+  EXPECT_GT(off("mixed-fp16", 1024, 2), 1e-5) << "it is computed in fp16";
+  EXPECT_LT(off("mixed", 1, 2), 0.05);
+}
+
+TEST_P(L09_Underflow_On, WeightsThatAnUpdateDoesNotChange) {
+  const TextBatch batch = small_batch();
+  const auto share = [&](DType t, double rate) { return share_unchanged(t, rate, model, batch); };
+  EXPECT_EQ(share(DType::F32, 0), 1) << "a rate of 0 changes nothing";
+  EXPECT_LT(share(DType::F32, 1e-3), 0.05);
+  EXPECT_LT(share(DType::BF16, 1e-1), 0.05);
+  // Gains of 1, 24 of them, and weights of size 0.02: half a step of bf16 below 1 is 2^-9, at 0.02 2^-14.
+  EXPECT_GT(share(DType::BF16, 1e-5), 0.5);
+  EXPECT_GT(share(DType::BF16, 1e-5), share(DType::F16, 1e-5));
+  EXPECT_GT(share(DType::F16, 1e-5), share(DType::F32, 1e-5));
+}
+
+Lesson lesson_on(const std::string& device) {
+  static std::string flag;
+  flag = "--device=" + device;
+  static char program[] = "test";
+  char* arguments[] = {program, flag.data()};
+  Lesson lesson(2, arguments, "09_mixed_precision", "", 1);
+  lesson.done();
+  return lesson;
+}
+
+// 2 N bytes more, and 2 T L (16 C + H T) less for a sequence.
+TEST(L09_Batches, TheCrossing) {
+  RecordProperty("exercise", "09.6");
+  for (TransformerConfig c :
+       {TransformerConfig{.vocab = 40, .context = 16, .layers = 3, .heads = 2, .channels = 48},
+        TransformerConfig{.vocab = 1000, .context = 8, .layers = 1, .heads = 4, .channels = 64},
+        TransformerConfig{.vocab = 7, .context = 64, .layers = 5, .heads = 1, .channels = 16}}) {
+    const int64_t T = c.context, C = c.channels, L = c.layers;
+    const int64_t N = c.vocab * C + T * C + L * (12 * C * C + 13 * C) + 2 * C,
+                  less = T * L * (16 * C + c.heads * T);
+    const int64_t crossing = N / less + (N % less != 0);
+    EXPECT_EQ(predicted_crossing(c), crossing) << "N = " << N << ", the smallest whole batch";
+  }
+  // N = 16 V + 16 * 16 + 3280 + 32 = 16 V + 3568, and less = 16 (256 + 16) = 4352: at V = 49 it is once that.
+  TransformerConfig even{.vocab = 49, .context = 16, .layers = 1, .heads = 1, .channels = 16};
+  EXPECT_EQ(predicted_crossing(even), 1) << "no more is enough";
+  even.vocab = 50;
+  EXPECT_EQ(predicted_crossing(even), 2);
+}
+
+TEST(L09_Batches, TheCrossingIsWhereAllocatedBytesCross) {
+  RecordProperty("exercise", "09.6");
+  const Lesson lesson = lesson_on("meta");
+  const TransformerConfig c{.vocab = 64, .context = 32, .layers = 4, .heads = 4, .channels = 256};
+  const int64_t measured = measured_crossing(c);
+  EXPECT_GT(measured, 2);
+  EXPECT_NEAR(double(predicted_crossing(c)), double(measured), 1);
+  EXPECT_GT(step_cost(lesson, c, "mixed", measured - 1).bytes,
+            step_cost(lesson, c, "fp32", measured - 1).bytes);
+  EXPECT_LE(step_cost(lesson, c, "mixed", measured).bytes, step_cost(lesson, c, "fp32", measured).bytes);
+}
+
+// Clipping is of the gradient, not of what is computed for the scale's sake. SGD, because AdamW hardly
+// notices a factor.
+TEST(L09_Training, ScalingDoesNotChangeWhatIsClipped) {
+  RecordProperty("exercise", "09.4");
+  for (const double max_norm : {0.01, 0.5, 100.0}) {
+    double moved[2];  // how far the weights went: without a scale, with it
+    for (const bool scaled : {false, true}) {
+      Context context("cpu", 3);
+      Transformer model(kModel);
+      model.initialize(1);
+      if (scaled) start_loss_scaling(context.device, 4096);
+      Sgd optimizer(model.parameters);
+      const auto weights = [&] {
+        std::vector<double> all;
+        for (const Parameter& p : model.parameters)
+          for (const double w : to_host<double>(p.value)) all.push_back(w);
+        return all;
+      };
+      const std::vector<double> before = weights();
+      for (int step = 0; step < 3; ++step) {
+        model.parameters.zero_grad();
+        accumulate(model, small_batch(), {6});
+        clip_grad_norm(model.parameters, max_norm);
+        optimizer.step(0.1);
+      }
+      const std::vector<double> after = weights();
+      double squares = 0;
+      for (size_t i = 0; i < after.size(); ++i) squares += std::pow(after[i] - before[i], 2);
+      moved[scaled] = std::sqrt(squares);
+    }
+    EXPECT_NEAR(moved[1] / moved[0], 1, 1e-4)
+        << "with a norm of at most " << max_norm << " three updates moved the weights by " << moved[0]
+        << ", and by " << moved[1] << " with a loss scale of 4096";
+  }
+}
+
+// Reference numbers, 4.3, in MiB.
+TEST(L09_PublishedRuns, BertLargeInFp16) {
+  const PublishedRuns runs = published_mixed_precision();
+  ASSERT_EQ(runs.figures.size(), 3u);
+  EXPECT_EQ(runs.figures[1].published, 13'939);
+  EXPECT_EQ(runs.figures[2].published, 7'275);
+  for (const PublishedFigure& f : runs.figures) EXPECT_NEAR(f.theirs, f.published, 100) << f.figure;
+  const PublishedFigure fp32 = published_checkpointing().figures[1];
+  EXPECT_GT(runs.figures[2].theirs, fp32.theirs) << "with checkpointing, fp16 raises memory";
+  EXPECT_GT(runs.figures[2].ours, fp32.ours) << "ours too";
+  expect_taken_apart(runs.gap, runs.figures[1]);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,210 @@
+// Loss scaling in training: nothing changes where the scale is a power of two, an overflow skips one update,
+// and a run that is saved goes on.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "src/data/dummy.h"
+#include "src/io/checkpoint.h"
+#include "src/nn/transformer.h"
+#include "src/optim/muon.h"
+#include "tests/devices.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+constexpr float kScale = 65536;
+
+TransformerConfig tiny(const char* recipe) {
+  return {.vocab = 31,
+          .context = 8,
+          .layers = 2,
+          .heads = 2,
+          .channels = 16,
+          .dropout = 0.1,
+          .precision = precision_recipe(recipe)};
+}
+
+// Forward and backward of a step; with `overflow` one number of a gradient becomes infinite.
+void gradients(Transformer& model, int64_t step, bool overflow = false) {
+  const DummyBatch batch = dummy_batch(model.config, 4, model.config.context, uint64_t(step + 1));
+  Tape tape;
+  const Tensor loss = batch.loss(model);
+  model.parameters.zero_grad();
+  tape.backward(loss);
+  if (!overflow) return;
+  Tensor& grad = model.parameters.find("h.1.mlp.c_fc.weight").leaf.grad;
+  std::vector<double> values = to_host<double>(grad);
+  values[values.size() / 2] = INFINITY;
+  copy_from_host(grad, values);
+}
+
+// Everything that an update may change.
+std::vector<double> all_of(const Transformer& model, const Optimizer& optimizer) {
+  std::vector<double> all;
+  const auto append = [&](const Tensor& t) {
+    for (const double x : to_host<double>(t)) all.push_back(x);
+  };
+  for (const Parameter& p : model.parameters) {
+    append(p.value);
+    if (p.master.defined()) append(p.master);
+  }
+  for (const Optimizer::State& s : optimizer.states)
+    for (const Tensor& t : s.tensors) append(t);
+  return all;
+}
+
+std::unique_ptr<Optimizer> optimizer_of(const std::string& name, Parameters& p) {
+  if (name == "Sgd") return std::make_unique<Sgd>(p, SgdArgs{.momentum = 0.9f});
+  if (name == "Adafactor") return std::make_unique<Adafactor>(p);
+  if (name == "Muon") return std::make_unique<Muon>(p);
+  return std::make_unique<AdamW>(p);
+}
+
+TEST(L09_LossScaling, InFp32APowerOfTwoChangesNoBit) {
+  for (const char* device : devices_with_data())
+    for (const double max_norm : {0.5, 0.0}) {
+      if (std::string_view(device) == "emu" && max_norm == 0) continue;  // slow
+      std::vector<std::vector<double>> ends;
+      for (const bool scaled : {false, true}) {
+        Context context(device, 3);
+        Transformer model(tiny("fp32"));
+        model.initialize(1);
+        AdamW optimizer(model.parameters);
+        if (scaled) start_loss_scaling(context.device, kScale, 2);  // and it grows
+        for (int64_t step = 0; step < 5; ++step) {
+          gradients(model, step);
+          clip_grad_norm(model.parameters, max_norm);
+          optimizer.step(1e-3);
+        }
+        EXPECT_EQ(context.device.scalars().updates, 5);
+        EXPECT_EQ(context.device.scalars().loss_scale, scaled ? 4 * kScale : 1);
+        EXPECT_EQ(context.device.scalars().good_updates, scaled ? 1 : 0);
+        ends.push_back(all_of(model, optimizer));
+      }
+      EXPECT_EQ(ends[0], ends[1]) << device << " " << max_norm;
+    }
+}
+
+TEST(L09_LossScaling, AnOverflowSkipsOneUpdateAndHalvesTheScale) {
+  for (const char* device : devices_with_data())
+    for (const char* recipe : {"mixed-fp16", "zero", "half", "mixed", "fp32"})
+      for (const char* name : {"AdamW", "Sgd", "Adafactor", "Muon"}) {
+        const std::string what = std::string(device) + " " + recipe + " " + name;
+        if (std::string_view(device) == "emu" && what != "emu zero AdamW" && what != "emu half Muon")
+          continue;
+        Context context(device, 3);
+        Transformer model(tiny(recipe));
+        model.initialize(1);
+        const std::unique_ptr<Optimizer> optimizer = optimizer_of(name, model.parameters);
+        start_loss_scaling(context.device, 1024, 3);
+        int64_t made = 0;
+        for (int64_t step = 0; step < 6; ++step) {
+          const bool overflow = step == 0 || step == 3;
+          gradients(model, step, overflow);
+          const std::vector<double> before = all_of(model, *optimizer);
+          clip_grad_norm(model.parameters, 1.0);
+          optimizer->step(1e-3);
+          made += !overflow;
+          const StepScalars s = context.device.scalars();
+          EXPECT_EQ(s.skip, overflow) << what << " " << step;
+          EXPECT_EQ(s.updates, made) << what << " " << step;
+          EXPECT_EQ(s.step, step + 2) << what << ": attempts are counted";
+          EXPECT_EQ(all_of(model, *optimizer) == before, overflow) << what << " " << step;
+        }
+        const StepScalars s = context.device.scalars();
+        EXPECT_EQ(s.loss_scale, 256) << what;
+        EXPECT_EQ(s.good_updates, 2) << what;
+        for (const double x : all_of(model, *optimizer)) ASSERT_TRUE(std::isfinite(x)) << what;
+      }
+}
+
+TEST(L09_LossScaling, SmallGradientsInFp16AreThereWithItAndNotWithout) {
+  for (const char* device : devices_with_data())
+    for (const bool scaled : {false, true}) {
+      Context context(device, 3);
+      if (scaled) start_loss_scaling(context.device, 1024);
+      Leaf leaf;
+      Tensor x = from_host(context.device, std::vector<double>{1}, {1}, DType::F16, Kind::Weight, "x");
+      attach(x, leaf, "x");
+      Tape tape;
+      tape.backward(scale(scale(x, 1e-3), 1e-6));
+      EXPECT_EQ(item(leaf.grad) != 0, scaled) << device;
+    }
+}
+
+TEST(L09_LossScaling, ARunThatIsLoadedGoesOnToTheBit) {
+  const std::string path = testing::TempDir() + "loss_scaling.safetensors";
+  std::vector<std::vector<double>> ends;
+  for (const bool stopped : {false, true}) {
+    std::unique_ptr<Context> context = std::make_unique<Context>("cpu", 3);
+    std::unique_ptr<Transformer> model = std::make_unique<Transformer>(tiny("mixed-fp16"));
+    model->initialize(1);
+    std::unique_ptr<AdamW> optimizer = std::make_unique<AdamW>(model->parameters);
+    start_loss_scaling(context->device, 3000.5f, 4);
+    for (int64_t step = 0; step < 9; ++step) {
+      if (stopped && step == 6) {
+        save_training(path, model->parameters, *optimizer);
+        optimizer.reset(), model.reset(), context.reset();
+        context = std::make_unique<Context>("cpu", 3);
+        model = std::make_unique<Transformer>(tiny("mixed-fp16"));
+        model->initialize(2);
+        optimizer = std::make_unique<AdamW>(model->parameters);
+        load_training(path, model->parameters, *optimizer);
+      }
+      gradients(*model, step, step == 2);
+      clip_grad_norm(model->parameters, 1.0);
+      optimizer->step(1e-3);
+    }
+    EXPECT_EQ(context->device.scalars().loss_scale, 3000.5f);  // halved in step 2, doubled after step 6
+    EXPECT_EQ(context->device.scalars().good_updates, 2);
+    EXPECT_EQ(context->device.scalars().updates, 8);
+    EXPECT_EQ(context->device.scalars().growth_interval, 4);
+    ends.push_back(all_of(*model, *optimizer));
+  }
+  EXPECT_EQ(ends[0], ends[1]);
+  std::filesystem::remove(path);
+}
+
+TEST(L09_LossScaling, WhatCannotBeIsRefused) {
+  Context context("cpu", 3);
+  for (const float scale : {0.0f, -1.0f, INFINITY, NAN})
+    expect_refused("it must be positive", [&] { start_loss_scaling(context.device, scale); });
+  expect_refused("the growth interval is 0", [&] { start_loss_scaling(context.device, 1, 0); });
+  Transformer model(tiny("mixed-fp16"));
+  model.initialize(1);
+  AdamW optimizer(model.parameters);
+  start_loss_scaling(context.device);
+  for (int64_t step = 0; step < 2; ++step) {
+    gradients(model, step);
+    expect_refused("call clip_grad_norm() before step()", [&] { optimizer.step(1e-3); });
+    clip_grad_norm(model.parameters, 0);
+    optimizer.step(1e-3);
+  }
+}
+
+// A host that asked the device would wait for it in each step.
+TEST(L09_LossScaling, NothingIsReadBackInAStep) {
+  for (const char* device : devices_with_data()) {
+    Context context(device, 3);
+    Transformer model(tiny("mixed-fp16"));
+    model.initialize(1);
+    AdamW optimizer(model.parameters);
+    for (const float scale : {65536.0f, 0x1p100f}) {  // which overflows
+      start_loss_scaling(context.device, scale);
+      const int64_t before = context.device.copies_out();
+      gradients(model, 0);
+      clip_grad_norm(model.parameters, 1.0);
+      optimizer.step(1e-3);
+      EXPECT_EQ(context.device.copies_out(), before) << device << " " << scale;
+      EXPECT_EQ(context.device.scalars().skip, scale > 65536) << device;
+    }
+    const int64_t before = context.device.copies_out();
+    context.device.scalars();
+    EXPECT_EQ(context.device.copies_out(), before + 1) << "asking counts";
+  }
+}
+
+}  // namespace
+}  // namespace gradus

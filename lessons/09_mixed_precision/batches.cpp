@@ -44,7 +44,7 @@ int64_t predicted_crossing(const TransformerConfig& fp32) {
   const int64_t more = N * (bytes_per_parameter(mixed.precision, 2) - bytes_per_parameter(fp32.precision, 2));
   const int64_t less = fp32.layers * (saved_by_a_layer(fp32, 1, T) - saved_by_a_layer(mixed, 1, T));
   batch = (more + less - 1) / less;
-  // STUB: todo("09.6", "bytes more for the parameters, bytes less for a sequence, and the batch", N, T, batch);
+  // STUB: todo("09.6", "bytes more for the parameters, bytes less for a sequence, and the batch", mixed, N, T);
   // END SOLUTION 09.6
   return batch;
 }

@@ -124,4 +124,25 @@ inline void check_updates(const char* op, const StepScalars& scalars) {
         "; it counts the one at hand, so the first is 1");
 }
 
+inline void check_quantized(const char* op, const QuantShape& s, CBuf book, Named codes, Named scales,
+                            Named offsets) {
+  check(s.bits == 8 || s.bits == 4, op, ": codes of ", s.bits, " bits; there are those of 8 and of 4");
+  check(s.n >= 0 && s.block > 0 && (s.bits == 8 || s.block % 2 == 0 || s.block >= s.n), op, ": blocks of ",
+        s.block, " for ", s.n,
+        " elements; a block has at least one, and with 4 bits an even number, because ",
+        "two codes share a byte");
+  check_dtype(op, DType::U8, {{"the book", book}, codes});
+  check_dtype(op, DType::F32, {scales, offsets});
+  check((offsets.p != nullptr) == (s.range == Range::ZeroPoint) || s.n == 0, op,
+        ": offsets go with a zero point, and only with it");
+}
+inline void check_quantize(const QuantShape& s, CBuf book, Out codes, Out scales, Out offsets) {
+  check_quantized("quantize", s, book, {"codes", codes}, {"scales", scales}, {"offsets", offsets});
+  check(codes.w == Write::Set && scales.w == Write::Set && offsets.w == Write::Set,
+        "quantize: codes and their scales are replaced; Write::Add has no meaning here");
+}
+inline void check_dequantize(const QuantShape& s, CBuf book, CBuf codes, CBuf scales, CBuf offsets) {
+  check_quantized("dequantize", s, book, {"codes", codes}, {"scales", scales}, {"offsets", offsets});
+}
+
 }  // namespace gradus

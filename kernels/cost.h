@@ -162,5 +162,20 @@ constexpr Cost muon_direction(int64_t n, DType grad, DType m, DType direction) {
           kNormBlocks * size_of(DType::F64)};
 }
 
+// Large blocks are cut into pieces, whose limits (three numbers each, in scratch) are put together.
+constexpr int64_t quant_pieces(const QuantShape& s) { return std::clamp<int64_t>(s.block >> 16, 1, 256); }
+// Codes, scales and offsets are written or read once. The element is compared with the limits, moved, scaled
+// and rounded; for its value the code is scaled and moved.
+constexpr int64_t quantized_bytes(const QuantShape& s) {
+  return s.code_bytes() + s.blocks() * (s.range == Range::ZeroPoint ? 8 : 4);
+}
+constexpr Cost quantize(const QuantShape& s, DType T) {
+  return {OpClass::Elementwise, 4 * s.n, s.n * size_of(T) + quantized_bytes(s),
+          s.blocks() * quant_pieces(s) * int64_t(sizeof(Limits))};
+}
+constexpr Cost dequantize(const QuantShape& s, DType T) {
+  return {OpClass::Elementwise, 2 * s.n, s.n * size_of(T) + quantized_bytes(s)};
+}
+
 }  // namespace cost
 }  // namespace gradus

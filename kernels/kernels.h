@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "kernels/dtype.h"
+#include "kernels/quantization.h"
 
 namespace gradus {
 

@@ -20,7 +20,7 @@ void begin_update(const Ctx& ctx) {
     if (++s.good_updates < s.growth_interval) return;
   }
   const float scale = s.loss_scale * (finite ? 2.0f : 0.5f);
-  if (std::isfinite(scale)) s.loss_scale = scale;
+  if (std::isfinite(scale) && scale > 0) s.loss_scale = scale;
   s.good_updates = 0;
   // STUB: todo("09.1", "skip or count the update, and double or halve the scale", s.skip, s.updates, s.good_updates, s.growth_interval, s.loss_scale, finite);
   // END SOLUTION 09.1

@@ -23,7 +23,7 @@ static __global__ void begin_update_kernel(StepScalars* s) {
     if (++s->good_updates < s->growth_interval) return;
   }
   const float scale = s->loss_scale * (finite ? 2.0f : 0.5f);
-  if (std::isfinite(scale)) s->loss_scale = scale;
+  if (std::isfinite(scale) && scale > 0) s->loss_scale = scale;
   s->good_updates = 0;
 }
 

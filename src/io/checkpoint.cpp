@@ -95,22 +95,23 @@ static T number_in(const SafetensorsFile& file, const std::string& path, const c
 Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer) {
   const SafetensorsFile file(path);
   const int64_t step = number_in(file, path, "step"), updates = number_in(file, path, "updates");
-  StepScalars scaling{};
-  const bool scaled = file.metadata().contains("loss_scale");
-  if (scaled) {
+  StepScalars scaling{};  // none, unless the file says so
+  if (file.metadata().contains("loss_scale")) {
     scaling.loss_scale = number_in<float>(file, path, "loss_scale");
     scaling.good_updates = number_in(file, path, "good_updates");
     scaling.growth_interval = number_in(file, path, "growth_interval");
+    check(scaling.loss_scale > 0 && scaling.growth_interval > 0, "load: ", path, " has the loss scale ",
+          scaling.loss_scale, " and the growth interval ", scaling.growth_interval,
+          "; both must be positive");
   }
   read_tensors(file, path, named_training(parameters, optimizer));
   for (Parameter& p : parameters) p.round_master();
   Device& device = current().device;
   device.set(&StepScalars::step, step);
   device.set(&StepScalars::updates, updates);
-  if (scaled) {
-    start_loss_scaling(device, scaling.loss_scale, scaling.growth_interval);
-    device.set(&StepScalars::good_updates, scaling.good_updates);
-  }
+  device.set(&StepScalars::loss_scale, scaling.loss_scale);
+  device.set(&StepScalars::growth_interval, scaling.growth_interval);
+  device.set(&StepScalars::good_updates, scaling.good_updates);
   return file.metadata();
 }
 

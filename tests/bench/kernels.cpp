@@ -8,47 +8,9 @@
 #include "src/core/json.h"
 #include "src/core/table.h"
 #include "src/train/lesson.h"
-#include "tests/bench/bench.h"
+#include "tests/bench/kernel_data.h"
 
 using namespace gradus;
-
-struct Case {
-  std::string name, shape;
-  Cost cost;
-  std::function<void(const Ctx&)> run;
-};
-using Cases = std::vector<Case>;
-
-static std::string text(RowShape s) { return std::to_string(s.rows) + "x" + std::to_string(s.cols); }
-
-// What the cases work on: four buffers of n elements of T, rows of parameters, statistics, targets.
-struct Data {
-  static constexpr int64_t kVocab = 50257, kWidest = 1 << 16;
-  Data(Device& device, DType t, int64_t bytes)
-      : k(device.backend()),
-        t(t),
-        n(std::max(bytes / size_of(t), kWidest)),
-        x(device, t, n),
-        y(device, t, n),
-        z(device, t, n),
-        u(device, t, n),
-        gamma(device, t, kWidest),
-        beta(device, t, kWidest),
-        stats(device, t == DType::F64 ? t : DType::F32, n),
-        loss(device, stats.in().t, 1),
-        ids(device, DType::I32, n) {}
-  void randomize() {
-    uint64_t stream = 1;
-    for (BenchBuffer* b : {&x, &y, &z, &u, &gamma, &beta, &stats, &loss}) b->randomize(stream++);
-    ids.random_ids(std::min(kVocab, n / 768));
-  }
-  RowShape rows_of(int64_t cols) const { return {n / cols, cols}; }
-
-  const Backend& k;
-  const DType t;
-  const int64_t n;
-  BenchBuffer x, y, z, u, gamma, beta, stats, loss, ids;
-};
 
 static void add_elementwise(Data& d, Cases& cases) {
   const int64_t n = d.n;
@@ -220,6 +182,25 @@ static void add_attention(Data& d, Cases& cases) {
   }
 }
 
+static void add_quantization(Data& d, Cases& cases) {
+  const Backend& k = d.k;
+  for (const auto& [name, book, bits, block] :
+       {std::tuple("absmax", &d.absmax8, 8, 256), std::tuple("absmax", &d.absmax4, 4, 64),
+        std::tuple("nf4", &d.nf4, 4, 64), std::tuple("dynamic", &d.dynamic, 8, 256)}) {
+    const QuantShape s{d.n, block, bits};
+    const CBuf in = book->in();
+    const std::string shape =
+        std::string(name) + ", " + std::to_string(bits) + " bits, blocks of " + std::to_string(block);
+    const auto codes = [&d] { return Out{d.z.out().p, DType::U8}; };
+    cases.push_back({"quantize", shape, cost::quantize(s, d.t), [=, &k, &d](const Ctx& c) {
+                       k.quantize(c, s, in, d.x.in(), codes(), d.stats.out(), {});
+                     }});
+    cases.push_back({"dequantize", shape, cost::dequantize(s, d.t), [=, &k, &d](const Ctx& c) {
+                       k.dequantize(c, s, in, {codes().p, DType::U8}, d.stats.in(), {}, d.y.out());
+                     }});
+  }
+}
+
 static Json json_line(const Case& c, const Device& device, DType t, const Timing& time, double copy,
                       double gemm) {
   const bool contraction = c.cost.op_class == OpClass::Contraction;
@@ -261,6 +242,7 @@ static int bench_kernels(int argc, char** argv) {
   add_optimizers(data, cases);
   add_products(data, cases);
   add_attention(data, cases);
+  add_quantization(data, cases);
 
   const double gemm = measure_gemm_peak(device, t);
   Table table({"kernel", "shape", "ms", "GB/s", "GFLOP/s", "share of peak"});

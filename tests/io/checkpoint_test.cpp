@@ -57,6 +57,32 @@ TEST_F(L03_Checkpoint, CountsAreWholeNumbers) {
   EXPECT_EQ(context.device.scalars().step, 12);
 }
 
+TEST_F(L03_Checkpoint, AFileWithoutLossScalingEndsIt) {
+  save_training(file_, parameters, optimizer);
+  start_loss_scaling(context.device, 1024, 5);
+  context.device.set(&StepScalars::good_updates, int64_t(3));
+  load_training(file_, parameters, optimizer);
+  EXPECT_EQ(context.device.scalars().loss_scale, 1);
+  EXPECT_EQ(context.device.scalars().growth_interval, 0);
+  EXPECT_EQ(context.device.scalars().good_updates, 0);
+}
+
+TEST_F(L03_Checkpoint, AScaleThatCannotBeChangesNothing) {
+  start_loss_scaling(context.device, 1024, 5);
+  save_training(file_, parameters, optimizer);
+  for (const auto& [field, value] : std::vector<std::pair<std::string, std::string>>{
+           {"loss_scale", "0"}, {"growth_interval", "0"}, {"loss_scale", "nan"}}) {
+    save_training(file_, parameters, optimizer);
+    set(field, value);
+    Tensor& weight = parameters.begin()->value;
+    copy_from_host(weight, std::vector<double>(weight.numel(), 0.25));
+    expect_refused(value == "0" ? "both must be positive" : "does not say the number of its loss_scale",
+                   [&] { load_training(file_, parameters, optimizer); });
+    EXPECT_EQ(to_host<double>(weight)[0], 0.25) << field;
+    copy_from_host(weight, std::vector<double>(weight.numel(), 0.5));
+  }
+}
+
 TEST_F(L03_Checkpoint, AnotherModelsFileChangesNothing) {
   context.device.set(&StepScalars::step, int64_t(7));
   context.device.set(&StepScalars::updates, int64_t(5));

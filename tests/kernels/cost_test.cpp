@@ -167,5 +167,24 @@ TEST(L06_Cost, OfMuonsDirection) {
               2048);
 }
 
+// 7 numbers in blocks of 4: two scales; in 8 bits 7 bytes of codes, in 4 bits 4. Limits: three numbers a
+// block.
+TEST(L10_Cost, OfQuantization) {
+  constexpr OpClass E = OpClass::Elementwise;
+  expect_cost("quantize", cost::quantize({7, 4}, F32), E, 28, 28 + 7 + 8, 24);
+  expect_cost("quantize fp16", cost::quantize({7, 4}, F16), E, 28, 14 + 7 + 8, 24);
+  expect_cost("quantize to 4 bits", cost::quantize({7, 4, 4}, F32), E, 28, 28 + 4 + 8, 24);
+  expect_cost("quantize, zero point", cost::quantize({7, 4, 8, Range::ZeroPoint}, F32), E, 28, 28 + 7 + 16,
+              24);
+  expect_cost("dequantize", cost::dequantize({7, 4}, F32), E, 14, 28 + 7 + 8);
+  expect_cost("dequantize fp64", cost::dequantize({7, 4, 4}, F64), E, 14, 56 + 4 + 8);
+  expect_cost("dequantize, zero point", cost::dequantize({7, 4, 4, Range::ZeroPoint}, BF16), E, 14,
+              14 + 4 + 16);
+  // A block of 65,536 is one piece, twice as many are two, from 2^24 on it is 256.
+  EXPECT_EQ(cost::quantize({1 << 17, (1 << 17) - 1}, F32).scratch, 2 * 1 * 12);
+  EXPECT_EQ(cost::quantize({1 << 17, 1 << 17}, F32).scratch, 2 * 12);
+  EXPECT_EQ(cost::quantize({1 << 28, 1 << 28}, F32).scratch, 256 * 12);
+}
+
 }  // namespace
 }  // namespace gradus

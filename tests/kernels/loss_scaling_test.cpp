@@ -57,6 +57,12 @@ TEST_P(L09_LossScaling, TheDecision) {
   table().begin_update(ctx);
   EXPECT_EQ(ctx.scalars().loss_scale, 0x1p127f) << "twice of it would be infinite";
   EXPECT_EQ(ctx.scalars().good_updates, 0) << "the count begins anew though the scale stays";
+  for (const float smallest : {0x1p-149f, 0x1p-148f}) {
+    ctx.scalars().loss_scale = smallest, ctx.scalars().grad_norm = NAN;
+    table().begin_update(ctx);
+    EXPECT_EQ(ctx.scalars().loss_scale, 0x1p-149f) << "half of it, but never 0";
+    EXPECT_EQ(ctx.scalars().skip, 1);
+  }
   const StepScalars s = ctx.scalars();  // all else is as it was
   EXPECT_EQ(s.growth_interval, 3);
   EXPECT_EQ(s.clip_factor, 0.25f);

@@ -1,0 +1,94 @@
+// Quantization: numbers kept as codes of 8 or 4 bits. What a code stands for says a book; of every block of
+// elements, x ~ offset + scale value[code]. Both backends work with these lines.
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace gradus {
+
+// AbsMax: scale is the block's largest magnitude, there is no offset, values go from -1 to 1. ZeroPoint:
+// scale is the distance from the least to the greatest element (0 among them), values go from 0 to 1, and the
+// offset is such that 0 has a code. Given: the scales are there already, above 0; no offset.
+enum class Range : uint8_t { AbsMax, ZeroPoint, Given };
+
+struct QuantShape {
+  int64_t n, block;  // elements; how many share a scale (the last block may be shorter)
+  int bits = 8;      // or 4, two codes a byte, the first in its high half; then block is even, or at least n
+  Range range = Range::AbsMax;
+  constexpr int64_t blocks() const { return n / block + (n % block != 0); }
+  constexpr int64_t begin(int64_t b) const { return b * block; }  // of block b, the first element
+  constexpr int64_t end(int64_t b) const { return block < n - b * block ? (b + 1) * block : n; }
+  constexpr int64_t code_bytes() const { return bits == 8 ? n : n / 2 + n % 2; }
+};
+
+// What the codes stand for, and what finds the nearest one. The values are looked up in ascending order,
+// which need not be that of the codes.
+struct QuantBook {
+  int32_t count = 0;         // of values, at most 256
+  float value[256] = {};     // by code
+  uint8_t code[256] = {};    // of the values in ascending order
+  float boundary[256] = {};  // half way from the i-th of them to the next one, and NaN from the last one on
+  // If the values are evenly spaced, (code - zero) step: then code = zero + round(t / step). Else step is 0.
+  float step = 0, per_step = 0, zero = 0;
+  // Else a look at the upper 16 bits of a number tells how many boundaries lie below all numbers with them.
+  uint8_t below[1 << 16] = {};
+  bool crowded = false;  // more than one boundary lies among some of those numbers
+};
+
+// Where among the values in ascending order the one is that is nearest to t; of NaN, anywhere.
+constexpr uint8_t nearest_evenly(float t, float per_step, float zero, float last) {
+  const float place = std::rint(t * per_step) + zero;
+  return uint8_t(int32_t(place > last ? last : place > 0 ? place : 0.0f));
+}
+constexpr uint8_t nearest_or_below(const QuantBook& book, float t) {
+  const uint8_t i = book.below[std::bit_cast<uint32_t>(t) >> 16];
+  return uint8_t(i + (t > book.boundary[i]));
+}
+constexpr uint8_t nearest_from(const QuantBook& book, uint8_t below, float t) {  // if the book is crowded
+  while (t > book.boundary[below]) ++below;
+  return below;
+}
+constexpr uint8_t nearest_code(const QuantBook& book, float t) {
+  if (book.step > 0) return nearest_evenly(t, book.per_step, book.zero, float(book.count - 1));
+  return book.code[nearest_from(book, nearest_or_below(book, t), t)];
+}
+
+// Of the elements of a block, and 0. The magnitude as bits: those of infinity are above all finite ones,
+// those of NaN above them.
+struct Limits {
+  uint32_t magnitude = 0;
+  float least = 0, greatest = 0;
+  constexpr void include(float x) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x) & 0x7FFFFFFF;
+    magnitude = bits > magnitude ? bits : magnitude;
+    least = x < least ? x : least;
+    greatest = x > greatest ? x : greatest;
+  }
+  constexpr void include(const Limits& other) {
+    magnitude = other.magnitude > magnitude ? other.magnitude : magnitude;
+    least = other.least < least ? other.least : least;
+    greatest = other.greatest > greatest ? other.greatest : greatest;
+  }
+};
+
+// From an element to where it lies among the book's values. The scale is infinite if an element is not
+// finite.
+struct Normalize {
+  float scale, offset;
+  float up, inverse;  // 1 / scale in two factors: it is infinite for some scales that are not 0
+  constexpr float operator()(float x) const { return (x - offset) * up * inverse; }
+};
+constexpr Normalize normalize_by(float scale) {
+  const float up = scale < 0x1p-100f ? 0x1p100f : 1.0f;
+  return {scale, 0, up, scale == 0 ? 0 : 1 / (scale * up)};
+}
+constexpr Normalize normalize_within(const Limits& limits, Range range, const QuantBook& book) {
+  if (limits.magnitude >= 0x7F800000) return normalize_by(INFINITY);
+  if (range == Range::AbsMax) return normalize_by(std::bit_cast<float>(limits.magnitude));
+  Normalize result = normalize_by(limits.greatest - limits.least);
+  result.offset = -result.scale * book.value[nearest_code(book, result(-limits.least))];
+  return result;
+}
+
+}  // namespace gradus

@@ -1,0 +1,151 @@
+#include "src/quant/book.h"
+
+#include <algorithm>
+#include <numbers>
+#include <numeric>
+
+namespace gradus {
+
+// The largest float that is not above x: a float is above the one if and only if it is above the other.
+static float rounded_down(double x) {
+  const float nearest = float(x);
+  return double(nearest) > x ? std::nextafter(nearest, -INFINITY) : nearest;
+}
+
+// How many boundaries are below t: they ascend, so half of those left are ruled out at a time.
+static int boundaries_below(const QuantBook& book, float t) {
+  int low = 0, high = book.count - 1;  // the answer is in [low, high]
+  // BEGIN SOLUTION 10.1
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (book.boundary[middle] < t)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  // STUB: todo("10.1", "halve [low, high] until one is left", book.boundary, t, low, high);
+  // END SOLUTION 10.1
+  return low;
+}
+
+QuantBook listed_book(const std::vector<float>& value) {
+  QuantBook book;
+  book.count = int32_t(value.size());
+  check(book.count > 0 && book.count <= 256, "a book of ", book.count, " values; it has 1 to 256");
+  for (const float v : value) check(std::abs(v) <= 1, "a book with the value ", v, "; they are from -1 to 1");
+  std::copy(value.begin(), value.end(), book.value);
+  std::iota(book.code, book.code + book.count, uint8_t(0));
+  std::stable_sort(book.code, book.code + book.count,
+                   [&](uint8_t a, uint8_t b) { return value[a] < value[b]; });
+  check(book.count <= 16 || std::is_sorted(value.begin(), value.end()),
+        "a book of more than 16 values must have them in ascending order");
+  std::fill_n(book.boundary, 256, NAN);
+  for (int i = 0; i + 1 < book.count; ++i)
+    book.boundary[i] = rounded_down((double(value[book.code[i]]) + double(value[book.code[i + 1]])) / 2);
+  for (uint32_t upper = 0; upper < (1 << 16); ++upper) {
+    const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
+    if (std::isnan(b)) continue;
+    book.below[upper] = uint8_t(boundaries_below(book, std::min(a, b)));
+    book.crowded = book.crowded || boundaries_below(book, std::max(a, b)) > book.below[upper] + 1;
+  }
+  return book;
+}
+
+static QuantBook evenly_spaced_book(int count, int zero, int last) {
+  std::vector<float> value;
+  const float step = 1 / float(last - zero);
+  for (int code = 0; code < count; ++code) value.push_back(float(code - zero) * step);
+  QuantBook book = listed_book(value);
+  if (count <= 16) return book;  // looking them up is as fast
+  book.step = step;
+  book.per_step = float(last - zero);
+  book.zero = float(zero);
+  return book;
+}
+static int codes_of(int bits) {
+  check(bits == 4 || bits == 8, "a book of ", bits, " bits; there are those of 4 and of 8");
+  return 1 << bits;
+}
+QuantBook absmax_book(int bits) {
+  const int count = codes_of(bits) - 1;
+  return evenly_spaced_book(count, count / 2, count - 1);
+}
+QuantBook zero_point_book(int bits) { return evenly_spaced_book(codes_of(bits), 0, codes_of(bits) - 1); }
+
+QuantBook nf4_book() {
+  return listed_book({-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
+                      -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+                      0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
+                      0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f});
+}
+
+double normal_quantile(double p) {
+  check(p > 0 && p < 1, "the normal distribution has no quantile ", p, "; it is between 0 and 1");
+  double low = -40, high = 40;
+  for (int i = 0; i < 200; ++i) {  // until they are neighbours
+    const double middle = (low + high) / 2;
+    (std::erfc(-middle / std::numbers::sqrt2) / 2 < p ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+std::vector<float> normal_float(double offset) {
+  check(offset > 0.5 && offset < 1, "normal_float: the offset ", offset, " is not between 1/2 and 1");
+  std::vector<double> values{0};
+  // BEGIN SOLUTION 10.2
+  for (const int count : {8, 7})
+    for (int i = 0; i < count; ++i) {
+      const double x = normal_quantile(offset + (0.5 - offset) * i / count);
+      values.push_back(count == 8 ? x : -x);
+    }
+  // STUB: todo("10.2", "add 8 quantiles above 0 and 7 below", normal_quantile(offset), values);
+  // END SOLUTION 10.2
+  std::sort(values.begin(), values.end());
+  std::vector<float> result;
+  for (const double v : values) result.push_back(float(v / values.back()));
+  return result;
+}
+
+QuantBook fp4_book() {
+  std::vector<float> value;
+  for (const float sign : {1.0f, -1.0f})
+    for (const float twelfths : {0.0f, 0.0625f, 8.0f, 12.0f, 4.0f, 6.0f, 2.0f, 3.0f})
+      value.push_back(twelfths == 0 ? 0 : sign * twelfths / 12);
+  return listed_book(value);
+}
+
+QuantBook dynamic_book(Sign sign) {
+  std::vector<float> value{0, 1};
+  for (int decade = 0; decade < 7; ++decade) {
+    const int parts = (sign == Sign::Signed ? 1 : 2) << decade;
+    // Rounded as PyTorch's linspace(0.1, 1) does it: from both ends, in one rounding.
+    const float step = 0.9f / float(parts), unit = float(std::pow(10.0, decade - 6));
+    const auto end = [&](int i) {
+      return i < (parts + 1) / 2 ? std::fma(step, float(i), 0.1f) : std::fma(-step, float(parts - i), 1.0f);
+    };
+    for (int i = 0; i < parts; ++i) {
+      const float mean = unit * ((end(i) + end(i + 1)) / 2);
+      value.push_back(mean);
+      if (sign == Sign::Signed) value.push_back(-mean);
+    }
+  }
+  std::sort(value.begin(), value.end());
+  return listed_book(value);
+}
+
+QuantBook quantile_book(std::vector<float> x, int bits) {
+  const int64_t n = int64_t(x.size()), count = codes_of(bits);
+  check(n > 0, "quantile_book: there are no elements to make a book for");
+  std::sort(x.begin(), x.end());
+  std::vector<float> value;
+  for (int64_t part = 0; part < count; ++part) {
+    const int64_t begin = std::min(n - 1, n * part / count),
+                  end = std::max(begin + 1, n * (part + 1) / count);
+    double sum = 0;
+    for (int64_t i = begin; i < end; ++i) sum += double(x[size_t(i)]);
+    value.push_back(float(sum / double(end - begin)));
+  }
+  return listed_book(value);
+}
+
+}  // namespace gradus

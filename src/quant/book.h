@@ -1,0 +1,39 @@
+// What codes stand for (QuantBook): the books of the published formats, and those that are made for given
+// data.
+#pragma once
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace gradus {
+
+// Evenly spaced. Absmax: -127/127 to 127/127 (-7/7 to 7/7), code 127 (7) is 0. Zero point: 0/255 (0/15) to 1.
+QuantBook absmax_book(int bits);
+QuantBook zero_point_book(int bits);
+
+// The values stand in the order of their codes, at most 256; if there are more than 16, that is the ascending
+// order. An error if one is not from -1 to 1.
+QuantBook listed_book(const std::vector<float>& value);
+
+// NF4 (Dettmers et al. 2023, "QLoRA", app. E): the published table. It was made as normal_float(0.9677083)
+// is, which differs from it by no more than 2e-7.
+QuantBook nf4_book();
+// 8 quantiles of the normal distribution above 0, 7 below, and 0 itself, divided by the largest: 16 values.
+// `offset`: the largest probability, between 1/2 and 1.
+std::vector<float> normal_float(double offset);
+double normal_quantile(double p);  // x such that a normal number is below x with probability p; 0 < p < 1
+
+// FP4 as in bitsandbytes: a sign, two bits of exponent, one of mantissa. Codes 0 and 8 are both 0; what is
+// nearest to them has code 0 if it is not above 0, as there.
+QuantBook fp4_book();
+
+// The dynamic map (Dettmers et al. 2022, "8-bit optimizers via block-wise quantization", sec. 1.3): seven
+// decades from 1e-7 to 1, each with twice as many values as the one below it.
+enum class Sign : uint8_t { Signed, Unsigned };
+QuantBook dynamic_book(Sign sign);
+
+// Values such that each is the nearest of about as many elements of x: means of 2^bits equal parts of x in
+// ascending order (the same paper, sec. 1.2). x is finite and not empty, and has been divided by its absmax.
+QuantBook quantile_book(std::vector<float> x, int bits);
+
+}  // namespace gradus

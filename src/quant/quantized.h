@@ -1,0 +1,45 @@
+// Tensors as codes. A format says what the codes stand for and how many elements share a scale.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "src/quant/book.h"
+#include "src/tensor/tensor.h"
+
+namespace gradus {
+
+struct QuantFormat {
+  std::string name;  // for messages and tables
+  QuantBook book;
+  int bits = 8;       // of a code: 8 or 4
+  int64_t block = 0;  // elements that share a scale; 0: all of a tensor
+  Range range = Range::AbsMax;
+  float given = 0;  // Range::Given: the scale, which elements should not exceed
+};
+
+// x ~ offset + scale value[code], of each block of x in row-major order.
+struct Quantized {
+  QuantShape layout;
+  Shape shape;                    // of x
+  Tensor codes, scales, offsets;  // uint8, fp32, fp32; offsets for Range::ZeroPoint alone
+  int64_t bytes() const { return codes.bytes() + scales.bytes() + (offsets.defined() ? offsets.bytes() : 0); }
+};
+
+// A format on a device, where its book lies in memory of kind Other.
+class Quantizer {
+ public:
+  Quantizer(Device& device, const QuantFormat& format);
+
+  // Codes and scales are of kind Weight and called by x's name (on a device without data only their sizes are
+  // known). An error that names the first block with an element that is not finite: this asks the device.
+  Quantized quantize(const Tensor& x) const;
+  Tensor dequantize(const Quantized& q, DType dtype) const;  // kind Temporary
+
+  const QuantFormat& format() const { return format_; }
+
+ private:
+  QuantFormat format_;
+  Tensor book_;
+};
+
+}  // namespace gradus

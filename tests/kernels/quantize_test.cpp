@@ -1,0 +1,208 @@
+// quantize from its contract: the scale of each block, the nearest value for each element, the packing; on
+// every device, in every dtype, at sizes around every block.
+#include "tests/kernels/quantize_testing.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L10_Quantize);
+
+// The scale from its definition, and of each element that no value is nearer than its code's.
+void expect_nearest(const QuantCall& run, const std::vector<double>& x, const Result& r, double given = 1) {
+  const QuantBook& book = run.f.book;
+  std::vector<double> ascending(book.value, book.value + book.count);
+  std::sort(ascending.begin(), ascending.end());
+  for (int64_t b = 0; b < run.s.blocks(); ++b) {
+    double least = 0, greatest = 0;
+    for (int64_t i = run.s.begin(b); i < run.s.end(b); ++i) {
+      least = std::min(least, double(float(x[size_t(i)])));
+      greatest = std::max(greatest, double(float(x[size_t(i)])));
+    }
+    const double scale = r.scales[size_t(b)], offset = r.offsets[size_t(b)];
+    const double expected = run.f.range == Range::AbsMax      ? std::max(-least, greatest)
+                            : run.f.range == Range::ZeroPoint ? double(float(greatest - least))
+                                                              : given;
+    ASSERT_EQ(scale, expected) << run.f.name << ", the scale of block " << b;
+    if (run.f.range == Range::ZeroPoint) {  // one of the codes is that of 0, and the range begins at `least`
+      double nearest = INFINITY;
+      for (int c = 0; c < book.count; ++c) {
+        const double zero = -double(float(scale) * book.value[c]);
+        if (zero == offset) nearest = std::abs(offset - least);
+      }
+      ASSERT_LE(nearest, scale * (0.5 / (book.count - 1) + 1e-6))
+          << run.f.name << ", the offset of block " << b;
+    }
+    for (int64_t i = run.s.begin(b); i < run.s.end(b); ++i) {
+      const double t = scale == 0 ? 0 : (double(float(x[size_t(i)])) - offset) / scale;
+      const auto above = std::upper_bound(ascending.begin(), ascending.end(), t);
+      const double best = std::min(above == ascending.end() ? INFINITY : *above - t,
+                                   above == ascending.begin() ? INFINITY : t - above[-1]);
+      const int code = r.codes[size_t(i)];
+      ASSERT_LT(code, book.count) << run.f.name;
+      ASSERT_LE(std::abs(t - double(book.value[code])), best + 3e-7 * (1 + std::abs(t)))
+          << run.f.name << ", " << run.s.n << " in blocks of " << run.s.block << ", element " << i << ": "
+          << x[size_t(i)] << " of a block with scale " << scale << " became code " << code << ", "
+          << book.value[code] << formula_of("quantize");
+    }
+  }
+  if (run.s.bits == 4 && run.s.n % 2) {
+    EXPECT_EQ(r.bytes.back() & 15, 0) << "half a byte that nothing is in";
+  }
+}
+
+TEST_P(L10_Quantize, TheNearestValueInEveryLayout) {
+  RecordProperty("exercise", "10.1");
+  for (const Format& f : formats())
+    for (const auto& [n, block] : layouts(f.bits)) {
+      const QuantCall run(f, n, block);
+      const Buffer x = Buffer::random(DType::F32, n, uint64_t(n + block), 0.3);
+      ASSERT_NO_FATAL_FAILURE(expect_nearest(run, x.values(), run.quantize(x)));
+    }
+}
+
+TEST_P(L10_Quantize, EveryDtype) {
+  for (const DType T : float_types())
+    for (const Format& f : formats()) {
+      const QuantCall run(f, 5001, 100);
+      const Buffer x = Buffer::random(T, 5001, 5);
+      ASSERT_NO_FATAL_FAILURE(expect_nearest(run, x.values(), run.quantize(x, 2.5), 2.5)) << name_of(T);
+    }
+}
+
+TEST_P(L10_Quantize, BlocksInPieces) {  // 2 and 3 pieces of 65,536 on a GPU, with an element more or less
+  for (const Format& f : formats())
+    for (const int64_t n : {131071, 131072, 196611}) {
+      if (n != 131071 && f.range == Range::Given) continue;
+      const QuantCall run(f, n, n);
+      std::vector<double> values = Buffer::random(DType::F32, n, 9, 0.2).values();
+      values[size_t(n - 1)] = 2;  // the last one is the largest
+      values[0] = -1.5;
+      const Buffer x(DType::F32, values);
+      ASSERT_NO_FATAL_FAILURE(expect_nearest(run, x.values(), run.quantize(x)));
+    }
+}
+
+TEST_P(L10_Quantize, SpecialNumbers) {
+  const std::vector<std::vector<double>> blocks{{0, 0, 0, 0},
+                                                {-0.0, 0, -0.0, 0},
+                                                {3, 3, 3, 3},
+                                                {-3, -3, -3, -3},
+                                                {0x1p-149, 0, 0, -0x1p-149},
+                                                {0x1p-130, 0x1p-131, -0x1p-132, 0},
+                                                {1e-38, -3e-39, 2e-38, 0},
+                                                {3e38, -3e38, 1e38, 0},
+                                                {1e-30, 1, 1e30, -1e30},
+                                                {5, -1, 2, 1},
+                                                {-5, 1, -2, -1},
+                                                {1e-20, 2e-20, 3e-20, 4e-20},
+                                                {0.5, 0.25, 0.125, 1}};
+  for (const Format& f : formats())
+    for (const auto& values : blocks) {
+      if (f.range == Range::ZeroPoint && values[0] > 1e38) continue;  // their distance is no fp32 number
+      const QuantCall run(f, 4, 4);
+      const Buffer x(DType::F32, values);
+      const Result r = run.quantize(x, 3e38);
+      ASSERT_NO_FATAL_FAILURE(expect_nearest(run, x.values(), r, double(3e38f)));
+    }
+}
+
+// What lies beyond a scale that is given has the code of the last value.
+TEST_P(L10_Quantize, BeyondAGivenScale) {
+  for (const Format& f : formats()) {
+    if (f.range != Range::Given) continue;
+    const QuantCall run(f, 6, 6);
+    const Buffer x(DType::F32, {0.011, -0.011, 5, -5, 1e30, -1e30});
+    const Result r = run.quantize(x, 0.01);
+    const int last = f.book.count - 1;
+    EXPECT_EQ(r.codes, (std::vector<int>{last, 0, last, 0, last, 0})) << f.name;
+  }
+}
+
+TEST_P(L10_Quantize, ABlockThatIsNotFiniteSaysSoInItsScale) {
+  for (const Format& f : formats()) {
+    if (f.range == Range::Given) continue;
+    for (const int64_t block : {64, 131072})
+      for (const double bad : {double(INFINITY), -double(INFINITY), double(NAN)}) {
+        std::vector<double> values = Buffer::random(DType::F32, 3 * block, 8).values();
+        values[size_t(block + block - 1)] = bad;
+        const QuantCall run(f, 3 * block, block);
+        const Buffer x(DType::F32, values);
+        const Result r = run.quantize(x);
+        EXPECT_TRUE(std::isfinite(r.scales[0])) << f.name << " " << bad;
+        EXPECT_EQ(r.scales[1], INFINITY) << f.name << " " << bad << " in a block of " << block;
+        EXPECT_TRUE(std::isfinite(r.scales[2])) << f.name << " " << bad;
+        for (const int code : r.codes) ASSERT_LT(code, f.book.count);
+        if (block > 64) break;  // one of them in the large one
+      }
+  }
+}
+
+// Two codes a byte, the first in its high half.
+TEST_P(L10_Quantize, Packing) {
+  RecordProperty("exercise", "10.3");
+  const Format& nf4 = formats()[6];
+  const QuantCall run(nf4, 5, 64);
+  const Buffer x(DType::F32, {-1, 1, 0, 0.44, 0.08});
+  EXPECT_EQ(run.quantize(x).bytes, (std::vector<uint8_t>{0x0F, 0x7C, 0x80}));
+}
+
+TEST_P(L10_Quantize, TheSameCodesOnEveryDevice) {
+  for (const Format& f : formats()) {
+    const QuantCall run(f, 20001, 200);
+    const Buffer x = Buffer::random(DType::F32, 20001, 4);
+    const Result here = run.quantize(x);
+    const Turn now = std::exchange(turn, turns().front());
+    const Buffer same = Buffer::random(DType::F32, 20001, 4);
+    const Result cpu = QuantCall(f, 20001, 200).quantize(same);
+    turn = now;
+    EXPECT_EQ(here.bytes, cpu.bytes) << f.name;
+    EXPECT_EQ(here.scales, cpu.scales) << f.name;
+    EXPECT_EQ(here.offsets, cpu.offsets) << f.name;
+  }
+}
+
+TEST_P(L10_Quantize, Nothing) {
+  for (const Format& f : formats()) {
+    const QuantCall run(f, 0, 64);
+    const Buffer none = Buffer::zeros(DType::F32, 0);
+    EXPECT_TRUE(run.quantize(none).bytes.empty());
+    Buffer y = Buffer::zeros(DType::F32, 0);
+    table().dequantize(TestCtx(), run.s, run.book_in(), {none.in().p, DType::U8}, none.in(),
+                       f.range == Range::ZeroPoint ? none.in() : CBuf{}, y.out(Write::Set));
+    y.values();
+  }
+}
+
+TEST_P(L10_Quantize, Refusals) {
+  const Format& f = formats()[0];
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  const auto text = [&](const QuantShape& s, DType code = DType::U8, DType scale = DType::F32,
+                        Out offsets = {}, Write w = Write::Set, DType book = DType::U8,
+                        DType T = DType::F32) {
+    Buffer codes = Buffer::zeros(DType::F32, 8);
+    const QuantCall run(f, 8, 8);
+    TestCtx ctx(cost::quantize({8, 8}, T));
+    return refusal([&] {
+      table().quantize(ctx, s, {run.book_in().p, book}, {any.in().p, T},
+                       {codes.in().p == nullptr ? nullptr : codes.out(Write::Set).p, code, w},
+                       {any.out(Write::Set).p, scale}, offsets);
+    });
+  };
+  EXPECT_EQ(text({8, 8}), "");
+  EXPECT_EQ(text({8, 8, 5}), "quantize: codes of 5 bits; there are those of 8 and of 4");
+  EXPECT_EQ(text({8, 0}),
+            "quantize: blocks of 0 for 8 elements; a block has at least one, and with 4 bits an even number, "
+            "because two codes share a byte");
+  EXPECT_NE(text({8, 3, 4}), "");
+  EXPECT_NE(text({-1, 8}), "");
+  EXPECT_NE(text({8, 8}, DType::F32), "");
+  EXPECT_NE(text({8, 8}, DType::U8, DType::F16), "");
+  EXPECT_NE(text({8, 8}, DType::U8, DType::F32, any.out(Write::Set)), "") << "offsets without a zero point";
+  EXPECT_NE(text({8, 8, 8, Range::ZeroPoint}), "") << "a zero point without offsets";
+  EXPECT_NE(text({8, 8}, DType::U8, DType::F32, {}, Write::Add), "");
+  EXPECT_NE(text({8, 8}, DType::U8, DType::F32, {}, Write::Set, DType::F32), "") << "the book";
+  EXPECT_NE(text({8, 8}, DType::U8, DType::F32, {}, Write::Set, DType::U8, DType::I32), "") << "x";
+}
+
+}  // namespace
+}  // namespace gradus

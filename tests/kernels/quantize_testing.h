@@ -1,0 +1,106 @@
+// What the tests of quantize and dequantize share: formats, layouts, a call.
+#pragma once
+#include <cstring>
+
+#include "src/quant/book.h"
+#include "tests/kernels/kernel_contract.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+
+struct Format {
+  const char* name;
+  QuantBook book;
+  int bits;
+  Range range = Range::AbsMax;
+};
+// Two books that are in no paper: values so close that many lie between two numbers of 16 upper bits, and 16
+// of which several lie within 1/16.
+inline QuantBook crowded_book(int count) {
+  std::vector<float> value;
+  for (int i = 0; i < count; ++i) value.push_back(0.5f + 0.0625f * float(i) / float(count));
+  value.front() = -1, value.back() = 1;
+  return listed_book(value);
+}
+inline const std::vector<Format>& formats() {
+  static const std::vector<Format> all{{"absmax 8", absmax_book(8), 8},
+                                       {"absmax 4", absmax_book(4), 4},
+                                       {"zero point 8", zero_point_book(8), 8, Range::ZeroPoint},
+                                       {"zero point 4", zero_point_book(4), 4, Range::ZeroPoint},
+                                       {"given 8", absmax_book(8), 8, Range::Given},
+                                       {"given nf4", nf4_book(), 4, Range::Given},
+                                       {"nf4", nf4_book(), 4},
+                                       {"fp4", fp4_book(), 4},
+                                       {"dynamic", dynamic_book(Sign::Signed), 8},
+                                       {"dynamic unsigned", dynamic_book(Sign::Unsigned), 8},
+                                       {"nf4 in 8 bits", nf4_book(), 8},
+                                       {"crowded 8", crowded_book(200), 8},
+                                       {"crowded 4", crowded_book(16), 4}};
+  return all;
+}
+
+// Where kernels find raw bytes; what lies around them must stay.
+class Bytes {
+ public:
+  explicit Bytes(int64_t n) : n_(n), bytes_(size_t(n) + 2 * kAround, kGuard) {}
+  uint8_t* data() { return bytes_.data() + kAround; }
+  std::vector<uint8_t> values() {
+    wait_for_kernels();
+    for (int64_t i = 0; i < kAround; ++i) {
+      EXPECT_EQ(bytes_[size_t(i)], kGuard) << "before the codes";
+      EXPECT_EQ(bytes_[size_t(kAround + n_ + i)], kGuard) << "after the codes";
+    }
+    return {data(), data() + n_};
+  }
+
+ private:
+  static constexpr int64_t kAround = 65;
+  static constexpr uint8_t kGuard = 0xA5;
+  int64_t n_;
+  SharedVector<uint8_t> bytes_;
+};
+
+struct Result {
+  std::vector<uint8_t> bytes;
+  std::vector<int> codes;
+  std::vector<double> scales, offsets;
+};
+
+struct QuantCall {
+  const Format& f;
+  QuantShape s;
+  SharedVector<char> book = SharedVector<char>(sizeof(QuantBook));
+  QuantCall(const Format& f, int64_t n, int64_t block) : f(f), s{n, block, f.bits, f.range} {
+    std::memcpy(book.data(), &f.book, sizeof(QuantBook));
+  }
+  CBuf book_in() const { return {book.data(), DType::U8}; }
+
+  Result quantize(const Buffer& x, double given = 1) const {
+    Bytes codes(s.code_bytes());
+    Buffer scales(DType::F32, std::vector<double>(size_t(s.blocks()), f.range == Range::Given ? given : 77)),
+        offsets = Buffer::random(DType::F32, s.blocks(), 3);
+    TestCtx ctx(cost::quantize(s, x.type()));
+    ctx.poison_scratch();
+    table().quantize(ctx, s, book_in(), x.in(), {codes.data(), DType::U8}, scales.out(Write::Set),
+                     f.range == Range::ZeroPoint ? offsets.out(Write::Set) : Out{});
+    EXPECT_TRUE(ctx.kept_to_its_scratch()) << f.name;
+    Result r{codes.values(), {}, scales.values(), offsets.values()};
+    if (f.range != Range::ZeroPoint) r.offsets.assign(size_t(s.blocks()), 0);
+    for (int64_t i = 0; i < s.n; ++i)
+      r.codes.push_back(s.bits == 8 ? r.bytes[size_t(i)]
+                        : i % 2     ? r.bytes[size_t(i / 2)] & 15
+                                    : r.bytes[size_t(i / 2)] >> 4);
+    return r;
+  }
+};
+
+// (n, block): around the groups of 4,096, the 32 and 16 of vectors, pieces of a GPU, whole tensors.
+inline std::vector<std::pair<int64_t, int64_t>> layouts(int bits) {
+  std::vector<std::pair<int64_t, int64_t>> all{
+      {1, 1},      {1, 64},    {2, 64},      {7, 7},       {63, 64},     {64, 64},     {65, 64},   {257, 64},
+      {1025, 256}, {4097, 64}, {4095, 4096}, {8193, 4096}, {8195, 4098}, {9001, 9001}, {300, 100}, {255, 2}};
+  if (bits == 8) all.insert(all.end(), {{5, 1}, {100, 3}, {5000, 4097}});
+  return all;
+}
+
+}  // namespace gradus

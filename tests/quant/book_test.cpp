@@ -1,0 +1,185 @@
+// The books against the published tables (bitsandbytes 0.50.2: tests/golden/make_quantization.py), against
+// what their papers say of them, and each one's boundaries against its values.
+#include "src/quant/book.h"
+
+#include <set>
+
+#include "src/core/rng.h"
+#include "tests/nn/golden_testing.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+std::vector<double> values_of(const QuantBook& book) { return {book.value, book.value + book.count}; }
+
+std::map<std::string, QuantBook> all_books() {
+  std::vector<float> spread;
+  for (int i = -500; i <= 500; ++i) spread.push_back(float(i * i * i) / 125e6f);
+  return {{"absmax 8", absmax_book(8)},
+          {"absmax 4", absmax_book(4)},
+          {"zero point 8", zero_point_book(8)},
+          {"zero point 4", zero_point_book(4)},
+          {"nf4", nf4_book()},
+          {"fp4", fp4_book()},
+          {"dynamic signed", dynamic_book(Sign::Signed)},
+          {"dynamic unsigned", dynamic_book(Sign::Unsigned)},
+          {"quantile 8", quantile_book(spread, 8)},
+          {"quantile 4", quantile_book(spread, 4)}};
+}
+
+TEST(L10_Book, ThoseOfBitsandbytesToTheBit) {
+  Context context("cpu");
+  Golden file("tests/golden/quantization.safetensors");
+  EXPECT_EQ(values_of(nf4_book()), file.read("book.nf4", {16}));
+  EXPECT_EQ(values_of(fp4_book()), file.read("book.fp4", {16}));
+  EXPECT_EQ(values_of(dynamic_book(Sign::Signed)), file.read("book.dynamic_signed", {256}));
+  EXPECT_EQ(values_of(dynamic_book(Sign::Unsigned)), file.read("book.dynamic_unsigned", {256}));
+}
+
+// reference-numbers (d.1). The fourth of the signed ones has another last bit in PyTorch 2.15, whose linspace
+// rounds once.
+TEST(L10_Book, TheDynamicMapsPublishedValues) {
+  const std::vector<double> s = values_of(dynamic_book(Sign::Signed)),
+                            u = values_of(dynamic_book(Sign::Unsigned));
+  EXPECT_EQ(s[0], -0.992968738079071);
+  EXPECT_EQ(s[127], 0);
+  EXPECT_EQ(s[128], 5.500000384017767e-07);
+  EXPECT_EQ(s[129], 3.250000190746505e-06);
+  EXPECT_EQ(s[130], 7.749999895168003e-06);
+  EXPECT_NEAR(s[131], 2.1249999917927198e-05, 2.1e-5 * 0x1p-23);
+  EXPECT_EQ(s[255], 1);
+  EXPECT_EQ(u[0], 0);
+  EXPECT_EQ(u[1], 3.2500003044333425e-07);
+  EXPECT_EQ(u[2], 7.749999895168003e-07);
+  EXPECT_EQ(u[255], 1);
+  for (int decade = 0; decade < 7; ++decade) {  // of each sign 1, 2, 4, ... in a decade; twice that unsigned
+    const double low = std::pow(10.0, decade - 7), high = 10 * low;
+    const auto in_decade = [&](const std::vector<double>& values) {
+      return std::count_if(values.begin(), values.end(),
+                           [&](double v) { return v > low && v < high && v < 1; });
+    };
+    EXPECT_EQ(in_decade(s), 1 << decade) << decade;
+    EXPECT_EQ(in_decade(u), 2 << decade) << decade;
+  }
+}
+
+TEST(L10_Book, NF4IsMadeOfQuantiles) {
+  RecordProperty("exercise", "10.2");
+  const std::vector<double> table = values_of(nf4_book());
+  const std::vector<float> made = normal_float(0.9677083);
+  ASSERT_EQ(made.size(), 16u);
+  double worst = 0;
+  for (size_t i = 0; i < 16; ++i) worst = std::max(worst, std::abs(double(made[i]) - table[i]));
+  EXPECT_LE(worst, 2e-7);
+  EXPECT_GT(worst, 0) << "else the table was copied";
+  RecordProperty("largest difference", std::to_string(worst));
+  const std::vector<float> narrow = normal_float(0.75);  // other offsets give other values
+  EXPECT_NEAR(narrow[15], 1, 0);
+  EXPECT_NEAR(narrow[8], normal_quantile(0.75 - 0.25 * 7 / 8) / normal_quantile(0.75), 1e-7);
+  EXPECT_NEAR(narrow[6], -normal_quantile(0.75 - 0.25 * 6 / 7) / normal_quantile(0.75), 1e-7);
+  EXPECT_EQ(narrow[7], 0);
+}
+
+TEST(L10_Book, QuantilesOfTheNormalDistribution) {
+  EXPECT_NEAR(normal_quantile(0.5), 0, 1e-15);
+  EXPECT_NEAR(normal_quantile(0.6), 0.2533471031357997, 1e-14);
+  EXPECT_NEAR(normal_quantile(0.975), 1.959963984540054, 1e-14);
+  EXPECT_NEAR(normal_quantile(0.025), -1.959963984540054, 1e-14);
+  EXPECT_NEAR(normal_quantile(1e-12), -7.034483825301131, 1e-9);
+  for (const double p : {0.0, 1.0, -0.1, 1.1, double(NAN)})
+    expect_refused("quantile", [&] { normal_quantile(p); });
+  for (const double offset : {0.5, 1.0, 0.2, double(NAN)})
+    expect_refused("offset", [&] { normal_float(offset); });
+}
+
+TEST(L10_Book, EvenlySpacedOnes) {
+  for (const int bits : {8, 4}) {
+    const int last = bits == 8 ? 254 : 14;
+    const QuantBook absmax = absmax_book(bits), zero = zero_point_book(bits);
+    EXPECT_EQ(absmax.count, last + 1);
+    EXPECT_EQ(absmax.value[0], -1);
+    EXPECT_EQ(absmax.value[last / 2], 0);
+    EXPECT_EQ(absmax.value[last], 1);
+    EXPECT_EQ(zero.count, last + 2);
+    EXPECT_EQ(zero.value[0], 0);
+    EXPECT_EQ(zero.value[last + 1], 1);
+    for (int c = 0; c < absmax.count; ++c)
+      EXPECT_NEAR(absmax.value[c], double(c - last / 2) / (last / 2), 1e-7) << c;
+    for (int c = 0; c < zero.count; ++c) EXPECT_NEAR(zero.value[c], double(c) / (last + 1), 1e-7) << c;
+  }
+  expect_refused("a book of 5 bits", [] { absmax_book(5); });
+  expect_refused("a book of 16 bits", [] { zero_point_book(16); });
+}
+
+// The nearest value by search through all of them, beside what the book finds: at the boundaries, one float
+// below and above them, at the values, at random numbers, and beyond the ends.
+TEST(L10_Book, TheNearestValueOfAnyNumber) {
+  RecordProperty("exercise", "10.1");
+  Rng rng(1, 1);
+  for (const auto& [name, book] : all_books()) {
+    std::vector<float> numbers{0,      -0.0f,   1,         -1,         1.5f,  -1.5f,
+                               1e-30f, -1e-30f, 0x1p-149f, -0x1p-149f, 3e38f, -3e38f};
+    for (int i = 0; i < book.count; ++i) numbers.push_back(book.value[i]);
+    for (int i = 0; i + 1 < book.count; ++i)
+      for (const float direction : {-2.0f, 2.0f}) {
+        numbers.push_back(book.boundary[i]);
+        numbers.push_back(std::nextafter(book.boundary[i], direction));
+      }
+    for (int i = 0; i < 3000; ++i)
+      numbers.push_back(float(rng.normal() * std::pow(10.0, -6.0 * rng.uniform())));
+    for (const float t : numbers) {
+      double best = INFINITY;
+      for (int c = 0; c < book.count; ++c) best = std::min(best, std::abs(double(t) - double(book.value[c])));
+      const int code = nearest_code(book, t);
+      ASSERT_LT(code, book.count) << name;
+      // Evenly spaced ones multiply, which rounds.
+      ASSERT_LE(std::abs(double(t) - double(book.value[code])), best + (book.step > 0 ? 2e-7 : 0))
+          << name << ": " << t << " became code " << code << ", " << book.value[code];
+    }
+  }
+}
+
+TEST(L10_Book, FP4HasAZeroForEachSign) {
+  const QuantBook book = fp4_book();
+  EXPECT_EQ(nearest_code(book, 1e-10f), 8);
+  EXPECT_EQ(nearest_code(book, -1e-10f), 0);
+  EXPECT_EQ(nearest_code(book, 0), 0);
+  EXPECT_EQ(nearest_code(book, 1), 3);
+  EXPECT_EQ(nearest_code(book, -1), 11);
+}
+
+TEST(L10_Book, QuantileCodesAreUsedEquallyOften) {
+  Rng rng(3, 1);
+  std::vector<float> x;
+  for (int i = 0; i < 256 * 40; ++i) x.push_back(float(rng.normal()));
+  float most = 0;
+  for (const float v : x) most = std::max(most, std::abs(v));
+  for (float& v : x) v /= most;
+  for (const int bits : {8, 4}) {
+    const QuantBook book = quantile_book(x, bits);
+    std::vector<int> used(size_t(book.count), 0);
+    for (const float v : x) ++used[nearest_code(book, v)];
+    const int fair = int(x.size()) / book.count;
+    EXPECT_GE(*std::min_element(used.begin(), used.end()), fair / 3) << bits;
+    EXPECT_LE(*std::max_element(used.begin(), used.end()), fair * 3) << bits;
+  }
+  EXPECT_EQ(quantile_book({0.5f}, 4).value[0], 0.5f) << "of one element";
+  EXPECT_EQ(quantile_book({0.5f, -0.5f, 0.25f}, 4).value[15], 0.5f);
+  expect_refused("no elements", [] { quantile_book({}, 8); });
+  expect_refused("from -1 to 1", [] { quantile_book({NAN, 1}, 8); });
+}
+
+TEST(L10_Book, WhatIsNoBook) {
+  expect_refused("a book of 0 values", [] { listed_book({}); });
+  expect_refused("a book of 257 values", [] { listed_book(std::vector<float>(257, 0.0f)); });
+  expect_refused("from -1 to 1", [] { listed_book({0, 1.001f}); });
+  expect_refused("from -1 to 1", [] { listed_book({NAN}); });
+  std::vector<float> down(17);
+  for (size_t i = 0; i < 17; ++i) down[i] = -float(i) / 16;
+  expect_refused("in ascending order", [&] { listed_book(down); });
+  EXPECT_EQ(nearest_code(listed_book({0.25f}), -1), 0) << "a single value is the nearest to all";
+}
+
+}  // namespace
+}  // namespace gradus

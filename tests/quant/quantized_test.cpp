@@ -1,0 +1,219 @@
+// Tensors as codes: bytes and kinds, bitsandbytes' codes (tests/golden/make_quantization.py), errors.
+#include "src/quant/quantized.h"
+
+#include "tests/nn/golden_testing.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+class L10_Quantized : public ::testing::TestWithParam<const char*> {
+ protected:
+  Context context{GetParam()};
+  Tensor tensor(const std::vector<float>& values, const Shape& shape, DType dtype = DType::F32) {
+    return from_host(context.device, values, shape, dtype, Kind::Weight, "w");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, L10_Quantized, ::testing::ValuesIn(devices_with_data()),
+                         [](const auto& info) { return std::string(info.param); });
+
+// As make_quantization.py makes them.
+std::vector<float> golden_inputs(int64_t n) {
+  std::vector<float> x;
+  for (int64_t i = 0; i < n; ++i) {
+    double sum = 0;
+    for (uint32_t k = 1; k <= 4; ++k) sum += double((uint32_t(4 * i) + k) * 2654435761u >> 16);
+    x.push_back(float((sum - 131070.0) / 37837.0));
+  }
+  return x;
+}
+
+struct Golden4Bit {
+  const char* name;
+  QuantBook book;
+};
+TEST_P(L10_Quantized, FourBitsAsBitsandbytesHasThem) {
+  Golden file("tests/golden/quantization.safetensors");
+  const auto bytes_of = [&](const std::string& name, int64_t n) {
+    std::vector<uint8_t> bytes(size_t(n), 0);
+    file.file.read(name, DType::U8, {n}, bytes.data());
+    return std::vector<int32_t>(bytes.begin(), bytes.end());
+  };
+  for (const Golden4Bit& g : {Golden4Bit{"nf4", nf4_book()}, Golden4Bit{"fp4", fp4_book()}})
+    for (const auto& [suffix, n] : {std::pair<std::string, int64_t>{"", 65536}, {".odd", 63}}) {
+      const std::string name = g.name + suffix;
+      const Quantizer quantizer(context.device, {.name = name, .book = g.book, .bits = 4, .block = 64});
+      const Quantized q = quantizer.quantize(tensor(golden_inputs(n), {n}));
+      std::vector<int32_t> codes = to_host<int32_t>(q.codes),
+                           expected = bytes_of("codes." + name, (n + 1) / 2);
+      if (n % 2) codes.back() &= 0xF0, expected.back() &= 0xF0;  // the last half means nothing
+      EXPECT_EQ(codes, expected) << name;
+      EXPECT_EQ(to_host<double>(q.scales), file.read("absmax." + name, {(n + 63) / 64})) << name;
+      std::vector<double> values = to_host<double>(quantizer.dequantize(q, DType::F32));
+      values.resize(size_t(std::min<int64_t>(n, 64)));
+      EXPECT_EQ(values, file.read("values." + name, {int64_t(values.size())})) << name;
+    }
+}
+
+// bitsandbytes' CPU code is not the nearest one everywhere: it looks 2^-15 wide cells up.
+TEST_P(L10_Quantized, DynamicCodesBesideBitsandbytes) {
+  Golden file("tests/golden/quantization.safetensors");
+  for (const Sign sign : {Sign::Signed, Sign::Unsigned}) {
+    const std::string name = sign == Sign::Signed ? "dynamic_signed" : "dynamic_unsigned";
+    std::vector<float> x = golden_inputs(65536);
+    if (sign == Sign::Unsigned)
+      for (float& v : x) v = std::abs(v);
+    const Quantizer quantizer(context.device,
+                              {.name = name, .book = dynamic_book(sign), .bits = 8, .block = 256});
+    const Quantized q = quantizer.quantize(tensor(x, {65536}));
+    EXPECT_EQ(to_host<double>(q.scales), file.read("absmax." + name, {256}));
+    const std::vector<int32_t> codes = to_host<int32_t>(q.codes);
+    std::vector<uint8_t> theirs(65536);
+    file.file.read("codes." + name, DType::U8, {65536}, theirs.data());
+    const std::vector<double> scales = to_host<double>(q.scales);
+    int64_t equal = 0;
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      equal += codes[i] == theirs[i];
+      if (codes[i] == theirs[i]) continue;
+      const QuantBook book = dynamic_book(sign);
+      const double t = double(x[i]) / scales[i / 256];
+      EXPECT_LE(std::abs(t - book.value[codes[i]]), std::abs(t - book.value[theirs[i]]) + 1e-7)
+          << "ours is nearer";
+      EXPECT_LE(std::abs(t - book.value[theirs[i]]), std::abs(t - book.value[codes[i]]) + 0x1p-14)
+          << "by a cell";
+    }
+    RecordProperty("% of " + name + " codes equal", std::to_string(100.0 * double(equal) / 65536));
+    EXPECT_GE(equal, 65536 * (sign == Sign::Signed ? 0.998 : 0.996)) << name;
+  }
+}
+
+TEST_P(L10_Quantized, BytesAndKinds) {
+  context.device.ctx();  // what kernels need once
+  const int64_t before = context.device.meter().now().allocated();
+  struct Case {
+    int bits;
+    int64_t block;
+    Range range;
+    int64_t bytes;  // of 1,000 elements
+  };
+  for (const Case& c : std::vector<Case>{{8, 0, Range::AbsMax, 1004},
+                                         {8, 64, Range::AbsMax, 1064},
+                                         {8, 64, Range::ZeroPoint, 1128},
+                                         {4, 64, Range::AbsMax, 564},
+                                         {4, 0, Range::Given, 504},
+                                         {4, 1000, Range::ZeroPoint, 508}}) {
+    const QuantFormat format{
+        .name = "f",
+        .book = c.range == Range::ZeroPoint ? zero_point_book(c.bits) : absmax_book(c.bits),
+        .bits = c.bits,
+        .block = c.block,
+        .range = c.range,
+        .given = 2};
+    const Quantizer quantizer(context.device, format);
+    const Quantized q = quantizer.quantize(tensor(golden_inputs(1000), {10, 100}));
+    EXPECT_EQ(q.bytes(), c.bytes) << c.bits << " bits in blocks of " << c.block;
+    EXPECT_EQ(q.codes.storage().kind(), Kind::Weight);
+    EXPECT_EQ(q.scales.storage().kind(), Kind::Weight);
+    EXPECT_EQ(q.codes.storage().name(), "w.codes");
+    EXPECT_EQ(q.scales.storage().name(), "w.scales");
+    EXPECT_EQ(q.shape, (Shape{10, 100}));
+    for (const DType T : {DType::F32, DType::BF16, DType::F16}) {
+      const Tensor y = quantizer.dequantize(q, T);
+      EXPECT_EQ(y.shape(), (Shape{10, 100}));
+      EXPECT_EQ(y.dtype(), T);
+    }
+    if (c.range == Range::Given) {
+      EXPECT_EQ(to_host<double>(q.scales), std::vector<double>{2});
+    }
+  }
+  EXPECT_EQ(context.device.meter().now().allocated(), before) << "all is given back";
+}
+
+// Each element's error is at most half of the step between the values around it (from `random`, `constant`,
+// `zero`, subnormal numbers; 0, 1 and odd many), in every format, whole and in blocks.
+TEST_P(L10_Quantized, NoElementIsFurtherOffThanHalfAStep) {
+  const std::vector<std::pair<const char*, QuantBook>> books{
+      {"absmax", absmax_book(8)}, {"absmax 4", absmax_book(4)}, {"zero point", zero_point_book(8)},
+      {"nf4", nf4_book()},        {"fp4", fp4_book()},          {"dynamic", dynamic_book(Sign::Signed)}};
+  for (const auto& [name, book] : books)
+    for (const int64_t n : {0, 1, 31, 64, 257})
+      for (const char* what : {"random", "constant", "zero", "subnormal"}) {
+        std::vector<float> x = golden_inputs(n);
+        if (what == std::string("constant")) x.assign(size_t(n), 0.7f);
+        if (what == std::string("zero")) x.assign(size_t(n), 0);
+        if (what == std::string("subnormal"))
+          for (float& v : x) v *= 1e-39f;
+        for (const int64_t block : {0, 64}) {
+          const bool zero_point = name == std::string("zero point");
+          const Quantizer quantizer(context.device, {.name = name,
+                                                     .book = book,
+                                                     .bits = book.count > 16 ? 8 : 4,
+                                                     .block = block,
+                                                     .range = zero_point ? Range::ZeroPoint : Range::AbsMax});
+          const Quantized q = quantizer.quantize(tensor(x, {n}));
+          const std::vector<double> y = to_host<double>(quantizer.dequantize(q, DType::F32)),
+                                    scales = to_host<double>(q.scales);
+          ASSERT_EQ(int64_t(y.size()), n);
+          std::vector<double> ascending(book.value, book.value + book.count);
+          std::sort(ascending.begin(), ascending.end());
+          for (int64_t i = 0; i < n; ++i) {
+            const double scale = scales[size_t(block ? i / block : 0)],
+                         t = scale > 0 ? double(x[size_t(i)]) / scale : 0;
+            double step = 0;  // the widest that touches t; a zero point may move the ends by half of one
+            for (size_t k = 0; k + 1 < ascending.size(); ++k)
+              if (zero_point || (t >= ascending[k] - 1e-6 && t <= ascending[k + 1] + 1e-6))
+                step = std::max(step, ascending[k + 1] - ascending[k]);
+            if (t < ascending.front()) step = std::max(step, 2 * (ascending.front() - t));
+            ASSERT_LE(std::abs(y[size_t(i)] - double(x[size_t(i)])), scale * (step / 2 + 1e-6) + 0x1p-149)
+                << name << ", " << what << ", element " << i << " of " << n << ": " << x[size_t(i)] << " -> "
+                << y[size_t(i)];
+          }
+        }
+      }
+}
+
+// One outlier of 100 sigma among 4,096 normal numbers: in blocks of 64 it harms only its own.
+TEST_P(L10_Quantized, AnOutlierHarmsItsBlockAlone) {
+  std::vector<float> x = golden_inputs(4096);
+  x[1000] = 100;
+  const auto mean_error = [&](int64_t block) {
+    const Quantizer quantizer(context.device,
+                              {.name = "absmax", .book = absmax_book(8), .bits = 8, .block = block});
+    const std::vector<double> y =
+        to_host<double>(quantizer.dequantize(quantizer.quantize(tensor(x, {4096})), DType::F32));
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) sum += std::abs(y[i] - double(x[i]));
+    return sum / 4096;
+  };
+  EXPECT_LE(mean_error(64), 0.1 * mean_error(0));
+  EXPECT_GT(mean_error(64), 0.01 * mean_error(0));
+}
+
+TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    std::vector<float> x = golden_inputs(200);
+    x[130] = bad;
+    const Quantizer quantizer(context.device, {.name = "nf4", .book = nf4_book(), .bits = 4, .block = 64});
+    expect_refused("quantize: of w [2,100], block 2 (elements 128 to 191) has a number that is not finite",
+                   [&] {
+                     quantizer.quantize(tensor(x, {2, 100}));
+                   });
+  }
+  expect_refused("f: the scale 0 is given; it must be above 0", [&] {
+    Quantizer(context.device, {.name = "f", .book = absmax_book(8), .bits = 8, .range = Range::Given});
+  });
+  expect_refused("codes of 3 bits", [&] {
+    Quantizer(context.device, {.name = "f", .book = absmax_book(4), .bits = 3}).quantize(tensor({1}, {1}));
+  });
+}
+
+// On meta a quantizer knows the bytes of any size, without data.
+TEST(L10_QuantizedOnMeta, BytesOfALargeTensor) {
+  Context context("meta");
+  const Quantizer quantizer(context.device, {.name = "nf4", .book = nf4_book(), .bits = 4, .block = 64});
+  const Tensor x(context.device, {1 << 20, 1 << 12}, DType::BF16, Kind::Weight, "w");
+  EXPECT_EQ(quantizer.quantize(x).bytes(), (int64_t(1) << 31) + (int64_t(1) << 28));
+}
+
+}  // namespace
+}  // namespace gradus

@@ -83,8 +83,9 @@ constexpr Normalize normalize_by(float scale) {
   const float up = scale < 0x1p-100f ? 0x1p100f : 1.0f;
   return {scale, 0, up, scale == 0 ? 0 : 1 / (scale * up)};
 }
-constexpr Normalize normalize_within(const Limits& limits, Range range, const QuantBook& book) {
+constexpr Normalize normalize_within(const Limits& limits, Range range, const QuantBook& book, float given) {
   if (limits.magnitude >= 0x7F800000) return normalize_by(INFINITY);
+  if (range == Range::Given) return normalize_by(given);
   if (range == Range::AbsMax) return normalize_by(std::bit_cast<float>(limits.magnitude));
   Normalize result = normalize_by(limits.greatest - limits.least);
   result.offset = -result.scale * book.value[nearest_code(book, result(-limits.least))];

@@ -78,9 +78,8 @@ struct Quantize {
     if (s.range == Range::ZeroPoint) include_ends(n, x, limits);
   }
   Normalize place_of(int64_t block, const Limits& limits) const {
-    float& scale = scales.as<float>()[block];
-    const Normalize place =
-        s.range == Range::Given ? normalize_by(scale) : normalize_within(limits, s.range, book);
+    float& scale = scales.as<float>()[block];  // read if it is given
+    const Normalize place = normalize_within(limits, s.range, book, scale);
     scale = place.scale;
     if (offsets.wanted()) offsets.as<float>()[block] = place.offset;
     return place;
@@ -104,7 +103,7 @@ struct Quantize {
     const auto size = [&](int64_t b) { return s.end(b) - s.begin(b); };
     for (int64_t b = first; b < last; ++b) {
       Limits limits;
-      if (s.range != Range::Given) include(size(b), group + (s.begin(b) - at), limits);
+      include(size(b), group + (s.begin(b) - at), limits);
       places[b - first] = place_of(b, limits);
     }
     for (int64_t b = first; b < last; ++b)
@@ -113,14 +112,13 @@ struct Quantize {
   }
   void large(int64_t block) const {
     Limits limits;
-    if (s.range != Range::Given)
-      for_parts(s, block, [&](int64_t at, int64_t n) {
-        float stage[kGroup];
-        Limits part;
-        include(n, read("quantize", x, at, n, stage), part);
+    for_parts(s, block, [&](int64_t at, int64_t n) {
+      float stage[kGroup];
+      Limits part;
+      include(n, read("quantize", x, at, n, stage), part);
 #pragma omp critical
-        limits.include(part);
-      });
+      limits.include(part);
+    });
     const Normalize place = place_of(block, limits);
     for_parts(s, block, [&](int64_t at, int64_t n) {
       float stage[kGroup];

@@ -41,17 +41,13 @@ template <class T>
 __global__ void codes_kernel(QuantShape s, const QuantBook* book, const T* x, const Limits* limits,
                              uint8_t* codes, float* scales, float* offsets) {
   const Piece piece(s);
-  Normalize place;
-  if (s.range == Range::Given) {
-    place = normalize_by(scales[blockIdx.x]);
-  } else {
-    Limits all;
-    for (unsigned p = 0; p < gridDim.y; ++p) all.include(limits[blockIdx.x * int64_t(gridDim.y) + p]);
-    place = normalize_within(all, s.range, *book);
-    if (threadIdx.x == 0 && blockIdx.y == 0) {
-      scales[blockIdx.x] = place.scale;
-      if (offsets != nullptr) offsets[blockIdx.x] = place.offset;
-    }
+  Limits all;
+  for (unsigned p = 0; p < gridDim.y; ++p) all.include(limits[blockIdx.x * int64_t(gridDim.y) + p]);
+  const float given = s.range == Range::Given ? scales[blockIdx.x] : 0;
+  const Normalize place = normalize_within(all, s.range, *book, given);
+  if (threadIdx.x == 0 && blockIdx.y == 0) {
+    scales[blockIdx.x] = place.scale;
+    if (offsets != nullptr) offsets[blockIdx.x] = place.offset;
   }
   if (s.bits == 8) {
     for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += blockDim.x)
@@ -69,8 +65,7 @@ void quantize(const Ctx& ctx, const QuantShape& s, CBuf book, CBuf x, Out codes,
   check_quantize(s, book, codes, scales, offsets);
   Limits* const limits = static_cast<Limits*>(ctx.scratch);
   visit_gpu("quantize", x.t, [&]<class T>() {
-    if (s.range != Range::Given)
-      launch(ctx, "quantize", pieces_of(s), threads_for(s), 0, limits_kernel<T>, s, x.as<T>(), limits);
+    launch(ctx, "quantize", pieces_of(s), threads_for(s), 0, limits_kernel<T>, s, x.as<T>(), limits);
     launch(ctx, "quantize", pieces_of(s), threads_for(s), 0, codes_kernel<T>, s, book.as<QuantBook>(),
            x.as<T>(), limits, codes.as<uint8_t>(), scales.as<float>(), offsets.as<float>());
   });

@@ -65,6 +65,11 @@ function answers() {
     x = after("next number of bf16 after "); a["bf16"] = x + x / 128; a["fp16"] = x + x / 1024
     k = after("is doubled after "); x = int(after("in a row. After ") / k) + int(after("with an overflow, then ") / k)
     a["scale"] = after("scale begins with ") * 2 ^ (x - after("good updates come "))
+  } else if (id == "10.5") {
+    n = before(" rows") * before(" columns"); x = 4 * n / after("in blocks of ")
+    a["bytes8"] = n + x; a["bytes4"] = n / 2 + x
+    a["code"] = 127 + int(127 * after("has absmax for ") / after("in a block is -") + 0.5)
+    a["byte"] = 16 * after("have code ") + after(", then ")
   }
 }
 function gpt() {

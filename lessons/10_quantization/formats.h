@@ -1,0 +1,35 @@
+// The formats of lesson 10, what each does to some numbers, and what it costs.
+#pragma once
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "src/quant/quantized.h"
+
+namespace gradus {
+
+// The names of the formats, in the order of the tables.
+const std::vector<std::string>& format_names();
+// The format of that name; the book of `quantile` is made for x, which the others do not look at.
+QuantFormat format_of(const std::string& name, const std::vector<float>& x = {});
+
+// Bits that a number takes: its code, and its share of the 32 bits of each constant of a block. `constants`:
+// how many of them each block has; `block`: its elements.
+double bits_a_number(int bits, int64_t block, int constants);
+// The same of n numbers in a format, as bytes.
+int64_t predicted_bytes(const QuantFormat& format, int64_t n);
+
+struct Damage {
+  double error;       // mean |x - x'| / mean |x|
+  double codes_used;  // of those that there are
+  int64_t bytes;
+};
+Damage damage(const QuantFormat& format, const std::vector<float>& x);
+
+// n numbers, normally distributed.
+std::vector<float> normal_numbers(int64_t n, uint64_t seed);
+
+// The page's small example.
+void quantization_by_hand(std::ostream& out);
+
+}  // namespace gradus

@@ -4,6 +4,7 @@
 // Memory of a number in blocks of `block`: bits / 8 + 4 / block bytes; NF4 in blocks of 64 has 4.5 bits.
 //
 //   make lesson-10                                                          expected last line: PASS
+#include <cmath>
 #include <iostream>
 #include <map>
 
@@ -91,7 +92,8 @@ static void loss_table(const Lesson& lesson, const std::vector<Quality>& all, in
   Table table({"format", "weights", "bits a weight", "held out", "worse by"});
   std::map<std::string, double> worse;
   for (const Quality& q : all) {
-    worse[q.format] = q.loss / all.front().loss - 1;
+    const double change = q.loss / all.front().loss - 1;
+    worse[q.format] = std::abs(change) < 5e-4 ? 0 : change;  // no sign before 0.0 %
     table.row({q.format, bytes_text(q.bytes), number_text(8 * double(q.bytes) / double(parameters)),
                number_text(q.loss), percent_text(worse[q.format])});
   }

@@ -2,8 +2,7 @@
 
 namespace gradus::cpu {
 
-// Elements are worked on in groups: of so many, or whole small blocks of about as many together.
-constexpr int64_t kGroup = 4096;
+constexpr int64_t kChunkOfCodes = 4096;
 
 [[gnu::flatten, gnu::noinline]] static uint32_t magnitude(int64_t n, const float* x) {
   uint32_t most = 0;
@@ -30,7 +29,7 @@ constexpr int64_t kGroup = 4096;
 }
 [[gnu::flatten, gnu::noinline]] static void codes_listed(int64_t n, const float* x, Normalize place,
                                                          const QuantBook& book, uint8_t* codes) {
-  float t[kGroup];
+  float t[kChunkOfCodes];
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) t[i] = place(x[i]);
 #pragma GCC unroll 8
@@ -48,21 +47,20 @@ constexpr int64_t kGroup = 4096;
   // END SOLUTION 10.3
 }
 
-// f(first, last) for groups of blocks that are no larger than a group, on all threads.
+// f(at, n) for the chunks of the elements [begin, end), on all threads.
 template <class F>
-static void for_groups(const QuantShape& s, F f) {
-  const int64_t blocks = s.blocks(), each = kGroup / s.block;
-  parallel_for((blocks + each - 1) / each, kGrain / kGroup, [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) f(g * each, std::min(blocks, (g + 1) * each));
+static void for_chunks(int64_t begin, int64_t end, F f) {
+  if (end - begin <= kChunkOfCodes) return f(begin, end - begin);
+  parallel_for((end - begin + kChunkOfCodes - 1) / kChunkOfCodes, 4, [&](int64_t first, int64_t last) {
+    for (int64_t at = begin + first * kChunkOfCodes; first < last; ++first, at += kChunkOfCodes)
+      f(at, std::min(kChunkOfCodes, end - at));
   });
 }
-// f(at, n) for the groups of a large block's elements, on all threads.
+// f(block, at, n) for the parts of blocks within a chunk.
 template <class F>
-static void for_parts(const QuantShape& s, int64_t block, F f) {
-  const int64_t begin = s.begin(block), end = s.end(block);
-  parallel_for((end - begin + kGroup - 1) / kGroup, kGrain / kGroup, [&](int64_t first, int64_t last) {
-    for (int64_t g = first; g < last; ++g) f(begin + g * kGroup, std::min(kGroup, end - begin - g * kGroup));
-  });
+static void for_blocks(const QuantShape& s, int64_t at, int64_t n, F f) {
+  for (int64_t b = at / s.block, end = at + n; at < end; at = s.end(b++))
+    f(b, at, std::min(end, s.end(b)) - at);
 }
 
 // What every part of a call to quantize() shares.
@@ -77,55 +75,54 @@ struct Quantize {
     limits.magnitude = std::max(limits.magnitude, magnitude(n, x));
     if (s.range == Range::ZeroPoint) include_ends(n, x, limits);
   }
-  Normalize place_of(int64_t block, const Limits& limits) const {
+  void set_scale(int64_t block, const Limits& limits) const {
     float& scale = scales.as<float>()[block];  // read if it is given
     const Normalize place = normalize_within(limits, s.range, book, scale);
     scale = place.scale;
     if (offsets.wanted()) offsets.as<float>()[block] = place.offset;
-    return place;
   }
-  void find_codes(int64_t n, const float* x, const Normalize& place, uint8_t* to) const {
-    if (book.step > 0)
-      codes_evenly(n, x, place, book.per_step, book.zero, float(book.count - 1), to);
-    else if (kHasLookup && cells.usable)
-      codes_by_lookup(n, x, place, cells, to);
-    else
-      codes_listed(n, x, place, book, to);
-  }
-  // Several small blocks. First their scales, then their codes: so the processor has several under way.
-  void small(int64_t first, int64_t last) const {
-    float stage[kGroup];
-    uint8_t unpacked[kGroup];
-    Normalize places[kGroup];
-    const int64_t at = s.begin(first), n = s.end(last - 1) - at;
-    const float* const group = read("quantize", x, at, n, stage);
+  // Of the elements [at, at + n), which lie in `chunk`.
+  void find_codes(int64_t at, int64_t n, const float* chunk) const {
+    uint8_t unpacked[kChunkOfCodes];
     uint8_t* const to = s.bits == 8 ? codes.as<uint8_t>() + at : unpacked;
-    const auto size = [&](int64_t b) { return s.end(b) - s.begin(b); };
-    for (int64_t b = first; b < last; ++b) {
-      Limits limits;
-      include(size(b), group + (s.begin(b) - at), limits);
-      places[b - first] = place_of(b, limits);
-    }
-    for (int64_t b = first; b < last; ++b)
-      find_codes(size(b), group + (s.begin(b) - at), places[b - first], to + (s.begin(b) - at));
+    for_blocks(s, at, n, [&](int64_t block, int64_t from, int64_t count) {
+      Normalize place = normalize_by(scales.as<float>()[block]);
+      if (offsets.wanted()) place.offset = offsets.as<float>()[block];
+      if (book.step > 0)
+        codes_evenly(count, chunk + (from - at), place, book.per_step, book.zero, float(book.count - 1),
+                     to + (from - at));
+      else if (kHasLookup && cells.usable)
+        codes_by_lookup(count, chunk + (from - at), place, cells, to + (from - at));
+      else
+        codes_listed(count, chunk + (from - at), place, book, to + (from - at));
+    });
     if (s.bits == 4) pack(n, unpacked, codes.as<uint8_t>() + at / 2);
   }
-  void large(int64_t block) const {
-    Limits limits;
-    for_parts(s, block, [&](int64_t at, int64_t n) {
-      float stage[kGroup];
-      Limits part;
-      include(n, read("quantize", x, at, n, stage), part);
-#pragma omp critical
-      limits.include(part);
+  // Blocks that lie in one chunk: first their scales, so that the processor has several under way.
+  void small_blocks(int64_t first, int64_t last) const {
+    float stage[kChunkOfCodes];
+    const int64_t at = s.begin(first), n = s.end(last - 1) - at;
+    const float* const chunk = read("quantize", x, at, n, stage);
+    for_blocks(s, at, n, [&](int64_t block, int64_t from, int64_t count) {
+      Limits limits;
+      include(count, chunk + (from - at), limits);
+      set_scale(block, limits);
     });
-    const Normalize place = place_of(block, limits);
-    for_parts(s, block, [&](int64_t at, int64_t n) {
-      float stage[kGroup];
-      uint8_t unpacked[kGroup];
-      find_codes(n, read("quantize", x, at, n, stage), place,
-                 s.bits == 8 ? codes.as<uint8_t>() + at : unpacked);
-      if (s.bits == 4) pack(n, unpacked, codes.as<uint8_t>() + at / 2);
+    find_codes(at, n, chunk);
+  }
+  void large_block(int64_t block) const {
+    Limits limits;
+    for_chunks(s.begin(block), s.end(block), [&](int64_t at, int64_t n) {
+      float stage[kChunkOfCodes];
+      Limits chunk;
+      include(n, read("quantize", x, at, n, stage), chunk);
+#pragma omp critical
+      limits.include(chunk);
+    });
+    set_scale(block, limits);
+    for_chunks(s.begin(block), s.end(block), [&](int64_t at, int64_t n) {
+      float stage[kChunkOfCodes];
+      find_codes(at, n, read("quantize", x, at, n, stage));
     });
   }
 };
@@ -133,10 +130,13 @@ struct Quantize {
 void quantize(const Ctx&, const QuantShape& s, CBuf book, CBuf x, Out codes, Out scales, Out offsets) {
   check_quantize(s, book, codes, scales, offsets);
   const Quantize q{s, *book.as<QuantBook>(), x, codes, scales, offsets, Cells(*book.as<QuantBook>())};
-  if (s.block <= kGroup)
-    for_groups(s, [&](int64_t first, int64_t last) { q.small(first, last); });
+  const int64_t blocks = s.blocks(), each = std::max<int64_t>(kChunkOfCodes / s.block, 1);
+  if (s.block > kChunkOfCodes)
+    for (int64_t b = 0; b < blocks; ++b) q.large_block(b);
   else
-    for (int64_t b = 0; b < s.blocks(); ++b) q.large(b);
+    parallel_for((blocks + each - 1) / each, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; ++g) q.small_blocks(g * each, std::min(blocks, (g + 1) * each));
+    });
 }
 
 // Of codes in halves of bytes.
@@ -157,29 +157,25 @@ void quantize(const Ctx&, const QuantShape& s, CBuf book, CBuf x, Out codes, Out
 
 void dequantize(const Ctx&, const QuantShape& s, CBuf book_in, CBuf codes, CBuf scales, CBuf offsets, Out y) {
   check_dequantize(s, book_in, codes, scales, offsets);
-  const QuantBook& book = *book_in.as<QuantBook>();
-  // Some of the elements of a block.
-  const auto values = [&](int64_t b, int64_t at, int64_t n) {
-    const float scale = scales.as<float>()[b], offset = offsets.p ? offsets.as<float>()[b] : 0;
-    const uint8_t* const in = codes.as<uint8_t>() + (s.bits == 8 ? at : at / 2);
-    float stage[kGroup];
-    float* const to = y.t == DType::F32 && y.w == Write::Set ? y.as<float>() + at : stage;
-    if (s.bits == 4)
-      values_packed(n, in, book.value, scale, offset, to);
-    else if (book.step > 0)
-      values_evenly(n, in, book.step, book.zero, scale, offset, to);
-    else
-      values_listed(n, in, book.value, scale, offset, to);
-    if (to == stage) write("dequantize", n, to, y, at);
-  };
   if (!y.wanted()) return;
-  if (s.block <= kGroup)
-    for_groups(s, [&](int64_t first, int64_t last) {
-      for (int64_t b = first; b < last; ++b) values(b, s.begin(b), s.end(b) - s.begin(b));
+  const QuantBook& book = *book_in.as<QuantBook>();
+  const bool in_place = y.t == DType::F32 && y.w == Write::Set;
+  for_chunks(0, s.n, [&](int64_t at, int64_t n) {
+    float stage[kChunkOfCodes];
+    float* const chunk = in_place ? y.as<float>() + at : stage;
+    for_blocks(s, at, n, [&](int64_t block, int64_t from, int64_t count) {
+      const float scale = scales.as<float>()[block], offset = offsets.p ? offsets.as<float>()[block] : 0;
+      const uint8_t* const in = codes.as<uint8_t>() + (s.bits == 8 ? from : from / 2);
+      float* const to = chunk + (from - at);
+      if (s.bits == 4)
+        values_packed(count, in, book.value, scale, offset, to);
+      else if (book.step > 0)
+        values_evenly(count, in, book.step, book.zero, scale, offset, to);
+      else
+        values_listed(count, in, book.value, scale, offset, to);
     });
-  else
-    for (int64_t b = 0; b < s.blocks(); ++b)
-      for_parts(s, b, [&](int64_t at, int64_t n) { values(b, at, n); });
+    if (!in_place) write("dequantize", n, chunk, y, at);
+  });
 }
 
 }  // namespace gradus::cpu

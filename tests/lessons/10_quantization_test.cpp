@@ -24,7 +24,6 @@ TEST(L10_Formats, BitsOfANumber) {
 }
 
 TEST(L10_Formats, TakeTheBytesThatArePredicted) {
-  RecordProperty("exercise", "10.7");
   Context context("meta");
   ASSERT_EQ(format_names().size(), 10u);
   for (const std::string& name : format_names())

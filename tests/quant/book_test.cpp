@@ -25,7 +25,8 @@ std::map<std::string, QuantBook> all_books() {
           {"dynamic signed", dynamic_book(Sign::Signed)},
           {"dynamic unsigned", dynamic_book(Sign::Unsigned)},
           {"quantile 8", quantile_book(spread, 8)},
-          {"quantile 4", quantile_book(spread, 4)}};
+          {"quantile 4", quantile_book(spread, 4)},
+          {"crowded", listed_book({-1, 0.5f, 0.5005f, 0.501f, 0.5015f, 1})}};
 }
 
 TEST(L10_Book, ThoseOfBitsandbytesToTheBit) {
@@ -138,6 +139,25 @@ TEST(L10_Book, TheNearestValueOfAnyNumber) {
       ASSERT_LE(std::abs(double(t) - double(book.value[code])), best + (book.step > 0 ? 2e-7 : 0))
           << name << ": " << t << " became code " << code << ", " << book.value[code];
     }
+  }
+}
+
+// What the upper 16 bits tell: how many boundaries are below all numbers that begin with them. Only where
+// values are very close more than one lies among those numbers.
+TEST(L10_Book, WhatTheUpperBitsTell) {
+  RecordProperty("exercise", "10.1");
+  for (const auto& [name, book] : all_books()) {
+    int most = 0;
+    for (uint32_t upper = 0; upper < 65536; ++upper) {
+      const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
+      if (std::isnan(b)) continue;
+      const float *const first = book.boundary, *const end = first + book.count - 1;
+      const auto below = std::lower_bound(first, end, std::min(a, b)) - first;
+      ASSERT_EQ(book.below[upper], below) << name << ": upper bits " << upper;
+      most = std::max(most, int(std::lower_bound(first, end, std::max(a, b)) - first - below));
+    }
+    EXPECT_EQ(book.crowded, most > 1) << name;
+    EXPECT_EQ(book.crowded, name == "crowded") << name;
   }
 }
 

@@ -158,7 +158,8 @@ TEST_P(L01_MatmulContract, BatchesWithinBatches) {
       }
 }
 
-// Blocks of K are 2048 deep (1024 in fp64), of N 1024 wide; what earlier blocks gave waits in the workspace.
+// Blocks of K are 2048 deep (1024 in fp64, 4096 in bf16's pairs), of N 1024 wide; what earlier blocks gave
+// waits in the workspace.
 TEST(L01_MatmulContractOnCpu, SumsOfSeveralBlocks) {
   DirtyCtx ctx;
   for (const int64_t K : {1024, 1025, 2047, 2048, 2049, 4100}) {
@@ -167,6 +168,8 @@ TEST(L01_MatmulContractOnCpu, SumsOfSeveralBlocks) {
     expect_product(ctx, shape_of(14, 17, K, Trans::No, Trans::No, 1), {DType::F16, DType::F16}, Wish::Set);
     expect_product(ctx, shape_of(14, 17, K, Trans::No, Trans::No, 1), {DType::F64, DType::F64}, Wish::Add);
   }
+  for (const int64_t K : {4095, 4096, 4097, 8193})
+    expect_product(ctx, shape_of(14, 33, K, Trans::No, Trans::Yes, 1), {DType::BF16, DType::BF16}, Wish::Add);
   for (const int64_t N : {1023, 1024, 1025, 2050})
     expect_product(ctx, shape_of(13, N, 33, Trans::No, Trans::Yes), {DType::F32, DType::F32}, Wish::Add);
   expect_product(ctx, shape_of(1010, 40, 2060, Trans::No, Trans::No), {DType::F32, DType::F32}, Wish::Set);

@@ -191,6 +191,44 @@ TEST(L01_MatmulOnCpu, ARowDoesNotDependOnTheOthers) {
   for (size_t i = 0; i < few.size(); ++i) ASSERT_EQ(few[i], many[i]) << "element " << i;
 }
 
+// More rows and columns than the workspace has partial sums for, in several blocks of K: the last rows are
+// those that they are by themselves.
+TEST(L01_MatmulOnCpu, PartialSumsHaveRoomForAllRows) {
+  for (const DType t : {DType::F32, DType::BF16}) {
+    const int64_t M = 1030, N = 1030, K = 4100, few = 30;
+    const Buffer a = Buffer::random(t, M * K, 1), b = Buffer::random(t, N * K, 2);
+    Buffer all = Buffer::zeros(DType::F32, M * N), last = Buffer::zeros(DType::F32, few * N);
+    TestCtx ctx;
+    table().matmul(ctx, shape_of(M, N, K, Trans::No, Trans::Yes), a.in(), b.in(), all.out(Write::Set));
+    table().matmul(ctx, shape_of(few, N, K, Trans::No, Trans::Yes), a.in().from((M - few) * K), b.in(),
+                   last.out(Write::Set));
+    const std::vector<double> want = last.values(), got = all.values();
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_EQ(got[size_t((M - few) * N) + i], want[i]) << name_of(t) << ", element " << i;
+  }
+}
+
+// 0 times infinity is not a number; and an odd K, which bf16's pairs must fill up, makes none of infinity.
+TEST_P(L01_Matmul, ZeroTimesWhatIsNotFinite) {
+  for (const DType t : float_types())
+    for (const int64_t K : {1, 2, 3, 5, 17}) {
+      std::vector<double> rows(size_t(2 * K), 1.0);  // the first ends with infinity, the second is 0
+      rows[size_t(K - 1)] = INFINITY;
+      std::fill_n(rows.begin() + K, K, 0.0);
+      const Buffer a(t, rows), ones(t, std::vector<double>(size_t(K), 1.0));
+      std::vector<double> infinite(size_t(K), 1.0);
+      infinite.back() = INFINITY;
+      const Buffer b(t, infinite);
+      Buffer c = Buffer::zeros(t, 2);
+      TestCtx ctx;
+      table().matmul(ctx, shape_of(2, 1, K, Trans::No, Trans::No), a.in(), ones.in(), c.out(Write::Set));
+      EXPECT_EQ(c.values(), (std::vector<double>{INFINITY, 0})) << name_of(t) << ", K " << K;
+      table().matmul(ctx, shape_of(2, 1, K, Trans::No, Trans::No), a.in(), b.in(), c.out(Write::Set));
+      EXPECT_EQ(c.values()[0], INFINITY) << name_of(t) << ", K " << K;
+      EXPECT_TRUE(std::isnan(c.values()[1])) << name_of(t) << ", K " << K;
+    }
+}
+
 TEST_P(L01_Matmul, NanAndInfinityArrive) {
   Buffer a(DType::F32, {1, NAN, 1, 1}), b(DType::F32, {1, 0, INFINITY, 1}), c = Buffer::zeros(DType::F32, 4);
   TestCtx ctx;

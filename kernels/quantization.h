@@ -1,5 +1,5 @@
-// Quantization: numbers kept as codes of 8 or 4 bits. What a code stands for says a book; of every block of
-// elements, x ~ offset + scale value[code]. Both backends work with these lines.
+// Quantization: numbers kept as codes of 8 or 4 bits. A book says which value each code stands for; of every
+// block of elements, x ~ offset + scale value[code]. Both backends work with these lines.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -54,8 +54,8 @@ constexpr uint8_t nearest_code(const QuantBook& book, float t) {
   return book.code[nearest_from(book, nearest_or_below(book, t), t)];
 }
 
-// Of the elements of a block, and 0. The magnitude as bits: those of infinity are above all finite ones,
-// those of NaN above them.
+// The largest magnitude of a block, its least and its greatest element; 0 counts as one. The magnitude as
+// bits: those of infinity are above all finite ones, those of NaN above them.
 struct Limits {
   uint32_t magnitude = 0;
   float least = 0, greatest = 0;

@@ -98,7 +98,7 @@ struct Quantize {
     });
     if (s.bits == 4) pack(n, unpacked, codes.as<uint8_t>() + at / 2);
   }
-  // Blocks that lie in one chunk: first their scales, so that the processor has several under way.
+  // Blocks that lie in one chunk: first their scales, so that several divisions are under way.
   void small_blocks(int64_t first, int64_t last) const {
     float stage[kChunkOfCodes];
     const int64_t at = s.begin(first), n = s.end(last - 1) - at;

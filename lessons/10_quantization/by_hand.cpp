@@ -14,7 +14,7 @@ static void add_row(Table& table, const std::string& name, const std::vector<T>&
 
 void quantization_by_hand(std::ostream& out) {
   Context context("cpu");
-  const std::vector<float> x{0.3f, -1.2f, 0.75f, 2.4f, -0.1f, 0.2f};
+  const std::vector<float> x{0.3f, -1.3f, 0.75f, 2.4f, -0.1f, 0.2f};
   const Tensor tensor = from_host(context.device, x, {6}, DType::F32, Kind::Data, "x");
   const auto whole = [](int32_t v) { return std::to_string(v); };
   const auto number = [](float v) { return number_text(double(v)); };

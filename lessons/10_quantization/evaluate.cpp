@@ -21,7 +21,7 @@ std::vector<float> matrices_of(const Transformer& model) {
 static int64_t quantize_matrices(Transformer& model, const std::string& name) {
   int64_t bytes = 0;
   for (Parameter& p : model.parameters) {
-    if (!p.decay) {
+    if (!p.decay) {  // biases and norms: few, and each weighs on a whole channel
       bytes += p.value.bytes();
       continue;
     }

@@ -52,6 +52,15 @@ int64_t predicted_bytes(const QuantFormat& f, int64_t n) {
   return int64_t(std::llround(bits / 8));
 }
 
+double nf4_difference() {
+  const QuantBook published = nf4_book();
+  const std::vector<float> made = normal_float(0.9677083);
+  double most = 0;
+  for (size_t i = 0; i < made.size(); ++i)
+    most = std::max(most, std::abs(double(made[i]) - double(published.value[i])));
+  return most;
+}
+
 // The codes one by one, those of 4 bits out of their bytes.
 static std::vector<int> codes_of(const Quantized& q) {
   std::vector<int> codes;

@@ -19,6 +19,9 @@ double bits_a_number(int bits, int64_t block, int constants);
 // The same of n numbers in a format, as bytes.
 int64_t predicted_bytes(const QuantFormat& format, int64_t n);
 
+// The largest difference between NF4's published values and those that normal_float makes.
+double nf4_difference();
+
 struct Damage {
   double error;       // mean |x - x'| / mean |x|
   double codes_used;  // of those that there are

@@ -6,7 +6,7 @@
 
 namespace gradus {
 
-// The largest float that is not above x: a float is above the one if and only if it is above the other.
+// The largest float that is not above x: a float is above x exactly if it is above that one.
 static float rounded_down(double x) {
   const float nearest = float(x);
   return double(nearest) > x ? std::nextafter(nearest, -INFINITY) : nearest;
@@ -89,16 +89,17 @@ double normal_quantile(double p) {
   return (low + high) / 2;
 }
 
-std::vector<float> normal_float(double offset) {
-  check(offset > 0.5 && offset < 1, "normal_float: the offset ", offset, " is not between 1/2 and 1");
+std::vector<float> normal_float(double largest_probability) {
+  check(largest_probability > 0.5 && largest_probability < 1, "normal_float: the largest probability ",
+        largest_probability, " is not between 1/2 and 1");
   std::vector<double> values{0};
   // BEGIN SOLUTION 10.2
   for (const int count : {8, 7})
     for (int i = 0; i < count; ++i) {
-      const double x = normal_quantile(offset + (0.5 - offset) * i / count);
+      const double x = normal_quantile(largest_probability + (0.5 - largest_probability) * i / count);
       values.push_back(count == 8 ? x : -x);
     }
-  // STUB: todo("10.2", "add 8 quantiles above 0 and 7 below", normal_quantile(offset), values);
+  // STUB: todo("10.2", "add 8 quantiles above 0 and 7 below", normal_quantile(largest_probability), values);
   // END SOLUTION 10.2
   std::sort(values.begin(), values.end());
   std::vector<float> result;

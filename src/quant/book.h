@@ -19,8 +19,8 @@ QuantBook listed_book(const std::vector<float>& value);
 // is, which differs from it by no more than 2e-7.
 QuantBook nf4_book();
 // 8 quantiles of the normal distribution above 0, 7 below, and 0 itself, divided by the largest: 16 values.
-// `offset`: the largest probability, between 1/2 and 1.
-std::vector<float> normal_float(double offset);
+// The largest probability is between 1/2 and 1; NF4 has (29/30 + 31/32) / 2, rounded.
+std::vector<float> normal_float(double largest_probability);
 double normal_quantile(double p);  // x such that a normal number is below x with probability p; 0 < p < 1
 
 // FP4 as in bitsandbytes: a sign, two bits of exponent, one of mantissa. Codes 0 and 8 are both 0; what is

@@ -1,5 +1,5 @@
-// The questions of 10.5: bytes of a matrix of the student's own in two formats; the code of a number and what
-// comes back; two codes in a byte.
+// The questions of 10.5: bytes of a matrix of the student's own in two formats; the code of a number;
+// two codes in a byte.
 #include <cmath>
 #include <sstream>
 

@@ -144,6 +144,9 @@ TEST_P(L10_Quantize, Packing) {
   const QuantCall run(absmax, 5, 64);
   const Buffer x(DType::F32, {-7, 7, 0, 3, -5});
   EXPECT_EQ(run.quantize(x).bytes, (std::vector<uint8_t>{0x0E, 0x7A, 0x20}));
+  for (const int64_t n : {4097, 20001, 20003})
+    EXPECT_EQ(QuantCall(absmax, n, 64).quantize(Buffer::random(DType::F32, n, 1)).bytes.back() & 15, 0)
+        << "the last half of a byte, of " << n << " codes";
 }
 
 TEST_P(L10_Quantize, TheSameCodesOnEveryDevice) {

@@ -133,6 +133,7 @@ inline void check_quantized(const char* op, const QuantShape& s, CBuf book, Name
         "two codes share a byte");
   check_dtype(op, DType::U8, {{"the book", book}, codes});
   check_dtype(op, DType::F32, {scales, offsets});
+  check((codes.p != nullptr && scales.p != nullptr) || s.n == 0, op, ": codes and scales must both be there");
   check((offsets.p != nullptr) == (s.range == Range::ZeroPoint) || s.n == 0, op,
         ": offsets go with a zero point, and only with it");
 }

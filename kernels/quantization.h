@@ -14,7 +14,8 @@ enum class Range : uint8_t { AbsMax, ZeroPoint, Given };
 
 struct QuantShape {
   int64_t n, block;  // elements; how many share a scale (the last block may be shorter)
-  int bits = 8;      // or 4, two codes a byte, the first in its high half; then block is even, or at least n
+  int bits = 8;  // or 4, two codes a byte, the first in its high half, 0 in what is left over; then block is
+                 // even, or at least n
   Range range = Range::AbsMax;
   constexpr int64_t blocks() const { return n / block + (n % block != 0); }
   constexpr int64_t begin(int64_t b) const { return b * block; }  // of block b, the first element
@@ -73,7 +74,7 @@ struct Limits {
 };
 
 // From an element to where it lies among the book's values. The scale is infinite if an element is not
-// finite.
+// finite, or the distance of two of them is not.
 struct Normalize {
   float scale, offset;
   float up, inverse;  // 1 / scale in two factors: it is infinite for some scales that are not 0
@@ -88,6 +89,7 @@ constexpr Normalize normalize_within(const Limits& limits, Range range, const Qu
   if (range == Range::Given) return normalize_by(given);
   if (range == Range::AbsMax) return normalize_by(std::bit_cast<float>(limits.magnitude));
   Normalize result = normalize_by(limits.greatest - limits.least);
+  if (std::isinf(result.scale)) return result;
   result.offset = -result.scale * book.value[nearest_code(book, result(-limits.least))];
   return result;
 }

@@ -20,7 +20,7 @@ struct Cells {
   explicit Cells(const QuantBook& book) : usable(book.count <= 16) {
     for (int k = -15, i = 0; usable && k <= 16; ++k) {
       const float begin = float(k - 1) / 16, end = float(k) / 16;
-      while (book.boundary[i] <= begin) ++i;
+      while (k > -15 && book.boundary[i] <= begin) ++i;  // the first cell has all from -1 down
       const bool one = book.boundary[i] < end;
       boundary[k & 31] = one ? book.boundary[i] : NAN;
       code[k & 31] = book.code[i];

@@ -80,7 +80,7 @@ struct Dequantize {
     const int64_t b = i / s.block;
     const int code = s.bits == 8 ? codes[i] : i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4;
     const float r = scales[b] * book->value[code];
-    return offsets == nullptr ? r : __fadd_rn(offsets[b], r);  // a plain + could become part of an fma
+    return __fadd_rn(offsets == nullptr ? 0 : offsets[b], r);  // a plain + could become part of an fma
   }
 };
 

@@ -13,7 +13,7 @@ std::vector<float> matrices_of(const Transformer& model);
 
 struct Quality {
   std::string format;  // "fp32" for none
-  int64_t bytes;       // of all weights: quantized matrices, and the rest in fp32
+  int64_t bytes;       // of all weights: quantized matrices, and the rest as it is
   double loss;         // on held-out text
 };
 // With none of the formats, and then with each of them; the weights are as before when it returns.

@@ -1,5 +1,6 @@
 #include "lessons/10_quantization/formats.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -25,6 +26,8 @@ static std::vector<float> scaled(std::vector<float> x) {
 }
 
 QuantFormat format_of(const std::string& name, const std::vector<float>& x) {
+  const auto& names = format_names();
+  check(std::find(names.begin(), names.end(), name) != names.end(), "there is no format '", name, "'");
   QuantFormat f{.name = name, .book = absmax_book(8)};
   if (name.find("blocks") != std::string::npos) f.block = 64;
   if (name.find("4") != std::string::npos) f.bits = 4, f.book = absmax_book(4);

@@ -16,7 +16,7 @@ QuantFormat format_of(const std::string& name, const std::vector<float>& x = {})
 // Bits that a number takes: its code, and its share of the 32 bits of each constant of a block. `constants`:
 // how many of them each block has; `block`: its elements.
 double bits_a_number(int bits, int64_t block, int constants);
-// The same of n numbers in a format, as bytes.
+// The same of n numbers in a format, as bytes, if they make up whole blocks.
 int64_t predicted_bytes(const QuantFormat& format, int64_t n);
 
 // The largest difference between NF4's published values and those that normal_float makes.

@@ -44,9 +44,10 @@ QuantBook listed_book(const std::vector<float>& value) {
     book.boundary[i] = rounded_down((double(value[book.code[i]]) + double(value[book.code[i + 1]])) / 2);
   for (uint32_t upper = 0; upper < (1 << 16); ++upper) {
     const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
-    if (std::isnan(b)) continue;
-    book.below[upper] = uint8_t(boundaries_below(book, std::min(a, b)));
-    book.crowded = book.crowded || boundaries_below(book, std::max(a, b)) > book.below[upper] + 1;
+    if (std::isnan(a)) continue;
+    const auto [least, greatest] = std::minmax(a, std::isnan(b) ? a : b);  // infinity stands beside NaNs
+    book.below[upper] = uint8_t(boundaries_below(book, least));
+    book.crowded = book.crowded || boundaries_below(book, greatest) > book.below[upper] + 1;
   }
   return book;
 }

@@ -1,5 +1,6 @@
 #include "src/quant/quantized.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -13,6 +14,11 @@ static Tensor book_on(Device& device, const QuantFormat& format) {
 
 Quantizer::Quantizer(Device& device, const QuantFormat& format)
     : format_(format), book_(book_on(device, format)) {
+  check(format.book.count <= 1 << format.bits, format.name, ": a book of ", format.book.count, " values for ",
+        format.bits, " bits");
+  const float least = *std::min_element(format.book.value, format.book.value + format.book.count);
+  check(format.range != Range::ZeroPoint || least == 0, format.name,
+        ": with a zero point a book begins with 0, not ", least);
   check(format.range != Range::Given || format.given > 0, format.name, ": the scale ", format.given,
         " is given; it must be above 0");
 }
@@ -22,7 +28,7 @@ static void check_finite(const Quantized& q, const std::string& name) {
   for (size_t b = 0; b < scales.size(); ++b)
     check(std::isfinite(scales[b]), "quantize: of ", name, " ", q.shape.text(), ", block ", b, " (elements ",
           q.layout.begin(int64_t(b)), " to ", q.layout.end(int64_t(b)) - 1,
-          ") has a number that is not finite; no code stands for it");
+          ") has a number that is not finite, or two too far apart for fp32; no code stands for it");
 }
 
 Quantized Quantizer::quantize(const Tensor& x) const {

@@ -110,10 +110,11 @@ TEST_P(L10_Quantize, BeyondAGivenScale) {
   for (const Format& f : formats()) {
     if (f.range != Range::Given) continue;
     const QuantCall run(f, 6, 6);
-    const Buffer x(DType::F32, {0.011, -0.011, 5, -5, 1e30, -1e30});
-    const Result r = run.quantize(x, 0.01);
     const int last = f.book.count - 1;
-    EXPECT_EQ(r.codes, (std::vector<int>{last, 0, last, 0, last, 0})) << f.name;
+    for (const double scale : {0.01, 1e-20}) {  // the second makes infinity of the last two
+      const Buffer x(DType::F32, {1.1 * scale, -1.1 * scale, 5, -5, 1e30, -1e30});
+      EXPECT_EQ(run.quantize(x, scale).codes, (std::vector<int>{last, 0, last, 0, last, 0})) << f.name;
+    }
   }
 }
 
@@ -162,6 +163,14 @@ TEST_P(L10_Quantize, TheSameCodesOnEveryDevice) {
     EXPECT_EQ(here.scales, cpu.scales) << f.name;
     EXPECT_EQ(here.offsets, cpu.offsets) << f.name;
   }
+}
+
+// Finite, but their distance is not.
+TEST_P(L10_Quantize, AZeroPointOfTooWideARange) {
+  const Format& zero = formats()[2];
+  const Result r = QuantCall(zero, 4, 2).quantize(Buffer(DType::F32, {3e38, -3e38, 1, 2}));
+  EXPECT_EQ(r.scales, (std::vector<double>{INFINITY, 2}));
+  EXPECT_EQ(r.offsets, (std::vector<double>{0, 0}));
 }
 
 TEST_P(L10_Quantize, Nothing) {

@@ -9,6 +9,7 @@
 #include "lessons/10_quantization/formats.h"
 #include "lessons/10_quantization/picture.h"
 #include "tests/devices.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -51,6 +52,7 @@ TEST(L10_Formats, AreWhatTheirNamesSay) {
     EXPECT_LE(f.book.count, 1 << f.bits) << name;
     EXPECT_GE(f.book.count, (1 << f.bits) - 1) << name;
   }
+  expect_refused("there is no format 'nf4'", [] { format_of("nf4"); });
   EXPECT_EQ(format_of("range of fp16").given, 65504);
   EXPECT_EQ(format_of("NF4, blocks").book.value[1], nf4_book().value[1]);
   EXPECT_EQ(format_of("FP4, blocks").book.value[1], fp4_book().value[1]);

@@ -122,8 +122,8 @@ TEST(L10_Book, TheNearestValueOfAnyNumber) {
   RecordProperty("exercise", "10.1");
   Rng rng(1, 1);
   for (const auto& [name, book] : all_books()) {
-    std::vector<float> numbers{0,      -0.0f,   1,         -1,         1.5f,  -1.5f,
-                               1e-30f, -1e-30f, 0x1p-149f, -0x1p-149f, 3e38f, -3e38f};
+    std::vector<float> numbers{INFINITY, -INFINITY, 0,       -0.0f,     1,          -1,    1.5f,
+                               -1.5f,    1e-30f,    -1e-30f, 0x1p-149f, -0x1p-149f, 3e38f, -3e38f};
     for (int i = 0; i < book.count; ++i) numbers.push_back(book.value[i]);
     for (int i = 0; i + 1 < book.count; ++i)
       for (const float direction : {-2.0f, 2.0f}) {

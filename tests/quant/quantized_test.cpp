@@ -202,8 +202,14 @@ TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
   expect_refused("f: the scale 0 is given; it must be above 0", [&] {
     Quantizer(context.device, {.name = "f", .book = absmax_book(8), .bits = 8, .range = Range::Given});
   });
+  expect_refused("f: a book of 255 values for 4 bits",
+                 [&] { Quantizer(context.device, {.name = "f", .book = absmax_book(8), .bits = 4}); });
+  expect_refused("f: with a zero point a book begins with 0, not -1", [&] {
+    Quantizer(context.device, {.name = "f", .book = absmax_book(8), .bits = 8, .range = Range::ZeroPoint});
+  });
   expect_refused("codes of 3 bits", [&] {
-    Quantizer(context.device, {.name = "f", .book = absmax_book(4), .bits = 3}).quantize(tensor({1}, {1}));
+    Quantizer(context.device, {.name = "f", .book = listed_book({0, 1}), .bits = 3})
+        .quantize(tensor({1}, {1}));
   });
 }
 

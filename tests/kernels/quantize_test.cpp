@@ -94,7 +94,8 @@ TEST_P(L10_Quantize, SpecialNumbers) {
                                                 {5, -1, 2, 1},
                                                 {-5, 1, -2, -1},
                                                 {1e-20, 2e-20, 3e-20, 4e-20},
-                                                {0.5, 0.25, 0.125, 1}};
+                                                {0.5, 0.25, 0.125, 1},
+                                                {double(0x1.fffffep127f), 0, -1, 1e38}};
   for (const Format& f : formats())
     for (const auto& values : blocks) {
       if (f.range == Range::ZeroPoint && values[0] > 1e38) continue;  // their distance is no fp32 number
@@ -103,6 +104,18 @@ TEST_P(L10_Quantize, SpecialNumbers) {
       const Result r = run.quantize(x, 3e38);
       ASSERT_NO_FATAL_FAILURE(expect_nearest(run, x.values(), r, double(3e38f)));
     }
+}
+
+TEST_P(L10_Quantize, EachBlockHasItsOwnGivenScale) {
+  const Format& given = formats()[4];
+  const QuantCall run(given, 5, 2);
+  Bytes codes(5);
+  Buffer scales(DType::F32, {1, 2, 4});
+  TestCtx ctx(cost::quantize(run.s, DType::F32));
+  table().quantize(ctx, run.s, run.book_in(), Buffer(DType::F32, {1, -0.5, 1, -2, 1}).in(),
+                   {codes.data(), DType::U8}, scales.out(Write::Set), {});
+  EXPECT_EQ(codes.values(), (std::vector<uint8_t>{254, 63, 191, 0, 159}));
+  EXPECT_EQ(scales.values(), (std::vector<double>{1, 2, 4}));
 }
 
 // What lies beyond a scale that is given has the code of the last value.

@@ -16,10 +16,11 @@ struct Format {
 };
 // Two books that are in no paper: values so close that many lie between two numbers of 16 upper bits, and 16
 // of which several lie within 1/16.
-inline QuantBook crowded_book(int count) {
+inline QuantBook crowded_book(int count, int direction = 1) {
   std::vector<float> value;
   for (int i = 0; i < count; ++i) value.push_back(0.5f + 0.0625f * float(i) / float(count));
   value.front() = -1, value.back() = 1;
+  if (direction < 0) std::reverse(value.begin(), value.end());
   return listed_book(value);
 }
 inline const std::vector<Format>& formats() {
@@ -35,7 +36,8 @@ inline const std::vector<Format>& formats() {
                                        {"dynamic unsigned", dynamic_book(Sign::Unsigned), 8},
                                        {"nf4 in 8 bits", nf4_book(), 8},
                                        {"crowded 8", crowded_book(200), 8},
-                                       {"crowded 4", crowded_book(16), 4}};
+                                       {"crowded 4", crowded_book(16), 4},
+                                       {"crowded, downwards", crowded_book(16, -1), 4}};
   return all;
 }
 

@@ -90,6 +90,7 @@ TEST(L10_Book, QuantilesOfTheNormalDistribution) {
   EXPECT_NEAR(normal_quantile(0.6), 0.2533471031357997, 1e-14);
   EXPECT_NEAR(normal_quantile(0.975), 1.959963984540054, 1e-14);
   EXPECT_NEAR(normal_quantile(0.025), -1.959963984540054, 1e-14);
+  EXPECT_NEAR(normal_quantile(1e-30), -11.464024688443613, 1e-9);
   EXPECT_NEAR(normal_quantile(1e-12), -7.034483825301131, 1e-9);
   for (const double p : {0.0, 1.0, -0.1, 1.1, double(NAN)})
     expect_refused("quantile", [&] { normal_quantile(p); });

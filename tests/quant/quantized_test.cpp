@@ -198,6 +198,8 @@ TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
                    [&] {
                      quantizer.quantize(tensor(x, {2, 100}));
                    });
+    std::swap(x[130], x[199]);
+    expect_refused("block 3 (elements 192 to 199) has", [&] { quantizer.quantize(tensor(x, {200})); });
   }
   expect_refused("f: the scale 0 is given; it must be above 0", [&] {
     Quantizer(context.device, {.name = "f", .book = absmax_book(8), .bits = 8, .range = Range::Given});

@@ -59,7 +59,7 @@ Split even_split(int64_t sequences, int64_t micro_batches) {
   return split;
 }
 
-static Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char* name) {
+Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char* name) {
   return from_host(current().device, rows, {int64_t(rows.size()) / T, T}, DType::I32, Kind::Data, name);
 }
 

@@ -19,6 +19,8 @@ struct TextBatch {
   std::vector<TextBatch> parts(const Split& split) const;
   int64_t counted() const;  // targets that count
 };
+// Its ids or targets as a tensor (sequences, T).
+Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char* name);
 // The windows of training step `step`. `ragged`: of each sequence only the first tokens count, another number
 // of them each, as if the rest were padding.
 TextBatch read_batch(const Loader& loader, int64_t step, int64_t sequences, int64_t T, bool ragged);

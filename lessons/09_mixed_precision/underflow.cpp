@@ -56,9 +56,8 @@ std::vector<double> logit_gradients(const std::string& recipe, double scale, con
   Context context(current().device.name(), current().seed);
   Device& device = context.device;
   RoundedModel model(precision_recipe(recipe), trained);
-  const Shape shape{micro.sequences, micro.T};
-  const Tensor ids = from_host(device, micro.ids, shape, DType::I32, Kind::Data, "inputs"),
-               targets = from_host(device, micro.targets, shape, DType::I32, Kind::Data, "targets"),
+  const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
+               targets = on_device(micro.targets, micro.T, "targets"),
                count = from_host(device, std::vector<double>{double(counted)}, {}, DType::F32, Kind::Data,
                                  "count");
   Tensor logits = model.logits(ids);

@@ -17,26 +17,31 @@ const std::vector<std::string>& format_names() {
   return names;
 }
 
-// Divided by its largest magnitude.
-static std::vector<float> scaled(std::vector<float> x) {
+std::vector<float> by_largest(std::vector<float> x) {
   float most = 0;
   for (const float v : x) most = std::max(most, std::abs(v));
   for (float& v : x) v /= most > 0 ? most : 1;
   return x;
 }
 
+static QuantBook book_of(const std::string& name, int bits, const std::vector<float>& x) {
+  if (name == "zero point") return zero_point_book(bits);
+  if (name == "quantile") return quantile_book(by_largest(x), bits);
+  if (name == "dynamic, blocks") return dynamic_book(Sign::Signed);
+  if (name == "FP4, blocks") return fp4_book();
+  if (name == "NF4, blocks") return nf4_book();
+  return absmax_book(bits);
+}
+
 QuantFormat format_of(const std::string& name, const std::vector<float>& x) {
   const auto& names = format_names();
   check(std::find(names.begin(), names.end(), name) != names.end(), "there is no format '", name, "'");
-  QuantFormat f{.name = name, .book = absmax_book(8)};
-  if (name.find("blocks") != std::string::npos) f.block = 64;
-  if (name.find("4") != std::string::npos) f.bits = 4, f.book = absmax_book(4);
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const int bits = has("4") ? 4 : 8;
+  QuantFormat f{.name = name, .book = book_of(name, bits, x), .bits = bits};
+  if (has("blocks")) f.block = name == "dynamic, blocks" ? 256 : 64;
   if (name == "range of fp16") f.range = Range::Given, f.given = 65504;
-  if (name == "zero point") f.range = Range::ZeroPoint, f.book = zero_point_book(8);
-  if (name == "quantile") f.book = quantile_book(scaled(x), 8);
-  if (name == "dynamic, blocks") f.book = dynamic_book(Sign::Signed), f.block = 256;
-  if (name == "FP4, blocks") f.book = fp4_book();
-  if (name == "NF4, blocks") f.book = nf4_book();
+  if (name == "zero point") f.range = Range::ZeroPoint;
   return f;
 }
 
@@ -64,8 +69,7 @@ double nf4_difference() {
   return most;
 }
 
-// The codes one by one, those of 4 bits out of their bytes.
-static std::vector<int> codes_of(const Quantized& q) {
+std::vector<int> codes_of(const Quantized& q) {
   std::vector<int> codes;
   for (const int32_t byte : to_host<int32_t>(q.codes))
     if (q.layout.bits == 8)

@@ -13,6 +13,11 @@ const std::vector<std::string>& format_names();
 // The format of that name; the book of `quantile` is made for x, which the others do not look at.
 QuantFormat format_of(const std::string& name, const std::vector<float>& x = {});
 
+std::vector<float> by_largest(std::vector<float> x);  // divided by its largest magnitude
+
+// The codes one by one, those of 4 bits out of their bytes.
+std::vector<int> codes_of(const Quantized& q);
+
 // Bits that a number takes: its code, and its share of the 32 bits of each constant of a block. `constants`:
 // how many of them each block has; `block`: its elements.
 double bits_a_number(int bits, int64_t block, int constants);

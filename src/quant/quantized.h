@@ -1,6 +1,5 @@
 // Tensors as codes. A format says what the codes stand for and how many elements share a scale.
 #pragma once
-#include <memory>
 #include <string>
 
 #include "src/quant/book.h"

@@ -1,5 +1,7 @@
 #include "kernels/cpu/gemm.h"
 
+#include <cstring>
+
 #include "kernels/cpu/gemm_tile.h"
 #include "kernels/cpu/io.h"
 
@@ -10,8 +12,11 @@ namespace {
 // A block of K, in words: a panel of B of this depth stays in L2 while panels of A pass by. 2048 floats.
 template <class W>
 constexpr int64_t kDepth = 8192 / int64_t(sizeof(W));
-constexpr int64_t kChunkPanels = 4;  // panels of A that one thread packs and multiplies at a time
-constexpr int64_t kChunkRows = kChunkPanels * kRows;
+// Rows of A that one thread packs and multiplies at a time: a few panels.
+template <class W>
+constexpr int64_t kChunkPanels = Tile<W>::kMatrices ? 2 : 4;
+template <class W>
+constexpr int64_t kChunkRows = kChunkPanels<W>* Tile<W>::kRows;
 
 // The words of panels whose matrices have the types TA and TB.
 template <class TA, class TB>
@@ -45,8 +50,8 @@ W word(const T* x, int64_t step) {
 }
 
 // Packs K numbers of each of `count` (<= width) lines of a matrix into a panel of words: panel[k * width + i]
-// is word k of line i; missing lines, and the second number of a last word that has one, are zeros. Number k
-// of line i is at x[i * line + k * step].
+// is word k of line i; missing lines, and what a last word lacks, are zeros. Number k of line i is at x[i *
+// line + k * step].
 template <class W, class T>
 void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, int64_t step, W* panel) {
   constexpr int64_t kNumbers = Word<W>::kNumbers;
@@ -77,6 +82,37 @@ void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, i
       for (int64_t k = k0; k < k1; ++k) panel[k * width + i] = word_of(i, k);
     for (; i < width; ++i)
       for (int64_t k = k0; k < k1; ++k) panel[k * width + i] = W();
+  }
+}
+
+// For AMX. Of B: word k of line i is at panel[k * width + i], as always; of A, at panel[(k - k % kDeep) *
+// width + i * kDeep + k % kDeep]. Words from the end of K up to a multiple of kDeep are zeros.
+template <class W, class T>
+void pack_b(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, int64_t step, W* panel) {
+  constexpr int kWidth = Tile<W>::kCols;
+  pack_panel(K, count, kWidth, x, line, step, panel);
+  const int64_t packed = (K + Word<W>::kNumbers - 1) / Word<W>::kNumbers;
+  std::fill(panel + packed * kWidth, panel + words * kWidth, W());
+}
+template <class W, class T>
+void pack_a(int64_t K, int64_t words, int64_t count, const T* x, int64_t line, int64_t step, W* panel) {
+  constexpr int kWidth = Tile<W>::kRows, kDeep = Tile<W>::kDeep, kNumbers = kDeep * Word<W>::kNumbers;
+  if constexpr (kDeep == 1) {
+    pack_panel(K, count, kWidth, x, line, step, panel);
+  } else {
+    for (; words > 0; words -= kDeep, K -= kNumbers, x += kNumbers * step, panel += kDeep * kWidth) {
+      if (step == 1 && K >= kNumbers && count == kWidth) {  // a line's words lie as they shall
+        for (int64_t i = 0; i < kWidth; ++i)
+          std::memcpy(static_cast<void*>(panel + i * kDeep), x + i * line, kDeep * sizeof(W));
+        continue;
+      }
+      W part[kDeep * kWidth] = {};
+      pack_panel(std::min<int64_t>(K, kNumbers), count, kWidth, x, line, step, part);
+      for (int k = 0; k < kDeep; k += 4)
+        for (int i = 0; i < kWidth; i += 4)
+          transpose_4x4(reinterpret_cast<const char*>(part + k * kWidth + i), kWidth * sizeof(W), kDeep,
+                        reinterpret_cast<float*>(panel + i * kDeep + k));
+    }
   }
 }
 
@@ -111,8 +147,8 @@ struct Buffers {
     b = a + 2 * quarter;
     depth = std::clamp<int64_t>(words, 1, kDepth<W>);
     cols = std::clamp<int64_t>(2 * quarter / depth / kCols * kCols, kCols, 1024);
-    rows = std::max<int64_t>(quarter / cols / kChunkRows * kChunkRows, kChunkRows);
-    threads = std::max<int64_t>(quarter / (kChunkRows * depth), 1);
+    rows = std::max<int64_t>(quarter / cols / kChunkRows<W> * kChunkRows<W>, kChunkRows<W>);
+    threads = std::max<int64_t>(quarter / (kChunkRows<W> * depth), 1);
   }
 };
 
@@ -126,11 +162,11 @@ template <class W, class TA, class TB, class TC>
 void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, int64_t j0, int64_t cols,
                     Depth d, const W* b, W* a, typename Word<W>::Sum* partial) {
   using Sum = typename Word<W>::Sum;
-  constexpr int kCols = Tile<W>::kCols;
+  constexpr int kRows = Tile<W>::kRows, kCols = Tile<W>::kCols;
   const bool first = d.k0 == 0, last = d.k0 + d.numbers == p.K;
   for (int64_t i = 0; i < rows; i += kRows)
-    pack_panel(d.numbers, std::min<int64_t>(kRows, rows - i), kRows,
-               p.a + (i0 + i) * p.a_row + d.k0 * p.a_col, p.a_row, p.a_col, a + i * d.words);
+    pack_a(d.numbers, d.words, std::min<int64_t>(kRows, rows - i), p.a + (i0 + i) * p.a_row + d.k0 * p.a_col,
+           p.a_row, p.a_col, a + i * d.words);
   alignas(64) Sum tile[kRows * kCols];
   for (int64_t j = 0; j < cols; j += kCols)
     for (int64_t i = 0; i < rows; i += kRows) {
@@ -150,7 +186,8 @@ void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, 
 
 template <class S>
 int64_t gemm_bytes(int64_t K) {
-  return 4 * round_up(kChunkRows * std::clamp<int64_t>(K, 1, kDepth<S>), 64) * int64_t(sizeof(S));
+  const int64_t rows = std::max(kChunkRows<S>, kChunkRows<Bf16Pair>);
+  return 4 * round_up(rows * std::clamp<int64_t>(K, 16, kDepth<S>), 64) * int64_t(sizeof(S));
 }
 template int64_t gemm_bytes<float>(int64_t);
 template int64_t gemm_bytes<double>(int64_t);
@@ -158,17 +195,18 @@ template int64_t gemm_bytes<double>(int64_t);
 template <class TA, class TB, class TC>
 void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
   using W = WordOf<TA, TB>;
-  constexpr int kCols = Tile<W>::kCols;
-  constexpr int64_t kNumbers = Word<W>::kNumbers;
+  constexpr int kRows = Tile<W>::kRows, kCols = Tile<W>::kCols;
+  constexpr int64_t kNumbers = Word<W>::kNumbers, kDeep = Tile<W>::kDeep;
   if (p.M == 0 || p.N == 0) return;
-  const int64_t words = std::max<int64_t>(round_up(p.K, kNumbers) / kNumbers, 1);  // K = 0 still writes zeros
+  const auto words_of = [](int64_t numbers) { return round_up(numbers, kNumbers * kDeep) / kNumbers; };
+  const int64_t words = std::max<int64_t>(words_of(p.K), 1);  // K = 0 still writes zeros
   const Buffers<W> buffers(workspace, bytes, words);
   const bool worth_it = p.M * p.N * p.K > 64 * 64 * 64;
   const int64_t team = worth_it ? std::min<int64_t>(thread_count(), buffers.threads) : 1;
 #pragma omp parallel num_threads(team) if (team > 1)
   {
     const int64_t me = team > 1 ? thread_index() : 0;
-    W* a = buffers.a + me * (kChunkRows * buffers.depth);
+    W* a = buffers.a + me * (kChunkRows<W> * buffers.depth);
     const int64_t most_rows = words > kDepth<W> ? buffers.rows : p.M;  // only several blocks of K need sums
     for (int64_t i0 = 0; i0 < p.M; i0 += most_rows)
       for (int64_t j0 = 0; j0 < p.N; j0 += buffers.cols)
@@ -176,16 +214,16 @@ void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
           const int64_t rows = std::min(most_rows, p.M - i0);
           const int64_t cols = std::min(buffers.cols, p.N - j0);
           const int64_t numbers = std::min(kDepth<W> * kNumbers, p.K - k0);
-          const Depth d{k0, numbers, round_up(numbers, kNumbers) / kNumbers};
+          const Depth d{k0, numbers, words_of(numbers)};
           const int64_t panels = (cols + kCols - 1) / kCols, row_panels = (rows + kRows - 1) / kRows;
           // As many chunks for each thread, or nearly: the last ones would otherwise keep a single thread
           // busy.
-          const int64_t chunks = round_up((row_panels + kChunkPanels - 1) / kChunkPanels, team);
+          const int64_t chunks = round_up((row_panels + kChunkPanels<W> - 1) / kChunkPanels<W>, team);
 #pragma omp for schedule(static)
           for (int64_t q = 0; q < panels; ++q)
-            pack_panel(numbers, std::min<int64_t>(kCols, cols - q * kCols), kCols,
-                       p.b + k0 * p.b_row + (j0 + q * kCols) * p.b_col, p.b_col, p.b_row,
-                       buffers.b + q * kCols * d.words);
+            pack_b(numbers, d.words, std::min<int64_t>(kCols, cols - q * kCols),
+                   p.b + k0 * p.b_row + (j0 + q * kCols) * p.b_col, p.b_col, p.b_row,
+                   buffers.b + q * kCols * d.words);
 #pragma omp for schedule(static)
           for (int64_t q = 0; q < chunks; ++q) {
             const int64_t begin = row_panels * q / chunks * kRows;

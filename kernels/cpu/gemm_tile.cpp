@@ -9,6 +9,10 @@
 #ifdef __AVX512BF16__
 #include <immintrin.h>
 #endif
+#ifdef __AMX_BF16__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace gradus::cpu {
 
@@ -38,7 +42,48 @@ void multiply_tile(int64_t K, const S* __restrict a, const S* __restrict b,
 template void multiply_tile(int64_t, const float*, const float*, float*);
 template void multiply_tile(int64_t, const double*, const double*, double*);
 
-#ifdef __AVX512BF16__
+#if defined(__AMX_BF16__)
+// The same with pairs, 16 x 16 of them at a time, in registers that are matrices: 0 to 3 are sums, 4 and 5 of
+// A, 6 and 7 of B. Subnormal numbers are taken for 0.
+template <>
+void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
+                   float* __restrict out) {
+  using T = Tile<Bf16Pair>;
+  constexpr int kSide = 16, kRowBytes = 64;
+  static_assert(T::kRows == 2 * kSide && T::kCols == 2 * kSide && T::kDeep == kSide);
+  // Linux gives a program these registers when it asks for them (its Documentation/arch/x86/xstate.rst).
+  constexpr int kRequest = 0x1023, kTileData = 18;
+  static const bool given = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  check(
+      given,
+      "matmul: the system does not let this program use AMX; build with ARCH='-march=native -mno-amx-bf16'");
+  struct alignas(64) Shapes {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+    constexpr Shapes() {
+      for (int r = 0; r < 8; ++r) row_bytes[r] = kRowBytes, rows[r] = kSide;
+    }
+  };
+  static constexpr Shapes kShapes;
+  _tile_loadconfig(&kShapes);  // which makes all of them 0
+  for (int64_t k = 0; k < K; k += kSide, a += kSide * T::kRows, b += kSide * T::kCols) {
+    _tile_loadd(4, a, kRowBytes);
+    _tile_loadd(5, a + kSide * kSide, kRowBytes);
+    _tile_loadd(6, b, T::kCols * sizeof(Bf16Pair));
+    _tile_loadd(7, b + kSide, T::kCols * sizeof(Bf16Pair));
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, out, T::kCols * sizeof(float));
+  _tile_stored(1, out + kSide, T::kCols * sizeof(float));
+  _tile_stored(2, out + kSide * T::kCols, T::kCols * sizeof(float));
+  _tile_stored(3, out + kSide * T::kCols + kSide, T::kCols * sizeof(float));
+  _tile_release();
+}
+#elif defined(__AVX512BF16__)
 // The same with pairs: sum += a.first * b.first + a.second * b.second, for 16 columns at a time. The
 // instruction takes subnormal numbers for 0.
 template <>

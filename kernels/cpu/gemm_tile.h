@@ -1,6 +1,7 @@
 // The innermost part of the matrix product: a tile of C that stays in registers while K runs.
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/dtype.h"
 
@@ -13,15 +14,22 @@ constexpr int kVectorBytes = 32, kRows = 6;  // 12 of 16
 #else
 constexpr int kVectorBytes = 16, kRows = 6;
 #endif
-#if defined(__AVX512BF16__)
-constexpr bool kHasPairs = true;  // an instruction for products of bf16 numbers, two by two
+// What multiplies bf16 numbers, two by two: an instruction for vectors (AVX-512-BF16), or one for matrices of
+// 16 rows of 16 pairs (AMX).
+enum class PairUnit : uint8_t { None, Vectors, Matrices };
+#if defined(__AMX_BF16__)
+constexpr PairUnit kPairUnit = PairUnit::Matrices;
+#elif defined(__AVX512BF16__)
+constexpr PairUnit kPairUnit = PairUnit::Vectors;
 #else
-constexpr bool kHasPairs = false;
+constexpr PairUnit kPairUnit = PairUnit::None;
 #endif
+constexpr bool kHasPairs = kPairUnit != PairUnit::None;
 constexpr int kVectors = 2;  // the tile is kRows x (kVectors vectors)
 
 // Panels of A and B are made of words, W: a number (float, double), or two bf16 numbers that follow each
-// other along K, for processors with an instruction that adds both products to a sum.
+// other along K, for processors with an instruction that adds both products to a sum. A panel is ordered by
+// k, and then by row or column; but for AMX a panel of A by each kDeep of k, then by row, then by k.
 struct Bf16Pair {
   bf16 first, second;
 };
@@ -39,7 +47,10 @@ struct Word<Bf16Pair> {
 template <class W>
 struct Tile {
   typedef typename Word<W>::Sum Vector __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
+  static constexpr bool kMatrices = std::is_same_v<W, Bf16Pair> && kPairUnit == PairUnit::Matrices;
   static constexpr int kLanes = kVectorBytes / int(sizeof(W)), kCols = kVectors * kLanes;
+  static constexpr int kRows = kMatrices ? 32 : cpu::kRows;
+  static constexpr int kDeep = kMatrices ? 16 : 1;  // panels have a multiple of so many words of K
 };
 
 // out[kRows][kCols] = sum over k < K words of the outer product of a panel of A (kRows words a step) and of B

@@ -115,6 +115,21 @@ TEST_P(L01_MatmulContract, SizesOnBothSidesOfEveryTile) {
       }
 }
 
+// Of bf16 with AMX a tile has 32 rows and columns and takes 32 numbers of K at a time; 64 rows are a chunk.
+TEST(L01_MatmulContractOnCpu, SizesOnBothSidesOfMatrixTiles) {
+  DirtyCtx ctx;
+  int i = 0;
+  for (const int64_t M : {15, 16, 17, 31, 32, 33, 63, 64, 65, 129})
+    for (const int64_t N : {15, 16, 17, 31, 32, 33, 65})
+      for (const int64_t K : {1, 2, 31, 32, 33, 34, 63, 64, 65, 97}) {
+        ++i;
+        MatmulShape s =
+            shape_of(M, N, K, i & 1 ? Trans::Yes : Trans::No, i & 2 ? Trans::Yes : Trans::No, i % 3);
+        s.alpha = i % 5 == 0 ? -0.75f : 1;
+        expect_product(ctx, s, {DType::BF16, i % 7 < 3 ? DType::F32 : DType::BF16}, kWritten[i / 4 % 2]);
+      }
+}
+
 TEST_P(L01_MatmulContract, NoProductsAreZeros) {
   DirtyCtx ctx;
   for (const Wish wish : kWishes) {

@@ -9,14 +9,16 @@ namespace gradus::cpu {
 
 namespace {
 
-// A block of K, in words: a panel of B of this depth stays in L2 while panels of A pass by. 2048 floats.
+// A block of K, in words: a panel of B of this depth stays in L2 while panels of A pass by. 2048 floats; half
+// as many for AMX, whose panels of A are larger.
 template <class W>
-constexpr int64_t kDepth = 8192 / int64_t(sizeof(W));
-// Rows of A that one thread packs and multiplies at a time: a few panels.
+constexpr int64_t kDepth = (Tile<W>::kMatrices ? 4096 : 8192) / int64_t(sizeof(W));
+// Words of K after which the next panel of A is taken: for AMX so many of B's panel that they stay in L1.
 template <class W>
-constexpr int64_t kChunkPanels = Tile<W>::kMatrices ? 2 : 4;
+constexpr int64_t kPass = Tile<W>::kMatrices ? 128 : kDepth<W>;
+constexpr int64_t kChunkPanels = 4;  // panels of A that one thread packs and multiplies at a time
 template <class W>
-constexpr int64_t kChunkRows = kChunkPanels<W>* Tile<W>::kRows;
+constexpr int64_t kChunkRows = kChunkPanels* Tile<W>::kRows;
 
 // The words of panels whose matrices have the types TA and TB.
 template <class TA, class TB>
@@ -167,10 +169,16 @@ void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, 
   for (int64_t i = 0; i < rows; i += kRows)
     pack_a(d.numbers, d.words, std::min<int64_t>(kRows, rows - i), p.a + (i0 + i) * p.a_row + d.k0 * p.a_col,
            p.a_row, p.a_col, a + i * d.words);
-  alignas(64) Sum tile[kRows * kCols];
-  for (int64_t j = 0; j < cols; j += kCols)
+  const TileRegisters<W> registers;
+  alignas(64) Sum tiles[kChunkPanels][kRows * kCols];
+  for (int64_t j = 0; j < cols; j += kCols) {
+    for (int64_t i = 0; i < rows; i += kRows) std::fill_n(tiles[i / kRows], kRows * kCols, Sum(0));
+    for (int64_t k = 0; k < d.words; k += kPass<W>)
+      for (int64_t i = 0; i < rows; i += kRows)
+        multiply_tile(std::min(kPass<W>, d.words - k), a + i * d.words + k * kRows,
+                      b + j * d.words + k * kCols, tiles[i / kRows]);
     for (int64_t i = 0; i < rows; i += kRows) {
-      multiply_tile(d.words, a + i * d.words, b + j * d.words, tile);
+      Sum* const tile = tiles[i / kRows];
       Sum* sums = partial + (i / kRows * (round_up(cols, kCols) / kCols) + j / kCols) * kRows * kCols;
       if (!first)
         for (int e = 0; e < kRows * kCols; ++e) tile[e] += sums[e];
@@ -180,14 +188,18 @@ void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, 
       else
         std::copy(tile, tile + kRows * kCols, sums);
     }
+  }
 }
 
 }  // namespace
 
 template <class S>
 int64_t gemm_bytes(int64_t K) {
-  const int64_t rows = std::max(kChunkRows<S>, kChunkRows<Bf16Pair>);
-  return 4 * round_up(rows * std::clamp<int64_t>(K, 16, kDepth<S>), 64) * int64_t(sizeof(S));
+  const auto words = [&]<class W>(W) {  // of a thread's rows of A
+    constexpr int64_t kAtOnce = Word<W>::kNumbers * Tile<W>::kDeep;
+    return kChunkRows<W> * std::clamp<int64_t>(round_up(K, kAtOnce) / Word<W>::kNumbers, 1, kDepth<W>);
+  };
+  return 4 * round_up(std::max(words(S()), words(Bf16Pair())), 64) * int64_t(sizeof(S));
 }
 template int64_t gemm_bytes<float>(int64_t);
 template int64_t gemm_bytes<double>(int64_t);
@@ -218,7 +230,7 @@ void gemm(const GemmProblem<TA, TB, TC>& p, void* workspace, int64_t bytes) {
           const int64_t panels = (cols + kCols - 1) / kCols, row_panels = (rows + kRows - 1) / kRows;
           // As many chunks for each thread, or nearly: the last ones would otherwise keep a single thread
           // busy.
-          const int64_t chunks = round_up((row_panels + kChunkPanels<W> - 1) / kChunkPanels<W>, team);
+          const int64_t chunks = round_up((row_panels + kChunkPanels - 1) / kChunkPanels, team);
 #pragma omp for schedule(static)
           for (int64_t q = 0; q < panels; ++q)
             pack_b(numbers, d.words, std::min<int64_t>(kCols, cols - q * kCols),

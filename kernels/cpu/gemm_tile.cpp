@@ -18,10 +18,15 @@ namespace gradus::cpu {
 
 template <class S>
 void multiply_tile(int64_t K, const S* __restrict a, const S* __restrict b,
-                   typename Word<S>::Sum* __restrict out) {
+                   typename Word<S>::Sum* __restrict sums) {
   using Vector = typename Tile<S>::Vector;
   constexpr int kLanes = Tile<S>::kLanes;
-  Vector sum[kRows][kVectors] = {};
+  Vector sum[kRows][kVectors];
+  const auto place = [&](int i, int v) -> Vector& {
+    return *reinterpret_cast<Vector*>(sums + (i * kVectors + v) * kLanes);
+  };
+  for (int i = 0; i < kRows; ++i)
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = place(i, v);
   // BEGIN SOLUTION 01.2
   for (int64_t k = 0; k < K; ++k, a += kRows, b += Tile<S>::kCols) {
     const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
@@ -35,62 +40,72 @@ void multiply_tile(int64_t K, const S* __restrict a, const S* __restrict b,
   // END SOLUTION 01.2
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v)
-      *reinterpret_cast<Vector*>(out + (i * kVectors + v) * kLanes) = sum[i][v];
+    for (int v = 0; v < kVectors; ++v) place(i, v) = sum[i][v];
 }
 
 template void multiply_tile(int64_t, const float*, const float*, float*);
 template void multiply_tile(int64_t, const double*, const double*, double*);
 
 #if defined(__AMX_BF16__)
-// The same with pairs, 16 x 16 of them at a time, in registers that are matrices: 0 to 3 are sums, 4 and 5 of
-// A, 6 and 7 of B. Subnormal numbers are taken for 0.
-template <>
-void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
-                   float* __restrict out) {
-  using T = Tile<Bf16Pair>;
-  constexpr int kSide = 16, kRowBytes = 64;
-  static_assert(T::kRows == 2 * kSide && T::kCols == 2 * kSide && T::kDeep == kSide);
+// Registers that are matrices of 16 rows of 64 bytes: 0 to 3 are sums, 4 and 5 of A, 6 and 7 of B.
+constexpr int kSide = 16, kRowBytes = 64;
+struct alignas(64) Shapes {  // as the instruction reads them
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+  constexpr Shapes() {
+    for (int r = 0; r < 8; ++r) row_bytes[r] = kRowBytes, rows[r] = kSide;
+  }
+};
+
+TileRegisters<Bf16Pair>::TileRegisters() {
   // Linux gives a program these registers when it asks for them (its Documentation/arch/x86/xstate.rst).
   constexpr int kRequest = 0x1023, kTileData = 18;
   static const bool given = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
-  check(
-      given,
-      "matmul: the system does not let this program use AMX; build with ARCH='-march=native -mno-amx-bf16'");
-  struct alignas(64) Shapes {
-    uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t row_bytes[16] = {};
-    uint8_t rows[16] = {};
-    constexpr Shapes() {
-      for (int r = 0; r < 8; ++r) row_bytes[r] = kRowBytes, rows[r] = kSide;
-    }
-  };
+  check(given,
+        "matmul: this system does not let programs use AMX; build with ARCH='-march=native -mno-amx-bf16'");
   static constexpr Shapes kShapes;
-  _tile_loadconfig(&kShapes);  // which makes all of them 0
+  _tile_loadconfig(&kShapes);
+}
+TileRegisters<Bf16Pair>::~TileRegisters() { _tile_release(); }
+
+// The same with pairs, 16 x 16 words of both at a time. Subnormal numbers are taken for 0.
+template <>
+void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
+                   float* __restrict sums) {
+  using T = Tile<Bf16Pair>;
+  static_assert(T::kRows == 2 * kSide && T::kCols == 2 * kSide && T::kDeep == kSide);
+  constexpr int64_t kLine = T::kCols * sizeof(float);
+  float* const below = sums + kSide * T::kCols;
+  _tile_loadd(0, sums, kLine);
+  _tile_loadd(1, sums + kSide, kLine);
+  _tile_loadd(2, below, kLine);
+  _tile_loadd(3, below + kSide, kLine);
   for (int64_t k = 0; k < K; k += kSide, a += kSide * T::kRows, b += kSide * T::kCols) {
+    _tile_loadd(6, b, kLine);
     _tile_loadd(4, a, kRowBytes);
-    _tile_loadd(5, a + kSide * kSide, kRowBytes);
-    _tile_loadd(6, b, T::kCols * sizeof(Bf16Pair));
-    _tile_loadd(7, b + kSide, T::kCols * sizeof(Bf16Pair));
     _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + kSide, kLine);
     _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, a + kSide * kSide, kRowBytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  _tile_stored(0, out, T::kCols * sizeof(float));
-  _tile_stored(1, out + kSide, T::kCols * sizeof(float));
-  _tile_stored(2, out + kSide * T::kCols, T::kCols * sizeof(float));
-  _tile_stored(3, out + kSide * T::kCols + kSide, T::kCols * sizeof(float));
-  _tile_release();
+  _tile_stored(0, sums, kLine);
+  _tile_stored(1, sums + kSide, kLine);
+  _tile_stored(2, below, kLine);
+  _tile_stored(3, below + kSide, kLine);
 }
 #elif defined(__AVX512BF16__)
 // The same with pairs: sum += a.first * b.first + a.second * b.second, for 16 columns at a time. The
 // instruction takes subnormal numbers for 0.
 template <>
 void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
-                   float* __restrict out) {
+                   float* __restrict sums) {
   constexpr int kLanes = Tile<Bf16Pair>::kLanes;
-  __m512 sum[kRows][kVectors] = {};
+  __m512 sum[kRows][kVectors];
+  for (int i = 0; i < kRows; ++i)
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = _mm512_loadu_ps(sums + (i * kVectors + v) * kLanes);
   for (int64_t k = 0; k < K; ++k, a += kRows, b += Tile<Bf16Pair>::kCols) {
     const __m512bh b0 = __m512bh(_mm512_loadu_si512(b)), b1 = __m512bh(_mm512_loadu_si512(b + kLanes));
 #pragma GCC unroll 12
@@ -102,7 +117,7 @@ void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __re
   }
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(out + (i * kVectors + v) * kLanes, sum[i][v]);
+    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(sums + (i * kVectors + v) * kLanes, sum[i][v]);
 }
 #endif
 

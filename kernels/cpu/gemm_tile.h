@@ -53,9 +53,22 @@ struct Tile {
   static constexpr int kDeep = kMatrices ? 16 : 1;  // panels have a multiple of so many words of K
 };
 
-// out[kRows][kCols] = sum over k < K words of the outer product of a panel of A (kRows words a step) and of B
-// (kCols a step).
+// As long as a thread has one of these it may call multiply_tile: AMX's registers are to be set up.
 template <class W>
-void multiply_tile(int64_t K, const W* a, const W* b, typename Word<W>::Sum* out);
+struct TileRegisters {
+  TileRegisters() {}
+};
+#ifdef __AMX_BF16__
+template <>
+struct TileRegisters<Bf16Pair> {
+  TileRegisters();
+  ~TileRegisters();
+};
+#endif
+
+// sums[kRows][kCols] += sum over k < K words of the outer product of a panel of A (kRows words a step) and of
+// B (kCols a step).
+template <class W>
+void multiply_tile(int64_t K, const W* a, const W* b, typename Word<W>::Sum* sums);
 
 }  // namespace gradus::cpu

@@ -115,13 +115,14 @@ TEST_P(L01_MatmulContract, SizesOnBothSidesOfEveryTile) {
       }
 }
 
-// Of bf16 with AMX a tile has 32 rows and columns and takes 32 numbers of K at a time; 64 rows are a chunk.
+// Of bf16 with AMX a tile has 32 rows and columns and takes 32 numbers of K at a time; 128 rows are a chunk,
+// and 256 numbers of K a pass.
 TEST(L01_MatmulContractOnCpu, SizesOnBothSidesOfMatrixTiles) {
   DirtyCtx ctx;
   int i = 0;
-  for (const int64_t M : {15, 16, 17, 31, 32, 33, 63, 64, 65, 129})
+  for (const int64_t M : {15, 16, 17, 31, 32, 33, 65, 127, 128, 129})
     for (const int64_t N : {15, 16, 17, 31, 32, 33, 65})
-      for (const int64_t K : {1, 2, 31, 32, 33, 34, 63, 64, 65, 97}) {
+      for (const int64_t K : {1, 2, 31, 32, 33, 34, 63, 64, 65, 255, 256, 257}) {
         ++i;
         MatmulShape s =
             shape_of(M, N, K, i & 1 ? Trans::Yes : Trans::No, i & 2 ? Trans::Yes : Trans::No, i % 3);
@@ -173,8 +174,8 @@ TEST_P(L01_MatmulContract, BatchesWithinBatches) {
       }
 }
 
-// Blocks of K are 2048 deep (1024 in fp64, 4096 in bf16's pairs), of N 1024 wide; what earlier blocks gave
-// waits in the workspace.
+// Blocks of K are 2048 deep (1024 in fp64, 4096 in bf16's pairs, 2048 of them with AMX), of N 1024 wide; what
+// earlier blocks gave waits in the workspace.
 TEST(L01_MatmulContractOnCpu, SumsOfSeveralBlocks) {
   DirtyCtx ctx;
   for (const int64_t K : {1024, 1025, 2047, 2048, 2049, 4100}) {

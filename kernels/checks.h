@@ -112,6 +112,17 @@ inline void check_update(const char* op, const ParamUpdate& u) {
   check_dtype(op, DType::F32, {{"the master copy", u.master}});
   check(!u.master.wanted() || T != DType::F64, op, ": a value in fp64 needs no master copy");
 }
+// States as codes.
+inline void check_adamw_8bit(CBuf m_book, CBuf v_book, ParamUpdate u) {
+  constexpr const char* op = "adamw_8bit";
+  check(u.value.t != DType::F64, op, ": the value is fp64; its arithmetic is in fp32");
+  check_dtype(op, DType::U8, {{"the book of m", m_book}, {"the book of v", v_book}, {"m", u.m}, {"v", u.v}});
+  check_dtype(op, DType::F32, {{"m's scales", u.m_scales}, {"v's scales", u.v_scales}});
+  check(u.n == 0 || (u.m.wanted() && u.v.wanted() && u.m_scales.wanted() && u.v_scales.wanted()), op,
+        ": m, v and the scales of both must be there");
+  u.m = u.v = {};
+  check_update(op, u);
+}
 // States that are not of the parameter's shape.
 inline void check_adafactor(const ParamUpdate& u) {
   check(u.rows > 0 && u.n % u.rows == 0, "adafactor: ", u.rows, " rows do not divide the ", u.n,

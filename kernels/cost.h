@@ -139,6 +139,13 @@ constexpr Cost update(ParamList list, int64_t flops) {
 }
 constexpr Cost sgd(ParamList list) { return update(list, 4); }
 constexpr Cost adamw(ParamList list) { return update(list, 14); }
+// Each state is dequantized and quantized.
+constexpr Cost adamw_8bit(ParamList list) {
+  Cost sum = update(list, 14 + 2 * (2 + 4));
+  for (int64_t i = 0; i < list.count; ++i)
+    sum.bytes += 2 * 2 * size_of(DType::F32) * state_shape(list.items[i].n).blocks();
+  return sum;
+}
 // In three passes, because each needs sums over all of the one before: the gradient is read three times, the
 // weight as well once more if steps are relative to it. Scratch: of the largest matrix the partial sums of
 // its columns, and two numbers for each column and row.

@@ -121,10 +121,11 @@ struct ParamUpdate {
   int64_t n;
   Out value;  // updated in place
   CBuf grad;
-  Out m, v;          // the states, updated in place: each entry says what they are
-  Out master;        // fp32, or nullptr
-  bool decay;        // whether weight decay applies to this parameter
-  int64_t rows = 1;  // Adafactor: of a matrix (rows, n / rows)
+  Out m, v;                          // the states, updated in place: each entry says what they are
+  Out master;                        // fp32, or nullptr
+  bool decay;                        // whether weight decay applies to this parameter
+  int64_t rows = 1;                  // Adafactor: of a matrix (rows, n / rows)
+  Out m_scales = {}, v_scales = {};  // of states in 8 bits: fp32, one for each block
 };
 struct ParamList {
   int64_t count;

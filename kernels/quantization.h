@@ -23,6 +23,9 @@ struct QuantShape {
   constexpr int64_t code_bytes() const { return bits == 8 ? n : n / 2 + n % 2; }
 };
 
+constexpr int64_t kStateBlock = 256;  // of states of optimizers in 8 bits
+constexpr QuantShape state_shape(int64_t n) { return {.n = n, .block = kStateBlock}; }
+
 // What the codes stand for, and what finds the nearest one. The values are looked up in ascending order,
 // which need not be that of the codes.
 struct QuantBook {

@@ -1,25 +1,10 @@
-#include "kernels/cpu/io.h"
+#include "kernels/cpu/adamw.h"
 
 namespace gradus::cpu {
 
-// The numbers of one step, the same for all parameters.
 template <class A>
-struct AdamWStep {
-  AdamWStep(const StepScalars& s, const AdamWArgs& args)
-      : lr(s.learning_rate),
-        clip(s.clip_factor),
-        beta1(args.beta1),
-        beta2(args.beta2),
-        eps(args.eps),
-        decay(A(1) - A(s.learning_rate) * A(args.weight_decay)),
-        m_factor(A(1 / (1 - std::pow(double(args.beta1), double(s.updates))))),
-        v_factor(A(1 / (1 - std::pow(double(args.beta2), double(s.updates))))) {}
-  A lr, clip, beta1, beta2, eps, decay, m_factor, v_factor;
-};
-
-template <class A>
-[[gnu::flatten, gnu::noinline]] static void adamw_chunk(AdamWStep<A> k, A decay, int64_t n, A* w,
-                                                        const A* grad, A* m, A* v) {
+[[gnu::flatten, gnu::noinline]] void adamw_chunk(AdamWStep<A> k, A decay, int64_t n, A* w, const A* grad,
+                                                 A* m, A* v) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
     // BEGIN SOLUTION 03.2
@@ -31,6 +16,8 @@ template <class A>
     // END SOLUTION 03.2
   }
 }
+
+template void adamw_chunk(AdamWStep<float>, float, int64_t, float*, const float*, float*, float*);
 
 // A chunk at a time, so that any mix of dtypes of value, gradient, states and master goes through one loop.
 template <class A>

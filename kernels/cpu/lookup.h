@@ -17,7 +17,7 @@ struct Cells {
   int32_t code[32], next[32];
   bool usable;
 
-  explicit Cells(const QuantBook& book) : usable(book.count <= 16) {
+  explicit Cells(const QuantBook& book) : usable(book.count <= 16 && book.step == 0) {
     for (int k = -15, i = 0; usable && k <= 16; ++k) {
       const float begin = float(k - 1) / 16, end = float(k) / 16;
       while (k > -15 && book.boundary[i] <= begin) ++i;  // the first cell has all from -1 down

@@ -1,22 +1,10 @@
+#include "kernels/cpu/codes.h"
 #include "kernels/cpu/lookup.h"
 
 namespace gradus::cpu {
 
-constexpr int64_t kChunkOfCodes = 4096;
 constexpr int64_t kBlocksTogether = 1024;  // elements of small blocks whose scales come before their codes
 
-// Asks memory for n numbers before they are needed: the processor by itself looks no further than a page.
-template <bool kToWrite = false>
-static void fetch(int64_t n, const float* x) {
-  for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i, kToWrite);
-}
-
-[[gnu::flatten, gnu::noinline]] static uint32_t magnitude(int64_t n, const float* x) {
-  uint32_t most = 0;
-#pragma omp simd reduction(max : most)
-  for (int64_t i = 0; i < n; ++i) most = std::max(most, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFF);
-  return most;
-}
 [[gnu::flatten, gnu::noinline]] static void include_ends(int64_t n, const float* x, Limits& limits) {
   float least = limits.least, greatest = limits.greatest;
 #pragma omp simd reduction(min : least) reduction(max : greatest)
@@ -28,24 +16,6 @@ static void fetch(int64_t n, const float* x) {
   limits.greatest = greatest;
 }
 
-[[gnu::flatten, gnu::noinline]] static void codes_evenly(int64_t n, const float* x, Normalize place,
-                                                         float per_step, float zero, float last,
-                                                         uint8_t* codes) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) codes[i] = nearest_evenly(place(x[i]), per_step, zero, last);
-}
-[[gnu::flatten, gnu::noinline]] static void codes_listed(int64_t n, const float* x, Normalize place,
-                                                         const QuantBook& book, uint8_t* codes) {
-  float t[kChunkOfCodes];
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) t[i] = place(x[i]);
-#pragma GCC unroll 8
-  for (int64_t i = 0; i < n; ++i) codes[i] = nearest_or_below(book, t[i]);
-  if (book.crowded)
-    for (int64_t i = 0; i < n; ++i) codes[i] = nearest_from(book, codes[i], t[i]);
-  if (book.count <= 16)  // larger books have their codes in ascending order
-    for (int64_t i = 0; i < n; ++i) codes[i] = book.code[codes[i]];
-}
 [[gnu::flatten, gnu::noinline]] static void pack(int64_t n, const uint8_t* codes, uint8_t* packed) {
   // BEGIN SOLUTION 10.3
   for (int64_t i = 0; i < n / 2; ++i) packed[i] = uint8_t(codes[2 * i] << 4 | codes[2 * i + 1]);
@@ -96,13 +66,10 @@ struct Quantize {
       fetch(count, chunk + (from - at) + n);
       Normalize place = normalize_by(scales.as<float>()[block]);
       if (offsets.wanted()) place.offset = offsets.as<float>()[block];
-      if (book.step > 0)
-        codes_evenly(count, chunk + (from - at), place, book.per_step, book.zero, float(book.count - 1),
-                     to + (from - at));
-      else if (kHasLookup && cells.usable)
+      if (kHasLookup && cells.usable)
         codes_by_lookup(count, chunk + (from - at), place, cells, to + (from - at));
       else
-        codes_listed(count, chunk + (from - at), place, book, to + (from - at));
+        codes_of(count, chunk + (from - at), place, book, to + (from - at));
     });
     if (s.bits == 4) pack(n, unpacked, codes.as<uint8_t>() + at / 2);
   }
@@ -153,16 +120,6 @@ void quantize(const Ctx&, const QuantShape& s, CBuf book, CBuf x, Out codes, Out
   for (int64_t i = kHasLookup ? values_by_lookup(n, codes, value, scale, offset, y) : 0; i < n; ++i)
     y[i] = offset + scale * value[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4];
 }
-[[gnu::flatten, gnu::noinline]] static void values_evenly(int64_t n, const uint8_t* codes, float step,
-                                                          float zero, float scale, float offset, float* y) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = offset + scale * ((float(codes[i]) - zero) * step);
-}
-[[gnu::flatten, gnu::noinline]] static void values_listed(int64_t n, const uint8_t* codes, const float* value,
-                                                          float scale, float offset, float* y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = offset + scale * value[codes[i]];
-}
-
 void dequantize(const Ctx&, const QuantShape& s, CBuf book_in, CBuf codes, CBuf scales, CBuf offsets, Out y) {
   check_dequantize(s, book_in, codes, scales, offsets);
   if (!y.wanted()) return;
@@ -178,10 +135,8 @@ void dequantize(const Ctx&, const QuantShape& s, CBuf book_in, CBuf codes, CBuf 
       fetch<true>(count, to + n);
       if (s.bits == 4)
         values_packed(count, in, book.value, scale, offset, to);
-      else if (book.step > 0)
-        values_evenly(count, in, book.step, book.zero, scale, offset, to);
       else
-        values_listed(count, in, book.value, scale, offset, to);
+        values_of(count, in, book, scale, offset, to);
     });
     if (!in_place) write("dequantize", n, chunk, y, at);
   });

@@ -12,19 +12,17 @@ constexpr int kPiece = 4 * kGroup;        // elements of one parameter that a bl
 // A part of the list, by value (a launch takes at most 4 KB of arguments): the list itself is the host's. The
 // blocks first_block[i], ... up to that of the next item share the pieces of item i.
 struct ParamChunk {
-  static constexpr int kMost = 32;
+  static constexpr int kMost = 28;
   int count;
   ParamUpdate items[kMost];
   unsigned first_block[kMost];
 };
 
-// One launch for every 32 parameters; kernel's first argument is the chunk.
+// One launch for every 28 parameters; kernel's first argument is the chunk.
 template <class Kernel, class... A>
 void launch_list(const Ctx& ctx, const char* name, ParamList list, Kernel kernel, A... args) {
-  for (int64_t i = 0; i < list.count; ++i) {
-    check_update(name, list.items[i]);
+  for (int64_t i = 0; i < list.count; ++i)
     visit_gpu(name, list.items[i].value.t, [&]<class T>() {});  // refuses fp64
-  }
   for (int64_t at = 0; at < list.count; at += ParamChunk::kMost) {
     ParamChunk chunk = {};
     unsigned blocks = 0;

@@ -28,6 +28,7 @@ static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars,
 }
 
 void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {
+  for (int64_t i = 0; i < list.count; ++i) check_update("sgd", list.items[i]);
   launch_list(ctx, "sgd", list, sgd_kernel, ctx.scalars, args);
 }
 

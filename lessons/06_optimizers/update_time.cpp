@@ -10,8 +10,7 @@
 
 namespace gradus {
 
-// Weights and gradients at random; the gradients never change.
-static void add_matrices(Parameters& parameters, int count, int64_t rows, int64_t cols) {
+void add_matrices(Parameters& parameters, int count, int64_t rows, int64_t cols) {
   Rng rng(1, 6);
   std::vector<float> values(size_t(rows * cols));
   for (float& v : values) v = float(rng.normal());

@@ -194,6 +194,20 @@ void Eager::adafactor_step() {
   }
 }
 
+void Eager::adam8bit_step() {
+  while (maps_.size() < 2) maps_.push_back(make({256}, DType::F32, Kind::Other, "map"));
+  for (Parameter& p : parameters_) {
+    if (p.m.defined()) continue;
+    const int64_t n = p.value.numel();
+    const DType dtype = n < 4096 ? DType::F32 : DType::U8;
+    p.m = make(p.value.shape(), dtype, Kind::Optimizer, p.name + ".m");
+    p.v = make(p.value.shape(), dtype, Kind::Optimizer, p.name + ".v");
+    if (dtype == DType::F32) continue;
+    p.m_scales = make({(n + 2047) / 2048}, DType::F32, Kind::Optimizer, p.name + ".m.scales");
+    p.v_scales = make({(n + 2047) / 2048}, DType::F32, Kind::Optimizer, p.name + ".v.scales");
+  }
+}
+
 void Eager::drop_gradients() {
   for (size_t i = 1; i <= parameters_.size(); ++i) graph_[i].gradient = {};
 }

@@ -91,6 +91,9 @@ class Eager {
   // transformers' Adafactor, without momentum and decay: of a matrix a state of its rows and one of its
   // columns, of a vector one; and whole temporaries, of which `update` lives on until the next parameter's.
   void adafactor_step();
+  // bitsandbytes' Adam8bit: states of a byte an element and a scale for every 2,048 (256 since 2024); tensors
+  // of fewer than 4,096 elements have fp32 ones. No temporaries.
+  void adam8bit_step();
   void drop_gradients();
 
  private:
@@ -102,7 +105,8 @@ class Eager {
   };
   struct Parameter {
     std::string name;
-    Tensor value, m, v;  // Adafactor: m of the rows, v of the columns, or of a vector
+    Tensor value, m, v;                   // Adafactor: m of the rows, v of the columns, or of a vector
+    Tensor m_scales = {}, v_scales = {};  // 8-bit Adam
   };
   bool is_parameter(int node) const { return node <= int(parameters_.size()); }
   EagerTensor half(const EagerTensor& x);    // x, or under autocast its fp16 copy
@@ -116,6 +120,7 @@ class Eager {
   const DType dtype_;
   const bool softmax_keeps_input_;
   std::vector<Parameter> parameters_;
+  std::vector<Tensor> maps_;                    // what the codes of 8-bit Adam stand for
   std::map<int, EagerTensor> half_parameters_;  // of this forward pass, by node
   std::vector<Node>
       graph_;  // [0]: no gradient is wanted; then the parameters; then operations in their order

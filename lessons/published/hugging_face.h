@@ -13,7 +13,7 @@ namespace gradus {
 class HuggingFaceBert {
  public:
   HuggingFaceBert(Device&, const TransformerConfig&);  // the model is loaded
-  enum class Update { AdamW, Adafactor };
+  enum class Update { AdamW, Adafactor, Adam8bit };
   void step(int64_t batch, int64_t tokens, int64_t micro_batches, Update);
   bool checkpoints = false;  // each layer
   void autocast() { eager_.autocast = true; }

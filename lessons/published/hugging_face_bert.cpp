@@ -83,10 +83,11 @@ EagerTensor HuggingFaceBert::loss(int64_t batch, int64_t tokens) {
 
 void HuggingFaceBert::step(int64_t batch, int64_t tokens, int64_t micro_batches, Update update) {
   for (int64_t i = 0; i < micro_batches; ++i) eager_.backward(loss(batch, tokens));
-  if (update == Update::Adafactor)
-    eager_.adafactor_step();
-  else
-    eager_.adamw_step();
+  switch (update) {
+    case Update::AdamW: return eager_.adamw_step();
+    case Update::Adafactor: return eager_.adafactor_step();
+    case Update::Adam8bit: return eager_.adam8bit_step();
+  }
 }
 
 }  // namespace gradus

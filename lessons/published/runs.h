@@ -54,6 +54,7 @@ PublishedRuns published_accumulation();     // BERT-large: batch 4, less 4 times
 PublishedRuns published_checkpointing();    // BERT-large: 4 times batch 1, each block run again
 PublishedRuns published_mixed_precision();  // BERT-large in fp16, also with all of the above
 PublishedRuns published_adafactor();        // BERT-large with AdamW and with Adafactor
+PublishedRuns published_adam8bit();         // BERT-large with 8-bit Adam, also with all of the above
 std::ostream& operator<<(std::ostream&, const PublishedRuns&);  // a table each
 // Prints them under a heading, and checks that theirs are within 100 MiB of the published figures.
 void report_published(const char* heading, const PublishedRuns& runs, Report& report);

@@ -7,13 +7,20 @@
 
 namespace gradus {
 
+static void fill_with_zeros(Tensor& t) {
+  if (t.dtype() != DType::U8)
+    be(t).fill(ctx(t, cost::fill(t.numel(), t.dtype())), t.numel(), t.set(), 0.0);
+  else if (t.device().has_data())  // codes; kernels fill numbers only
+    t.device().copy_in(t.set().p, std::vector<char>(size_t(t.bytes())).data(), t.bytes());
+}
+
 Optimizer::Optimizer(Parameters& parameters, const std::function<States(const Parameter&)>& states_of) {
   for (Parameter& p : parameters) {
     if (!p.trainable()) continue;
     State& state = states.emplace_back(State{&p, {}});
     for (const StateSpec& spec : states_of(p)) {
       Tensor t(p.value.device(), spec.shape, spec.dtype, Kind::Optimizer, p.name + "." + spec.name);
-      be(t).fill(ctx(t, cost::fill(t.numel(), t.dtype())), t.numel(), t.set(), 0.0);
+      fill_with_zeros(t);
       state.tensors.push_back(std::move(t));
     }
   }
@@ -37,6 +44,7 @@ void Optimizer::step(double learning_rate) {
                   .rows = p.value.shape().rank() > 1 ? p.value.rows().rows : 1};
     if (s.tensors.size() > 0) u.m = s.tensors[0].set();
     if (s.tensors.size() > 1) u.v = s.tensors[1].set();
+    if (s.tensors.size() > 2) u.m_scales = s.tensors[2].set(), u.v_scales = s.tensors[3].set();
     updates.push_back(u);
   }
   const Tensor& any = states[0].parameter->value;

@@ -21,7 +21,7 @@ class Optimizer {
  public:
   using States = std::vector<StateSpec>;
   // states_of says for each parameter that trains which states it has: the first becomes ParamUpdate::m, the
-  // second v.
+  // second v, the next two, if there are any, m_scales and v_scales.
   Optimizer(Parameters& parameters, const std::function<States(const Parameter&)>& states_of);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;

@@ -5,14 +5,14 @@
 
 namespace gradus {
 
-static Tensor book_on(Device& device, const QuantFormat& format) {
-  Tensor book(device, {int64_t(sizeof(QuantBook))}, DType::U8, Kind::Other, format.name + " book");
-  if (device.has_data()) device.copy_in(book.set().p, &format.book, sizeof(QuantBook));
-  return book;
+Tensor book_on(Device& device, const QuantBook& book, const std::string& name) {
+  Tensor there(device, {int64_t(sizeof(QuantBook))}, DType::U8, Kind::Other, name + " book");
+  if (device.has_data()) device.copy_in(there.set().p, &book, sizeof(QuantBook));
+  return there;
 }
 
 Quantizer::Quantizer(Device& device, const QuantFormat& format)
-    : format_(format), book_(book_on(device, format)) {
+    : format_(format), book_(book_on(device, format.book, format.name)) {
   check(format.book.count <= 1 << format.bits, format.name, ": a book of ", format.book.count, " values for ",
         format.bits, " bits");
   const float least = *std::min_element(format.book.value, format.book.value + format.book.count);
@@ -20,6 +20,12 @@ Quantizer::Quantizer(Device& device, const QuantFormat& format)
         ": with a zero point a book begins with 0, not ", least);
   check(format.range != Range::Given || format.given > 0, format.name, ": the scale ", format.given,
         " is given; it must be above 0");
+}
+
+QuantShape layout_of(const QuantFormat& format, int64_t n) {
+  const int64_t whole = std::max<int64_t>(n, 1);
+  return {
+      .n = n, .block = format.block > 0 ? format.block : whole, .bits = format.bits, .range = format.range};
 }
 
 static void check_finite(const Quantized& q, const std::string& name) {
@@ -32,14 +38,8 @@ static void check_finite(const Quantized& q, const std::string& name) {
 
 Quantized Quantizer::quantize(const Tensor& x) const {
   Device& device = x.device();
-  Quantized q{.layout = {.n = x.numel(),
-                         .block = format_.block > 0 ? format_.block : std::max<int64_t>(x.numel(), 1),
-                         .bits = format_.bits,
-                         .range = format_.range},
-              .shape = x.shape(),
-              .codes = {},
-              .scales = {},
-              .offsets = {}};
+  Quantized q{
+      .layout = layout_of(format_, x.numel()), .shape = x.shape(), .codes = {}, .scales = {}, .offsets = {}};
   const std::string name = x.storage().name();
   const auto make = [&](int64_t n, DType dtype, const char* what) {
     return Tensor(device, {n}, dtype, Kind::Weight, name + what);
@@ -50,10 +50,15 @@ Quantized Quantizer::quantize(const Tensor& x) const {
   if (format_.range == Range::Given)
     be(x).fill(ctx(x, cost::fill(q.layout.blocks(), DType::F32)), q.layout.blocks(), q.scales.set(),
                format_.given);
-  be(x).quantize(ctx(x, cost::quantize(q.layout, x.dtype())), q.layout, book_.in(), x.in(), q.codes.set(),
-                 q.scales.set(), q.offsets.defined() ? q.offsets.set() : Out{});
+  requantize(x, q);
   if (device.has_data()) check_finite(q, name);
   return q;
+}
+
+void Quantizer::requantize(const Tensor& x, Quantized& q) const {
+  check(x.numel() == q.layout.n, "quantize: ", x.shape(), " into the codes of ", q.shape);
+  be(x).quantize(ctx(x, cost::quantize(q.layout, x.dtype())), q.layout, book_.in(), x.in(), q.codes.set(),
+                 q.scales.set(), q.offsets.defined() ? q.offsets.set() : Out{});
 }
 
 Tensor Quantizer::dequantize(const Quantized& q, DType dtype) const {

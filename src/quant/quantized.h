@@ -16,6 +16,12 @@ struct QuantFormat {
   float given = 0;  // Range::Given: the scale, which elements should not exceed
 };
 
+// How n elements in a format lie in memory.
+QuantShape layout_of(const QuantFormat& format, int64_t n);
+
+// A book in the device's memory, of kind Other.
+Tensor book_on(Device& device, const QuantBook& book, const std::string& name);
+
 // x ~ offset + scale value[code], of each block of x in row-major order.
 struct Quantized {
   QuantShape layout;
@@ -24,7 +30,7 @@ struct Quantized {
   int64_t bytes() const { return codes.bytes() + scales.bytes() + (offsets.defined() ? offsets.bytes() : 0); }
 };
 
-// A format on a device, where its book lies in memory of kind Other.
+// A format on a device.
 class Quantizer {
  public:
   Quantizer(Device& device, const QuantFormat& format);
@@ -32,6 +38,9 @@ class Quantizer {
   // Codes and scales are of kind Weight and called by x's name (on a device without data only their sizes are
   // known). An error that names the first block with an element that is not finite: this asks the device.
   Quantized quantize(const Tensor& x) const;
+  // The same into q, which has codes and scales of a tensor of x's size. Asks the device nothing: a block
+  // with an element that is not finite has an infinite scale.
+  void requantize(const Tensor& x, Quantized& q) const;
   Tensor dequantize(const Quantized& q, DType dtype) const;  // kind Temporary
 
   const QuantFormat& format() const { return format_; }

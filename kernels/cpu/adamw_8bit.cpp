@@ -1,0 +1,56 @@
+#include "kernels/cpu/adamw.h"
+#include "kernels/cpu/codes.h"
+
+namespace gradus::cpu {
+
+// m or v of a parameter, which lies in memory as codes and scales.
+struct CodedState {
+  CodedState(CBuf book, Out codes, Out scales)
+      : book(*book.as<QuantBook>()), codes(codes.as<uint8_t>()), scales(scales.as<float>()) {}
+  const QuantBook& book;
+  uint8_t* codes;
+  float* scales;
+
+  // Of the block that begins with element `at`.
+  void dequantize(int64_t at, int64_t n, float* to) const {
+    values_of(n, codes + at, book, scales[at / kStateBlock], 0, to);
+  }
+  void quantize(int64_t at, int64_t n, const float* from) const {
+    const Normalize place = normalize_within({.magnitude = magnitude(n, from)}, Range::AbsMax, book, 0);
+    scales[at / kStateBlock] = place.scale;
+    codes_of(n, from, place, book, codes + at);
+  }
+};
+
+static void adamw_8bit_one(const AdamWStep<float>& step, const CodedState& m_state, const CodedState& v_state,
+                           const ParamUpdate& u) {
+  const Out& updated = u.master.wanted() ? u.master : u.value;
+  const float decay = u.decay ? step.decay : 1;
+  parallel_for(state_shape(u.n).blocks(), kGrain / kStateBlock, [&](int64_t begin, int64_t end) {
+    float m[kStateBlock], v[kStateBlock], stage[2][kStateBlock];
+    for (int64_t at = begin * kStateBlock; begin < end; ++begin, at += kStateBlock) {
+      const int64_t n = std::min(kStateBlock, u.n - at);
+      float* const w = read("adamw_8bit", updated, at, n, stage[0]);
+      const float* const grad = read("adamw_8bit", u.grad, at, n, stage[1]);
+      m_state.dequantize(at, n, m);
+      v_state.dequantize(at, n, v);
+      adamw_chunk(step, decay, n, w, grad, m, v);
+      m_state.quantize(at, n, m);
+      v_state.quantize(at, n, v);
+      write_back("adamw_8bit", n, w, u.value, at);
+    }
+  });
+}
+
+void adamw_8bit(const Ctx& ctx, CBuf m_book, CBuf v_book, ParamList list, AdamWArgs args) {
+  check_updates("adamw_8bit", *ctx.scalars);
+  const AdamWStep<float> step(*ctx.scalars, args);
+  for (int64_t i = 0; i < list.count; ++i) {
+    const ParamUpdate& u = list.items[i];
+    check_adamw_8bit(m_book, v_book, u);
+    if (ctx.scalars->skip) continue;
+    adamw_8bit_one(step, {m_book, u.m, u.m_scales}, {v_book, u.v, u.v_scales}, u);
+  }
+}
+
+}  // namespace gradus::cpu

@@ -1,0 +1,140 @@
+#include "lessons/published/measure.h"
+
+#include <functional>
+
+#include "src/data/dummy.h"
+#include "src/optim/adamw_8bit.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+static Alive alive_at_peak(const std::vector<MemoryEvent>& history) {
+  Alive alive;
+  for (const MemoryEvent& block : memory_peak(history).alive)
+    alive[{block.kind, block.name}] += block.requested;
+  return alive;
+}
+
+// Three steps: from the second on optimizer states and gradients are there, and the third finds the
+// allocator's segments as they stay.
+static MetaRun measure(Device& device, const std::function<void()>& step,
+                       const std::function<void()>& zero_grad) {
+  MetaRun run;
+  run.loaded_reserved = device.meter().reserved();
+  run.loaded_allocated = device.meter().now().allocated();
+  try {
+    for (int i = 0; i < 3; ++i) {
+      step();
+      if (i == 0) run.updated_allocated = device.meter().now().allocated();
+      zero_grad();
+    }
+  } catch (const OutOfMemory&) {
+    for (const MemoryEvent& e : device.allocator().history())
+      if (e.action == Action::OutOfMemory) run.failed_request = e.requested;
+  }
+  run.peak_reserved = device.meter().peak_reserved();
+  run.peak = device.meter().at_peak();
+  run.alive = alive_at_peak(device.allocator().history());
+  return run;
+}
+
+TransformerConfig MetaSetting::config() const {
+  TransformerConfig c = transformer_config(model);
+  if (half) c.precision = precision_recipe("half");
+  if (mixed) c.precision = precision_recipe("mixed-fp16");
+  if (c.output_head == OutputHead::Pooled) c.labels = 2;
+  return c;
+}
+
+std::unique_ptr<Optimizer> MetaSetting::optimizer(Parameters& p) const {
+  using Update = HuggingFaceBert::Update;
+  if (update == Update::Adam8bit) return std::make_unique<AdamW8bit>(p);
+  if (update == Update::Adafactor)
+    return std::make_unique<Adafactor>(p, AdafactorArgs{.step_size = StepSize::Given});
+  return std::make_unique<AdamW>(p);
+}
+
+MetaRun run_ours(const MetaSetting& set) {
+  Context context("meta", 1, kBudget);
+  Device& device = context.device;
+  device.allocator().keep_history();
+  const TransformerConfig config = set.config();
+  Transformer model(config);
+  if (set.checkpoints) model.segments.assign(size_t(config.layers), {1, Keep::Input});
+  std::unique_ptr<Optimizer> optimizer;  // its states are not there yet when the model is loaded
+  const DummyBatch batch = dummy_batch(config, set.batch, set.tokens);
+  const auto step = [&] {
+    if (!optimizer) optimizer = set.optimizer(model.parameters);
+    model.parameters.zero_grad();
+    for (int64_t i = 0; i < set.micro_batches; ++i) {
+      Tape tape;
+      tape.backward(batch.loss(model));
+    }
+    optimizer->step(1e-3);
+  };
+  return measure(device, step, [] {});
+}
+
+MetaRun run_theirs(const MetaSetting& set) {
+  Device device("meta", kBudget);
+  device.allocator().keep_history();
+  if (set.half) {
+    HuggingFaceNeoX model(device, set.config());
+    return measure(
+        device, [&] { model.step(set.batch, set.tokens); }, [&] { model.zero_grad(); });
+  }
+  HuggingFaceBert model(device, set.config());
+  model.checkpoints = set.checkpoints;
+  if (set.mixed) model.autocast();
+  return measure(
+      device, [&] { model.step(set.batch, set.tokens, set.micro_batches, set.update); }, [] {});
+}
+
+std::vector<Difference> take_apart(const MetaRun& theirs, const MetaRun& ours) {
+  std::vector<Difference> rows;
+  const auto of_kind = [&](Kind k) { return theirs.peak[k] - ours.peak[k]; };
+  int64_t other = of_kind(Kind::Activation);
+  const auto of_tensor = [&](const char* tensor, const char* name, const char* why) {
+    const auto in = [&](const MetaRun& run) {
+      const auto found = run.alive.find({Kind::Activation, tensor});
+      return found == run.alive.end() ? 0 : found->second;
+    };
+    const int64_t bytes = in(theirs)-in(ours);
+    rows.push_back({name, bytes, why});
+    other -= bytes;
+  };
+  of_tensor("scores", "attention scores", "until PyTorch 1.10 softmax keeps its input, for its type only");
+  of_tensor("dropped softmax", "softmax after dropout", "ours makes it again from softmax and mask");
+  of_tensor("dropout mask", "dropout masks", "a byte an element; ours draws them again");
+  rows.push_back(
+      {"other activations", other, "copies of q, k and v by head; ours keeps the product as it is"});
+  rows.push_back({"temporaries", of_kind(Kind::Temporary), "gradients on their way through the last MLP"});
+  rows.push_back(
+      {"weights, gradients, states",
+       of_kind(Kind::Weight) + of_kind(Kind::Master) + of_kind(Kind::Gradient) + of_kind(Kind::Optimizer),
+       "the same"});
+  rows.push_back({"data and buffers", of_kind(Kind::Data) + of_kind(Kind::Other), "their tokens are int64"});
+  rows.push_back({"library workspace", of_kind(Kind::Vendor), "theirs is cuBLAS's own, seen by NVML only"});
+  rows.push_back({"rounding", theirs.peak.rounding - ours.peak.rounding, "by the allocator's rules"});
+  const auto slack = [](const MetaRun& r) { return r.peak_reserved - r.peak.allocated(); };
+  rows.push_back({"allocator slack", slack(theirs) - slack(ours), "reserved, but not allocated at the peak"});
+  return rows;
+}
+
+PublishedFigure nvml_figure(const char* name, int64_t published, int64_t their, int64_t our,
+                            const char* why) {
+  const auto nvml = [](int64_t reserved) { return double(reserved) / kMiB + kOutsideMiB; };
+  return {"BERT-large", name, "MiB", double(published), nvml(their), nvml(our), why};
+}
+
+Gap finished(Gap gap) {
+  for (const Difference& d : gap.differences) gap.named += d.bytes;
+  gap.unexplained = gap.whole - gap.named;
+  return gap;
+}
+Gap gap_of(const std::string& run, int64_t published, const MetaRun& theirs, const MetaRun& ours) {
+  return finished({run + ": theirs - ours", "published - ours", take_apart(theirs, ours), 0,
+                   (published - kOutsideMiB) * kMiB - ours.peak_reserved});
+}
+
+}  // namespace gradus

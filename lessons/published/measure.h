@@ -1,0 +1,53 @@
+// A training run of three steps on meta: theirs and ours, measured; and their difference taken apart.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lessons/published/hugging_face.h"
+#include "lessons/published/runs.h"
+#include "src/memory/history.h"
+#include "src/optim/optimizer.h"
+
+namespace gradus {
+
+constexpr int64_t kMiB = int64_t(1) << 20;
+// What NVML sees and no allocator does. The published context has the first tensor in it, and so its segment
+// of 2 MiB, which `reserved` has too.
+constexpr int64_t kOutsideMiB = kContextMiB - 2;
+constexpr int64_t kVanilla = 14'949, kAccumulated = 8'681;  // MiB: batch 4, and 4 times batch 1, AdamW
+constexpr int64_t kBudget = (kCardMiB - kOutsideMiB) * kMiB;
+
+// What is alive when most is allocated, requested bytes by (kind, name).
+using Alive = std::map<std::pair<Kind, std::string>, int64_t>;
+
+struct MetaRun {
+  int64_t loaded_reserved = 0, loaded_allocated = 0;  // before the first step
+  int64_t updated_allocated = 0;                      // after the first update
+  int64_t peak_reserved = 0;
+  int64_t failed_request = 0;
+  bool fits() const { return failed_request == 0; }
+  Usage peak;
+  Alive alive;
+};
+
+struct MetaSetting {
+  const char* model;
+  int64_t batch, tokens, micro_batches = 1;
+  bool half = false;  // weights, gradients and optimizer states in fp16
+  HuggingFaceBert::Update update = HuggingFaceBert::Update::AdamW;
+  bool checkpoints = false;  // each block
+  bool mixed = false;        // theirs by autocast, ours by recipe
+  TransformerConfig config() const;
+  std::unique_ptr<Optimizer> optimizer(Parameters& p) const;
+};
+MetaRun run_ours(const MetaSetting& set);
+MetaRun run_theirs(const MetaSetting& set);
+
+PublishedFigure nvml_figure(const char* name, int64_t published, int64_t their, int64_t our, const char* why);
+std::vector<Difference> take_apart(const MetaRun& theirs, const MetaRun& ours);
+Gap finished(Gap gap);  // its sums
+Gap gap_of(const std::string& run, int64_t published, const MetaRun& theirs, const MetaRun& ours);
+
+}  // namespace gradus

@@ -1,0 +1,102 @@
+// BERT-large with one technique after the other: lessons 06 to 11.
+#include "lessons/published/measure.h"
+
+namespace gradus {
+
+// MiB, of 4 times batch 1 with checkpointing, in fp32 and in fp16.
+constexpr int64_t kCheckpointing = 6'775, kAllMixed = 7'275;
+
+PublishedRuns published_accumulation() {
+  const MetaSetting vanilla{"bert-large", 4, 512}, accumulated{"bert-large", 1, 512, 4};
+  const MetaRun theirs = run_theirs(vanilla), theirs_4 = run_theirs(accumulated);
+  PublishedRuns runs;
+  runs.figures = {
+      nvml_figure("batch 4", kVanilla, theirs.peak_reserved, run_ours(vanilla).peak_reserved, "lesson 04"),
+      nvml_figure("4 x 1", kAccumulated, theirs_4.peak_reserved, run_ours(accumulated).peak_reserved,
+                  "the same")};
+  std::vector<Difference> rows = take_apart(theirs, theirs_4);
+  for (Difference& d : rows) d.why = "";
+  runs.gap = finished(
+      {"theirs: batch 4 - (4 x 1)", "the same of the published", rows, 0, (kVanilla - kAccumulated) * kMiB});
+  return runs;
+}
+
+PublishedRuns published_checkpointing() {
+  MetaSetting set{"bert-large", 1, 512, 4};
+  const MetaRun all = run_theirs(set), ours_all = run_ours(set);
+  set.checkpoints = true;
+  const MetaRun theirs = run_theirs(set), ours = run_ours(set);
+  PublishedRuns runs;
+  runs.figures = {nvml_figure("4 x 1", kAccumulated, all.peak_reserved, ours_all.peak_reserved, "lesson 07"),
+                  nvml_figure("4 x 1, checkpointing", kCheckpointing, theirs.peak_reserved,
+                              ours.peak_reserved, "the next table")};
+  runs.gap = gap_of("BERT-large, 4 x 1, checkpointing", kCheckpointing, theirs, ours);
+  return runs;
+}
+
+PublishedRuns published_adafactor() {
+  constexpr int64_t kAdafactor = 12'295;
+  const MetaSetting adamw{"bert-large", 4, 512},
+      adafactor{"bert-large", 4, 512, 1, false, HuggingFaceBert::Update::Adafactor};
+  const MetaRun theirs = run_theirs(adafactor), ours = run_ours(adafactor);
+  PublishedRuns runs;
+  runs.figures = {
+      nvml_figure("NVML, AdamW", kVanilla, run_theirs(adamw).peak_reserved, run_ours(adamw).peak_reserved,
+                  "lesson 04"),
+      nvml_figure("NVML, Adafactor", kAdafactor, theirs.peak_reserved, ours.peak_reserved, "the next table")};
+  runs.gap = gap_of("BERT-large, Adafactor", kAdafactor, theirs, ours);
+  return runs;
+}
+
+PublishedRuns published_mixed_precision() {
+  constexpr int64_t kMixed = 13'939;
+  MetaSetting fp32{"bert-large", 4, 512}, all{"bert-large", 1, 512, 4};
+  MetaSetting mixed = fp32;
+  mixed.mixed = all.mixed = all.checkpoints = true;
+  const MetaRun theirs = run_theirs(mixed), ours = run_ours(mixed);
+  PublishedRuns runs;
+  runs.figures = {
+      nvml_figure("batch 4", kVanilla, run_theirs(fp32).peak_reserved, run_ours(fp32).peak_reserved,
+                  "lesson 04"),
+      nvml_figure("batch 4, fp16", kMixed, theirs.peak_reserved, ours.peak_reserved, "the next table"),
+      nvml_figure("4 x 1, checkpointing, fp16", kAllMixed, run_theirs(all).peak_reserved,
+                  run_ours(all).peak_reserved, "lesson 08; two copies of the weights")};
+  runs.gap = gap_of("BERT-large, batch 4, fp16", kMixed, theirs, ours);
+  for (Difference& d : runs.gap.differences) {
+    if (d.name == "attention scores") d.why = "in fp32; until PyTorch 1.10 softmax keeps its input";
+    if (d.name == "softmax after dropout") d.why = "theirs is kept as an fp16 copy, two rows below";
+    if (d.name == "other activations") d.why = "softmax and GELU in fp32, and an fp16 copy for each product";
+    if (d.name == "weights, gradients, states")
+      d.why = "fp16 copies of weights that products read; ours: of all";
+  }
+  return runs;
+}
+
+PublishedRuns published_adam8bit() {
+  using Update = HuggingFaceBert::Update;
+  constexpr int64_t kAdam8bit = 13'085, kAllAdafactor = 4'847, kAllAdam8bit = 5'363;
+  const MetaSetting vanilla{"bert-large", 4, 512};
+  MetaSetting adam8bit = vanilla, all{"bert-large", 1, 512, 4};
+  adam8bit.update = Update::Adam8bit;
+  all.checkpoints = all.mixed = true;
+  MetaSetting all_fp32 = all;
+  all_fp32.mixed = false;
+  MetaSetting all_adafactor = all, all_adam8bit = all;
+  all_adafactor.update = Update::Adafactor, all_adam8bit.update = Update::Adam8bit;
+  const MetaRun theirs = run_theirs(adam8bit), ours = run_ours(adam8bit);
+  const auto figure = [](const char* name, int64_t published, const MetaSetting& set, const char* why) {
+    return nvml_figure(name, published, run_theirs(set).peak_reserved, run_ours(set).peak_reserved, why);
+  };
+  PublishedRuns runs;
+  runs.figures = {figure("batch 4, AdamW", kVanilla, vanilla, "lesson 04"),
+                  nvml_figure("batch 4, 8-bit Adam", kAdam8bit, theirs.peak_reserved, ours.peak_reserved,
+                              "the next table"),
+                  figure("4 x 1, checkpointing", kCheckpointing, all_fp32, "lesson 08"),
+                  figure("... and fp16", kAllMixed, all, "lesson 09: two copies of the weights"),
+                  figure("... and Adafactor", kAllAdafactor, all_adafactor, "the same"),
+                  figure("... or 8-bit Adam", kAllAdam8bit, all_adam8bit, "the same")};
+  runs.gap = gap_of("BERT-large, batch 4, 8-bit Adam", kAdam8bit, theirs, ours);
+  return runs;
+}
+
+}  // namespace gradus

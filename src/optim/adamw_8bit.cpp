@@ -1,0 +1,32 @@
+#include "src/optim/adamw_8bit.h"
+
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+static Optimizer::States coded_states(const Parameter& p) {
+  const Shape& shape = p.value.shape();
+  if (shape.numel() < AdamW8bit::kLeastCoded) return adamw_states(p);
+  const Shape scales{state_shape(shape.numel()).blocks()};
+  return {{"m", shape, DType::U8},
+          {"v", shape, DType::U8},
+          {"m.scales", scales, DType::F32},
+          {"v.scales", scales, DType::F32}};
+}
+
+AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args)
+    : Optimizer(parameters, coded_states),
+      args_(args),
+      m_book_(book_on(current().device, dynamic_book(Sign::Signed), "signed dynamic")),
+      v_book_(book_on(current().device, dynamic_book(Sign::Unsigned), "unsigned dynamic")) {}
+
+void AdamW8bit::update(const Tensor& any, ParamList list) {
+  std::vector<ParamUpdate> small, coded;
+  for (int64_t i = 0; i < list.count; ++i)
+    (list.items[i].m_scales.wanted() ? coded : small).push_back(list.items[i]);
+  if (!small.empty()) adamw(any, {int64_t(small.size()), small.data()}, args_);
+  const ParamList large{int64_t(coded.size()), coded.data()};
+  be(any).adamw_8bit(ctx(any, cost::adamw_8bit(large)), m_book_.in(), v_book_.in(), large, args_);
+}
+
+}  // namespace gradus

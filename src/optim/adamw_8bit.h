@@ -1,0 +1,22 @@
+// AdamW with its states in 8 bits.
+#pragma once
+#include "src/optim/optimizer.h"
+#include "src/quant/quantized.h"
+
+namespace gradus {
+
+// Dettmers et al. 2022, "8-bit optimizers via block-wise quantization": m in the signed dynamic map, v in the
+// unsigned one, a scale for every 256 elements. State: 2 + 2 * 4 / 256 = 2.03125 bytes a parameter. A tensor
+// of fewer than kLeastCoded elements keeps AdamW's states. Not for fp64.
+class AdamW8bit : public Optimizer {
+ public:
+  static constexpr int64_t kLeastCoded = 4096;
+  explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {});
+
+ private:
+  void update(const Tensor& any, ParamList) override;
+  AdamWArgs args_;
+  Tensor m_book_, v_book_;
+};
+
+}  // namespace gradus

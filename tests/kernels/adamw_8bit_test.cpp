@@ -1,0 +1,279 @@
+// adamw_8bit against AdamW's formula in fp64 on the numbers that the codes stand for.
+#include <memory>
+
+#include "tests/kernels/quantize_testing.h"
+
+namespace gradus {
+namespace {
+
+ON_EVERY_DEVICE(L11_Kernels);
+
+constexpr double kRate = 0.01f, kClip = 0.7f, kDecay = 0.1f;
+constexpr AdamWArgs kArgs{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f, .weight_decay = float(kDecay)};
+
+// m or v as codes at random and scales, of which each is another.
+struct Coded {
+  Coded(const QuantBook& book, int64_t n, uint64_t stream, double scale)
+      : book(book), n(n), codes(n), scales(Buffer::zeros(DType::F32, state_shape(n).blocks())) {
+    Rng rng(12, stream);
+    for (int64_t i = 0; i < n; ++i) codes.data()[i] = uint8_t(rng.uniform() * book.count);
+    std::vector<double> s;
+    for (int64_t b = 0; b < state_shape(n).blocks(); ++b) s.push_back(scale * (0.5 + rng.uniform()));
+    scales = Buffer(DType::F32, s);
+  }
+  std::vector<double> values() {  // as fp32 has them
+    const std::vector<double> s = scales.values();
+    std::vector<double> x;
+    for (const uint8_t c : codes.values())
+      x.push_back(double(float(s[x.size() / kStateBlock]) * book.value[c]));
+    return x;
+  }
+  Out codes_out() { return {codes.data(), DType::U8}; }
+  const QuantBook& book;
+  int64_t n;
+  Bytes codes;
+  Buffer scales;
+};
+
+struct Update {
+  Update(DType T, DType grad, int64_t n, bool decay, bool has_master, const QuantBook& m_book,
+         const QuantBook& v_book)
+      : n(n),
+        decay(decay),
+        has_master(has_master),
+        value(Buffer::random(T, n, 1)),
+        grad(Buffer::random(grad, n, 2)),
+        master(Buffer::random(DType::F32, n, 4)),
+        m(m_book, n, 5, 0.3),
+        v(v_book, n, 6, 0.1) {}
+  ParamUpdate item() {
+    return {.n = n,
+            .value = value.out(Write::Set),
+            .grad = grad.in(),
+            .m = m.codes_out(),
+            .v = v.codes_out(),
+            .master = has_master ? master.out(Write::Set) : Out{},
+            .decay = decay,
+            .m_scales = m.scales.out(Write::Set),
+            .v_scales = v.scales.out(Write::Set)};
+  }
+  const Buffer& updated() const { return has_master ? master : value; }
+  int64_t n;
+  bool decay, has_master;
+  Buffer value, grad, master;
+  Coded m, v;
+};
+
+struct Books {
+  explicit Books(const QuantBook& m, const QuantBook& v) : m(m), v(v) {
+    std::memcpy(bytes[0].data(), &m, sizeof m), std::memcpy(bytes[1].data(), &v, sizeof v);
+  }
+  CBuf in(int i) const { return {bytes[i].data(), DType::U8}; }
+  const QuantBook &m, &v;
+  SharedVector<char> bytes[2] = {SharedVector<char>(sizeof(QuantBook)),
+                                 SharedVector<char>(sizeof(QuantBook))};
+};
+
+// The numbers x were quantized to what is in `state`: each scale is the block's largest magnitude, each code
+// stands for the value nearest to its number. `error` of x[i] is what arithmetic may be off by.
+void expect_quantized(const char* name, Coded& state, const std::vector<double>& x,
+                      const std::vector<double>& error) {
+  const std::vector<double> scales = state.scales.values();
+  const std::vector<uint8_t> codes = state.codes.values();
+  for (int64_t b = 0; b < state_shape(state.n).blocks(); ++b) {
+    double most = 0, slack = 0;
+    for (int64_t i = state_shape(state.n).begin(b); i < state_shape(state.n).end(b); ++i)
+      most = std::max(most, std::abs(x[i])), slack = std::max(slack, error[i]);
+    ASSERT_NEAR(scales[b], most, slack) << name << ", scale of block " << b;
+    for (int64_t i = state_shape(state.n).begin(b); i < state_shape(state.n).end(b); ++i) {
+      double nearest = INFINITY;
+      for (int c = 0; c < state.book.count; ++c)
+        nearest = std::min(nearest, std::abs(x[i] - scales[b] * double(state.book.value[c])));
+      const double distance = std::abs(x[i] - scales[b] * double(state.book.value[codes[i]]));
+      ASSERT_LE(distance, nearest + 2 * error[i] + 1e-6 * std::abs(x[i]) + 1e-9 * scales[b])
+          << name << ", element " << i << " of " << state.n << ", which is " << x[i];
+    }
+  }
+}
+
+struct After {  // what the formula says
+  std::vector<double> w, w_error, m, m_error, v, v_error;
+};
+After adamw_of(Update& u, double step) {
+  const std::vector<double> w = u.updated().values(), g = u.grad.values(), m = u.m.values(), v = u.v.values();
+  const double b1 = kArgs.beta1, b2 = kArgs.beta2;
+  After a;
+  for (int64_t i = 0; i < u.n; ++i) {
+    const double gi = kClip * g[i], mi = b1 * m[i] + (1 - b1) * gi, vi = b2 * v[i] + (1 - b2) * gi * gi;
+    const double m_error = 4 * (std::abs(b1 * m[i]) + std::abs((1 - b1) * gi));
+    const double slope =
+        kRate / (1 - std::pow(b1, step)) / (std::sqrt(vi / (1 - std::pow(b2, step))) + double(kArgs.eps));
+    a.w.push_back(w[i] * (1 - (u.decay ? kRate * kDecay : 0)) - slope * mi);
+    a.w_error.push_back(3 * std::abs(w[i]) + slope * (16 * std::abs(mi) + m_error));
+    a.m.push_back(mi), a.m_error.push_back(m_error * 0x1p-24);
+    a.v.push_back(vi), a.v_error.push_back(6 * vi * 0x1p-24);
+  }
+  return a;
+}
+
+void expect_updates(std::vector<std::unique_ptr<Update>>& all, const Books& books) {
+  TestCtx ctx;
+  const OpenMpThreads three(3);
+  ctx.scalars().learning_rate = float(kRate), ctx.scalars().clip_factor = float(kClip);
+  std::vector<ParamUpdate> items;
+  for (const auto& u : all) items.push_back(u->item());
+  for (const int step : {1, 300}) {
+    std::vector<After> after;
+    for (const auto& u : all) after.push_back(adamw_of(*u, step));
+    ctx.scalars().updates = step;
+    table().adamw_8bit(ctx, books.in(0), books.in(1), {int64_t(items.size()), items.data()}, kArgs);
+    for (size_t k = 0; k < all.size(); ++k) {
+      Update& u = *all[k];
+      const std::string op = "adamw_8bit of parameter " + std::to_string(k);
+      const auto expect = [&](const Expected& e, const Buffer& b) {
+        expect_written(op, e, b.type(), Write::Set, {}, b.values());
+      };
+      ASSERT_NO_FATAL_FAILURE(expect({"w", {}, after[k].w, after[k].w_error}, u.updated()));
+      ASSERT_NO_FATAL_FAILURE(expect({"value of a master copy", {}, u.updated().values()}, u.value));
+      ASSERT_NO_FATAL_FAILURE(expect_quantized("m", u.m, after[k].m, after[k].m_error)) << op;
+      ASSERT_NO_FATAL_FAILURE(expect_quantized("v", u.v, after[k].v, after[k].v_error)) << op;
+    }
+  }
+}
+
+// Every mix of dtypes, with and without master copy and decay, at sizes on both sides of a block (256), of
+// what a GPU's block takes at a time (1,024) and in all (4,096), and of a thread's share; more of them than
+// one launch takes.
+TEST_P(L11_Kernels, AdamW8BitIsTheAlgorithm) {
+  constexpr int64_t kSizes[] = {1, 4097, 0, 255, 1025, 256, 7, 257, 1023, 4095, 513};
+  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
+  std::vector<std::unique_ptr<Update>> all;
+  for (int round = 0; round < 3; ++round)
+    for (const DType T : {DType::F32, DType::BF16, DType::F16})
+      for (const DType grad : t_or_fp32(T))
+        for (const bool decay : {false, true})
+          for (const bool master : {false, true})
+            all.push_back(std::make_unique<Update>(T, grad, kSizes[all.size() % std::size(kSizes)], decay,
+                                                   master, m_book, v_book));
+  if (turn.table == &cpu_backend())
+    all.push_back(std::make_unique<Update>(DType::BF16, DType::F32, 40'003, true, true, m_book, v_book));
+  expect_updates(all, Books(m_book, v_book));
+}
+TEST_P(L11_Kernels, AdamW8BitTakesAnyBooks) {
+  const QuantBook linear = absmax_book(8), positive = zero_point_book(8), few = nf4_book(),
+                  crowded = crowded_book(200);
+  for (const auto& [m, v] : {std::pair{&linear, &positive}, {&few, &positive}, {&crowded, &positive}}) {
+    std::vector<std::unique_ptr<Update>> all;
+    all.push_back(std::make_unique<Update>(DType::F32, DType::F32, 1300, false, false, *m, *v));
+    expect_updates(all, Books(*m, *v));
+  }
+}
+
+// The three kernels that it stands for, one after the other; on the CPU to the bit.
+TEST(L11_Kernels, AdamW8BitIsDequantizeAdamWQuantize) {
+  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
+  const Books books(m_book, v_book);
+  const int64_t n = 70'001;
+  Update one(DType::F32, DType::F32, n, true, false, m_book, v_book),
+      three(DType::F32, DType::F32, n, true, false, m_book, v_book);
+  Buffer m = Buffer::zeros(DType::F32, n), v = Buffer::zeros(DType::F32, n);
+  const QuantShape s = state_shape(n);
+  TestCtx ctx(cost::quantize(s, DType::F32));
+  ctx.scalars().learning_rate = 0.01f;
+  for (int step = 1; step <= 3; ++step) {
+    ctx.scalars().updates = step;
+    const ParamUpdate item = one.item();
+    table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+    ParamUpdate plain = three.item();
+    Coded* const states[2] = {&three.m, &three.v};
+    Buffer* const numbers[2] = {&m, &v};
+    for (int i = 0; i < 2; ++i)
+      table().dequantize(ctx, s, books.in(i), {states[i]->codes.data(), DType::U8}, states[i]->scales.in(),
+                         {}, numbers[i]->out(Write::Set));
+    plain.m = m.out(Write::Set), plain.v = v.out(Write::Set);
+    table().adamw(ctx, {1, &plain}, kArgs);
+    for (int i = 0; i < 2; ++i)
+      table().quantize(ctx, s, books.in(i), numbers[i]->in(), states[i]->codes_out(),
+                       states[i]->scales.out(Write::Set), {});
+    ASSERT_EQ(one.value.values(), three.value.values()) << "step " << step;
+    ASSERT_EQ(one.m.codes.values(), three.m.codes.values()) << "step " << step;
+    ASSERT_EQ(one.v.codes.values(), three.v.codes.values()) << "step " << step;
+    ASSERT_EQ(one.m.scales.values(), three.m.scales.values()) << "step " << step;
+    ASSERT_EQ(one.v.scales.values(), three.v.scales.values()) << "step " << step;
+  }
+}
+
+// A skipped update changes nothing; a gradient that is not finite spoils its own block alone; where all is 0,
+// all stays 0.
+TEST_P(L11_Kernels, AdamW8BitOfSpecialNumbers) {
+  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
+  const Books books(m_book, v_book);
+  for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+    Update u(DType::F32, DType::F32, 1000, true, false, m_book, v_book);
+    std::vector<double> g = u.grad.values();
+    g[300] = bad;
+    u.grad = Buffer(DType::F32, g);
+    TestCtx ctx;
+    ctx.scalars().learning_rate = 0.1f, ctx.scalars().updates = 1, ctx.scalars().skip = 1;
+    const ParamUpdate item = u.item();
+    const auto w = u.value.values(), m = u.m.values(), v = u.v.values();
+    table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+    EXPECT_EQ(u.value.values(), w);
+    EXPECT_EQ(u.m.values(), m);
+    EXPECT_EQ(u.v.values(), v);
+    ctx.scalars().skip = 0;
+    table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+    for (Coded* state : {&u.m, &u.v}) {
+      const std::vector<double> scales = state->scales.values();
+      for (size_t b = 0; b < scales.size(); ++b) EXPECT_EQ(std::isinf(scales[b]), b == 1) << bad;
+    }
+  }
+  Update u(DType::F32, DType::F32, 600, false, false, m_book, v_book);
+  u.grad = Buffer::zeros(DType::F32, 600);
+  u.m.scales = Buffer::zeros(DType::F32, 3), u.v.scales = Buffer::zeros(DType::F32, 3);
+  TestCtx ctx;
+  ctx.scalars().learning_rate = 0.1f, ctx.scalars().updates = 1;
+  const ParamUpdate item = u.item();
+  const auto w = u.value.values();
+  table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+  EXPECT_EQ(u.value.values(), w);
+  EXPECT_EQ(u.m.scales.values(), std::vector<double>(3, 0.0));
+  EXPECT_EQ(u.v.values(), std::vector<double>(600, 0.0));
+}
+
+TEST_P(L11_Kernels, AdamW8BitRefusesWhatItCannotDo) {
+  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
+  const Books books(m_book, v_book);
+  Update u(DType::F32, DType::F32, 300, true, false, m_book, v_book);
+  TestCtx ctx;
+  ctx.scalars().updates = 1;
+  const auto refused = [&](const std::function<void(ParamUpdate&)>& change) {
+    ParamUpdate item = u.item();
+    change(item);
+    return refusal([&] {
+      table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+      wait_for_kernels();
+    });
+  };
+  EXPECT_EQ(refused([](ParamUpdate&) {}), "");
+  EXPECT_NE(refused([](ParamUpdate& u) { u.value.t = DType::F64; }).find("fp64"), std::string::npos);
+  EXPECT_NE(refused([](ParamUpdate& u) { u.m.t = DType::F32; }).find("m is fp32"), std::string::npos);
+  EXPECT_NE(refused([](ParamUpdate& u) { u.v.t = DType::I8; }).find("v is"), std::string::npos);
+  EXPECT_NE(refused([](ParamUpdate& u) { u.m_scales.t = DType::F16; }).find("m's scales"), std::string::npos);
+  EXPECT_NE(refused([](ParamUpdate& u) { u.v_scales.t = DType::F64; }).find("v's scales"), std::string::npos);
+  EXPECT_NE(refused([](ParamUpdate& u) { u.grad.t = DType::BF16; }).find("a gradient"), std::string::npos);
+  EXPECT_NE(refused([](ParamUpdate& u) { u.v_scales.p = nullptr; }).find("must be there"), std::string::npos);
+  EXPECT_NE(refused([](ParamUpdate& u) { u.m.p = nullptr; }).find("must be there"), std::string::npos);
+  const ParamUpdate item = u.item();
+  for (int i = 0; i < 2; ++i) {
+    CBuf wrong[2] = {books.in(0), books.in(1)};
+    wrong[i].t = DType::F32;
+    EXPECT_NE(refusal([&] {
+                table().adamw_8bit(ctx, wrong[0], wrong[1], {1, &item}, kArgs);
+              }).find("the book"),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -45,4 +45,5 @@ def main():
     save_file({k: v.contiguous() for k, v in out.items()}, pathlib.Path(__file__).parent / "quantization.safetensors")
 
 
-main()
+if __name__ == "__main__":
+    main()

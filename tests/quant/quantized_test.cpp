@@ -2,6 +2,7 @@
 #include "src/quant/quantized.h"
 
 #include "tests/nn/golden_testing.h"
+#include "tests/quant/golden_inputs.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -16,17 +17,6 @@ class L10_Quantized : public ::testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, L10_Quantized, ::testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
-
-// As make_quantization.py makes them.
-std::vector<float> golden_inputs(int64_t n) {
-  std::vector<float> x;
-  for (int64_t i = 0; i < n; ++i) {
-    double sum = 0;
-    for (uint32_t k = 1; k <= 4; ++k) sum += double((uint32_t(4 * i) + k) * 2654435761u >> 16);
-    x.push_back(float((sum - 131070.0) / 37837.0));
-  }
-  return x;
-}
 
 struct Golden4Bit {
   const char* name;

@@ -70,6 +70,10 @@ function answers() {
     a["bytes8"] = n + x; a["bytes4"] = n / 2 + x
     a["code"] = 127 + int(127 * after("has absmax for ") / after("in a block is -") + 0.5)
     a["byte"] = 16 * after("have code ") + after(", then ")
+  } else if (id == "11.5") {
+    n = before(" rows") * before(" columns"); x = int((n + 255) / 256)
+    a["matrix"] = 2 * n + 8 * x; a["vector"] = 8 * before(" elements")
+    a["code"] = int(255 * before(" hundred-thousandths") / (100 * before(" thousandths")) + 0.5)
   }
 }
 function gpt() {

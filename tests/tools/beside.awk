@@ -18,7 +18,7 @@ END {
   for (m = 1; m <= models; m++) {
     ours = median(order[m], "gradus")
     if (field[order[m]] ~ /gflops/)
-      printf "| %s | %.3g GFLOP/s | %.3g GFLOP/s | |\n", order[m], ours, median(order[m], "pytorch-eager")
+      printf "| %s | %.0f GFLOP/s | %.0f GFLOP/s | |\n", order[m], ours, median(order[m], "pytorch-eager")
     else if (field[order[m]] ~ /bytes/)
       printf "| %s | %.0f MiB | %s | |\n", order[m], ours / 2 ^ 20, times(order[m], "pytorch-eager", "%.0f MiB", 2 ^ 20, "much")
     else

@@ -18,7 +18,12 @@ put() {
 }
 
 awk -v table=markdown -f tests/tools/results.awk "$results" | put results README.md
-awk -f tests/tools/beside.awk tests/bench/results/*/beside_pytorch.jsonl | put speed README.md
+for machine in tests/bench/results/*/; do
+  echo "On $(basename "$machine" | tr - ' '):"
+  echo
+  awk -f tests/tools/beside.awk "$machine/beside_pytorch.jsonl"
+  echo
+done | put speed README.md
 for page in lessons/[0-9][0-9]_*/README.md; do
   folder=$(dirname "$page")
   name=${folder##*/}

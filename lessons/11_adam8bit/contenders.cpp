@@ -1,0 +1,95 @@
+#include "lessons/11_adam8bit/contenders.h"
+
+#include <cmath>
+#include <iostream>
+#include <numeric>
+
+#include "lessons/03_transformer/text.h"
+#include "lessons/06_optimizers/race.h"
+#include "lessons/07_accumulation/accumulate.h"
+#include "lessons/11_adam8bit/quantized_adamw.h"
+#include "src/io/atomic_file.h"
+#include "src/io/plot.h"
+#include "src/train/step_recorder.h"
+
+namespace gradus {
+
+constexpr AdamWArgs kArgs{.beta2 = 0.99f};
+
+template <class O>
+static std::unique_ptr<Optimizer> with_args(Parameters& p) {
+  return std::make_unique<O>(p, kArgs);
+}
+
+static std::vector<Contender> all_contenders() {
+  std::vector<Contender> all{{"fp32", -1, with_args<AdamW>},
+                             {"fp32, 2 micro-batches", -1, with_args<AdamW>, 2}};
+  for (const StateFormat& f : state_formats())
+    all.push_back(
+        {f.name, f.m.block, [&f](Parameters& p) { return std::make_unique<QuantizedAdamW>(p, f, kArgs); }});
+  all.push_back({"AdamW8bit", kStateBlock, with_args<AdamW8bit>});
+  all.push_back({"all together", kStateBlock, with_args<AdamW8bit>, 4, true});
+  return all;
+}
+const std::vector<Contender>& adam_contenders() {
+  static const std::vector<Contender> all = all_contenders();
+  return all;
+}
+
+static Moments moments_of(const Optimizer& optimizer) {
+  Moments moments;
+  for (const Optimizer::State& s : optimizer.states)
+    if (s.parameter->value.numel() >= AdamW8bit::kLeastCoded)
+      moments.emplace_back(to_host<float>(s.tensors[0]), to_host<float>(s.tensors[1]));
+  return moments;
+}
+
+Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& loader, const Contender& who,
+              uint64_t seed) {
+  const LessonContext context(lesson);
+  TransformerConfig config = schedule.model;
+  if (who.saves_all) config.precision = precision_recipe("mixed");
+  Transformer model(config);
+  model.initialize(seed);
+  if (who.saves_all) model.segments.assign(size_t(config.layers), {1, Keep::Input});
+  const std::unique_ptr<Optimizer> optimizer = who.make(model.parameters);
+  StepRecorder recorder;
+  for (int64_t step = 0; step < schedule.steps; ++step) {
+    const TextBatch batch = read_batch(loader, step, schedule.batch, config.context, false);
+    if (step == 0 && lesson.print == "tape" && who.name == "AdamW8bit") print_tape(std::cout, model, batch);
+    recorder.begin();
+    model.parameters.zero_grad();
+    const double loss = accumulate(model, batch, even_split(schedule.batch, who.micro_batches)).loss;
+    clip_grad_norm(model.parameters, 1.0);
+    optimizer->step(warmup_cosine(step, schedule.steps / 10, schedule.steps, schedule.learning_rate, 1e-4));
+    recorder.end(loss);
+  }
+  Trained t{{}, recorder.losses, 0, {}};
+  t.row.name = who.name;
+  recorder.fill(t.row, schedule.batch * config.context);
+  for (const Parameter& p : model.parameters)
+    t.predicted += who.block < 0 ? 8 * p.value.numel() : state_bytes(p.value.numel(), who.block);
+  t.row.extra = {{"state bytes/parameter", double(t.predicted) / double(model.parameters.numel())}};
+  if (!context.device.has_data()) {
+    t.row.ms_per_step = t.row.tokens_per_s = t.row.loss_first = t.row.loss_last = std::nullopt;
+    return t;
+  }
+  t.row.loss_held_out = held_out_loss(model, loader, schedule.batch);
+  if (who.block < 0) t.moments = moments_of(*optimizer);
+  return t;
+}
+
+void draw_losses(const std::vector<Trained>& all, const std::string& path) {
+  LinePlot plot{"AdamW's states in 8 bits", "step", "nats a byte", {}, {}};
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (adam_contenders()[i].micro_batches > 1) continue;
+    std::vector<double> losses = smooth(all[i].losses), steps(losses.size());
+    std::iota(steps.begin(), steps.end(), 1.0);
+    for (double& loss : losses)
+      if (loss > all[i].losses[0]) loss = NAN;
+    plot.series.push_back({all[i].row.name, steps, losses});
+  }
+  write_file(path, draw(plot));
+}
+
+}  // namespace gradus

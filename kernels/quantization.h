@@ -35,9 +35,14 @@ struct QuantBook {
   float boundary[256] = {};  // half way from the i-th of them to the next one, and NaN from the last one on
   // If the values are evenly spaced, (code - zero) step: then code = zero + round(t / step). Else step is 0.
   float step = 0, per_step = 0, zero = 0;
-  // Else a look at the upper 16 bits of a number tells how many boundaries lie below all numbers with them.
-  uint8_t below[1 << 16] = {};
-  bool crowded = false;  // more than one boundary lies among some of those numbers
+  // Else the upper 16 bits of a number say which two values it may be nearest to, or which one: `upto`, if
+  // the lower 16 bits are at most `last`, else `above`.
+  struct Cell {
+    uint16_t last = 0xFFFF;
+    uint8_t upto = 0, above = 0;
+  };
+  Cell cell[1 << 16] = {};
+  bool crowded = false;  // some of the numbers of a cell are nearest to a value above the one that it says
 };
 
 // Where among the values in ascending order the one is that is nearest to t; of NaN, anywhere.
@@ -46,8 +51,9 @@ constexpr uint8_t nearest_evenly(float t, float per_step, float zero, float last
   return uint8_t(int32_t(place > last ? last : place > 0 ? place : 0.0f));
 }
 constexpr uint8_t nearest_or_below(const QuantBook& book, float t) {
-  const uint8_t i = book.below[std::bit_cast<uint32_t>(t) >> 16];
-  return uint8_t(i + (t > book.boundary[i]));
+  const uint32_t bits = std::bit_cast<uint32_t>(t);
+  const QuantBook::Cell c = book.cell[bits >> 16];
+  return uint16_t(bits) > c.last ? c.above : c.upto;
 }
 constexpr uint8_t nearest_from(const QuantBook& book, uint8_t below, float t) {  // if the book is crowded
   while (t > book.boundary[below]) ++below;

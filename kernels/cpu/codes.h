@@ -1,6 +1,6 @@
 // Codes of 8 bits of elements that share a scale, and the elements again.
 #pragma once
-#include "kernels/cpu/io.h"
+#include "kernels/cpu/lookup.h"
 
 namespace gradus::cpu {
 
@@ -27,6 +27,7 @@ void fetch(int64_t n, const float* x) {
 }
 [[gnu::flatten, gnu::noinline]] inline void codes_listed(int64_t n, const float* x, Normalize place,
                                                          const QuantBook& book, uint8_t* codes) {
+  if (kHasLookup && !book.crowded && book.count > 16) return codes_by_cells(n, x, place, book, codes);
   float t[kChunkOfCodes];
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) t[i] = place(x[i]);
@@ -51,7 +52,8 @@ inline void codes_of(int64_t n, const float* x, Normalize place, const QuantBook
 }
 [[gnu::flatten, gnu::noinline]] inline void values_listed(int64_t n, const uint8_t* codes, const float* value,
                                                           float scale, float offset, float* y) {
-  for (int64_t i = 0; i < n; ++i) y[i] = offset + scale * value[codes[i]];
+  for (int64_t i = kHasLookup ? values_by_gather(n, codes, value, scale, offset, y) : 0; i < n; ++i)
+    y[i] = offset + scale * value[codes[i]];
 }
 inline void values_of(int64_t n, const uint8_t* codes, const QuantBook& book, float scale, float offset,
                       float* y) {

@@ -1,5 +1,5 @@
-// Books of 16 values: with AVX-512 a table of sixteen numbers is in a register, and one instruction looks up
-// sixteen of them.
+// With AVX-512 one instruction looks up sixteen numbers: of a table of sixteen in a register (books of 4
+// bits), or of one in memory.
 #pragma once
 #include "kernels/cpu/io.h"
 #ifdef __AVX512BW__
@@ -67,8 +67,38 @@ inline int64_t values_by_lookup(int64_t n, const uint8_t* codes, const float* va
   }
   return i;
 }
+
+// codes[i] = nearest_or_below(book, place(x[i]))
+inline void codes_by_cells(int64_t n, const float* x, Normalize place, const QuantBook& book,
+                           uint8_t* codes) {
+  static_assert(sizeof(QuantBook::Cell) == 4);
+  const __m512i lower = _mm512_set1_epi32(0xFFFF);
+  for (int64_t i = 0; i < n; i += 16) {
+    const __mmask16 there = __mmask16(n - i < 16 ? (1 << (n - i)) - 1 : 0xFFFF);
+    const __m512i t =
+        _mm512_castps_si512((_mm512_maskz_loadu_ps(there, x + i) - place.offset) * place.up * place.inverse);
+    const __m512i cell = _mm512_i32gather_epi32(_mm512_srli_epi32(t, 16), book.cell, 4);
+    const __mmask16 above =
+        _mm512_cmpgt_epu32_mask(_mm512_and_epi32(t, lower), _mm512_and_epi32(cell, lower));
+    _mm512_mask_cvtepi32_storeu_epi8(codes + i, there,
+                                     _mm512_mask_srli_epi32(_mm512_srli_epi32(cell, 16), above, cell, 24));
+  }
+}
+
+// y = offset + scale value[code], of n codes; returns of how many: a multiple of 16.
+inline int64_t values_by_gather(int64_t n, const uint8_t* codes, const float* value, float scale,
+                                float offset, float* y) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + i)));
+    _mm512_storeu_ps(y + i, offset + scale * _mm512_i32gather_ps(code, value, 4));
+  }
+  return i;
+}
 #else
 constexpr bool kHasLookup = false;
+inline void codes_by_cells(int64_t, const float*, Normalize, const QuantBook&, uint8_t*) {}
+inline int64_t values_by_gather(int64_t, const uint8_t*, const float*, float, float, float*) { return 0; }
 inline void codes_by_lookup(int64_t, const float*, Normalize, const Cells&, uint8_t*) {}
 inline int64_t values_by_lookup(int64_t, const uint8_t*, const float*, float, float, float*) { return 0; }
 #endif

@@ -1,5 +1,4 @@
 #include "kernels/cpu/codes.h"
-#include "kernels/cpu/lookup.h"
 
 namespace gradus::cpu {
 

@@ -46,8 +46,14 @@ QuantBook listed_book(const std::vector<float>& value) {
     const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
     if (std::isnan(a)) continue;
     const auto [least, greatest] = std::minmax(a, std::isnan(b) ? a : b);  // infinity stands beside NaNs
-    book.below[upper] = uint8_t(boundaries_below(book, least));
-    book.crowded = book.crowded || boundaries_below(book, greatest) > book.below[upper] + 1;
+    const int low = boundaries_below(book, least), high = boundaries_below(book, greatest);
+    QuantBook::Cell& cell = book.cell[upper];
+    cell.upto = cell.above = uint8_t(low);
+    book.crowded = book.crowded || high > low + 1;
+    if (high != low + 1) continue;
+    cell.last = uint16_t(std::bit_cast<uint32_t>(book.boundary[low]));
+    ++(a < b ? cell.above : cell.upto);
+    if (a > b) --cell.last;  // below 0: larger bits are smaller numbers, and the boundary goes down
   }
   return book;
 }

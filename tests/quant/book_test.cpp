@@ -145,8 +145,8 @@ TEST(L10_Book, TheNearestValueOfAnyNumber) {
   }
 }
 
-// What the upper 16 bits tell: how many boundaries are below all numbers that begin with them. Only where
-// values are very close more than one lies among those numbers.
+// What the upper 16 bits tell: which value is the nearest, or which two are, and at which number the one
+// takes over. Only where values are very close there are more than two.
 TEST(L10_Book, WhatTheUpperBitsTell) {
   RecordProperty("exercise", "10.1");
   for (const auto& [name, book] : all_books()) {
@@ -156,8 +156,16 @@ TEST(L10_Book, WhatTheUpperBitsTell) {
       if (std::isnan(b)) continue;
       const float *const first = book.boundary, *const end = first + book.count - 1;
       const auto below = std::lower_bound(first, end, std::min(a, b)) - first;
-      ASSERT_EQ(book.below[upper], below) << name << ": upper bits " << upper;
-      most = std::max(most, int(std::lower_bound(first, end, std::max(a, b)) - first - below));
+      const int more = int(std::lower_bound(first, end, std::max(a, b)) - first - below);
+      most = std::max(most, more);
+      const QuantBook::Cell c = book.cell[upper];
+      ASSERT_EQ(a < b || more == 0 ? c.upto : more == 1 ? c.above : c.upto, below) << name << ": " << upper;
+      if (more != 1) continue;
+      ASSERT_EQ(int(c.upto) + int(c.above), 2 * below + 1) << name << ": " << upper;
+      for (const int lower : {0, int(c.last), std::min(c.last + 1, 0xFFFF), 0xFFFF}) {
+        const float t = std::bit_cast<float>(upper << 16 | uint32_t(lower));
+        ASSERT_EQ(nearest_or_below(book, t), below + (t > book.boundary[below])) << name << ": " << t;
+      }
     }
     EXPECT_EQ(book.crowded, most > 1) << name;
     EXPECT_EQ(book.crowded, name == "crowded") << name;

@@ -48,10 +48,10 @@ Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& load
               uint64_t seed) {
   const LessonContext context(lesson);
   TransformerConfig config = schedule.model;
-  if (who.saves_all) config.precision = precision_recipe("mixed");
+  if (who.all_techniques) config.precision = precision_recipe("mixed");
   Transformer model(config);
   model.initialize(seed);
-  if (who.saves_all) model.segments.assign(size_t(config.layers), {1, Keep::Input});
+  if (who.all_techniques) model.segments.assign(size_t(config.layers), {1, Keep::Input});
   const std::unique_ptr<Optimizer> optimizer = who.make(model.parameters);
   StepRecorder recorder;
   for (int64_t step = 0; step < schedule.steps; ++step) {

@@ -18,7 +18,7 @@ struct Contender {
   int64_t block;  // of elements of a state that share a scale; 0: all of a tensor; -1: states in fp32
   std::function<std::unique_ptr<Optimizer>(Parameters&)> make;
   int64_t micro_batches = 1;
-  bool saves_all = false;  // in bf16 (lesson 09), every block checkpointed (lesson 08)
+  bool all_techniques = false;  // in bf16 (lesson 09), every block checkpointed (lesson 08)
 };
 // AdamW in fp32; the same in two micro-batches, which differs from it by rounding alone; AdamW with its
 // states in each format; AdamW8bit; and that with all that lessons 07 to 09 do against a lack of memory.
@@ -39,7 +39,7 @@ struct Trained {
 Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& loader, const Contender& who,
               uint64_t seed);
 
-// Loss against steps of those that train in fp32; what is above the first loss is left out.
+// Loss against steps of those that train without micro-batches; what is above the first loss is left out.
 void draw_losses(const std::vector<Trained>& all, const std::string& path);
 
 }  // namespace gradus

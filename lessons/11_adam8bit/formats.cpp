@@ -7,7 +7,7 @@ namespace gradus {
 static StateFormat linear(const char* name, int64_t block) {
   return {name,
           {.name = "linear, signed", .book = absmax_book(8), .block = block},
-          {.name = "linear, unsigned", .book = zero_point_book(8), .block = block}};
+          {.name = "linear, unsigned", .book = zero_point_book(8), .block = block}};  // 0 to 1, no offset
 }
 static StateFormat dynamic(const char* name, int64_t block) {
   return {name,

@@ -15,9 +15,8 @@ struct StateFormat {
 // m has a sign, v has none.
 const std::vector<StateFormat>& state_formats();
 
-// Bytes of AdamW's states of a tensor of n elements, in 8 bits, if `block` of them share a scale: 2 n, and a
-// scale for each block of m and of v; below AdamW8bit::kLeastCoded elements 8 n, because such a tensor keeps
-// fp32. block 0: all of the tensor.
+// Bytes of AdamW's states of a tensor of n elements, in 8 bits (but for small tensors), if `block` of them
+// share a scale; 0: all of the tensor.
 int64_t state_bytes(int64_t n, int64_t block);
 
 }  // namespace gradus

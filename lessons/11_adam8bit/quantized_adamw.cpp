@@ -44,7 +44,7 @@ void QuantizedAdamW::update(const Tensor& any, ParamList list) {
     adamw(any, {1, &u}, args_);
     m_.requantize(m, m_codes_[i]);
     v_.requantize(v, v_codes_[i]);
-    // STUB: todo("11.1", "codes to numbers, AdamW's update, numbers to codes", u, m_, v_, any, args_);
+    // STUB: todo("11.1", "codes to numbers, AdamW's update, numbers to codes", u, m_, v_, m_codes_[i], v_codes_[i], any, args_);
     // END SOLUTION 11.1
   }
 }

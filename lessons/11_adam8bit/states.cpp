@@ -36,7 +36,7 @@ StateDamage state_damage(const StateFormat& format, const Moments& moments) {
 }
 
 void damage_table(const Moments& moments, Report& report) {
-  Table table({"states after training, quantized", "error of m", "of v", "v becomes 0",
+  Table table({"states of fp32, quantized as", "error of m", "of v", "v becomes 0",
                "step more than twice as large", "largest step, times"});
   std::map<std::string, StateDamage> all;
   for (const StateFormat& format : state_formats()) {

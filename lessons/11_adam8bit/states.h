@@ -7,7 +7,7 @@ namespace gradus {
 
 double adam_step(float m, float v);  // m / (sqrt(v) + eps): an update, but for rate and bias correction
 
-// Each an average over all elements of the tensors that would be kept in 8 bits.
+// Over all elements of the tensors that would be kept in 8 bits.
 struct StateDamage {
   double m = 0, v = 0;   // mean |x - x'| / mean |x|
   double v_is_zero = 0;  // share of the elements whose v is above 0, and comes back as 0

@@ -26,7 +26,7 @@ static double bytes_of(Optimizer& optimizer, int64_t parameters) {  // moved by 
 
 void adam_time_table(Report& report) {
   if (std::string_view(current().device.name()) == "emu") return;  // its times say nothing
-  Table table({"an update of", "bytes moved, fp32", "8 bits", "time, fp32", "8 bits", "times"});
+  Table table({"an update of", "bytes a parameter, fp32", "8 bits", "time, fp32", "8 bits", "8 bits / fp32"});
   double factor = NAN;
   for (const int64_t side : {2048, 128}) {
     const int count = side == 2048 ? 8 : 2;

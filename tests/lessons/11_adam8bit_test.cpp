@@ -156,7 +156,7 @@ TEST(L11_Adam8bit, Contenders) {
   EXPECT_EQ(all[0].name, "fp32");
   EXPECT_EQ(all[5].name, "dynamic, blocks");
   EXPECT_EQ(all[6].name, "AdamW8bit");
-  EXPECT_TRUE(all[7].saves_all);
+  EXPECT_TRUE(all[7].all_techniques);
   EXPECT_EQ(all[7].micro_batches, 4);
 }
 

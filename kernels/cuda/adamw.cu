@@ -7,11 +7,8 @@ static __global__ void adamw_kernel(ParamChunk params, const StepScalars* scalar
   const int item = item_of_block(params);
   const ParamUpdate u = params.items[item];
   const AdamWStep step(args, *scalars, u);
-  const Out updated = u.master.p ? u.master : u.value;
-  const int64_t begin = int64_t(blockIdx.x - params.first_block[item]) * kPiece;
-  for (int64_t first = begin + threadIdx.x; first < u.n && first < begin + kPiece; first += kGroup) {
-    float w[kEach], grad[kEach], m[kEach], v[kEach];
-    read(updated, first, u.n, w);
+  update_weights(params, item, u, [&](int64_t first, float(&w)[kEach]) {
+    float grad[kEach], m[kEach], v[kEach];
     read(u.grad, first, u.n, grad);
     read(u.m, first, u.n, m);
     read(u.v, first, u.n, v);
@@ -19,9 +16,7 @@ static __global__ void adamw_kernel(ParamChunk params, const StepScalars* scalar
     for (int k = 0; k < kEach; ++k) step.update(grad[k], w[k], m[k], v[k]);
     write(u.m, first, u.n, m);
     write(u.v, first, u.n, v);
-    if (u.master.p) write(u.master, first, u.n, w);
-    write(u.value, first, u.n, w);
-  }
+  });
 }
 
 void adamw(const Ctx& ctx, ParamList list, AdamWArgs args) {

@@ -32,12 +32,8 @@ static __global__ void adamw_8bit_kernel(ParamChunk params, const StepScalars* s
   const int item = item_of_block(params);
   const ParamUpdate u = params.items[item];
   const AdamWStep step(args, *scalars, u);
-  const Out updated = u.master.p ? u.master : u.value;
-  const int64_t begin = int64_t(blockIdx.x - params.first_block[item]) * kPiece;
-  for (int64_t at = begin; at < u.n && at < begin + kPiece; at += kGroup) {  // all threads go around alike
-    const int64_t first = at + threadIdx.x;
-    float w[kEach], grad[kEach], m[kEach], v[kEach];
-    read(updated, first, u.n, w);
+  update_weights(params, item, u, [&](int64_t first, float(&w)[kEach]) {
+    float grad[kEach], m[kEach], v[kEach];
     read(u.grad, first, u.n, grad);
     dequantize_group(*m_book, u.m, u.m_scales, first, u.n, m);
     dequantize_group(*v_book, u.v, u.v_scales, first, u.n, v);
@@ -45,9 +41,7 @@ static __global__ void adamw_8bit_kernel(ParamChunk params, const StepScalars* s
     for (int k = 0; k < kEach; ++k) step.update(grad[k], w[k], m[k], v[k]);
     quantize_group(*m_book, u.m, u.m_scales, first, u.n, m);
     quantize_group(*v_book, u.v, u.v_scales, first, u.n, v);
-    if (u.master.p) write(u.master, first, u.n, w);
-    write(u.value, first, u.n, w);
-  }
+  });
 }
 
 void adamw_8bit(const Ctx& ctx, CBuf m_book, CBuf v_book, ParamList list, AdamWArgs args) {

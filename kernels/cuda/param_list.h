@@ -69,4 +69,20 @@ inline __device__ void write(Out y, int64_t first, int64_t n, const float (&r)[k
   visit_in_kernel(y.t, [&]<class T>() { write_as<T>(y.p, first, n, r); });
 }
 
+// f(first, w) for each group of the running block's piece of parameter u: f changes this thread's weights of
+// it, in fp32. All threads go around alike, also those that have none left.
+template <class F>
+__device__ void update_weights(const ParamChunk& params, int item, const ParamUpdate& u, F f) {
+  const Out updated = u.master.p ? u.master : u.value;
+  const int64_t begin = int64_t(blockIdx.x - params.first_block[item]) * kPiece;
+  for (int64_t at = begin; at < u.n && at < begin + kPiece; at += kGroup) {
+    const int64_t first = at + threadIdx.x;
+    float w[kEach];
+    read(updated, first, u.n, w);
+    f(first, w);
+    if (u.master.p) write(u.master, first, u.n, w);
+    write(u.value, first, u.n, w);
+  }
+}
+
 }  // namespace gradus::GRADUS_GPU

@@ -6,13 +6,10 @@ static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars,
   if (scalars->skip) return;
   const int item = item_of_block(params);
   const ParamUpdate u = params.items[item];
-  const Out updated = u.master.p ? u.master : u.value;
   const float lr = scalars->learning_rate, clip = args.scale * (args.clips ? scalars->clip_factor : 1.0f);
   const float decay = u.decay ? args.weight_decay : 0.0f;
-  const int64_t begin = int64_t(blockIdx.x - params.first_block[item]) * kPiece;
-  for (int64_t first = begin + threadIdx.x; first < u.n && first < begin + kPiece; first += kGroup) {
-    float w[kEach], g[kEach], m[kEach] = {};
-    read(updated, first, u.n, w);
+  update_weights(params, item, u, [&](int64_t first, float(&w)[kEach]) {
+    float g[kEach], m[kEach] = {};
     read(u.grad, first, u.n, g);
     if (u.m.p) read(u.m, first, u.n, m);
 #pragma unroll
@@ -22,9 +19,7 @@ static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars,
       w[k] -= lr * (args.nesterov && u.m.p ? step + args.momentum * m[k] : m[k]);
     }
     if (u.m.p) write(u.m, first, u.n, m);
-    if (u.master.p) write(u.master, first, u.n, w);
-    write(u.value, first, u.n, w);
-  }
+  });
 }
 
 void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {

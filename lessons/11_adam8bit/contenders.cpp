@@ -39,7 +39,7 @@ const std::vector<Contender>& adam_contenders() {
 static Moments moments_of(const Optimizer& optimizer) {
   Moments moments;
   for (const Optimizer::State& s : optimizer.states)
-    if (s.parameter->value.numel() >= AdamW8bit::kLeastCoded)
+    if (AdamW8bit::is_for(*s.parameter))
       moments.emplace_back(to_host<float>(s.tensors[0]), to_host<float>(s.tensors[1]));
   return moments;
 }

@@ -7,7 +7,7 @@
 
 namespace gradus {
 
-struct StateFormat {
+struct StateFormat {  // m and v in blocks of one size
   std::string name;
   QuantFormat m, v;
 };

@@ -4,26 +4,17 @@
 
 namespace gradus {
 
-static bool coded(const Parameter& p) { return p.value.numel() >= AdamW8bit::kLeastCoded; }
-
-static Optimizer::States states_in(const StateFormat& format, const Parameter& p) {
-  if (!coded(p)) return adamw_states(p);
-  const auto scales = [&](const QuantFormat& f) { return Shape{layout_of(f, p.value.numel()).blocks()}; };
-  return {{"m", p.value.shape(), DType::U8},
-          {"v", p.value.shape(), DType::U8},
-          {"m.scales", scales(format.m), DType::F32},
-          {"v.scales", scales(format.v), DType::F32}};
-}
-
 QuantizedAdamW::QuantizedAdamW(Parameters& parameters, const StateFormat& format, AdamWArgs args)
-    : Optimizer(parameters, [&](const Parameter& p) { return states_in(format, p); }),
+    : Optimizer(
+          parameters,
+          [&](const Parameter& p) { return coded_states(p, layout_of(format.m, p.value.numel()).block); }),
       args_(args),
       m_(current().device, format.m),
       v_(current().device, format.v) {
   for (const State& s : states) {
     const Shape& shape = s.parameter->value.shape();
     const auto codes = [&](const QuantFormat& f, size_t i) -> Quantized {
-      if (!coded(*s.parameter)) return {};
+      if (!AdamW8bit::is_for(*s.parameter)) return {};
       return {layout_of(f, shape.numel()), shape, s.tensors[i], s.tensors[i + 2], {}};
     };
     m_codes_.push_back(codes(format.m, 0));
@@ -34,7 +25,7 @@ QuantizedAdamW::QuantizedAdamW(Parameters& parameters, const StateFormat& format
 void QuantizedAdamW::update(const Tensor& any, ParamList list) {
   for (size_t i = 0; i < states.size(); ++i) {
     ParamUpdate u = list.items[i];
-    if (!coded(*states[i].parameter)) {
+    if (!AdamW8bit::is_for(*states[i].parameter)) {
       adamw(any, {1, &u}, args_);
       continue;
     }

@@ -127,6 +127,14 @@ PublishedFigure nvml_figure(const char* name, int64_t published, int64_t their, 
   return {"BERT-large", name, "MiB", double(published), nvml(their), nvml(our), why};
 }
 
+PublishedFigure peak_figure(const char* name, int64_t published, const MetaRun& theirs, const MetaRun& ours,
+                            const char* why) {
+  return nvml_figure(name, published, theirs.peak_reserved, ours.peak_reserved, why);
+}
+PublishedFigure peak_figure(const char* name, int64_t published, const MetaSetting& set, const char* why) {
+  return peak_figure(name, published, run_theirs(set), run_ours(set), why);
+}
+
 Gap finished(Gap gap) {
   for (const Difference& d : gap.differences) gap.named += d.bytes;
   gap.unexplained = gap.whole - gap.named;

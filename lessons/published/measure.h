@@ -45,6 +45,10 @@ struct MetaSetting {
 MetaRun run_ours(const MetaSetting& set);
 MetaRun run_theirs(const MetaSetting& set);
 
+// Of both programs what NVML shows at the most.
+PublishedFigure peak_figure(const char* name, int64_t published, const MetaRun& theirs, const MetaRun& ours,
+                            const char* why);
+PublishedFigure peak_figure(const char* name, int64_t published, const MetaSetting& set, const char* why);
 PublishedFigure nvml_figure(const char* name, int64_t published, int64_t their, int64_t our, const char* why);
 std::vector<Difference> take_apart(const MetaRun& theirs, const MetaRun& ours);
 Gap finished(Gap gap);  // its sums

@@ -8,12 +8,10 @@ static void compare_bert(PublishedRuns& all) {
   const MetaSetting vanilla{"bert-large", 4, 512}, accumulated{"bert-large", 1, 512, 4};
   const MetaRun theirs = run_theirs(vanilla), ours = run_ours(vanilla);
   const MetaRun theirs_4 = run_theirs(accumulated), ours_4 = run_ours(accumulated);
-  all.figures = {
-      nvml_figure("NVML, loaded", kLoaded, theirs.loaded_reserved, ours.loaded_reserved,
-                  "q, k, v are one matrix: other segments"),
-      nvml_figure("NVML, batch 4", kVanilla, theirs.peak_reserved, ours.peak_reserved, "the next table"),
-      nvml_figure("NVML, 4 times batch 1", kAccumulated, theirs_4.peak_reserved, ours_4.peak_reserved,
-                  "the same")};
+  all.figures = {nvml_figure("NVML, loaded", kLoaded, theirs.loaded_reserved, ours.loaded_reserved,
+                             "q, k, v are one matrix: other segments"),
+                 peak_figure("NVML, batch 4", kVanilla, theirs, ours, "the next table"),
+                 peak_figure("NVML, 4 times batch 1", kAccumulated, theirs_4, ours_4, "the same")};
   all.gap = gap_of("BERT-large, batch 4", kVanilla, theirs, ours);
   all.verdicts.push_back({"BERT-large, batch 4", true, theirs.fits(), ours.fits(), 0, theirs.failed_request,
                           kBudget - theirs.peak_reserved});

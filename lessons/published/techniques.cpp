@@ -27,9 +27,8 @@ PublishedRuns published_checkpointing() {
   set.checkpoints = true;
   const MetaRun theirs = run_theirs(set), ours = run_ours(set);
   PublishedRuns runs;
-  runs.figures = {nvml_figure("4 x 1", kAccumulated, all.peak_reserved, ours_all.peak_reserved, "lesson 07"),
-                  nvml_figure("4 x 1, checkpointing", kCheckpointing, theirs.peak_reserved,
-                              ours.peak_reserved, "the next table")};
+  runs.figures = {peak_figure("4 x 1", kAccumulated, all, ours_all, "lesson 07"),
+                  peak_figure("4 x 1, checkpointing", kCheckpointing, theirs, ours, "the next table")};
   runs.gap = gap_of("BERT-large, 4 x 1, checkpointing", kCheckpointing, theirs, ours);
   return runs;
 }
@@ -40,10 +39,8 @@ PublishedRuns published_adafactor() {
       adafactor{"bert-large", 4, 512, 1, false, HuggingFaceBert::Update::Adafactor};
   const MetaRun theirs = run_theirs(adafactor), ours = run_ours(adafactor);
   PublishedRuns runs;
-  runs.figures = {
-      nvml_figure("NVML, AdamW", kVanilla, run_theirs(adamw).peak_reserved, run_ours(adamw).peak_reserved,
-                  "lesson 04"),
-      nvml_figure("NVML, Adafactor", kAdafactor, theirs.peak_reserved, ours.peak_reserved, "the next table")};
+  runs.figures = {peak_figure("NVML, AdamW", kVanilla, adamw, "lesson 04"),
+                  peak_figure("NVML, Adafactor", kAdafactor, theirs, ours, "the next table")};
   runs.gap = gap_of("BERT-large, Adafactor", kAdafactor, theirs, ours);
   return runs;
 }
@@ -56,11 +53,9 @@ PublishedRuns published_mixed_precision() {
   const MetaRun theirs = run_theirs(mixed), ours = run_ours(mixed);
   PublishedRuns runs;
   runs.figures = {
-      nvml_figure("batch 4", kVanilla, run_theirs(fp32).peak_reserved, run_ours(fp32).peak_reserved,
-                  "lesson 04"),
-      nvml_figure("batch 4, fp16", kMixed, theirs.peak_reserved, ours.peak_reserved, "the next table"),
-      nvml_figure("4 x 1, checkpointing, fp16", kAllMixed, run_theirs(all).peak_reserved,
-                  run_ours(all).peak_reserved, "lesson 08; two copies of the weights")};
+      peak_figure("batch 4", kVanilla, fp32, "lesson 04"),
+      peak_figure("batch 4, fp16", kMixed, theirs, ours, "the next table"),
+      peak_figure("4 x 1, checkpointing, fp16", kAllMixed, all, "lesson 08; two copies of the weights")};
   runs.gap = gap_of("BERT-large, batch 4, fp16", kMixed, theirs, ours);
   for (Difference& d : runs.gap.differences) {
     if (d.name == "attention scores") d.why = "in fp32; until PyTorch 1.10 softmax keeps its input";
@@ -84,17 +79,13 @@ PublishedRuns published_adam8bit() {
   MetaSetting all_adafactor = all, all_adam8bit = all;
   all_adafactor.update = Update::Adafactor, all_adam8bit.update = Update::Adam8bit;
   const MetaRun theirs = run_theirs(adam8bit), ours = run_ours(adam8bit);
-  const auto figure = [](const char* name, int64_t published, const MetaSetting& set, const char* why) {
-    return nvml_figure(name, published, run_theirs(set).peak_reserved, run_ours(set).peak_reserved, why);
-  };
   PublishedRuns runs;
-  runs.figures = {figure("batch 4, AdamW", kVanilla, vanilla, "lesson 04"),
-                  nvml_figure("batch 4, 8-bit Adam", kAdam8bit, theirs.peak_reserved, ours.peak_reserved,
-                              "the next table"),
-                  figure("4 x 1, checkpointing", kCheckpointing, all_fp32, "lesson 08"),
-                  figure("... and fp16", kAllMixed, all, "lesson 09: two copies of the weights"),
-                  figure("... and Adafactor", kAllAdafactor, all_adafactor, "the same"),
-                  figure("... or 8-bit Adam", kAllAdam8bit, all_adam8bit, "the same")};
+  runs.figures = {peak_figure("batch 4, AdamW", kVanilla, vanilla, "lesson 04"),
+                  peak_figure("batch 4, 8-bit Adam", kAdam8bit, theirs, ours, "the next table"),
+                  peak_figure("4 x 1, checkpointing", kCheckpointing, all_fp32, "lesson 08"),
+                  peak_figure("... and fp16", kAllMixed, all, "lesson 09: two copies of the weights"),
+                  peak_figure("... and Adafactor", kAllAdafactor, all_adafactor, "the same"),
+                  peak_figure("... or 8-bit Adam", kAllAdam8bit, all_adam8bit, "the same")};
   runs.gap = gap_of("BERT-large, batch 4, 8-bit Adam", kAdam8bit, theirs, ours);
   return runs;
 }

@@ -4,10 +4,10 @@
 
 namespace gradus {
 
-static Optimizer::States coded_states(const Parameter& p) {
+Optimizer::States coded_states(const Parameter& p, int64_t block) {
+  if (!AdamW8bit::is_for(p)) return adamw_states(p);
   const Shape& shape = p.value.shape();
-  if (shape.numel() < AdamW8bit::kLeastCoded) return adamw_states(p);
-  const Shape scales{state_shape(shape.numel()).blocks()};
+  const Shape scales{QuantShape{.n = shape.numel(), .block = block}.blocks()};
   return {{"m", shape, DType::U8},
           {"v", shape, DType::U8},
           {"m.scales", scales, DType::F32},
@@ -15,7 +15,7 @@ static Optimizer::States coded_states(const Parameter& p) {
 }
 
 AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args)
-    : Optimizer(parameters, coded_states),
+    : Optimizer(parameters, [](const Parameter& p) { return coded_states(p, kStateBlock); }),
       args_(args),
       m_book_(book_on(current().device, dynamic_book(Sign::Signed), "signed dynamic")),
       v_book_(book_on(current().device, dynamic_book(Sign::Unsigned), "unsigned dynamic")) {}

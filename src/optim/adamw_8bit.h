@@ -11,6 +11,7 @@ namespace gradus {
 class AdamW8bit : public Optimizer {
  public:
   static constexpr int64_t kLeastCoded = 4096;
+  static bool is_for(const Parameter& p) { return p.value.numel() >= kLeastCoded; }  // its states are codes
   explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {});
 
  private:
@@ -18,5 +19,9 @@ class AdamW8bit : public Optimizer {
   AdamWArgs args_;
   Tensor m_book_, v_book_;
 };
+
+// m and v of p as codes of 8 bits, and a scale for each `block` elements of both; AdamW's, if AdamW8bit is
+// not for p.
+Optimizer::States coded_states(const Parameter& p, int64_t block);
 
 }  // namespace gradus

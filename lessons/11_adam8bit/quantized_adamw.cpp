@@ -22,9 +22,9 @@ QuantizedAdamW::QuantizedAdamW(Parameters& parameters, const StateFormat& format
   }
 }
 
-void QuantizedAdamW::update(const Tensor& any, ParamList list) {
-  for (size_t i = 0; i < states.size(); ++i) {
-    ParamUpdate u = list.items[i];
+void QuantizedAdamW::update(const Tensor& any, size_t first, ParamList list) {
+  for (size_t i = first; i < first + size_t(list.count); ++i) {
+    ParamUpdate u = list.items[i - first];
     if (!AdamW8bit::is_for(*states[i].parameter)) {
       adamw(any, {1, &u}, args_);
       continue;

@@ -19,6 +19,8 @@ struct CheckpointSegment {
   std::vector<Dropped> dropped;
 };
 
+constexpr std::string_view kWhere = "the backward pass makes it again; nothing else can read it";
+
 struct Enough {};  // ends a run of f that has made all that was dropped
 
 Tensor checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) {
@@ -61,7 +63,7 @@ void Tape::drop_saved(size_t first, CheckpointSegment& segment, const Tensor& x)
         segment.dropped.push_back({int64_t(i - first), int(k), t});
     }
   for (CheckpointSegment::Dropped& d : segment.dropped)
-    if (!d.tensor.storage().empty()) d.tensor.storage().drop();
+    if (!d.tensor.storage().empty()) d.tensor.storage().drop(kWhere);
 }
 
 // The segment's next op has run again.

@@ -63,12 +63,8 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
   if (bytes <= kLargestRequest) {
     const int64_t size = block_size(bytes);
     const bool small = size <= kSmallLimit;
-    block = take_best_fit(size, small);
-    if (!block) block = new_segment(size, small);
-    if (!block) {
-      empty_cache();
-      block = new_segment(size, small);
-    }
+    block = find(size, small);
+    while (!block && make_room && make_room()) block = find(size, small);
     if (block && worth_splitting(block->size - size, *block->segment))
       pool(*block->segment).insert(cut(block, size));
   }
@@ -123,6 +119,13 @@ void Allocator::empty_cache() noexcept {
 void Allocator::set_budget(int64_t bytes) {
   check(bytes >= 0, "allocator: a budget of ", bytes, " bytes; give a positive number, or 0 for no bound");
   budget_ = bytes;
+}
+
+Block* Allocator::find(int64_t size, bool small) {
+  if (Block* const block = take_best_fit(size, small)) return block;
+  if (Block* const block = new_segment(size, small)) return block;
+  empty_cache();
+  return new_segment(size, small);
 }
 
 Block* Allocator::take_best_fit(int64_t size, bool small) {

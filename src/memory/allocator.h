@@ -20,6 +20,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -85,6 +86,8 @@ class Allocator {
   // Returns every wholly free segment to the device, and of expandable segments every wholly free page.
   void empty_cache() noexcept;
   void set_budget(int64_t bytes);  // bounds `reserved`; 0: no bound. Segments held already stay.
+  // Asked when there is no memory left, again and again, until there is or it frees nothing more (false).
+  std::function<bool()> make_room;
   // What is asked of the device from now on comes as pages of expandable segments. Off at first, as in
   // PyTorch.
   void set_expandable(bool on) { expandable_ = on; }
@@ -110,6 +113,7 @@ class Allocator {
 
   FreeBlocks& pool(const Segment& s) { return s.small ? small_ : large_; }
   bool within_budget(int64_t more) const { return budget_ == 0 || more <= budget_ - meter_.reserved(); }
+  Block* find(int64_t size, bool small);  // at least so large, in no pool; nullptr: no memory
   Block* take_best_fit(int64_t size, bool small);
   Block* new_segment(int64_t size, bool small);  // one free block, in no pool; nullptr: no memory
   Block* add_segment(Segment);                   // its only block

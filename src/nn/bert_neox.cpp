@@ -27,6 +27,15 @@ void Transformer::add_output_head() {
   if (c.labels > 0) classifier_.emplace(parameters, "classifier", c.channels, c.labels, c.precision);
 }
 
+std::vector<Linear*> Transformer::linears() {
+  std::vector<Linear*> all;
+  for (TransformerBlock& b : blocks_)
+    for (Linear* l : {&b.c_attn, &b.c_proj, &b.c_fc, &b.mlp_c_proj}) all.push_back(l);
+  if (pooler_) all.push_back(&*pooler_);
+  if (classifier_) all.push_back(&*classifier_);
+  return all;
+}
+
 Tensor Transformer::other_head(const Tensor& x) const {
   if (config.output_head == OutputHead::Untied) return linear(x, lm_head_->table.value);
   const Tensor pooled = tanh((*pooler_)(select_token(x, 0)));

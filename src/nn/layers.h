@@ -1,15 +1,30 @@
 // The three layers with weights: their parameters and how they are applied.
 #pragma once
+#include <optional>
+
 #include "src/nn/parameter.h"
 #include "src/ops/ops.h"
 
 namespace gradus {
 
-struct Linear {  // y = x W^T + b
+// What LoRA adds to a linear layer (Hu et al. 2021, sec. 4.1): alpha/r x A^T B^T, A (r, in), B (out, r). See
+// lora.h.
+struct LoraAdapter {
+  Parameter &a, &b;
+  double alpha, dropout;  // dropout: of x
+  bool merged = false;    // it is in the layer's weight
+  double scale() const { return alpha / double(a.value.shape()[0]); }
+  Tensor operator()(const Tensor& x) const;
+};
+
+struct Linear {  // y = x W^T + b, and what an adapter adds
   Linear(Parameters& p, const std::string& name, int64_t in, int64_t out, const Precision& t = {})
-      : weight(p.add(name + ".weight", {out, in}, t)), bias(p.add(name + ".bias", {out}, t)) {}
-  Tensor operator()(const Tensor& x) const { return linear(x, weight.value, bias.value); }
+      : name(name), weight(p.add(name + ".weight", {out, in}, t)), bias(p.add(name + ".bias", {out}, t)) {}
+  Tensor operator()(const Tensor& x) const;
+  std::string name;
   Parameter &weight, &bias;
+  std::optional<DoubleQuantized> codes = {};  // instead of the weight's value, which is then empty
+  std::optional<LoraAdapter> lora = {};
 };
 
 struct LayerNorm {

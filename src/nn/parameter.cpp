@@ -26,6 +26,12 @@ void Parameter::round_master() {
   be(value).cast(ctx(value, cost::cast(n, master.dtype(), value.dtype())), n, master.in(), value.set());
 }
 
+void Parameter::assign(const std::vector<double>& values) {
+  Tensor to = kept();
+  copy_from_host(to, values);
+  round_master();
+}
+
 Parameter& Parameters::find(const std::string& name) {
   for (Parameter& p : list_)
     if (p.name == name) return p;
@@ -51,6 +57,12 @@ void Parameters::drop_grad() {
 int64_t Parameters::numel() const {
   int64_t n = 0;
   for (const Parameter& p : list_) n += p.value.numel();
+  return n;
+}
+
+int64_t Parameters::numel_trainable() const {
+  int64_t n = 0;
+  for (const Parameter& p : list_) n += p.trainable() ? p.value.numel() : 0;
   return n;
 }
 

@@ -20,6 +20,7 @@ struct Parameter {
   // The weights as they are kept from step to step: the master copy if there is one.
   const Tensor& kept() const { return master.defined() ? master : value; }
   void round_master();  // value = round(master), if there is a master copy
+  void assign(const std::vector<double>& values);  // to what is kept, and its rounded copy
 };
 
 // The parameters of a model, in the order they were added. References stay valid as more are added.
@@ -31,6 +32,7 @@ class Parameters {
   void zero_grad();  // gradients become empty; nothing is filled, and their memory is kept
   void drop_grad();  // gives the memory back, too: until the backward pass the step needs less
   int64_t numel() const;
+  int64_t numel_trainable() const;
   size_t size() const { return list_.size(); }
   auto begin() { return list_.begin(); }
   auto end() { return list_.end(); }

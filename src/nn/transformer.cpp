@@ -58,9 +58,7 @@ void Transformer::initialize(uint64_t seed) {
       for (double& v : values) v = std * rng.normal();
     else if (gain)
       values.assign(values.size(), 1.0);
-    Tensor kept = p.kept();
-    copy_from_host(kept, values);
-    p.round_master();
+    p.assign(values);
   }
 }
 

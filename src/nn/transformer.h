@@ -87,6 +87,8 @@ class Transformer {
   // every device.
   void initialize(uint64_t seed);
 
+  std::vector<Linear*> linears();  // in the order in which they are applied
+
   // ids: int32 (B,T), T <= context; types: int32 (B,T), for models with token types. The result: see
   // OutputHead.
   Tensor logits(const Tensor& ids, const Tensor& types = {}) const;

@@ -20,7 +20,7 @@ AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args)
       m_book_(book_on(current().device, dynamic_book(Sign::Signed), "signed dynamic")),
       v_book_(book_on(current().device, dynamic_book(Sign::Unsigned), "unsigned dynamic")) {}
 
-void AdamW8bit::update(const Tensor& any, ParamList list) {
+void AdamW8bit::update(const Tensor& any, size_t, ParamList list) {
   std::vector<ParamUpdate> small, coded;
   for (int64_t i = 0; i < list.count; ++i)
     (list.items[i].m_scales.wanted() ? coded : small).push_back(list.items[i]);

@@ -15,7 +15,7 @@ class AdamW8bit : public Optimizer {
   explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {});
 
  private:
-  void update(const Tensor& any, ParamList) override;
+  void update(const Tensor& any, size_t first, ParamList) override;
   AdamWArgs args_;
   Tensor m_book_, v_book_;
 };

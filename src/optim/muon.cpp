@@ -13,11 +13,11 @@ Muon::Muon(Parameters& parameters, MuonArgs args)
                 [](const Parameter& p) { return is_for(p) ? States{like(p, "momentum")} : adamw_states(p); }),
       args_(args) {}
 
-void Muon::update(const Tensor& any, ParamList list) {
+void Muon::update(const Tensor& any, size_t first, ParamList list) {
   std::vector<ParamUpdate> others;
-  for (size_t i = 0; i < states.size(); ++i)
-    if (is_for(*states[i].parameter))
-      update_matrix(*states[i].parameter, list.items[i]);
+  for (int64_t i = 0; i < list.count; ++i)
+    if (const Parameter& p = *states[first + size_t(i)].parameter; is_for(p))
+      update_matrix(p, list.items[i]);
     else
       others.push_back(list.items[i]);
   if (!others.empty()) adamw(any, {int64_t(others.size()), others.data()}, args_.others);

@@ -21,7 +21,7 @@ class Muon : public Optimizer {
   static bool is_for(const Parameter& p);
 
  private:
-  void update(const Tensor& any, ParamList) override;
+  void update(const Tensor& any, size_t first, ParamList) override;
   void update_matrix(const Parameter& p, ParamUpdate);
   MuonArgs args_;
 };

@@ -14,16 +14,26 @@ static void fill_with_zeros(Tensor& t) {
     t.device().copy_in(t.set().p, std::vector<char>(size_t(t.bytes())).data(), t.bytes());
 }
 
+constexpr int64_t kGroupBytes = int64_t(1) << 20;  // of states that go to the host together, at least
+
 Optimizer::Optimizer(Parameters& parameters, const std::function<States(const Parameter&)>& states_of) {
+  Context& context = current();
+  if (context.host) pager.emplace(context.device, *context.host);
+  int64_t bytes = 0;  // of the present group
   for (Parameter& p : parameters) {
     if (!p.trainable()) continue;
+    if (states.empty() || (pager && bytes >= kGroupBytes)) groups_.push_back(states.size()), bytes = 0;
     State& state = states.emplace_back(State{&p, {}});
     for (const StateSpec& spec : states_of(p)) {
       Tensor t(p.value.device(), spec.shape, spec.dtype, Kind::Optimizer, p.name + "." + spec.name);
       fill_with_zeros(t);
+      if (pager) pager->add(t, groups_.size() - 1);
+      bytes += t.bytes();
       state.tensors.push_back(std::move(t));
     }
   }
+  groups_.push_back(states.size());
+  if (pager) pager->done();
 }
 
 void Optimizer::step(double learning_rate) {
@@ -31,8 +41,30 @@ void Optimizer::step(double learning_rate) {
   for (const State& s : states)  // before anything counts as written
     check(!s.parameter->leaf.empty, "optimizer: parameter '", s.parameter->name,
           "' has no gradient; call backward() before step()");
+  Device& device = states[0].parameter->value.device();
+  const bool scaled = device.host_scalars().growth_interval > 0;
+  check(!scaled || device.norm_asked, "optimizer: with loss scaling, call clip_grad_norm() before step(); ",
+        "it finds overflows (a maximum of 0 clips nothing)");
+  device.set(&StepScalars::learning_rate, float(learning_rate));
+  const Tensor& any = states[0].parameter->value;
+  if (scaled)
+    be(any).begin_update(ctx(any, {OpClass::Elementwise}));
+  else
+    device.set(&StepScalars::updates, device.host_scalars().updates + 1);
+  for (size_t g = 0; g + 1 < groups_.size(); ++g) {
+    if (pager) pager->use(g);
+    update_group(groups_[g], groups_[g + 1]);
+  }
+  if (pager) pager->done();
+  device.set(&StepScalars::clip_factor, 1.0f);
+  device.norm_asked = false;
+  device.set(&StepScalars::step, device.host_scalars().step + 1);
+}
+
+void Optimizer::update_group(size_t first, size_t end) {
   std::vector<ParamUpdate> updates;
-  for (State& s : states) {
+  for (size_t i = first; i < end; ++i) {
+    State& s = states[i];
     Parameter& p = *s.parameter;
     ParamUpdate u{.n = p.value.numel(),
                   .value = p.value.set(),
@@ -47,20 +79,7 @@ void Optimizer::step(double learning_rate) {
     if (s.tensors.size() > 2) u.m_scales = s.tensors[2].set(), u.v_scales = s.tensors[3].set();
     updates.push_back(u);
   }
-  const Tensor& any = states[0].parameter->value;
-  Device& device = any.device();
-  const bool scaled = device.host_scalars().growth_interval > 0;
-  check(!scaled || device.norm_asked, "optimizer: with loss scaling, call clip_grad_norm() before step(); ",
-        "it finds overflows (a maximum of 0 clips nothing)");
-  device.set(&StepScalars::learning_rate, float(learning_rate));
-  if (scaled)
-    be(any).begin_update(ctx(any, {OpClass::Elementwise}));
-  else
-    device.set(&StepScalars::updates, device.host_scalars().updates + 1);
-  update(any, {int64_t(updates.size()), updates.data()});
-  device.set(&StepScalars::clip_factor, 1.0f);
-  device.norm_asked = false;
-  device.set(&StepScalars::step, device.host_scalars().step + 1);
+  update(states[first].parameter->value, first, {int64_t(updates.size()), updates.data()});
 }
 
 StateSpec like(const Parameter& p, const char* name) { return {name, p.value.shape(), p.precision.state}; }
@@ -70,7 +89,9 @@ Sgd::Sgd(Parameters& parameters, SgdArgs args)
           parameters,
           [&](const Parameter& p) { return args.momentum != 0 ? States{like(p, "momentum")} : States{}; }),
       args_(args) {}
-void Sgd::update(const Tensor& any, ParamList list) { be(any).sgd(ctx(any, cost::sgd(list)), list, args_); }
+void Sgd::update(const Tensor& any, size_t, ParamList list) {
+  be(any).sgd(ctx(any, cost::sgd(list)), list, args_);
+}
 
 Optimizer::States adamw_states(const Parameter& p) { return {like(p, "m"), like(p, "v")}; }
 void adamw(const Tensor& any, ParamList list, const AdamWArgs& args) {
@@ -78,7 +99,7 @@ void adamw(const Tensor& any, ParamList list, const AdamWArgs& args) {
 }
 
 AdamW::AdamW(Parameters& parameters, AdamWArgs args) : Optimizer(parameters, adamw_states), args_(args) {}
-void AdamW::update(const Tensor& any, ParamList list) { adamw(any, list, args_); }
+void AdamW::update(const Tensor& any, size_t, ParamList list) { adamw(any, list, args_); }
 
 Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args)
     : Optimizer(parameters,
@@ -88,7 +109,7 @@ Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args)
                   return States{{"columns", {p.value.last()}, t}, {"rows", {p.value.rows().rows}, t}};
                 }),
       args_(args) {}
-void Adafactor::update(const Tensor& any, ParamList list) {
+void Adafactor::update(const Tensor& any, size_t, ParamList list) {
   be(any).adafactor(ctx(any, cost::adafactor(list, args_.step_size)), list, args_);
 }
 

@@ -2,9 +2,11 @@
 // parameters, but for Muon's.
 #pragma once
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "src/nn/parameter.h"
+#include "src/tensor/pager.h"
 
 namespace gradus {
 
@@ -16,7 +18,8 @@ struct StateSpec {
 };
 
 // The states are tensors named "<parameter>.<state>" (kind Optimizer, zeros at first). Parameters that do not
-// train have none. They are public so that checkpoints can save them.
+// train have none. They are public so that checkpoints can save them. In a context with a host they go there when
+// the device has no room, in groups of parameters, and come back for their update.
 class Optimizer {
  public:
   using States = std::vector<StateSpec>;
@@ -36,10 +39,15 @@ class Optimizer {
     std::vector<Tensor> tensors;
   };
   std::vector<State> states;
+  std::optional<Pager> pager;  // of the states, if the context has a host
 
  protected:
-  // `any`: some tensor, which says on which device; item i of the list is that of states[i].
-  virtual void update(const Tensor& any, ParamList) = 0;
+  // `any`: some tensor, which says on which device; item i of the list is that of states[first + i].
+  virtual void update(const Tensor& any, size_t first, ParamList) = 0;
+
+ private:
+  void update_group(size_t first, size_t end);
+  std::vector<size_t> groups_;  // the first of each in `states`, and their number
 };
 
 // SGD, with g' = g + wd w: w -= lr g'; with momentum: m = momentum m + g', w -= lr m; with Nesterov's: w -=
@@ -49,7 +57,7 @@ class Sgd : public Optimizer {
   explicit Sgd(Parameters& parameters, SgdArgs args = {});
 
  private:
-  void update(const Tensor& any, ParamList) override;
+  void update(const Tensor& any, size_t first, ParamList) override;
   SgdArgs args_;
 };
 
@@ -59,7 +67,7 @@ class AdamW : public Optimizer {
   explicit AdamW(Parameters& parameters, AdamWArgs args = {});
 
  private:
-  void update(const Tensor& any, ParamList) override;
+  void update(const Tensor& any, size_t first, ParamList) override;
   AdamWArgs args_;
 };
 
@@ -73,7 +81,7 @@ class Adafactor : public Optimizer {
   explicit Adafactor(Parameters& parameters, AdafactorArgs args = {});
 
  private:
-  void update(const Tensor& any, ParamList) override;
+  void update(const Tensor& any, size_t first, ParamList) override;
   AdafactorArgs args_;
 };
 

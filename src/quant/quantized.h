@@ -44,6 +44,7 @@ class Quantizer {
   Tensor dequantize(const Quantized& q, DType dtype) const;  // kind Temporary
 
   const QuantFormat& format() const { return format_; }
+  const Tensor& book() const { return book_; }
 
  private:
   QuantFormat format_;

@@ -1,6 +1,7 @@
 // All state of a rank is one Context behind one current pointer: its device, its random seed and counters,
 // what it records. There is no other global or thread-local state, so several ranks can live in one process.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "src/memory/device.h"
@@ -23,7 +24,12 @@ struct Context {
   uint32_t& dropout_ordinal();   // of the next random op in this forward pass: each tape counts its own
   RandomKey next_dropout_key();  // of that op, which is then counted
 
+  // A second device, the host's memory, with a meter of its own: from now on the states of optimizers go there
+  // when `device` has no room for them (pager.h).
+  void add_host() { host.emplace(device.has_data() ? "cpu" : device.name()); }
+
   Device device;
+  std::optional<Device> host;
   uint64_t seed;
   int64_t first_sample = 0;   // index in the whole batch of the first sample of this micro-batch, for dropout
   int64_t last_slot = 0;      // ids of gradient slots; 0 means no gradient

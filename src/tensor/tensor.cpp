@@ -13,19 +13,20 @@ Storage::Storage(Device& device, int64_t bytes, Kind kind, std::string_view name
              [&device](Block* block) { device.allocator().free(block); }) {}
 
 Block& Storage::block() const {
-  check(block_ != nullptr, "tensor '", dropped_name_,
-        "' was dropped, to be made again in the backward pass; ", "nothing else can read it");
+  if (!block_ && fill) fill();
+  check(block_ != nullptr, "tensor '", dropped_name_, "' is empty: ", where_);
   return *block_;
 }
 
-void Storage::drop() {
+void Storage::drop(std::string_view where) {
   dropped_name_ = name();
   dropped_bytes_ = bytes();
+  where_ = where;
   block_.reset();
 }
 
 void Storage::refill(const Storage& remade) {
-  check(remade.bytes() == dropped_bytes_, "checkpoint: '", dropped_name_, "' had ", dropped_bytes_,
+  check(remade.bytes() == dropped_bytes_, "'", dropped_name_, "' had ", dropped_bytes_,
         " bytes, made again it has ", remade.bytes(), "; does the function depend on what has changed?");
   block_ = remade.block_;
 }

@@ -1,6 +1,7 @@
 // Tensor = shared Storage + element offset + shape + dtype, always contiguous (row-major).
 // A tensor never computes: ops/ do. Copying a Tensor copies a reference, not the numbers.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,7 +23,8 @@ struct Slot {
 };
 
 // One allocation. Tensors share it; when the last one goes, the block returns to the allocator. It may be
-// emptied and filled again while tensors refer to it; what is read in between is an error that names it.
+// emptied and filled again while tensors refer to it; what is read in between is an error that names it,
+// unless somebody is there to fill it. Neither is a write to it.
 class Storage {
  public:
   Storage(Device& device, int64_t bytes, Kind kind, std::string_view name, const Shape& shape);
@@ -36,8 +38,9 @@ class Storage {
   void set_kind(Kind kind) { device_->allocator().change_kind(&block(), kind); }
 
   bool empty() const { return block_ == nullptr; }
-  void drop();                         // gives the memory back
+  void drop(std::string_view where);   // gives the memory back; `where` the numbers are then, for the error
   void refill(const Storage& remade);  // shares the memory of one that was made as this one was
+  std::function<void()> fill;          // called when it is read while it is empty
 
   uint32_t version = 0;  // counts writes; a tape compares it to detect that a saved tensor was changed
 
@@ -46,7 +49,7 @@ class Storage {
 
   Device* device_;
   std::shared_ptr<Block> block_;
-  std::string dropped_name_;  // and bytes, while it is empty
+  std::string dropped_name_, where_;  // and bytes, while it is empty
   int64_t dropped_bytes_ = 0;
 };
 

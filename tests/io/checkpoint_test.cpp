@@ -113,7 +113,7 @@ struct Training {
             for (const std::string& name : names) states.push_back(like(of, name.c_str()));
             return states;
           }) {}
-    void update(const Tensor&, ParamList) override {}
+    void update(const Tensor&, size_t, ParamList) override {}
   };
   explicit Training(double number, const char* second = "b", int64_t size = 3, const char* precision = "fp32",
                     std::vector<std::string> states = {"m", "v"}) {

@@ -1,0 +1,122 @@
+#include "src/nn/lora.h"
+
+#include <cmath>
+#include <regex>
+
+#include "src/core/rng.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+Tensor LoraAdapter::operator()(const Tensor& x) const {
+  // BEGIN SOLUTION 12.1
+  const Tensor low = linear(gradus::dropout(x, dropout), a.value);
+  return linear(gradus::scale(low, scale()), b.value);
+  // STUB: todo("12.1", "alpha/r dropout(x) A^T B^T", x, scale());
+  // END SOLUTION 12.1
+}
+
+Tensor Linear::operator()(const Tensor& x) const {
+  const Tensor y = codes ? linear_quantized(x, *codes, bias.value) : linear(x, weight.value, bias.value);
+  return lora && !lora->merged ? add(y, (*lora)(x)) : y;
+}
+
+static std::vector<Linear*> matching(Transformer& model, const std::string& pattern) {
+  std::vector<Linear*> found;
+  std::string names;
+  std::regex expression;
+  try {
+    expression = pattern;
+  } catch (const std::regex_error& e) {
+    fail("lora: the pattern '", pattern, "' is no regular expression: ", e.what());
+  }
+  for (Linear* l : model.linears()) {
+    if (std::regex_match(l->name, expression)) found.push_back(l);
+    names += (names.empty() ? "" : ", ") + l->name;
+  }
+  check(!found.empty(), "lora: the pattern '", pattern,
+        "' matches no whole name of a linear layer; there are: ", names,
+        "; for example .*c_attn matches all that end so");
+  return found;
+}
+
+static void add_adapter(Parameters& parameters, Linear& l, const LoraArgs& args, Rng rng) {
+  const int64_t out = l.weight.value.shape()[0], in = l.weight.value.last();
+  Parameter& a = parameters.add(l.name + ".lora_A.weight", {args.r, in}, args.precision);
+  Parameter& b = parameters.add(l.name + ".lora_B.weight", {out, args.r}, args.precision);
+  l.lora.emplace(LoraAdapter{a, b, args.alpha, args.dropout});
+  std::vector<double> values(size_t(a.value.numel()));
+  for (double& v : values) v = (2 * rng.uniform() - 1) / std::sqrt(double(in));
+  a.assign(values);
+  b.assign(std::vector<double>(size_t(b.value.numel())));
+}
+
+void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& args, uint64_t seed) {
+  const std::vector<Linear*> adapted = matching(model, pattern);
+  for (const Linear* l : model.linears())
+    check(!l->lora, "lora: the model has adapters already, ", l->name, " among them");
+  const DType compute = model.config.precision.value;
+  check(args.precision.value == compute, "lora: adapters that compute in ", name_of(args.precision.value),
+        " for a model that computes in ", name_of(compute));
+  check(args.dropout >= 0 && args.dropout < 1, "lora: dropout ", args.dropout,
+        " must be at least 0 and below 1");
+  check(std::isfinite(args.alpha), "lora: alpha is ", args.alpha);
+  for (const Linear* l : adapted) {
+    const Shape& shape = l->weight.value.shape();
+    check(args.r >= 1 && args.r <= std::min(shape[0], shape[1]), "lora: rank ", args.r, " for ", l->name, " ",
+          shape, "; it can be from 1 to the smaller side");
+  }
+  for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
+  uint64_t stream = 0;
+  for (Linear* l : adapted) add_adapter(model.parameters, *l, args, Rng(seed, stream++));
+}
+
+// weight <- weight + sign alpha/r B A
+static void add_product(Linear& l, double sign) {
+  const LoraAdapter& lora = *l.lora;
+  Tensor w = l.weight.kept();
+  const int64_t out = w.shape()[0], in = w.last(), r = lora.a.value.shape()[0];
+  // BEGIN SOLUTION 12.2
+  const MatmulShape s{
+      .M = out, .N = in, .K = r, .lda = r, .ldb = in, .ldc = in, .alpha = float(sign * lora.scale())};
+  be(w).matmul(ctx(w, cost::matmul(s, lora.a.value.dtype())), s, lora.b.value.in(), lora.a.value.in(),
+               w.add());
+  // STUB: todo("12.2", "one product, added to w", w, out, in, r, sign * lora.scale());
+  // END SOLUTION 12.2
+  l.weight.round_master();
+}
+
+static void set_merged(Transformer& model, bool merged) {
+  const char* what = merged ? "merge" : "unmerge";
+  std::vector<Linear*> adapted;
+  for (Linear* l : model.linears()) {
+    if (!l->lora) continue;
+    check(!l->codes, "lora: cannot ", what, " the adapter of ", l->name, ": its weight is kept in 4 bits");
+    check(l->lora->merged != merged, "lora: cannot ", what, " the adapter of ", l->name, ": it is",
+          merged ? "" : " not", " merged");
+    adapted.push_back(l);
+  }
+  check(!adapted.empty(), "lora: cannot ", what, ": the model has no adapters; add_lora() makes them");
+  for (Linear* l : adapted) {
+    add_product(*l, merged ? 1 : -1);
+    l->lora->merged = merged;
+  }
+}
+
+void merge_lora(Transformer& model) { set_merged(model, true); }
+void unmerge_lora(Transformer& model) { set_merged(model, false); }
+
+void quantize_frozen(Transformer& model) {
+  const DoubleQuantizer quantizer(current().device);
+  bool some = false;
+  for (Linear* l : model.linears()) {
+    if (l->weight.trainable() || l->codes) continue;
+    l->codes = quantizer.quantize(l->weight.kept());
+    l->weight.value.storage().drop("the weight is kept in 4 bits");
+    if (l->weight.master.defined()) l->weight.master.storage().drop("the weight is kept in 4 bits");
+    some = true;
+  }
+  check(some, "lora: no weight of a linear layer is frozen; call add_lora() first");
+}
+
+}  // namespace gradus

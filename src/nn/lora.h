@@ -1,0 +1,35 @@
+// LoRA, low-rank adaptation (Hu et al. 2021, arXiv 2106.09685): of a trained model no weight changes, but
+// some of its linear layers add alpha/r x A^T B^T, and only A (r, in) and B (out, r) train. And QLoRA
+// (Dettmers et al. 2023, arXiv 2305.14314): the weights that do not train are kept in 4 bits.
+#pragma once
+#include <string>
+
+#include "src/nn/transformer.h"
+
+namespace gradus {
+
+struct LoraArgs {
+  int64_t r = 8;
+  double alpha = 8, dropout = 0;
+  Precision precision = {};  // of A and B; what they compute in is the model's
+};
+
+// Freezes every parameter of the model, and gives an adapter to each linear layer whose whole name, say
+// "h.0.attn.c_attn", the pattern matches: a regular expression (ECMAScript), say ".*c_attn" or ".*". Its
+// parameters are called NAME.lora_A.weight, uniform in +-1/sqrt(in) and drawn on the host, one stream a
+// layer, and NAME.lora_B.weight, 0: so at first the model computes what it did before. Errors: a pattern that
+// is none, or matches no layer (they are named) or one with an adapter; r below 1 or above a matrix's smaller
+// side; another compute type than the model's.
+void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& args, uint64_t seed);
+
+// W <- W + alpha/r B A, of every layer with an adapter, which then takes no time; and back, up to rounding.
+// What is merged cannot train. Errors: merged twice, not merged, weights in 4 bits.
+void merge_lora(Transformer& model);
+void unmerge_lora(Transformer& model);
+
+// From now on the frozen weights of linear layers are kept in NF4 with double quantization
+// (quant/double_quantized.h); the products make them numbers again, piece by piece. Biases, norms and
+// embeddings stay. An error if none is frozen.
+void quantize_frozen(Transformer& model);
+
+}  // namespace gradus

@@ -1,0 +1,66 @@
+// linear_quantized: y = x W^T + b, where W (out, in) is kept as codes and does not train.   dx = dy W,   db =
+// sum of dy over rows. W is made numbers some rows at a time, forward and backward: never more than kTile
+// elements and a span, or one row. saves: nothing but the codes, which would be alive without the tape.
+#include "src/ops/ops.h"
+
+namespace gradus {
+
+constexpr int64_t kTile = int64_t(1) << 20;
+
+// f(row, W's rows from `row` on, as numbers of this dtype) from the first to the last.
+template <class F>
+static void for_tiles(const DoubleQuantized& w, DType dtype, F f) {
+  const int64_t out = w.shape[0], in = w.shape[1], most = std::max<int64_t>(1, kTile / in);
+  for (int64_t row = 0; row < out; row += most) {
+    const int64_t rows = std::min(most, out - row), begin = row * in / kSpan * kSpan;
+    // BEGIN SOLUTION 12.4
+    const Tensor span = dequantize(w, begin, (row + rows) * in, dtype);
+    f(row, span.narrow(row * in - begin, rows * in).reshape({rows, in}));
+    // STUB: todo("12.4", "the numbers of these rows, from a span that begins at `begin`", w, row, rows, in, begin, dtype, f);
+    // END SOLUTION 12.4
+  }
+}
+
+static void linear_quantized_bwd(const DoubleQuantized& w, const Tensor& dy, Grads& dx) {
+  if (dx.wanted(0)) {
+    const int64_t out = w.shape[0], in = w.shape[1];
+    Out to = dx.out(0);
+    for_tiles(w, dy.dtype(), [&](int64_t row, const Tensor& tile) {
+      const MatmulShape s{
+          .M = dy.rows().rows, .N = in, .K = tile.shape()[0], .lda = out, .ldb = in, .ldc = in};
+      be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in().from(row), tile.in(), to);
+      to.w = Write::Add;  // in 16 bits: a rounding for each tile
+    });
+  }
+  if (dx.wanted(1)) {
+    const Out db = dx.out(1);
+    be(dy).bias_bwd(ctx(dy, cost::bias_bwd(dy.rows(), dy.dtype())), dy.rows(), dy.in(), db);
+  }
+}
+
+Tensor linear_quantized(const Tensor& x, const DoubleQuantized& w, const Tensor& bias) {
+  const ProfileRange range("linear_quantized");
+  check(w.shape.rank() == 2 && x.shape().rank() >= 1 && x.last() == w.shape[1], "linear_quantized: x is ",
+        x.shape(), ", weight is ", w.shape, "; their last dimensions (in) must be equal");
+  const int64_t in = x.last(), out = w.shape[0];
+  check(bias.shape() == Shape{out}, "linear_quantized: weight is ", w.shape, ", bias is ", bias.shape(),
+        "; it must be [", out, "]");
+  Tensor y = empty(x, x.shape().with_last(out), "linear_quantized");
+  be(x).bias_fwd(ctx(x, cost::bias_fwd(y.rows(), y.dtype())), y.rows(), {}, bias.in(), y.set());
+  for_tiles(w, x.dtype(), [&](int64_t row, const Tensor& tile) {
+    const int64_t rows = tile.shape()[0];
+    const MatmulShape s{
+        .M = y.rows().rows, .N = rows, .K = in, .tb = Trans::Yes, .lda = in, .ldb = in, .ldc = out};
+    be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), tile.in(), y.add().from(row));
+  });
+  return record("linear_quantized", {x, bias},
+                {{w.codes}, {w.scale_codes}, {w.scale_scales}, {w.nf4}, {w.dynamic}}, y,
+                [shape = w.shape, mean = w.mean](const Node& n, const Tensor& dy, Grads& dx) {
+                  const auto& s = n.saved;
+                  const DoubleQuantized saved{shape,       mean,        s[0].tensor, s[1].tensor,
+                                              s[2].tensor, s[3].tensor, s[4].tensor};
+                  linear_quantized_bwd(saved, dy, dx);
+                });
+}
+
+}  // namespace gradus

@@ -1,0 +1,74 @@
+#include "src/tensor/pager.h"
+
+#include <algorithm>
+
+#include "src/core/timing.h"
+
+namespace gradus {
+
+Pager::Pager(Device& device, Device& host) : device_(device), host_(host) {
+  check(!device.allocator().make_room, "pager: the device ", device.name(), " has one already");
+  device.allocator().make_room = [this] { return make_room(); };
+}
+
+Pager::~Pager() {
+  device_.allocator().make_room = nullptr;
+  for (Group& group : groups_)
+    for (Page& page : group) page.tensor.storage().fill = nullptr;
+}
+
+void Pager::add(const Tensor& t, size_t group) {
+  if (group == groups_.size()) groups_.emplace_back();
+  groups_.at(in_use_ = group).push_back({t, {}});
+  t.storage().fill = [this, group] { use(group); };
+}
+
+void Pager::use(size_t group) {
+  in_use_ = group;
+  if (group < groups_.size()) bring(groups_[group]);
+}
+
+bool Pager::on_device(const Group& group) {
+  return std::any_of(group.begin(), group.end(), [](const Page& page) { return !page.copy.defined(); });
+}
+
+// Groups are used in their order, again and again: the one before the present one is needed last.
+bool Pager::make_room() {
+  const size_t count = groups_.size(), first = in_use_ == kNone ? count : in_use_ + count;
+  for (size_t back = 1; back <= count; ++back) {
+    const size_t g = (first - back) % count;
+    if (g == in_use_ || !on_device(groups_[g])) continue;
+    send(groups_[g]);
+    return true;
+  }
+  return false;
+}
+
+void Pager::send(Group& group) {
+  const double start = seconds_now();
+  for (Page& page : group) {
+    if (page.copy.defined()) continue;
+    const Tensor& t = page.tensor;
+    page.copy = Tensor(host_, t.shape(), t.dtype(), t.storage().kind(), t.storage().name());
+    if (host_.has_data()) device_.copy_out(page.copy.set().p, t.in().p, t.bytes());
+    t.storage().drop("it is on the host, and nobody is there to bring it back");
+    traffic_.bytes_out += t.bytes();
+  }
+  traffic_.seconds += seconds_now() - start;
+}
+
+void Pager::bring(Group& group) {
+  for (Page& page : group) {
+    if (!page.copy.defined()) continue;
+    const Tensor& t = page.tensor;
+    Tensor back(device_, t.shape(), t.dtype(), page.copy.storage().kind(), page.copy.storage().name());
+    const double start = seconds_now();  // sending others away to make room for it counts there
+    if (host_.has_data()) device_.copy_in(back.set().p, page.copy.in().p, t.bytes());
+    traffic_.seconds += seconds_now() - start;
+    page.copy = {};
+    page.tensor.storage().refill(back.storage());
+    traffic_.bytes_in += t.bytes();
+  }
+}
+
+}  // namespace gradus

@@ -1,0 +1,49 @@
+// Tensors that go to the host's memory when the device has no room, and come back when they are used: paged
+// states (Dettmers et al. 2023, "QLoRA", sec. 3). There a GPU's driver moves single pages; here they move in
+// groups that are used together, and every byte is counted.
+#pragma once
+#include "src/tensor/tensor.h"
+
+namespace gradus {
+
+class Pager {
+ public:
+  // The device's allocator asks it for room before it says that there is none. One pager a device.
+  Pager(Device& device, Device& host);
+  ~Pager();  // what is on the host then is lost
+  Pager(const Pager&) = delete;
+
+  // t, on the device, joins the group, of which there are so many, or one more. The group stays on the device
+  // while it grows.
+  void add(const Tensor& t, size_t group);
+  // Brings the group back, if it has tensors. It stays until another is used, or done(). Reading one of its
+  // tensors does the same.
+  void use(size_t group);
+  // Of a round, in which groups are used in their order, so that the last ones can go first.
+  void done() { in_use_ = kNone; }
+
+  struct Traffic {
+    int64_t bytes_out = 0, bytes_in = 0;  // to the host, and back
+    double seconds = 0;                   // of both
+  };
+  const Traffic& traffic() const { return traffic_; }
+  size_t groups() const { return groups_.size(); }
+
+ private:
+  static constexpr size_t kNone = SIZE_MAX;
+  struct Page {
+    Tensor tensor, copy;  // the copy, on the host, is undefined while the tensor is on the device
+  };
+  using Group = std::vector<Page>;
+  static bool on_device(const Group& group);  // some of it
+  bool make_room();
+  void send(Group&);
+  void bring(Group&);
+
+  Device &device_, &host_;
+  std::vector<Group> groups_;
+  size_t in_use_ = kNone;
+  Traffic traffic_;
+};
+
+}  // namespace gradus

@@ -13,14 +13,18 @@
 
 namespace gradus {
 
-Text load_text(const std::string& path, int64_t bytes, uint64_t seed) {
-  if (!path.empty()) return {load_corpus(path), std::nullopt, "\n"};
-  const std::string file = find_data_file("steps.grammar");
+Text generated_text(const std::string& name, int64_t bytes, uint64_t seed) {
+  const std::string file = find_data_file(name);
   const Grammar grammar = Grammar::parse(read_text_file(file), file);
   Text text{generate_corpus(grammar, seed, bytes), std::nullopt, "\n"};
   const std::string_view held_out = text.corpus.held_out();
   text.floor = -grammar.log_probability(held_out) / double(held_out.size());
   return text;
+}
+
+Text load_text(const std::string& path, int64_t bytes, uint64_t seed) {
+  if (!path.empty()) return {load_corpus(path), std::nullopt, "\n"};
+  return generated_text("steps.grammar", bytes, seed);
 }
 
 void print_sizes(const Corpus& corpus, const Loader& loader) {

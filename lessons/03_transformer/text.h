@@ -16,7 +16,9 @@ struct Text {
   std::optional<double> floor;  // nats per byte of the held-out text under the grammar that generated it
   std::string prompt;           // the sample continues this
 };
-// From the file or folder `path`; if `path` is empty, `bytes` bytes from the grammar.
+// `bytes` bytes from a grammar of the data folder.
+Text generated_text(const std::string& grammar, int64_t bytes, uint64_t seed);
+// From the file or folder `path`; if `path` is empty, `bytes` bytes from steps.grammar.
 Text load_text(const std::string& path, int64_t bytes, uint64_t seed);
 
 // What there is to train on, and what of the held-out text is scored if it is too long to be scored whole.

@@ -1,5 +1,6 @@
 #include "lessons/published/eager.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace gradus {
@@ -23,13 +24,25 @@ EagerLinear Eager::norm_parameters(int64_t channels, const std::string& name) {
   return {gain, parameter({channels}, name + ".bias")};
 }
 
+EagerTensor Eager::frozen(const Shape& shape, DType dtype, const std::string& name) {
+  return {make(shape, dtype, Kind::Weight, name)};
+}
+EagerTensor Eager::leaf(const EagerTensor& x) {
+  const EagerTensor y = record(x.data, {}, {});
+  graph_[y.node].leaf = true;
+  return y;
+}
+
 EagerTensor Eager::record(Tensor y, std::vector<Edge> edges, std::vector<Tensor> saved) {
+  const auto unwanted = [](const Edge& e) { return e.to == 0; };
+  if (!edges.empty() && std::all_of(edges.begin(), edges.end(), unwanted)) return {std::move(y)};
   const EagerTensor result = {std::move(y), int(graph_.size())};
   graph_.push_back({std::move(edges), {}, {}});
   for (Tensor& t : saved) keep(result, std::move(t));
   return result;
 }
 void Eager::keep(const EagerTensor& y, Tensor t) {
+  if (y.node == 0) return;
   if (t.storage().kind() == Kind::Temporary) t.storage().set_kind(Kind::Activation);
   graph_[y.node].saved.push_back(std::move(t));
 }
@@ -68,7 +81,10 @@ EagerTensor Eager::linear(const std::string& name, const EagerTensor& x0, const 
   const EagerTensor x = half(x0), weight = half(l.weight);
   std::vector<Edge> edges = {fresh(weight), fresh(x)};
   if (l.bias.data.defined()) edges.insert(edges.begin(), fresh(half(l.bias)));
-  return op(name, x.shape().with_last(weight.shape()[0]), x.data.dtype(), edges, {x.data, weight.data});
+  const EagerTensor y =
+      op(name, x.shape().with_last(weight.shape()[0]), x.data.dtype(), edges, {weight.data});
+  if (weight.node != 0) keep(y, x.data);
+  return y;
 }
 EagerTensor Eager::matmul(const std::string& name, const EagerTensor& x0, const EagerTensor& y0,
                           const Shape& shape) {
@@ -154,6 +170,7 @@ void Eager::backward(const EagerTensor& loss) {
       gradients.push_back(e.is_new && e.to ? make(e.shape, e.dtype, Kind::Temporary, "gradient")
                                            : node.gradient);
     node.saved.clear();
+    if (node.leaf) leaf_gradient = node.gradient;
     node.gradient = {};
     for (size_t i = node.edges.size(); i-- > 0;) deliver(node.edges[i], std::move(gradients[i]));
   }

@@ -39,6 +39,11 @@ class Eager {
   EagerTensor parameter(const Shape&, const std::string& name);
   EagerLinear linear_parameters(int64_t out, int64_t in, const std::string& name);
   EagerLinear norm_parameters(int64_t channels, const std::string& name);
+  // A weight that does not train. What is made of such weights alone has no place in the graph.
+  EagerTensor frozen(const Shape&, DType, const std::string& name);
+  // x.requires_grad_(): the gradient stays, in `leaf_gradient`.
+  EagerTensor leaf(const EagerTensor& x);
+  Tensor leaf_gradient;
   Tensor make(const Shape&, DType, Kind, const std::string& name);
 
   // The gradient of an input: a new tensor of its shape, or the output's gradient passed on.
@@ -102,6 +107,7 @@ class Eager {
     std::vector<Tensor> saved;
     Tensor gradient;                          // of its output; a parameter's stays
     std::function<EagerTensor()> again = {};  // checkpoint's function, on its input
+    bool leaf = false;
   };
   struct Parameter {
     std::string name;

@@ -38,21 +38,36 @@ class HuggingFaceBert {
 // transformers 4.40, PyTorch 2.2: GPTNeoXForCausalLM in fp16, in the book's own loop. Gradients are dropped
 // after the update. What a forward pass returns, and with it the logits and the keys and values for a cache
 // that nobody asked for, stays until the next forward pass has returned.
+//
+// With peft 0.10 and bitsandbytes 0.43. Lora: adapters of rank 8 on query_key_value, in fp16, with dropout.
+// QLora: the linear layers of the blocks in NF4 with double quantization, everything else in fp32
+// (prepare_model_for_kbit_training), each layer checkpointed; the embedding's output gets a gradient, so that
+// checkpoints have one to pass on, and it stays as long as the graph of the returned logits.
+enum class Tuning : uint8_t { All, Lora, QLora };
 class HuggingFaceNeoX {
  public:
-  HuggingFaceNeoX(Device&, const TransformerConfig&);  // the model is loaded
-  void step(int64_t batch, int64_t tokens);            // without zero_grad
+  HuggingFaceNeoX(Device&, const TransformerConfig&, Tuning);  // the model is loaded
+  void step(int64_t batch, int64_t tokens);                    // without zero_grad
   void zero_grad() { eager_.drop_gradients(); }
 
  private:
   struct Layer {
     EagerLinear norm_1, norm_2, qkv, dense, up, down;
+    EagerTensor a = {}, b = {};  // the adapter of qkv
   };
   struct Outputs {
     EagerTensor loss;
     Tensor logits;
-    std::vector<Tensor> cache;
+    std::vector<Tensor> cache, graph;
   };
+  void buffer(const Shape&, DType, Kind, const char* name);
+  void make_workspaces();
+  EagerTensor weight(const Shape&, const std::string& name);  // as it is kept for training
+  EagerLinear norm(int64_t channels, const std::string& name);
+  EagerLinear linear_weights(int64_t out, int64_t in, const std::string& name);
+  void make_codes(const Shape&, const std::string& name);
+  EagerTensor linear(const std::string& name, const EagerTensor& x, const EagerLinear&);
+  EagerTensor project(const EagerTensor& x, const Layer&);
   EagerTensor slice(const EagerTensor& qkv);
   EagerTensor rotate(const EagerTensor& x);
   EagerTensor attend(const EagerTensor& query, const EagerTensor& key, const EagerTensor& value);
@@ -62,6 +77,7 @@ class HuggingFaceNeoX {
 
   Eager eager_;
   const TransformerConfig config_;
+  const Tuning tuning_;
   std::vector<Tensor> buffers_;
   EagerTensor embed_in_, embed_out_;
   EagerLinear norm_;

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "src/data/dummy.h"
+#include "src/nn/lora.h"
 #include "src/optim/adamw_8bit.h"
 #include "src/tensor/context.h"
 
@@ -25,7 +26,7 @@ static MetaRun measure(Device& device, const std::function<void()>& step,
   try {
     for (int i = 0; i < 3; ++i) {
       step();
-      if (i == 0) run.updated_allocated = device.meter().now().allocated();
+      if (i == 0) run.updated = device.meter().now();
       zero_grad();
     }
   } catch (const OutOfMemory&) {
@@ -60,6 +61,14 @@ MetaRun run_ours(const MetaSetting& set) {
   device.allocator().keep_history();
   const TransformerConfig config = set.config();
   Transformer model(config);
+  if (set.tuning != Tuning::All)
+    add_lora(model, ".*c_attn",
+             {.r = 8,
+              .alpha = 32,
+              .dropout = 0.05,
+              .precision = set.tuning == Tuning::QLora ? precision_recipe("mixed-fp16") : config.precision},
+             1);
+  if (set.tuning == Tuning::QLora) quantize_frozen(model);
   if (set.checkpoints) model.segments.assign(size_t(config.layers), {1, Keep::Input});
   std::unique_ptr<Optimizer> optimizer;  // its states are not there yet when the model is loaded
   const DummyBatch batch = dummy_batch(config, set.batch, set.tokens);
@@ -79,7 +88,7 @@ MetaRun run_theirs(const MetaSetting& set) {
   Device device("meta", kBudget);
   device.allocator().keep_history();
   if (set.half) {
-    HuggingFaceNeoX model(device, set.config());
+    HuggingFaceNeoX model(device, set.config(), set.tuning);
     return measure(
         device, [&] { model.step(set.batch, set.tokens); }, [&] { model.zero_grad(); });
   }

@@ -24,7 +24,7 @@ using Alive = std::map<std::pair<Kind, std::string>, int64_t>;
 
 struct MetaRun {
   int64_t loaded_reserved = 0, loaded_allocated = 0;  // before the first step
-  int64_t updated_allocated = 0;                      // after the first update
+  Usage updated;                                      // after the first update
   int64_t peak_reserved = 0;
   int64_t failed_request = 0;
   bool fits() const { return failed_request == 0; }
@@ -39,6 +39,7 @@ struct MetaSetting {
   HuggingFaceBert::Update update = HuggingFaceBert::Update::AdamW;
   bool checkpoints = false;  // each block
   bool mixed = false;        // theirs by autocast, ours by recipe
+  Tuning tuning = Tuning::All;
   TransformerConfig config() const;
   std::unique_ptr<Optimizer> optimizer(Parameters& p) const;
 };

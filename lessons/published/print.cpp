@@ -48,8 +48,8 @@ std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
 void report_published(const char* heading, const PublishedRuns& runs, Report& report) {
   std::cout << "\n" << heading << "\n\n" << runs;
   for (const PublishedFigure& f : runs.figures)
-    report.check_at_most(f.run + ", " + f.figure + ": published - theirs, MiB",
-                         std::abs(f.published - f.theirs), 100);
+    report.check_at_most(f.run + ", " + f.figure + ": published - theirs, " + f.unit,
+                         std::abs(f.published - f.theirs), f.unit == "GiB" ? 0.0005 : 100);
 }
 
 }  // namespace gradus

@@ -50,7 +50,7 @@ static void compare_polyglot(PublishedRuns& all) {
     }
     std::string name = "batch ";
     name += std::to_string(batch);
-    figure("allocated, updated, " + name, printed, theirs.updated_allocated, ours.updated_allocated,
+    figure("allocated, updated, " + name, printed, theirs.updated.allocated(), ours.updated.allocated(),
            "and logits, keys and values, kept by the outputs");
     all.verdicts.push_back({"polyglot-ko-1.3b, " + name, failed_request == 0, theirs.fits(), ours.fits(),
                             failed_request, theirs.failed_request, kBudget - theirs.peak_reserved});

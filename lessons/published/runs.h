@@ -55,8 +55,11 @@ PublishedRuns published_checkpointing();    // BERT-large: 4 times batch 1, each
 PublishedRuns published_mixed_precision();  // BERT-large in fp16, also with all of the above
 PublishedRuns published_adafactor();        // BERT-large with AdamW and with Adafactor
 PublishedRuns published_adam8bit();         // BERT-large with 8-bit Adam, also with all of the above
+PublishedRuns published_lora();             // polyglot-ko: adapters of rank 8 on query_key_value
+PublishedRuns published_qlora();            // and its weights in 4 bits, each block checkpointed
 std::ostream& operator<<(std::ostream&, const PublishedRuns&);  // a table each
-// Prints them under a heading, and checks that theirs are within 100 MiB of the published figures.
+// Prints them under a heading, and checks theirs: within 100 MiB of the published figures, or, where these are in
+// GiB with three decimals, equal to them.
 void report_published(const char* heading, const PublishedRuns& runs, Report& report);
 
 }  // namespace gradus

@@ -108,15 +108,17 @@ void unmerge_lora(Transformer& model) { set_merged(model, false); }
 
 void quantize_frozen(Transformer& model) {
   const DoubleQuantizer quantizer(current().device);
-  bool some = false;
-  for (Linear* l : model.linears()) {
-    if (l->weight.trainable() || l->codes) continue;
-    l->codes = quantizer.quantize(l->weight.kept());
-    l->weight.value.storage().drop("the weight is kept in 4 bits");
-    if (l->weight.master.defined()) l->weight.master.storage().drop("the weight is kept in 4 bits");
-    some = true;
+  std::vector<std::pair<Linear*, DoubleQuantized>> all;  // first, so that an error changes nothing
+  for (Linear* l : model.linears())
+    if (!l->weight.trainable() && !l->codes) all.emplace_back(l, quantizer.quantize(l->weight.kept()));
+  check(!all.empty(),
+        "lora: there is no frozen weight of a linear layer that is not in 4 bits yet; add_lora() freezes "
+        "them");
+  for (auto& [l, codes] : all) {
+    l->codes = codes;
+    for (const Tensor* t : {&l->weight.value, &l->weight.master})
+      if (t->defined()) t->storage().drop("the weight is kept in 4 bits");
   }
-  check(some, "lora: no weight of a linear layer is frozen; call add_lora() first");
 }
 
 }  // namespace gradus

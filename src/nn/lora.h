@@ -29,7 +29,8 @@ void unmerge_lora(Transformer& model);
 
 // From now on the frozen weights of linear layers are kept in NF4 with double quantization
 // (quant/double_quantized.h); the products make them numbers again, piece by piece. Biases, norms and
-// embeddings stay. An error if none is frozen.
+// embeddings stay. An error if none is frozen, or all are in 4 bits already, or one is not finite: then
+// nothing has changed.
 void quantize_frozen(Transformer& model);
 
 }  // namespace gradus

@@ -22,7 +22,10 @@ Optimizer::Optimizer(Parameters& parameters, const std::function<States(const Pa
   int64_t bytes = 0;  // of the present group
   for (Parameter& p : parameters) {
     if (!p.trainable()) continue;
-    if (states.empty() || (pager && bytes >= kGroupBytes)) groups_.push_back(states.size()), bytes = 0;
+    if (states.empty() || (pager && bytes >= kGroupBytes)) {
+      groups_.push_back(states.size()), bytes = 0;
+      if (pager) pager->done();  // the group before may go
+    }
     State& state = states.emplace_back(State{&p, {}});
     for (const StateSpec& spec : states_of(p)) {
       Tensor t(p.value.device(), spec.shape, spec.dtype, Kind::Optimizer, p.name + "." + spec.name);

@@ -23,6 +23,11 @@ Context::~Context() {
   std::erase(contexts, this);
 }
 
+void Context::add_host() {
+  check(!host, "context: it has a host already");
+  host.emplace(device.has_data() ? "cpu" : device.name());
+}
+
 void Context::make_current() { move_to_end(contexts, this); }
 
 Context& current() {

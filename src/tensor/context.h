@@ -26,7 +26,7 @@ struct Context {
 
   // A second device, the host's memory, with a meter of its own: from now on the states of optimizers go there
   // when `device` has no room for them (pager.h).
-  void add_host() { host.emplace(device.has_data() ? "cpu" : device.name()); }
+  void add_host();
 
   Device device;
   std::optional<Device> host;

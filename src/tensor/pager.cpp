@@ -18,9 +18,16 @@ Pager::~Pager() {
 }
 
 void Pager::add(const Tensor& t, size_t group) {
+  check(group <= groups_.size(), "pager: group ", group, " of ", groups_.size(),
+        "; they are added one by one");
+  check(!t.storage().fill, "pager: '", t.storage().name(), "' is in a group already");
   if (group == groups_.size()) groups_.emplace_back();
   groups_.at(in_use_ = group).push_back({t, {}});
-  t.storage().fill = [this, group] { use(group); };
+  t.storage().fill = [this, group] {
+    const bool idle = in_use_ == kNone;
+    use(group);
+    if (idle) done();
+  };
 }
 
 void Pager::use(size_t group) {

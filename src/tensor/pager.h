@@ -16,8 +16,8 @@ class Pager {
   // t, on the device, joins the group, of which there are so many, or one more. The group stays on the device
   // while it grows.
   void add(const Tensor& t, size_t group);
-  // Brings the group back, if it has tensors. It stays until another is used, or done(). Reading one of its
-  // tensors does the same.
+  // Brings the group back, if it has tensors. It stays until another is used, or done(). Reading a tensor
+  // that is on the host does the same; if no group was in use, none is afterwards.
   void use(size_t group);
   // Of a round, in which groups are used in their order, so that the last ones can go first.
   void done() { in_use_ = kNone; }

@@ -107,8 +107,10 @@ void Report::print_rows() const {
 }
 
 void Report::print_memory() const {
-  for (const ReportRow& row : rows_)
+  for (const ReportRow& row : rows_) {
     if (row.peak) std::cout << row.peak->table("memory at the peak: " + row.name) << "\n";
+    if (row.host_peak) std::cout << row.host_peak->table("on the host at its peak: " + row.name) << "\n";
+  }
 }
 
 Json Report::to_json() const {
@@ -133,6 +135,7 @@ Json Report::to_json() const {
     set(r, "peak_bytes", row.peak ? std::optional(row.peak->allocated()) : std::nullopt);
     set(r, "reserved_bytes", row.reserved_bytes);
     r["peak_by_kind"] = kinds;
+    if (row.host_peak) r["host_peak_bytes"] = row.host_peak->allocated();
     set(r, "predicted_bytes", row.predicted_bytes);
     set(r, "model_flops", row.model_flops);
     set(r, "loss_first", row.loss_first);

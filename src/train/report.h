@@ -22,6 +22,7 @@ struct ReportRow {
   std::optional<double> ms_per_step, tokens_per_s, loss_first, loss_last, loss_held_out;
   std::optional<int64_t> reserved_bytes, predicted_bytes, model_flops;  // flops of one step
   std::optional<Usage> peak;                                            // the table at the peak
+  std::optional<Usage> host_peak;                                       // and that of the context's host
   std::vector<std::pair<std::string, double>> extra;                    // the lesson's own columns
 };
 

@@ -1,0 +1,117 @@
+#include "lessons/12_lora/adapt.h"
+
+#include <numeric>
+
+#include "lessons/03_transformer/text.h"
+#include "lessons/06_optimizers/race.h"
+#include "src/io/atomic_file.h"
+#include "src/io/peft.h"
+#include "src/io/plot.h"
+#include "src/optim/optimizer.h"
+#include "src/train/step_recorder.h"
+
+namespace gradus {
+
+const std::vector<Way>& ways() {
+  static const std::vector<Way> all{
+      {"all weights", "", 0, 1e-3},
+      {"head only", "", 0, 1e-2, true},
+      {"c_attn, r 8", ".*c_attn", 8, 5e-3},
+      {"r 1", ".*", 1, 5e-3},
+      {"r 2", ".*", 2, 5e-3},
+      {"r 8", ".*", 8, 5e-3},
+      {"r 2, bf16", ".*", 2, 5e-3, false, true},
+      {"r 2, 4 bits", ".*", 2, 5e-3, false, true, true},
+  };
+  return all;
+}
+
+static Weights weights_of(const Transformer& model) {
+  Weights weights;
+  for (const Parameter& p : model.parameters) weights.push_back(to_host<double>(p.kept()));
+  return weights;
+}
+
+static void train(Transformer& model, const Loader& loader, int64_t batch, int64_t steps,
+                  double learning_rate, StepRecorder& recorder) {
+  Context& context = current();
+  Tensor inputs(context.device, {batch, model.config.context}, DType::I32, Kind::Data, "inputs");
+  Tensor targets(context.device, {batch, model.config.context}, DType::I32, Kind::Data, "targets");
+  AdamW optimizer(model.parameters, {.weight_decay = 0.01f});
+  for (int64_t step = 0; step < steps; ++step) {
+    recorder.begin();
+    read_batch(loader, step, inputs, targets);
+    Tape tape;
+    const Tensor loss = model.loss(inputs, targets);
+    model.parameters.zero_grad();
+    tape.backward(loss);
+    clip_grad_norm(model.parameters, 1.0);
+    optimizer.step(warmup_cosine(step, steps / 20, steps, learning_rate, learning_rate / 10));
+    recorder.end(context.device.has_data() ? item(loss) : NAN);
+  }
+}
+
+Weights train_base(const Lesson& lesson, const Adaptation& a, const Loader& loader, ReportRow& row) {
+  const LessonContext context(lesson);
+  Transformer model(a.model);
+  model.initialize(lesson.seed);
+  StepRecorder recorder;
+  train(model, loader, a.batch, a.base_steps, 3e-3, recorder);
+  recorder.fill(row, a.batch * a.model.context);
+  if (context.device.has_data()) row.loss_held_out = held_out_loss(model, loader, a.batch);
+  return weights_of(model);
+}
+
+std::unique_ptr<Transformer> adapted_model(const TransformerConfig& config, const Weights& base,
+                                           const Way& way, uint64_t seed) {
+  TransformerConfig c = config;
+  if (way.half) c.precision = uniform(DType::BF16);
+  auto model = std::make_unique<Transformer>(c);
+  auto values = base.begin();
+  for (Parameter& p : model->parameters) p.assign(*values++);
+  if (way.head_only)
+    for (Parameter& p : model->parameters)
+      model->parameters.set_trainable(p, p.name.starts_with("ln_f") || p.name.starts_with("lm_head"));
+  if (way.pattern.empty()) return model;
+  add_lora(
+      *model, way.pattern,
+      {.r = way.r, .alpha = 2.0 * double(way.r), .precision = way.half ? mixed(DType::BF16) : Precision{}},
+      seed);
+  if (way.in_4_bits) quantize_frozen(*model);
+  return model;
+}
+
+Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, const Loader& loader,
+              const Loader& other, const Way& way, const std::string& folder) {
+  const LessonContext context(lesson);
+  const auto model = adapted_model(a.model, base, way, lesson.seed);
+  StepRecorder recorder;
+  train(*model, loader, a.batch, a.steps, way.learning_rate, recorder);
+  Adapted result{{}, recorder.losses, model->parameters.numel_trainable()};
+  result.row.name = way.name;
+  recorder.fill(result.row, a.batch * a.model.context);
+  result.row.extra = {{"trainable", double(result.trainable)},
+                      {"share, %", 100 * double(result.trainable) / double(model->parameters.numel())}};
+  if (!folder.empty()) save_adapters(folder, *model);
+  if (!context.device.has_data()) {
+    result.row.ms_per_step = result.row.tokens_per_s = result.row.loss_first = result.row.loss_last =
+        std::nullopt;
+    return result;
+  }
+  result.row.loss_held_out = held_out_loss(*model, loader, a.batch);
+  result.row.extra.emplace_back("on the base's text", held_out_loss(*model, other, a.batch));
+  return result;
+}
+
+void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path) {
+  LinePlot plot{"Adapting a model to another grammar", "step", "nats a byte", {}, {{"floor", floor}}};
+  for (const Adapted& a : all) {
+    const std::vector<double> losses = smooth(a.losses);
+    std::vector<double> steps(losses.size());
+    std::iota(steps.begin(), steps.end(), 1.0);
+    plot.series.push_back({a.row.name, steps, losses});
+  }
+  write_file(path, draw(plot));
+}
+
+}  // namespace gradus

@@ -1,0 +1,103 @@
+// Lesson 12, LoRA and QLoRA. To adapt a trained model, its weights W stay as they are; beside some of them,
+// y = x W^T + alpha/r (x A^T) B^T, and only A (r, in) and B (out, r) train: gradients and optimizer states
+// are those of a few numbers. What does not train can be kept in 4 bits.
+//
+// Memory a weight, with AdamW in fp32: 16 bytes if it trains, 4 if it is frozen, 0.52 in NF4.
+//
+//   make lesson-12                                                          expected last line: PASS
+#include <iostream>
+
+#include "lessons/03_transformer/text.h"
+#include "lessons/12_lora/adapt.h"
+#include "lessons/12_lora/four_bits.h"
+#include "lessons/12_lora/paging.h"
+#include "lessons/12_lora/same.h"
+#include "lessons/published/runs.h"
+#include "src/core/progress.h"
+
+using namespace gradus;
+
+constexpr int64_t kSteps = 800;
+static Adaptation on_cpu() {
+  Adaptation a{{.vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 2, .heads = 4, .channels = 128},
+               8,
+               2500,
+               kSteps};
+  a.model.output_head = OutputHead::Untied;
+  return a;
+}
+static Adaptation for_emulation(int64_t steps) {
+  Adaptation a = on_cpu();
+  a.model.context = 16, a.model.layers = 1, a.model.channels = 32, a.batch = 4, a.base_steps = steps;
+  return a;
+}
+
+// (a) Every way, from the same base.
+static std::vector<Adapted> adapt_all(const Lesson& lesson, const Adaptation& a, const Weights& base,
+                                      const Loader& loader, const Loader& other, const std::string& folder,
+                                      Report& report) {
+  std::vector<Adapted> all;
+  Progress progress("ways", int64_t(ways().size()));
+  for (const Way& way : ways()) {
+    all.push_back(adapt(lesson, a, base, loader, other, way, way.name == "r 2" ? folder : ""));
+    const Adapted& done = all.back();
+    report.row(way.name) = done.row;
+    report.check_equal(way.name + ": bytes of states", (*done.row.peak)[Kind::Optimizer], 8 * done.trainable);
+    report.check_equal(way.name + ": bytes of gradients", (*done.row.peak)[Kind::Gradient],
+                       4 * done.trainable);
+    progress.step(int64_t(all.size()), done.row.loss_held_out.value_or(NAN));
+  }
+  return all;
+}
+
+static void compare(const std::vector<Adapted>& all, Report& report) {
+  const auto loss = [&](const std::string& name) {
+    for (const Adapted& a : all)
+      if (a.row.name == name) return *a.row.loss_held_out;
+    fail("no way is called ", name);
+  };
+  report.check_at_most("r 2, all layers: held-out loss, worse than all weights' by",
+                       loss("r 2") / loss("all weights") - 1, 0.05);
+  report.check_at_most("4 bits: held-out loss, worse than bf16's by",
+                       loss("r 2, 4 bits") / loss("r 2, bf16") - 1, 0.03);
+  report.check_at_least("head only: held-out loss, worse than all weights' by",
+                        loss("head only") / loss("all weights") - 1, 0.2);
+}
+
+static int lesson_12(int argc, char** argv) {
+  Lesson lesson(argc, argv, "12_lora", "LoRA, and QLoRA: training little of a model", kSteps);
+  const std::string folder =
+      lesson.args.text("save", "", "write the adapters of 'r 2' to this folder, as PEFT does");
+  std::vector<std::string> pictures;
+  if (lesson.device != "meta") pictures = {lesson.plot("12_losses.svg")};
+  lesson.done({}, pictures);
+  if (lesson.print == "example") return lora_by_hand(std::cout), 0;
+  LessonContext context(lesson);
+  const bool emulated = std::string_view(context.device.name()) == "emu";
+  Adaptation a = emulated ? for_emulation(lesson.steps) : on_cpu();
+  a.steps = lesson.steps;
+  const int64_t bytes = emulated ? 30'000 : 300'000;
+  const Text old_text = generated_text("steps.grammar", 2 * bytes, lesson.seed),
+             new_text = generated_text("orders.grammar", bytes, lesson.seed);
+  const Loader old_loader(old_text.corpus, a.model.context, lesson.seed),
+      new_loader(new_text.corpus, a.model.context, lesson.seed);
+  Report report = lesson.report();
+  report.config(a.model, a.batch);
+  report.config("steps", lesson.steps);
+  const Weights base = train_base(lesson, a, old_loader, report.row("the base"));
+  same_function(a.model, base, lesson.seed, report);
+  const std::vector<Adapted> all = adapt_all(lesson, a, base, new_loader, old_loader, folder, report);
+  if (context.device.has_data()) {
+    if (lesson.steps == kSteps && !emulated) compare(all, report);
+    draw_losses(all, *new_text.floor, pictures[0]);
+  }
+  four_bits_table(report);
+  paged_run(lesson, report);
+  report_published("(e) Published: LoRA", published_lora(), report);
+  report_published("(f) Published: QLoRA", published_qlora(), report);
+  return report.finish(lesson.json);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_12(argc, argv); });
+}

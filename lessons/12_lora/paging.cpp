@@ -1,0 +1,91 @@
+#include "lessons/12_lora/paging.h"
+
+#include <iostream>
+
+#include "src/core/table.h"
+#include "src/data/dummy.h"
+#include "src/optim/optimizer.h"
+#include "src/train/step_recorder.h"
+
+namespace gradus {
+
+constexpr int64_t kMiB = int64_t(1) << 20;
+
+struct PagedRun {
+  bool completed = false;
+  std::vector<std::vector<double>> weights;
+  ReportRow row;
+  Pager::Traffic traffic;
+  int64_t states = 0;  // bytes of all states
+  int64_t host() const { return row.host_peak ? (*row.host_peak)[Kind::Optimizer] : 0; }  // the most there
+};
+
+struct Steps {
+  TransformerConfig model;
+  int64_t batch, steps;
+};
+static PagedRun train_within(const Lesson& lesson, const Steps& s, int64_t budget, bool host) {
+  LessonContext context(lesson, lesson.device, budget);
+  if (host) context.add_host();
+  PagedRun run;
+  try {
+    Transformer model(s.model);
+    model.initialize(lesson.seed);
+    AdamW optimizer(model.parameters);
+    const DummyBatch batch = dummy_batch(s.model, s.batch, s.model.context);
+    StepRecorder recorder;
+    for (int64_t step = 0; step < s.steps; ++step) {
+      recorder.begin();
+      Tape tape;
+      const Tensor loss = batch.loss(model);
+      model.parameters.zero_grad();
+      tape.backward(loss);
+      optimizer.step(1e-3);
+      recorder.end();
+    }
+    recorder.fill(run.row, s.batch * s.model.context);
+    for (const Parameter& p : model.parameters) {
+      run.states += 8 * p.value.numel();
+      if (context.device.has_data()) run.weights.push_back(to_host<double>(p.value));
+    }
+    if (optimizer.pager) run.traffic = optimizer.pager->traffic();
+    if (host) run.row.host_peak = context.host->meter().at_peak();
+    run.completed = true;
+  } catch (const OutOfMemory&) {
+  }
+  return run;
+}
+
+void paged_run(const Lesson& lesson, Report& report) {
+  Steps s{{.context = 32, .layers = 4, .heads = 4, .channels = 256}, 4, 10};
+  if (std::string_view(current().device.name()) == "emu")
+    s = {{.context = 8, .layers = 2, .heads = 4, .channels = 128}, 1, 3};
+  const PagedRun free = train_within(lesson, s, 0, false);
+  // So much less than what was reserved that a quarter of the states can stay.
+  const int64_t budget = *free.row.reserved_bytes - free.states * 3 / 4 / kMiB * kMiB;
+  const PagedRun failed = train_within(lesson, s, budget, false),
+                 paged = train_within(lesson, s, budget, true);
+  Table table({count_text(s.steps) + " steps, states of " + bytes_text(free.states), "budget", "reserved",
+               "on the host", "moved a step", "ms/step", "of them moving"});
+  const bool times = current().device.has_data();
+  const auto row = [&](const char* name, const PagedRun& run, int64_t limit) {
+    if (!run.completed) return table.row({name, bytes_text(limit), "out of memory", "", "", "", ""});
+    table.row({name, limit ? bytes_text(limit) : "none", bytes_text(*run.row.reserved_bytes),
+               bytes_text(run.host()), bytes_text((run.traffic.bytes_out + run.traffic.bytes_in) / s.steps),
+               times ? number_text(*run.row.ms_per_step) : "",
+               times ? number_text(run.traffic.seconds * 1e3 / double(s.steps)) : ""});
+  };
+  row("all on the device", free, 0);
+  row("the same", failed, budget);
+  row("paged", paged, budget);
+  std::cout << "\n(d) Paged states\n\n" << table;
+  ReportRow& reported = report.row("paged");
+  reported.peak = paged.row.peak, reported.reserved_bytes = paged.row.reserved_bytes;
+  reported.host_peak = paged.row.host_peak;
+  report.check_equal("without a host the budget is too small", failed.completed, false);
+  report.check_equal("paged: the run completes", paged.completed, true);
+  report.check_equal("paged: some states were on the host", paged.host() > 0, true);
+  report.check_equal("paged: weights equal to the bit", paged.weights == free.weights, true);
+}
+
+}  // namespace gradus

@@ -1,0 +1,62 @@
+// polyglot-ko-1.3b with adapters: lesson 12. What the book prints of the same model in full is in runs.cpp.
+#include "lessons/published/measure.h"
+
+namespace gradus {
+
+struct Printed {  // GiB
+  double loaded, gradients, states, updated;
+  const char* loaded_why;
+};
+
+// Their run less ours after the update, by what it is.
+static std::vector<Difference> after_the_update(const Usage& theirs, const Usage& ours) {
+  const auto of = [&](std::initializer_list<Kind> kinds) {
+    int64_t bytes = 0;
+    for (const Kind k : kinds) bytes += theirs[k] - ours[k];
+    return bytes;
+  };
+  return {
+      {"weights", of({Kind::Weight, Kind::Master}), "theirs: what is not in 4 bits is in fp32"},
+      {"gradients", of({Kind::Gradient}), "the same"},
+      {"states", of({Kind::Optimizer}), "the same"},
+      {"buffers", of({Kind::Other, Kind::Data}), "masks and rotary tables of each layer; ours has none"},
+      {"library workspace", of({Kind::Vendor}), "two of cuBLAS's, one of ours"},
+      {"outputs", of({Kind::Activation, Kind::Temporary, Kind::Comm}), "what their forward pass returned"},
+      {"rounding", theirs.rounding - ours.rounding, "by the allocator's rules"}};
+}
+
+static PublishedRuns compare(const MetaSetting& set, const Printed& printed) {
+  const MetaRun theirs = run_theirs(set), ours = run_ours(set);
+  PublishedRuns runs;
+  const auto figure = [&](const char* name, double published, int64_t their, int64_t our, const char* why) {
+    const auto gib = [](int64_t bytes) { return double(bytes) / double(1024 * kMiB); };
+    runs.figures.push_back({"polyglot-ko-1.3b", name, "GiB", published, gib(their), gib(our), why});
+  };
+  figure("loaded", printed.loaded, theirs.loaded_allocated, ours.loaded_allocated, printed.loaded_why);
+  figure("gradients", printed.gradients, theirs.updated[Kind::Gradient], ours.updated[Kind::Gradient],
+         "the same");
+  figure("optimizer", printed.states, theirs.updated[Kind::Optimizer], ours.updated[Kind::Optimizer],
+         "the same");
+  figure("after the update", printed.updated, theirs.updated.allocated(), ours.updated.allocated(),
+         "the next table");
+  constexpr double kGiB = 1024.0 * kMiB;
+  runs.gap = finished({"theirs - ours, after the update", "published - ours",
+                       after_the_update(theirs.updated, ours.updated), 0,
+                       int64_t(printed.updated * kGiB) - ours.updated.allocated()});
+  return runs;
+}
+
+PublishedRuns published_lora() {
+  MetaSetting set{"polyglot-ko-1.3b", 16, 256, 1, true};
+  set.tuning = Tuning::Lora;
+  return compare(set, {2.602, 0.003, 0.006, 4.732, "masks, rotary tables"});
+}
+
+PublishedRuns published_qlora() {
+  MetaSetting set{"polyglot-ko-1.3b", 16, 256, 1, true};
+  set.tuning = Tuning::QLora;
+  set.checkpoints = true;
+  return compare(set, {1.183, 0.006, 0.012, 1.722, "and embeddings, norms and biases in fp32"});
+}
+
+}  // namespace gradus

@@ -1,0 +1,300 @@
+// Training adapters: the bytes it takes, that nothing else changes, with checkpointing, in 16 bits and over
+// weights in 4 bits; and that what is refused has changed nothing.
+#include <map>
+
+#include "src/data/dummy.h"
+#include "src/nn/lora.h"
+#include "src/optim/optimizer.h"
+#include "tests/devices.h"
+#include "tests/nn/families_testing.h"
+
+namespace gradus {
+namespace {
+
+using Values = std::map<std::string, std::vector<double>>;
+Values kept(const Transformer& model) {
+  Values values;
+  for (const Parameter& p : model.parameters)
+    if (!p.kept().storage().empty()) values[p.name] = to_host<double>(p.kept());
+  return values;
+}
+bool of_adapter(const std::string& name) { return name.find(".lora_") != std::string::npos; }
+
+struct L12_LoraTraining : ::testing::TestWithParam<std::tuple<const char*, const char*>> {
+  Context context{std::get<0>(GetParam()), 3};
+  TransformerConfig config = family(std::get<1>(GetParam()));
+  DummyBatch batch = dummy_batch(config, 2, config.context);
+
+  std::vector<double> logits(const Transformer& model) {
+    const Evaluation evaluation;
+    return to_host<double>(model.logits(batch.ids, batch.types));
+  }
+  static void draw_b(Transformer& model) {  // so that every adapter does something
+    for (Parameter& p : model.parameters) {
+      if (!p.name.ends_with("lora_B.weight")) continue;
+      Rng rng(4, uint64_t(p.value.numel()));
+      std::vector<double> values(size_t(p.value.numel()));
+      for (double& v : values) v = 0.1 * rng.normal();
+      p.assign(values);
+    }
+  }
+  Values gradients(Transformer& model) {
+    model.parameters.drop_grad();
+    Tape tape;
+    tape.backward(batch.loss(model));
+    Values g;
+    for (const Parameter& p : model.parameters)
+      if (p.leaf.grad.defined()) g[p.name] = to_host<double>(p.leaf.grad);
+    return g;
+  }
+  double loss(const Transformer& model) {
+    const Evaluation evaluation;
+    return item(batch.loss(model));
+  }
+  // Ten steps; that they change the adapters, all of them, and nothing else, and lower the loss.
+  void expect_ten_steps_of_adapters(Transformer& model) {
+    const Values before = kept(model);
+    const double first = loss(model);
+    AdamW optimizer(model.parameters);
+    for (int step = 0; step < 10; ++step) {
+      model.parameters.zero_grad();
+      Tape().backward(batch.loss(model));
+      optimizer.step(0.01);
+    }
+    for (const auto& [name, values] : kept(model))
+      EXPECT_EQ(values != before.at(name), of_adapter(name)) << name;
+    EXPECT_LT(loss(model), 0.98 * first);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Families, L12_LoraTraining,
+                         ::testing::Combine(::testing::ValuesIn(devices_with_data()),
+                                            ::testing::ValuesIn(kFamilies)),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+                         });
+
+TEST_P(L12_LoraTraining, OnlyAdaptersChange) {
+  Transformer model(config);
+  model.initialize(1);
+  add_lora(model, ".*", {.r = 2, .alpha = 16, .dropout = 0.1}, 5);
+  expect_ten_steps_of_adapters(model);
+}
+
+TEST_P(L12_LoraTraining, OverWeightsInSixteenBitsWithMasters) {
+  config.precision = uniform(DType::BF16);
+  Transformer model(config);
+  model.initialize(1);
+  add_lora(model, ".*c_attn|.*c_fc", {.r = 2, .alpha = 16, .precision = mixed(DType::BF16)}, 5);
+  expect_ten_steps_of_adapters(model);
+  const int64_t n = model.parameters.numel_trainable();
+  EXPECT_EQ(context.device.meter().now()[Kind::Master], 4 * n);
+  EXPECT_EQ(context.device.meter().now()[Kind::Gradient], 4 * n);
+}
+
+TEST_P(L12_LoraTraining, GradientsAndStatesAreThoseOfTheAdapters) {
+  Transformer model(config);
+  model.initialize(1);
+  add_lora(model, ".*c_attn|.*c_proj", {.r = 3}, 5);
+  const int64_t n = model.parameters.numel_trainable();
+  EXPECT_EQ(n, 2 * 3 * (24 + 72 + 24 + 24 + 96 + 24));
+  const AdamW optimizer(model.parameters);
+  gradients(model);
+  EXPECT_EQ(context.device.meter().now()[Kind::Optimizer], 8 * n);
+  EXPECT_EQ(context.device.meter().now()[Kind::Gradient], 4 * n);
+}
+
+// A layer's frozen weight needs no input; A needs what it is multiplied with, B the r numbers a row that A
+// made, and the rest what the gradient of its own input needs. Before the first adapter nothing is recorded.
+TEST_P(L12_LoraTraining, WhatIsSavedForAdaptersOnTheFirstProduct) {
+  Transformer model(config);
+  for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
+  Tensor x(context.device, {5, 24}, DType::F32, Kind::Temporary, "x");
+  Leaf leaf;
+  attach(x, leaf, "x");
+  Tape of_layer;
+  const Tensor y = (*model.linears()[1])(x);
+  EXPECT_EQ(of_layer.saved_bytes(), 0) << "a frozen layer saves no input";
+  for (const double dropped : {0.0, 0.5}) {
+    Transformer adapted(config);
+    adapted.initialize(1);
+    add_lora(adapted, ".*c_attn", {.r = 3, .dropout = dropped}, 5);
+    Tape tape;
+    const Tensor y = batch.loss(adapted);
+    for (const Node& node : tape.nodes())
+      if (node.op == std::string("linear"))
+        for (const Saved& s : node.saved)
+          if (s.tensor.defined() && s.tensor.storage().kind() == Kind::Activation) {
+            EXPECT_TRUE(s.tensor.last() == 24 || s.tensor.last() == 3) << s.tensor.shape();
+            EXPECT_LE(node.inputs[1].shape.numel(), 72 * 3) << "only A and B need inputs";
+          }
+    if (config.residual != Residual::PreNorm) continue;
+    // Of a token: c_attn's input and A's numbers; q, k, v and the probabilities of 3 heads; ln_2's input, its
+    // mean and 1/std; gelu's input. Of ln_1 of the second block and ln_f: input, mean, 1/std. Of the loss:
+    // logits, log-sum-exp.
+    const int64_t block = (24 + 3) + (72 + 3 * 12) + (24 + 2) + 96, norms = 2 * (24 + 2), last = 31 + 1;
+    EXPECT_EQ(tape.saved_bytes(), 4 * 2 * 12 * (2 * block + norms + last));
+  }
+}
+
+// Of blocks that run again from their inputs: the same masks of the model and of the adapters.
+TEST_P(L12_LoraTraining, CheckpointingChangesNoGradient) {
+  config.dropout = 0.1;
+  Transformer model(config);
+  randomize(model, 1);
+  add_lora(model, ".*", {.r = 2, .dropout = 0.5}, 5);
+  draw_b(model);
+  for (const bool four_bits : {false, true}) {
+    if (four_bits) quantize_frozen(model);
+    model.segments = {}, model.from_the_start = false;
+    const Values all = gradients(model);
+    for (const auto& [name, g] : all) EXPECT_NE(g, std::vector<double>(g.size())) << name;
+    for (const std::vector<BlockSegment>& segments :
+         {std::vector<BlockSegment>{{1, Keep::Input}, {1, Keep::Input}},
+          {{2, Keep::Input}},
+          {{1, Keep::LessAttention}, {1, Keep::Input}}}) {
+      model.segments = segments;
+      EXPECT_EQ(gradients(model), all);
+    }
+    model.segments = {}, model.from_the_start = true;
+    EXPECT_EQ(gradients(model), all);
+  }
+}
+
+int64_t in_four_bits(int64_t n) { return (n + 1) / 2 + (n + 63) / 64 + 4 * ((n + kSpan - 1) / kSpan); }
+
+// Beside a model whose weights are the numbers that the codes stand for; and not far from the model that was.
+TEST_P(L12_LoraTraining, FrozenWeightsInFourBits) {
+  Transformer model(config), rounded(config);
+  for (Transformer* m : {&model, &rounded}) {
+    m->initialize(1);
+    add_lora(*m, ".*", {.r = 2, .alpha = 16}, 5);
+    draw_b(*m);
+  }
+  const std::vector<double> before = logits(model);
+  const Usage usage = context.device.meter().now();
+  quantize_frozen(model);
+  int64_t saved = 0;
+  for (size_t i = 0; i < model.linears().size(); ++i) {
+    const Linear &l = *model.linears()[i], &other = *rounded.linears()[i];
+    const int64_t n = l.weight.value.numel();
+    saved += 4 * n - in_four_bits(n);
+    const std::vector<double> numbers = to_host<double>(dequantize(*l.codes, 0, n, DType::F32)),
+                              was = to_host<double>(other.weight.value);
+    double squares = 0, errors = 0;
+    for (size_t k = 0; k < was.size(); ++k)
+      squares += was[k] * was[k], errors += (numbers[k] - was[k]) * (numbers[k] - was[k]);
+    EXPECT_LT(errors, 0.12 * 0.12 * squares) << l.name;
+    other.weight.assign(numbers);
+    expect_refused("the weight is kept in 4 bits", [&] { to_host<double>(l.weight.value); });
+  }
+  EXPECT_EQ(usage[Kind::Weight] - context.device.meter().now()[Kind::Weight], saved);
+  const std::vector<double> got = logits(model), want = logits(rounded);
+  double squares = 0, errors = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], 1e-5) << "logit " << i;
+    squares += before[i] * before[i], errors += (got[i] - before[i]) * (got[i] - before[i]);
+  }
+  EXPECT_LT(errors, 0.2 * 0.2 * squares);
+  EXPECT_GT(errors, 0);
+  const Values expected = gradients(rounded), found = gradients(model);
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, g] : found)
+    for (size_t i = 0; i < g.size(); ++i) ASSERT_NEAR(g[i], expected.at(name)[i], 1e-5) << name;
+  expect_ten_steps_of_adapters(model);
+  expect_refused("lora: there is no frozen weight of a linear layer that is not in 4 bits yet", [&] { quantize_frozen(model); });
+  for (const auto& call : {&merge_lora, &unmerge_lora})
+    expect_refused("the adapter of h.0.attn.c_attn: its weight is kept in 4 bits", [&] { call(model); });
+}
+
+// Master copies go with the weights; layers without an adapter, too; those that train stay numbers.
+TEST_P(L12_LoraTraining, WhatTrainsIsNotQuantized) {
+  config.precision = mixed(DType::BF16);
+  Transformer model(config);
+  model.initialize(1);
+  add_lora(model, ".*c_attn", {.r = 2, .precision = mixed(DType::BF16)}, 5);
+  Linear& trains = *model.linears()[2];
+  model.parameters.set_trainable(trains.weight, true);
+  const Tensor master = model.linears()[1]->weight.master;
+  const auto codes = to_host<int32_t>(DoubleQuantizer(context.device).quantize(master).codes);
+  const Usage usage = context.device.meter().now();
+  quantize_frozen(model);
+  EXPECT_EQ(to_host<int32_t>(model.linears()[1]->codes->codes), codes) << "of the exact numbers";
+  int64_t weights = 0, masters = 0;
+  for (const Linear* l : model.linears()) {
+    const int64_t n = l->weight.value.numel();
+    EXPECT_EQ(l->codes.has_value(), l != &trains) << l->name;
+    EXPECT_EQ(l->weight.value.storage().empty(), l != &trains) << l->name;
+    EXPECT_FALSE(l->bias.value.storage().empty()) << l->name;
+    if (l != &trains) weights += 2 * n - in_four_bits(n), masters += 4 * n;
+  }
+  EXPECT_EQ(usage[Kind::Weight] - context.device.meter().now()[Kind::Weight], weights);
+  EXPECT_EQ(usage[Kind::Master] - context.device.meter().now()[Kind::Master], masters);
+  EXPECT_TRUE(std::isfinite(loss(model)));
+  expect_refused("lora: cannot merge the adapter of h.0.attn.c_attn: its weight is kept in 4 bits",
+                 [&] { merge_lora(model); });
+}
+
+// What a model is: its parameters, which of them train, their numbers, its adapters and bytes.
+TEST_P(L12_LoraTraining, WhatIsRefusedHasChangedNothing) {
+  Transformer model(config);
+  model.initialize(1);
+  const auto state = [&] {
+    std::string text;
+    for (const Parameter& p : model.parameters) text += p.name + (p.trainable() ? " trains " : " ");
+    for (const Linear* l : model.linears())
+      text += std::string(l->lora ? l->lora->merged ? "merged " : "adapter " : "- ") + (l->codes ? "4" : "");
+    return std::pair(text, kept(model));
+  };
+  const auto refuses = [&](const std::string& part, const std::function<void()>& f) {
+    const auto before = state();
+    const Usage usage = context.device.meter().now();
+    expect_refused(part, f);
+    EXPECT_EQ(state(), before) << part;
+    EXPECT_EQ(context.device.meter().now()[Kind::Weight], usage[Kind::Weight]) << part;
+  };
+  const auto refuses_to_add = [&](const std::string& part, const std::string& pattern, const LoraArgs& args) {
+    refuses(part, [&] { add_lora(model, pattern, args, 5); });
+  };
+  const std::string range = "; it can be from 1 to the smaller side";
+  refuses_to_add("lora: the pattern '(' is no regular expression", "(", {});
+  refuses_to_add(
+      "lora: the pattern 'c_attn' matches no whole name of a linear layer; there are: h.0.attn.c_attn, "
+      "h.0.attn.c_proj, h.0.mlp.c_fc, h.0.mlp.c_proj, h.1.attn.c_attn, ",
+      "c_attn", {});
+  refuses_to_add("lora: rank 0 for h.0.attn.c_attn [72,24]" + range, ".*", {.r = 0});
+  refuses_to_add("lora: rank 25 for h.1.mlp.c_fc [96,24]" + range, "h.1.mlp.*", {.r = 25});
+  refuses_to_add("lora: adapters that compute in bf16 for a model that computes in fp32", ".*c_attn",
+                 {.precision = mixed(DType::BF16)});
+  refuses_to_add("lora: dropout 1 must be at least 0 and below 1", ".*c_attn", {.dropout = 1});
+  refuses_to_add("lora: dropout -0.5 must be", ".*c_attn", {.dropout = -0.5});
+  refuses_to_add("lora: dropout nan must be", ".*c_attn", {.dropout = std::nan("")});
+  refuses_to_add("lora: alpha is inf", ".*c_attn", {.alpha = INFINITY});
+  for (const auto& [what, call] : {std::pair("merge", &merge_lora), {"unmerge", &unmerge_lora}})
+    refuses("lora: cannot " + std::string(what) + ": the model has no adapters; add_lora() makes them",
+            [&] { call(model); });
+  refuses("lora: there is no frozen weight of a linear layer that is not in 4 bits yet; add_lora() freezes them",
+          [&] { quantize_frozen(model); });
+  add_lora(model, ".*c_attn", {.r = 24}, 5);  // the largest there is
+  refuses_to_add("lora: the model has adapters already, h.0.attn.c_attn among them", ".*c_fc", {});
+  refuses("lora: cannot unmerge the adapter of h.0.attn.c_attn: it is not merged",
+          [&] { unmerge_lora(model); });
+  model.linears()[4]->lora->merged = true;
+  refuses("lora: cannot merge the adapter of h.1.attn.c_attn: it is merged", [&] { merge_lora(model); });
+}
+
+// 24 layers x 8 x (2048 + 6144) numbers train; 12 x 2048^2 x 24 are in 4 bits.
+TEST(L12_LoraTrainingOnMeta, AModelOfABillion) {
+  Context context("meta");
+  Transformer model(transformer_config("polyglot-ko-1.3b"));
+  add_lora(model, ".*c_attn", {.r = 8}, 5);
+  EXPECT_EQ(model.parameters.numel_trainable(), 1572864);
+  EXPECT_EQ(model.parameters.numel(), 1333383168);
+  const AdamW optimizer(model.parameters);
+  EXPECT_EQ(context.device.meter().now()[Kind::Optimizer], 8 * 1572864);
+  const int64_t before = context.device.meter().now()[Kind::Weight], n = int64_t(24) * 12 * 2048 * 2048;
+  quantize_frozen(model);
+  EXPECT_EQ(before - context.device.meter().now()[Kind::Weight], 4 * n - n / 2 - n / 64 - n / 4096);
+}
+
+}  // namespace
+}  // namespace gradus

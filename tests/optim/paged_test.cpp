@@ -1,0 +1,247 @@
+// States of optimizers that go to the host when the device has no room: updates and checkpoints are those of
+// a device with room, to the bit; and every byte that moves is counted.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "src/io/checkpoint.h"
+#include "src/optim/adamw_8bit.h"
+#include "src/optim/muon.h"
+#include "tests/devices.h"
+#include "tests/optim/paged_training.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+template <class O, class Args>
+Make maker(const Args& args) {
+  return [args](Parameters& p) { return std::make_unique<O>(p, args); };
+}
+const AdamWArgs kAdamW{.weight_decay = 0.1f};
+const Make kMakeAdamW = maker<AdamW>(kAdamW);
+const std::map<std::string, Make>& optimizers() {
+  static const std::map<std::string, Make> all{
+      {"sgd", maker<Sgd>(SgdArgs{})},
+      {"momentum", maker<Sgd>(SgdArgs{.momentum = 0.9f, .nesterov = true})},
+      {"adamw", kMakeAdamW},
+      {"adafactor", maker<Adafactor>(AdafactorArgs{.weight_decay = 0.1f})},
+      {"adamw_8bit", maker<AdamW8bit>(kAdamW)},
+      {"muon", maker<Muon>(MuonArgs{.others = kAdamW})}};
+  return all;
+}
+
+// Matrices and vectors of which each state in fp32 is of 0.6 MB: three in a segment of 2 MiB.
+const Shapes kMany{{"h.0.bias", {150001}}, {"wte", {10007, 15}},     {"h.1.bias", {150003}},
+                   {"norm", {257}},        {"h.1.wide", {15, 2501}}, {"h.1.tall", {7500, 5}},
+                   {"h.2.bias", {120001}}, {"h.3.bias", {75002}}};
+const Shapes kFew{{"h.0.a", {131072}}, {"h.0.b", {512, 256}}, {"h.1.a", {131072}}, {"h.1.b", {256, 512}}};
+
+void expect_equal(Training& paged, Training& at_home, const std::string& what) {
+  const auto got = paged.bits(), want = at_home.bits();
+  EXPECT_EQ(got.size(), want.size());
+  for (const auto& [name, bits] : want) EXPECT_TRUE(got.at(name) == bits) << what << ": " << name;
+}
+
+struct L12_PagedStates : ::testing::TestWithParam<const char*> {};
+const auto kName = [](const auto& info) { return std::string(info.param); };
+INSTANTIATE_TEST_SUITE_P(Devices, L12_PagedStates, ::testing::ValuesIn(devices_with_data()), kName);
+
+bool slow(const char* device) { return std::string_view(device) == "emu"; }
+const Shapes& shapes_for(const char* device) { return slow(device) ? kFew : kMany; }
+
+// The budget leaves room for some half of the states.
+void expect_as_with_room(const char* device, const Precision& precision,
+                         const std::set<std::string>& on_slow) {
+  for (const auto& [name, make] : optimizers()) {
+    if (slow(device) && !on_slow.contains(name)) continue;
+    const Shapes& shapes = shapes_for(device);
+    Training at_home(device, shapes, precision, make);
+    EXPECT_FALSE(at_home.optimizer->pager) << "without a host";
+    const int64_t bytes = at_home.context.device.meter().now()[Kind::Optimizer];
+    const int64_t books = name == "adamw_8bit" ? kMiB / 2 : 0;
+    const int64_t least = slow(device) ? 3 * kMiB / 2 : 5 * kMiB / 4;  // a group and a tensor more
+    const int64_t room = bytes > 2 * kMiB ? round_up(bytes / 2, 2 * kMiB) : least;
+    Training paged(device, shapes, precision, make, room + books);
+    constexpr int kRounds = 3;
+    for (int step = 1; step <= kRounds; ++step)
+      for (Training* run : {&at_home, &paged}) run->update(step, step == 2 ? 0.5 : 0);
+    const Pager::Traffic traffic = paged.traffic();
+    EXPECT_EQ(traffic.bytes_out - traffic.bytes_in, paged.on_host()) << name;
+    EXPECT_EQ(paged.on_host() + paged.context.device.meter().now()[Kind::Optimizer], bytes) << name;
+    EXPECT_GE(traffic.bytes_in, kRounds * (bytes - room)) << name << ": in each round what has no room";
+    EXPECT_EQ(traffic.bytes_out > 0, name != "sgd") << "which has no states";
+    expect_equal(paged, at_home, name);
+  }
+}
+TEST_P(L12_PagedStates, UpdatesAreThoseOfADeviceWithRoomFp32) {
+  expect_as_with_room(GetParam(), uniform(DType::F32), {"momentum"});
+}
+TEST_P(L12_PagedStates, UpdatesAreThoseOfADeviceWithRoomMixed) {
+  expect_as_with_room(GetParam(), mixed(DType::BF16), {"adamw"});
+}
+TEST_P(L12_PagedStates, UpdatesAreThoseOfADeviceWithRoomHalf) {
+  expect_as_with_room(GetParam(), uniform(DType::F16), {});
+}
+
+TEST_P(L12_PagedStates, LossScalingAndASkippedUpdateToo) {
+  const bool few = slow(GetParam());
+  for (const std::string name : {"adamw", "adafactor", "muon"}) {
+    if (few && name != "adamw") continue;
+    const int64_t room = few ? 2 * kMiB : name == "adafactor" ? 5 * kMiB / 4 : 4 * kMiB;
+    Training at_home(GetParam(), shapes_for(GetParam()), mixed(DType::F16), optimizers().at(name)),
+        paged(GetParam(), shapes_for(GetParam()), mixed(DType::F16), optimizers().at(name), room);
+    for (Training* run : {&at_home, &paged}) {
+      start_loss_scaling(run->context.device, 1024);
+      for (int step = 1; step <= 3; ++step) run->update(step, 1, step == 2);
+      EXPECT_EQ(run->context.device.scalars().updates, 2) << "one was skipped";
+      EXPECT_EQ(run->context.device.scalars().loss_scale, 512);
+    }
+    EXPECT_GT(paged.traffic().bytes_in, 0) << name;
+    expect_equal(paged, at_home, name);
+  }
+}
+
+std::string file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST_P(L12_PagedStates, CheckpointsAreTheSameAndGoOn) {
+  const std::string path = ::testing::TempDir() + "paged-" + std::to_string(::getpid()) + ".safetensors";
+  const bool few = slow(GetParam());
+  for (const std::string name : {"adamw", "adamw_8bit"}) {
+    if (few && name != "adamw") continue;
+    const Shapes& shapes = shapes_for(GetParam());
+    const int64_t room = few ? 2 * kMiB : name == "adamw" ? 4 * kMiB : 7 * kMiB / 4;
+    const auto run = [&](std::optional<int64_t> r) {
+      return std::make_unique<Training>(GetParam(), shapes, mixed(DType::BF16), optimizers().at(name), r);
+    };
+    const auto at_home = run({}), paged = run(room), loaded = run(room);
+    std::string saved[2];
+    for (Training* t : {at_home.get(), paged.get()}) {
+      t->update(1);
+      save_training(path, t->parameters, *t->optimizer, {{"seed", "1"}});
+      saved[t == paged.get()] = file(path);
+      t->update(2);
+    }
+    EXPECT_TRUE(saved[0] == saved[1]) << name << ": byte for byte";
+    loaded->update(5);  // whatever it was before
+    load_training(path, loaded->parameters, *loaded->optimizer);
+    EXPECT_GT(loaded->on_host(), 0);
+    loaded->update(2);
+    expect_equal(*paged, *at_home, name);
+    expect_equal(*loaded, *at_home, name + ", loaded");
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_P(L12_PagedStates, WithoutPressureNothingMoves) {
+  const Shapes small{{"h.0.a", {40, 7}}, {"h.0.b", {257}}, {"norm", {3}}};
+  for (const auto& [name, make] : optimizers()) {
+    Training at_home(GetParam(), small, uniform(DType::F32), make),
+        paged(GetParam(), small, uniform(DType::F32), make, 16 * kMiB);
+    EXPECT_EQ(paged.optimizer->pager->groups(), name == "sgd" ? 0u : 1u) << "less than 1 MiB";
+    for (int step = 1; step <= 2; ++step)
+      for (Training* run : {&at_home, &paged}) run->update(step, 1);
+    EXPECT_EQ(double(paged.traffic().bytes_out) + paged.traffic().seconds, 0);
+    expect_equal(paged, at_home, name);
+  }
+}
+
+TEST_P(L12_PagedStates, AGroupIsOfParametersThatHaveAtLeastAMebibyteOfStates) {
+  const auto groups = [&](const Shapes& shapes) {
+    return Training(GetParam(), shapes, uniform(DType::F32), kMakeAdamW, 16 * kMiB)
+        .optimizer->pager->groups();
+  };
+  const Shape full{131072}, less{131071}, rest{1};
+  EXPECT_EQ(groups({{"a", full}, {"b", full}}), 2u) << "m and v of 512 KiB each";
+  EXPECT_EQ(groups({{"a", less}, {"b", rest}, {"c", rest}, {"d", rest}}), 2u);
+  EXPECT_EQ(groups({{"a", rest}, {"b", full}, {"c", less}, {"d", rest}}), 2u);
+}
+
+// Also if another group was read last, and temporaries ask for room while a group is updated: it has to stay.
+TEST_P(L12_PagedStates, GroupsThatWereReadBetweenUpdatesAreUpdatedAllTheSame) {
+  const Shapes shapes{{"h.0", {2, 131072}}, {"h.1", {2, 131072}}, {"wte", {262144}}};  // 1, 1 and 2 MiB
+  const Make make = maker<Muon>(MuonArgs{.iterations = 2});
+  Training at_home(GetParam(), shapes, uniform(DType::F32), make),
+      paged(GetParam(), shapes, uniform(DType::F32), make, 13 * kMiB / 4);
+  for (int step = 1; step <= 2; ++step)
+    for (Training* run : {&at_home, &paged}) {
+      if (run == &paged && step == 2) {
+        run->optimizer->pager->use(0);
+        for (int i = 0; i < 2; ++i) run->take(kMiB - 65536);
+        EXPECT_EQ(run->on_device(), std::set<size_t>{0});
+        run->taken.resize(run->taken.size() - 2);
+        run->optimizer->states[2].tensors[0].in();
+        EXPECT_EQ(run->on_device(), (std::set<size_t>{0, 2}));
+      }
+      run->update(step);
+    }
+  expect_equal(paged, at_home, "muon");
+}
+
+TEST_P(L12_PagedStates, WithoutAHostAnUpdateIsOneKernelOverAllParameters) {
+  Training run(GetParam(), kFew, uniform(DType::F32), kMakeAdamW);
+  const int64_t before = run.context.device.meter().work(OpClass::Elementwise).calls;
+  run.update(1);
+  EXPECT_EQ(run.context.device.meter().work(OpClass::Elementwise).calls, before + 1);
+}
+
+// Which groups are where after an update, and how many moved, follows from the rule: the one before goes
+// first. It is the same on meta, where an update costs nothing.
+TEST_P(L12_PagedStates, WhatMovesIsCountedExactlyAndTheSameOnMeta) {
+  constexpr int64_t kGroup = kMiB, kRooms = 2;
+  std::vector<int64_t> moved[2];
+  for (const char* device : {GetParam(), "meta"}) {
+    Training run(device, kFew, uniform(DType::F32), kMakeAdamW, kRooms * kGroup);
+    EXPECT_STREQ(run.context.host->name(), device == std::string("meta") ? "meta" : "cpu");
+    const size_t count = run.optimizer->pager->groups();
+    ASSERT_EQ(count, 4u) << "each parameter is one";
+    EXPECT_EQ(run.traffic().bytes_out, 2 * kGroup) << "as the optimizer was made";
+    std::set<size_t> there = run.on_device();
+    int64_t in = 0;
+    for (int step = 1; step <= 4; ++step) {
+      for (size_t g = 0; g < count; ++g) {
+        if (there.contains(g)) continue;
+        size_t goes = g;
+        while (!there.contains(goes)) goes = (goes + count - 1) % count;
+        there.erase(goes), there.insert(g), in += kGroup;
+      }
+      run.update(step);
+      EXPECT_EQ(run.on_device(), there) << device << ", step " << step;
+      EXPECT_EQ(run.traffic().bytes_in, in);
+      EXPECT_EQ(run.traffic().bytes_out, in + 2 * kGroup);
+      EXPECT_EQ(run.on_host(), 2 * kGroup);
+      moved[device == std::string("meta")].push_back(in);
+    }
+    for (int64_t i = 0; i < kRooms; ++i) run.take(kGroup);
+    EXPECT_EQ(run.on_device().size(), 0u) << "between updates any group goes for others";
+  }
+  EXPECT_EQ(moved[0], moved[1]);
+}
+
+TEST_P(L12_PagedStates, AnOptimizerLargerThanTheRoomIsMadeWithZeros) {
+  Training run(GetParam(), kFew, mixed(DType::BF16), kMakeAdamW, 2 * kMiB);
+  EXPECT_EQ(run.on_host(), 2 * kMiB) << "of 4";
+  run.take(kMiB), run.take(kMiB);
+  EXPECT_EQ(run.on_host(), 4 * kMiB) << "no group is in use";
+  run.taken.resize(run.taken.size() - 2);
+  const auto bits = run.bits();
+  for (const Parameter& p : run.parameters)
+    for (const char* state : {".m", ".v"})
+      EXPECT_EQ(bits.at(p.name + state), std::vector<char>(512 * 1024, 0)) << p.name << state;
+  run.optimizer.reset();
+  run.context.host.reset();
+  EXPECT_THROW(kMakeAdamW(run.parameters), OutOfMemory) << "without a host there is no room for it";
+  run.context.add_host();
+  run.optimizer = kMakeAdamW(run.parameters);
+  EXPECT_EQ(run.on_host(), 2 * kMiB) << "one after the other is fine";
+  expect_refused("has one already", [&] { kMakeAdamW(run.parameters); });
+  EXPECT_EQ(run.bits(), bits);
+}
+
+}  // namespace
+}  // namespace gradus

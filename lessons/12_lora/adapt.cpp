@@ -4,6 +4,7 @@
 
 #include "lessons/03_transformer/text.h"
 #include "lessons/06_optimizers/race.h"
+#include "src/core/progress.h"
 #include "src/io/atomic_file.h"
 #include "src/io/peft.h"
 #include "src/io/plot.h"
@@ -32,12 +33,13 @@ static Weights weights_of(const Transformer& model) {
   return weights;
 }
 
-static void train(Transformer& model, const Loader& loader, int64_t batch, int64_t steps,
-                  double learning_rate, StepRecorder& recorder) {
+static void train(Transformer& model, const std::string& name, const Loader& loader, int64_t batch,
+                  int64_t steps, double learning_rate, StepRecorder& recorder) {
   Context& context = current();
   Tensor inputs(context.device, {batch, model.config.context}, DType::I32, Kind::Data, "inputs");
   Tensor targets(context.device, {batch, model.config.context}, DType::I32, Kind::Data, "targets");
   AdamW optimizer(model.parameters, {.weight_decay = 0.01f});
+  Progress progress(name, steps);
   for (int64_t step = 0; step < steps; ++step) {
     recorder.begin();
     read_batch(loader, step, inputs, targets);
@@ -48,6 +50,7 @@ static void train(Transformer& model, const Loader& loader, int64_t batch, int64
     clip_grad_norm(model.parameters, 1.0);
     optimizer.step(warmup_cosine(step, steps / 20, steps, learning_rate, learning_rate / 10));
     recorder.end(context.device.has_data() ? item(loss) : NAN);
+    progress.step(step + 1, recorder.losses.back());
   }
 }
 
@@ -56,7 +59,7 @@ Weights train_base(const Lesson& lesson, const Adaptation& a, const Loader& load
   Transformer model(a.model);
   model.initialize(lesson.seed);
   StepRecorder recorder;
-  train(model, loader, a.batch, a.base_steps, 3e-3, recorder);
+  train(model, "the base", loader, a.batch, a.base_steps, 3e-3, recorder);
   recorder.fill(row, a.batch * a.model.context);
   if (context.device.has_data()) row.loss_held_out = held_out_loss(model, loader, a.batch);
   return weights_of(model);
@@ -86,7 +89,7 @@ Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, co
   const LessonContext context(lesson);
   const auto model = adapted_model(a.model, base, way, lesson.seed);
   StepRecorder recorder;
-  train(*model, loader, a.batch, a.steps, way.learning_rate, recorder);
+  train(*model, way.name, loader, a.batch, a.steps, way.learning_rate, recorder);
   Adapted result{{}, recorder.losses, model->parameters.numel_trainable()};
   result.row.name = way.name;
   recorder.fill(result.row, a.batch * a.model.context);
@@ -105,11 +108,12 @@ Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, co
 
 void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path) {
   LinePlot plot{"Adapting a model to another grammar", "step", "nats a byte", {}, {{"floor", floor}}};
-  for (const Adapted& a : all) {
-    const std::vector<double> losses = smooth(a.losses);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (ways()[i].half) continue;  // they lie on top of that in fp32
+    const std::vector<double> losses = smooth(all[i].losses);
     std::vector<double> steps(losses.size());
     std::iota(steps.begin(), steps.end(), 1.0);
-    plot.series.push_back({a.row.name, steps, losses});
+    plot.series.push_back({all[i].row.name, steps, losses});
   }
   write_file(path, draw(plot));
 }

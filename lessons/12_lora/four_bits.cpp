@@ -85,7 +85,7 @@ void four_bits_table(Report& report) {
                bytes_text(scratch_of([&] { return coded(x); })), times[0], times[1], times[2]});
     report.check_at_most(std::string(name) + ": bits a weight", bits, 4.12696);
   }
-  std::cout << "\n(c) Weights in 4 bits\n\n" << table;
+  std::cout << "\n(b) Weights in 4 bits\n\n" << table;
   if (slowest < INFINITY)
     report.timing_at_least("slowest product from 4 bits, beside bf16's speed", slowest, 0.5);
 }

@@ -1,4 +1,4 @@
-// (c) Weights in 4 bits: bytes, and what it costs to make them numbers within a product.
+// (b) Weights in 4 bits: bytes, and what it costs to make them numbers within a product.
 #pragma once
 #include "src/train/report.h"
 

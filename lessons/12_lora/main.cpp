@@ -13,7 +13,6 @@
 #include "lessons/12_lora/paging.h"
 #include "lessons/12_lora/same.h"
 #include "lessons/published/runs.h"
-#include "src/core/progress.h"
 
 using namespace gradus;
 
@@ -32,12 +31,11 @@ static Adaptation for_emulation(int64_t steps) {
   return a;
 }
 
-// (a) Every way, from the same base.
+// Every way, from the same base.
 static std::vector<Adapted> adapt_all(const Lesson& lesson, const Adaptation& a, const Weights& base,
                                       const Loader& loader, const Loader& other, const std::string& folder,
                                       Report& report) {
   std::vector<Adapted> all;
-  Progress progress("ways", int64_t(ways().size()));
   for (const Way& way : ways()) {
     all.push_back(adapt(lesson, a, base, loader, other, way, way.name == "r 2" ? folder : ""));
     const Adapted& done = all.back();
@@ -45,7 +43,6 @@ static std::vector<Adapted> adapt_all(const Lesson& lesson, const Adaptation& a,
     report.check_equal(way.name + ": bytes of states", (*done.row.peak)[Kind::Optimizer], 8 * done.trainable);
     report.check_equal(way.name + ": bytes of gradients", (*done.row.peak)[Kind::Gradient],
                        4 * done.trainable);
-    progress.step(int64_t(all.size()), done.row.loss_held_out.value_or(NAN));
   }
   return all;
 }
@@ -93,8 +90,8 @@ static int lesson_12(int argc, char** argv) {
   }
   four_bits_table(report);
   paged_run(lesson, report);
-  report_published("(e) Published: LoRA", published_lora(), report);
-  report_published("(f) Published: QLoRA", published_qlora(), report);
+  report_published("(d) Published: LoRA", published_lora(), report);
+  report_published("(e) Published: QLoRA", published_qlora(), report);
   return report.finish(lesson.json);
 }
 

@@ -78,7 +78,7 @@ void paged_run(const Lesson& lesson, Report& report) {
   row("all on the device", free, 0);
   row("the same", failed, budget);
   row("paged", paged, budget);
-  std::cout << "\n(d) Paged states\n\n" << table;
+  std::cout << "\n(c) Paged states\n\n" << table;
   ReportRow& reported = report.row("paged");
   reported.peak = paged.row.peak, reported.reserved_bytes = paged.row.reserved_bytes;
   reported.host_peak = paged.row.host_peak;

@@ -1,4 +1,4 @@
-// (d) Training with the optimizer's states on the host while the device has no room for them.
+// (c) Training with the optimizer's states on the host while the device has no room for them.
 #pragma once
 #include "src/train/lesson.h"
 

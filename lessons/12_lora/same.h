@@ -1,4 +1,4 @@
-// (b) What adapters do to the function that a model computes: at first nothing, and merged the same.
+// (a) What adapters do to the function that a model computes: at first nothing, and merged the same.
 #pragma once
 #include <ostream>
 

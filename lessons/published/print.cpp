@@ -35,7 +35,7 @@ std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
                    percent_text(double(all.gap.named) / double(all.gap.whole)) + " of the gap"});
   differences.row({"unexplained", mib(all.gap.unexplained),
                    "cuBLAS's own memory and kernels; requests we do not know of"});
-  differences.row({"= gap: " + all.gap.figures, mib(all.gap.whole), "reserved, without the context"});
+  differences.row({"= gap: " + all.gap.figures, mib(all.gap.whole), all.gap.bytes});
   Table verdicts({"on a card of 16 GB", "published", "theirs", "ours", "detail"});
   const auto word = [](bool fits) { return fits ? "fits" : "out of memory"; };
   for (const Verdict& v : all.verdicts)

@@ -34,14 +34,14 @@ struct Verdict {
   int64_t theirs_room = 0;                            // bytes that are left, if it does
 };
 
-// A published figure less another, and the same of two runs on meta taken apart, in reserved bytes without
-// the context.
+// A published figure less another, and the same of two runs on meta taken apart.
 struct Gap {
   std::string runs, figures;            // "theirs - ours", "published - ours"
   std::vector<Difference> differences;  // of the two runs
   int64_t named = 0;                    // the sum of the differences
   int64_t whole = 0;                    // of the two figures
   int64_t unexplained = 0;              // whole - named: what repeating their program does not show
+  std::string bytes = "reserved, without the context";
 };
 
 struct PublishedRuns {
@@ -58,8 +58,8 @@ PublishedRuns published_adam8bit();         // BERT-large with 8-bit Adam, also 
 PublishedRuns published_lora();             // polyglot-ko: adapters of rank 8 on query_key_value
 PublishedRuns published_qlora();            // and its weights in 4 bits, each block checkpointed
 std::ostream& operator<<(std::ostream&, const PublishedRuns&);  // a table each
-// Prints them under a heading, and checks theirs: within 100 MiB of the published figures, or, where these are in
-// GiB with three decimals, equal to them.
+// Prints them under a heading, and checks theirs: within 100 MiB of the published figures, or, where these
+// are in GiB with three decimals, equal to them.
 void report_published(const char* heading, const PublishedRuns& runs, Report& report);
 
 }  // namespace gradus

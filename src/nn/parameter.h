@@ -19,7 +19,7 @@ struct Parameter {
   bool trainable() const { return value.slot.wanted(); }
   // The weights as they are kept from step to step: the master copy if there is one.
   const Tensor& kept() const { return master.defined() ? master : value; }
-  void round_master();  // value = round(master), if there is a master copy
+  void round_master();                             // value = round(master), if there is a master copy
   void assign(const std::vector<double>& values);  // to what is kept, and its rounded copy
 };
 
@@ -27,7 +27,7 @@ struct Parameter {
 class Parameters {
  public:
   Parameter& add(const std::string& name, const Shape& shape, const Precision& precision);
-  Parameter& find(const std::string& name);  // an error that lists the names if there is none
+  Parameter& find(const std::string& name);          // an error that lists the names if there is none
   void set_trainable(Parameter& p, bool trainable);  // from then on it has no gradient yet
   void zero_grad();  // gradients become empty; nothing is filled, and their memory is kept
   void drop_grad();  // gives the memory back, too: until the backward pass the step needs less

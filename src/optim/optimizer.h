@@ -18,8 +18,8 @@ struct StateSpec {
 };
 
 // The states are tensors named "<parameter>.<state>" (kind Optimizer, zeros at first). Parameters that do not
-// train have none. They are public so that checkpoints can save them. In a context with a host they go there when
-// the device has no room, in groups of parameters, and come back for their update.
+// train have none. They are public so that checkpoints can save them. In a context with a host they go there
+// when the device has no room, in groups of parameters, and come back for their update.
 class Optimizer {
  public:
   using States = std::vector<StateSpec>;

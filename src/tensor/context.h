@@ -24,8 +24,8 @@ struct Context {
   uint32_t& dropout_ordinal();   // of the next random op in this forward pass: each tape counts its own
   RandomKey next_dropout_key();  // of that op, which is then counted
 
-  // A second device, the host's memory, with a meter of its own: from now on the states of optimizers go there
-  // when `device` has no room for them (pager.h).
+  // A second device, the host's memory, with a meter of its own: from now on the states of optimizers go
+  // there when `device` has no room for them (pager.h).
   void add_host();
 
   Device device;

@@ -74,6 +74,9 @@ function answers() {
     n = before(" rows") * before(" columns"); x = int((n + 255) / 256)
     a["matrix"] = 2 * n + 8 * x; a["vector"] = 8 * before(" elements")
     a["code"] = int(255 * before(" hundred-thousandths") / (100 * before(" thousandths")) + 0.5)
+  } else if (id == "12.5") {
+    a["trainable"] = after("of rank ") * 5 * before(" channels"); a["bytes"] = 12 * a["trainable"]
+    x = 128 * after("A matrix ("); a["coded"] = x / 2 + x / 64 + 4 * x / 16384
   }
 }
 function gpt() {

@@ -33,12 +33,14 @@ struct L12_Peft : FolderTest, ::testing::WithParamInterface<std::tuple<const cha
   }
   void expect_golden_logits(double bound) {
     const Evaluation evaluation;
-    const std::vector<double> want = golden.read("logits", {2, 10, 37}), got = to_host<double>(model.logits(ids));
+    const std::vector<double> want = golden.read("logits", {2, 10, 37}),
+                              got = to_host<double>(model.logits(ids));
     for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], bound) << "logit " << i;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Models, L12_Peft,
-                         ::testing::Combine(::testing::ValuesIn(devices_with_data()), ::testing::ValuesIn(models())),
+                         ::testing::Combine(::testing::ValuesIn(devices_with_data()),
+                                            ::testing::ValuesIn(models())),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
                          });
@@ -49,6 +51,7 @@ TEST_P(L12_Peft, LogitsOfLoadedAdapters) {
 }
 
 TEST_P(L12_Peft, MergedLogits) {
+  RecordProperty("exercise", "12.2");
   load_adapters(folder_of(name()), model);
   merge_lora(model);
   expect_golden_logits(1e-4);
@@ -100,6 +103,103 @@ TEST_P(L12_Peft, WhatIsSavedIsWhatPeftSaved) {
     EXPECT_EQ(config[field], want[field]) << field;
   EXPECT_EQ(config["base_model_name_or_path"], "a base");
   EXPECT_EQ(config["target_modules"].size(), 4U);
+}
+
+// Folders that cannot be: what is said, and that the model is as it was.
+struct L12_BadFolder : FolderTest {
+  Context context{"cpu"};
+  Transformer model{small("gpt2")};
+  std::string config = slurp(folder_of("gpt2") + "/adapter_config.json"),
+              tensors = slurp(folder_of("gpt2") + "/adapter_model.safetensors");
+  static std::string slurp(const std::string& file) {
+    std::ostringstream text;
+    text << std::ifstream(file, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  std::string with(const std::string& field, const std::string& value) const {
+    nlohmann::json changed = nlohmann::json::parse(config);
+    changed[field] = nlohmann::json::parse(value);
+    return changed.dump();
+  }
+  void refuses(const std::string& part, const std::string& its_config, const std::string& its_tensors) {
+    write("a/adapter_config.json", its_config);
+    write("a/adapter_model.safetensors", its_tensors);
+    expect_refused(part, [&] { load_adapters(path("a"), model); });
+    for (const Linear* l : model.linears()) EXPECT_FALSE(l->lora) << part;
+    EXPECT_EQ(model.parameters.numel_trainable(), model.parameters.numel()) << part;
+  }
+};
+
+TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
+  refuses("json", "{\"r\": 3", tensors);
+  refuses("peft_type is not LORA", "[]", tensors);
+  refuses("peft_type is not LORA", with("peft_type", "\"IA3\""), tensors);
+  refuses("must be string", with("peft_type", "3"), tensors);
+  refuses("biases were trained", with("bias", "\"all\""), tensors);
+  refuses("use_dora", with("use_dora", "true"), tensors);
+  refuses("use_rslora", with("use_rslora", "true"), tensors);
+  refuses("modules_to_save", with("modules_to_save", "[\"lm_head\"]"), tensors);
+  refuses("rank_pattern", with("rank_pattern", "{\"c_attn\": 2}"), tensors);
+  refuses("'r'", "{\"peft_type\": \"LORA\", \"lora_alpha\": 4}", tensors);
+  refuses("expected", with("r", "4"), tensors);
+  refuses("", with("r", "0"), tensors);
+  refuses("", with("r", "-1"), tensors);
+  refuses("dropout 1", with("lora_dropout", "1"), tensors);
+  refuses("", "", tensors);
+}
+
+TEST_F(L12_BadFolder, TensorsOfSomethingElse) {
+  const std::string other = folder_of("neox");
+  refuses("is it of another model?", config, slurp(other + "/adapter_model.safetensors"));
+  for (const size_t bytes : {size_t(0), size_t(7), size_t(200), tensors.size() - 1})
+    refuses("adapter_model.safetensors", config, tensors.substr(0, bytes));
+  const std::string name = "base_model.model.transformer.h.0.attn.c_attn.lora_";
+  const std::vector<float> zeros(48 * 3, 0);
+  const auto file_of = [&](const std::vector<TensorEntry>& entries) {
+    write_safetensors(path("made"), entries);
+    return read("made");
+  };
+  refuses("has only one of", config, file_of({{name + "A.weight", DType::F32, {3, 16}, zeros.data()}}));
+  refuses("expected", config,
+          file_of({{name + "A.weight", DType::F32, {3, 16}, zeros.data()},
+                   {name + "B.weight", DType::F32, {3, 48}, zeros.data()}}));
+  refuses("floating", config,
+          file_of({{name + "A.weight", DType::I32, {3, 16}, zeros.data()},
+                   {name + "B.weight", DType::F32, {48, 3}, zeros.data()}}));
+  refuses("has no adapters", config, file_of({}));
+  expect_refused("missing", [&] { load_adapters(path("missing"), model); });
+}
+
+TEST_F(L12_BadFolder, ModelsThatHaveNoPlace) {
+  expect_refused("the model has no adapters", [&] { save_adapters(path("b"), model); });
+  EXPECT_EQ(files(), 0) << "nothing was written";
+  TransformerConfig c = transformer_config("bert-base");
+  c.vocab = 31, c.context = 12, c.layers = 1, c.heads = 2, c.channels = 8;
+  Transformer bert(c);
+  add_lora(bert, ".*c_attn", {.r = 2}, 1);
+  expect_refused("BERT", [&] { save_adapters(path("b"), bert); });
+  load_adapters(folder_of("gpt2"), model);
+  expect_refused("adapters already", [&] { load_adapters(folder_of("gpt2"), model); });
+}
+
+// bf16 and fp16, as PEFT saves what was trained so; kept in fp32 beside it, if the precision says so.
+TEST_F(L12_BadFolder, OtherTypesOfNumbersAreFine) {
+  const std::string name = "base_model.model.transformer.h.0.attn.c_attn.lora_";
+  std::vector<bf16> a(48, bf16(0.5f));
+  std::vector<fp16> b(144, fp16(0.25f));
+  fs::create_directories(path("a"));
+  write_safetensors(path("a/adapter_model.safetensors"),
+                    {{name + "A.weight", DType::BF16, {3, 16}, a.data()},
+                     {name + "B.weight", DType::F16, {48, 3}, b.data()}});
+  write("a/adapter_config.json", config);
+  TransformerConfig c = small("gpt2");
+  c.precision = uniform(DType::BF16);
+  Transformer half(c);
+  load_adapters(path("a"), half, mixed(DType::BF16));
+  const LoraAdapter& lora = *half.linears()[0]->lora;
+  EXPECT_EQ(to_host<double>(lora.a.value), std::vector<double>(48, 0.5));
+  EXPECT_EQ(to_host<double>(lora.b.master), std::vector<double>(144, 0.25));
+  EXPECT_FALSE(half.linears()[1]->lora);
 }
 
 }  // namespace

@@ -243,5 +243,21 @@ TEST_P(L12_PagedStates, AnOptimizerLargerThanTheRoomIsMadeWithZeros) {
   EXPECT_EQ(run.bits(), bits);
 }
 
+// While one group is made, and while one is updated, there is room for no other.
+TEST_P(L12_PagedStates, RoomForASingleGroupIsEnough) {
+  Training run(GetParam(), kFew, uniform(DType::F32), kMakeAdamW, kMiB);
+  for (int step = 1; step <= 2; ++step) run.update(step);
+  EXPECT_EQ(run.on_host(), 3 * kMiB);
+}
+
+// What was read between updates, say for a checkpoint, may go again.
+TEST_P(L12_PagedStates, ReadingStatesHoldsNothing) {
+  Training run(GetParam(), kFew, uniform(DType::F32), kMakeAdamW, 2 * kMiB);
+  run.update(1);
+  run.bits();
+  run.take(kMiB), run.take(kMiB);
+  EXPECT_EQ(run.on_host(), 4 * kMiB);
+}
+
 }  // namespace
 }  // namespace gradus

@@ -1,0 +1,171 @@
+// Lesson 12: its ways of adapting, what an adapter of GPT-NeoX is, what moves when states are paged, the
+// published runs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lessons/12_lora/adapt.h"
+#include "lessons/12_lora/same.h"
+#include "src/data/dummy.h"
+#include "src/io/peft.h"
+#include "src/io/safetensors.h"
+#include "src/optim/optimizer.h"
+#include "tests/devices.h"
+#include "tests/folder_testing.h"
+#include "tests/lessons/published_testing.h"
+
+namespace gradus {
+namespace {
+
+TransformerConfig small() {
+  TransformerConfig c{.vocab = 40, .context = 8, .layers = 2, .heads = 2, .channels = 16};
+  c.output_head = OutputHead::Untied;
+  return c;
+}
+Weights weights_of(const Transformer& model) {
+  Weights w;
+  for (const Parameter& p : model.parameters) w.push_back(to_host<double>(p.kept()));
+  return w;
+}
+const Way& way(const std::string& name) {
+  for (const Way& w : ways())
+    if (w.name == name) return w;
+  throw std::out_of_range(name);
+}
+
+TEST(L12_Lora, EachWayTrainsWhatItSays) {
+  const Context context("cpu");
+  Transformer base(small());
+  base.initialize(1);
+  const int64_t layer = 16 * (16 + 48) / 16 + (16 + 16) + (16 + 64) + (64 + 16);  // in + out of all four
+  const std::vector<std::pair<std::string, int64_t>> trainable{{"all weights", base.parameters.numel()},
+                                                               {"head only", 40 * 16 + 2 * 16},
+                                                               {"c_attn, r 8", 2 * 8 * 64},
+                                                               {"r 1", 2 * layer},
+                                                               {"r 2", 4 * layer},
+                                                               {"r 8", 16 * layer},
+                                                               {"r 2, bf16", 4 * layer},
+                                                               {"r 2, 4 bits", 4 * layer}};
+  ASSERT_EQ(trainable.size(), ways().size());
+  for (const auto& [name, count] : trainable) {
+    const auto model = adapted_model(small(), weights_of(base), way(name), 1);
+    EXPECT_EQ(model->parameters.numel_trainable(), count) << name;
+    EXPECT_EQ(model->config.precision.value,
+              name.ends_with("bf16") || name.ends_with("bits") ? DType::BF16 : DType::F32);
+    for (const Linear* l : model->linears()) {
+      EXPECT_EQ(l->codes.has_value(), name.ends_with("bits")) << name;
+      EXPECT_EQ(l->lora ? l->lora->scale() : 2, 2) << name;
+    }
+  }
+}
+
+TEST(L12_Lora, AdaptedModelsBeginAsTheBase) {
+  const Context context("cpu");
+  Transformer base(small());
+  base.initialize(1);
+  const DummyBatch batch = dummy_batch(small(), 2, 8);
+  const std::vector<double> logits = to_host<double>(base.logits(batch.ids));
+  for (const Way& w : ways()) {
+    const auto model = adapted_model(small(), weights_of(base), w, 1);
+    const std::vector<double> got = to_host<double>(model->logits(batch.ids));
+    double most = 0;
+    for (size_t i = 0; i < got.size(); ++i) most = std::max(most, std::abs(got[i] - logits[i]));
+    EXPECT_LE(most, w.half ? 0.01 : 0) << w.name;
+  }
+}
+
+// The output of an adapter on all positions of x = 1, 2, ..., worked out here.
+TEST(L12_Exercises, AnAdapterAddsAScaledProduct) {
+  RecordProperty("exercise", "12.1");
+  const Context context("cpu");
+  Parameters p;
+  Parameter &a = p.add("a", {1, 3}, {}), &b = p.add("b", {2, 1}, {});
+  a.assign({0.5, 0, -0.5});
+  b.assign({0.25, -1});
+  const LoraAdapter adapter{a, b, 6, 0};
+  const Tensor x =
+      from_host(current().device, std::vector<double>{2, 1, 1, 0, 0, 4}, {2, 3}, DType::F32, Kind::Data, "x");
+  EXPECT_EQ(to_host<double>(adapter(x)), (std::vector<double>{0.75, -3, -3, 12}));
+}
+
+TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
+  RecordProperty("exercise", "12.2");
+  const Context context("cpu");
+  Transformer model(small());
+  model.initialize(1);
+  add_lora(model, ".*mlp.c_fc", {.r = 2, .alpha = 3}, 1);
+  Linear& l = *model.linears()[2];
+  std::vector<double> b(128), a = to_host<double>(l.lora->a.value), w = to_host<double>(l.weight.value);
+  for (size_t i = 0; i < b.size(); ++i) b[i] = double(i % 7) - 3;
+  l.lora->b.assign(b);
+  merge_lora(model);
+  const std::vector<double> merged = to_host<double>(l.weight.value);
+  for (size_t o = 0; o < 64; ++o)
+    for (size_t i = 0; i < 16; ++i)
+      ASSERT_NEAR(merged[o * 16 + i], w[o * 16 + i] + 1.5 * (b[2 * o] * a[i] + b[2 * o + 1] * a[16 + i]),
+                  1e-6);
+  unmerge_lora(model);
+  for (size_t i = 0; i < w.size(); ++i) ASSERT_NEAR(to_host<double>(l.weight.value)[i], w[i], 1e-6);
+}
+
+// On two tiles, of which the second begins in the middle of a span.
+TEST(L12_Exercises, AProductFromCodesIsThatOfTheirNumbers) {
+  RecordProperty("exercise", "12.3");
+  const Context context("cpu");
+  const int64_t in = 1100, out = 1000;
+  std::vector<float> values(size_t(in * out));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = float((i * 7919) % 1009) / 1009 - 0.5f;
+  const Tensor w = from_host(current().device, values, {out, in}, DType::F32, Kind::Weight, "w");
+  const DoubleQuantized q = DoubleQuantizer(current().device).quantize(w);
+  const Tensor numbers = dequantize(q, 0, in * out, DType::F32).reshape({out, in});
+  std::vector<double> ramp(size_t(3 * in)), zeros(size_t(out), 0);
+  for (size_t i = 0; i < ramp.size(); ++i) ramp[i] = double(i % 13) - 6;
+  const Tensor x = from_host(current().device, ramp, {3, in}, DType::F32, Kind::Data, "x"),
+               bias = from_host(current().device, zeros, {out}, DType::F32, Kind::Weight, "bias");
+  const std::vector<double> got = to_host<double>(linear_quantized(x, q, bias)),
+                            want = to_host<double>(linear(x, numbers, bias));
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << "output " << i;
+}
+
+// Of GPT-NeoX: a model of two heads with an adapter whose B counts its rows. PEFT's file has them by head.
+class L12_NeoXFile : public FolderTest {};
+TEST_F(L12_NeoXFile, RowsOfQueryKeyValueAreByHead) {
+  RecordProperty("exercise", "12.4");
+  const Context context("cpu");
+  TransformerConfig c = transformer_config("polyglot-ko-1.3b");
+  c.vocab = 10, c.context = 4, c.layers = 1, c.heads = 2, c.channels = 4, c.rotary = 2;
+  Transformer model(c);
+  model.initialize(1);
+  add_lora(model, ".*c_attn", {.r = 1}, 1);
+  model.linears()[0]->lora->b.assign({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});  // q q q q k k k k v v v v
+  save_adapters(path("a"), model);
+  const SafetensorsFile file(path("a/adapter_model.safetensors"));
+  std::vector<float> rows(12);
+  file.read("base_model.model.gpt_neox.layers.0.attention.query_key_value.lora_B.weight", DType::F32, {12, 1},
+            rows.data());
+  EXPECT_EQ(rows, (std::vector<float>{0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11}))
+      << "q, k and v of a head, then of the next";
+}
+
+TEST(L12_Published, BothRunsToThePrintedDigits) {
+  for (const auto& [runs, printed] :
+       {std::pair{published_lora(), std::vector<double>{2.602, 0.003, 0.006, 4.732}},
+        {published_qlora(), std::vector<double>{1.183, 0.006, 0.012, 1.722}}}) {
+    ASSERT_EQ(runs.figures.size(), printed.size());
+    for (size_t i = 0; i < printed.size(); ++i) {
+      EXPECT_EQ(runs.figures[i].published, printed[i]);
+      EXPECT_EQ(std::round(runs.figures[i].theirs * 1000) / 1000, printed[i]) << runs.figures[i].figure;
+      EXPECT_LE(runs.figures[i].ours, runs.figures[i].theirs + 1e-9) << runs.figures[i].figure;
+    }
+    expect_taken_apart(runs.gap, runs.figures.back());
+  }
+  // By their shapes: 24 (8 * 2048 + 6144 * 8) numbers; 2 and 4 bytes of gradient, 4 and 8 of states each.
+  constexpr int64_t kTrainable = 24 * 8 * (2048 + 6144);
+  EXPECT_EQ(published_lora().figures[1].theirs * 0x1p30, double(2 * kTrainable));
+  EXPECT_EQ(published_lora().figures[2].theirs * 0x1p30, double(4 * kTrainable));
+  EXPECT_EQ(published_qlora().figures[1].ours * 0x1p30, double(4 * kTrainable));
+  EXPECT_EQ(published_qlora().figures[2].ours * 0x1p30, double(8 * kTrainable));
+}
+
+}  // namespace
+}  // namespace gradus

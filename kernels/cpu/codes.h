@@ -52,7 +52,7 @@ inline void codes_of(int64_t n, const float* x, Normalize place, const QuantBook
 }
 [[gnu::flatten, gnu::noinline]] inline void values_listed(int64_t n, const uint8_t* codes, const float* value,
                                                           float scale, float offset, float* y) {
-  for (int64_t i = kHasLookup ? values_by_gather(n, codes, value, scale, offset, y) : 0; i < n; ++i)
+  for (int64_t i = kHasLookup ? values_by_bytes(n, codes, value, scale, offset, y) : 0; i < n; ++i)
     y[i] = offset + scale * value[codes[i]];
 }
 inline void values_of(int64_t n, const uint8_t* codes, const QuantBook& book, float scale, float offset,

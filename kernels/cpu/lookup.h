@@ -1,8 +1,10 @@
-// With AVX-512 one instruction looks up sixteen numbers: of a table of sixteen in a register (books of 4
-// bits), or of one in memory.
+// With AVX-512 and its byte permutations one instruction looks up sixteen numbers or more: in a table of
+// sixteen in a register (books of 4 bits), in one of bytes in registers, or in memory.
 #pragma once
+#include <array>
+
 #include "kernels/cpu/io.h"
-#ifdef __AVX512BW__
+#ifdef __AVX512VBMI__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // g++ 12 says it of its own header (bug 105593)
 #include <immintrin.h>
 #endif
@@ -30,7 +32,7 @@ struct Cells {
   }
 };
 
-#ifdef __AVX512BW__
+#ifdef __AVX512VBMI__
 constexpr bool kHasLookup = true;
 
 inline void codes_by_lookup(int64_t n, const float* x, Normalize place, const Cells& cells, uint8_t* codes) {
@@ -85,20 +87,49 @@ inline void codes_by_cells(int64_t n, const float* x, Normalize place, const Qua
   }
 }
 
-// y = offset + scale value[code], of n codes; returns of how many: a multiple of 16.
-inline int64_t values_by_gather(int64_t n, const uint8_t* codes, const float* value, float scale,
-                                float offset, float* y) {
+// y = offset + scale value[code], of n codes; returns of how many: a multiple of 64. An instruction looks up
+// the bytes of 64 codes in a table of 128 bytes: so byte by byte of the values. Interleaving two registers
+// works within each quarter of them, and twice it makes numbers of bytes; the codes are put in such an order
+// that the numbers come in theirs.
+constexpr std::array<uint8_t, 64> order_to_interleave() {
+  std::array<uint8_t, 64> order{};
+  for (int i = 0; i < 64; ++i) order[size_t(i)] = uint8_t(i % 16 / 4 * 16 + i / 16 * 4 + i % 4);
+  return order;
+}
+inline int64_t values_by_bytes(int64_t n, const uint8_t* codes, const float* value, float scale, float offset,
+                               float* y) {
+  uint8_t bytes[4][256];
+  for (int k = 0; k < 4; ++k)
+    for (int c = 0; c < 256; ++c) bytes[k][c] = uint8_t(std::bit_cast<uint32_t>(value[c]) >> 8 * k);
+  constexpr std::array<uint8_t, 64> kOrder = order_to_interleave();
+  const __m512i order = _mm512_loadu_si512(kOrder.data());
   int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const __m512i code = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + i)));
-    _mm512_storeu_ps(y + i, offset + scale * _mm512_i32gather_ps(code, value, 4));
+  for (; i + 64 <= n; i += 64) {
+    const __m512i code = _mm512_permutexvar_epi8(order, _mm512_loadu_si512(codes + i));
+    __m512i found[4];
+    for (int k = 0; k < 4; ++k) {
+      const auto half = [&](int first) {
+        return _mm512_permutex2var_epi8(_mm512_loadu_si512(bytes[k] + first), code,
+                                        _mm512_loadu_si512(bytes[k] + first + 64));
+      };
+      found[k] = _mm512_mask_blend_epi8(_mm512_movepi8_mask(code), half(0), half(128));
+    }
+    const __m512i low[2] = {_mm512_unpacklo_epi8(found[0], found[1]),
+                            _mm512_unpackhi_epi8(found[0], found[1])},
+                  high[2] = {_mm512_unpacklo_epi8(found[2], found[3]),
+                             _mm512_unpackhi_epi8(found[2], found[3])};
+    for (int q = 0; q < 4; ++q) {
+      const __m512i bits = q % 2 ? _mm512_unpackhi_epi16(low[q / 2], high[q / 2])
+                                 : _mm512_unpacklo_epi16(low[q / 2], high[q / 2]);
+      _mm512_storeu_ps(y + i + 16 * q, offset + scale * _mm512_castsi512_ps(bits));
+    }
   }
   return i;
 }
 #else
 constexpr bool kHasLookup = false;
 inline void codes_by_cells(int64_t, const float*, Normalize, const QuantBook&, uint8_t*) {}
-inline int64_t values_by_gather(int64_t, const uint8_t*, const float*, float, float, float*) { return 0; }
+inline int64_t values_by_bytes(int64_t, const uint8_t*, const float*, float, float, float*) { return 0; }
 inline void codes_by_lookup(int64_t, const float*, Normalize, const Cells&, uint8_t*) {}
 inline int64_t values_by_lookup(int64_t, const uint8_t*, const float*, float, float, float*) { return 0; }
 #endif

@@ -119,9 +119,10 @@ static LoraArgs read_config(const std::string& path) {
     for (const char* other : {"use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern"})
       if (const auto found = config.find(other); found != config.end())
         check(found->empty() || *found == false, "it has ", other, ", which gradus lacks");
-    return {.r = config.at("r").get<int64_t>(),
-            .alpha = config.at("lora_alpha").get<double>(),
-            .dropout = config.value("lora_dropout", 0.0)};
+    const auto r = config.at("r").get<int64_t>();
+    check(r >= 1, "its r is ", r);
+    return {
+        .r = r, .alpha = config.at("lora_alpha").get<double>(), .dropout = config.value("lora_dropout", 0.0)};
   } catch (const Error& e) {
     fail("peft: ", path, ": ", e.what());
   } catch (const Json::exception& e) {

@@ -1,6 +1,6 @@
 // linear_quantized: y = x W^T + b, where W (out, in) is kept as codes and does not train.   dx = dy W,   db =
 // sum of dy over rows. W is made numbers some rows at a time, forward and backward: never more than kTile
-// elements and a span, or one row. saves: nothing but the codes, which would be alive without the tape.
+// elements, or one row, and a span. saves: nothing but the codes, which would be alive without the tape.
 #include "src/ops/ops.h"
 
 namespace gradus {

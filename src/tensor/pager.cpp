@@ -22,11 +22,16 @@ void Pager::add(const Tensor& t, size_t group) {
         "; they are added one by one");
   check(!t.storage().fill, "pager: '", t.storage().name(), "' is in a group already");
   if (group == groups_.size()) groups_.emplace_back();
-  groups_.at(in_use_ = group).push_back({t, {}});
+  use(group);
+  groups_[group].push_back({t, {}});
   t.storage().fill = [this, group] {
-    const bool idle = in_use_ == kNone;
+    const struct Idle {
+      Pager* pager;
+      ~Idle() {
+        if (pager) pager->done();
+      }
+    } afterwards{in_use_ == kNone ? this : nullptr};
     use(group);
-    if (idle) done();
   };
 }
 
@@ -56,8 +61,9 @@ void Pager::send(Group& group) {
   for (Page& page : group) {
     if (page.copy.defined()) continue;
     const Tensor& t = page.tensor;
-    page.copy = Tensor(host_, t.shape(), t.dtype(), t.storage().kind(), t.storage().name());
-    if (host_.has_data()) device_.copy_out(page.copy.set().p, t.in().p, t.bytes());
+    Tensor copy(host_, t.shape(), t.dtype(), t.storage().kind(), t.storage().name());
+    if (host_.has_data()) device_.copy_out(copy.set().p, t.in().p, t.bytes());
+    page.copy = copy;
     t.storage().drop("it is on the host, and nobody is there to bring it back");
     traffic_.bytes_out += t.bytes();
   }

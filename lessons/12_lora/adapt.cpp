@@ -13,8 +13,8 @@
 
 namespace gradus {
 
-const std::vector<Way>& ways() {
-  static const std::vector<Way> all{
+const std::vector<WayToAdapt>& ways_to_adapt() {
+  static const std::vector<WayToAdapt> all{
       {"all weights", "", 0, 1e-3},
       {"head only", "", 0, 1e-2, true},
       {"c_attn, r 8", ".*c_attn", 8, 5e-3},
@@ -66,7 +66,7 @@ Weights train_base(const Lesson& lesson, const Adaptation& a, const Loader& load
 }
 
 std::unique_ptr<Transformer> adapted_model(const TransformerConfig& config, const Weights& base,
-                                           const Way& way, uint64_t seed) {
+                                           const WayToAdapt& way, uint64_t seed) {
   TransformerConfig c = config;
   if (way.half) c.precision = uniform(DType::BF16);
   auto model = std::make_unique<Transformer>(c);
@@ -85,7 +85,7 @@ std::unique_ptr<Transformer> adapted_model(const TransformerConfig& config, cons
 }
 
 Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, const Loader& loader,
-              const Loader& other, const Way& way, const std::string& folder) {
+              const Loader& other, const WayToAdapt& way, const std::string& folder) {
   const LessonContext context(lesson);
   const auto model = adapted_model(a.model, base, way, lesson.seed);
   StepRecorder recorder;
@@ -109,7 +109,7 @@ Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, co
 void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path) {
   LinePlot plot{"Adapting a model to another grammar", "step", "nats a byte", {}, {{"floor", floor}}};
   for (size_t i = 0; i < all.size(); ++i) {
-    if (ways()[i].half) continue;  // they lie on top of that in fp32
+    if (ways_to_adapt()[i].half) continue;  // they lie on top of that in fp32
     const std::vector<double> losses = smooth(all[i].losses);
     std::vector<double> steps(losses.size());
     std::iota(steps.begin(), steps.end(), 1.0);

@@ -10,7 +10,7 @@
 
 namespace gradus {
 
-struct Way {
+struct WayToAdapt {
   std::string name, pattern;  // pattern: of the layers with an adapter; empty: none
   int64_t r;
   double learning_rate;
@@ -18,7 +18,7 @@ struct Way {
   bool half = false;       // computed in bf16; what is frozen is kept so
   bool in_4_bits = false;  // the frozen weights of linear layers
 };
-const std::vector<Way>& ways();
+const std::vector<WayToAdapt>& ways_to_adapt();
 
 struct Adaptation {
   TransformerConfig model;
@@ -31,7 +31,7 @@ Weights train_base(const Lesson& lesson, const Adaptation& schedule, const Loade
 
 // A model of the base's weights, prepared for a way: what trains, with adapters, in 4 bits.
 std::unique_ptr<Transformer> adapted_model(const TransformerConfig& config, const Weights& base,
-                                           const Way& way, uint64_t seed);
+                                           const WayToAdapt& way, uint64_t seed);
 
 struct Adapted {
   ReportRow row;
@@ -40,7 +40,7 @@ struct Adapted {
 };
 // In a context of its own. `other`: the base's text. If `folder` is not empty, the adapters are saved there.
 Adapted adapt(const Lesson& lesson, const Adaptation& schedule, const Weights& base, const Loader& loader,
-              const Loader& other, const Way& way, const std::string& folder);
+              const Loader& other, const WayToAdapt& way, const std::string& folder);
 
 void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path);
 

@@ -36,7 +36,7 @@ static std::vector<Adapted> adapt_all(const Lesson& lesson, const Adaptation& a,
                                       const Loader& loader, const Loader& other, const std::string& folder,
                                       Report& report) {
   std::vector<Adapted> all;
-  for (const Way& way : ways()) {
+  for (const WayToAdapt& way : ways_to_adapt()) {
     all.push_back(adapt(lesson, a, base, loader, other, way, way.name == "r 2" ? folder : ""));
     const Adapted& done = all.back();
     report.row(way.name) = done.row;

@@ -32,7 +32,7 @@ static double difference(std::vector<double> a, const std::vector<double>& b) {
 void same_function(const TransformerConfig& config, const Weights& base, uint64_t seed, Report& report) {
   if (!current().device.has_data()) return;
   const DummyBatch batch = dummy_batch(config, 2, config.context);
-  const auto plain = adapted_model(config, base, ways().at(0), seed);
+  const auto plain = adapted_model(config, base, ways_to_adapt().at(0), seed);
   const std::vector<double> before = logits_of(*plain, batch.ids);
   const auto model = adapted_model(config, base, {"r 2", ".*", 2, 0}, seed);
   const bool unchanged = logits_of(*model, batch.ids) == before;

@@ -34,40 +34,20 @@ static std::string module_of(const TransformerConfig& c, const std::string& laye
   fail("peft: ", layer, " has no name in GPT-NeoX");
 }
 
-// Rows of q, k and v: here q of all heads, then k, then v; in GPT-NeoX q, k and v of the first head, ...
-static std::vector<int64_t> rows_by_head(const TransformerConfig& c) {
-  const int64_t D = c.channels / c.heads;
-  std::vector<int64_t> ours;  // for each of their rows
-  for (int64_t h = 0; h < c.heads; ++h)
-    for (int64_t part = 0; part < 3; ++part)
-      for (int64_t d = 0; d < D; ++d) ours.push_back(part * c.channels + h * D + d);
-  return ours;
-}
-static bool is_by_head(const TransformerConfig& c, const Linear& l) {
-  return is_neox(c) && l.name.ends_with("attn.c_attn");
-}
-
-static std::vector<float> in_their_order(const TransformerConfig& c, const Linear& l) {
-  const Tensor& b = l.lora->b.kept();
-  const std::vector<float> values = to_host<float>(b);
-  if (!is_by_head(c, l)) return values;
-  const int64_t r = b.last();
-  std::vector<float> theirs;
-  for (const int64_t row : rows_by_head(c))
-    theirs.insert(theirs.end(), &values[size_t(row * r)], &values[size_t(row * r)] + r);
-  return theirs;
-}
-static std::vector<double> in_our_order(const TransformerConfig& c, const Linear& l,
-                                        const std::vector<double>& theirs) {
-  if (!is_by_head(c, l)) return theirs;
-  const size_t r = theirs.size() / size_t(3 * c.channels);
-  std::vector<double> values(theirs.size());
-  size_t at = 0;
-  for (const int64_t row : rows_by_head(c)) {
-    std::copy_n(&theirs[at], r, &values[size_t(row) * r]);
-    at += r;
+// The numbers of a layer's B with its rows in the other's order. Those of q, k and v are here q of all heads,
+// then k, then v; in GPT-NeoX q, k and v of the first head, then of the next.
+static std::vector<double> reorder(const TransformerConfig& c, const Linear& l,
+                                   const std::vector<double>& from, bool to_theirs) {
+  if (!is_neox(c) || !l.name.ends_with("attn.c_attn")) return from;
+  const int64_t D = c.channels / c.heads, r = int64_t(from.size()) / (3 * c.channels);
+  std::vector<double> to(from.size());
+  for (int64_t ours = 0; ours < 3 * c.channels; ++ours) {
+    const int64_t part = ours / c.channels, head = ours % c.channels / D;
+    const int64_t theirs = (3 * head + part) * D + ours % D;
+    std::copy_n(&from[size_t((to_theirs ? ours : theirs) * r)], r,
+                &to[size_t((to_theirs ? theirs : ours) * r)]);
   }
-  return values;
+  return to;
 }
 
 static Json config_of(const Transformer& model, const Linear& l, const std::vector<std::string>& modules,
@@ -96,7 +76,8 @@ void save_adapters(const std::string& folder, Transformer& model, const std::str
     const std::string name = kPrefix + modules.back();
     numbers.push_back(to_host<float>(l->lora->a.kept()));
     entries.push_back({name + kA, DType::F32, l->lora->a.value.shape(), numbers.back().data()});
-    numbers.push_back(in_their_order(model.config, *l));
+    const std::vector<double> b = reorder(model.config, *l, to_host<double>(l->lora->b.kept()), true);
+    numbers.emplace_back(b.begin(), b.end());
     entries.push_back({name + kB, DType::F32, l->lora->b.value.shape(), numbers.back().data()});
   }
   check(one != nullptr, "peft: ", folder, " cannot be written: the model has no adapters");
@@ -160,7 +141,7 @@ void load_adapters(const std::string& folder, Transformer& model, const Precisio
     check(file.find(a) && file.find(b), "peft: ", folder, kTensors, " has only one of ", a, " and ", b);
     const Shape& w = l->weight.value.shape();
     adapters.push_back({l, read_numbers(file, a, {args.r, w[1]}),
-                        in_our_order(model.config, *l, read_numbers(file, b, {w[0], args.r}))});
+                        reorder(model.config, *l, read_numbers(file, b, {w[0], args.r}), false)});
     names += (names.empty() ? "" : "|") + l->name;
   }
   check(unknown.empty(), "peft: ", folder, kTensors, " has ", unknown.empty() ? "" : *unknown.begin(),

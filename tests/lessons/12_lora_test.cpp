@@ -27,8 +27,8 @@ Weights weights_of(const Transformer& model) {
   for (const Parameter& p : model.parameters) w.push_back(to_host<double>(p.kept()));
   return w;
 }
-const Way& way(const std::string& name) {
-  for (const Way& w : ways())
+const WayToAdapt& way(const std::string& name) {
+  for (const WayToAdapt& w : ways_to_adapt())
     if (w.name == name) return w;
   throw std::out_of_range(name);
 }
@@ -46,7 +46,7 @@ TEST(L12_Lora, EachWayTrainsWhatItSays) {
                                                                {"r 8", 16 * layer},
                                                                {"r 2, bf16", 4 * layer},
                                                                {"r 2, 4 bits", 4 * layer}};
-  ASSERT_EQ(trainable.size(), ways().size());
+  ASSERT_EQ(trainable.size(), ways_to_adapt().size());
   for (const auto& [name, count] : trainable) {
     const auto model = adapted_model(small(), weights_of(base), way(name), 1);
     EXPECT_EQ(model->parameters.numel_trainable(), count) << name;
@@ -65,7 +65,7 @@ TEST(L12_Lora, AdaptedModelsBeginAsTheBase) {
   base.initialize(1);
   const DummyBatch batch = dummy_batch(small(), 2, 8);
   const std::vector<double> logits = to_host<double>(base.logits(batch.ids));
-  for (const Way& w : ways()) {
+  for (const WayToAdapt& w : ways_to_adapt()) {
     const auto model = adapted_model(small(), weights_of(base), w, 1);
     const std::vector<double> got = to_host<double>(model->logits(batch.ids));
     double most = 0;

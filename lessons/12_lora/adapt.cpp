@@ -13,16 +13,22 @@
 
 namespace gradus {
 
+// Learning rates: of some that were tried, those with the lowest loss.
 const std::vector<WayToAdapt>& ways_to_adapt() {
   static const std::vector<WayToAdapt> all{
-      {"all weights", "", 0, 1e-3},
-      {"head only", "", 0, 1e-2, true},
-      {"c_attn, r 8", ".*c_attn", 8, 5e-3},
-      {"r 1", ".*", 1, 5e-3},
-      {"r 2", ".*", 2, 5e-3},
-      {"r 8", ".*", 8, 5e-3},
-      {"r 2, bf16", ".*", 2, 5e-3, false, true},
-      {"r 2, 4 bits", ".*", 2, 5e-3, false, true, true},
+      {.name = "all weights", .learning_rate = 1e-3},
+      {.name = "head only", .learning_rate = 3e-2, .head_only = true},
+      {.name = "c_attn, r 8", .pattern = ".*c_attn", .r = 8, .learning_rate = 1e-2},
+      {.name = "r 1", .pattern = ".*", .r = 1, .learning_rate = 1e-2},
+      {.name = "r 2", .pattern = ".*", .r = 2, .learning_rate = 1e-2},
+      {.name = "r 8", .pattern = ".*", .r = 8, .learning_rate = 1e-2},
+      {.name = "r 2, bf16", .pattern = ".*", .r = 2, .learning_rate = 1e-2, .half = true},
+      {.name = "r 2, 4 bits",
+       .pattern = ".*",
+       .r = 2,
+       .learning_rate = 1e-2,
+       .half = true,
+       .in_4_bits = true},
   };
   return all;
 }
@@ -39,6 +45,7 @@ static void train(Transformer& model, const std::string& name, const Loader& loa
   Tensor inputs(context.device, {batch, model.config.context}, DType::I32, Kind::Data, "inputs");
   Tensor targets(context.device, {batch, model.config.context}, DType::I32, Kind::Data, "targets");
   AdamW optimizer(model.parameters, {.weight_decay = 0.01f});
+  const bool has_data = context.device.has_data();
   Progress progress(name, steps);
   for (int64_t step = 0; step < steps; ++step) {
     recorder.begin();
@@ -49,8 +56,8 @@ static void train(Transformer& model, const std::string& name, const Loader& loa
     tape.backward(loss);
     clip_grad_norm(model.parameters, 1.0);
     optimizer.step(warmup_cosine(step, steps / 20, steps, learning_rate, learning_rate / 10));
-    recorder.end(context.device.has_data() ? item(loss) : NAN);
-    progress.step(step + 1, recorder.losses.back());
+    recorder.end(has_data ? item(loss) : NAN);
+    if (has_data) progress.step(step + 1, recorder.losses.back());
   }
 }
 
@@ -61,7 +68,7 @@ Weights train_base(const Lesson& lesson, const Adaptation& a, const Loader& load
   StepRecorder recorder;
   train(model, "the base", loader, a.batch, a.base_steps, 3e-3, recorder);
   recorder.fill(row, a.batch * a.model.context);
-  if (context.device.has_data()) row.loss_held_out = held_out_loss(model, loader, a.batch);
+  if (context.device.has_data()) row.extra = {{"on the base's text", held_out_loss(model, loader, a.batch)}};
   return weights_of(model);
 }
 

@@ -11,9 +11,9 @@
 namespace gradus {
 
 struct WayToAdapt {
-  std::string name, pattern;  // pattern: of the layers with an adapter; empty: none
-  int64_t r;
-  double learning_rate;
+  std::string name, pattern = "";  // pattern: of the layers with an adapter; empty: none
+  int64_t r = 0;
+  double learning_rate = 0;
   bool head_only = false;  // the last norm and the output head train
   bool half = false;       // computed in bf16; what is frozen is kept so
   bool in_4_bits = false;  // the frozen weights of linear layers

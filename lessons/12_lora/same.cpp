@@ -34,7 +34,7 @@ void same_function(const TransformerConfig& config, const Weights& base, uint64_
   const DummyBatch batch = dummy_batch(config, 2, config.context);
   const auto plain = adapted_model(config, base, ways_to_adapt().at(0), seed);
   const std::vector<double> before = logits_of(*plain, batch.ids);
-  const auto model = adapted_model(config, base, {"r 2", ".*", 2, 0}, seed);
+  const auto model = adapted_model(config, base, {.name = "r 2", .pattern = ".*", .r = 2}, seed);
   const bool unchanged = logits_of(*model, batch.ids) == before;
   AdamW optimizer(model->parameters);
   double of_a = NAN, of_b = NAN;

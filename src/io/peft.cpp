@@ -100,13 +100,14 @@ static LoraArgs read_config(const std::string& path) {
     for (const char* other : {"use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern"})
       if (const auto found = config.find(other); found != config.end())
         check(found->empty() || *found == false, "it has ", other, ", which gradus lacks");
+    const Json init = config.value("init_lora_weights", Json(true));
+    check(!init.is_string() || init == "gaussian" || init == "eva" || init == "orthogonal",
+          "its init_lora_weights is ", init.dump(), ": the base was changed with it");
     const auto r = config.at("r").get<int64_t>();
     check(r >= 1, "its r is ", r);
     return {
         .r = r, .alpha = config.at("lora_alpha").get<double>(), .dropout = config.value("lora_dropout", 0.0)};
-  } catch (const Error& e) {
-    fail("peft: ", path, ": ", e.what());
-  } catch (const Json::exception& e) {
+  } catch (const std::exception& e) {
     fail("peft: ", path, ": ", e.what());
   }
 }
@@ -132,7 +133,7 @@ void load_adapters(const std::string& folder, Transformer& model, const Precisio
     std::vector<double> a, b;
   };
   std::vector<Read> adapters;
-  std::string names;
+  std::vector<Linear*> layers;
   std::set<std::string> unknown;
   for (const SafetensorsFile::Tensor& t : file.tensors()) unknown.insert(t.name);
   for (Linear* l : model.linears()) {
@@ -142,12 +143,12 @@ void load_adapters(const std::string& folder, Transformer& model, const Precisio
     const Shape& w = l->weight.value.shape();
     adapters.push_back({l, read_numbers(file, a, {args.r, w[1]}),
                         reorder(model.config, *l, read_numbers(file, b, {w[0], args.r}), false)});
-    names += (names.empty() ? "" : "|") + l->name;
+    layers.push_back(l);
   }
   check(unknown.empty(), "peft: ", folder, kTensors, " has ", unknown.empty() ? "" : *unknown.begin(),
         ", for which this model has no layer; is it of another model?");
   check(!adapters.empty(), "peft: ", folder, kTensors, " has no adapters");
-  add_lora(model, names, args, 0);
+  add_lora(model, layers, args, 0);
   for (const Read& read : adapters) {
     read.layer->lora->a.assign(read.a);
     read.layer->lora->b.assign(read.b);

@@ -52,7 +52,10 @@ static void add_adapter(Parameters& parameters, Linear& l, const LoraArgs& args,
 }
 
 void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& args, uint64_t seed) {
-  const std::vector<Linear*> adapted = matching(model, pattern);
+  add_lora(model, matching(model, pattern), args, seed);
+}
+
+void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const LoraArgs& args, uint64_t seed) {
   for (const Linear* l : model.linears())
     check(!l->lora, "lora: the model has adapters already, ", l->name, " among them");
   const DType compute = model.config.precision.value;
@@ -66,6 +69,7 @@ void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& ar
     check(args.r >= 1 && args.r <= std::min(shape[0], shape[1]), "lora: rank ", args.r, " for ", l->name, " ",
           shape, "; it can be from 1 to the smaller side");
   }
+  model.parameters.drop_grad();
   for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
   uint64_t stream = 0;
   for (Linear* l : adapted) add_adapter(model.parameters, *l, args, Rng(seed, stream++));

@@ -21,6 +21,7 @@ struct LoraArgs {
 // is none, or matches no layer (they are named) or one with an adapter; r below 1 or above a matrix's smaller
 // side; another compute type than the model's.
 void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& args, uint64_t seed);
+void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const LoraArgs& args, uint64_t seed);
 
 // W <- W + alpha/r B A, of every layer with an adapter, which then takes no time; and back, up to rounding.
 // What is merged cannot train. Errors: merged twice, not merged, weights in 4 bits.

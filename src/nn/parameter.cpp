@@ -42,8 +42,6 @@ Parameter& Parameters::find(const std::string& name) {
 
 void Parameters::set_trainable(Parameter& p, bool trainable) {
   p.value.slot = {};
-  p.leaf.zero();
-  p.leaf.grad = {};
   if (trainable) attach(p.value, p.leaf, p.name);
 }
 

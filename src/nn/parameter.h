@@ -27,8 +27,8 @@ struct Parameter {
 class Parameters {
  public:
   Parameter& add(const std::string& name, const Shape& shape, const Precision& precision);
-  Parameter& find(const std::string& name);          // an error that lists the names if there is none
-  void set_trainable(Parameter& p, bool trainable);  // from then on it has no gradient yet
+  Parameter& find(const std::string& name);  // an error that lists the names if there is none
+  void set_trainable(Parameter& p, bool trainable);
   void zero_grad();  // gradients become empty; nothing is filled, and their memory is kept
   void drop_grad();  // gives the memory back, too: until the backward pass the step needs less
   int64_t numel() const;

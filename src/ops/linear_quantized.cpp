@@ -57,8 +57,13 @@ Tensor linear_quantized(const Tensor& x, const DoubleQuantized& w, const Tensor&
                 {{w.codes}, {w.scale_codes}, {w.scale_scales}, {w.nf4}, {w.dynamic}}, y,
                 [shape = w.shape, mean = w.mean](const Node& n, const Tensor& dy, Grads& dx) {
                   const auto& s = n.saved;
-                  const DoubleQuantized saved{shape,       mean,        s[0].tensor, s[1].tensor,
-                                              s[2].tensor, s[3].tensor, s[4].tensor};
+                  const DoubleQuantized saved{.shape = shape,
+                                              .mean = mean,
+                                              .codes = s[0].tensor,
+                                              .scale_codes = s[1].tensor,
+                                              .scale_scales = s[2].tensor,
+                                              .nf4 = s[3].tensor,
+                                              .dynamic = s[4].tensor};
                   linear_quantized_bwd(saved, dy, dx);
                 });
 }

@@ -1,5 +1,5 @@
 // Optimizers: gradients and learning rate in, new weights out. Each step is one kernel launch over all
-// parameters, but for Muon's.
+// parameters, or over a group of them if states are paged, but for Muon's.
 #pragma once
 #include <functional>
 #include <optional>
@@ -47,7 +47,7 @@ class Optimizer {
 
  private:
   void update_group(size_t first, size_t end);
-  std::vector<size_t> groups_;  // the first of each in `states`, and their number
+  std::vector<size_t> groups_;  // where each begins in `states`, and where the last ends
 };
 
 // SGD, with g' = g + wd w: w -= lr g'; with momentum: m = momentum m + g', w -= lr m; with Nesterov's: w -=

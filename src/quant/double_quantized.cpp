@@ -4,9 +4,11 @@
 
 namespace gradus {
 
-static QuantFormat nf4_format() { return {.name = "NF4", .book = nf4_book(), .bits = 4, .block = 64}; }
+static QuantFormat nf4_format() {
+  return {.name = "NF4", .book = nf4_book(), .bits = 4, .block = kWeightBlock};
+}
 static QuantFormat scale_format() {
-  return {.name = "scales", .book = dynamic_book(Sign::Signed), .bits = 8, .block = 256};
+  return {.name = "scales", .book = dynamic_book(Sign::Signed), .bits = 8, .block = kScaleBlock};
 }
 
 DoubleQuantizer::DoubleQuantizer(Device& device)
@@ -25,14 +27,15 @@ DoubleQuantized DoubleQuantizer::quantize(const Tensor& w) const {
 }
 
 Tensor dequantize(const DoubleQuantized& q, int64_t begin, int64_t end, DType dtype) {
-  const QuantShape elements{.n = end - begin, .block = 64, .bits = 4};
-  const QuantShape scales{.n = elements.blocks(), .block = 256};
-  const int64_t first = begin / 64;
+  check(begin % kSpan == 0, "dequantize: element ", begin, " is not the first of a span of ", kSpan);
+  const QuantShape elements{.n = end - begin, .block = kWeightBlock, .bits = 4};
+  const QuantShape scales{.n = elements.blocks(), .block = kScaleBlock};
+  const int64_t first = begin / kWeightBlock;
   Tensor scale = empty(q.codes, {scales.n}, DType::F32, "scales");
   be(scale).fill(ctx(scale, cost::fill(scales.n, DType::F32)), scales.n, scale.set(), q.mean);
   be(scale).dequantize(ctx(scale, cost::dequantize(scales, DType::F32)), scales, q.dynamic.in(),
                        q.scale_codes.narrow(first, scales.n).in(),
-                       q.scale_scales.narrow(first / 256, scales.blocks()).in(), {}, scale.add());
+                       q.scale_scales.narrow(first / kScaleBlock, scales.blocks()).in(), {}, scale.add());
   Tensor y = empty(q.codes, {elements.n}, dtype, "dequantized");
   be(y).dequantize(ctx(y, cost::dequantize(elements, dtype)), elements, q.nf4.in(),
                    q.codes.narrow(begin / 2, elements.code_bytes()).in(), scale.in(), {}, y.set());

@@ -6,6 +6,9 @@
 
 namespace gradus {
 
+constexpr int64_t kWeightBlock = 64, kScaleBlock = 256;
+constexpr int64_t kSpan = kWeightBlock * kScaleBlock;  // elements that a scale of the scales serves
+
 struct DoubleQuantized {
   Shape shape;
   float mean = 0;  // of the scales
@@ -24,8 +27,6 @@ class DoubleQuantizer {
   Quantizer nf4_, dynamic_;
 };
 
-// A scale of the scales serves so many elements.
-constexpr int64_t kSpan = 64 * 256;
 // Elements [begin, end) in row-major order, as one row; begin is a multiple of kSpan. Kind Temporary, and
 // beside it, while this runs, a scale for each 64 of them.
 Tensor dequantize(const DoubleQuantized& q, int64_t begin, int64_t end, DType dtype);

@@ -1,7 +1,5 @@
 #include "src/tensor/pager.h"
 
-#include <algorithm>
-
 #include "src/core/timing.h"
 
 namespace gradus {
@@ -25,38 +23,35 @@ void Pager::add(const Tensor& t, size_t group) {
   use(group);
   groups_[group].push_back({t, {}});
   t.storage().fill = [this, group] {
-    const struct Idle {
-      Pager* pager;
-      ~Idle() {
-        if (pager) pager->done();
-      }
-    } afterwards{in_use_ == kNone ? this : nullptr};
+    const bool idle = in_use_ == kNone;
     use(group);
+    if (idle) done();
   };
 }
 
 void Pager::use(size_t group) {
   in_use_ = group;
-  if (group < groups_.size()) bring(groups_[group]);
-}
-
-bool Pager::on_device(const Group& group) {
-  return std::any_of(group.begin(), group.end(), [](const Page& page) { return !page.copy.defined(); });
+  if (group >= groups_.size()) return;
+  try {
+    bring(groups_[group]);
+  } catch (...) {  // no memory: what did come may go again
+    done();
+    throw;
+  }
 }
 
 // Groups are used in their order, again and again: the one before the present one is needed last.
 bool Pager::make_room() {
-  const size_t count = groups_.size(), first = in_use_ == kNone ? count : in_use_ + count;
+  const size_t count = groups_.size(), present = in_use_ == kNone ? 0 : in_use_;
   for (size_t back = 1; back <= count; ++back) {
-    const size_t g = (first - back) % count;
-    if (g == in_use_ || !on_device(groups_[g])) continue;
-    send(groups_[g]);
-    return true;
+    const size_t g = (present + count - back) % count;
+    if (g != in_use_ && send(groups_[g])) return true;
   }
   return false;
 }
 
-void Pager::send(Group& group) {
+bool Pager::send(Group& group) {
+  const int64_t before = traffic_.bytes_out;
   const double start = seconds_now();
   for (Page& page : group) {
     if (page.copy.defined()) continue;
@@ -68,6 +63,7 @@ void Pager::send(Group& group) {
     traffic_.bytes_out += t.bytes();
   }
   traffic_.seconds += seconds_now() - start;
+  return traffic_.bytes_out > before;
 }
 
 void Pager::bring(Group& group) {

@@ -13,18 +13,18 @@ class Pager {
   ~Pager();  // what is on the host then is lost
   Pager(const Pager&) = delete;
 
-  // t, on the device, joins the group, of which there are so many, or one more. The group stays on the device
-  // while it grows.
+  // t, on the device, joins the group of this index; their number begins a new one. A group stays on the
+  // device while it grows.
   void add(const Tensor& t, size_t group);
   // Brings the group back, if it has tensors. It stays until another is used, or done(). Reading a tensor
   // that is on the host does the same; if no group was in use, none is afterwards.
   void use(size_t group);
-  // Of a round, in which groups are used in their order, so that the last ones can go first.
+  // Ends a round: the next one begins with group 0, so the last is needed last.
   void done() { in_use_ = kNone; }
 
   struct Traffic {
     int64_t bytes_out = 0, bytes_in = 0;  // to the host, and back
-    double seconds = 0;                   // of both
+    double seconds = 0;  // of both; with the time to get memory on the host, not on the device
   };
   const Traffic& traffic() const { return traffic_; }
   size_t groups() const { return groups_.size(); }
@@ -35,9 +35,8 @@ class Pager {
     Tensor tensor, copy;  // the copy, on the host, is undefined while the tensor is on the device
   };
   using Group = std::vector<Page>;
-  static bool on_device(const Group& group);  // some of it
   bool make_room();
-  void send(Group&);
+  bool send(Group&);  // false: all of it is on the host already
   void bring(Group&);
 
   Device &device_, &host_;

@@ -140,6 +140,8 @@ TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
   refuses("use_rslora", with("use_rslora", "true"), tensors);
   refuses("modules_to_save", with("modules_to_save", "[\"lm_head\"]"), tensors);
   refuses("rank_pattern", with("rank_pattern", "{\"c_attn\": 2}"), tensors);
+  refuses("alpha_pattern", with("alpha_pattern", "{\"c_attn\": 2}"), tensors);
+  refuses("its init_lora_weights is \"pissa\"", with("init_lora_weights", "\"pissa\""), tensors);
   refuses("'r'", "{\"peft_type\": \"LORA\", \"lora_alpha\": 4}", tensors);
   refuses("expected", with("r", "4"), tensors);
   refuses("", with("r", "0"), tensors);
@@ -200,6 +202,22 @@ TEST_F(L12_BadFolder, OtherTypesOfNumbersAreFine) {
   EXPECT_EQ(to_host<double>(lora.a.value), std::vector<double>(48, 0.5));
   EXPECT_EQ(to_host<double>(lora.b.master), std::vector<double>(144, 0.25));
   EXPECT_FALSE(half.linears()[1]->lora);
+  half.linears()[0]->lora->b.assign(std::vector<double>(144, 1.0 + 0x1p-20));  // rounded: 1
+  save_adapters(path("b"), half);
+  std::vector<float> saved(144);
+  SafetensorsFile(path("b/adapter_model.safetensors"))
+      .read(name + "B.weight", DType::F32, {48, 3}, saved.data());
+  EXPECT_EQ(saved, std::vector<float>(144, 1.0f + 0x1p-20f)) << "what is kept";
+}
+
+TEST_F(L12_BadFolder, LayersBeyondTheNinthHaveTheirNumbers) {
+  TransformerConfig c = small("neox");
+  c.layers = 12;
+  Transformer deep(c);
+  add_lora(deep, "h\\.11\\..*c_fc", {.r = 1}, 1);
+  save_adapters(path("d"), deep);
+  EXPECT_TRUE(SafetensorsFile(path("d/adapter_model.safetensors"))
+                  .find("base_model.model.gpt_neox.layers.11.mlp.dense_h_to_4h.lora_A.weight"));
 }
 
 }  // namespace

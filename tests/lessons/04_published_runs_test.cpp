@@ -126,7 +126,7 @@ TEST_F(OneLinear, L04_EagerAdamWMakesItsStatesInTheFirstUpdate) {
 TEST_F(OneLinear, L04_EagerSoftmaxKeepsItsInputIfAsked) {
   for (const bool keeps : {false, true}) {
     Eager other(device, DType::F32, keeps);
-    EagerTensor x = {other.make({kRows, kIn}, DType::F32, Kind::Temporary, "x")};
+    EagerTensor x = other.copy("x", other.parameter({kRows, kIn}, "table"), {kRows, kIn});
     const EagerTensor y = other.softmax("y", x);
     x = {};
     EXPECT_EQ(now(Kind::Activation), (keeps ? 2 : 1) * kRows * kIn * 4);
@@ -135,7 +135,7 @@ TEST_F(OneLinear, L04_EagerSoftmaxKeepsItsInputIfAsked) {
 }
 
 TEST_F(OneLinear, L04_EagerDropoutKeepsAByteAnElement) {
-  const EagerTensor y = eager.dropout("y", {eager.make({kRows, kIn}, DType::F32, Kind::Temporary, "x")});
+  const EagerTensor y = eager.dropout("y", eager.parameter({kRows, kIn}, "table"));
   EXPECT_EQ(now(Kind::Activation), kRows * kIn);
   EXPECT_EQ(now(Kind::Temporary), kRows * kIn * 4);
 }
@@ -158,7 +158,7 @@ TEST_F(OneLinear, L04_EagerFreesWhatWasSavedBeforeGradientsAreSummed) {
 
 TEST_F(OneLinear, L04_EagerParametersComeBeforeOperations) {
   step();
-  eager.dropout("y", {eager.make({1}, DType::F32, Kind::Temporary, "x")});
+  eager.dropout("y", layer.bias);
   EXPECT_THROW(eager.parameter({1}, "late"), Error);
 }
 

@@ -37,7 +37,7 @@ TEST(L12_Lora, EachWayTrainsWhatItSays) {
   const Context context("cpu");
   Transformer base(small());
   base.initialize(1);
-  const int64_t layer = 16 * (16 + 48) / 16 + (16 + 16) + (16 + 64) + (64 + 16);  // in + out of all four
+  const int64_t layer = 16 + 48 + (16 + 16) + (16 + 64) + (64 + 16);  // in + out of all four
   const std::vector<std::pair<std::string, int64_t>> trainable{{"all weights", base.parameters.numel()},
                                                                {"head only", 40 * 16 + 2 * 16},
                                                                {"c_attn, r 8", 2 * 8 * 64},
@@ -79,13 +79,13 @@ TEST(L12_Exercises, AnAdapterAddsAScaledProduct) {
   RecordProperty("exercise", "12.1");
   const Context context("cpu");
   Parameters p;
-  Parameter &a = p.add("a", {1, 3}, {}), &b = p.add("b", {2, 1}, {});
-  a.assign({0.5, 0, -0.5});
-  b.assign({0.25, -1});
-  const LoraAdapter adapter{a, b, 6, 0};
+  Parameter &a = p.add("a", {2, 3}, {}), &b = p.add("b", {2, 2}, {});
+  a.assign({0.5, 0, -0.5, 1, 1, 0});
+  b.assign({0.25, 0, -1, 0.5});
+  const LoraAdapter adapter{a, b, 6, 0};  // x A^T = 0.5, 3 and -2, 0
   const Tensor x =
       from_host(current().device, std::vector<double>{2, 1, 1, 0, 0, 4}, {2, 3}, DType::F32, Kind::Data, "x");
-  EXPECT_EQ(to_host<double>(adapter(x)), (std::vector<double>{0.75, -3, -3, 12}));
+  EXPECT_EQ(to_host<double>(adapter(x)), (std::vector<double>{0.375, 3, -1.5, 6}));
 }
 
 TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
@@ -145,6 +145,13 @@ TEST_F(L12_NeoXFile, RowsOfQueryKeyValueAreByHead) {
             rows.data());
   EXPECT_EQ(rows, (std::vector<float>{0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11}))
       << "q, k and v of a head, then of the next";
+}
+
+TEST(L12_Lora, TheExampleByHand) {
+  std::ostringstream out;
+  lora_by_hand(out);
+  for (const char* line : {"x W^T                                4, 0", "4.25, -1", "1, 1", "-3, -1.5, -1.5"})
+    EXPECT_NE(out.str().find(line), std::string::npos) << line;
 }
 
 TEST(L12_Published, BothRunsToThePrintedDigits) {

@@ -22,7 +22,7 @@ const std::vector<WayToAdapt>& ways_to_adapt();
 
 struct Adaptation {
   TransformerConfig model;
-  int64_t batch, base_steps, steps;
+  int64_t batch, base_steps = 0, steps = 0;
 };
 using Weights = std::vector<std::vector<double>>;  // of a model's parameters, in their order
 

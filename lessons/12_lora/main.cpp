@@ -19,15 +19,13 @@ using namespace gradus;
 constexpr int64_t kSteps = 800;
 static Adaptation on_cpu() {
   Adaptation a{{.vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 2, .heads = 4, .channels = 128},
-               8,
-               2500,
-               kSteps};
+               8};
   a.model.output_head = OutputHead::Untied;
   return a;
 }
-static Adaptation for_emulation(int64_t steps) {
+static Adaptation for_emulation() {
   Adaptation a = on_cpu();
-  a.model.context = 16, a.model.layers = 1, a.model.channels = 32, a.batch = 4, a.base_steps = steps;
+  a.model.context = 16, a.model.layers = 1, a.model.channels = 32, a.batch = 4;
   return a;
 }
 
@@ -71,8 +69,8 @@ static int lesson_12(int argc, char** argv) {
   if (lesson.print == "example") return lora_by_hand(std::cout), 0;
   LessonContext context(lesson);
   const bool emulated = std::string_view(context.device.name()) == "emu";
-  Adaptation a = emulated ? for_emulation(lesson.steps) : on_cpu();
-  a.steps = lesson.steps;
+  Adaptation a = emulated ? for_emulation() : on_cpu();
+  a.steps = lesson.steps, a.base_steps = lesson.steps * 25 / 8;
   const int64_t bytes = emulated ? 30'000 : 300'000;
   const Text old_text = generated_text("steps.grammar", 2 * bytes, lesson.seed),
              new_text = generated_text("orders.grammar", bytes, lesson.seed);

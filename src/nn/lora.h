@@ -17,9 +17,9 @@ struct LoraArgs {
 // Freezes every parameter of the model, and gives an adapter to each linear layer whose whole name, say
 // "h.0.attn.c_attn", the pattern matches: a regular expression (ECMAScript), say ".*c_attn" or ".*". Its
 // parameters are called NAME.lora_A.weight, uniform in +-1/sqrt(in) and drawn on the host, one stream a
-// layer, and NAME.lora_B.weight, 0: so at first the model computes what it did before. Errors: a pattern that
-// is none, or matches no layer (they are named) or one with an adapter; r below 1 or above a matrix's smaller
-// side; another compute type than the model's.
+// layer, and NAME.lora_B.weight, 0: so at first the model computes what it did before.
+// Errors: a pattern that is none, or matches no layer (they are named); r below 1 or above a matrix's smaller
+// side; a dropout that is no share; a model with adapters; another compute type than the model's.
 void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& args, uint64_t seed);
 void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const LoraArgs& args, uint64_t seed);
 

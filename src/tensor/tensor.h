@@ -32,12 +32,12 @@ class Storage {
 
   Device& device() const { return *device_; }
   char* data() const { return block().data(); }
-  int64_t bytes() const { return block().requested; }
+  int64_t bytes() const { return empty() ? dropped_bytes_ : block_->requested; }
   Kind kind() const { return block().kind; }
-  const std::string& name() const { return block().name; }
+  const std::string& name() const { return empty() ? dropped_name_ : block_->name; }
   void set_kind(Kind kind) { device_->allocator().change_kind(&block(), kind); }
 
-  bool empty() const { return block_ == nullptr; }
+  bool empty() const { return block_ == nullptr; }  // its name and its bytes are known all the same
   void drop(std::string_view where);   // gives the memory back; `where` the numbers are then, for the error
   void refill(const Storage& remade);  // shares the memory of one that was made as this one was
   std::function<void()> fill;          // called when it is read while it is empty

@@ -189,7 +189,6 @@ TEST_P(L12_Lora, MergedWeightsAreTheSum) {
 }
 
 TEST_P(L12_Lora, MergedLogitsAreTheSameAndTakeNoMoreWork) {
-  RecordProperty("exercise", "12.2");
   Transformer model(config);
   model.initialize(1);
   const auto flops = [&] {

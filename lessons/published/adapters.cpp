@@ -31,17 +31,14 @@ static std::vector<Difference> after_the_update(const Usage& theirs, const Usage
 static PublishedRuns compare(const MetaSetting& set, const Printed& printed) {
   const MetaRun theirs = run_theirs(set), ours = run_ours(set);
   PublishedRuns runs;
-  const auto figure = [&](const char* name, double published, int64_t their, int64_t our, const char* why) {
-    const auto gib = [](int64_t bytes) { return double(bytes) / double(1024 * kMiB); };
-    runs.figures.push_back({"polyglot-ko-1.3b", name, "GiB", published, gib(their), gib(our), why});
-  };
-  figure("loaded", printed.loaded, theirs.loaded_allocated, ours.loaded_allocated, printed.loaded_why);
-  figure("gradients", printed.gradients, theirs.updated[Kind::Gradient], ours.updated[Kind::Gradient],
-         "the same");
-  figure("optimizer", printed.states, theirs.updated[Kind::Optimizer], ours.updated[Kind::Optimizer],
-         "the same");
-  figure("after the update", printed.updated, theirs.updated.allocated(), ours.updated.allocated(),
-         "the next table");
+  runs.figures = {gib_figure("loaded", printed.loaded, theirs.loaded_allocated, ours.loaded_allocated,
+                             printed.loaded_why),
+                  gib_figure("gradients", printed.gradients, theirs.updated[Kind::Gradient],
+                             ours.updated[Kind::Gradient], "the same"),
+                  gib_figure("optimizer", printed.states, theirs.updated[Kind::Optimizer],
+                             ours.updated[Kind::Optimizer], "the same"),
+                  gib_figure("after the update", printed.updated, theirs.updated.allocated(),
+                             ours.updated.allocated(), "the next table")};
   constexpr double kGiB = 1024.0 * kMiB;
   runs.gap = finished({"theirs - ours, after the update", "published - ours",
                        after_the_update(theirs.updated, ours.updated), 0,

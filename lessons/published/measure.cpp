@@ -136,6 +136,12 @@ PublishedFigure nvml_figure(const char* name, int64_t published, int64_t their, 
   return {"BERT-large", name, "MiB", double(published), nvml(their), nvml(our), why};
 }
 
+PublishedFigure gib_figure(const std::string& name, double published, int64_t their, int64_t our,
+                           const char* why) {
+  const auto gib = [](int64_t bytes) { return double(bytes) / double(1024 * kMiB); };
+  return {"polyglot-ko-1.3b", name, "GiB", published, gib(their), gib(our), why};
+}
+
 PublishedFigure peak_figure(const char* name, int64_t published, const MetaRun& theirs, const MetaRun& ours,
                             const char* why) {
   return nvml_figure(name, published, theirs.peak_reserved, ours.peak_reserved, why);

@@ -35,8 +35,7 @@ static void compare_polyglot(PublishedRuns& all) {
   } kPublished[] = {{4, 10.586, 0}, {8, 11.113, 0}, {16, 12.164, 64 * kMiB}};
   const auto figure = [&](const std::string& name, double published, int64_t their, int64_t our,
                           const char* why) {
-    const auto gib = [](int64_t bytes) { return double(bytes) / double(1024 * kMiB); };
-    all.figures.push_back({"polyglot-ko-1.3b", name, "GiB", published, gib(their), gib(our), why});
+    all.figures.push_back(gib_figure(name, published, their, our, why));
   };
   for (const auto& [batch, printed, failed_request] : kPublished) {
     const MetaSetting set{"polyglot-ko-1.3b", batch, 256, 1, true};

@@ -1,6 +1,6 @@
 #include "src/io/peft.h"
 
-#include <cmath>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -128,12 +128,11 @@ void load_adapters(const std::string& folder, Transformer& model, const Precisio
   LoraArgs args = read_config(folder + kConfig);
   args.precision = precision;
   const SafetensorsFile file(folder + kTensors);
-  struct Read {
-    Linear* layer;
+  struct Numbers {
     std::vector<double> a, b;
   };
-  std::vector<Read> adapters;
   std::vector<Linear*> layers;
+  std::vector<Numbers> numbers;  // of each
   std::set<std::string> unknown;
   for (const SafetensorsFile::Tensor& t : file.tensors()) unknown.insert(t.name);
   for (Linear* l : model.linears()) {
@@ -141,17 +140,17 @@ void load_adapters(const std::string& folder, Transformer& model, const Precisio
     if (unknown.erase(a) + unknown.erase(b) == 0) continue;
     check(file.find(a) && file.find(b), "peft: ", folder, kTensors, " has only one of ", a, " and ", b);
     const Shape& w = l->weight.value.shape();
-    adapters.push_back({l, read_numbers(file, a, {args.r, w[1]}),
-                        reorder(model.config, *l, read_numbers(file, b, {w[0], args.r}), false)});
     layers.push_back(l);
+    numbers.push_back({read_numbers(file, a, {args.r, w[1]}),
+                       reorder(model.config, *l, read_numbers(file, b, {w[0], args.r}), false)});
   }
   check(unknown.empty(), "peft: ", folder, kTensors, " has ", unknown.empty() ? "" : *unknown.begin(),
         ", for which this model has no layer; is it of another model?");
-  check(!adapters.empty(), "peft: ", folder, kTensors, " has no adapters");
+  check(!layers.empty(), "peft: ", folder, kTensors, " has no adapters");
   add_lora(model, layers, args, 0);
-  for (const Read& read : adapters) {
-    read.layer->lora->a.assign(read.a);
-    read.layer->lora->b.assign(read.b);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    layers[i]->lora->a.assign(numbers[i].a);
+    layers[i]->lora->b.assign(numbers[i].b);
   }
 }
 

@@ -33,4 +33,12 @@ void InputFile::read(int64_t position, int64_t bytes, void* out, const std::stri
   }
 }
 
+std::string read_text_file(const std::string& path) {
+  const InputFile file(path);
+  check(file.bytes() > 0, path, " is empty");
+  std::string text(size_t(file.bytes()), '\0');
+  file.read(0, file.bytes(), text.data(), "the text");
+  return text;
+}
+
 }  // namespace gradus

@@ -24,4 +24,6 @@ class InputFile {
   int64_t bytes_ = 0;
 };
 
+std::string read_text_file(const std::string& path);  // the whole file; refuses an empty one
+
 }  // namespace gradus

@@ -208,12 +208,4 @@ std::string find_data_file(const std::string& name) {
        "run this from the repository");
 }
 
-std::string read_text_file(const std::string& path) {
-  const InputFile file(path);
-  check(file.bytes() > 0, path, " is empty");
-  std::string text(size_t(file.bytes()), '\0');
-  file.read(0, file.bytes(), text.data(), "the text");
-  return text;
-}
-
 }  // namespace gradus

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/core/input_file.h"
 #include "src/data/grammar.h"
 
 namespace gradus {
@@ -39,6 +40,5 @@ Corpus load_corpus(const std::string& path);
 
 // Finds a file of the repository's data/ folder from the present folder or the program's, or one above.
 std::string find_data_file(const std::string& name);
-std::string read_text_file(const std::string& path);  // refuses an empty one
 
 }  // namespace gradus

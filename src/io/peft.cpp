@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/core/input_file.h"
 #include "src/core/json.h"
 #include "src/io/atomic_file.h"
 #include "src/io/safetensors.h"
@@ -90,9 +91,7 @@ void save_adapters(const std::string& folder, Transformer& model, const std::str
 
 // What the folder's configuration says; refuses what would compute something else than plain LoRA.
 static LoraArgs read_config(const std::string& path) {
-  const InputFile file(path);
-  std::string text(size_t(file.bytes()), '\0');
-  file.read(0, file.bytes(), text.data(), "the configuration");
+  const std::string text = read_text_file(path);
   try {
     const Json config = parse_json(text);
     check(config.is_object() && config.value("peft_type", "") == "LORA", "its peft_type is not LORA");

@@ -1,6 +1,10 @@
 #include "kernels/fiber.h"
 
+#include <cxxabi.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <utility>
 
 #include "kernels/check.h"
 
@@ -45,18 +49,23 @@ namespace gradus {
 // Of the switch that is going on in this thread.
 static thread_local Fiber *from, *to;
 
+static const size_t kPage = size_t(sysconf(_SC_PAGESIZE));
+
 Fiber::Fiber(size_t stack_bytes) : bytes_(stack_bytes), mapped_(true) {
-  void* p = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  check(p != MAP_FAILED, "emu: no memory for the stack of a GPU thread (", stack_bytes, " bytes)");
-  stack_ = static_cast<char*>(p);
+  void* p = mmap(nullptr, kPage + bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  check(p != MAP_FAILED && mprotect(static_cast<char*>(p) + kPage, bytes_, PROT_READ | PROT_WRITE) == 0,
+        "fiber: no memory for a stack of ", stack_bytes, " bytes");
+  stack_ = static_cast<char*>(p) + kPage;
 }
 
 Fiber::~Fiber() {
-  if (mapped_) munmap(stack_, bytes_);
+  if (mapped_) munmap(stack_ - kPage, kPage + bytes_);
 }
 
-void Fiber::start(void (*entry)()) {
+void Fiber::start(void (*entry)(void*), void* argument) {
   entry_ = entry;
+  argument_ = argument;
+  exceptions_ = {};
 #ifdef __SANITIZE_ADDRESS__
   __asan_unpoison_memory_region(stack_, bytes_);  // the red zones of calls that were forgotten
   fake_stack_ = nullptr;
@@ -81,6 +90,9 @@ void Fiber::start(void (*entry)()) {
 void Fiber::switch_to(Fiber& next) {
   from = this;
   to = &next;
+  // The layout of its result is the C++ ABI's (Itanium, 2.2.2).
+  auto* const exceptions = static_cast<Exceptions*>(static_cast<void*>(abi::__cxa_get_globals()));
+  exceptions_ = std::exchange(*exceptions, next.exceptions_);
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(&fake_stack_, next.stack_, next.bytes_);
 #endif
@@ -94,7 +106,7 @@ void Fiber::switch_to(Fiber& next) {
 
 void Fiber::first_call() {
   to->arrived();
-  to->entry_();
+  to->entry_(to->argument_);
 }
 
 // AddressSanitizer is told of the arrival, and says where the stack lies that was left: that of a thread is

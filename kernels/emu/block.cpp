@@ -67,7 +67,7 @@ void Block::continue_with(Thread& t) {
   threadIdx = place(&t - threads_.data(), launch_->block);
 }
 
-void Block::threads_main() {
+void Block::threads_main(void*) {
   Block& b = current();
   for (;;) {
     Thread& me = *b.running_;

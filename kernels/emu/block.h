@@ -63,7 +63,7 @@ class Block {
     int source = 0;
   };
 
-  static void threads_main();  // what every fiber runs
+  static void threads_main(void*);  // what every fiber runs
   Thread* next();
   void pass_turn();
   void start(Thread& t);

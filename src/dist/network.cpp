@@ -1,0 +1,59 @@
+#include "src/dist/network.h"
+
+namespace gradus {
+
+constexpr double kGiga = 1e9, kMicro = 1e-6;
+
+const std::vector<Network>& published_networks() {
+  // Latencies: what NCCL reckons with for a step of its ring (src/graph/tuning.cc, "Simple").
+  constexpr Link nvlink{3.4 * kMicro, 300 * kGiga}, pcie{5.7 * kMicro, 31.5 * kGiga},
+      ethernet100{9.6 * kMicro, 12.5 * kGiga}, ethernet10{9.6 * kMicro, 1.25 * kGiga};
+  static const std::vector<Network> networks = {
+      {"nvlink", "NVLink 3, 600 GB/s both ways: NVIDIA A100 data sheet, 2021", nvlink},
+      {"pcie", "PCI Express 4.0 x16, 16 GT/s a lane, 128 of 130 bits: PCI-SIG, 2017", pcie},
+      {"ethernet100", "100 Gb/s Ethernet: IEEE 802.3ba, 2010", ethernet100},
+      {"ethernet10", "10 Gb/s Ethernet: IEEE 802.3ae, 2002", ethernet10},
+      {"nodes", "nodes of 8 by NVLink 3, 100 Gb/s for each rank between them", nvlink, 8, ethernet100},
+  };
+  return networks;
+}
+
+const Network& network_called(std::string_view name) {
+  std::string known;
+  for (const Network& n : published_networks()) {
+    if (n.name == name) return n;
+    known += (known.empty() ? "" : ", ") + n.name;
+  }
+  fail("network '", name, "' is unknown; there are: ", known);
+}
+
+// One way of a ring: a reduce-scatter or an all-gather.
+static double ring(const Link& link, int64_t ranks, double bytes) {
+  return double(ranks - 1) * (link.latency + bytes / double(ranks) / link.bandwidth);
+}
+
+static double on_one_link(const Link& link, Collective what, int64_t ranks, double bytes) {
+  switch (what) {
+    case Collective::ReduceScatter:
+    case Collective::AllGather: return ring(link, ranks, bytes);
+    case Collective::Broadcast:
+      return ranks == 1 ? 0 : double(ranks - 1) * link.latency + bytes / link.bandwidth;
+    default: return 2 * ring(link, ranks, bytes);
+  }
+}
+
+double collective_seconds(const Network& n, Collective what, int64_t ranks, double bytes) {
+  if (n.per_node == 0 || ranks <= n.per_node) return on_one_link(n.link, what, ranks, bytes);
+  check(ranks % n.per_node == 0, "network '", n.name, "': ", ranks, " ranks do not fill nodes of ",
+        n.per_node);
+  const double part = what == Collective::Broadcast ? bytes : bytes / double(n.per_node);
+  return on_one_link(n.link, what, n.per_node, bytes) +
+         on_one_link(n.between, what, ranks / n.per_node, part);
+}
+
+double message_seconds(const Network& n, int64_t from, int64_t to, double bytes) {
+  const Link& link = n.per_node == 0 || from / n.per_node == to / n.per_node ? n.link : n.between;
+  return link.latency + bytes / link.bandwidth;
+}
+
+}  // namespace gradus

@@ -123,6 +123,8 @@ constexpr int64_t kNormBlocks = 256;
 constexpr Cost grad_norm(int64_t n, DType T) {
   return {OpClass::Elementwise, 2 * n, n * size_of(T), kNormBlocks * size_of(DType::F64)};
 }
+constexpr Cost sum_squares(int64_t n, DType T) { return grad_norm(n, T); }
+constexpr Cost clip_factor(int64_t n) { return {OpClass::Elementwise, n, n * size_of(DType::F64)}; }
 // Of every element the gradient is read, and what is updated in place is read and written: the states, and
 // the weight, or else its master copy, of which the weight is then the rounding. `flops` are those of the
 // algorithm without clipping and weight decay.

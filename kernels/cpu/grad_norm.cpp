@@ -27,16 +27,37 @@ static double gradient_squares(int64_t n, const T* g) {
   return sum;
 }
 
-void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
+static double squares(const char* op, BufList grads) {
   double sum = 0;
   for (int64_t i = 0; i < grads.count; ++i)
-    visit_float("grad_norm", grads.items[i].t,
+    visit_float(op, grads.items[i].t,
                 [&]<class T>() { sum += gradient_squares(grads.sizes[i], grads.items[i].as<T>()); });
-  const double scale = ctx.scalars->loss_scale, norm = std::sqrt(sum) / scale;
-  ctx.scalars->grad_norm = float(norm);
+  return sum;
+}
+
+static void clip(StepScalars& scalars, double sum, float max_norm) {
+  const double scale = scalars.loss_scale, norm = std::sqrt(sum) / scale;
+  scalars.grad_norm = float(norm);
   // A norm that is not a number must not hide behind a factor of 1: it is passed on.
   const double factor = max_norm / (norm + 1e-6);
-  ctx.scalars->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
+  scalars.clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
+}
+
+void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
+  clip(*ctx.scalars, squares("grad_norm", grads), max_norm);
+}
+
+void sum_squares(const Ctx&, BufList grads, Out sum) {
+  check_fp64("sum_squares", {"sum", sum});
+  const double s = squares("sum_squares", grads);
+  if (sum.wanted()) *sum.as<double>() = sum.w == Write::Add ? *sum.as<double>() + s : s;
+}
+
+void clip_factor(const Ctx& ctx, int64_t n, CBuf sums, float max_norm) {
+  check_fp64("clip_factor", {"sums", sums});
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += sums.as<double>()[i];
+  clip(*ctx.scalars, sum, max_norm);
 }
 
 }  // namespace gradus::cpu

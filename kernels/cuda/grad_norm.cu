@@ -35,31 +35,55 @@ static __global__ void squares_kernel(GradChunk grads, double* partial, Write wr
   if (threadIdx.x == 0) partial[blockIdx.x] = write == Write::Add ? partial[blockIdx.x] + sum : sum;
 }
 
-// One block: the norm from the partial sums.
-static __global__ void norm_kernel(const double* partial, float max_norm, StepScalars* scalars) {
+// One block: the sum of the partial sums, which may take the place of the first one.
+static __global__ void sum_kernel(const double* partial, double* out, Write write) {
   double sum = 0;
   for (int64_t b = threadIdx.x; b < cost::kNormBlocks; b += kThreads) sum += partial[b];
-  const double scale = scalars->loss_scale, norm = sqrt(block_sum(sum)) / scale;
-  if (threadIdx.x != 0) return;
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) *out = write == Write::Add ? *out + sum : sum;
+}
+
+// One thread: the norm from sums.
+static __global__ void norm_kernel(int64_t n, const double* sums, float max_norm, StepScalars* scalars) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += sums[i];
+  const double scale = scalars->loss_scale, norm = sqrt(sum) / scale;
   scalars->grad_norm = float(norm);
   // A norm that is not a number must not hide behind a factor of 1: it is passed on.
   const double factor = max_norm / (norm + 1e-6);
   scalars->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
 }
 
-void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
+// *sum <- the sum of squares over the list; scratch: the partial sums.
+static void squares(const Ctx& ctx, const char* op, BufList grads, double* sum, Write write) {
   double* const partial = static_cast<double*>(ctx.scratch);
-  for (int64_t i = 0; i < grads.count; ++i) visit_gpu("grad_norm", grads.items[i].t, [&]<class T>() {});
+  for (int64_t i = 0; i < grads.count; ++i) visit_gpu(op, grads.items[i].t, [&]<class T>() {});
   for (int64_t at = 0; at == 0 || at < grads.count; at += GradChunk::kMost) {  // an empty list has a norm too
     GradChunk chunk = {};
     for (int64_t i = at; i < std::min(grads.count, at + GradChunk::kMost); ++i) {
       chunk.items[chunk.count] = grads.items[i];
       chunk.sizes[chunk.count++] = grads.sizes[i];
     }
-    launch(ctx, "grad_norm", unsigned(cost::kNormBlocks), kThreads, 0, squares_kernel, chunk, partial,
+    launch(ctx, op, unsigned(cost::kNormBlocks), kThreads, 0, squares_kernel, chunk, partial,
            at == 0 ? Write::Set : Write::Add);
   }
-  launch(ctx, "grad_norm", 1, kThreads, 0, norm_kernel, partial, max_norm, ctx.scalars);
+  launch(ctx, op, 1, kThreads, 0, sum_kernel, partial, sum, write);
+}
+
+void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
+  double* const sum = static_cast<double*>(ctx.scratch);
+  squares(ctx, "grad_norm", grads, sum, Write::Set);
+  launch(ctx, "grad_norm", 1, 1, 0, norm_kernel, int64_t(1), sum, max_norm, ctx.scalars);
+}
+
+void sum_squares(const Ctx& ctx, BufList grads, Out sum) {
+  check_fp64("sum_squares", {"sum", sum});
+  if (sum.wanted()) squares(ctx, "sum_squares", grads, sum.as<double>(), sum.w);
+}
+
+void clip_factor(const Ctx& ctx, int64_t n, CBuf sums, float max_norm) {
+  check_fp64("clip_factor", {"sums", sums});
+  launch(ctx, "clip_factor", 1, 1, 0, norm_kernel, n, sums.as<double>(), max_norm, ctx.scalars);
 }
 
 }  // namespace gradus::GRADUS_GPU

@@ -5,16 +5,21 @@
 namespace gradus {
 
 Parameter& Parameters::add(const std::string& name, const Shape& shape, const Precision& precision) {
-  check(!names_.contains(name), "parameter '", name, "' is declared twice");
   Parameter made;  // it joins the others once it has its memory
   made.name = name;
   made.precision = precision;
   made.value = Tensor(current().device, shape, precision.value, Kind::Weight, name);
-  if (precision.master)
+  if (allocate_ == Allocate::Later)
+    made.value.storage().drop("its model was made with Allocate::Later, and nobody has given it memory yet");
+  else if (precision.master)
     made.master = Tensor(current().device, shape, DType::F32, Kind::Master, name + ".master");
-  made.leaf.dtype = precision.gradient;
   made.decay = shape.rank() >= 2;
-  names_.insert(name);
+  return add(std::move(made));
+}
+
+Parameter& Parameters::add(Parameter made) {
+  check(names_.insert(made.name).second, "parameter '", made.name, "' is declared twice");
+  made.leaf.dtype = made.precision.gradient;
   Parameter& p = list_.emplace_back(std::move(made));
   set_trainable(p, true);
   return p;

@@ -1,6 +1,7 @@
 // Parameters have names and flags; nothing is ever selected by its position in a list.
 #pragma once
 #include <deque>
+#include <functional>
 #include <string>
 #include <unordered_set>
 
@@ -16,6 +17,7 @@ struct Parameter {
   Leaf leaf;
   Precision precision;
   bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no
+  int64_t whole = 0;  // if this is a shard (dist/zero.h): the elements of the parameter that it is a part of
   bool trainable() const { return value.slot.wanted(); }
   // The weights as they are kept from step to step: the master copy if there is one.
   const Tensor& kept() const { return master.defined() ? master : value; }
@@ -23,10 +25,19 @@ struct Parameter {
   void assign(const std::vector<double>& values);  // to what is kept, and its rounded copy
 };
 
+// How a parameter takes its first values: &Parameter::assign, unless only a part of it is kept.
+using AssignValues = std::function<void(Parameter&, const std::vector<double>&)>;
+
+// When a model's parameters get their memory: as they are declared, or later, by who shards them
+// (dist/zero.h).
+enum class Allocate : uint8_t { Now, Later };
+
 // The parameters of a model, in the order they were added. References stay valid as more are added.
 class Parameters {
  public:
+  explicit Parameters(Allocate allocate = Allocate::Now) : allocate_(allocate) {}
   Parameter& add(const std::string& name, const Shape& shape, const Precision& precision);
+  Parameter& add(Parameter made);            // which has its name, its value and whatever else it is to have
   Parameter& find(const std::string& name);  // an error that lists the names if there is none
   void set_trainable(Parameter& p, bool trainable);
   void zero_grad();  // gradients become empty; nothing is filled, and their memory is kept
@@ -40,6 +51,7 @@ class Parameters {
   auto end() const { return list_.end(); }
 
  private:
+  Allocate allocate_;
   std::deque<Parameter> list_;
   std::unordered_set<std::string> names_;
 };

@@ -35,8 +35,10 @@ Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, K
   return first > 0 ? past->attend(turned, c.heads) : c.attention(turned, c.heads, c.mask, c.dropout);
 }
 
-Transformer::Transformer(const TransformerConfig& c)
-    : config((c.validate(), c)), wte_(parameters, "wte", c.vocab, c.channels, c.precision) {
+Transformer::Transformer(const TransformerConfig& c, Allocate allocate)
+    : config((c.validate(), c)),
+      parameters(allocate),
+      wte_(parameters, "wte", c.vocab, c.channels, c.precision) {
   if (c.rotary == 0) wpe_.emplace(parameters, "wpe", c.context, c.channels, c.precision);
   if (c.token_types > 0) wtt_.emplace(parameters, "wtt", c.token_types, c.channels, c.precision);
   for (int64_t l = 0; l < c.layers; ++l) blocks_.emplace_back(parameters, "h." + std::to_string(l), c);
@@ -45,7 +47,7 @@ Transformer::Transformer(const TransformerConfig& c)
   add_output_head();
 }
 
-void Transformer::initialize(uint64_t seed) {
+void Transformer::initialize(uint64_t seed, const AssignValues& assign) {
   if (!current().device.has_data()) return;
   const double smaller = config.residual == Residual::PostNorm ? 1 : 1 / std::sqrt(2.0 * config.layers);
   uint64_t stream = 0;
@@ -58,7 +60,7 @@ void Transformer::initialize(uint64_t seed) {
       for (double& v : values) v = std * rng.normal();
     else if (gain)
       values.assign(values.size(), 1.0);
-    p.assign(values);
+    assign(p, values);
   }
 }
 

@@ -81,11 +81,11 @@ class Transformer {
   // Allocates the parameters without writing to them. They are named as GPT-2's published files name them;
   // what GPT-2 does not have: wtt (token types), ln_e (the norm of the embedding), lm_head, pooler,
   // classifier.
-  explicit Transformer(const TransformerConfig& config);
+  explicit Transformer(const TransformerConfig& config, Allocate allocate = Allocate::Now);
   // GPT-2's: normal with standard deviation 0.02, on the residual projections 0.02/sqrt(2L) (BERT's: 0.02
   // there too); biases 0, gains 1. Drawn on the host, one counter-based stream a parameter, so the same on
   // every device.
-  void initialize(uint64_t seed);
+  void initialize(uint64_t seed, const AssignValues& assign = &Parameter::assign);
 
   std::vector<Linear*> linears();  // in the order in which they are applied
 

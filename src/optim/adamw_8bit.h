@@ -11,7 +11,9 @@ namespace gradus {
 class AdamW8bit : public Optimizer {
  public:
   static constexpr int64_t kLeastCoded = 4096;
-  static bool is_for(const Parameter& p) { return p.value.numel() >= kLeastCoded; }  // its states are codes
+  static bool is_for(const Parameter& p) {  // its states are codes
+    return std::max(p.whole, p.value.numel()) >= kLeastCoded;
+  }
   explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {});
 
  private:

@@ -10,7 +10,10 @@ bool Muon::is_for(const Parameter& p) { return p.value.shape().rank() == 2 && p.
 
 Muon::Muon(Parameters& parameters, MuonArgs args)
     : Optimizer(parameters,
-                [](const Parameter& p) { return is_for(p) ? States{like(p, "momentum")} : adamw_states(p); }),
+                [](const Parameter& p) {
+                  check_whole("muon", p);
+                  return is_for(p) ? States{like(p, "momentum")} : adamw_states(p);
+                }),
       args_(args) {}
 
 void Muon::update(const Tensor& any, size_t first, ParamList list) {

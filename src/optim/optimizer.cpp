@@ -104,9 +104,15 @@ void adamw(const Tensor& any, ParamList list, const AdamWArgs& args) {
 AdamW::AdamW(Parameters& parameters, AdamWArgs args) : Optimizer(parameters, adamw_states), args_(args) {}
 void AdamW::update(const Tensor& any, size_t, ParamList list) { adamw(any, list, args_); }
 
+void check_whole(const char* optimizer, const Parameter& p) {
+  check(p.whole == 0, optimizer, ": '", p.name, "' is a shard of a parameter of ", p.whole,
+        " elements, and its update needs whole matrices; take AdamW, SGD or AdamW8bit");
+}
+
 Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args)
     : Optimizer(parameters,
                 [](const Parameter& p) {
+                  check_whole("adafactor", p);
                   const DType t = statistics_dtype(p.value.dtype());
                   if (p.value.shape().rank() < 2) return States{{"squares", p.value.shape(), t}};
                   return States{{"columns", {p.value.last()}, t}, {"rows", {p.value.rows().rows}, t}};

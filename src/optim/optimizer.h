@@ -90,6 +90,8 @@ Optimizer::States adamw_states(const Parameter& p);
 void adamw(const Tensor& any, ParamList, const AdamWArgs& args);
 // A state of the parameter's shape, in the dtype that its precision says.
 StateSpec like(const Parameter& p, const char* name);
+// For those that update whole matrices: refuses shards.
+void check_whole(const char* optimizer, const Parameter& p);
 
 // Scales the next update so that the global L2 norm of all gradients is at most max_norm (Pascanu et al.
 // 2013); 0: leaves it as it is. The norm before clipping is in scalars().grad_norm.

@@ -1,0 +1,81 @@
+#include "src/dist/data_parallel.h"
+
+#include <utility>
+
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+void sum_gradients(Comm& comm, Parameters& parameters) {
+  for (Parameter& p : parameters) {
+    if (!p.trainable()) continue;
+    check_gradient(p);
+    comm.all_reduce(p.leaf.grad)->wait();
+  }
+}
+
+GradientBuckets::GradientBuckets(Comm& comm, Parameters& parameters, int64_t bucket_bytes) : comm_(comm) {
+  check(bucket_bytes > 0, "data parallel: buckets of ", bucket_bytes, " bytes; they must hold something");
+  std::vector<Parameter*> last_first, bucket;
+  for (Parameter& p : parameters)
+    if (p.trainable()) last_first.insert(last_first.begin(), &p);
+  int64_t bytes = 0;
+  for (Parameter* p : last_first) {
+    bucket.push_back(p);
+    bytes += p->value.numel() * size_of(p->precision.gradient);
+    if (bytes < bucket_bytes && p != last_first.back()) continue;
+    add_bucket(std::exchange(bucket, {}));
+    bytes = 0;
+  }
+}
+
+void GradientBuckets::add_bucket(const std::vector<Parameter*>& parameters) {
+  Bucket& b = buckets_.emplace_back();
+  for (Parameter* p : parameters) b.add(*p);
+  b.pad(comm_.size());
+  b.gradients = Tensor(current().device, {b.numel}, parameters[0]->precision.gradient, Kind::Gradient,
+                       "bucket " + std::to_string(buckets_.size()));
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Leaf& leaf = parameters[i]->leaf;
+    leaf.grad = b.whole(b.gradients, i);
+    leaf.zero();
+    leaf.on_final = [this, &b](Leaf& l) {
+      check(!b.work, "the gradient of '", l.name,
+            "' was added to while its bucket is summed; call sum_during_backward() before the last backward "
+            "pass");
+      if (during_backward_ && ++b.final == b.parameters.size()) begin(b);
+    };
+  }
+}
+
+GradientBuckets::~GradientBuckets() {
+  for (Bucket& b : buckets_)
+    for (Parameter* p : b.parameters) p->leaf.on_final = {}, p->leaf.grad = {}, p->leaf.zero();
+}
+
+void GradientBuckets::begin(Bucket& b) {
+  for (const Parameter* p : b.parameters) {
+    check_gradient(*p);
+    check(&p->leaf.grad.storage() == &b.gradients.storage(), "the gradient of '", p->name,
+          "' has left its bucket; take zero_grad(), not drop_grad()");
+  }
+  b.work = comm_.all_reduce(b.gradients);
+}
+
+void GradientBuckets::sum() {
+  for (Bucket& b : buckets_)
+    if (!b.work) begin(b);
+  for (Bucket& b : buckets_) {
+    std::exchange(b.work, nullptr)->wait();
+    b.final = 0;
+  }
+  during_backward_ = false;
+}
+
+int64_t GradientBuckets::numel() const {
+  int64_t n = 0;
+  for (const Bucket& b : buckets_) n += b.numel;
+  return n;
+}
+
+}  // namespace gradus

@@ -1,0 +1,245 @@
+#include "src/dist/zero.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/optim/optimizer.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+std::string unit_per_block(const Parameter& p) {
+  return p.name.starts_with("h.") ? p.name.substr(0, p.name.find('.', 2)) : "";
+}
+
+Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
+    : comm_(comm), model_(model), args_(std::move(args)) {
+  check(args_.stage >= 0 && args_.stage <= 3, "zero: stage ", args_.stage, "; it can be 0, 1, 2 or 3");
+  check(args_.align >= 1, "zero: parts at multiples of ", args_.align, "; it must be at least 1");
+  for (Parameter& p : model) {
+    check(p.value.storage().empty(), "zero: parameter '", p.name,
+          "' has its memory already; make the model with Allocate::Later");
+    check(p.trainable(), "zero: parameter '", p.name,
+          "' is frozen; only models that train as a whole are shared out");
+    unit_called(args_.unit(p)).add(p, args_.align);
+  }
+  for (Unit& u : units_) {
+    u.pad(comm.size() * args_.align);
+    allocate(u);
+    attach(u);
+  }
+  check(shards.size() > 0, "zero: of ", model.numel(), " parameters rank ", comm.rank(), " of ", comm.size(),
+        " would own none; take fewer ranks");
+}
+
+Zero::~Zero() {
+  for (Unit& u : units_) {
+    u.values.storage().fill = u.gradients.storage().fill = {};
+    for (Parameter* p : u.parameters) p->leaf.on_final = {}, p->leaf.grad = {}, p->leaf.zero();
+  }
+}
+
+Zero::Unit& Zero::unit_called(const std::string& name) {
+  for (Unit& u : units_)
+    if (u.name == name) return u;
+  units_.emplace_back().name = name;
+  return units_.back();
+}
+
+Part Zero::own_part(const Unit& u) const {
+  return args_.stage == 0 ? Part{0, u.numel} : part_of(u.numel, comm_.rank(), comm_.size());
+}
+Tensor Zero::own(const Unit& u, const Tensor& flat) const {
+  return flat.narrow(own_part(u).begin, own_part(u).count);
+}
+
+// The buffers that the stage keeps; those that it does not are emptied, and filled when they are touched.
+void Zero::allocate(Unit& u) {
+  Device& device = current().device;
+  const Precision& t = u.parameters[0]->precision;
+  const std::string name = u.name.empty() ? "root" : u.name;
+  const Shape all{u.numel}, part{own_part(u).count};
+  if (args_.stage < 3) {
+    u.values = Tensor(device, all, t.value, Kind::Weight, name);
+    u.own_values = own(u, u.values);
+  } else {
+    u.values = Tensor(device, all, t.value, Kind::Comm, name + " gathered");
+    release(u);
+    u.values.storage().fill = [this, &u] { gather(u); };
+    u.own_values = Tensor(device, part, t.value, Kind::Weight, name + ".shard");
+  }
+  u.gradients = Tensor(device, all, t.gradient, Kind::Gradient, name + ".grad");
+  if (args_.stage < 2) {
+    u.own_gradients = own(u, u.gradients);
+  } else {
+    u.gradients.storage().drop("no backward pass is at its unit");
+    u.gradients.storage().fill = [&u] {
+      Storage& empty = u.gradients.storage();
+      const Tensor made(empty.device(), {u.numel}, u.gradients.dtype(), Kind::Gradient, empty.name());
+      empty.refill(made.storage());
+    };
+    u.own_gradients = Tensor(device, part, t.gradient, Kind::Gradient, name + ".grad.shard");
+  }
+}
+
+// The model's parameters become views of the whole buffers, the shards of this rank's part.
+void Zero::attach(Unit& u) {
+  const Part part = own_part(u);
+  const Precision& t = u.parameters[0]->precision;
+  Tensor master;
+  if (t.master)
+    master = Tensor(current().device, {part.count}, DType::F32, Kind::Master,
+                    u.own_values.storage().name() + ".master");
+  for (size_t i = 0; i < u.parameters.size(); ++i) {
+    Parameter& p = *u.parameters[i];
+    const Slot slot = p.value.slot;
+    p.value = u.whole(u.values, i);
+    p.value.slot = slot;
+    p.leaf.grad = u.whole(u.gradients, i);
+    p.leaf.on_final = [this, &u](Leaf&) {
+      if (++u.final == u.parameters.size() && (args_.stage >= 2 || last_micro_batch)) begin_reduce(u);
+    };
+    const int64_t n = p.value.numel(), first = std::max<int64_t>(part.begin - u.begin[i], 0),
+                  end = std::min(part.begin + part.count - u.begin[i], n);
+    if (first >= end) continue;
+    const auto piece = [&](const Tensor& own) {
+      const Tensor flat = own.narrow(u.begin[i] + first - part.begin, end - first);
+      return end - first == n ? flat.reshape(p.value.shape()) : flat;
+    };
+    Parameter shard;
+    shard.name = p.name, shard.precision = p.precision, shard.decay = p.decay;
+    shard.value = piece(u.own_values);
+    if (t.master) shard.master = piece(master);
+    if (args_.stage > 0) shard.whole = n;
+    shard.leaf.grad = piece(u.own_gradients);
+    u.shards.push_back({&p, &shards.add(std::move(shard)), first});
+  }
+}
+
+void Zero::assign(Parameter& p, const std::vector<double>& values) {
+  if (args_.stage < 3) copy_from_host(p.value, values);
+  for (const Unit& u : units_)
+    for (const Shard& s : u.shards)
+      if (s.of == &p) {
+        const auto first = values.begin() + s.first;
+        s.own->assign({first, first + s.own->value.numel()});
+      }
+}
+
+void Zero::begin_gather(Unit& u) {
+  u.gathered = Tensor(current().device, {u.numel}, u.values.dtype(), Kind::Comm, u.values.storage().name());
+  u.gather = comm_.all_gather(u.own_values, u.gathered);
+  int64_t bytes = 0;
+  for (const Unit& other : units_) bytes += other.in_memory() ? other.values.bytes() : 0;
+  most_gathered_ = std::max(most_gathered_, bytes);
+}
+
+// Somebody reads a weight of a unit that is not there. The one before it is no longer needed.
+void Zero::gather(Unit& u) {
+  for (Unit& other : units_)
+    if (!other.name.empty() && !args_.keep_gathered && !other.values.storage().empty()) release(other);
+  if (!u.gather) begin_gather(u);
+  std::exchange(u.gather, nullptr)->wait();
+  u.values.storage().refill(std::exchange(u.gathered, {}).storage());
+  if (args_.overlap && !u.name.empty()) prefetch_after(u);
+}
+
+// Forward passes begin with the first unit, and go up; others go down.
+void Zero::prefetch_after(const Unit& u) {
+  std::vector<Unit*> blocks;
+  for (Unit& other : units_)
+    if (!other.name.empty()) blocks.push_back(&other);
+  const ptrdiff_t at = std::find(blocks.begin(), blocks.end(), &u) - blocks.begin();
+  const bool up = last_ ? last_ != &u && at > 0 && blocks[size_t(at - 1)] == last_ : at == 0;
+  last_ = &u;
+  const ptrdiff_t next = at + (up ? 1 : -1);
+  if (next < 0 || next >= ptrdiff_t(blocks.size()) || blocks[size_t(next)]->in_memory()) return;
+  begin_gather(*blocks[size_t(next)]);
+}
+
+void Zero::release(Unit& u) {
+  if (u.gather) std::exchange(u.gather, nullptr)->wait();
+  u.gathered = {};
+  if (!u.values.storage().empty()) u.values.storage().drop("its unit is not gathered");
+}
+
+void Zero::begin_reduce(Unit& u) {
+  for (const Parameter* p : u.parameters) check_gradient(*p);
+  u.reduce = args_.stage == 0 ? comm_.all_reduce(u.gradients)
+                              : comm_.reduce_scatter(u.gradients, own(u, u.gradients));
+  reducing_.push_back(&u);
+  // From stage 2 on a unit's gradients take memory until they are summed: of two units at most.
+  const size_t most = !args_.overlap ? 0 : args_.stage >= 2 ? 1 : units_.size();
+  while (reducing_.size() > most) finish_reduce(*reducing_.front());
+}
+
+void Zero::finish_reduce(Unit& u) {
+  std::exchange(u.reduce, nullptr)->wait();
+  reducing_.pop_front();
+  for (const Shard& s : u.shards) s.own->leaf.empty = false;
+  if (args_.stage < 2) return;
+  const Tensor sum = own(u, u.gradients);
+  be(sum).cast(ctx(sum, cost::cast(sum.numel(), sum.dtype(), sum.dtype())), sum.numel(), sum.in(),
+               u.own_gradients.out(u.summed ? Write::Add : Write::Set));
+  u.summed = true;
+  u.gradients.storage().drop("no backward pass is at its unit");
+  for (Parameter* p : u.parameters) p->leaf.zero();
+}
+
+void Zero::zero_grad() {
+  model_.zero_grad();
+  shards.zero_grad();
+  for (Unit& u : units_) u.summed = false;
+}
+
+void Zero::end_forward() {
+  last_ = nullptr;
+  if (args_.stage < 3 || args_.keep_gathered) return;
+  for (Unit& u : units_) release(u);
+}
+
+void Zero::end_backward() {
+  last_ = nullptr;
+  while (!reducing_.empty()) finish_reduce(*reducing_.front());
+  for (Unit& u : units_) {
+    if (u.final < u.parameters.size())
+      for (const Parameter* p : u.parameters) check_gradient(*p);
+    u.final = 0;
+    if (args_.stage == 3) release(u);
+  }
+}
+
+void Zero::end_update() {
+  if (args_.stage == 0 || args_.stage == 3) return;
+  for (Unit& u : units_) u.gather = comm_.all_gather(u.own_values, u.values);
+  for (Unit& u : units_) std::exchange(u.gather, nullptr)->wait();
+}
+
+void Zero::clip_grad_norm(double max_norm) {
+  if (args_.stage == 0) return gradus::clip_grad_norm(shards, max_norm);
+  std::vector<CBuf> gradients;
+  std::vector<int64_t> sizes;
+  int64_t elements = 0;
+  for (Parameter& p : shards) {
+    check_gradient(p);
+    gradients.push_back(p.leaf.grad.in());
+    sizes.push_back(p.value.numel());
+    elements += sizes.back();
+  }
+  const Tensor& any = shards.begin()->value;
+  Tensor sum = empty(any, {1}, DType::F64, "squares"),
+         sums = empty(any, {comm_.size()}, DType::F64, "squares");
+  be(any).sum_squares(ctx(any, cost::sum_squares(elements, gradients[0].t)),
+                      {int64_t(sizes.size()), gradients.data(), sizes.data()}, sum.set());
+  comm_.all_gather(sum, sums)->wait();
+  be(any).clip_factor(ctx(any, cost::clip_factor(comm_.size())), comm_.size(), sums.in(), float(max_norm));
+  any.device().norm_asked = true;
+}
+
+int64_t Zero::numel() const {
+  int64_t n = 0;
+  for (const Unit& u : units_) n += u.numel;
+  return n;
+}
+
+}  // namespace gradus

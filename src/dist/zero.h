@@ -1,0 +1,95 @@
+// ZeRO (Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models"):
+// data parallelism in which no two ranks keep the same. With N ranks and Psi parameters a rank keeps 1/N of
+//
+//   stage 1  the optimizer's states and the master copy            it sends 2 Psi (N-1)/N elements a step
+//   stage 2  and the gradients, which are summed as they come      (k+1) Psi (N-1)/N with k micro-batches
+//   stage 3  and the weights, gathered when they are needed        3 k Psi (N-1)/N
+//
+// Stage 0 is data parallelism as it was. Parameters lie side by side in flat buffers, one for each unit (what
+// FSDP wraps: Zhao et al. 2023, "PyTorch FSDP", sec. 3.2.1); rank r owns the r-th of N equal parts of each.
+#pragma once
+#include <deque>
+#include <memory>
+
+#include "src/dist/comm.h"
+#include "src/dist/flat.h"
+
+namespace gradus {
+
+struct ZeroArgs {
+  int stage = 3;
+  // The unit that a parameter belongs to. Units are used in the order of their first parameters, but that of
+  // name "", the root, which is gathered at its first use and until the pass ends. By default all is root.
+  std::function<std::string(const Parameter&)> unit = [](const Parameter&) { return std::string(); };
+  // Gather the next unit, and sum the one before's gradients, while one computes. One more of each is then
+  // in memory.
+  bool overlap = false;
+  bool keep_gathered = false;  // stage 3: from forward to backward (FSDP's SHARD_GRAD_OP), so 2 k Psi
+  int64_t align = 1;           // every parameter and part begins at a multiple: kStateBlock for AdamW8bit
+};
+std::string unit_per_block(const Parameter& p);  // "h.3" of "h.3.attn.c_attn.weight"; "" without a block
+
+class Zero {
+ public:
+  // The model's parameters were made with Allocate::Later, and all train. They must not end before this.
+  Zero(Comm& comm, Parameters& model, ZeroArgs args);
+  ~Zero();
+  Zero(const Zero&) = delete;
+
+  // What this rank owns, for an optimizer that updates each element by itself.
+  Parameters shards;
+  // To be called in every step: at its begin; after each forward pass and after each backward pass; after the
+  // update.
+  void zero_grad();
+  void end_forward();
+  void end_backward();
+  void end_update();
+  // Stages 0 and 1 sum gradients in the last backward pass of a step; false before the others.
+  bool last_micro_batch = true;
+  // As gradus::clip_grad_norm, of all ranks' gradients.
+  void clip_grad_norm(double max_norm);
+
+  // A parameter's first values, of which this rank keeps its part.
+  void assign(Parameter& p, const std::vector<double>& values);
+  int64_t numel() const;                                    // Psi, with the padding
+  int64_t most_gathered() const { return most_gathered_; }  // bytes of units gathered at once, so far
+
+ private:
+  struct Shard {
+    Parameter* of;
+    Parameter* own;
+    int64_t first;  // element of the parameter
+  };
+  struct Unit : FlatParameters {
+    std::string name;
+    Tensor values, gradients;          // of all ranks; empty when they are not needed, in stages 3, 2 and 3
+    Tensor own_values, own_gradients;  // this rank's part
+    std::vector<Shard> shards;
+    bool summed = false;   // own_gradients hold something
+    size_t final = 0;      // so many gradients are, in this backward pass
+    Tensor gathered = {};  // what `gather` fills, until it is waited for
+    std::unique_ptr<Work> gather = {}, reduce = {};
+    bool in_memory() const { return !values.storage().empty() || gathered.defined(); }
+  };
+  Unit& unit_called(const std::string& name);
+  void allocate(Unit& u);
+  void attach(Unit& u);
+  Part own_part(const Unit& u) const;
+  Tensor own(const Unit& u, const Tensor& flat) const;
+  void begin_gather(Unit& u);
+  void gather(Unit& u);
+  void prefetch_after(const Unit& u);
+  void release(Unit& u);
+  void begin_reduce(Unit& u);
+  void finish_reduce(Unit& u);
+
+  Comm& comm_;
+  Parameters& model_;
+  ZeroArgs args_;
+  std::deque<Unit> units_;
+  std::deque<Unit*> reducing_;  // in the order in which they began
+  const Unit* last_ = nullptr;  // that was gathered in this pass, the root aside
+  int64_t most_gathered_ = 0;
+};
+
+}  // namespace gradus

@@ -1,0 +1,130 @@
+// What tests of data parallelism and of ZeRO train, and the reference on one rank that they must equal.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "src/core/rng.h"
+#include "src/dist/cluster.h"
+#include "src/dist/zero.h"
+#include "src/nn/transformer.h"
+#include "src/optim/optimizer.h"
+
+namespace gradus {
+
+struct ShardedSetting {
+  TransformerConfig model{.vocab = 37, .context = 8, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
+  int64_t ranks = 2, micro_batches = 1, steps = 20;
+  int64_t batch = 48;    // sequences a step: of all ranks and micro-batches
+  double max_norm = -1;  // -1: no clipping
+  std::string device = "cpu";
+  std::function<void(Transformer&)> prepare = [](Transformer&) {};
+};
+
+using Weights = std::vector<std::vector<double>>;  // of each parameter
+inline Weights weights_of(Transformer& model) {
+  Weights all;
+  for (const Parameter& p : model.parameters) all.push_back(to_host<double>(p.value));
+  return all;
+}
+
+// The loss of micro-batch `micro` of rank `rank`: its share of the mean over the whole batch.
+inline Tensor share_of_loss(const ShardedSetting& set, const Transformer& model, int64_t step, int64_t rank,
+                            int64_t micro) {
+  const int64_t T = set.model.context, count = set.batch / set.ranks / set.micro_batches;
+  const int64_t first = (rank * set.micro_batches + micro) * count;
+  std::vector<int32_t> ids, targets;
+  for (int64_t i = 0; i < count * T; ++i) {
+    Rng rng(7, uint64_t(step), uint64_t(first * T + i));
+    ids.push_back(int32_t(rng.below(uint64_t(set.model.vocab))));
+    targets.push_back(int32_t((ids.back() * 3 + 1) % set.model.vocab));
+  }
+  Context& context = current();
+  context.first_sample = first;
+  const auto tensor = [&](const std::vector<int32_t>& values) {
+    return from_host(context.device, values, {count, T}, DType::I32, Kind::Data, "batch");
+  };
+  const Tensor all =
+      from_host<float>(context.device, {float(set.batch * T)}, {1}, DType::F32, Kind::Data, "all");
+  return model.loss(tensor(ids), tensor(targets), {}, all);
+}
+
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
+inline std::unique_ptr<Optimizer> make_adamw(Parameters& p) {
+  return std::make_unique<AdamW>(p, AdamWArgs{.weight_decay = 0.1f});
+}
+
+enum class Summed : uint8_t { EachStep, EachMicroBatch };
+
+// All ranks' gradients on one device, one after the other, each in a buffer of its own; the buffers are added
+// in rank order, after the last micro-batch or after each.
+inline Weights train_on_one_rank(const ShardedSetting& set, Summed summed,
+                                 const MakeOptimizer& make = make_adamw) {
+  Context context(set.device, 3);
+  Transformer model(set.model);
+  set.prepare(model);
+  model.initialize(1);
+  const auto optimizer = make(model.parameters);
+  using Buffers = std::vector<std::vector<float>>;
+  const auto add = [](Buffers& to, const Buffers& x) {
+    if (to.empty()) return void(to = x);
+    for (size_t i = 0; i < x.size(); ++i)
+      for (size_t k = 0; k < x[i].size(); ++k) to[i][k] += x[i][k];
+  };
+  const auto gradient = [&](int64_t step, int64_t rank, int64_t first, int64_t end) {
+    model.parameters.zero_grad();
+    for (int64_t micro = first; micro < end; ++micro) {
+      Tape tape;
+      tape.backward(share_of_loss(set, model, step, rank, micro));
+    }
+    Buffers b;
+    for (const Parameter& p : model.parameters) b.push_back(to_host<float>(p.leaf.grad));
+    return b;
+  };
+  for (int64_t step = 0; step < set.steps; ++step) {
+    const int64_t k = set.micro_batches, times = summed == Summed::EachStep ? 1 : k;
+    Buffers total;
+    for (int64_t t = 0; t < times; ++t) {
+      Buffers sum;
+      for (int64_t r = 0; r < set.ranks; ++r) add(sum, gradient(step, r, t * k / times, (t + 1) * k / times));
+      add(total, sum);
+    }
+    size_t i = 0;
+    for (Parameter& p : model.parameters) {
+      std::vector<double> values(total[i].begin(), total[i].end());
+      copy_from_host(p.leaf.grad, values);
+      ++i;
+    }
+    if (set.max_norm >= 0) clip_grad_norm(model.parameters, set.max_norm);
+    optimizer->step(1e-2);
+  }
+  return weights_of(model);
+}
+
+// What a rank does with ZeRO; `inspect` is called with its end.
+inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args,
+                            const std::function<void(Transformer&, Zero&)>& inspect,
+                            const MakeOptimizer& make = make_adamw) {
+  Transformer model(set.model, Allocate::Later);
+  set.prepare(model);
+  Zero zero(comm, model.parameters, std::move(args));
+  model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
+  const auto optimizer = make(zero.shards);
+  for (int64_t step = 0; step < set.steps; ++step) {
+    zero.zero_grad();
+    for (int64_t micro = 0; micro < set.micro_batches; ++micro) {
+      zero.last_micro_batch = micro == set.micro_batches - 1;
+      Tape tape;
+      const Tensor loss = share_of_loss(set, model, step, comm.rank(), micro);
+      zero.end_forward();
+      tape.backward(loss);
+      zero.end_backward();
+    }
+    if (set.max_norm >= 0) zero.clip_grad_norm(set.max_norm);
+    optimizer->step(1e-2);
+    zero.end_update();
+  }
+  inspect(model, zero);
+}
+
+}  // namespace gradus

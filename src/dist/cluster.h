@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "src/dist/network.h"
+#include "src/io/trace.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
@@ -17,15 +18,7 @@ struct ClusterArgs {
   Network network = {};       // by default one that takes no time
   // What a rank has computed so far, in seconds; by default the time for which it ran, as measured.
   std::function<double(int64_t rank, Context&)> computed = {};
-  bool keep_timeline = false;
-};
-
-// Something that took time on a rank's clock, which begins at 0: a phase of computing, or a collective.
-struct Span {
-  std::string name;
-  int64_t rank;
-  bool communicates;
-  double begin, end;  // seconds
+  bool keep_timeline = false;  // phases of computing (Comm::phase) and collectives; clocks begin at 0
 };
 
 struct ClusterRun {

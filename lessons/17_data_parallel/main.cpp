@@ -1,0 +1,156 @@
+// Lesson 17, data parallelism. Every rank has the whole model and reads its part of each batch; before the
+// update the ranks add up their gradients, so that all make the same one. It is cheap if the gradients go in
+// buckets, in a ring, while the backward pass is still at work.
+//
+// With N ranks and Psi parameters a rank sends 2 Psi (N-1)/N elements a step, however many ranks there are.
+//
+//   make lesson-17                                                          expected last line: PASS
+//   make lesson-17 ARGS="--ranks=6 --network=ethernet10"
+#include <iostream>
+#include <optional>
+
+#include "lessons/03_transformer/text.h"
+#include "lessons/17_data_parallel/ring.h"
+#include "lessons/17_data_parallel/scaling.h"
+#include "lessons/17_data_parallel/shards.h"
+#include "src/core/timing.h"
+#include "src/dist/cluster.h"
+#include "src/dist/data_parallel.h"
+#include "src/io/atomic_file.h"
+#include "src/optim/optimizer.h"
+#include "src/train/lesson.h"
+
+using namespace gradus;
+
+constexpr int64_t kBucketBytes = int64_t(1) << 20;
+
+struct Settings {
+  TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,
+                          .context = 64,
+                          .layers = 4,
+                          .heads = 4,
+                          .channels = 128,
+                          .dropout = 0.1};
+  int64_t batch = 24, text_bytes = 300'000;
+};
+static Settings for_emulation() {
+  Settings set{.text_bytes = 60'000};
+  set.model.context = 8, set.model.layers = 1, set.model.channels = 16;
+  return set;
+}
+
+struct Outcome {  // of one rank
+  std::vector<std::vector<double>> weights;
+  std::vector<double> seconds;  // of each step, on the rank's clock
+  Traffic sent;                 // in the last step
+  int64_t numel = 0;            // of what is summed
+  double loss = 0;              // its share, in the last step
+  Usage peak;
+};
+
+static Outcome train(Comm& comm, const ParallelTask& task, const Loader& loader, const ParallelWay& way) {
+  Transformer model(task.model);
+  model.initialize(task.seed);
+  std::optional<GradientBuckets> buckets;
+  if (way.bucket_bytes > 0) buckets.emplace(comm, model.parameters, way.bucket_bytes);
+  AdamW optimizer(model.parameters);
+  Outcome mine;
+  mine.numel = buckets ? buckets->numel() : model.parameters.numel();
+  for (int64_t step = 0; step < task.steps; ++step) {
+    const double begin = comm.seconds();
+    const Traffic before = comm.traffic();
+    const TextBatch batch = read_shard(loader, task, step, comm.rank(), comm.size());
+    model.parameters.zero_grad();
+    Tape tape;
+    const Tensor loss = share_of_loss(model, task, batch);
+    if (way.overlaps) buckets->sum_during_backward();
+    tape.backward(loss);
+    if (buckets)
+      buckets->sum();
+    else
+      sum_gradients(comm, model.parameters);
+    clip_grad_norm(model.parameters, task.max_norm);  // of the sum, the same on all ranks
+    optimizer.step(task.learning_rate);
+    mine.sent = {comm.traffic().elements - before.elements, comm.traffic().bytes - before.bytes,
+                 comm.traffic().messages - before.messages};
+    mine.loss = item(loss);
+    mine.seconds.push_back(comm.seconds() - begin);
+  }
+  for (const Parameter& p : model.parameters) mine.weights.push_back(to_host<double>(p.value));
+  mine.peak = current().device.meter().at_peak();
+  return mine;
+}
+
+// One way, on N ranks of the simulated cluster: a row of the report, and its checks.
+static void compare(const ClusterArgs& cluster, const ParallelTask& task, const Loader& loader,
+                    const ParallelWay& way, const OneDevice& alone, Report& report) {
+  const int64_t N = cluster.ranks;
+  std::vector<Outcome> ranks(static_cast<size_t>(N));
+  run_cluster(cluster, [&](Comm& comm) { ranks[size_t(comm.rank())] = train(comm, task, loader, way); });
+  int64_t sent = 0, different = 0;
+  double loss = 0;
+  for (const Outcome& r : ranks) {
+    sent += r.sent.elements;
+    loss += r.loss;
+    for (size_t i = 0; i < r.weights.size(); ++i) different += r.weights[i] != alone.weights[i];
+  }
+  const std::string name = std::to_string(N) + (N == 1 ? " rank, " : " ranks, ") + way.name;
+  ReportRow& row = report.row(name);
+  row.ms_per_step = summarize(ranks[0].seconds).median * 1e3;
+  row.tokens_per_s = double(task.batch * task.model.context) / (*row.ms_per_step * 1e-3);
+  row.peak = ranks[0].peak;
+  row.loss_last = loss;
+  row.extra = {{"sent a rank", double(sent) / double(N)}, {"messages", double(ranks[0].sent.messages)}};
+  if (!current().device.has_data()) row.ms_per_step = row.tokens_per_s = row.loss_last = {};
+  report.check_equal(name + ": elements sent, 2 Psi (N-1)", sent, 2 * ranks[0].numel * (N - 1));
+  report.check_at_most(name + ": parameters unlike one device's",
+                       current().device.has_data() ? double(different) : NAN, 0);
+}
+
+static int lesson_17(int argc, char** argv) {
+  Lesson lesson(argc, argv, "17_data_parallel", "many ranks, one model: gradients are added up", 20);
+  const int64_t most = lesson.args.integer("ranks", 4, "ranks of the simulated cluster", 1, 24);
+  std::vector<std::string> networks;
+  for (const Network& n : published_networks()) networks.push_back(n.name);
+  const std::string network = lesson.args.choice("network", "ethernet10", "what connects them", networks);
+  lesson.done({}, {lesson.plot("17_ring.svg"), lesson.plot("17_efficiency.svg"), lesson.plot("17_after.svg"),
+                   lesson.plot("17_overlapped.svg"), lesson.plot("17_overlapped.json")});
+  if (lesson.print == "example") return print_ring(std::cout, watch_ring(4)), 0;
+  LessonContext context(lesson);
+  const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  const Text text = load_text("", set.text_bytes, lesson.seed);
+  const Loader loader(text.corpus, set.model.context, lesson.seed);
+  Report report = lesson.report();
+  report.config(set.model, set.batch);
+  report.config("steps", lesson.steps);
+  report.config("network", network);
+  ParallelTask task{set.model, set.batch, lesson.steps, lesson.seed};
+  ClusterArgs cluster{.device = context.device.name(),
+                      .seed = lesson.seed,
+                      .memory_budget = lesson.memory,
+                      .network = network_called(network)};
+  std::vector<int64_t> counts{1, 2, 3, 8};
+  std::erase(counts, most);
+  counts.push_back(most);
+  for (const int64_t ranks : counts) {
+    cluster.ranks = ranks;
+    const OneDevice alone = train_on_one_device(loader, task, ranks);
+    if (ranks == most) {
+      compare(cluster, task, loader, {"each gradient"}, alone, report);
+      compare(cluster, task, loader, {"buckets", kBucketBytes}, alone, report);
+    }
+    compare(cluster, task, loader, {"overlapped", kBucketBytes, true}, alone, report);
+  }
+  const RingSteps ring = watch_ring(4);
+  std::cout << "\n(a) A ring all-reduce of 4 ranks; rank r begins with 10^r in each part, [what has come]\n";
+  print_ring(std::cout, ring);
+  write_file(lesson.plot("17_ring.svg"), draw_ring(ring));
+  ring_checks(report);
+  scaling_table(lesson, report);
+  timelines(lesson);
+  return report.finish(lesson.json);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_17(argc, argv); });
+}

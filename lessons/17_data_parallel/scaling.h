@@ -1,0 +1,16 @@
+// How much faster N ranks are, by the network between them: a model of GPT-2's size on the device meta, whose
+// kernels take what a published machine needs for them at least.
+#pragma once
+#include "src/dist/network.h"
+#include "src/train/lesson.h"
+
+namespace gradus {
+
+// For each published network: steps on 8 and 64 ranks, and a picture of the efficiency, t(1) / t(N), against
+// N.
+void scaling_table(const Lesson& lesson, Report& report);
+// The timelines of a step on 4 ranks, with gradients summed after the backward pass and during it: pictures,
+// and a file for trace viewers.
+void timelines(const Lesson& lesson);
+
+}  // namespace gradus

@@ -1,0 +1,66 @@
+#include "lessons/17_data_parallel/shards.h"
+
+#include <numeric>
+
+#include "src/optim/optimizer.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+TextBatch read_shard(const Loader& loader, const ParallelTask& task, int64_t step, int64_t rank,
+                     int64_t ranks) {
+  const int64_t T = task.model.context;
+  // BEGIN SOLUTION 17.1
+  const Split split = even_split(task.batch, ranks);
+  const int64_t first = std::accumulate(split.begin(), split.begin() + rank, int64_t(0));
+  const int64_t count = split[size_t(rank)];
+  // STUB: int64_t first = 0, count = 0; todo("17.1", "the first of the rank's sequences, and how many it reads", rank, ranks, first, count);
+  // END SOLUTION 17.1
+  TextBatch mine{count, T, std::vector<int32_t>(size_t(count * T)), std::vector<int32_t>(size_t(count * T)),
+                 first};
+  loader.train_windows(step, first, count, mine.ids.data(), mine.targets.data());
+  return mine;
+}
+
+Tensor share_of_loss(const Transformer& model, const ParallelTask& task, const TextBatch& mine) {
+  const Tensor count = from_host<float>(current().device, {float(task.batch * mine.T)}, {}, DType::F32,
+                                        Kind::Data, "targets of all ranks");
+  current().first_sample = mine.first_sample;
+  return model.loss(on_device(mine.ids, mine.T, "inputs"), on_device(mine.targets, mine.T, "targets"), {},
+                    count);
+}
+
+OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, int64_t ranks) {
+  Context context(current().device.name(), task.seed);
+  Transformer model(task.model);
+  model.initialize(task.seed);
+  AdamW optimizer(model.parameters);
+  OneDevice run{{}, 0};
+  for (int64_t step = 0; step < task.steps; ++step) {
+    std::vector<Tensor> sums;
+    run.loss_last = 0;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      model.parameters.drop_grad();
+      Tape tape;
+      const Tensor loss = share_of_loss(model, task, read_shard(loader, task, step, rank, ranks));
+      run.loss_last += item(loss);
+      tape.backward(loss);
+      size_t i = 0;
+      for (Parameter& p : model.parameters) {
+        const Tensor& g = p.leaf.grad;
+        if (rank == 0)
+          sums.push_back(g);
+        else
+          be(g).cast(ctx(g, cost::cast(g.numel(), g.dtype(), g.dtype())), g.numel(), g.in(), sums[i].add());
+        ++i;
+      }
+    }
+    for (size_t i = 0; Parameter & p : model.parameters) p.leaf.grad = sums[i++];
+    clip_grad_norm(model.parameters, task.max_norm);
+    optimizer.step(task.learning_rate);
+  }
+  for (const Parameter& p : model.parameters) run.weights.push_back(to_host<double>(p.value));
+  return run;
+}
+
+}  // namespace gradus

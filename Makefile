@@ -18,9 +18,10 @@
 #   make gradescope-zip LESSON=03   the same as an autograder for Gradescope
 #   make check-grade LESSONS="02"   grades hostile submissions, and each exercise open; by default of all lessons
 #   make readme      write the table of the last `make lessons` into README.md
+#   make mpi-17 RANKS=4   lesson 17 or 18 with ranks that are processes, started by MPI's mpiexec; ARGS as above
 #   make             build everything that is there; clean: remove build/; compile_commands.json: for editors
 #
-#   Variables: ONEDNN=0 builds without oneDNN; SANITIZE=1 builds into build/sanitize with the address and
+#   Variables: ONEDNN=0 builds without oneDNN; MPI=0 without MPI, MPI=1 insists on it; SANITIZE=1 builds into build/sanitize with the address and
 #   undefined-behaviour sanitizers; CXX=clang++; ARCH=-march=haswell compiles for another machine.
 #
 #   CUDA=1 with any of these adds the device cuda: every .cu compiled by nvcc, everything in build/cuda. The
@@ -90,9 +91,14 @@ else
 FOUND    := without oneDNN (not there, or switched off)
 endif
 
+# MPI is linked into programs of their own, with the objects of the others.
+MPI     ?= $(if $(shell command -v mpicxx),1)
+MPICXX  := MPICH_CXX='$(CXX)' OMPI_CXX='$(CXX)' mpicxx
+MPIEXEC := sh tests/tools/mpiexec.sh
+
 # ---- sources and what they become ---------------------------------------------------------------------
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
-LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp'))
+LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp' ! -path 'src/dist/mpi/*'))
 GPU_SRC  := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
 USE_CUDNN := $(addprefix kernels/cuda/,attention_cudnn.cu cudnn_graph.cu)
 CUDA_SRC := $(if $(filter found,$(CUDNN)),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
@@ -109,6 +115,8 @@ ifeq ($(CUDA),1)
 LIB_OBJ += $(CUDA_OBJ)
 endif
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
+WITH_MPI := $(patsubst lessons/%/main.cpp,$(BUILD)/mpi/lessons/%,$(shell grep -l dist/processes.h $(MAINS) /dev/null))
+MPI_OBJ := $(call object,$(wildcard src/dist/mpi/*.cpp))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
 STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) \
@@ -128,7 +136,7 @@ SETUP   := CXX='$(CXX)' sh $(TOOLS)/setup.sh
 PROGRAM  = $(filter $(BUILD)/lessons/$*_%,$(LESSONS))
 
 all: programs $(if $(call has,gtest/gtest.h),$(TESTS),no-tests)
-programs: $(LESSONS) $(BENCHES)
+programs: $(LESSONS) $(BENCHES) $(if $(filter 1,$(MPI)),$(WITH_MPI))
 no-tests:
 	@echo "GoogleTest is not there, so the tests are not built; 'make setup' installs it where it can"
 
@@ -143,10 +151,18 @@ lesson-%:
 	@$(MAKE) $(PROGRAM)
 	$(PROGRAM) $(ARGS)
 
+RANKS ?= 4
+MPI_PROGRAM = $(filter $(BUILD)/mpi/lessons/$*_%,$(WITH_MPI))
+mpi-%:
+	@$(if $(MPI_PROGRAM),,echo 'lesson $* has no ranks; these have: $(notdir $(WITH_MPI))'; exit 1)
+	@$(SETUP) $(WANTED) mpi
+	@$(MAKE) MPI=1 $(MPI_PROGRAM)
+	$(MPIEXEC) $(RANKS) $(MPI_PROGRAM) --comm=mpi --ranks=$(RANKS) $(ARGS)
+
 # The programs that these tests run, if they run any.
 THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),programs)
 test:
-	@$(SETUP) $(WANTED) gtest
+	@$(SETUP) $(WANTED) gtest mpi
 	@$(MAKE) $(TESTS) $(call THEY_RUN,$(TESTS))
 	@sh $(TOOLS)/run_tests.sh all $(TESTS)
 
@@ -256,6 +272,16 @@ $(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $(LIB)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
 
+# Its functions come before those of the library that stand in for them (no_mpi.cpp).
+$(MPI_OBJ): $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'compile $< with MPI'
+	@$(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+$(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -o $@
+
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
@@ -272,4 +298,4 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(STANDIN_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(MPI_OBJ) $(STANDIN_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))

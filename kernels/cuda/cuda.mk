@@ -44,3 +44,8 @@ CHOICE   += with cuDNN $(lastword $(CUDNN))
 else
 CHOICE   += without cuDNN ($(CUDNN))
 endif
+# For ranks that are processes, if the toolkit or the system has it.
+ifneq ($(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h),)
+CPPFLAGS += -DGRADUS_NCCL
+NCCL     := -lnccl
+endif

@@ -30,6 +30,14 @@ Tensor share_of_loss(const Transformer& model, const ParallelTask& task, const T
                     count);
 }
 
+double sum_over_ranks(Comm& comm, double mine) {
+  const Tensor x = from_host<double>(current().device, {mine}, {1}, DType::F64, Kind::Other, "mine"),
+               all = empty(x, {comm.size()}, "of all ranks");
+  comm.all_gather(x, all)->wait();
+  const std::vector<double> values = to_host<double>(all);
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
 OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, int64_t ranks) {
   Context context(current().device.name(), task.seed);
   Transformer model(task.model);

@@ -31,6 +31,9 @@ TextBatch read_shard(const Loader& loader, const ParallelTask& task, int64_t ste
 // there.
 Tensor share_of_loss(const Transformer& model, const ParallelTask& task, const TextBatch& mine);
 
+// The same on all ranks.
+double sum_over_ranks(Comm& comm, double mine);
+
 struct OneDevice {
   std::vector<std::vector<double>> weights;  // of each parameter, in the end
   double loss_last;

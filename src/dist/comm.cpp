@@ -9,10 +9,10 @@ int64_t Offer::numel() const {
   return what == Collective::AllGather ? y.numel() : x.numel();
 }
 
-std::string Offer::text() const {
+std::string Offer::text_of(Collective what, int64_t numel, DType t, int64_t root) {
   std::ostringstream s;
   s << kNames[int(what)];
-  if (what != Collective::Barrier) s << " of " << numel() << " " << name_of(dtype());
+  if (what != Collective::Barrier) s << " of " << numel << " " << name_of(t);
   if (what == Collective::Broadcast) s << " from rank " << root;
   return s.str();
 }

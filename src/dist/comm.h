@@ -36,7 +36,9 @@ struct Offer {
   // The elements that are summed or gathered, or sent from the root.
   int64_t numel() const;
   DType dtype() const { return x.defined() ? x.dtype() : DType::U8; }
-  std::string text() const;  // "all_reduce of 10 fp32"
+  std::string text() const { return text_of(what, numel(), dtype(), root); }
+  static std::string text_of(Collective what, int64_t numel, DType t,
+                             int64_t root);  // "all_reduce of 10 fp32"
   bool matches(const Offer& o) const {
     return what == o.what && numel() == o.numel() && dtype() == o.dtype() && root == o.root;
   }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# setup.sh NEED...: installs what is missing of compiler, stb, json, gtest, onednn, clang-format, zip.
+# setup.sh NEED...: installs what is missing of compiler, stb, json, gtest, onednn, mpi, clang-format, zip.
 # Root on Debian or Ubuntu: apt-get does it. Elsewhere: a sentence says what to install by hand. The exit
 # code is 0 when everything is there that cannot be done without. CXX names the compiler.
 # Sourced by doctor.sh for the functions that say what is there.
@@ -18,6 +18,7 @@ is_there() {
     json) header nlohmann/json.hpp ;;
     gtest) header gtest/gtest.h ;;
     onednn) header oneapi/dnnl/dnnl.hpp ;;
+    mpi) command -v mpicxx >/dev/null && command -v mpiexec >/dev/null ;;
     clang-format | zip) command -v "$1" >/dev/null ;;
   esac
 }
@@ -29,6 +30,7 @@ package_of() {
     json) echo nlohmann-json3-dev ;;
     gtest) echo libgtest-dev ;;
     onednn) echo libdnnl-dev ;;
+    mpi) echo mpich libmpich-dev ;;
     clang-format | zip) echo "$1" ;;
   esac
 }
@@ -41,11 +43,12 @@ about() {
     json) echo "nlohmann/json.hpp; reports and the headers of weights are JSON" ;;
     gtest) echo "GoogleTest; the tests need it" ;;
     onednn) echo "oneDNN; without it our own kernels run alone, with no library beside them to compare with" ;;
+    mpi) echo "an MPI, with mpicxx and mpiexec; without it ranks are simulated in one process, but are no processes" ;;
     clang-format) echo "clang-format; 'make check' compares the formatting with it" ;;
     zip) echo "zip; 'make gradescope-zip' packs with it" ;;
   esac
 }
-can_do_without() { [ "$1" = onednn ]; }
+can_do_without() { [ "$1" = onednn ] || [ "$1" = mpi ]; }
 
 missing_of() { for need; do is_there "$need" || echo "$need"; done; }
 packages_of() { for need; do package_of "$need"; done | tr '\n' ' '; }

@@ -1,0 +1,325 @@
+// Comm over MPI: real processes. Any MPI will do; collectives are made of messages, so that sums are taken in
+// rank order. Nothing goes on in the background: a rank sends what it has when a collective begins, and does
+// its part of the sum when it waits.
+#include <mpi.h>
+#include <omp.h>
+#include <sched.h>
+
+#include <deque>
+#include <iostream>
+#include <list>
+#include <map>
+#include <utility>
+
+#include "src/core/timing.h"
+#include "src/dist/processes.h"
+
+namespace gradus {
+namespace {
+
+constexpr int64_t kPiece = int64_t(1) << 16;      // elements that are summed at a time
+constexpr int64_t kMostBytes = int64_t(1) << 30;  // of a message: MPI counts in int
+constexpr int64_t kCalls = 8000;                  // tags tell so many calls apart, and the stages of each
+enum Stage : int { kHeader, kParts, kWholes };
+int tag_of(int64_t call, Stage stage) { return int(call % kCalls) * 4 + stage; }
+
+void check_mpi(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail("MPI: ", call, ": ", std::string(text, size_t(length)));
+}
+
+// Messages that are under way.
+class Requests {
+ public:
+  Requests(MPI_Comm comm, double timeout) : comm_(comm), timeout_(timeout) {}
+  void send(CBuf x, int64_t n, int64_t to, int tag) {
+    pieces(n * size_of(x.t), [&](int64_t at, int bytes) {
+      check_mpi(MPI_Isend(x.as<char>() + at, bytes, MPI_BYTE, int(to), tag, comm_, &add()), "MPI_Isend");
+    });
+  }
+  void recv(Out y, int64_t n, int64_t from, int tag) {
+    pieces(n * size_of(y.t), [&](int64_t at, int bytes) {
+      check_mpi(MPI_Irecv(y.as<char>() + at, bytes, MPI_BYTE, int(from), tag, comm_, &add()), "MPI_Irecv");
+    });
+  }
+  void barrier() { check_mpi(MPI_Ibarrier(comm_, &add()), "MPI_Ibarrier"); }
+  bool over() {
+    int all = 0;
+    check_mpi(MPI_Testall(int(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE), "MPI_Testall");
+    if (all) requests_.clear();
+    return all;
+  }
+  // Other processes may need this core, so it is offered to them again and again.
+  void wait(const std::string& what) {
+    for (const double begin = seconds_now(); !over(); sched_yield())
+      check(seconds_now() - begin < timeout_, what, ": no answer for ", timeout_,
+            " s (--comm-timeout); is a rank hanging, or doing something else?");
+  }
+
+ private:
+  MPI_Request& add() { return requests_.emplace_back(); }
+  template <class F>
+  static void pieces(int64_t bytes, const F& each) {
+    for (int64_t at = 0; at < bytes; at += kMostBytes) each(at, int(std::min(kMostBytes, bytes - at)));
+  }
+  MPI_Comm comm_;
+  double timeout_;
+  std::vector<MPI_Request> requests_;
+};
+
+struct Header {  // what ranks compare, so that all know that all do the same
+  int64_t what, numel, dtype, root;
+  bool operator==(const Header&) const = default;
+  CBuf in() const { return {this, DType::I64}; }
+  Out set() { return {this, DType::I64}; }
+  static constexpr int64_t kNumel = 4;
+};
+
+struct Operation {  // a collective that has begun
+  int64_t number;
+  Offer offer;
+  std::string text;
+  Header mine;
+  Requests sending;
+  bool done = false;
+};
+
+struct Letter {  // a message that is being sent
+  Header header;
+  std::vector<char> bytes;
+  Requests sending;
+};
+
+class OnFinish : public Work {
+ public:
+  explicit OnFinish(std::function<void()> finish) : finish_(std::move(finish)) {}
+  void wait() override { finish_(); }
+
+ private:
+  std::function<void()> finish_;
+};
+
+class MpiComm : public Comm {
+ public:
+  MpiComm(Process self, double timeout)
+      : Comm(self.rank, self.count),
+        timeout_(timeout),
+        began_(seconds_now()),
+        sum_(current().device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
+        received_(current().device, {kPiece}, DType::F32, Kind::Comm, "received part") {
+    check(current().device.allocator().source().on_host(),
+          "--comm=mpi carries host memory, and the device is ", current().device.name(),
+          "; take cpu or emu, or --comm=nccl");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &collectives_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
+  }
+  ~MpiComm() override {
+    MPI_Comm_free(&collectives_);
+    MPI_Comm_free(&messages_);
+  }
+  double seconds() override { return seconds_now() - began_; }
+
+ protected:
+  std::unique_ptr<Work> begin(const Offer& offer) override;
+  std::unique_ptr<Work> begin_send(const Tensor& x, int64_t to) override;
+  std::unique_ptr<Work> begin_recv(const Tensor& x, int64_t from) override;
+
+ private:
+  template <class F>
+  void each_other(const F& f) const {
+    for (int64_t r = 0; r < size(); ++r)
+      if (r != rank()) f(r);
+  }
+  Part part(int64_t n, int64_t r) const { return part_of(n, r, size()); }
+  void finish(Operation& op);
+  void compare_headers(Operation& op);
+  void sum_own_part(Operation& op);
+  void send_whole(Operation& op, CBuf x, int64_t n);
+  void receive_wholes(Operation& op, Tensor y);
+  void pass_on(Operation& op);
+
+  double timeout_, began_;
+  Tensor sum_, received_;
+  MPI_Comm collectives_, messages_;
+  int64_t calls_ = 0;
+  std::deque<std::shared_ptr<Operation>> begun_;
+  std::map<int64_t, int64_t> sent_, asked_;  // messages to and from each rank
+  std::list<Letter> letters_;
+};
+
+std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
+  auto op = std::make_shared<Operation>(Operation{calls_++,
+                                                  o,
+                                                  o.text(),
+                                                  {int64_t(o.what), o.numel(), int64_t(o.dtype()), o.root},
+                                                  {collectives_, timeout_}});
+  each_other(
+      [&](int64_t r) { op->sending.send(op->mine.in(), Header::kNumel, r, tag_of(op->number, kHeader)); });
+  if (o.what == Collective::AllReduce || o.what == Collective::ReduceScatter)
+    each_other([&](int64_t r) {
+      const Part p = part(o.numel(), r);
+      for (int64_t at = 0; at < p.count; at += kPiece)
+        op->sending.send(o.x.in().from(p.begin + at), std::min(kPiece, p.count - at), r,
+                         tag_of(op->number, kParts));
+    });
+  if (o.what == Collective::AllGather) send_whole(*op, o.x.in(), o.x.numel());
+  if (o.what == Collective::Barrier) op->sending.barrier();
+  begun_.push_back(op);
+  // Whoever waits for a later one first also does his part in this one; so nobody waits in circles.
+  return std::make_unique<OnFinish>([this, op] {
+    while (!op->done) {
+      finish(*begun_.front());
+      begun_.pop_front();
+    }
+  });
+}
+
+void MpiComm::finish(Operation& op) {
+  compare_headers(op);
+  Tensor x = op.offer.x, y = op.offer.y;
+  switch (op.offer.what) {
+    case Collective::ReduceScatter: sum_own_part(op); break;
+    case Collective::AllReduce: {
+      sum_own_part(op);
+      op.sending.wait(op.text);  // before other parts of the sum take the place of what was sent
+      const Part own = part(x.numel(), rank());
+      send_whole(op, x.in().from(own.begin), own.count);
+      receive_wholes(op, x);
+      break;
+    }
+    case Collective::AllGather: {
+      const Out own = y.set().from(part(y.numel(), rank()).begin);
+      if (own.p != x.in().p) y.device().copy_in(own.p, x.in().p, x.bytes());
+      receive_wholes(op, y);
+      break;
+    }
+    case Collective::Broadcast: pass_on(op); break;
+    case Collective::Barrier: break;
+  }
+  op.sending.wait(op.text);
+  op.offer = {};  // the tensors
+  op.done = true;
+}
+
+void MpiComm::compare_headers(Operation& op) {
+  std::vector<Header> theirs(static_cast<size_t>(size()), op.mine);
+  Requests headers(collectives_, timeout_);
+  each_other([&](int64_t r) {
+    headers.recv(theirs[size_t(r)].set(), Header::kNumel, r, tag_of(op.number, kHeader));
+  });
+  headers.wait(op.text);
+  each_other([&](int64_t r) {
+    const Header& h = theirs[size_t(r)];
+    check(h == op.mine, "its collective number ", op.number + 1, " is ", op.text, ", that of rank ", r,
+          " is ", Offer::text_of(Collective(h.what), h.numel, DType(h.dtype), h.root));
+  });
+}
+
+void MpiComm::sum_own_part(Operation& op) {
+  const Tensor& x = op.offer.x;
+  Tensor y = op.offer.y;
+  const Part own = part(x.numel(), rank());
+  const int64_t target = op.offer.what == Collective::AllReduce ? own.begin : 0;
+  Device& device = sum_.device();
+  for (int64_t at = 0; at < own.count; at += kPiece) {
+    const int64_t n = std::min(kPiece, own.count - at);
+    for (int64_t r = 0; r < size(); ++r) {
+      CBuf piece = x.in().from(own.begin + at);
+      if (r != rank()) {
+        Requests coming(collectives_, timeout_);
+        coming.recv({received_.set().p, x.dtype()}, n, r, tag_of(op.number, kParts));
+        coming.wait(op.text);
+        piece = {received_.in().p, x.dtype()};
+      }
+      be(sum_).cast(device.ctx(), n, piece, sum_.out(r == 0 ? Write::Set : Write::Add));
+    }
+    be(sum_).cast(device.ctx(), n, sum_.in(), y.set().from(target + at));
+  }
+}
+
+void MpiComm::send_whole(Operation& op, CBuf x, int64_t n) {
+  each_other([&](int64_t r) { op.sending.send(x, n, r, tag_of(op.number, kWholes)); });
+}
+
+// The others' parts of y.
+void MpiComm::receive_wholes(Operation& op, Tensor y) {
+  Requests coming(collectives_, timeout_);
+  each_other([&](int64_t r) {
+    const Part p = part(y.numel(), r);
+    coming.recv(y.set().from(p.begin), p.count, r, tag_of(op.number, kWholes));
+  });
+  coming.wait(op.text);
+}
+
+// From rank to rank, from the root on.
+void MpiComm::pass_on(Operation& op) {
+  Tensor x = op.offer.x;
+  const int64_t right = (rank() + 1) % size(), left = (rank() + size() - 1) % size();
+  if (rank() != op.offer.root) {
+    Requests coming(collectives_, timeout_);
+    coming.recv(x.set(), x.numel(), left, tag_of(op.number, kWholes));
+    coming.wait(op.text);
+  }
+  if (right != op.offer.root) op.sending.send(x.in(), x.numel(), right, tag_of(op.number, kWholes));
+}
+
+std::unique_ptr<Work> MpiComm::begin_send(const Tensor& x, int64_t to) {
+  std::erase_if(letters_, [](Letter& l) { return l.sending.over(); });
+  const char* bytes = x.in().as<char>();
+  Letter& l = letters_.emplace_back(
+      Letter{{0, x.numel(), int64_t(x.dtype()), 0}, {bytes, bytes + x.bytes()}, {messages_, timeout_}});
+  const int64_t number = sent_[to]++;
+  l.sending.send(l.header.in(), Header::kNumel, to, tag_of(number, kHeader));
+  l.sending.send({l.bytes.data(), DType::U8}, int64_t(l.bytes.size()), to, tag_of(number, kWholes));
+  return std::make_unique<OnFinish>([] {});
+}
+
+std::unique_ptr<Work> MpiComm::begin_recv(const Tensor& x, int64_t from) {
+  return std::make_unique<OnFinish>([this, to = x, from, number = asked_[from]++]() mutable {
+    std::ostringstream what;
+    what << "recv of " << to.numel() << " " << name_of(to.dtype()) << " from rank " << from;
+    Header sent{};
+    Requests coming(messages_, timeout_);
+    coming.recv(sent.set(), Header::kNumel, from, tag_of(number, kHeader));
+    coming.wait(what.str());
+    check(sent.numel == to.numel() && DType(sent.dtype) == to.dtype(), what.str(), ": what was sent are ",
+          sent.numel, " ", name_of(DType(sent.dtype)));
+    coming.recv(to.set(), to.numel(), from, tag_of(number, kWholes));
+    coming.wait(what.str());
+  });
+}
+
+}  // namespace
+
+Process this_process() {
+  static const Process self = [] {
+    int provided = 0, rank = 0, count = 0, beside = 0, place = 0;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    std::atexit([] { MPI_Finalize(); });
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &count);
+    MPI_Comm here;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &beside);
+    MPI_Comm_rank(here, &place);
+    MPI_Comm_free(&here);
+    setenv("CUDA_VISIBLE_DEVICES", std::to_string(place).c_str(), 0);  // a GPU for each, before CUDA begins
+    if (!std::getenv("OMP_NUM_THREADS")) omp_set_num_threads(std::max(1, omp_get_num_procs() / beside));
+    return Process{rank, count};
+  }();
+  return self;
+}
+
+void end_all_processes(const std::string& sentence) {
+  std::cerr << sentence << std::endl;
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();
+}
+
+std::unique_ptr<Comm> mpi_comm(double timeout) { return std::make_unique<MpiComm>(this_process(), timeout); }
+
+}  // namespace gradus

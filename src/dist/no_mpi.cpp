@@ -1,0 +1,16 @@
+// What is linked into programs that are built without MPI.
+#include "src/dist/processes.h"
+
+namespace gradus {
+
+static constexpr const char* kHow =
+    "this program was built without MPI, so its ranks cannot be processes; `make mpi-18 RANKS=4` builds and "
+    "starts "
+    "one that was (18: the lesson)";
+
+Process this_process() { fail(kHow); }
+void end_all_processes(const std::string&) { fail(kHow); }
+std::unique_ptr<Comm> mpi_comm(double) { fail(kHow); }
+std::unique_ptr<Comm> nccl_comm(double) { fail(kHow); }
+
+}  // namespace gradus

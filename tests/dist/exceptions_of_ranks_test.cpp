@@ -127,25 +127,6 @@ TEST(L17_ExceptionsOfRanks, AnythingCanBeThrown) {
   }
 }
 
-TEST(L17_ExceptionsOfRanks, ARankWithoutMemorySaysSo) {
-  const Context before;
-  const auto body = [](Comm& comm) {
-    const int64_t n = comm.rank() == 1 ? 8 << 20 : 8;
-    const Tensor x(current().device, {n}, DType::F32, Kind::Other, "too large");
-    comm.barrier();
-  };
-  run_cluster({.ranks = 3, .device = "meta", .memory_budget = 64 << 20}, body);  // 32 MiB fit
-  std::string text;
-  try {
-    run_cluster({.ranks = 3, .device = "meta", .memory_budget = 16 << 20}, body);
-  } catch (const OutOfMemory& e) {
-    text = e.what();
-  }
-  EXPECT_TRUE(text.starts_with("rank 1: ")) << text;
-  EXPECT_NE(text.find("too large"), std::string::npos) << text;
-  EXPECT_EQ(&current(), &before);
-}
-
 TEST(L17_ExceptionsOfRanks, ClustersRunWithinAHandlerAndWithinEachOther) {
   try {
     throw Error("of the caller");
@@ -166,25 +147,6 @@ TEST(L17_ExceptionsOfRanks, ClustersRunWithinAHandlerAndWithinEachOther) {
     });
     EXPECT_EQ(rethrown(), "of the caller");
   }
-}
-
-TEST(L17_ExceptionsOfRanks, EachRankHasItsOwnContext) {
-  const Context before;
-  std::vector<Context*> contexts;
-  run_cluster({.ranks = 3, .device = "emu"}, [&](Comm& comm) {
-    Context& own = current();
-    contexts.push_back(&own);
-    EXPECT_EQ(own.device.name(), std::string("emu"));
-    for (int i = 0; i < 3; ++i) {
-      comm.barrier();
-      EXPECT_EQ(&current(), &own);
-    }
-  });
-  ASSERT_EQ(contexts.size(), 3u);
-  EXPECT_NE(contexts[0], contexts[1]);
-  EXPECT_NE(contexts[0], contexts[2]);
-  EXPECT_NE(contexts[1], contexts[2]);
-  EXPECT_EQ(&current(), &before);
 }
 
 }  // namespace

@@ -1,0 +1,148 @@
+// What a simulated rank has of its own: its context, its memory, its time; and what stays with the caller.
+#include "src/dist/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "src/core/timing.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+TEST(L17_Cluster, EachRankHasItsOwnContext) {
+  const Context before;
+  std::vector<Context*> contexts;
+  run_cluster({.ranks = 3, .device = "emu"}, [&](Comm& comm) {
+    Context& own = current();
+    contexts.push_back(&own);
+    EXPECT_EQ(own.device.name(), std::string("emu"));
+    for (int i = 0; i < 3; ++i) {
+      comm.barrier();
+      EXPECT_EQ(&current(), &own);
+    }
+  });
+  ASSERT_EQ(contexts.size(), 3u);
+  EXPECT_NE(contexts[0], contexts[1]);
+  EXPECT_NE(contexts[0], contexts[2]);
+  EXPECT_NE(contexts[1], contexts[2]);
+  EXPECT_EQ(&current(), &before);
+}
+
+TEST(L17_Cluster, WhatARankMakesCurrentIsCurrentOnlyThere) {
+  run_cluster({.ranks = 3}, [](Comm& comm) {
+    Context& given = current();
+    Context own("meta");
+    comm.barrier();
+    EXPECT_EQ(&current(), &own);
+    if (comm.rank() != 1) given.make_current();
+    comm.barrier();
+    EXPECT_EQ(&current(), comm.rank() == 1 ? &own : &given);
+    given.make_current();
+  });
+}
+
+TEST(L17_Cluster, WhereAContextEndsTheRanksOwnIsCurrentAgain) {
+  run_cluster({.ranks = 3}, [](Comm& comm) {
+    const Context& given = current();
+    {
+      const Context inner("meta");
+      comm.barrier();
+    }
+    EXPECT_EQ(&current(), &given) << "rank " << comm.rank();
+  });
+}
+
+TEST(L17_Cluster, TheCallersCurrentContextIsCurrentAgain) {
+  Context older;
+  const Context newer;
+  older.make_current();
+  run_cluster({.ranks = 2}, [](Comm& comm) { comm.barrier(); });
+  EXPECT_EQ(&current(), &older);
+  expect_refused("no luck", [] { run_cluster({.ranks = 2}, [](Comm&) { fail("no luck"); }); });
+  EXPECT_EQ(&current(), &older);
+}
+
+TEST(L17_Cluster, SeedsAreAsAsked) {
+  for (const uint64_t seed : {1, 2, 77})
+    run_cluster({.ranks = 2, .seed = seed}, [&](Comm&) { EXPECT_EQ(current().seed, seed); });
+}
+
+TEST(L17_Cluster, ARankWithoutMemorySaysSo) {
+  const Context before;
+  const auto body = [](Comm& comm) {
+    const int64_t n = comm.rank() == 1 ? 8 << 20 : 8;
+    const Tensor x(current().device, {n}, DType::F32, Kind::Other, "too large");
+    comm.barrier();
+  };
+  run_cluster({.ranks = 3, .device = "meta", .memory_budget = 64 << 20}, body);  // 32 MiB fit
+  std::string text;
+  try {
+    run_cluster({.ranks = 3, .device = "meta", .memory_budget = 16 << 20}, body);
+  } catch (const OutOfMemory& e) {
+    text = e.what();
+  }
+  EXPECT_TRUE(text.starts_with("rank 1: ")) << text;
+  EXPECT_NE(text.find("too large"), std::string::npos) << text;
+  EXPECT_EQ(&current(), &before);
+}
+
+TEST(L17_Cluster, WhatIsOverLetsGoOfItsTensors) {
+  run_cluster({.ranks = 3}, [](Comm& comm) {
+    const auto tensor = [](int64_t n) { return Tensor(current().device, {n}, DType::F32, Kind::Other, "x"); };
+    const Tensor x = tensor(4), whole = tensor(12), y = tensor(4);
+    const auto first = comm.all_reduce(x), second = comm.all_gather(x, whole),
+               third = comm.reduce_scatter(whole, y), fourth = comm.broadcast(y, 1);
+    fourth->wait(), third->wait(), second->wait(), first->wait();
+    EXPECT_FALSE(x.shares_storage());
+    EXPECT_FALSE(y.shares_storage());
+    EXPECT_FALSE(whole.shares_storage());
+  });
+}
+
+TEST(L17_Cluster, ADeadlockOfManyRanksIsToldOfTheFirstOnes) {
+  const auto told = [](int64_t ranks) {
+    return refusal([&] {
+      run_cluster({.ranks = ranks, .device = "meta"}, [](Comm& comm) {
+        if (comm.rank() != 1) comm.barrier();
+      });
+    });
+  };
+  std::string eight = "deadlock: no rank can go on; rank 0 waits in barrier; rank 1 has ended";
+  for (int r = 2; r < 8; ++r) eight += "; rank " + std::to_string(r) + " waits in barrier";
+  EXPECT_EQ(told(8), eight);
+  EXPECT_EQ(told(9), eight + "; and so on");
+  EXPECT_EQ(told(60), eight + "; and so on");
+}
+
+TEST(L17_Cluster, ByDefaultTheTimeIsMeasured) {
+  const ClusterRun ran = run_cluster({.ranks = 3}, [](Comm& comm) {
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (comm.rank() == 2) {
+      comm.send(Tensor(current().device, {1}, DType::F32, Kind::Other, "x"), 0)->wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+  });
+  EXPECT_LT(ran.seconds[0], 0.1);  // the others' time is not its own
+  EXPECT_GE(ran.seconds[1], 0.1);
+  EXPECT_LT(ran.seconds[1], 0.3);
+  EXPECT_GE(ran.seconds[2], 0.3);
+}
+
+// Ranks that only communicate have computed next to nothing, whatever it costs to move their data here.
+TEST(L17_Cluster, MovingTheDataIsNotMeasured) {
+  const double before = seconds_now();
+  double moving = 0;
+  const ClusterRun ran = run_cluster({.ranks = 4}, [&](Comm& comm) {
+    const Tensor x(current().device, {1 << 20}, DType::F32, Kind::Other, "x");
+    comm.barrier();
+    if (comm.rank() == 0) moving = seconds_now();
+    for (int i = 0; i < 5; ++i) comm.all_reduce(x)->wait();
+  });
+  moving = seconds_now() - std::max(before, moving);
+  for (const double seconds : ran.seconds) EXPECT_LT(seconds, moving / 2);
+}
+
+}  // namespace
+}  // namespace gradus

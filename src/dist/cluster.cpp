@@ -10,7 +10,6 @@ constexpr size_t kStackBytes = size_t(4) << 20;  // of addresses; memory is what
 
 SimRank::SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank)
     : context(args.device, args.seed, args.memory_budget),
-      current(&context),
       comm(sim_comm(cluster, rank)),
       fiber(kStackBytes) {}
 
@@ -22,14 +21,22 @@ Cluster::Cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body
   check(args.ranks >= 1, "cluster: ", args.ranks, " ranks; there must be one at least");
   check(args.device != "cuda" && args.device != "auto",
         "cluster: ranks are simulated on cpu, emu or meta, not on ", args.device);
-  for (int64_t r = 0; r < args.ranks; ++r) ranks.push_back(std::make_unique<SimRank>(*this, args, r));
+  for (int64_t r = 0; r < args.ranks; ++r) {
+    std::vector<Context*> made;
+    {
+      const ContextsOf nobody(made);
+      ranks.push_back(std::make_unique<SimRank>(*this, args, r));
+    }
+    ranks.back()->contexts = made;
+  }
 }
 
 ClusterRun Cluster::run() {
   while (!failure_ && take_turns()) {
   }
-  const std::string stuck = failure_ ? "" : where_all_wait();
-  if (!stuck.empty()) failure_ = std::make_exception_ptr(Error(stuck));
+  std::string problem = failure_ ? "" : where_all_wait();
+  if (!failure_ && problem.empty()) problem = who_was_missed();
+  if (!problem.empty()) failure_ = std::make_exception_ptr(Error(problem));
   if (failure_) {
     end_all();
     std::rethrow_exception(failure_);
@@ -53,7 +60,7 @@ bool Cluster::take_turns() {
 void Cluster::resume(int64_t r) {
   SimRank& rank = *ranks[size_t(r)];
   if (!std::exchange(rank.started, true)) rank.fiber.start(enter, this);
-  rank.current->make_current();
+  const ContextsOf its_own(rank.contexts);
   running_ = r;
   resumed_ = seconds_now();
   scheduler_.switch_to(rank.fiber);
@@ -112,6 +119,20 @@ std::string Cluster::where_all_wait() const {
   return "deadlock: no rank can go on" + text;
 }
 
+// All have ended, but not all had come to every collective.
+std::string Cluster::who_was_missed() const {
+  if (meetings_.empty()) return "";
+  const Meeting& m = *meetings_.front();
+  const auto who = [&](bool there) {
+    const auto found =
+        std::find_if(m.offers.begin(), m.offers.end(), [&](const auto& o) { return o.has_value() == there; });
+    return size_t(found - m.offers.begin());
+  };
+  return "rank " + std::to_string(who(true)) + " began " + m.offers[who(true)]->text() +
+         ", its collective number " + std::to_string(first_meeting_ + 1) + "; rank " +
+         std::to_string(who(false)) + " has ended without it";
+}
+
 double Cluster::clock(int64_t r) {
   SimRank& rank = *ranks[size_t(r)];
   if (args.computed) return args.computed(r, rank.context) + rank.waited;
@@ -136,7 +157,6 @@ void Cluster::wait(int64_t r, const std::string& what, const std::function<bool(
   rank.ready = ready;
   rank.waits_for = what;
   while (!ready()) {
-    rank.current = &current();
     rank.fiber.switch_to(scheduler_);
     if (ending_) throw Ended();
   }

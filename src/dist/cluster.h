@@ -14,7 +14,7 @@ struct ClusterArgs {
   int64_t ranks = 4;
   std::string device = "cpu";  // of every rank: cpu, emu or meta
   uint64_t seed = 1;
-  int64_t memory_budget = 0;  // of each rank, in bytes; 0: none
+  int64_t memory_budget = 0;  // of each rank, in bytes, with the 256 KiB that its sums need; 0: none
   Network network = {};       // by default one that takes no time
   // What a rank has computed so far, in seconds; by default the time for which it ran, as measured.
   std::function<double(int64_t rank, Context&)> computed = {};
@@ -29,7 +29,8 @@ struct ClusterRun {
 // Runs `body` on every rank, with the rank's Context current. Ranks take turns: one runs until it waits for
 // what is not there. What a rank throws ends the others where they wait (they are unwound, by something that
 // is no std::exception) and is thrown again: an Error then begins with "rank 2: ". If all wait for what
-// nobody will do, the Error says where each waits.
+// nobody will do, the Error says where each waits; if one has ended without a collective that others began,
+// which. A destructor must not wait.
 ClusterRun run_cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body);
 
 }  // namespace gradus

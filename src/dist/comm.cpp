@@ -18,6 +18,7 @@ std::string Offer::text_of(Collective what, int64_t numel, DType t, int64_t root
 }
 
 static void check_sum(const char* call, const Tensor& x) {
+  check(x.defined(), call, ": the tensor is undefined");
   check(x.dtype() == DType::F32 || size_of(x.dtype()) == 2, call,
         ": sums are taken of fp32, bf16 and fp16, x is ", name_of(x.dtype()));
 }
@@ -32,8 +33,8 @@ static void check_parts(const Comm& comm, const char* call, const Tensor& whole,
         ": the part and the whole overlap, and the part is not where that of rank ", comm.rank(), " lies");
 }
 
-// What a rank sends in a ring: of a sum every part but one, of a gathered tensor likewise. A broadcast goes
-// from rank to rank, so all but the last send it on.
+// Of a sum every part goes to its owner, and from there to all others, if they are to have it; with equal
+// parts that is as much as in a ring. A broadcast goes from rank to rank, so all but the last send it on.
 std::unique_ptr<Work> Comm::all_reduce(const Tensor& x) {
   check_sum("all_reduce", x);
   const Offer offer{Collective::AllReduce, x, x};
@@ -58,6 +59,7 @@ std::unique_ptr<Work> Comm::all_gather(const Tensor& x, const Tensor& y) {
 }
 
 std::unique_ptr<Work> Comm::broadcast(const Tensor& x, int64_t root) {
+  check(x.defined(), "broadcast: the tensor is undefined");
   check(root >= 0 && root < size_, "broadcast: rank ", root, " does not exist; there are ", size_);
   const Offer offer{Collective::Broadcast, x, x, root};
   const bool last = rank_ == (root + size_ - 1) % size_;

@@ -15,7 +15,7 @@
 namespace gradus {
 
 // Something that was begun. Until wait() has returned its tensors belong to it: they may not be written to,
-// and what it makes may not be read.
+// and what it makes may not be read. A second wait() does nothing.
 class Work {
  public:
   virtual ~Work() = default;

@@ -1,4 +1,6 @@
 // The Comm of a simulated rank. Who comes last to a collective moves everybody's data.
+#include <utility>
+
 #include "src/dist/simulation.h"
 
 namespace gradus {
@@ -32,6 +34,7 @@ class SimRecv : public Work {
   SimRecv(Cluster& cluster, int64_t rank, int64_t from, Tensor x)
       : cluster_(cluster), rank_(rank), from_(from), x_(std::move(x)), number_(mail().asked++) {}
   void wait() override {
+    if (std::exchange(over_, true)) return;
     std::ostringstream what;
     what << "recv of " << x_.numel() << " " << name_of(x_.dtype()) << " from rank " << from_;
     cluster_.wait(
@@ -51,6 +54,7 @@ class SimRecv : public Work {
   int64_t rank_, from_;
   Tensor x_;
   int64_t number_;
+  bool over_ = false;
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ class Cluster;
 struct SimRank {
   SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank);
   Context context;
-  Context* current;  // when it runs again
+  std::vector<Context*> contexts;  // that are alive on it, the current one last
   std::unique_ptr<Comm> comm;
   Fiber fiber;
   bool started = false, done = false;
@@ -77,6 +77,7 @@ class Cluster {
   void resume(int64_t rank);
   void end_all();
   std::string where_all_wait() const;
+  std::string who_was_missed() const;
   void hold(Meeting& meeting);
   void add_span(const std::string& name, int64_t rank, bool communicates, double begin, double end);
 

@@ -28,6 +28,8 @@ void Context::add_host() {
   host.emplace(device.has_data() ? "cpu" : device.name());
 }
 
+void ContextsOf::exchange() { contexts.swap(list_); }
+
 void Context::make_current() { move_to_end(contexts, this); }
 
 Context& current() {

@@ -42,6 +42,18 @@ struct Context {
 };
 
 Context& current();  // an error if there is none
+// While it lives, the contexts that are alive are those of a list, the current one last, and what was alive
+// is out of sight: each rank of a simulated cluster has its own.
+class ContextsOf {
+ public:
+  explicit ContextsOf(std::vector<Context*>& list) : list_(list) { exchange(); }
+  ~ContextsOf() { exchange(); }
+  ContextsOf(const ContextsOf&) = delete;
+
+ private:
+  void exchange();
+  std::vector<Context*>& list_;
+};
 
 // A stretch of the program whose ops go to a tape, or nowhere: Tape, NoTape, Evaluation (autograd/tape.h). It
 // is of the context that was current when it began. The one that began last, or was made current last,

@@ -35,7 +35,8 @@ double ring_seconds(const Link& link, Collective what, int64_t n, double bytes) 
 double nodes_seconds(const Network& net, Collective what, int64_t n, double bytes) {
   const int64_t g = net.per_node;
   if (g == 0 || n <= g) return ring_seconds(net.link, what, n, bytes);
-  return ring_seconds(net.link, what, g, bytes) + ring_seconds(net.between, what, n / g, bytes / double(g));
+  const double between = what == Collective::Broadcast ? bytes : bytes / double(g);
+  return ring_seconds(net.link, what, g, bytes) + ring_seconds(net.between, what, n / g, between);
 }
 
 std::vector<Network> networks() {

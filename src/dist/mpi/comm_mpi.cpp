@@ -96,7 +96,9 @@ struct Letter {  // a message that is being sent
 class OnFinish : public Work {
  public:
   explicit OnFinish(std::function<void()> finish) : finish_(std::move(finish)) {}
-  void wait() override { finish_(); }
+  void wait() override {
+    if (finish_) std::exchange(finish_, nullptr)();
+  }
 
  private:
   std::function<void()> finish_;

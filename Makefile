@@ -135,7 +135,7 @@ COURSE  := tests/course
 SETUP   := CXX='$(CXX)' sh $(TOOLS)/setup.sh
 PROGRAM  = $(filter $(BUILD)/lessons/$*_%,$(LESSONS))
 
-all: programs $(if $(call has,gtest/gtest.h),$(TESTS),no-tests)
+all: programs $(if $(call has,gtest/gtest.h),$(TESTS) $(MPI_TESTS),no-tests)
 programs: $(LESSONS) $(BENCHES) $(if $(filter 1,$(MPI)),$(WITH_MPI))
 no-tests:
 	@echo "GoogleTest is not there, so the tests are not built; 'make setup' installs it where it can"
@@ -160,7 +160,8 @@ mpi-%:
 	$(MPIEXEC) $(RANKS) $(MPI_PROGRAM) --comm=mpi --ranks=$(RANKS) $(ARGS)
 
 # The programs that these tests run, if they run any.
-THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),programs)
+THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),programs $(MPI_TESTS))
+MPI_TESTS = $(if $(filter 1,$(MPI)),$(BUILD)/mpi/tests/mpi_program)
 test:
 	@$(SETUP) $(WANTED) gtest mpi
 	@$(MAKE) $(TESTS) $(call THEY_RUN,$(TESTS))
@@ -281,6 +282,11 @@ $(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -o $@
+
+$(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -lgtest -o $@
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)

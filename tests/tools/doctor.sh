@@ -38,6 +38,7 @@ consequence() {
   is_there stb || printf 'nothing with pictures can be built; '
   is_there json || printf 'nothing with reports can be built; '
   is_there onednn || printf 'no comparison with oneDNN; '
+  is_there mpi || printf 'no ranks that are processes; '
   is_there gtest || printf 'tests cannot be built; '
   is_there clang-format || printf "'make check' cannot compare the formatting; "
 }
@@ -49,6 +50,7 @@ echo "cores         $(nproc)"
 echo "memory        $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null)"
 echo "SIMD          $(simd)"
 echo "oneDNN        $(found onednn) $(is_there onednn && onednn_version)"
+echo "MPI           $(found mpi) $(is_there mpi && mpiexec --version 2>/dev/null | head -1 | tr -s ' ')"
 echo "CUDA          $(cuda_version)"
 echo "cuDNN         $(cudnn_version)"
 echo "GPU           $(gpu | head -1)"

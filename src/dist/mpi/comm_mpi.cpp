@@ -1,6 +1,6 @@
 // Comm over MPI: real processes. Any MPI will do; collectives are made of messages, so that sums are taken in
-// rank order. Nothing goes on in the background: a rank sends what it has when a collective begins, and does
-// its part of the sum when it waits.
+// rank order. A rank sends what it has when a collective begins; the rest is done by a fiber, one collective
+// after the other, which goes on whenever the rank waits for anything, or begins the next.
 #include <mpi.h>
 #include <omp.h>
 #include <sched.h>
@@ -11,6 +11,7 @@
 #include <map>
 #include <utility>
 
+#include "kernels/fiber.h"
 #include "src/core/timing.h"
 #include "src/dist/processes.h"
 
@@ -34,7 +35,7 @@ void check_mpi(int status, const char* call) {
 // Messages that are under way.
 class Requests {
  public:
-  Requests(MPI_Comm comm, double timeout) : comm_(comm), timeout_(timeout) {}
+  explicit Requests(MPI_Comm comm) : comm_(comm) {}
   void send(CBuf x, int64_t n, int64_t to, int tag) {
     pieces(n * size_of(x.t), [&](int64_t at, int bytes) {
       check_mpi(MPI_Isend(x.as<char>() + at, bytes, MPI_BYTE, int(to), tag, comm_, &add()), "MPI_Isend");
@@ -52,12 +53,6 @@ class Requests {
     if (all) requests_.clear();
     return all;
   }
-  // Other processes may need this core, so it is offered to them again and again.
-  void wait(const std::string& what) {
-    for (const double begin = seconds_now(); !over(); sched_yield())
-      check(seconds_now() - begin < timeout_, what, ": no answer for ", timeout_,
-            " s (--comm-timeout); is a rank hanging, or doing something else?");
-  }
 
  private:
   MPI_Request& add() { return requests_.emplace_back(); }
@@ -66,7 +61,6 @@ class Requests {
     for (int64_t at = 0; at < bytes; at += kMostBytes) each(at, int(std::min(kMostBytes, bytes - at)));
   }
   MPI_Comm comm_;
-  double timeout_;
   std::vector<MPI_Request> requests_;
 };
 
@@ -117,6 +111,7 @@ class MpiComm : public Comm {
           "; take cpu or emu, or --comm=nccl");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &collectives_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
+    worker_.start(work_of, this);
   }
   ~MpiComm() override {
     MPI_Comm_free(&collectives_);
@@ -136,6 +131,12 @@ class MpiComm : public Comm {
       if (r != rank()) f(r);
   }
   Part part(int64_t n, int64_t r) const { return part_of(n, r, size()); }
+  static void work_of(void* comm);
+  [[noreturn]] void work();
+  void go_on();
+  void await(Requests& requests);
+  template <class F>
+  void wait(const std::string& what, const F& over);
   void finish(Operation& op);
   void compare_headers(Operation& op);
   void sum_own_part(Operation& op);
@@ -150,14 +151,52 @@ class MpiComm : public Comm {
   std::deque<std::shared_ptr<Operation>> begun_;
   std::map<int64_t, int64_t> sent_, asked_;  // messages to and from each rank
   std::list<Letter> letters_;
+  Fiber main_, worker_{size_t(1) << 20};
+  std::exception_ptr failure_;  // of the worker
 };
+
+void MpiComm::work_of(void* comm) { static_cast<MpiComm*>(comm)->work(); }
+
+// On the fiber.
+void MpiComm::work() {
+  for (;; worker_.switch_to(main_))
+    while (!begun_.empty() && !failure_) {
+      try {
+        finish(*begun_.front());
+        begun_.pop_front();
+      } catch (...) {
+        failure_ = std::current_exception();
+      }
+    }
+}
+
+// The fiber's turn, until it has to wait.
+void MpiComm::go_on() {
+  if (!begun_.empty()) main_.switch_to(worker_);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+// Within the fiber.
+void MpiComm::await(Requests& requests) {
+  while (!requests.over()) worker_.switch_to(main_);
+}
+
+// Other processes may need this core, so it is offered to them again and again.
+template <class F>
+void MpiComm::wait(const std::string& what, const F& over) {
+  for (const double begin = seconds_now(); !over(); sched_yield()) {
+    go_on();
+    check(seconds_now() - begin < timeout_, what, ": no answer for ", timeout_,
+          " s (--comm-timeout); is a rank hanging, or doing something else?");
+  }
+}
 
 std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
   auto op = std::make_shared<Operation>(Operation{calls_++,
                                                   o,
                                                   o.text(),
                                                   {int64_t(o.what), o.numel(), int64_t(o.dtype()), o.root},
-                                                  {collectives_, timeout_}});
+                                                  Requests(collectives_)});
   each_other(
       [&](int64_t r) { op->sending.send(op->mine.in(), Header::kNumel, r, tag_of(op->number, kHeader)); });
   if (o.what == Collective::AllReduce || o.what == Collective::ReduceScatter)
@@ -170,13 +209,8 @@ std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
   if (o.what == Collective::AllGather) send_whole(*op, o.x.in(), o.x.numel());
   if (o.what == Collective::Barrier) op->sending.barrier();
   begun_.push_back(op);
-  // Whoever waits for a later one first also does his part in this one; so nobody waits in circles.
-  return std::make_unique<OnFinish>([this, op] {
-    while (!op->done) {
-      finish(*begun_.front());
-      begun_.pop_front();
-    }
-  });
+  go_on();
+  return std::make_unique<OnFinish>([this, op] { wait(op->text, [&] { return op->done; }); });
 }
 
 void MpiComm::finish(Operation& op) {
@@ -186,7 +220,7 @@ void MpiComm::finish(Operation& op) {
     case Collective::ReduceScatter: sum_own_part(op); break;
     case Collective::AllReduce: {
       sum_own_part(op);
-      op.sending.wait(op.text);  // before other parts of the sum take the place of what was sent
+      await(op.sending);  // before other parts of the sum take the place of what was sent
       const Part own = part(x.numel(), rank());
       send_whole(op, x.in().from(own.begin), own.count);
       receive_wholes(op, x);
@@ -201,18 +235,18 @@ void MpiComm::finish(Operation& op) {
     case Collective::Broadcast: pass_on(op); break;
     case Collective::Barrier: break;
   }
-  op.sending.wait(op.text);
+  await(op.sending);
   op.offer = {};  // the tensors
   op.done = true;
 }
 
 void MpiComm::compare_headers(Operation& op) {
   std::vector<Header> theirs(static_cast<size_t>(size()), op.mine);
-  Requests headers(collectives_, timeout_);
+  Requests headers(collectives_);
   each_other([&](int64_t r) {
     headers.recv(theirs[size_t(r)].set(), Header::kNumel, r, tag_of(op.number, kHeader));
   });
-  headers.wait(op.text);
+  await(headers);
   each_other([&](int64_t r) {
     const Header& h = theirs[size_t(r)];
     check(h == op.mine, "its collective number ", op.number + 1, " is ", op.text, ", that of rank ", r,
@@ -231,9 +265,9 @@ void MpiComm::sum_own_part(Operation& op) {
     for (int64_t r = 0; r < size(); ++r) {
       CBuf piece = x.in().from(own.begin + at);
       if (r != rank()) {
-        Requests coming(collectives_, timeout_);
+        Requests coming(collectives_);
         coming.recv({received_.set().p, x.dtype()}, n, r, tag_of(op.number, kParts));
-        coming.wait(op.text);
+        await(coming);
         piece = {received_.in().p, x.dtype()};
       }
       be(sum_).cast(device.ctx(), n, piece, sum_.out(r == 0 ? Write::Set : Write::Add));
@@ -248,12 +282,12 @@ void MpiComm::send_whole(Operation& op, CBuf x, int64_t n) {
 
 // The others' parts of y.
 void MpiComm::receive_wholes(Operation& op, Tensor y) {
-  Requests coming(collectives_, timeout_);
+  Requests coming(collectives_);
   each_other([&](int64_t r) {
     const Part p = part(y.numel(), r);
     coming.recv(y.set().from(p.begin), p.count, r, tag_of(op.number, kWholes));
   });
-  coming.wait(op.text);
+  await(coming);
 }
 
 // From rank to rank, from the root on.
@@ -261,9 +295,9 @@ void MpiComm::pass_on(Operation& op) {
   Tensor x = op.offer.x;
   const int64_t right = (rank() + 1) % size(), left = (rank() + size() - 1) % size();
   if (rank() != op.offer.root) {
-    Requests coming(collectives_, timeout_);
+    Requests coming(collectives_);
     coming.recv(x.set(), x.numel(), left, tag_of(op.number, kWholes));
-    coming.wait(op.text);
+    await(coming);
   }
   if (right != op.offer.root) op.sending.send(x.in(), x.numel(), right, tag_of(op.number, kWholes));
 }
@@ -272,7 +306,7 @@ std::unique_ptr<Work> MpiComm::begin_send(const Tensor& x, int64_t to) {
   std::erase_if(letters_, [](Letter& l) { return l.sending.over(); });
   const char* bytes = x.in().as<char>();
   Letter& l = letters_.emplace_back(
-      Letter{{0, x.numel(), int64_t(x.dtype()), 0}, {bytes, bytes + x.bytes()}, {messages_, timeout_}});
+      Letter{{0, x.numel(), int64_t(x.dtype()), 0}, {bytes, bytes + x.bytes()}, Requests(messages_)});
   const int64_t number = sent_[to]++;
   l.sending.send(l.header.in(), Header::kNumel, to, tag_of(number, kHeader));
   l.sending.send({l.bytes.data(), DType::U8}, int64_t(l.bytes.size()), to, tag_of(number, kWholes));
@@ -284,13 +318,13 @@ std::unique_ptr<Work> MpiComm::begin_recv(const Tensor& x, int64_t from) {
     std::ostringstream what;
     what << "recv of " << to.numel() << " " << name_of(to.dtype()) << " from rank " << from;
     Header sent{};
-    Requests coming(messages_, timeout_);
+    Requests coming(messages_);
     coming.recv(sent.set(), Header::kNumel, from, tag_of(number, kHeader));
-    coming.wait(what.str());
+    wait(what.str(), [&] { return coming.over(); });
     check(sent.numel == to.numel() && DType(sent.dtype) == to.dtype(), what.str(), ": what was sent are ",
           sent.numel, " ", name_of(DType(sent.dtype)));
     coming.recv(to.set(), to.numel(), from, tag_of(number, kWholes));
-    coming.wait(what.str());
+    wait(what.str(), [&] { return coming.over(); });
   });
 }
 

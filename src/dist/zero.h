@@ -51,6 +51,12 @@ class Zero {
 
   // A parameter's first values, of which this rank keeps its part.
   void assign(Parameter& p, const std::vector<double>& values);
+  // For checkpoints: the part of a parameter that a rank owns, and this rank's shard of it (nullptr: none).
+  Part part_of_parameter(const Parameter& p, int64_t rank) const;
+  Parameter* shard_of(const Parameter& p) const;
+  Parameters& model() { return model_; }
+  int64_t rank() const { return comm_.rank(); }
+  int stage() const { return args_.stage; }
   int64_t numel() const;                                    // Psi, with the padding
   int64_t most_gathered() const { return most_gathered_; }  // bytes of units gathered at once, so far
 
@@ -74,7 +80,8 @@ class Zero {
   Unit& unit_called(const std::string& name);
   void allocate(Unit& u);
   void attach(Unit& u);
-  Part own_part(const Unit& u) const;
+  Part owned(const Unit& u, int64_t rank) const;
+  Part of_parameter(const Unit& u, size_t i, int64_t rank) const;
   Tensor own(const Unit& u, const Tensor& flat) const;
   void begin_gather(Unit& u);
   void gather(Unit& u);

@@ -63,8 +63,7 @@ static Named named_training(const Parameters& parameters, const Optimizer& optim
   return tensors;
 }
 
-void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
-                   Metadata metadata) {
+Metadata with_counts(Metadata metadata) {
   const StepScalars counts = current().device.scalars();
   metadata["step"] = std::to_string(counts.step);
   metadata["updates"] = std::to_string(counts.updates);
@@ -74,7 +73,12 @@ void save_training(const std::string& path, const Parameters& parameters, const 
     metadata["good_updates"] = std::to_string(counts.good_updates);
     metadata["growth_interval"] = std::to_string(counts.growth_interval);
   }
-  write_tensors(path, named_training(parameters, optimizer), metadata);
+  return metadata;
+}
+
+void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
+                   Metadata metadata) {
+  write_tensors(path, named_training(parameters, optimizer), with_counts(std::move(metadata)));
 }
 
 // A number that save_training has written into the metadata.
@@ -92,10 +96,9 @@ static T number_in(const SafetensorsFile& file, const std::string& path, const c
   return count;
 }
 
-Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer) {
-  const SafetensorsFile file(path);
-  const int64_t step = number_in(file, path, "step"), updates = number_in(file, path, "updates");
-  StepScalars scaling{};  // none, unless the file says so
+TrainingCounts counts_in(const SafetensorsFile& file, const std::string& path) {
+  TrainingCounts counts{number_in(file, path, "step"), number_in(file, path, "updates"), {}};
+  StepScalars& scaling = counts.scaling;  // none, unless the file says so
   if (file.metadata().contains("loss_scale")) {
     scaling.loss_scale = number_in<float>(file, path, "loss_scale");
     scaling.good_updates = number_in(file, path, "good_updates");
@@ -104,14 +107,24 @@ Metadata load_training(const std::string& path, Parameters& parameters, Optimize
           scaling.loss_scale, " and the growth interval ", scaling.growth_interval,
           "; both must be positive");
   }
+  return counts;
+}
+
+void restore_counts(const TrainingCounts& counts) {
+  Device& device = current().device;
+  device.set(&StepScalars::step, counts.step);
+  device.set(&StepScalars::updates, counts.updates);
+  device.set(&StepScalars::loss_scale, counts.scaling.loss_scale);
+  device.set(&StepScalars::growth_interval, counts.scaling.growth_interval);
+  device.set(&StepScalars::good_updates, counts.scaling.good_updates);
+}
+
+Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer) {
+  const SafetensorsFile file(path);
+  const TrainingCounts counts = counts_in(file, path);
   read_tensors(file, path, named_training(parameters, optimizer));
   for (Parameter& p : parameters) p.round_master();
-  Device& device = current().device;
-  device.set(&StepScalars::step, step);
-  device.set(&StepScalars::updates, updates);
-  device.set(&StepScalars::loss_scale, scaling.loss_scale);
-  device.set(&StepScalars::growth_interval, scaling.growth_interval);
-  device.set(&StepScalars::good_updates, scaling.good_updates);
+  restore_counts(counts);
   return file.metadata();
 }
 

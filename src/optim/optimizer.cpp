@@ -16,7 +16,8 @@ static void fill_with_zeros(Tensor& t) {
 
 constexpr int64_t kGroupBytes = int64_t(1) << 20;  // of states that go to the host together, at least
 
-Optimizer::Optimizer(Parameters& parameters, const std::function<States(const Parameter&)>& states_of) {
+Optimizer::Optimizer(Parameters& parameters, std::function<States(const Parameter&)> of)
+    : states_of(std::move(of)) {
   Context& context = current();
   if (context.host) pager.emplace(context.device, *context.host);
   int64_t bytes = 0;  // of the present group
@@ -90,7 +91,7 @@ StateSpec like(const Parameter& p, const char* name) { return {name, p.value.sha
 Sgd::Sgd(Parameters& parameters, SgdArgs args)
     : Optimizer(
           parameters,
-          [&](const Parameter& p) { return args.momentum != 0 ? States{like(p, "momentum")} : States{}; }),
+          [args](const Parameter& p) { return args.momentum != 0 ? States{like(p, "momentum")} : States{}; }),
       args_(args) {}
 void Sgd::update(const Tensor& any, size_t, ParamList list) {
   be(any).sgd(ctx(any, cost::sgd(list)), list, args_);

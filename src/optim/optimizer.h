@@ -25,7 +25,7 @@ class Optimizer {
   using States = std::vector<StateSpec>;
   // states_of says for each parameter that trains which states it has: the first becomes ParamUpdate::m, the
   // second v, the next two, if there are any, m_scales and v_scales.
-  Optimizer(Parameters& parameters, const std::function<States(const Parameter&)>& states_of);
+  Optimizer(Parameters& parameters, std::function<States(const Parameter&)> states_of);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
 
@@ -39,6 +39,7 @@ class Optimizer {
     std::vector<Tensor> tensors;
   };
   std::vector<State> states;
+  const std::function<States(const Parameter&)> states_of;
   std::optional<Pager> pager;  // of the states, if the context has a host
 
  protected:

@@ -1,0 +1,70 @@
+// Sharded training that is saved goes on with any number of ranks.
+#include "src/dist/zero_checkpoint.h"
+
+#include "src/optim/adamw_8bit.h"
+#include "tests/dist/sharded_training.h"
+#include "tests/folder_testing.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+struct L18_ZeroCheckpoint : FolderTest {};
+
+// Trains from `from` on, after loading if that is not 0, and saves at the end if there is a `save`.
+Weights train_part(ShardedSetting set, int stage, int64_t from, const std::string& load,
+                   const std::string& save, const MakeOptimizer& make = make_adamw, int64_t align = 1) {
+  Weights weights;
+  run_cluster({.ranks = set.ranks, .seed = 3}, [&](Comm& comm) {
+    Transformer model(set.model, Allocate::Later);
+    Zero zero(comm, model.parameters, {.stage = stage, .unit = unit_per_block, .align = align});
+    if (from == 0)
+      model.initialize(1, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
+    const auto optimizer = make(zero.shards);
+    if (from > 0) load_sharded(load, zero, *optimizer);
+    for (int64_t step = from; step < set.steps; ++step) {
+      zero.zero_grad();
+      Tape tape;
+      const Tensor loss = share_of_loss(set, model, step, comm.rank(), 0);
+      zero.end_forward();
+      tape.backward(loss);
+      zero.end_backward();
+      optimizer->step(1e-2);
+      zero.end_update();
+    }
+    if (!save.empty()) save_sharded(save, comm, zero, *optimizer, {{"note", "half way"}});
+    const Weights mine = weights_of(model);
+    if (comm.rank() == 0) weights = mine;
+  });
+  return weights;
+}
+
+TEST_F(L18_ZeroCheckpoint, OnAsManyRanksItIsTheUnbrokenRun) {
+  ShardedSetting half{.ranks = 4, .steps = 5}, whole{.ranks = 4, .steps = 10};
+  for (const int stage : {0, 1, 2, 3}) {
+    train_part(half, stage, 0, "", path("half"));
+    EXPECT_EQ(train_part(whole, stage, 5, path("half"), ""), train_part(whole, stage, 0, "", ""))
+        << "stage " << stage;
+  }
+}
+
+TEST_F(L18_ZeroCheckpoint, WhatIsLoadedAndSavedIsTheSameFileOnAnyNumberOfRanks) {
+  const MakeOptimizer in_8_bits = [](Parameters& p) { return std::make_unique<AdamW8bit>(p); };
+  ShardedSetting set{.ranks = 4, .steps = 3};
+  set.model.channels = 40, set.model.precision = precision_recipe("zero");
+  for (const bool bits : {false, true}) {
+    const MakeOptimizer make = bits ? in_8_bits : MakeOptimizer(make_adamw);
+    train_part(set, 3, 0, "", path("saved"), make, bits ? kStateBlock : 1);
+    const std::string saved = read("saved");
+    for (const int64_t ranks : {1, 2, 3, 4, 8})
+      for (const int stage : {0, 1, 2, 3}) {
+        ShardedSetting other = set;
+        other.ranks = ranks;
+        train_part(other, stage, 3, path("saved"), path("again"), make, bits ? kStateBlock : 1);
+        EXPECT_TRUE(read("again") == saved) << ranks << " ranks, stage " << stage;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -6,7 +6,6 @@
 //
 //   make lesson-17                                                          expected last line: PASS
 //   make lesson-17 ARGS="--ranks=6 --network=ethernet10"
-#include <cmath>
 #include <iostream>
 #include <optional>
 
@@ -14,7 +13,7 @@
 #include "lessons/17_data_parallel/ring.h"
 #include "lessons/17_data_parallel/scaling.h"
 #include "lessons/17_data_parallel/shards.h"
-#include "src/core/timing.h"
+#include "lessons/17_data_parallel/ways.h"
 #include "src/dist/data_parallel.h"
 #include "src/dist/processes.h"
 #include "src/io/atomic_file.h"
@@ -40,22 +39,13 @@ static Settings for_emulation() {
   return set;
 }
 
-struct Outcome {  // of one rank
-  std::vector<std::vector<double>> weights;
-  std::vector<double> seconds;  // of each step, on the rank's clock
-  Traffic sent;                 // in the last step
-  int64_t numel = 0;            // of what is summed
-  double loss = 0;              // of the last step, of all ranks
-  Usage peak;
-};
-
-static Outcome train(Comm& comm, const ParallelTask& task, const Loader& loader, const ParallelWay& way) {
+static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loader, const ParallelWay& way) {
   Transformer model(task.model);
   model.initialize(task.seed);
   std::optional<GradientBuckets> buckets;
   if (way.bucket_bytes > 0) buckets.emplace(comm, model.parameters, way.bucket_bytes);
   AdamW optimizer(model.parameters);
-  Outcome mine;
+  SummedRun mine;
   mine.numel = buckets ? buckets->numel() : model.parameters.numel();
   for (int64_t step = 0; step < task.steps; ++step) {
     const double begin = comm.seconds();
@@ -83,34 +73,6 @@ static Outcome train(Comm& comm, const ParallelTask& task, const Loader& loader,
   return mine;
 }
 
-// One way, on N ranks: a row of the report, and its checks.
-static void compare(const RanksArgs& args, const ParallelTask& task, const Loader& loader,
-                    const ParallelWay& way, const OneDevice& alone, Report& report) {
-  const int64_t N = args.ranks;
-  std::vector<Outcome> ranks(static_cast<size_t>(N));
-  run_ranks(args, [&](Comm& comm) { ranks[size_t(comm.rank())] = train(comm, task, loader, way); });
-  const std::string name = std::to_string(N) + (N == 1 ? " rank, " : " ranks, ") + way.name;
-  const bool data = current().device.has_data();
-  int64_t different = 0, sent_otherwise = 0;
-  for (const Outcome& r : ranks) {
-    if (r.seconds.empty()) continue;  // another process's
-    for (size_t i = 0; i < r.weights.size(); ++i) different += r.weights[i] != alone.weights[i];
-    sent_otherwise += r.sent.elements != 2 * r.numel * (N - 1) / N;
-  }
-  const Outcome& mine = ranks[size_t(this_rank(args))];
-  ReportRow& row = report.row(name);
-  row.peak = mine.peak;
-  row.extra = {{"sent", double(mine.sent.elements)}, {"messages", double(mine.sent.messages)}};
-  if (data) {
-    row.ms_per_step = summarize(mine.seconds).median * 1e3;
-    row.tokens_per_s = double(task.batch * task.model.context) / (*row.ms_per_step * 1e-3);
-    row.loss_last = mine.loss;
-  }
-  if (way.bucket_bytes > 0)
-    report.check_equal(name + ": ranks that sent not 2 Psi (N-1)/N", sent_otherwise, 0);
-  report.check_at_most(name + ": parameters unlike one device's", data ? double(different) : NAN, 0);
-}
-
 static int lesson_17(int argc, char** argv) {
   Lesson lesson(argc, argv, "17_data_parallel", "many ranks, one model: gradients are added up", 20);
   const int64_t most = lesson.args.integer("ranks", 4, "ranks of the simulated cluster", 1, 24);
@@ -136,6 +98,9 @@ static int lesson_17(int argc, char** argv) {
   const ParallelTask task{set.model, set.batch, lesson.steps, lesson.seed};
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
   args.network = network_called(network);
+  const TrainOneWay train_rank = [&](Comm& comm, const ParallelWay& way) {
+    return train(comm, task, loader, way);
+  };
   std::vector<int64_t> counts{1, 2, 3, 8};
   std::erase(counts, most);
   if (args.comm != "sim") counts.clear();
@@ -144,10 +109,10 @@ static int lesson_17(int argc, char** argv) {
     args.ranks = ranks;
     const OneDevice alone = train_on_one_device(loader, task, ranks);
     if (ranks == most) {
-      compare(args, task, loader, {"each gradient"}, alone, report);
-      compare(args, task, loader, {"buckets", kBucketBytes}, alone, report);
+      compare_way(args, task, train_rank, {"each gradient"}, alone, report);
+      compare_way(args, task, train_rank, {"buckets", kBucketBytes}, alone, report);
     }
-    compare(args, task, loader, {"overlapped", kBucketBytes, true}, alone, report);
+    compare_way(args, task, train_rank, {"overlapped", kBucketBytes, true}, alone, report);
   }
   if (args.comm != "sim") return report.finish(lesson.json);
   const RingSteps ring = watch_ring(4);

@@ -55,14 +55,8 @@ static ScaledStep scaled_step(const Network& network, int64_t ranks, const Machi
           run_step(network, ranks, machine, true).seconds};
 }
 
-static const Machine& machine_of_the_table() {
-  for (const Machine& m : published_machines())
-    if (m.name == "A100") return m;
-  fail("no machine A100");
-}
-
 void scaling_table(const Lesson& lesson, Report& report) {
-  const Machine& machine = machine_of_the_table();
+  const Machine& machine = machine_called("A100");
   std::cout << "\n(b) GPT-2 124M in bf16, 8 sequences of 1,024 tokens a rank, " << machine.name
             << ": efficiency, t(1) / t(N)\n";
   LinePlot plot{"GPT-2 124M: efficiency of N ranks, overlapped", "ranks", "%", {}, {}};
@@ -89,7 +83,7 @@ void scaling_table(const Lesson& lesson, Report& report) {
 }
 
 void timelines(const Lesson& lesson) {
-  const Machine& machine = machine_of_the_table();
+  const Machine& machine = machine_called("A100");
   const Network& network = network_called("ethernet100");
   const std::string what = "A step of GPT-2 on 4 ranks, 100 Gb/s: gradients summed ";
   const ScaledRun after = run_step(network, 4, machine, false),

@@ -8,13 +8,6 @@
 
 namespace gradus {
 
-// How the ranks add up their gradients.
-struct ParallelWay {
-  std::string name;
-  int64_t bucket_bytes = 0;  // 0: no buckets, each gradient by itself
-  bool overlaps = false;
-};
-
 struct ParallelTask {
   TransformerConfig model;
   int64_t batch, steps;  // sequences a step, of all ranks together

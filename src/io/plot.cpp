@@ -219,8 +219,9 @@ std::string draw(const StackPlot& plot) {
 }
 
 std::string draw(const BarChart& chart) {
-  constexpr double kBar = 22, kRow = 34, kTop = 48, kRoom = 480;
-  double names = 0, labels = 0, longest = 0, y = kTop;
+  constexpr double kBar = 22, kRow = 34, kRoom = 480;
+  const double top = chart.parts.empty() ? 48 : 72;
+  double names = 0, labels = 0, longest = 0, y = top;
   for (const Bar& b : chart.bars) {
     names = std::max(names, Svg::width_of(b.name)), labels = std::max(labels, Svg::width_of(b.label));
     if (std::isfinite(b.value)) longest = std::max(longest, b.value);
@@ -228,14 +229,25 @@ std::string draw(const BarChart& chart) {
   Svg svg;
   const double left = 24 + names;
   svg.text(16, 26, chart.title, "start", kTitle);
+  double x = left;
+  for (size_t i = 0; i < chart.parts.size(); ++i) {
+    svg.rect(x, 40, 12, 12, color_of(i));
+    svg.text(x + 17, 50, chart.parts[i], "start");
+    x += 35 + Svg::width_of(chart.parts[i]);
+  }
   for (const Bar& b : chart.bars) {
     const double length = std::isfinite(b.value) && b.value > 0 ? b.value / longest * kRoom : 0;
     svg.text(left - 8, y + 16, b.name, "end");
     if (length > 0) svg.rect(left, y, length, kBar, color_of(0));
+    x = left;
+    for (size_t i = 0; i < b.parts.size(); ++i) {
+      svg.rect(x, y, b.parts[i] / longest * kRoom, kBar, color_of(i));
+      x += b.parts[i] / longest * kRoom;
+    }
     svg.text(left + length + 8, y + 16, b.label, "start");
     y += kRow;
   }
-  svg.line(left, kTop - 8, left, y - kRow + kBar + 8, kInk);
+  svg.line(left, top - 8, left, y - kRow + kBar + 8, kInk);
   return svg.file(left + kRoom + labels + 24, y + 4);
 }
 

@@ -32,12 +32,14 @@ std::string draw(const LinePlot& plot);
 
 struct Bar {
   std::string name;
-  double value = 0;   // without a bar if it is not finite and above 0
-  std::string label;  // written at the bar's end, such as "301 GFLOP/s"
+  double value = 0;                // without a bar if it is not finite and above 0
+  std::string label;               // written at the bar's end, such as "301 GFLOP/s"
+  std::vector<double> parts = {};  // that add up to the value, one for each of the chart's parts
 };
 struct BarChart {
   std::string title;
-  std::vector<Bar> bars;  // horizontal, one under the other, scale from 0
+  std::vector<Bar> bars;                // horizontal, one under the other, scale from 0
+  std::vector<std::string> parts = {};  // what the bars are made of, if they are
 };
 std::string draw(const BarChart& chart);  // e.g. the ladder of GEMMs
 

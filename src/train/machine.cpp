@@ -26,6 +26,15 @@ const std::vector<Machine>& published_machines() {
   return machines;
 }
 
+const Machine& machine_called(std::string_view name) {
+  std::string known;
+  for (const Machine& m : published_machines()) {
+    if (m.name == name) return m;
+    known += (known.empty() ? "" : ", ") + m.name;
+  }
+  fail("machine '", name, "' is unknown; there are: ", known);
+}
+
 static double measure_copy_bandwidth() {
   const size_t bytes = size_t(64) << 20;  // past any cache's share of one process
   const std::unique_ptr<Source> source = host_source();

@@ -17,6 +17,7 @@ struct Machine {
   int64_t memory;            // bytes
 };
 const std::vector<Machine>& published_machines();
+const Machine& machine_called(std::string_view name);  // an error that lists them
 // This machine's CPU: its measured peak of fp32 products (for all dtypes) and copy bandwidth. Takes a second.
 Machine measured_machine();
 

@@ -1,0 +1,30 @@
+// The ways to add up gradients, compared.
+#pragma once
+#include <functional>
+
+#include "lessons/17_data_parallel/shards.h"
+#include "src/dist/processes.h"
+#include "src/train/report.h"
+
+namespace gradus {
+
+struct ParallelWay {
+  std::string name;
+  int64_t bucket_bytes = 0;  // 0: no buckets, each gradient by itself
+  bool overlaps = false;
+};
+struct SummedRun {  // what came of a run, on one rank
+  std::vector<std::vector<double>> weights;
+  std::vector<double> seconds;  // of each step, on the rank's clock
+  Traffic sent;                 // in the last step
+  int64_t numel = 0;            // of what is summed
+  double loss = 0;              // of the last step, of all ranks
+  Usage peak;
+};
+using TrainOneWay = std::function<SummedRun(Comm&, const ParallelWay&)>;
+
+// One way, on args.ranks ranks: a row of the report, and its checks.
+void compare_way(const RanksArgs& args, const ParallelTask& task, const TrainOneWay& train,
+                 const ParallelWay& way, const OneDevice& alone, Report& report);
+
+}  // namespace gradus

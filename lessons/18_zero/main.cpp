@@ -1,0 +1,125 @@
+// Lesson 18, ZeRO. In data parallelism every rank keeps the same 16 bytes for each parameter. Here each keeps
+// a part, and the others' parts come when they are needed: of the optimizer's states (stage 1), of the
+// gradients too (stage 2), of the weights too (stage 3).
+//
+// Bytes a parameter, of 2 + 2 + 12: 4 + 12/N, 2 + 14/N, 16/N. Elements sent: 2, k + 1, 3 k times Psi (N-1)/N.
+//
+//   make lesson-18                                                          expected last line: PASS
+//   make lesson-18 ARGS="--model=gpt2-xl --ranks=64 --machine=V100"         does it fit, how long does a step
+//   take? make mpi-18 RANKS=4                                                     with ranks that are
+//   processes
+#include <iostream>
+
+#include "lessons/03_transformer/text.h"
+#include "lessons/17_data_parallel/shards.h"
+#include "lessons/18_zero/memory.h"
+#include "lessons/18_zero/stages.h"
+#include "lessons/18_zero/units.h"
+#include "lessons/18_zero/what_if.h"
+#include "src/dist/processes.h"
+#include "src/dist/zero_checkpoint.h"
+#include "src/optim/optimizer.h"
+#include "src/train/lesson.h"
+
+using namespace gradus;
+
+struct Settings {
+  TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,
+                          .context = 64,
+                          .layers = 4,
+                          .heads = 4,
+                          .channels = 128,
+                          .dropout = 0.1};
+  int64_t batch = 24, text_bytes = 300'000;
+};
+static Settings for_emulation() {
+  Settings set{.text_bytes = 60'000};
+  set.model.context = 8, set.model.layers = 2, set.model.channels = 16;
+  return set;
+}
+
+static OfRank train(Comm& comm, const ParallelTask& task, const Loader& loader, const ZeroArgs& args,
+                    const Stretch& stretch) {
+  Transformer model(task.model, Allocate::Later);
+  Zero zero(comm, model.parameters, args);
+  model.initialize(task.seed, [&](Parameter& p, const auto& values) { zero.assign(p, values); });
+  AdamW optimizer(zero.shards);
+  if (!stretch.load.empty()) load_sharded(stretch.load, zero, optimizer);
+  OfRank mine;
+  for (int64_t step = stretch.from; step < stretch.to; ++step) {
+    const double begin = comm.seconds();
+    const Traffic before = comm.traffic();
+    const TextBatch batch = read_shard(loader, task, step, comm.rank(), comm.size());
+    zero.zero_grad();
+    Tape tape;
+    const Tensor loss = share_of_loss(model, task, batch);
+    zero.end_forward();
+    tape.backward(loss);
+    zero.end_backward();
+    optimizer.step(task.learning_rate);
+    zero.end_update();
+    mine.sent = comm.traffic().elements - before.elements;
+    mine.loss = item(loss);  // the rank's share
+    mine.seconds.push_back(comm.seconds() - begin);
+  }
+  Meter& meter = current().device.meter();
+  mine.between = meter.now(), mine.peak = meter.at_peak(), mine.padded = zero.numel();
+  mine.parameters = model.parameters.numel();
+  mine.loss = sum_over_ranks(comm, mine.loss);
+  if (!stretch.save.empty()) save_sharded(stretch.save, comm, zero, optimizer);
+  for (const Parameter& p : model.parameters) mine.weights.push_back(to_host<double>(p.value));  // gathered
+  return mine;
+}
+
+static int lesson_18(int argc, char** argv) {
+  Lesson lesson(argc, argv, "18_zero", "ranks that keep a part each: of states, gradients, weights", 20);
+  Args& flags = lesson.args;
+  RanksArgs args;
+  WhatIf what_if;
+  const auto names = [](const auto& list) {
+    std::vector<std::string> all;
+    for (const auto& x : list) all.push_back(x.name);
+    return all;
+  };
+  args.ranks = flags.integer("ranks", 4, "ranks", 1, 4096);
+  args.comm = flags.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-18)",
+                           {"sim", "mpi", "nccl"});
+  args.timeout = flags.number("comm-timeout", 60, "seconds that a process waits for another", 0.1, 1e6);
+  what_if.network = flags.choice("network", "nodes", "what connects the ranks", names(published_networks()));
+  what_if.model = flags.text(
+      "model", "", "only this: does a model fit (gpt2-xl, gpt-48x8192x64, ...), and how fast is it?");
+  what_if.machine =
+      flags.choice("machine", "A100", "what each rank has, for --model", names(published_machines()));
+  what_if.sequences = flags.integer("batch", 4, "sequences of a rank, for --model", 1, 1 << 20);
+  lesson.done({}, {lesson.plot("18_memory.svg"), lesson.plot("18_half.safetensors")});
+  if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
+  if (this_rank(args) > 0)
+    std::cout.setstate(std::ios::failbit), lesson.json.clear();  // the first one speaks
+  LessonContext context(lesson);
+  const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  const Text text = load_text("", set.text_bytes, lesson.seed);
+  const Loader loader(text.corpus, set.model.context, lesson.seed);
+  const ParallelTask task{set.model, set.batch, lesson.steps, lesson.seed, 0};
+  args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
+  args.network = network_called(what_if.network);
+  Report report = lesson.report();
+  report.config(set.model, set.batch);
+  report.config("ranks", args.ranks);
+  report.config("steps", lesson.steps);
+  report.config("network", what_if.network);
+  const TrainRank train_rank = [&](Comm& comm, const ZeroArgs& zero, const Stretch& stretch) {
+    return train(comm, task, loader, zero, stretch);
+  };
+  compare_stages(args, task, train_on_one_device(loader, task, args.ranks), train_rank, report);
+  if (args.comm != "sim") return report.finish(lesson.json);
+  if (context.device.has_data()) resume(args, task, train_rank, lesson.plot("18_half.safetensors"), report);
+  memory_table(lesson, report);
+  published_table(1024, report);
+  units_table(report);
+  times_table({}, report);
+  return report.finish(lesson.json);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_18(argc, argv); });
+}

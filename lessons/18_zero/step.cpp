@@ -1,0 +1,67 @@
+#include "lessons/18_zero/step.h"
+
+#include "src/data/dummy.h"
+#include "src/dist/cluster.h"
+#include "src/optim/optimizer.h"
+
+namespace gradus {
+
+static ZeroStep step_of_rank(Comm& comm, const ZeroSetting& set) {
+  Meter& meter = current().device.meter();
+  Transformer model(set.model, Allocate::Later);
+  Zero zero(comm, model.parameters, set.zero);
+  AdamW optimizer(zero.shards);
+  meter.reset_peak();
+  meter.reset_work();
+  const int64_t sent = comm.traffic().elements;
+  const double begin = comm.seconds();
+  zero.zero_grad();
+  for (int64_t micro = 0; micro < set.micro_batches; ++micro) {
+    zero.last_micro_batch = micro == set.micro_batches - 1;
+    const DummyBatch batch = dummy_batch(set.model, set.sequences, set.tokens);
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    zero.end_forward();
+    tape.backward(loss);
+    zero.end_backward();
+  }
+  optimizer.step(1e-3);
+  zero.end_update();
+  return {meter.now(),          meter.at_peak(),       model.parameters.numel(),
+          zero.numel(),         meter.peak_reserved(), comm.traffic().elements - sent,
+          zero.most_gathered(), comm.seconds() - begin};
+}
+
+ZeroStep zero_step(const ZeroSetting& set) {
+  ClusterArgs args{.ranks = set.ranks, .device = "meta", .memory_budget = set.budget, .network = set.network};
+  args.computed = [&](int64_t, Context& c) {
+    return set.machine.name.empty() ? 0 : predicted_seconds(c.device.meter(), set.machine);
+  };
+  std::vector<ZeroStep> steps(static_cast<size_t>(set.ranks));
+  run_cluster(args, [&](Comm& comm) { steps[size_t(comm.rank())] = step_of_rank(comm, set); });
+  for (const ZeroStep& s : steps)
+    for (int k = 0; k < kKinds; ++k)
+      check(s.between.by_kind[size_t(k)] <= steps[0].between.by_kind[size_t(k)] && s.sent == steps[0].sent,
+            "zero: a rank keeps more than rank 0, or does not send as much");
+  return steps[0];
+}
+
+Usage predicted_bytes(const Precision& t, int stage, int64_t parameters, int64_t padded, int64_t ranks) {
+  Usage u;
+  const auto shared_from = [&](int first) { return stage >= first ? padded / ranks : padded; };
+  u.by_kind[int(Kind::Weight)] = size_of(t.value) * shared_from(3);
+  u.by_kind[int(Kind::Master)] = t.master ? 4 * shared_from(1) : 0;
+  u.by_kind[int(Kind::Gradient)] = size_of(t.gradient) * shared_from(2);
+  u.by_kind[int(Kind::Optimizer)] = 2 * size_of(t.state) * (stage >= 1 ? padded / ranks : parameters);
+  return u;
+}
+
+int64_t predicted_sent(const ZeroArgs& args, int64_t padded, int64_t ranks, int64_t micro_batches) {
+  const int64_t k = micro_batches, passes = args.stage < 2       ? 2
+                                            : args.stage == 2    ? k + 1
+                                            : args.keep_gathered ? 2 * k
+                                                                 : 3 * k;
+  return passes * padded / ranks * (ranks - 1);
+}
+
+}  // namespace gradus

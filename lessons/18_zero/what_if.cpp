@@ -1,0 +1,73 @@
+#include "lessons/18_zero/what_if.h"
+
+#include <iostream>
+
+#include "lessons/18_zero/step.h"
+#include "src/core/table.h"
+
+namespace gradus {
+
+static ZeroSetting setting(const WhatIf& w, int stage) {
+  ZeroSetting set{.model = transformer_config(w.model), .ranks = w.ranks, .sequences = w.sequences};
+  set.tokens = set.model.context;
+  set.model.precision = precision_recipe("zero");
+  set.model.attention = attention_flash;
+  set.zero = {.stage = stage, .unit = unit_per_block, .overlap = true};
+  set.network = network_called(w.network);
+  set.machine = machine_called(w.machine);
+  return set;
+}
+
+static bool fits(ZeroSetting set) {
+  set.budget = set.machine.memory;
+  try {
+    zero_step(set);
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+}
+
+void what_if_table(const WhatIf& w) {
+  const ZeroSetting first = setting(w, 0);
+  std::cout << w.model << ", " << count_text(first.model.parameter_count()) << " parameters, on " << w.ranks
+            << " x " << w.machine << " (" << bytes_text(first.machine.memory) << "; " << first.machine.source
+            << ")\nnetwork " << w.network << ": " << first.network.source << "\n"
+            << w.sequences << " sequences of " << first.tokens << " tokens on each\n\n";
+  Table table({"stage", "states", "peak", "fits", "gathered", "sent", "step at least", "tokens/s"});
+  for (const int stage : {0, 1, 2, 3}) {
+    const ZeroSetting set = setting(w, stage);
+    const ZeroStep s = zero_step(set);
+    const double tokens = double(w.ranks * w.sequences * set.tokens);
+    table.row(
+        {std::to_string(stage),
+         bytes_text(predicted_bytes(set.model.precision, stage, s.parameters, s.padded, w.ranks).allocated()),
+         bytes_text(s.peak.allocated()), fits(set) ? "yes" : "no", bytes_text(s.most_gathered),
+         bytes_text(2 * s.sent), seconds_text(s.seconds), number_text(tokens / s.seconds)});
+  }
+  std::cout << table;
+}
+
+void times_table(const WhatIf& w, Report& report) {
+  std::cout << "\n(d) A step of " << w.model << " on " << w.ranks << " x " << w.machine << ", " << w.sequences
+            << " sequences each: at least\n";
+  Table table({"network", "computes", "stage 1", "stage 2", "stage 3", "SHARD_GRAD_OP"});
+  double slowest = 0;  // stage 3 beside stage 1, where the network decides
+  for (const Network& network : published_networks()) {
+    const auto seconds = [&](int64_t ranks, int stage, bool keeps) {
+      ZeroSetting set = setting(w, stage);
+      set.network = network, set.ranks = ranks, set.zero.keep_gathered = keeps;
+      return zero_step(set).seconds;
+    };
+    const double one = seconds(w.ranks, 1, false), two = seconds(w.ranks, 2, false),
+                 three = seconds(w.ranks, 3, false);
+    table.row({network.name, seconds_text(seconds(1, 3, false)), seconds_text(one), seconds_text(two),
+               seconds_text(three), seconds_text(seconds(w.ranks, 3, true))});
+    if (network.name == "ethernet10") slowest = three / one;
+  }
+  std::cout << table;
+  report.check_at_least("(d) stage 3 / stage 1 on 10 Gb/s: 3 Psi / 2 Psi", slowest, 1.4);
+  report.check_at_most("(d) the same", slowest, 1.6);
+}
+
+}  // namespace gradus

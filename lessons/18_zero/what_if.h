@@ -1,0 +1,19 @@
+// Without a cluster: does a model fit on so many machines, and how long does a step take at least?
+#pragma once
+#include <string>
+
+#include "src/train/report.h"
+
+namespace gradus {
+
+struct WhatIf {
+  std::string model = "gpt2-xl", machine = "A100", network = "nodes";
+  int64_t ranks = 64, sequences = 4;  // sequences of its whole context on each rank
+};
+// Stages 0 to 3 of one, in 2 + 2 + 12 bytes a parameter, a unit a block, gathered ahead: a rank's peak,
+// whether it fits the machine's memory, and the time that its kernels and the network need at least.
+void what_if_table(const WhatIf& w);
+// The time of a step by network and stage.
+void times_table(const WhatIf& w, Report& report);
+
+}  // namespace gradus

@@ -87,7 +87,9 @@ static int lesson_17(int argc, char** argv) {
   if (lesson.print == "example") return print_ring(std::cout, watch_ring(4)), 0;
   if (this_rank(args) > 0)
     std::cout.setstate(std::ios::failbit), lesson.json.clear();  // the first one speaks
-  LessonContext context(lesson);
+  // Simulated ranks are not on a GPU.
+  LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
+                        lesson.memory);
   const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
   const Text text = load_text("", set.text_bytes, lesson.seed);
   const Loader loader(text.corpus, set.model.context, lesson.seed);

@@ -95,7 +95,9 @@ static int lesson_18(int argc, char** argv) {
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
   if (this_rank(args) > 0)
     std::cout.setstate(std::ios::failbit), lesson.json.clear();  // the first one speaks
-  LessonContext context(lesson);
+  // Simulated ranks are not on a GPU.
+  LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
+                        lesson.memory);
   const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
   const Text text = load_text("", set.text_bytes, lesson.seed);
   const Loader loader(text.corpus, set.model.context, lesson.seed);

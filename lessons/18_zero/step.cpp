@@ -48,20 +48,29 @@ ZeroStep zero_step(const ZeroSetting& set) {
 
 Usage predicted_bytes(const Precision& t, int stage, int64_t parameters, int64_t padded, int64_t ranks) {
   Usage u;
-  const auto shared_from = [&](int first) { return stage >= first ? padded / ranks : padded; };
-  u.by_kind[int(Kind::Weight)] = size_of(t.value) * shared_from(3);
-  u.by_kind[int(Kind::Master)] = t.master ? 4 * shared_from(1) : 0;
-  u.by_kind[int(Kind::Gradient)] = size_of(t.gradient) * shared_from(2);
-  u.by_kind[int(Kind::Optimizer)] = 2 * size_of(t.state) * (stage >= 1 ? padded / ranks : parameters);
+  int64_t &weight = u.by_kind[int(Kind::Weight)], &master = u.by_kind[int(Kind::Master)],
+          &gradient = u.by_kind[int(Kind::Gradient)], &optimizer = u.by_kind[int(Kind::Optimizer)];
+  // BEGIN SOLUTION 18.2
+  const int64_t part = padded / ranks;
+  weight = size_of(t.value) * (stage >= 3 ? part : padded);
+  gradient = size_of(t.gradient) * (stage >= 2 ? part : padded);
+  master = t.master ? size_of(DType::F32) * (stage >= 1 ? part : padded) : 0;
+  optimizer = 2 * size_of(t.state) * (stage >= 1 ? part : parameters);
+  // STUB: todo("18.2", "the bytes of each kind", t, stage, parameters, padded, ranks, weight, master, gradient, optimizer);
+  // END SOLUTION 18.2
   return u;
 }
 
 int64_t predicted_sent(const ZeroArgs& args, int64_t padded, int64_t ranks, int64_t micro_batches) {
-  const int64_t k = micro_batches, passes = args.stage < 2       ? 2
-                                            : args.stage == 2    ? k + 1
-                                            : args.keep_gathered ? 2 * k
-                                                                 : 3 * k;
-  return passes * padded / ranks * (ranks - 1);
+  // BEGIN SOLUTION 18.6
+  const int64_t k = micro_batches,
+                of_weights = args.stage < 3       ? 1
+                             : args.keep_gathered ? k
+                                                  : 2 * k,
+                of_gradients = args.stage < 2 ? 1 : k;
+  return (of_weights + of_gradients) * (padded / ranks) * (ranks - 1);
+  // STUB: todo("18.6", "how often weights and gradients go round, times what a rank then sends", args, padded, ranks, micro_batches);
+  // END SOLUTION 18.6
 }
 
 }  // namespace gradus

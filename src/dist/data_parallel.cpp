@@ -10,7 +10,10 @@ void sum_gradients(Comm& comm, Parameters& parameters) {
   for (Parameter& p : parameters) {
     if (!p.trainable()) continue;
     check_gradient(p);
+    // BEGIN SOLUTION 17.3
     comm.all_reduce(p.leaf.grad)->wait();
+    // STUB: todo("17.3", "the sum of all ranks' gradients of this parameter", comm);
+    // END SOLUTION 17.3
   }
 }
 
@@ -43,9 +46,17 @@ void GradientBuckets::add_bucket(const std::vector<Parameter*>& parameters) {
       check(!b.work, "the gradient of '", l.name,
             "' was added to while its bucket is summed; call sum_during_backward() before the last backward "
             "pass");
-      if (during_backward_ && ++b.final == b.parameters.size()) begin(b);
+      one_is_final(b);
     };
   }
+}
+
+// A gradient of the bucket will not change any more in this backward pass.
+void GradientBuckets::one_is_final(Bucket& b) {
+  // BEGIN SOLUTION 17.6
+  if (during_backward_ && ++b.final == b.parameters.size()) begin(b);
+  // STUB: todo("17.6", "begin to sum the bucket, if it is time", b);
+  // END SOLUTION 17.6
 }
 
 GradientBuckets::~GradientBuckets() {

@@ -39,6 +39,7 @@ class GradientBuckets {
     std::unique_ptr<Work> work;
   };
   void add_bucket(const std::vector<Parameter*>& parameters);
+  void one_is_final(Bucket& bucket);
   void begin(Bucket& bucket);
 
   Comm& comm_;

@@ -160,11 +160,14 @@ void Zero::begin_gather(Unit& u) {
 
 // Somebody reads a weight of a unit that is not there. The one before it is no longer needed.
 void Zero::gather(Unit& u) {
+  // BEGIN SOLUTION 18.3
   for (Unit& other : units_)
     if (!other.name.empty() && !args_.keep_gathered && !other.values.storage().empty()) release(other);
   if (!u.gather) begin_gather(u);
   std::exchange(u.gather, nullptr)->wait();
   u.values.storage().refill(std::exchange(u.gathered, {}).storage());
+  // STUB: todo("18.3", "give up the unit before, and fill this one's values with all ranks' parts", u);
+  // END SOLUTION 18.3
   if (args_.overlap && !u.name.empty()) prefetch_after(u);
 }
 
@@ -235,8 +238,11 @@ void Zero::end_backward() {
 
 void Zero::end_update() {
   if (args_.stage == 0 || args_.stage == 3) return;
+  // BEGIN SOLUTION 18.1
   for (Unit& u : units_) u.gather = comm_.all_gather(u.own_values, u.values);
   for (Unit& u : units_) std::exchange(u.gather, nullptr)->wait();
+  // STUB: todo("18.1", "every rank has updated its part of each unit's weights: get the others'");
+  // END SOLUTION 18.1
 }
 
 void Zero::clip_grad_norm(double max_norm) {

@@ -1,0 +1,211 @@
+// What lesson 17 says: who reads what, the ring, the ways to add up gradients.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "lessons/17_data_parallel/ring.h"
+#include "lessons/17_data_parallel/shards.h"
+#include "src/dist/cluster.h"
+#include "src/dist/data_parallel.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+Corpus text() {
+  Corpus corpus;
+  for (int i = 0; i < 3000; ++i) corpus.bytes.push_back(char('a' + i * i % 23));
+  corpus.split = 2500;
+  return corpus;
+}
+
+TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
+  RecordProperty("exercise", "17.1");
+  const Corpus corpus = text();
+  const ParallelTask task{{.context = 9}, 0, 1, 1};
+  const Loader loader(corpus, 9, 5);
+  for (const int64_t batch : {1, 5, 8, 24, 25})
+    for (int64_t ranks = 1; ranks <= std::min<int64_t>(batch, 9); ++ranks)
+      for (const int64_t step : {0, 3}) {
+        ParallelTask t = task;
+        t.batch = batch;
+        const TextBatch all = read_batch(loader, step, batch, 9, false);
+        std::vector<int32_t> ids, targets;
+        int64_t first = 0, most = 0, least = batch;
+        for (int64_t r = 0; r < ranks; ++r) {
+          const TextBatch mine = read_shard(loader, t, step, r, ranks);
+          EXPECT_EQ(mine.first_sample, first) << "rank " << r << " of " << ranks << ", batch " << batch;
+          first += mine.sequences;
+          most = std::max(most, mine.sequences), least = std::min(least, mine.sequences);
+          ids.insert(ids.end(), mine.ids.begin(), mine.ids.end());
+          targets.insert(targets.end(), mine.targets.begin(), mine.targets.end());
+        }
+        EXPECT_EQ(ids, all.ids) << ranks << " ranks, batch " << batch;
+        EXPECT_EQ(targets, all.targets);
+        EXPECT_LE(most - least, 1);
+      }
+}
+
+TEST(L17_Shards, TheSharesAddUpToTheLossOfTheBatch) {
+  Context context;
+  const Corpus corpus = text();
+  const ParallelTask task{
+      {.vocab = 256, .context = 9, .layers = 1, .heads = 2, .channels = 8, .dropout = 0.2}, 7, 1, 1};
+  const Loader loader(corpus, 9, 5);
+  Transformer model(task.model);
+  model.initialize(1);
+  const auto loss = [&](int64_t ranks) {
+    double sum = 0;
+    for (int64_t r = 0; r < ranks; ++r) {
+      Tape tape;
+      sum += item(share_of_loss(model, task, read_shard(loader, task, 2, r, ranks)));
+    }
+    return sum;
+  };
+  for (const int64_t ranks : {2, 3, 7}) EXPECT_NEAR(loss(ranks), loss(1), 1e-6) << ranks;
+}
+
+TEST(L17_Ring, EveryRankHasTheSumAfterTwoRounds) {
+  RecordProperty("exercise", "17.2");
+  for (const int64_t ranks : {1, 2, 3, 4, 5, 8})
+    for (const int64_t n : {1, 2, 7, 40, 41}) {
+      int64_t sent = 0;
+      run_cluster({.ranks = ranks}, [&](Comm& comm) {
+        std::vector<double> mine, expected;
+        for (int64_t i = 0; i < n; ++i) {
+          mine.push_back(double((comm.rank() + 1) * (i + 1)));
+          expected.push_back(double(ranks * (ranks + 1) / 2 * (i + 1)));
+        }
+        const Tensor x = from_host(current().device, mine, {n}, DType::F32, Kind::Other, "x");
+        int64_t steps = 0;
+        ring_all_reduce(comm, x, [&](int64_t step) { EXPECT_EQ(step, ++steps); });
+        EXPECT_EQ(steps, 2 * (ranks - 1));
+        EXPECT_EQ(to_host<double>(x), expected)
+            << ranks << " ranks, " << n << " numbers, rank " << comm.rank();
+        sent += comm.traffic().elements;
+      });
+      EXPECT_EQ(sent, 2 * (ranks - 1) * n);
+    }
+}
+
+TEST(L17_Ring, AfterTheFirstRoundEachRankHasOneFinishedPart) {
+  RecordProperty("exercise", "17.2");
+  for (const int64_t N : {2, 3, 4, 6}) {
+    const RingSteps ring = watch_ring(N);
+    ASSERT_EQ(int64_t(ring.values.size()), 2 * N - 1);
+    double whole = 0;
+    for (const auto& rank : ring.values[0]) whole += rank[0];
+    for (int64_t r = 0; r < N; ++r)
+      for (int64_t p = 0; p < N; ++p)
+        EXPECT_EQ(ring.values[size_t(N - 1)][size_t(r)][size_t(p)] == whole, p == (r + 1) % N)
+            << "rank " << r << ", part " << p;
+  }
+}
+
+// Two layers of y = x w; each rank's x is another.
+struct TwoLayers {
+  TwoLayers() {
+    for (const char* name : {"first", "second"}) {
+      Parameter& p = parameters.add(name, {3, 3}, {});
+      p.assign({1, 0, 2, 0, 1, 0, -1, 0, 1});
+    }
+  }
+  Tensor operator()(int64_t rank, bool second_alone = false) {
+    const Tensor x =
+        from_host<double>(current().device, {double(rank + 1), 2, 3}, {1, 3}, DType::F32, Kind::Data, "x");
+    const Tensor h = second_alone ? x : linear(x, parameters.find("first").value);
+    return linear(h, parameters.find("second").value);
+  }
+  std::vector<std::vector<double>> gradients() {
+    std::vector<std::vector<double>> all;
+    for (const Parameter& p : parameters) all.push_back(to_host<double>(p.leaf.grad));
+    return all;
+  }
+  Parameters parameters;
+};
+
+void backward(Tape& tape, const Tensor& y) {
+  Tensor dy = empty_like(y, "dy");
+  copy_from_host(dy, {1, 2, -1});
+  tape.backward(y, dy);
+}
+
+std::vector<std::vector<double>> summed_by_hand(int64_t ranks, int64_t times) {
+  Context context;
+  TwoLayers net;
+  for (int64_t r = 0; r < ranks; ++r)
+    for (int64_t t = 0; t < times; ++t) {
+      Tape tape;
+      backward(tape, net(r));
+    }
+  return net.gradients();
+}
+
+TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
+  RecordProperty("exercise", "17.3");
+  for (const int64_t ranks : {1, 2, 3}) {
+    const auto expected = summed_by_hand(ranks, 1);
+    run_cluster({.ranks = ranks}, [&](Comm& comm) {
+      TwoLayers net;
+      Tape tape;
+      backward(tape, net(comm.rank()));
+      sum_gradients(comm, net.parameters);
+      EXPECT_EQ(net.gradients(), expected) << ranks << " ranks";
+      EXPECT_EQ(comm.traffic().messages, 2 * 2 * (ranks - 1)) << "one all-reduce for each parameter";
+    });
+  }
+}
+
+TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
+  RecordProperty("exercise", "17.6");
+  const auto expected = summed_by_hand(2, 1);
+  for (const int64_t bytes : {1, 1000}) {  // a bucket each, one for both
+    const int64_t buckets = bytes == 1 ? 2 : 1, messages = 2;
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      TwoLayers net;
+      GradientBuckets sums(comm, net.parameters, bytes);
+      for (int step = 0; step < 2; ++step) {
+        net.parameters.zero_grad();
+        sums.sum_during_backward();
+        const int64_t before = comm.traffic().messages;
+        Tape tape;
+        backward(tape, net(comm.rank()));
+        EXPECT_EQ(comm.traffic().messages - before, messages * buckets)
+            << "all have begun when backward ends";
+        sums.sum();
+        EXPECT_EQ(net.gradients(), expected);
+      }
+      // The first layer's gradient is missing: its bucket must not begin.
+      net.parameters.zero_grad();
+      sums.sum_during_backward();
+      const int64_t before = comm.traffic().messages;
+      Tape tape;
+      backward(tape, net(comm.rank(), true));
+      EXPECT_EQ(comm.traffic().messages - before, bytes == 1 ? messages : 0);
+      expect_refused("parameter 'first' has no gradient", [&] { sums.sum(); });
+    });
+  }
+}
+
+TEST(L17_Buckets, OfMicroBatchesOnlyTheLastIsSummedMeanwhile) {
+  const auto expected = summed_by_hand(2, 3);
+  run_cluster({.ranks = 2}, [&](Comm& comm) {
+    TwoLayers net;
+    GradientBuckets sums(comm, net.parameters, 1);
+    for (int step = 0; step < 3; ++step) {
+      net.parameters.zero_grad();
+      const int64_t before = comm.traffic().messages;
+      for (int micro = 0; micro < 3; ++micro) {
+        if (micro == 2) sums.sum_during_backward();
+        Tape tape;
+        backward(tape, net(comm.rank()));
+        EXPECT_EQ(comm.traffic().messages - before, micro == 2 ? 4 : 0);
+      }
+      sums.sum();
+      EXPECT_EQ(net.gradients(), expected) << "step " << step;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,148 @@
+// What lesson 18 says: bytes and elements by stage, and that every stage does the same training.
+#include <gtest/gtest.h>
+
+#include "lessons/18_zero/step.h"
+#include "src/optim/optimizer.h"
+#include "tests/dist/sharded_training.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+int64_t sum_of(const Usage& u) { return u.allocated(); }
+
+TEST(L18_Formulas, BytesOfAKindAreSharedFromItsStageOn) {
+  RecordProperty("exercise", "18.2");
+  const Precision zero = precision_recipe("zero"), fp32 = {}, mixed = precision_recipe("mixed");
+  // 1,000 parameters, padded to 1,008, on 4 ranks: 252 each.
+  const auto bytes = [&](const Precision& t, int stage) { return predicted_bytes(t, stage, 1000, 1008, 4); };
+  EXPECT_EQ(sum_of(bytes(zero, 0)), 2 * 1008 + 2 * 1008 + 4 * 1008 + 8 * 1000);
+  EXPECT_EQ(sum_of(bytes(zero, 1)), 2 * 1008 + 2 * 1008 + 12 * 252);
+  EXPECT_EQ(sum_of(bytes(zero, 2)), 2 * 1008 + 14 * 252);
+  EXPECT_EQ(sum_of(bytes(zero, 3)), 16 * 252);
+  EXPECT_EQ(bytes(zero, 2)[Kind::Gradient], 2 * 252);
+  EXPECT_EQ(bytes(zero, 1)[Kind::Master], 4 * 252);
+  EXPECT_EQ(bytes(zero, 1)[Kind::Optimizer], 8 * 252);
+  EXPECT_EQ(sum_of(bytes(fp32, 0)), 4 * 1008 + 4 * 1008 + 8 * 1000);
+  EXPECT_EQ(sum_of(bytes(fp32, 3)), 16 * 252);
+  EXPECT_EQ(sum_of(bytes(mixed, 1)), 2 * 1008 + 4 * 1008 + 12 * 252);
+  EXPECT_EQ(bytes(fp32, 3)[Kind::Master], 0);
+  EXPECT_EQ(sum_of(predicted_bytes(zero, 1, 10, 10, 1)), 160) << "one rank has it all";
+}
+
+TEST(L18_Formulas, ElementsThatARankSends) {
+  RecordProperty("exercise", "18.6");
+  const auto sent = [](int stage, int64_t k, bool keeps = false) {
+    return predicted_sent({.stage = stage, .keep_gathered = keeps}, 1200, 4, k) / 900;  // Psi (N-1)/N
+  };
+  for (const int64_t k : {1, 2, 5}) {
+    EXPECT_EQ(sent(0, k), 2);
+    EXPECT_EQ(sent(1, k), 2);
+    EXPECT_EQ(sent(2, k), k + 1);
+    EXPECT_EQ(sent(3, k), 3 * k);
+    EXPECT_EQ(sent(3, k, true), 2 * k);
+  }
+  EXPECT_EQ(predicted_sent({.stage = 3}, 1200, 1, 3), 0);
+}
+
+// Each as the meter and the ranks count them.
+TEST(L18_Formulas, AreWhatAStepNeedsAndSends) {
+  for (const char* recipe : {"zero", "fp32", "mixed", "half"})
+    for (const int stage : {0, 1, 2, 3})
+      for (const int64_t N : {1, 2, 3, 4, 8})
+        for (const int64_t k : {1, 3}) {
+          ZeroSetting set{.model = {.vocab = 31, .context = 8, .layers = 3, .heads = 2, .channels = 10},
+                          .ranks = N,
+                          .micro_batches = k,
+                          .tokens = 8};
+          set.model.precision = precision_recipe(recipe);
+          set.zero = {.stage = stage, .unit = unit_per_block, .overlap = k == 3};
+          const ZeroStep s = zero_step(set);
+          const Usage predicted = predicted_bytes(set.model.precision, stage, s.parameters, s.padded, N);
+          for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
+            EXPECT_EQ(s.between[kind], predicted[kind])
+                << name_of(kind) << ", " << recipe << ", stage " << stage << ", N = " << N;
+          EXPECT_EQ(s.sent, predicted_sent(set.zero, s.padded, N, k)) << "stage " << stage << ", N = " << N;
+        }
+}
+
+Weights trained(const ShardedSetting& set, const ZeroArgs& args) {
+  Weights weights;
+  run_cluster({.ranks = set.ranks, .seed = 3}, [&](Comm& comm) {
+    train_with_zero(set, comm, args, [&](Transformer& model, Zero&) {
+      const Weights mine = weights_of(model);
+      if (comm.rank() == set.ranks - 1) weights = mine;
+    });
+  });
+  return weights;
+}
+
+TEST(L18_Stages, InStageOneEveryRankGetsTheOthersWeights) {
+  RecordProperty("exercise", "18.1");
+  for (const int64_t ranks : {2, 3}) {
+    const ShardedSetting set{.ranks = ranks, .steps = 3};
+    EXPECT_EQ(trained(set, {.stage = 1, .unit = unit_per_block}), train_on_one_rank(set, Summed::EachStep));
+    EXPECT_EQ(trained(set, {.stage = 1}), train_on_one_rank(set, Summed::EachStep));
+  }
+}
+
+TEST(L18_Stages, InStageThreeAUnitIsGatheredWhenItIsRead) {
+  RecordProperty("exercise", "18.3");
+  const ShardedSetting set{.ranks = 3, .steps = 3};
+  const Weights expected = train_on_one_rank(set, Summed::EachMicroBatch);
+  for (const bool overlap : {false, true})
+    for (const bool keep : {false, true})
+      EXPECT_EQ(trained(set, {.stage = 3, .unit = unit_per_block, .overlap = overlap, .keep_gathered = keep}),
+                expected)
+          << "overlap " << overlap << ", keep " << keep;
+  EXPECT_EQ(trained(set, {.stage = 3}), expected);
+}
+
+TEST(L18_Stages, AtMostOneUnitAndTheRootAreGathered) {
+  RecordProperty("exercise", "18.3");
+  ZeroSetting set{
+      .model = {.vocab = 31, .context = 8, .layers = 4, .heads = 2, .channels = 12}, .ranks = 2, .tokens = 8};
+  constexpr int64_t kBlock = 12 * 12 * 12 + 13 * 12, kRoot = (31 + 8 + 2) * 12;  // of 12 channels
+  const auto most = [&](const ZeroArgs& args) {
+    set.zero = args;
+    return zero_step(set).most_gathered;
+  };
+  EXPECT_EQ(most({.unit = unit_per_block}), 4 * (kBlock + kRoot));
+  EXPECT_EQ(most({.unit = unit_per_block, .overlap = true}), 4 * (2 * kBlock + kRoot));
+  EXPECT_EQ(most({.unit = unit_per_block, .keep_gathered = true}), 4 * (4 * kBlock + kRoot));
+  EXPECT_EQ(most({}), 4 * (4 * kBlock + kRoot));
+}
+
+TEST(L18_Stages, MicroBatchesAddUp) {
+  const ShardedSetting set{.ranks = 2, .micro_batches = 3, .steps = 4};
+  EXPECT_EQ(trained(set, {.stage = 2, .unit = unit_per_block}),
+            train_on_one_rank(set, Summed::EachMicroBatch));
+  EXPECT_EQ(trained(set, {.stage = 1, .unit = unit_per_block}), train_on_one_rank(set, Summed::EachStep));
+}
+
+// Rajbhandari et al. 2020, table 1, as printed: GB of a model of 7.5e9 parameters.
+TEST(L18_Published, MemoryOfSevenAndAHalfBillionParameters) {
+  const struct {
+    int64_t ranks;
+    double printed[3], half_a_digit[3];
+  } rows[] = {{1, {120, 120, 120}, {0.5, 0.5, 0.5}},
+              {4, {52.5, 41.3, 30}, {0.05, 0.0501, 0.5}},
+              {16, {35.6, 21.6, 7.5}, {0.05, 0.05, 0.05}},
+              {64, {31.4, 16.6, 1.88}, {0.05, 0.05, 0.00501}}};
+  ZeroSetting set{.model = transformer_config("gpt-36x4096x32"), .tokens = 64};
+  set.model.precision = precision_recipe("zero");
+  for (const auto& row : rows)
+    for (const int stage : {1, 2, 3}) {
+      set.ranks = row.ranks, set.zero = {.stage = stage, .unit = unit_per_block};
+      const ZeroStep s = zero_step(set);
+      int64_t bytes = 0;
+      for (const Kind k : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
+        bytes += s.between[k];
+      EXPECT_NEAR(7.5 * double(bytes) / double(s.parameters), row.printed[stage - 1],
+                  row.half_a_digit[stage - 1])
+          << "N = " << row.ranks << ", stage " << stage;
+    }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -91,11 +91,6 @@ else
 FOUND    := without oneDNN (not there, or switched off)
 endif
 
-# MPI is linked into programs of their own, with the objects of the others.
-MPI     ?= $(if $(shell command -v mpicxx),1)
-MPICXX  := MPICH_CXX='$(CXX)' OMPI_CXX='$(CXX)' mpicxx
-MPIEXEC := sh tests/tools/mpiexec.sh
-
 # ---- sources and what they become ---------------------------------------------------------------------
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp' ! -path 'src/dist/mpi/*'))
@@ -115,14 +110,14 @@ ifeq ($(CUDA),1)
 LIB_OBJ += $(CUDA_OBJ)
 endif
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
-WITH_MPI := $(patsubst lessons/%/main.cpp,$(BUILD)/mpi/lessons/%,$(shell grep -l dist/processes.h $(MAINS) /dev/null))
-MPI_OBJ := $(call object,$(wildcard src/dist/mpi/*.cpp))
 TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
 STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) \
   $(call object,$(wildcard tests/standin/*.cpp))
 TOOLS   := tests/tools
 COURSE  := tests/course
+
+include $(TOOLS)/mpi.mk
 
 .DEFAULT_GOAL := all
 .PHONY: all programs lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
@@ -151,17 +146,8 @@ lesson-%:
 	@$(MAKE) $(PROGRAM)
 	$(PROGRAM) $(ARGS)
 
-RANKS ?= 4
-MPI_PROGRAM = $(filter $(BUILD)/mpi/lessons/$*_%,$(WITH_MPI))
-mpi-%:
-	@$(if $(MPI_PROGRAM),,echo 'lesson $* has no ranks; these have: $(notdir $(WITH_MPI))'; exit 1)
-	@$(SETUP) $(WANTED) mpi
-	@$(MAKE) MPI=1 $(MPI_PROGRAM)
-	$(MPIEXEC) $(RANKS) $(MPI_PROGRAM) --comm=mpi --ranks=$(RANKS) $(ARGS)
-
 # The programs that these tests run, if they run any.
 THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),programs $(MPI_TESTS))
-MPI_TESTS = $(if $(filter 1,$(MPI)),$(BUILD)/mpi/tests/mpi_program)
 test:
 	@$(SETUP) $(WANTED) gtest mpi
 	@$(MAKE) $(TESTS) $(call THEY_RUN,$(TESTS))
@@ -272,21 +258,6 @@ $(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
-
-# Its functions come before those of the library that stand in for them (no_mpi.cpp).
-$(MPI_OBJ): $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
-	@mkdir -p $(@D)
-	@echo 'compile $< with MPI'
-	@$(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
-$(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -o $@
-
-$(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -lgtest -o $@
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@mkdir -p $(@D)

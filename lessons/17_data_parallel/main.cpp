@@ -95,6 +95,7 @@ static int lesson_17(int argc, char** argv) {
   const Loader loader(text.corpus, set.model.context, lesson.seed);
   Report report = lesson.report();
   report.config(set.model, set.batch);
+  report.config("ranks", most);
   report.config("steps", lesson.steps);
   report.config("network", network);
   const ParallelTask task{set.model, set.batch, lesson.steps, lesson.seed};

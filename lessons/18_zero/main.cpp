@@ -12,6 +12,7 @@
 
 #include "lessons/03_transformer/text.h"
 #include "lessons/17_data_parallel/shards.h"
+#include "lessons/18_zero/by_hand.h"
 #include "lessons/18_zero/memory.h"
 #include "lessons/18_zero/stages.h"
 #include "lessons/18_zero/units.h"
@@ -92,6 +93,7 @@ static int lesson_18(int argc, char** argv) {
       flags.choice("machine", "A100", "what each rank has, for --model", names(published_machines()));
   what_if.sequences = flags.integer("batch", 4, "sequences of a rank, for --model", 1, 1 << 20);
   lesson.done({}, {lesson.plot("18_memory.svg"), lesson.plot("18_half.safetensors")});
+  if (lesson.print == "example") return shards_by_hand(std::cout), 0;
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
   if (this_rank(args) > 0)
     std::cout.setstate(std::ios::failbit), lesson.json.clear();  // the first one speaks

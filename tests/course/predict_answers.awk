@@ -77,6 +77,16 @@ function answers() {
   } else if (id == "12.5") {
     a["trainable"] = after("of rank ") * 5 * before(" channels"); a["bytes"] = 12 * a["trainable"]
     x = 128 * after("A matrix ("); a["coded"] = x / 2 + x / 64 + 4 * x / 16384
+  } else if (id == "17.5") {
+    R = before(" ranks"); k = before(" weights of"); n = after("weights of (") ^ 2
+    x = before(" microseconds and"); y = 4000 * n / before(" GB (10")  # of one weight, on the link: 1e-9 s
+    a["sent"] = 2 * k * n * (R - 1) / R; a["messages"] = 2 * (R - 1); a["messages_each"] = 2 * k * (R - 1)
+    a["time"] = 2 * (R - 1) * (x + k * y / R / 1e6); a["time_each"] = 2 * k * (R - 1) * (x + y / R / 1e6)
+  } else if (id == "18.5") {
+    V = after("vocabulary of "); T = after("context of "); gpt(); R = before(" ranks"); k = before(" micro-batches")
+    a["bytes_1"] = 4 * N + 12 * N / R; a["bytes_2"] = 2 * N + 14 * N / R; a["bytes_3"] = 16 * N / R
+    x = N * (R - 1) / R; a["sent_1"] = 2 * x; a["sent_2"] = (k + 1) * x; a["sent_3"] = 3 * k * x
+    a["gathered"] = 2 * (V * C + T * C + 2 * C + 12 * C * C + 13 * C)
   }
 }
 function gpt() {

@@ -1,68 +1,25 @@
 // Comm over MPI: real processes. Any MPI will do; collectives are made of messages, so that sums are taken in
 // rank order. A rank sends what it has when a collective begins; the rest is done by a fiber, one collective
 // after the other, which goes on whenever the rank waits for anything, or begins the next.
-#include <mpi.h>
-#include <omp.h>
 #include <sched.h>
 
 #include <deque>
-#include <iostream>
 #include <list>
 #include <map>
 #include <utility>
 
 #include "kernels/fiber.h"
 #include "src/core/timing.h"
+#include "src/dist/mpi/requests.h"
 #include "src/dist/processes.h"
 
 namespace gradus {
 namespace {
 
-constexpr int64_t kPiece = int64_t(1) << 16;      // elements that are summed at a time
-constexpr int64_t kMostBytes = int64_t(1) << 30;  // of a message: MPI counts in int
-constexpr int64_t kCalls = 8000;                  // tags tell so many calls apart, and the stages of each
+constexpr int64_t kPiece = int64_t(1) << 16;  // elements that are summed at a time
+constexpr int64_t kCalls = 8000;              // tags tell so many calls apart, and the stages of each
 enum Stage : int { kHeader, kParts, kWholes };
 int tag_of(int64_t call, Stage stage) { return int(call % kCalls) * 4 + stage; }
-
-void check_mpi(int status, const char* call) {
-  if (status == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(status, text, &length);
-  fail("MPI: ", call, ": ", std::string(text, size_t(length)));
-}
-
-// Messages that are under way.
-class Requests {
- public:
-  explicit Requests(MPI_Comm comm) : comm_(comm) {}
-  void send(CBuf x, int64_t n, int64_t to, int tag) {
-    pieces(n * size_of(x.t), [&](int64_t at, int bytes) {
-      check_mpi(MPI_Isend(x.as<char>() + at, bytes, MPI_BYTE, int(to), tag, comm_, &add()), "MPI_Isend");
-    });
-  }
-  void recv(Out y, int64_t n, int64_t from, int tag) {
-    pieces(n * size_of(y.t), [&](int64_t at, int bytes) {
-      check_mpi(MPI_Irecv(y.as<char>() + at, bytes, MPI_BYTE, int(from), tag, comm_, &add()), "MPI_Irecv");
-    });
-  }
-  void barrier() { check_mpi(MPI_Ibarrier(comm_, &add()), "MPI_Ibarrier"); }
-  bool over() {
-    int all = 0;
-    check_mpi(MPI_Testall(int(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE), "MPI_Testall");
-    if (all) requests_.clear();
-    return all;
-  }
-
- private:
-  MPI_Request& add() { return requests_.emplace_back(); }
-  template <class F>
-  static void pieces(int64_t bytes, const F& each) {
-    for (int64_t at = 0; at < bytes; at += kMostBytes) each(at, int(std::min(kMostBytes, bytes - at)));
-  }
-  MPI_Comm comm_;
-  std::vector<MPI_Request> requests_;
-};
 
 struct Header {  // what ranks compare, so that all know that all do the same
   int64_t what, numel, dtype, root;
@@ -329,32 +286,6 @@ std::unique_ptr<Work> MpiComm::begin_recv(const Tensor& x, int64_t from) {
 }
 
 }  // namespace
-
-Process this_process() {
-  static const Process self = [] {
-    int provided = 0, rank = 0, count = 0, beside = 0, place = 0;
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    std::atexit([] { MPI_Finalize(); });
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &count);
-    MPI_Comm here;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-    MPI_Comm_size(here, &beside);
-    MPI_Comm_rank(here, &place);
-    MPI_Comm_free(&here);
-    setenv("CUDA_VISIBLE_DEVICES", std::to_string(place).c_str(), 0);  // a GPU for each, before CUDA begins
-    if (!std::getenv("OMP_NUM_THREADS")) omp_set_num_threads(std::max(1, omp_get_num_procs() / beside));
-    return Process{rank, count};
-  }();
-  return self;
-}
-
-void end_all_processes(const std::string& sentence) {
-  std::cerr << sentence << std::endl;
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::abort();
-}
 
 std::unique_ptr<Comm> mpi_comm(double timeout) { return std::make_unique<MpiComm>(this_process(), timeout); }
 

@@ -1,0 +1,38 @@
+#include "lessons/18_zero/by_hand.h"
+
+#include "src/core/table.h"
+#include "src/dist/cluster.h"
+#include "src/dist/zero.h"
+#include "src/optim/optimizer.h"
+
+namespace gradus {
+
+void shards_by_hand(std::ostream& out) {
+  constexpr int64_t kRanks = 4, kNumel = 8, kShown = 1;
+  out << "8 parameters on 4 ranks, 2 bytes a weight, 2 a gradient, 12 a master copy and AdamW's states: "
+         "which elements "
+         "rank 1 keeps\n\n";
+  Table table({"stage", "weights", "gradients", "states", "bytes of rank 1", "of all ranks"});
+  for (const int stage : {0, 1, 2, 3}) {
+    Part part{};
+    int64_t mine = 0, all = 0;
+    run_cluster({.ranks = kRanks, .device = "meta"}, [&](Comm& comm) {
+      Parameters parameters(Allocate::Later);
+      Parameter& w = parameters.add("w", {kNumel}, precision_recipe("zero"));
+      Zero zero(comm, parameters, {.stage = stage});
+      const AdamW optimizer(zero.shards);
+      const Usage& now = current().device.meter().now();
+      int64_t bytes = 0;
+      for (const Kind k : {Kind::Weight, Kind::Gradient, Kind::Master, Kind::Optimizer}) bytes += now[k];
+      all += bytes;
+      if (comm.rank() == kShown) mine = bytes, part = zero.part_of_parameter(w, kShown);
+    });
+    const std::string whole = "0 to 7",
+                      own = std::to_string(part.begin) + " to " + std::to_string(part.begin + part.count - 1);
+    table.row({std::to_string(stage), stage >= 3 ? own : whole, stage >= 2 ? own : whole, own,
+               std::to_string(mine), std::to_string(all)});
+  }
+  out << table;
+}
+
+}  // namespace gradus

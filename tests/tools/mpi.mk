@@ -1,0 +1,30 @@
+# Ranks that are processes, part of the Makefile. MPI is linked into programs of their own, with the objects of the others.
+MPI     ?= $(if $(shell command -v mpicxx),1)
+MPICXX  := MPICH_CXX='$(CXX)' OMPI_CXX='$(CXX)' mpicxx
+MPIEXEC := sh tests/tools/mpiexec.sh
+WITH_MPI := $(patsubst lessons/%/main.cpp,$(BUILD)/mpi/lessons/%,$(shell grep -l dist/processes.h $(MAINS) /dev/null))
+MPI_OBJ := $(call object,$(wildcard src/dist/mpi/*.cpp))
+MPI_TESTS = $(if $(filter 1,$(MPI)),$(BUILD)/mpi/tests/mpi_program)
+
+RANKS ?= 4
+MPI_PROGRAM = $(filter $(BUILD)/mpi/lessons/$*_%,$(WITH_MPI))
+mpi-%:
+	@$(if $(MPI_PROGRAM),,echo 'lesson $* has no ranks; these have: $(notdir $(WITH_MPI))'; exit 1)
+	@$(SETUP) $(WANTED) mpi
+	@$(MAKE) MPI=1 $(MPI_PROGRAM)
+	$(MPIEXEC) $(RANKS) $(MPI_PROGRAM) --comm=mpi --ranks=$(RANKS) $(ARGS)
+
+# Its functions come before those of the library that stand in for them (no_mpi.cpp).
+$(MPI_OBJ): $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
+	@mkdir -p $(@D)
+	@echo 'compile $< with MPI'
+	@$(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+$(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -o $@
+
+$(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -lgtest -o $@

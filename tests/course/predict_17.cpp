@@ -40,7 +40,7 @@ static Sums sum_once(const Own17& o, bool one_bucket) {
     }
     if (one_bucket) bucket->sum();
     for (Parameter& p : parameters)
-      if (!one_bucket) comm.all_reduce(p.leaf.grad)->wait();
+      if (const auto sum = one_bucket ? nullptr : comm.all_reduce(p.leaf.grad)) sum->wait();
     sums.sent = comm.traffic();
   });
   sums.seconds = run.seconds[0];

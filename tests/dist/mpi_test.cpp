@@ -1,5 +1,6 @@
 // Ranks that are processes: the same bytes as the simulated ones, and an end when one of them goes wrong.
 #include "src/core/timing.h"
+#include "tests/folder_testing.h"
 #include "tests/program_testing.h"
 
 namespace gradus {
@@ -7,7 +8,7 @@ namespace {
 
 const char* kProgram = "mpi/tests/mpi_program";
 
-class L17_Mpi : public ::testing::Test {
+class L17_Mpi : public FolderTest {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(build_folder() / kProgram))
@@ -17,6 +18,8 @@ class L17_Mpi : public ::testing::Test {
     return run(program, args, "timeout 120 sh tests/tools/mpiexec.sh " + std::to_string(ranks));
   }
 };
+
+struct L18_Mpi : L17_Mpi {};
 
 TEST_F(L17_Mpi, RandomProgramsGiveTheReferencesBytes) {
   for (const int64_t ranks : {1, 2, 4}) {
@@ -45,6 +48,26 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithItsSentence) {
     EXPECT_NE(o.output.find(c.sentence), std::string::npos) << c.how << ": " << o.output;
     EXPECT_EQ(o.output.find("came to its end"), std::string::npos) << c.how;
   }
+}
+
+// Every row's loss, as it stands in the file of the report.
+std::vector<std::string> losses(const std::string& file) {
+  std::ostringstream json;
+  json << std::ifstream(file).rdbuf();
+  const std::string text = json.str(), key = "\"loss_last\":";
+  std::vector<std::string> all;
+  for (size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1))
+    all.push_back(text.substr(at, text.find(',', at) - at));
+  return all;
+}
+
+TEST_F(L18_Mpi, LossesOfFourProcessesAreThoseOfFourSimulatedRanks) {
+  const std::string in_one = path("sim.json"), by_mpi = path("mpi.json");
+  const Outcome sim = run("lessons/18_zero", "--steps=4 --json=" + in_one),
+                mpi = start(4, "mpi/lessons/18_zero", "--comm=mpi --ranks=4 --steps=4 --json=" + by_mpi);
+  EXPECT_EQ(mpi.code, 0) << mpi.output;
+  EXPECT_EQ(losses(by_mpi).size(), 7u);
+  EXPECT_EQ(losses(by_mpi), losses(in_one));
 }
 
 }  // namespace

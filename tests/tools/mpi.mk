@@ -24,6 +24,10 @@ $(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $(LIB)
 	@echo 'link $@'
 	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -o $@
 
+$(BUILD)/mpi/bench/%: $(BUILD)/obj/tests/bench/mpi/%.o $(MPI_OBJ) $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -o $@
 $(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'

@@ -1,13 +1,15 @@
 """The training step of tests/bench/step.cpp in PyTorch: the same GPT-2-shaped model, AdamW, random tokens.
 Prints a JSON line with the median of the steps' times. beside_pytorch.sh runs both in turns."""
 import argparse
+import contextlib
 import itertools
 import json
 import statistics
+import tempfile
 import time
 
 import torch
-from torch import nn
+from torch import distributed, multiprocessing, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -49,13 +51,16 @@ class Gpt(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, usual in dict(layers=12, heads=12, dim=768, vocab=50257, batch=4, seq=64, steps=6).items():
+    for name, usual in dict(layers=12, heads=12, dim=768, vocab=50257, batch=4, seq=64, steps=6, ranks=1).items():
         parser.add_argument(f"--{name}", type=int, default=usual)
     for flag in ("bf16", "cuda", "compile", "checkpoint", "peak"):
         parser.add_argument(f"--{flag}", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
-    if args.peak:
+    if args.ranks > 1:
+        with tempfile.NamedTemporaryFile() as meeting:
+            multiprocessing.spawn(train_rank, (args, meeting.name), nprocs=args.ranks)
+    elif args.peak:
         print(json.dumps(dict(bench="step", torch=torch.__version__, peak_bytes=peak_bytes(lambda: train(args)))))
     else:
         train(args)
@@ -72,6 +77,36 @@ def peak_bytes(run):
         if event.tag == torch._C._profiler._EventType.Allocation:
             sizes.append((event.start_time_ns, event.extra_fields.alloc_size))
     return max(itertools.accumulate(size for _, size in sorted(sizes, key=lambda s: s[0])))
+
+
+def train_rank(rank, args, meeting):
+    """Processes of one thread, gradients summed by DistributedDataParallel over gloo; in turns steps that sum nothing."""
+    torch.set_num_threads(1)
+    torch.manual_seed(rank)
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=args.ranks)
+    model = nn.parallel.DistributedDataParallel(Gpt(args.vocab, args.seq, args.layers, args.heads, args.dim),
+                                                gradient_as_bucket_view=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    ids = torch.randint(0, args.vocab, (args.batch, args.seq + 1))
+    seconds = {True: [], False: []}
+    for step in range(2 * args.steps + 2):
+        sums = step % 2 == 0
+        distributed.barrier()
+        start = time.perf_counter()
+        with contextlib.nullcontext() if sums else model.no_sync():
+            loss = model(ids[:, :-1], ids[:, 1:])
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=False)
+        value = loss.item()
+        if step >= 2:
+            seconds[sums].append(time.perf_counter() - start)
+    median = statistics.median(seconds[True])
+    if rank == 0:
+        print(json.dumps(dict(bench="parallel", torch=torch.__version__, ranks=args.ranks,
+                              parameters=sum(p.numel() for p in model.parameters()), ms_per_step=1e3 * median,
+                              communication=1 - statistics.median(seconds[False]) / median, loss=value)))
+    distributed.destroy_process_group()
 
 
 def train(args):

@@ -12,7 +12,7 @@ mpi-%:
 	@$(if $(MPI_PROGRAM),,echo 'lesson $* has no ranks; these have: $(notdir $(WITH_MPI))'; exit 1)
 	@$(SETUP) $(WANTED) mpi
 	@$(MAKE) MPI=1 $(MPI_PROGRAM)
-	$(MPIEXEC) $(RANKS) $(MPI_PROGRAM) --comm=mpi --ranks=$(RANKS) $(ARGS)
+	$(MPIEXEC) $(RANKS) $(MPI_PROGRAM) --comm=$(or $(COMM),mpi) --ranks=$(RANKS) $(ARGS)
 
 # Its functions come before those of the library that stand in for them (no_mpi.cpp).
 $(MPI_OBJ): $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags

@@ -6,7 +6,7 @@
 namespace gradus {
 std::unique_ptr<Comm> nccl_comm(double) {
   fail(
-      "--comm=nccl: this program was built without NCCL; `make CUDA=1 mpi-18 RANKS=4 ARGS=--comm=nccl` "
+      "--comm=nccl: this program was built without NCCL; `make CUDA=1 mpi-18 COMM=nccl ARGS=--device=cuda` "
       "builds and "
       "starts one that was");
 }

@@ -19,6 +19,10 @@ struct ShardedSetting {
   double max_norm = -1;  // -1: no clipping
   std::string device = "cpu";
   std::function<void(Transformer&)> prepare = [](Transformer&) {};
+  // What becomes of a rank's loss, and what looks at the gradients when they are summed and clipped.
+  std::function<Tensor(const Tensor& loss, int64_t step, int64_t rank)> bend = [](const Tensor& loss, int64_t,
+                                                                                  int64_t) { return loss; };
+  std::function<void(int64_t step, Parameters&)> before_update = [](int64_t, Parameters&) {};
 };
 
 using Weights = std::vector<std::vector<double>>;  // of each parameter
@@ -46,7 +50,7 @@ inline Tensor share_of_loss(const ShardedSetting& set, const Transformer& model,
   };
   const Tensor all =
       from_host<float>(context.device, {float(set.batch * T)}, {1}, DType::F32, Kind::Data, "all");
-  return model.loss(tensor(ids), tensor(targets), {}, all);
+  return set.bend(model.loss(tensor(ids), tensor(targets), {}, all), step, rank);
 }
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
@@ -58,8 +62,9 @@ enum class Summed : uint8_t { EachStep, EachMicroBatch };
 
 // All ranks' gradients on one device, one after the other, each in a buffer of its own; the buffers are added
 // in rank order, after the last micro-batch or after each.
-inline Weights train_on_one_rank(const ShardedSetting& set, Summed summed,
-                                 const MakeOptimizer& make = make_adamw) {
+inline Weights train_on_one_rank(
+    const ShardedSetting& set, Summed summed, const MakeOptimizer& make = make_adamw,
+    const std::function<void(Transformer&)>& inspect = [](Transformer&) {}) {
   Context context(set.device, 3);
   Transformer model(set.model);
   set.prepare(model);
@@ -96,8 +101,10 @@ inline Weights train_on_one_rank(const ShardedSetting& set, Summed summed,
       ++i;
     }
     if (set.max_norm >= 0) clip_grad_norm(model.parameters, set.max_norm);
+    set.before_update(step, model.parameters);
     optimizer->step(1e-2);
   }
+  inspect(model);
   return weights_of(model);
 }
 
@@ -121,6 +128,7 @@ inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args
       zero.end_backward();
     }
     if (set.max_norm >= 0) zero.clip_grad_norm(set.max_norm);
+    set.before_update(step, zero.shards);
     optimizer->step(1e-2);
     zero.end_update();
   }

@@ -90,6 +90,36 @@ inline void expect_zero_trains_as(const Weights& expected, const ShardedSetting&
         make);
   });
 }
+// Every stage with and without overlap, in one unit and in one a block, and with weights that stay.
+inline std::vector<ZeroArgs> all_ways(int64_t align = 1) {
+  std::vector<ZeroArgs> all;
+  for (const int stage : {0, 1, 2, 3})
+    for (const bool overlap : {false, true})
+      for (const bool blocks : {false, true})
+        for (const bool keep : {false, true}) {
+          if (keep && stage != 3) continue;
+          all.push_back({.stage = stage, .overlap = overlap, .keep_gathered = keep, .align = align});
+          if (blocks) all.back().unit = unit_per_block;
+        }
+  return all;
+}
+// One of each stage, all different.
+inline std::vector<ZeroArgs> some_ways(int64_t align = 1) {
+  return {{.stage = 0, .align = align},
+          {.stage = 1, .unit = unit_per_block, .align = align},
+          {.stage = 2, .unit = unit_per_block, .overlap = true, .align = align},
+          {.stage = 3, .unit = unit_per_block, .overlap = true, .align = align}};
+}
+
+inline void expect_zero_trains(const ShardedSetting& set, const std::vector<ZeroArgs>& ways,
+                               const MakeOptimizer& make = make_adamw) {
+  const Weights by_step = train_on_one_rank(set, Summed::EachStep, make),
+                by_micro =
+                    set.micro_batches == 1 ? by_step : train_on_one_rank(set, Summed::EachMicroBatch, make);
+  for (const ZeroArgs& args : ways)
+    expect_zero_trains_as(args.stage >= 2 ? by_micro : by_step, set, args, make);
+}
+
 inline Summed summed_by(int stage) { return stage >= 2 ? Summed::EachMicroBatch : Summed::EachStep; }
 
 // What the ranks keep of each parameter, one part after the other in rank order; of stage 0 all have all.

@@ -58,10 +58,21 @@ inline std::unique_ptr<Optimizer> make_adamw(Parameters& p) {
   return std::make_unique<AdamW>(p, AdamWArgs{.weight_decay = 0.1f});
 }
 
+// What gradients in their dtype make of such numbers; they stay in the leaves.
+inline std::vector<std::vector<float>> rounded_as_gradients(Transformer& model,
+                                                            std::vector<std::vector<float>> x) {
+  size_t i = 0;
+  for (Parameter& p : model.parameters) {
+    copy_from_host(p.leaf.grad, std::vector<double>(x[i].begin(), x[i].end()));
+    x[i++] = to_host<float>(p.leaf.grad);
+  }
+  return x;
+}
+
 enum class Summed : uint8_t { EachStep, EachMicroBatch };
 
 // All ranks' gradients on one device, one after the other, each in a buffer of its own; the buffers are added
-// in rank order, after the last micro-batch or after each.
+// in rank order, after the last micro-batch or after each, in fp32, and each sum is rounded once.
 inline Weights train_on_one_rank(
     const ShardedSetting& set, Summed summed, const MakeOptimizer& make = make_adamw,
     const std::function<void(Transformer&)>& inspect = [](Transformer&) {}) {
@@ -92,13 +103,8 @@ inline Weights train_on_one_rank(
     for (int64_t t = 0; t < times; ++t) {
       Buffers sum;
       for (int64_t r = 0; r < set.ranks; ++r) add(sum, gradient(step, r, t * k / times, (t + 1) * k / times));
-      add(total, sum);
-    }
-    size_t i = 0;
-    for (Parameter& p : model.parameters) {
-      std::vector<double> values(total[i].begin(), total[i].end());
-      copy_from_host(p.leaf.grad, values);
-      ++i;
+      add(total, rounded_as_gradients(model, sum));
+      total = rounded_as_gradients(model, total);
     }
     if (set.max_norm >= 0) clip_grad_norm(model.parameters, set.max_norm);
     set.before_update(step, model.parameters);

@@ -13,9 +13,9 @@
 namespace gradus {
 
 struct ShardedSetting {
-  TransformerConfig model{.vocab = 37, .context = 8, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
+  TransformerConfig model{.vocab = 37, .context = 6, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
   int64_t ranks = 2, micro_batches = 1, steps = 20;
-  int64_t batch = 48;    // sequences a step: of all ranks and micro-batches
+  int64_t batch = 24;    // sequences a step: of all ranks and micro-batches
   double max_norm = -1;  // -1: no clipping
   std::string device = "cpu";
   std::function<void(Transformer&)> prepare = [](Transformer&) {};

@@ -148,22 +148,34 @@ TEST(L18_ZeroUnits, AParameterThatIsUsedTwice) {
     return m.norms[0](m.linears[2](m.linears[1](m.linears[1](m.linears[0](m.linears[0](x))))));
   };
   expect_any_order(three_layers(twice), unit_per_layer);
-  const auto tied = [](LayeredModel& m, const Tensor& x) {  // in that of another
+  const auto tied = [](LayeredModel& m, const Tensor& x) {  // after other units
     const Linear &a = m.linears[0], &b = m.linears[1], &c = m.linears[2];
-    return linear(c(linear(m.norms[0](b(a(x))), a.weight.value, b.bias.value)), b.weight.value);
+    return linear(c(linear(m.norms[0](b(a(x))), a.weight.value)), b.weight.value);
   };
   expect_any_order(three_layers(tied), unit_per_layer);
-  expect_any_order(three_layers(tied), [](const Parameter& p) { return p.name; });
 }
 
-// One op reads parameters of two units: a matrix and its bias, gamma and beta of a norm.
-TEST(L18_ZeroUnits, AnOpWithParametersOfTwoUnits) {
+// One op reads parameters of two units: a matrix and a bias, gamma and beta of a norm.
+std::string unit_of_kind(const Parameter& p) { return p.name.substr(p.name.find('.') + 1); }
+TEST(L18_ZeroUnits, ALinearLayerWithParametersOfTwoUnits) {
   const auto forward = [](LayeredModel& m, const Tensor& x) {
-    return m.linears[2](m.norms[0](m.linears[1](m.linears[0](x))));
+    return m.linears[2](m.linears[1](m.linears[0](x)));
   };
-  expect_any_order(three_layers(forward), [](const Parameter& p) { return p.name; });
-  expect_any_order(three_layers(forward),
-                   [](const Parameter& p) { return p.name.substr(p.name.find('.') + 1); });
+  const auto declare = [=](LayeredModel& m) {
+    for (const char* name : {"a", "b", "c"}) m.linear(name, 4, 4);
+    m.forward = [&m, forward](const Tensor& x) { return forward(m, x); };
+  };
+  expect_any_order(declare, [](const Parameter& p) { return p.name; });
+  expect_any_order(declare, unit_of_kind);
+}
+TEST(L18_ZeroUnits, ANormWithParametersOfTwoUnits) {
+  const auto declare = [](LayeredModel& m) {
+    m.norm("a", 6), m.norm("b", 6);
+    m.in = m.out = 6;
+    m.forward = [&m](const Tensor& x) { return m.norms[1](m.norms[0](x)); };
+  };
+  expect_any_order(declare, [](const Parameter& p) { return p.name; });
+  expect_any_order(declare, unit_of_kind);
 }
 
 TEST(L18_ZeroUnits, UnitsInAnotherOrderThanTheyWereDeclared) {

@@ -43,7 +43,7 @@ void expect_bytes(const ShardedSetting& set, const ZeroArgs& args, const Psi& ps
       const int64_t elements = zero.shards.numel();
       EXPECT_EQ(now[Kind::Optimizer], 8 * elements) << what;
       EXPECT_EQ(now[Kind::Master], psi.master * (stage == 0 ? n : n / N)) << what;
-      EXPECT_EQ(now[Kind::Comm], N == 1 ? now[Kind::Comm] : 256 << 10) << what;
+      EXPECT_EQ(now[Kind::Comm], 256 << 10) << what;
       for (const Kind other : {Kind::Activation, Kind::Temporary, Kind::Data})
         EXPECT_EQ(now[other], 0) << what << ", " << name_of(other);
       owned += elements, all = model.parameters.numel();

@@ -86,6 +86,36 @@ TEST(L18_ZeroEvaluation, DoesNotChangeTraining) {
     }
 }
 
+// Somebody looks at the weights when a backward pass is over, and they are updated then.
+TEST(L18_ZeroEvaluation, AReadBeforeTheUpdateDoesNotKeepOldWeights) {
+  for (const bool layers : {false, true})
+    for (ZeroArgs args : all_ways()) {
+      if (layers) args.unit = unit_per_layer;
+      const LayeredRun run{.declare = declare_five, .ranks = 2};
+      const Weights expected = layered_on_one_rank(run);
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        LayeredModel model(Allocate::Later);
+        declare_five(model);
+        Zero zero(comm, model.parameters, args);
+        for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+        Sgd optimizer(zero.shards, {.momentum = 0.9f});
+        for (int64_t step = 0; step < run.steps; ++step) {
+          zero.zero_grad();
+          Tape tape;
+          const Tensor y = model.forward(rows_of(step, comm.rank(), 4, 0));
+          zero.end_forward();
+          tape.backward(y, rows_of(step, comm.rank(), 4, 1));
+          zero.end_backward();
+          to_host<double>(model.parameters.find("l2.weight").value);
+          optimizer.step(0.01);
+          zero.end_update();
+        }
+        EXPECT_EQ(to_host<double>(model.parameters.find("l2.weight").value), expected[4])
+            << text_of(args) << (layers ? ", a unit a layer" : ", root");
+      });
+    }
+}
+
 // x, and an error of one rank: on the way forward, or on the way back.
 Tensor failing(const Tensor& x, bool forward, bool fails) {
   if (forward) {

@@ -91,6 +91,38 @@ TEST(L18_ZeroRefusals, TooFewParametersForTheRanks) {
   });
 }
 
+// Too few or too many first values, on every rank, also on one whose part would be among them.
+TEST(L18_ZeroRefusals, FirstValuesOfAnotherNumber) {
+  for (const int stage : {0, 1, 2, 3})
+    for (const size_t n : {0, 3, 5})
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        Parameters model(Allocate::Later);
+        Parameter& p = *add_three(model)[0];
+        Zero zero(comm, model, {.stage = stage, .unit = [](const Parameter& q) { return q.name; }});
+        expect_refused(std::to_string(n), [&] { zero.assign(p, std::vector<double>(n, 1)); });
+      });
+}
+
+// A model that was refused is one that nobody has given memory; it can be read to no harm, and made use of.
+TEST(L18_ZeroRefusals, AModelThatWasRefused) {
+  for (const int stage : {0, 1, 2, 3})
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      Parameters model(Allocate::Later);
+      const auto all = add_three(model);
+      model.add("d", {4}, precision_recipe("mixed"));
+      expect_refused("'d'", [&] { Zero(comm, model, {.stage = stage}); });
+      for (const Parameter* p : all) expect_refused("is empty", [&] { to_host<double>(p->value); });
+      Parameters few(Allocate::Later);
+      Parameter& p = few.add("p", {1}, {});
+      const std::string text = refusal([&] { Zero(comm, few, {.stage = stage}); });
+      EXPECT_EQ(text.empty(), stage == 0 || comm.rank() == 0) << text;
+      if (!text.empty()) {
+        refusal([&] { to_host<double>(p.value); });
+        refusal([&] { pass({&p}); });
+      }
+    });
+}
+
 TEST(L18_ZeroRefusals, OptimizersOfMatricesOnShards) {
   for (const int stage : {1, 2, 3}) {
     const auto with = [&](const MakeOptimizer& make) {

@@ -68,39 +68,27 @@ struct LayeredRun {
   int64_t passes = 1;  // forward passes of a step, each with a tape; then their backward passes, last first
 };
 
-inline void add_to(std::vector<std::vector<float>>& to, const std::vector<std::vector<float>>& x) {
-  if (to.empty()) return void(to = x);
-  for (size_t i = 0; i < x.size(); ++i)
-    for (size_t k = 0; k < x[i].size(); ++k) to[i][k] += x[i][k];
-}
-
-// Stages 2 and 3 sum after each backward pass.
-inline Weights layered_on_one_rank(const LayeredRun& run, Summed summed = Summed::EachStep) {
+inline Weights layered_on_one_rank(const LayeredRun& run) {
   Context context("cpu", 3);
   LayeredModel model(Allocate::Now);
   run.declare(model);
   for (Parameter& p : model.parameters) p.assign(first_values(p));
   Sgd optimizer(model.parameters, {.momentum = 0.9f});
-  using Buffers = std::vector<std::vector<float>>;
-  const auto gradient = [&](int64_t step, int64_t rank, int64_t last, int64_t first) {
-    model.parameters.zero_grad();
-    for (int64_t pass = last; pass >= first; --pass) {
-      Tape tape;
-      const Tensor y = model.forward(rows_of(step, rank, model.in, 2 * uint64_t(pass)));
-      tape.backward(y, rows_of(step, rank, model.out, 2 * uint64_t(pass) + 1));
-    }
-    Buffers b;
-    for (const Parameter& p : model.parameters) b.push_back(to_host<float>(p.leaf.grad));
-    return b;
-  };
   for (int64_t step = 0; step < run.steps; ++step) {
-    Buffers total;
-    const int64_t each = summed == Summed::EachStep ? run.passes : 1;
-    for (int64_t last = run.passes - 1; last >= 0; last -= each) {
-      Buffers sum;
-      for (int64_t rank = 0; rank < run.ranks; ++rank)
-        add_to(sum, gradient(step, rank, last, last - each + 1));
-      add_to(total, sum);
+    std::vector<std::vector<float>> total(model.parameters.size());
+    for (int64_t rank = 0; rank < run.ranks; ++rank) {
+      model.parameters.zero_grad();
+      for (int64_t pass = run.passes - 1; pass >= 0; --pass) {
+        Tape tape;
+        const Tensor y = model.forward(rows_of(step, rank, model.in, 2 * uint64_t(pass)));
+        tape.backward(y, rows_of(step, rank, model.out, 2 * uint64_t(pass) + 1));
+      }
+      size_t i = 0;
+      for (const Parameter& p : model.parameters) {
+        std::vector<float> g = to_host<float>(p.leaf.grad);
+        for (size_t k = 0; rank > 0 && k < g.size(); ++k) g[k] = total[i][k] + g[k];
+        total[i++] = g;
+      }
     }
     size_t i = 0;
     for (Parameter& p : model.parameters) {
@@ -145,8 +133,7 @@ inline void layered_with_zero(const LayeredRun& run, Comm& comm, const ZeroArgs&
 inline void expect_layered_trains(
     const LayeredRun& run, const ZeroArgs& args,
     const std::function<void(LayeredModel&, Zero&)>& inspect = [](LayeredModel&, Zero&) {}) {
-  const Weights expected =
-      layered_on_one_rank(run, args.stage >= 2 ? Summed::EachMicroBatch : Summed::EachStep);
+  const Weights expected = layered_on_one_rank(run);
   run_cluster({.ranks = run.ranks, .seed = 3}, [&](Comm& comm) {
     layered_with_zero(run, comm, args, [&](LayeredModel& model, Zero& zero) {
       inspect(model, zero);

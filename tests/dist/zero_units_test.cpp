@@ -215,6 +215,7 @@ TEST(L18_ZeroUnits, UnitsInAnotherOrderThanTheyWereDeclared) {
   expect_any_order(three_layers(backwards), unit_per_layer);
 }
 
+// With all tapes at once: then a gradient is final when the last of them has been through.
 TEST(L18_ZeroUnits, TwoForwardPassesInARow) {
   const auto forward = [](LayeredModel& m, const Tensor& x) {
     return m.norms[0](m.linears[2](m.linears[1](m.linears[0](x))));

@@ -1,0 +1,90 @@
+// Overlap hides what the ranks say to each other behind what they compute, on the simulated clock.
+#include "tests/dist/parallel_training.h"
+
+namespace gradus {
+namespace {
+
+struct Exposed {  // seconds in which a rank only waits
+  double forward = 0, backward = 0;
+};
+
+// Computing takes as long as its operations; all that is sent takes a fifth of that.
+ShardedSetting eight_blocks() {
+  ShardedSetting set{.ranks = 2, .steps = 1, .batch = 2, .device = "meta"};
+  set.model.layers = 8;
+  return set;
+}
+Exposed exposed(const std::function<void(Comm&, const std::function<void(double Exposed::*)>& to)>& body) {
+  const auto computed = [](int64_t, Context& c) { return double(c.device.meter().flops()) * 1e-6; };
+  Exposed e;
+  const Network net{.name = "test", .source = "", .link = {0, 5e5}};
+  run_cluster({.ranks = 2, .device = "meta", .network = net, .computed = computed}, [&](Comm& comm) {
+    double before = comm.seconds(), flops = computed(0, current());
+    body(comm, [&](double Exposed::*phase) {
+      const double now = comm.seconds(), ran = computed(0, current());
+      if (phase && comm.rank() == 0) e.*phase += now - before - (ran - flops);
+      before = now, flops = ran;
+    });
+  });
+  return e;
+}
+
+Exposed with_zero(const ZeroArgs& args) {
+  const ShardedSetting set = eight_blocks();
+  return exposed([&](Comm& comm, const auto& to) {
+    Transformer model(set.model, Allocate::Later);
+    Zero zero(comm, model.parameters, args);
+    zero.zero_grad();
+    Tape tape;
+    to(nullptr);
+    const Tensor loss = share_of_loss(set, model, 0, comm.rank(), 0);
+    zero.end_forward();
+    to(&Exposed::forward);
+    tape.backward(loss);
+    zero.end_backward();
+    to(&Exposed::backward);
+  });
+}
+
+// Beside the root only one of eight blocks is waited for, each way.
+TEST(L18_Overlap, HidesGathersAndSums) {
+  for (const int stage : {0, 1, 2, 3})
+    for (const bool keep : {false, true}) {
+      if (keep && stage < 3) continue;
+      ZeroArgs args{.stage = stage, .unit = unit_per_block, .keep_gathered = keep};
+      const Exposed plain = with_zero(args);
+      args.overlap = true;
+      const Exposed overlapped = with_zero(args);
+      const std::string what = text_of(args);
+      EXPECT_EQ(plain.forward > 0, stage == 3) << what;
+      if (stage == 3) {
+        EXPECT_LT(overlapped.forward, 0.3 * plain.forward) << what;
+      }
+      EXPECT_GT(plain.backward, 0) << what;
+      EXPECT_LT(overlapped.backward, 0.3 * plain.backward) << what;
+      EXPECT_GT(overlapped.backward, 0) << what << ": somebody has to wait for the last sum";
+    }
+}
+
+TEST(L17_Overlap, BucketsHideSums) {
+  const ShardedSetting set = eight_blocks();
+  const auto seconds = [&](bool overlap) {
+    return exposed([&](Comm& comm, const auto& to) {
+      Transformer model(set.model);
+      GradientBuckets buckets(comm, model.parameters, 7000);
+      if (overlap) buckets.sum_during_backward();
+      Tape tape;
+      const Tensor loss = share_of_loss(set, model, 0, comm.rank(), 0);
+      to(nullptr);
+      tape.backward(loss);
+      buckets.sum();
+      to(&Exposed::backward);
+    });
+  };
+  const double plain = seconds(false).backward, overlapped = seconds(true).backward;
+  EXPECT_GT(overlapped, 0);
+  EXPECT_LT(overlapped, 0.3 * plain);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -144,6 +144,17 @@ TEST(L17_Buckets, AreAsLargeAsTheyShouldBe) {
     });
 }
 
+TEST(L17_Buckets, BeginWithTheLastParameters) {
+  run_cluster({.ranks = 2}, [&](Comm& comm) {
+    Parameters parameters;
+    Parameter &a = parameters.add("a", {50}, {}), &b = parameters.add("b", {50}, {}),
+              &c = parameters.add("c", {60}, {});
+    const GradientBuckets buckets(comm, parameters, 400);
+    EXPECT_EQ(&b.leaf.grad.storage(), &c.leaf.grad.storage());
+    EXPECT_NE(&a.leaf.grad.storage(), &c.leaf.grad.storage());
+  });
+}
+
 // Gradients are those of the model, in one buffer a bucket, for as long as the buckets live.
 TEST(L17_Buckets, HoldTheGradientsAsLongAsTheyLive) {
   run_cluster({.ranks = 2}, [&](Comm& comm) {

@@ -86,6 +86,31 @@ TEST(L18_ZeroEvaluation, DoesNotChangeTraining) {
     }
 }
 
+// A forward pass that ends in the middle leaves nothing in memory, also of what was gathered ahead; the next
+// one is not disturbed.
+TEST(L18_ZeroEvaluation, APassThatEndsInTheMiddle) {
+  for (ZeroArgs args : all_ways()) {
+    if (args.keep_gathered) continue;
+    args.unit = unit_per_layer;
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      LayeredModel model(Allocate::Later);
+      declare_five(model);
+      Zero zero(comm, model.parameters, args);
+      for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+      const Usage before = current().device.meter().now();
+      const Tensor x = rows_of(0, 0, 4, 1);
+      for (size_t layers = 1; layers < 5; ++layers) {
+        const Evaluation evaluation;
+        Tensor y = x;
+        for (size_t i = 0; i < layers; ++i) y = model.linears[i](y);
+        zero.end_forward();
+        for (const Kind k : {Kind::Weight, Kind::Comm})
+          EXPECT_EQ(current().device.meter().now()[k], before[k]) << text_of(args) << ", " << layers;
+      }
+    });
+  }
+}
+
 // Somebody looks at the weights when a backward pass is over, and they are updated then.
 TEST(L18_ZeroEvaluation, AReadBeforeTheUpdateDoesNotKeepOldWeights) {
   for (const bool layers : {false, true})

@@ -183,6 +183,7 @@ TEST(L17_Buckets, HoldTheGradientsAsLongAsTheyLive) {
         EXPECT_EQ(to_host<double>(b.leaf.grad), (std::vector<double>{4, 4}));
       }
     }
+    EXPECT_EQ(current().device.meter().now()[Kind::Gradient], 0) << "they take theirs with them";
     pass();
     EXPECT_EQ(to_host<double>(a.leaf.grad), std::vector<double>(3, double(1 + comm.rank())));
     parameters.drop_grad();

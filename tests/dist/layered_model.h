@@ -44,6 +44,15 @@ struct LayeredModel {
 };
 using Declare = std::function<void(LayeredModel&)>;
 
+inline void declare_five(LayeredModel& m) {
+  for (int i = 0; i < 5; ++i) m.linear("l" + std::to_string(i), 4, 4);
+  m.forward = [&m](const Tensor& x) {
+    Tensor y = x;
+    for (const Linear& l : m.linears) y = l(y);
+    return y;
+  };
+}
+
 // Near the identity, so that a hundred layers neither lose nor blow up what goes through them.
 inline std::vector<double> first_values(const Parameter& p) {
   const Shape& shape = p.leaf.shape;

@@ -13,12 +13,16 @@
 namespace gradus {
 
 struct ShardedSetting {
-  TransformerConfig model{.vocab = 37, .context = 8, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
+  TransformerConfig model{.vocab = 37, .context = 6, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
   int64_t ranks = 2, micro_batches = 1, steps = 20;
-  int64_t batch = 48;    // sequences a step: of all ranks and micro-batches
+  int64_t batch = 24;    // sequences a step: of all ranks and micro-batches
   double max_norm = -1;  // -1: no clipping
   std::string device = "cpu";
   std::function<void(Transformer&)> prepare = [](Transformer&) {};
+  // What becomes of a rank's loss, and what looks at the gradients when they are summed and clipped.
+  std::function<Tensor(const Tensor& loss, int64_t step, int64_t rank)> bend = [](const Tensor& loss, int64_t,
+                                                                                  int64_t) { return loss; };
+  std::function<void(int64_t step, Parameters&)> before_update = [](int64_t, Parameters&) {};
 };
 
 using Weights = std::vector<std::vector<double>>;  // of each parameter
@@ -46,7 +50,7 @@ inline Tensor share_of_loss(const ShardedSetting& set, const Transformer& model,
   };
   const Tensor all =
       from_host<float>(context.device, {float(set.batch * T)}, {1}, DType::F32, Kind::Data, "all");
-  return model.loss(tensor(ids), tensor(targets), {}, all);
+  return set.bend(model.loss(tensor(ids), tensor(targets), {}, all), step, rank);
 }
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
@@ -54,12 +58,24 @@ inline std::unique_ptr<Optimizer> make_adamw(Parameters& p) {
   return std::make_unique<AdamW>(p, AdamWArgs{.weight_decay = 0.1f});
 }
 
+// What gradients in their dtype make of such numbers; they stay in the leaves.
+inline std::vector<std::vector<float>> rounded_as_gradients(Transformer& model,
+                                                            std::vector<std::vector<float>> x) {
+  size_t i = 0;
+  for (Parameter& p : model.parameters) {
+    copy_from_host(p.leaf.grad, std::vector<double>(x[i].begin(), x[i].end()));
+    x[i++] = to_host<float>(p.leaf.grad);
+  }
+  return x;
+}
+
 enum class Summed : uint8_t { EachStep, EachMicroBatch };
 
 // All ranks' gradients on one device, one after the other, each in a buffer of its own; the buffers are added
-// in rank order, after the last micro-batch or after each.
-inline Weights train_on_one_rank(const ShardedSetting& set, Summed summed,
-                                 const MakeOptimizer& make = make_adamw) {
+// in rank order, after the last micro-batch or after each, in fp32, and each sum is rounded once.
+inline Weights train_on_one_rank(
+    const ShardedSetting& set, Summed summed, const MakeOptimizer& make = make_adamw,
+    const std::function<void(Transformer&)>& inspect = [](Transformer&) {}) {
   Context context(set.device, 3);
   Transformer model(set.model);
   set.prepare(model);
@@ -87,17 +103,14 @@ inline Weights train_on_one_rank(const ShardedSetting& set, Summed summed,
     for (int64_t t = 0; t < times; ++t) {
       Buffers sum;
       for (int64_t r = 0; r < set.ranks; ++r) add(sum, gradient(step, r, t * k / times, (t + 1) * k / times));
-      add(total, sum);
-    }
-    size_t i = 0;
-    for (Parameter& p : model.parameters) {
-      std::vector<double> values(total[i].begin(), total[i].end());
-      copy_from_host(p.leaf.grad, values);
-      ++i;
+      add(total, rounded_as_gradients(model, sum));
+      total = rounded_as_gradients(model, total);
     }
     if (set.max_norm >= 0) clip_grad_norm(model.parameters, set.max_norm);
+    set.before_update(step, model.parameters);
     optimizer->step(1e-2);
   }
+  inspect(model);
   return weights_of(model);
 }
 
@@ -121,6 +134,7 @@ inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args
       zero.end_backward();
     }
     if (set.max_norm >= 0) zero.clip_grad_norm(set.max_norm);
+    set.before_update(step, zero.shards);
     optimizer->step(1e-2);
     zero.end_update();
   }

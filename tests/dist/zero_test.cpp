@@ -23,6 +23,7 @@ void expect_as_on_one_rank(const ShardedSetting& set, const ZeroArgs& args, cons
 TEST(L18_Zero, EveryStageTrainsAsOneRankDoes) {
   for (const int64_t ranks : {1, 2, 3, 4, 8}) {
     ShardedSetting set{.ranks = ranks};
+    set.model.layers = 2;
     const Weights expected = train_on_one_rank(set, Summed::EachStep);
     for (const int stage : {0, 1, 2, 3})
       for (const bool overlap : {false, true})

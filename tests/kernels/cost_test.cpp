@@ -127,6 +127,10 @@ TEST(L02_Cost, OfOptimizers) {
   // square and add; scratch: 256 partial sums in fp64
   expect_cost("grad_norm", cost::grad_norm(1000, F32), E, 2000, 4000, 2048);
   expect_cost("grad_norm bf16", cost::grad_norm(1000, BF16), E, 2000, 2000, 2048);
+  expect_cost("sum_squares", cost::sum_squares(1000, F32), E, 2000, 4000, 2048);
+  expect_cost("sum_squares fp16", cost::sum_squares(3, F16), E, 6, 6, 2048);
+  // of fp64 sums, one addition each
+  expect_cost("clip_factor", cost::clip_factor(7), E, 7, 56);
 }
 
 // Squares and their sums by row and column 3; the size of u 4; the update 3; the size of the weights 2.

@@ -1,0 +1,161 @@
+// Models that are no Transformer, made of a few layers, and how they train with ZeRO and on one rank.
+#pragma once
+#include <algorithm>
+#include <memory>
+
+#include "src/nn/layers.h"
+#include "tests/dist/sharded_training.h"
+
+namespace gradus {
+
+// What parameters and what is done with them need where a pass is between two layers: the most of each pass.
+struct Samples {
+  int64_t forward = 0, backward = 0, count = 0;
+  void take(int64_t& most) {
+    const Usage& now = current().device.meter().now();
+    most = std::max(most, now[Kind::Weight] + now[Kind::Gradient] + now[Kind::Comm]);
+    ++count;
+  }
+};
+// x; there the samples are taken, in both directions.
+inline Tensor sampled(const Tensor& x, Samples* samples) {
+  samples->take(samples->forward);
+  return record("sample", {x}, {}, x.detach(), [samples](const Node&, const Tensor& dy, Grads& dx) {
+    samples->take(samples->backward);
+    dx.pass(0, dy);
+  });
+}
+
+struct LayeredModel {
+  explicit LayeredModel(Allocate allocate) : parameters(allocate) {}
+  LayeredModel(const LayeredModel&) = delete;
+  Linear& linear(const std::string& name, int64_t in, int64_t out) {
+    return linears.emplace_back(parameters, name, in, out);
+  }
+  LayerNorm& norm(const std::string& name, int64_t channels) {
+    return norms.emplace_back(parameters, name, channels, Precision{}, 1e-5);
+  }
+  Parameters parameters;
+  std::deque<Linear> linears;
+  std::deque<LayerNorm> norms;
+  std::function<Tensor(const Tensor&)> forward;
+  int64_t in = 4, out = 4;  // columns of x and y
+  Samples samples;
+};
+using Declare = std::function<void(LayeredModel&)>;
+
+inline void declare_five(LayeredModel& m) {
+  for (int i = 0; i < 5; ++i) m.linear("l" + std::to_string(i), 4, 4);
+  m.forward = [&m](const Tensor& x) {
+    Tensor y = x;
+    for (const Linear& l : m.linears) y = l(y);
+    return y;
+  };
+}
+
+// Near the identity, so that a hundred layers neither lose nor blow up what goes through them.
+inline std::vector<double> first_values(const Parameter& p) {
+  const Shape& shape = p.leaf.shape;
+  Rng rng(5, std::hash<std::string>()(p.name) % 1'000'000);
+  std::vector<double> values(size_t(shape.numel()));
+  for (double& v : values) v = 0.1 * rng.normal();
+  if (shape.rank() == 2)
+    for (int64_t i = 0; i < std::min(shape[0], shape[1]); ++i) values[size_t(i * shape[1] + i)] += 1;
+  return values;
+}
+
+inline Tensor rows_of(int64_t step, int64_t rank, int64_t columns, uint64_t stream) {
+  Rng rng(8, stream + 100 * uint64_t(step) + 10'000 * uint64_t(rank));
+  std::vector<double> values(size_t(2 * columns));
+  for (double& v : values) v = rng.normal();
+  return from_host(current().device, values, {2, columns}, DType::F32, Kind::Data, "rows");
+}
+
+struct LayeredRun {
+  Declare declare;
+  int64_t ranks = 2, steps = 3;
+  int64_t passes = 1;  // forward passes of a step, each with a tape; then their backward passes, last first
+};
+
+inline Weights layered_on_one_rank(const LayeredRun& run) {
+  Context context("cpu", 3);
+  LayeredModel model(Allocate::Now);
+  run.declare(model);
+  for (Parameter& p : model.parameters) p.assign(first_values(p));
+  Sgd optimizer(model.parameters, {.momentum = 0.9f});
+  for (int64_t step = 0; step < run.steps; ++step) {
+    std::vector<std::vector<float>> total(model.parameters.size());
+    for (int64_t rank = 0; rank < run.ranks; ++rank) {
+      model.parameters.zero_grad();
+      for (int64_t pass = run.passes - 1; pass >= 0; --pass) {
+        Tape tape;
+        const Tensor y = model.forward(rows_of(step, rank, model.in, 2 * uint64_t(pass)));
+        tape.backward(y, rows_of(step, rank, model.out, 2 * uint64_t(pass) + 1));
+      }
+      size_t i = 0;
+      for (const Parameter& p : model.parameters) {
+        std::vector<float> g = to_host<float>(p.leaf.grad);
+        for (size_t k = 0; rank > 0 && k < g.size(); ++k) g[k] = total[i][k] + g[k];
+        total[i++] = g;
+      }
+    }
+    size_t i = 0;
+    for (Parameter& p : model.parameters) {
+      copy_from_host(p.leaf.grad, std::vector<double>(total[i].begin(), total[i].end()));
+      ++i;
+    }
+    optimizer.step(0.01);
+  }
+  Weights all;
+  for (const Parameter& p : model.parameters) all.push_back(to_host<double>(p.value));
+  return all;
+}
+
+inline void layered_with_zero(const LayeredRun& run, Comm& comm, const ZeroArgs& args,
+                              const std::function<void(LayeredModel&, Zero&)>& inspect) {
+  LayeredModel model(Allocate::Later);
+  run.declare(model);
+  Zero zero(comm, model.parameters, args);
+  for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+  Sgd optimizer(zero.shards, {.momentum = 0.9f});
+  for (int64_t step = 0; step < run.steps; ++step) {
+    zero.zero_grad();
+    std::vector<std::unique_ptr<Tape>> tapes;
+    std::vector<Tensor> y;
+    for (int64_t pass = 0; pass < run.passes; ++pass) {
+      tapes.push_back(std::make_unique<Tape>());
+      y.push_back(model.forward(rows_of(step, comm.rank(), model.in, 2 * uint64_t(pass))));
+      zero.end_forward();
+    }
+    for (int64_t pass = run.passes - 1; pass >= 0; --pass) {
+      zero.last_micro_batch = pass == 0;
+      tapes[size_t(pass)]->backward(y[size_t(pass)],
+                                    rows_of(step, comm.rank(), model.out, 2 * uint64_t(pass) + 1));
+      zero.end_backward();
+    }
+    optimizer.step(0.01);
+    zero.end_update();
+  }
+  inspect(model, zero);
+}
+
+inline void expect_layered_trains(
+    const LayeredRun& run, const ZeroArgs& args,
+    const std::function<void(LayeredModel&, Zero&)>& inspect = [](LayeredModel&, Zero&) {}) {
+  const Weights expected = layered_on_one_rank(run);
+  run_cluster({.ranks = run.ranks, .seed = 3}, [&](Comm& comm) {
+    layered_with_zero(run, comm, args, [&](LayeredModel& model, Zero& zero) {
+      inspect(model, zero);
+      size_t i = 0;
+      for (const Parameter& p : model.parameters) {
+        EXPECT_EQ(to_host<double>(p.value), expected[i]) << p.name << ", stage " << args.stage;
+        ++i;
+      }
+    });
+  });
+}
+
+// "a" of "a.weight"
+inline std::string unit_per_layer(const Parameter& p) { return p.name.substr(0, p.name.find('.')); }
+
+}  // namespace gradus

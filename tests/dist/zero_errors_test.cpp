@@ -1,0 +1,212 @@
+// What becomes of a model when a rank fails, and after its Zero has ended.
+#include "tests/dist/layered_model.h"
+#include "tests/dist/parallel_training.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+// x, and an error of one rank: on the way forward, or on the way back.
+Tensor failing(const Tensor& x, bool forward, bool fails) {
+  if (forward) {
+    check(!fails, "boom");
+    return x;
+  }
+  return record("failing", {x}, {}, x.detach(), [fails](const Node&, const Tensor& dy, Grads& dx) {
+    check(!fails, "boom");
+    dx.pass(0, dy);
+  });
+}
+Declare failing_at(size_t layer, bool forward, const bool& fails) {
+  return [=, &fails](LayeredModel& m) {
+    declare_five(m);
+    m.forward = [=, &m, &fails](const Tensor& x) {
+      Tensor y = x;
+      for (size_t i = 0; i < m.linears.size(); ++i) {
+        y = m.linears[i](y);
+        if (i == layer) y = failing(y, forward, fails);
+      }
+      return y;
+    };
+  };
+}
+
+TEST(L18_ZeroErrors, OfOneRankEndsAllAndTheNextRunIsAsIfNothingHadBeen) {
+  for (const bool forward : {false, true})
+    for (const size_t layer : {0, 2, 4})
+      for (ZeroArgs args : all_ways()) {
+        args.unit = unit_per_layer;
+        for (const int64_t at : {0, 1})
+          expect_refused("rank 1: boom", [&] {
+            run_cluster({.ranks = 3}, [&](Comm& comm) {
+              bool fails = false;
+              LayeredRun run{.declare = failing_at(layer, forward, fails)};
+              const auto declare = run.declare;
+              run.declare = [&](LayeredModel& m) {
+                declare(m);
+                const auto inner = m.forward;
+                m.forward = [&, inner, calls = int64_t(0)](const Tensor& x) mutable {
+                  fails = comm.rank() == 1 && calls++ == at;
+                  return inner(x);
+                };
+              };
+              layered_with_zero(run, comm, args, [](LayeredModel&, Zero&) {});
+            });
+          });
+      }
+  expect_layered_trains({.declare = declare_five}, {.unit = unit_per_layer, .overlap = true});
+}
+
+// All ranks fail at the same place, one after the other, and each goes on with another Zero.
+TEST(L18_ZeroErrors, ThatAreCaughtLeaveNothingBehind) {
+  for (const bool forward : {false, true})
+    for (ZeroArgs args : all_ways()) {
+      args.unit = unit_per_layer;
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        const bool fails = true;
+        expect_refused("boom", [&] {
+          layered_with_zero({.declare = failing_at(2, forward, fails)}, comm, args,
+                            [](LayeredModel&, Zero&) {});
+        });
+        comm.barrier();  // until the other has come to what was begun it is not over
+        const Usage& now = current().device.meter().now();
+        for (const Kind k : {Kind::Weight, Kind::Gradient, Kind::Master, Kind::Optimizer, Kind::Activation})
+          EXPECT_EQ(now[k], 0) << text_of(args) << name_of(k);
+      });
+    }
+}
+
+// With less and less memory: every rank runs out of it wherever that may be, and says so.
+TEST(L18_ZeroErrors, OutOfMemoryAnywhere) {
+  const auto step = [](Comm& comm, const ZeroArgs& args) {
+    LayeredModel m(Allocate::Later);
+    for (int i = 0; i < 6; ++i) m.linear("l" + std::to_string(i), 700, 700);
+    Zero zero(comm, m.parameters, args);
+    AdamW optimizer(zero.shards);
+    zero.zero_grad();
+    Tape tape;
+    Tensor y(current().device, {1, 700}, DType::F32, Kind::Data, "x");
+    for (const Linear& l : m.linears) y = l(y);
+    zero.end_forward();
+    tape.backward(y, Tensor(current().device, {1, 700}, DType::F32, Kind::Data, "dy"));
+    zero.end_backward();
+    optimizer.step(0.1);
+    zero.end_update();
+  };
+  for (ZeroArgs args : all_ways()) {
+    args.unit = unit_per_layer;
+    int64_t trained = 0, refused = 0;
+    for (int64_t budget = int64_t(160) << 20; budget > int64_t(4) << 20; budget -= int64_t(4) << 20) {
+      const std::string text = refusal([&] {
+        run_cluster({.ranks = 2, .device = "meta", .memory_budget = budget},
+                    [&](Comm& comm) { step(comm, args); });
+      });
+      EXPECT_TRUE(text.empty() || text.find(": out of memory") == 6) << text;
+      ++(text.empty() ? trained : refused);
+    }
+    EXPECT_GT(trained, 0) << text_of(args);
+    EXPECT_GT(refused, 0) << text_of(args);
+  }
+}
+
+// An error on every rank, that a program catches: it takes the step again, and that is as if nothing had
+// been, or refused, but not another result.
+TEST(L18_ZeroErrors, AStepThatFailedEverywhereIsTakenAgain) {
+  for (const bool forward : {true, false})
+    for (ZeroArgs args : all_ways()) {
+      args.unit = unit_per_layer;
+      const LayeredRun run{.declare = declare_five, .ranks = 2};
+      const Weights expected = layered_on_one_rank(run);
+      const std::string text = refusal([&] {
+        run_cluster({.ranks = 2}, [&](Comm& comm) {
+          LayeredModel model(Allocate::Later);
+          bool now = false;
+          failing_at(2, forward, now)(model);
+          Zero zero(comm, model.parameters, args);
+          for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+          Sgd optimizer(zero.shards, {.momentum = 0.9f});
+          for (int64_t step = 0; step < run.steps; ++step) {
+            for (const bool f : {true, false}) {
+              now = f && step == 1;
+              try {
+                zero.zero_grad();
+                Tape tape;
+                const Tensor y = model.forward(rows_of(step, comm.rank(), 4, 0));
+                zero.end_forward();
+                tape.backward(y, rows_of(step, comm.rank(), 4, 1));
+                zero.end_backward();
+              } catch (const Error& e) {
+                if (std::string(e.what()) != "boom") throw;
+                EXPECT_TRUE(now);
+                continue;
+              }
+            }
+            optimizer.step(0.01);
+            zero.end_update();
+          }
+          size_t i = 0;
+          for (const Parameter& p : model.parameters)
+            EXPECT_EQ(to_host<double>(p.value), expected[i++])
+                << text_of(args) << (forward ? ", forward, " : ", backward, ") << p.name;
+        });
+      });
+      EXPECT_TRUE(text.empty() || !forward) << text_of(args) << ": " << text;
+    }
+}
+
+std::vector<double> rounded(std::vector<double> values) {
+  for (double& v : values) v = float(v);
+  return values;
+}
+TEST(L18_ZeroEnds, BeforeItsModel) {
+  for (const ZeroArgs& args : all_ways())
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      LayeredModel model(Allocate::Later);
+      declare_five(model);
+      const auto pass = [&](Zero& zero, int until) {
+        zero.zero_grad();
+        Tape tape;
+        const Tensor y = model.forward(rows_of(0, comm.rank(), 4, 1));
+        if (until == 0) return;
+        zero.end_forward();
+        tape.backward(y, rows_of(0, comm.rank(), 4, 2));
+        if (until == 2) zero.end_backward();
+      };
+      for (int until = 0; until < 3; ++until) {
+        std::string text;
+        {
+          Zero zero(comm, model.parameters, args);
+          for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+          pass(zero, until);
+        }
+        // Another one is made, or refused; what is read is there, or the error says that it is not.
+        for (Parameter& p : model.parameters)
+          refusal([&] { EXPECT_EQ(to_host<double>(p.value), rounded(first_values(p))) << text_of(args); });
+        refusal([&] { Tape().backward(model.forward(rows_of(0, 0, 4, 1)), rows_of(0, 0, 4, 2)); });
+        text = refusal([&] { Zero(comm, model.parameters, args); });
+        if (!text.empty()) {
+          EXPECT_NE(text.find("has its memory already"), std::string::npos) << text;
+          return;
+        }
+      }
+    });
+}
+
+// Twice in one cluster, with models of their own.
+TEST(L18_ZeroEnds, AnotherModelComesAfterIt) {
+  const LayeredRun run{.declare = declare_five};
+  const Weights expected = layered_on_one_rank(run);
+  for (ZeroArgs args : all_ways()) {
+    args.unit = unit_per_layer;
+    run_cluster({.ranks = run.ranks}, [&](Comm& comm) {
+      for (int i = 0; i < 2; ++i)
+        layered_with_zero(run, comm, args, [&](LayeredModel& model, Zero&) {
+          size_t k = 0;
+          for (const Parameter& p : model.parameters) EXPECT_EQ(to_host<double>(p.value), expected[k++]);
+        });
+    });
+  }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,135 @@
+// A model that is shared out, while nobody trains it.
+#include "tests/dist/layered_model.h"
+#include "tests/dist/parallel_training.h"
+
+namespace gradus {
+namespace {
+
+// Without a tape, in every stage: what one rank with the whole model says; and then the memory is given back.
+TEST(L18_ZeroEvaluation, IsThatOfTheWholeModel) {
+  std::vector<double> expected;
+  {
+    const Context context("cpu", 3);
+    LayeredModel model(Allocate::Now);
+    declare_five(model);
+    for (Parameter& p : model.parameters) p.assign(first_values(p));
+    expected = to_host<double>(model.forward(rows_of(0, 0, 4, 1)));
+  }
+  for (ZeroArgs args : all_ways()) {
+    args.unit = unit_per_layer;
+    run_cluster({.ranks = 3}, [&](Comm& comm) {
+      LayeredModel model(Allocate::Later);
+      declare_five(model);
+      Zero zero(comm, model.parameters, args);
+      for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+      const Usage before = current().device.meter().now();
+      for (int i = 0; i < 3; ++i) {
+        const Evaluation evaluation;
+        const Tensor y = model.forward(rows_of(0, 0, 4, 1));
+        if (i < 2) zero.end_forward();  // and twice in a row
+        EXPECT_EQ(to_host<double>(y), expected) << text_of(args);
+      }
+      zero.end_forward();
+      for (const Kind k : {Kind::Weight, Kind::Gradient})
+        EXPECT_EQ(current().device.meter().now()[k], before[k]) << text_of(args) << name_of(k);
+      EXPECT_LE(current().device.meter().now()[Kind::Comm], 256 << 10) << text_of(args);
+    });
+  }
+}
+
+// Between steps, and between a step's forward passes with a tape: training does not notice.
+TEST(L18_ZeroEvaluation, DoesNotChangeTraining) {
+  for (const bool between : {false, true})
+    for (ZeroArgs args : all_ways()) {
+      args.unit = unit_per_layer;
+      const LayeredRun run{.declare = declare_five, .ranks = 2};
+      const Weights expected = layered_on_one_rank(run);
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        LayeredModel model(Allocate::Later);
+        declare_five(model);
+        Zero zero(comm, model.parameters, args);
+        for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+        Sgd optimizer(zero.shards, {.momentum = 0.9f});
+        const auto evaluate = [&] {
+          const Evaluation evaluation;
+          model.forward(rows_of(9, 0, 4, 5));
+          zero.end_forward();
+        };
+        for (int64_t step = 0; step < run.steps; ++step) {
+          zero.zero_grad();
+          Tape tape;
+          const Tensor y = model.forward(rows_of(step, comm.rank(), 4, 0));
+          zero.end_forward();
+          if (between) evaluate();
+          tape.backward(y, rows_of(step, comm.rank(), 4, 1));
+          zero.end_backward();
+          if (between) evaluate();
+          optimizer.step(0.01);
+          zero.end_update();
+          evaluate();
+        }
+        size_t i = 0;
+        for (const Parameter& p : model.parameters)
+          EXPECT_EQ(to_host<double>(p.value), expected[i++])
+              << text_of(args) << (between ? ", also between, " : ", ") << p.name;
+      });
+    }
+}
+
+// A forward pass that ends in the middle leaves nothing in memory, also of what was gathered ahead; the next
+// one is not disturbed.
+TEST(L18_ZeroEvaluation, APassThatEndsInTheMiddle) {
+  for (ZeroArgs args : all_ways()) {
+    if (args.keep_gathered) continue;
+    args.unit = unit_per_layer;
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      LayeredModel model(Allocate::Later);
+      declare_five(model);
+      Zero zero(comm, model.parameters, args);
+      for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+      const Usage before = current().device.meter().now();
+      const Tensor x = rows_of(0, 0, 4, 1);
+      for (size_t layers = 1; layers < 5; ++layers) {
+        const Evaluation evaluation;
+        Tensor y = x;
+        for (size_t i = 0; i < layers; ++i) y = model.linears[i](y);
+        zero.end_forward();
+        for (const Kind k : {Kind::Weight, Kind::Comm})
+          EXPECT_EQ(current().device.meter().now()[k], before[k]) << text_of(args) << ", " << layers;
+      }
+    });
+  }
+}
+
+// Somebody looks at the weights when a backward pass is over, and they are updated then.
+TEST(L18_ZeroEvaluation, AReadBeforeTheUpdateDoesNotKeepOldWeights) {
+  for (const bool layers : {false, true})
+    for (ZeroArgs args : all_ways()) {
+      if (layers) args.unit = unit_per_layer;
+      const LayeredRun run{.declare = declare_five, .ranks = 2};
+      const Weights expected = layered_on_one_rank(run);
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        LayeredModel model(Allocate::Later);
+        declare_five(model);
+        Zero zero(comm, model.parameters, args);
+        for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+        Sgd optimizer(zero.shards, {.momentum = 0.9f});
+        for (int64_t step = 0; step < run.steps; ++step) {
+          zero.zero_grad();
+          Tape tape;
+          const Tensor y = model.forward(rows_of(step, comm.rank(), 4, 0));
+          zero.end_forward();
+          tape.backward(y, rows_of(step, comm.rank(), 4, 1));
+          zero.end_backward();
+          to_host<double>(model.parameters.find("l2.weight").value);
+          optimizer.step(0.01);
+          zero.end_update();
+        }
+        EXPECT_EQ(to_host<double>(model.parameters.find("l2.weight").value), expected[4])
+            << text_of(args) << (layers ? ", a unit a layer" : ", root");
+      });
+    }
+}
+
+}  // namespace
+}  // namespace gradus

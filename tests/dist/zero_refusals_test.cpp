@@ -1,0 +1,280 @@
+// What data parallelism and ZeRO refuse, by sentences that say what is wrong.
+#include "src/optim/adamw_8bit.h"
+#include "src/optim/muon.h"
+#include "tests/dist/parallel_training.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+void expect_of_ranks(int64_t ranks, const std::string& part, const std::function<void(Comm&)>& body) {
+  expect_refused(part, [&] { run_cluster({.ranks = ranks}, body); });
+}
+// A gradient of ones, times a factor, for each of the parameters.
+void pass(const std::vector<Parameter*>& parameters, double factor = 1) {
+  for (Parameter* p : parameters) {
+    Tape tape;
+    const Tensor y = scale(p->value, factor);
+    const std::vector<float> ones(size_t(p->leaf.shape.numel()), 1);
+    tape.backward(y, from_host(current().device, ones, p->leaf.shape, DType::F32, Kind::Data, "ones"));
+  }
+}
+std::vector<Parameter*> add_three(Parameters& parameters) {
+  std::vector<Parameter*> all;
+  for (const char* name : {"a", "b", "c"}) all.push_back(&parameters.add(name, {4}, {}));
+  return all;
+}
+std::vector<Parameter*> with_values(const std::vector<Parameter*>& all) {
+  for (Parameter* p : all) p->assign({1, 2, 3, 4});
+  return all;
+}
+
+TEST(L18_ZeroRefusals, ModelsItCannotShard) {
+  for (const int stage : {0, 1, 2, 3}) {
+    expect_of_ranks(2, "'b'", [&](Comm& comm) {  // frozen
+      Parameters model(Allocate::Later);
+      add_three(model);
+      model.set_trainable(model.find("b"), false);
+      const Zero zero(comm, model, {.stage = stage});
+    });
+    expect_of_ranks(2, "Allocate::Later", [&](Comm& comm) {
+      Parameters model;
+      add_three(model);
+      const Zero zero(comm, model, {.stage = stage});
+    });
+  }
+  expect_of_ranks(2, "'d'", [&](Comm& comm) {  // another precision in a unit
+    Parameters model(Allocate::Later);
+    add_three(model);
+    model.add("d", {4}, precision_recipe("mixed"));
+    const Zero zero(comm, model, {});
+  });
+  expect_of_ranks(2, "", [&](Comm& comm) {
+    Parameters model(Allocate::Later);
+    const Zero zero(comm, model, {});
+  });
+}
+
+TEST(L18_ZeroRefusals, ArgumentsThatCannotBe) {
+  for (const int stage : {4, -1})
+    expect_of_ranks(2, std::to_string(stage), [&](Comm& comm) {
+      Parameters model(Allocate::Later);
+      add_three(model);
+      const Zero zero(comm, model, {.stage = stage});
+    });
+  for (const int64_t align : {0, -3})
+    expect_of_ranks(2, std::to_string(align), [&](Comm& comm) {
+      Parameters model(Allocate::Later);
+      add_three(model);
+      const Zero zero(comm, model, {.align = align});
+    });
+}
+
+TEST(L18_ZeroRefusals, TooFewParametersForTheRanks) {
+  for (const int stage : {1, 2, 3}) {
+    expect_of_ranks(4, "of 4", [&](Comm& comm) {
+      Parameters model(Allocate::Later);
+      model.add("a", {3}, {});
+      const Zero zero(comm, model, {.stage = stage});
+    });
+    expect_of_ranks(4, "rank 3", [&](Comm& comm) {  // by the alignment
+      Parameters model(Allocate::Later);
+      add_three(model);
+      const Zero zero(comm, model, {.stage = stage, .align = 256});
+    });
+  }
+  run_cluster({.ranks = 4}, [&](Comm& comm) {  // all have all
+    Parameters model(Allocate::Later);
+    model.add("a", {3}, {});
+    const Zero zero(comm, model, {.stage = 0});
+    EXPECT_EQ(zero.shards.numel(), 3);
+  });
+}
+
+// Too few or too many first values, on every rank, also on one whose part would be among them.
+TEST(L18_ZeroRefusals, FirstValuesOfAnotherNumber) {
+  for (const int stage : {0, 1, 2, 3})
+    for (const size_t n : {0, 3, 5})
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        Parameters model(Allocate::Later);
+        Parameter& p = *add_three(model)[0];
+        Zero zero(comm, model, {.stage = stage, .unit = [](const Parameter& q) { return q.name; }});
+        expect_refused(std::to_string(n), [&] { zero.assign(p, std::vector<double>(n, 1)); });
+      });
+}
+
+// A model that was refused is one that nobody has given memory; it can be read to no harm, and made use of.
+TEST(L18_ZeroRefusals, AModelThatWasRefused) {
+  for (const int stage : {0, 1, 2, 3})
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      Parameters model(Allocate::Later);
+      const auto all = add_three(model);
+      model.add("d", {4}, precision_recipe("mixed"));
+      expect_refused("'d'", [&] { Zero(comm, model, {.stage = stage}); });
+      for (const Parameter* p : all) expect_refused("is empty", [&] { to_host<double>(p->value); });
+      Parameters few(Allocate::Later);
+      Parameter& p = few.add("p", {1}, {});
+      const std::string text = refusal([&] { Zero(comm, few, {.stage = stage}); });
+      EXPECT_EQ(text.empty(), stage == 0 || comm.rank() == 0) << text;
+      if (!text.empty()) {
+        refusal([&] { to_host<double>(p.value); });
+        refusal([&] { pass({&p}); });
+      }
+    });
+}
+
+TEST(L18_ZeroRefusals, OptimizersOfMatricesOnShards) {
+  for (const int stage : {1, 2, 3}) {
+    const auto with = [&](const MakeOptimizer& make) {
+      return [=](Comm& comm) {
+        train_with_zero(
+            {.steps = 1, .batch = 2}, comm, {.stage = stage}, [](Transformer&, Zero&) {}, make);
+      };
+    };
+    const std::string sentence = "is a shard of a parameter of ";
+    expect_of_ranks(2, sentence, with([](Parameters& p) { return std::make_unique<Adafactor>(p); }));
+    expect_of_ranks(2, sentence, with([](Parameters& p) { return std::make_unique<Muon>(p); }));
+  }
+}
+
+// `whole` is that of the parameter, also where a rank owns all of it; 0 where there are no shards.
+TEST(L18_ZeroShards, SayWhatTheyAreAPartOf) {
+  for (const int stage : {0, 1, 2, 3})
+    for (const int64_t align : {1, 4})
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        Parameters model(Allocate::Later);
+        model.add("a", {2, 3}, {}), model.add("b", {5}, {}), model.add("c", {1, 7}, {});
+        const Zero zero(comm, model, {.stage = stage, .align = align});
+        for (const Parameter& shard : zero.shards) {
+          const Parameter& p = model.find(shard.name);
+          EXPECT_EQ(shard.whole, stage == 0 ? 0 : p.leaf.shape.numel()) << shard.name << ", stage " << stage;
+          EXPECT_EQ(shard.decay, p.decay);
+          EXPECT_EQ(shard.precision, p.precision);
+          EXPECT_TRUE(shard.trainable());
+          EXPECT_GT(shard.value.numel(), 0);
+          EXPECT_LE(shard.value.numel(), p.leaf.shape.numel());
+          if (stage == 0) {
+            EXPECT_EQ(shard.value.shape(), p.leaf.shape);
+          }
+        }
+      });
+}
+
+TEST(L18_ZeroRefusals, AParameterWithoutAGradientOnOneRank) {
+  for (const int stage : {0, 1, 2, 3})
+    for (const bool overlap : {false, true})
+      expect_of_ranks(2, "rank 1: ", [&](Comm& comm) {
+        Parameters model(Allocate::Later);
+        std::vector<Parameter*> all = add_three(model);
+        Zero zero(comm, model, {.stage = stage, .overlap = overlap});
+        for (Parameter* p : all) zero.assign(*p, {1, 2, 3, 4});
+        zero.zero_grad();
+        if (comm.rank() == 1) all.erase(all.begin() + 1);
+        pass(all);
+        zero.end_backward();
+      });
+}
+TEST(L17_Refusals, AParameterWithoutAGradientOnOneRank) {
+  for (const int64_t bytes : {0, 20, 1000})
+    for (const bool overlap : {false, true})
+      expect_of_ranks(2, "rank 1: ", [&](Comm& comm) {
+        Parameters model;
+        std::vector<Parameter*> all = with_values(add_three(model));
+        std::unique_ptr<GradientBuckets> buckets;
+        if (bytes) buckets = std::make_unique<GradientBuckets>(comm, model, bytes);
+        if (overlap && buckets) buckets->sum_during_backward();
+        if (comm.rank() == 1) all.erase(all.begin() + 1);
+        pass(all);
+        buckets ? buckets->sum() : sum_gradients(comm, model);
+      });
+  expect_of_ranks(1, "'b'", [&](Comm& comm) {
+    Parameters model;
+    std::vector<Parameter*> all = with_values(add_three(model));
+    pass({all[0], all[2]});
+    sum_gradients(comm, model);
+  });
+}
+
+TEST(L17_Refusals, BucketsWithoutTheirMemory) {
+  for (const bool before : {false, true})
+    expect_of_ranks(2, "drop_grad", [&](Comm& comm) {
+      Parameters model;
+      const std::vector<Parameter*> all = with_values(add_three(model));
+      GradientBuckets buckets(comm, model, 20);
+      if (before) model.drop_grad();
+      pass(all);
+      if (!before) model.drop_grad(), pass(all);
+      buckets.sum();
+    });
+}
+
+TEST(L17_Refusals, ASecondBackwardPassAfterSumsBegan) {
+  expect_of_ranks(2, "backward", [&](Comm& comm) {
+    Parameters model;
+    const std::vector<Parameter*> all = with_values(add_three(model));
+    GradientBuckets buckets(comm, model, 20);
+    buckets.sum_during_backward();
+    pass(all);
+    pass(all);
+    buckets.sum();
+  });
+}
+
+TEST(L17_Refusals, OtherPrecisionsInOneBucketAndSizesThatCannotBe) {
+  expect_of_ranks(2, "'half'", [&](Comm& comm) {
+    Parameters model;
+    model.add("half", {4}, precision_recipe("half"));
+    model.add("a", {4}, {});
+    const GradientBuckets buckets(comm, model, 1000);
+  });
+  for (const int64_t bytes : {0, -1})
+    expect_of_ranks(2, std::to_string(bytes), [&](Comm& comm) {
+      Parameters model;
+      add_three(model);
+      const GradientBuckets buckets(comm, model, bytes);
+    });
+}
+
+// What is frozen is summed by nobody.
+TEST(L17_Refusals, FrozenOnesAreLeftOut) {
+  for (const int64_t bytes : {0, 20, 1000})
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      Parameters model;
+      const std::vector<Parameter*> all = with_values(add_three(model));
+      model.set_trainable(*all[1], false);
+      std::unique_ptr<GradientBuckets> buckets;
+      if (bytes) buckets = std::make_unique<GradientBuckets>(comm, model, bytes);
+      pass({all[0], all[2]});
+      buckets ? buckets->sum() : sum_gradients(comm, model);
+      EXPECT_FALSE(all[1]->leaf.grad.defined());
+      for (const size_t i : {0, 2}) EXPECT_EQ(to_host<double>(all[i]->leaf.grad), std::vector<double>(4, 2));
+      if (buckets) {
+        EXPECT_EQ(buckets->numel(), 8);
+      }
+    });
+}
+
+TEST(L18_Later, AParameterThatNobodyHasGivenMemory) {
+  const Context context("cpu", 1);
+  Parameters model(Allocate::Later);
+  Parameter& p = model.add("w", {4}, precision_recipe("zero"));
+  EXPECT_EQ(current().device.meter().now()[Kind::Weight], 0);
+  EXPECT_EQ(current().device.meter().now()[Kind::Master], 0);
+  EXPECT_EQ(p.value.shape(), (Shape{4}));
+  EXPECT_EQ(model.numel(), 4);
+  const std::string sentence = "'w' is empty: its model was made with Allocate::Later";
+  expect_refused(sentence, [&] { to_host<double>(p.value); });
+  expect_refused(sentence, [&] { scale(p.value, 2); });
+  expect_refused(sentence, [&] { p.assign({1, 2, 3, 4}); });
+  Transformer gpt({.vocab = 5, .context = 2, .layers = 1, .heads = 1, .channels = 2}, Allocate::Later);
+  expect_refused("Allocate::Later", [&] { gpt.initialize(1); });
+  int64_t assigned = 0;
+  gpt.initialize(1, [&](Parameter& q, const std::vector<double>& values) {
+    EXPECT_EQ(int64_t(values.size()), q.leaf.shape.numel());
+    assigned += int64_t(values.size());
+  });
+  EXPECT_EQ(assigned, gpt.parameters.numel());
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,228 @@
+// Units of ZeRO's stage 3: how much is gathered at once, and that what is released is what nobody reads.
+#include "tests/dist/layered_model.h"
+#include "tests/dist/parallel_training.h"
+
+namespace gradus {
+namespace {
+
+constexpr int64_t kLayers = 100, kRanks = 3;
+// Two layers are never of the same size: widths go up and down.
+int64_t width(int64_t i) { return 3 + i * 7 % 11; }
+int64_t layer_numel(int64_t i) { return width(i) * width(i + 1) + width(i + 1); }
+
+void declare_hundred(LayeredModel& m) {
+  m.in = width(0), m.out = width(kLayers);
+  for (int64_t i = 0; i < kLayers; ++i) m.linear("l" + std::to_string(i), width(i), width(i + 1));
+  m.forward = [&m](const Tensor& x) {
+    Tensor y = x;
+    for (const Linear& l : m.linears) y = sampled(l(y), &m.samples);
+    return y;
+  };
+}
+
+struct Wrap {
+  std::string what;
+  std::function<int64_t(int64_t layer)> group;  // -1: root
+};
+// The bytes of each unit in fp32, padded to the ranks, and of the root.
+struct UnitBytes {
+  std::vector<int64_t> units;
+  int64_t root = 0;
+};
+UnitBytes unit_bytes(const Wrap& wrap) {
+  UnitBytes bytes;
+  for (int64_t i = 0; i < kLayers; ++i) {
+    const int64_t g = wrap.group(i);
+    if (g >= int64_t(bytes.units.size())) bytes.units.resize(size_t(g) + 1, 0);
+    (g < 0 ? bytes.root : bytes.units[size_t(g)]) += layer_numel(i);
+  }
+  for (int64_t& b : bytes.units) b = 4 * round_up(b, kRanks);
+  bytes.root = 4 * round_up(bytes.root, kRanks);
+  return bytes;
+}
+int64_t most_of(const UnitBytes& bytes, const ZeroArgs& args) {
+  int64_t most = 0, all = 0;
+  for (size_t i = 0; i < bytes.units.size(); ++i) {
+    const int64_t next = args.overlap && i + 1 < bytes.units.size() ? bytes.units[i + 1] : 0;
+    most = std::max(most, bytes.units[i] + next), all += bytes.units[i];
+  }
+  return bytes.root + (args.keep_gathered ? all : most);
+}
+
+TEST(L18_ZeroUnits, AHundredLayersInUnitsOfAnySize) {
+  const std::vector<Wrap> wraps{
+      {"a unit each", [](int64_t i) { return i; }},
+      {"one unit", [](int64_t) { return 0; }},
+      {"only root", [](int64_t) { return -1; }},
+      {"three share one", [](int64_t i) { return i / 3; }},
+      {"root first and last", [](int64_t i) { return i < 2 || i >= kLayers - 3 ? -1 : (i - 2) / 5; }}};
+  for (const Wrap& wrap : wraps) {
+    const UnitBytes bytes = unit_bytes(wrap);
+    for (const bool overlap : {false, true})
+      for (const bool keep : {false, true}) {
+        ZeroArgs args{.stage = 3, .overlap = overlap, .keep_gathered = keep};
+        args.unit = [&](const Parameter& p) {
+          const int64_t g = wrap.group(std::stoll(p.name.substr(1)));
+          return g < 0 ? "" : "u" + std::to_string(g);
+        };
+        SCOPED_TRACE(wrap.what + (overlap ? ", overlapped" : "") + (keep ? ", kept" : ""));
+        LayeredRun run{.declare = declare_hundred, .ranks = kRanks, .steps = 2};
+        expect_layered_trains(run, args, [&](LayeredModel& m, Zero& zero) {
+          const int64_t most = most_of(bytes, args), own = 4 * zero.numel() / kRanks;
+          EXPECT_EQ(zero.most_gathered(), most);
+          EXPECT_EQ(m.samples.count, run.steps * 2 * kLayers);
+          const int64_t kept = 2 * own + (256 << 10);  // weights and gradients, and what sums are made in
+          EXPECT_LE(m.samples.forward, kept + most) << "more than it says";
+          EXPECT_GT(m.samples.forward, kept);
+          // Of gradients as many units; the root's wait till the end.
+          EXPECT_LE(m.samples.backward, kept + most + most_of(bytes, {.overlap = overlap}));
+          EXPECT_EQ(current().device.meter().now()[Kind::Weight], own);
+        });
+      }
+  }
+}
+
+// A stage below 3 trains such a model as well.
+TEST(L18_ZeroUnits, EveryStageTrainsIt) {
+  for (const int stage : {0, 1, 2})
+    for (const bool overlap : {false, true})
+      expect_layered_trains({.declare = declare_hundred, .ranks = 2, .steps = 2},
+                            {.stage = stage, .unit = unit_per_layer, .overlap = overlap});
+}
+
+TEST(L18_ZeroUnits, OfATransformerOneBlockIsGatheredAndTheRoot) {
+  for (const bool overlap : {false, true})
+    for (const bool cut : {false, true}) {
+      ShardedSetting set{.ranks = 2, .micro_batches = 2, .steps = 2, .batch = 4, .device = "meta"};
+      set.model.precision = precision_recipe("mixed");
+      if (cut)
+        set.prepare = [](Transformer& m) { m.segments = std::vector<BlockSegment>(3, {1, Keep::Input}); };
+      const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
+                    root = set.model.vocab * C + set.model.context * C + 2 * C;
+      run_cluster(cluster_of(set), [&](Comm& comm) {
+        train_with_zero(set, comm, {.unit = unit_per_block, .overlap = overlap},
+                        [&](Transformer&, Zero& zero) {
+                          EXPECT_EQ(zero.most_gathered(),
+                                    2 * (round_up(root, 2) + (overlap ? 2 : 1) * round_up(block, 2)));
+                        });
+      });
+    }
+}
+
+// Segments run again from their beginning, so the order of units goes up and down. No more than one unit, and
+// with overlap one more, is gathered beside the root.
+TEST(L18_ZeroUnits, OfATransformerWithSegmentsOfSeveralBlocks) {
+  const std::vector<std::function<void(Transformer&)>> cuts{
+      [](Transformer& m) {
+        m.segments = std::vector<BlockSegment>(6, {2, Keep::Input});
+      },
+      [](Transformer& m) {
+        m.segments = std::vector<BlockSegment>(3, {4, Keep::Input});
+      },
+      [](Transformer& m) {
+        m.segments = {{5, Keep::Input}, {1, Keep::All}, {6, Keep::LessAttention}};
+      },
+      [](Transformer& m) { m.from_the_start = true; }};
+  for (size_t cut = 0; cut < cuts.size(); ++cut)
+    for (const bool overlap : {false, true}) {
+      ShardedSetting set{.ranks = 2, .steps = 1, .batch = 2, .device = "meta", .prepare = cuts[cut]};
+      set.model.layers = 12;
+      const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
+                    root = set.model.vocab * C + set.model.context * C + 2 * C;
+      run_cluster(cluster_of(set), [&](Comm& comm) {
+        train_with_zero(set, comm, {.unit = unit_per_block, .overlap = overlap},
+                        [&](Transformer&, Zero& zero) {
+                          EXPECT_LE(zero.most_gathered(), 4 * (root + (overlap ? 2 : 1) * block))
+                              << "cut " << cut << (overlap ? ", overlapped" : "");
+                        });
+      });
+    }
+}
+
+TEST(L18_ZeroUnits, NamesOfBlocks) {
+  const auto unit = [](const std::string& name) {
+    Parameter p;
+    p.name = name;
+    return unit_per_block(p);
+  };
+  EXPECT_EQ(unit("h.3.attn.c_attn.weight"), "h.3");
+  EXPECT_EQ(unit("h.12.ln_1.bias"), "h.12");
+  for (const char* name : {"wte.weight", "wpe.weight", "ln_f.bias", "lm_head.weight", "", "h", "pooler.bias"})
+    EXPECT_EQ(unit(name), "") << name;
+}
+
+// Two layers with names of their own, and what else a forward function does with them.
+Declare three_layers(const std::function<Tensor(LayeredModel&, const Tensor&)>& forward) {
+  return [=](LayeredModel& m) {
+    for (const char* name : {"a", "b", "c"}) m.linear(name, 4, 4);
+    m.norm("n", 4);
+    m.forward = [&m, forward](const Tensor& x) { return forward(m, x); };
+  };
+}
+std::vector<ZeroArgs> ways_of_units(const std::function<std::string(const Parameter&)>& unit) {
+  std::vector<ZeroArgs> ways = all_ways();
+  for (ZeroArgs& a : ways) a.unit = unit;
+  return ways;
+}
+void expect_any_order(const Declare& declare, const std::function<std::string(const Parameter&)>& unit,
+                      int64_t passes = 1) {
+  for (const ZeroArgs& args : ways_of_units(unit))
+    for (const int64_t ranks : {2, 3}) {
+      SCOPED_TRACE(text_of(args));
+      expect_layered_trains({.declare = declare, .ranks = ranks, .passes = passes}, args);
+    }
+}
+
+TEST(L18_ZeroUnits, AParameterThatIsUsedTwice) {
+  const auto twice = [](LayeredModel& m, const Tensor& x) {  // in its unit
+    return m.norms[0](m.linears[2](m.linears[1](m.linears[1](m.linears[0](m.linears[0](x))))));
+  };
+  expect_any_order(three_layers(twice), unit_per_layer);
+  const auto tied = [](LayeredModel& m, const Tensor& x) {  // after other units
+    const Linear &a = m.linears[0], &b = m.linears[1], &c = m.linears[2];
+    return linear(c(linear(m.norms[0](b(a(x))), a.weight.value)), b.weight.value);
+  };
+  expect_any_order(three_layers(tied), unit_per_layer);
+}
+
+// One op reads parameters of two units: a matrix and a bias, gamma and beta of a norm.
+std::string unit_of_kind(const Parameter& p) { return p.name.substr(p.name.find('.') + 1); }
+TEST(L18_ZeroUnits, ALinearLayerWithParametersOfTwoUnits) {
+  const auto forward = [](LayeredModel& m, const Tensor& x) {
+    return m.linears[2](m.linears[1](m.linears[0](x)));
+  };
+  const auto declare = [=](LayeredModel& m) {
+    for (const char* name : {"a", "b", "c"}) m.linear(name, 4, 4);
+    m.forward = [&m, forward](const Tensor& x) { return forward(m, x); };
+  };
+  expect_any_order(declare, [](const Parameter& p) { return p.name; });
+  expect_any_order(declare, unit_of_kind);
+}
+TEST(L18_ZeroUnits, ANormWithParametersOfTwoUnits) {
+  const auto declare = [](LayeredModel& m) {
+    m.norm("a", 6), m.norm("b", 6);
+    m.in = m.out = 6;
+    m.forward = [&m](const Tensor& x) { return m.norms[1](m.norms[0](x)); };
+  };
+  expect_any_order(declare, [](const Parameter& p) { return p.name; });
+  expect_any_order(declare, unit_of_kind);
+}
+
+TEST(L18_ZeroUnits, UnitsInAnotherOrderThanTheyWereDeclared) {
+  const auto backwards = [](LayeredModel& m, const Tensor& x) {
+    return m.linears[0](m.linears[2](m.linears[1](m.norms[0](x))));
+  };
+  expect_any_order(three_layers(backwards), unit_per_layer);
+}
+
+// With all tapes at once: then a gradient is final when the last of them has been through.
+TEST(L18_ZeroUnits, TwoForwardPassesInARow) {
+  const auto forward = [](LayeredModel& m, const Tensor& x) {
+    return m.norms[0](m.linears[2](m.linears[1](m.linears[0](x))));
+  };
+  for (const ZeroArgs& args : ways_of_units(unit_per_layer))
+    expect_layered_trains({.declare = three_layers(forward), .ranks = 2, .passes = 3}, args);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -51,11 +51,15 @@ void GradientBuckets::add_bucket(const std::vector<Parameter*>& parameters) {
   }
 }
 
-// A gradient of the bucket will not change any more in this backward pass.
+// A gradient of the bucket will not change any more in this backward pass. Buckets begin in their order, the
+// same on all ranks, whatever the order in which gradients become final.
 void GradientBuckets::one_is_final(Bucket& b) {
   // BEGIN SOLUTION 17.6
-  if (during_backward_ && ++b.final == b.parameters.size()) begin(b);
-  // STUB: todo("17.6", "begin to sum the bucket, if it is time", b);
+  if (!during_backward_) return;
+  ++b.final;
+  while (begun_ < buckets_.size() && buckets_[begun_].final == buckets_[begun_].parameters.size())
+    begin(buckets_[begun_]);
+  // STUB: todo("17.6", "count, and begin to sum the buckets whose turn it is", b);
   // END SOLUTION 17.6
 }
 
@@ -71,15 +75,16 @@ void GradientBuckets::begin(Bucket& b) {
           "' has left its bucket; take zero_grad(), not drop_grad()");
   }
   b.work = comm_.all_reduce(b.gradients);
+  ++begun_;
 }
 
 void GradientBuckets::sum() {
-  for (Bucket& b : buckets_)
-    if (!b.work) begin(b);
+  while (begun_ < buckets_.size()) begin(buckets_[begun_]);
   for (Bucket& b : buckets_) {
     std::exchange(b.work, nullptr)->wait();
     b.final = 0;
   }
+  begun_ = 0;
   during_backward_ = false;
 }
 

@@ -44,6 +44,7 @@ class GradientBuckets {
 
   Comm& comm_;
   std::deque<Bucket> buckets_;
+  size_t begun_ = 0;  // so many sums, from the first bucket on
   bool during_backward_ = false;
 };
 

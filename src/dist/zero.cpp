@@ -1,12 +1,15 @@
 #include "src/dist/zero.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
+
+constexpr const char* kNoPass = "no backward pass is at its unit";
 
 std::string unit_per_block(const Parameter& p) {
   return p.name.starts_with("h.") ? p.name.substr(0, p.name.find('.', 2)) : "";
@@ -16,25 +19,39 @@ Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
     : comm_(comm), model_(model), args_(std::move(args)) {
   check(args_.stage >= 0 && args_.stage <= 3, "zero: stage ", args_.stage, "; it can be 0, 1, 2 or 3");
   check(args_.align >= 1, "zero: parts at multiples of ", args_.align, "; it must be at least 1");
+  check(model.size() > 0, "zero: the model has no parameters");
+  std::map<std::string, std::string> unit_of_layer;
   for (Parameter& p : model) {
     check(p.value.storage().empty(), "zero: parameter '", p.name,
           "' has its memory already; make the model with Allocate::Later");
     check(p.trainable(), "zero: parameter '", p.name,
           "' is frozen; only models that train as a whole are shared out");
-    unit_called(args_.unit(p)).add(p, args_.align);
+    const std::string layer = p.name.substr(0, p.name.rfind('.')), unit = args_.unit(p);
+    check(unit_of_layer.try_emplace(layer, unit).first->second == unit, "zero: '", p.name,
+          "' is in another unit than the ",
+          "rest of its layer; an operation may read both, and only one unit is gathered at a time");
+    unit_called(unit).add(p, args_.align);
   }
-  for (Unit& u : units_) {
-    u.pad(comm.size() * args_.align);
-    allocate(u);
-    attach(u);
+  try {
+    for (Unit& u : units_) {
+      u.pad(comm.size() * args_.align);
+      allocate(u);
+      attach(u);
+    }
+    check(shards.size() > 0, "zero: of ", model.numel(), " parameters rank ", comm.rank(), " of ",
+          comm.size(), " would own none; take fewer ranks");
+  } catch (...) {
+    detach();
+    throw;
   }
-  check(shards.size() > 0, "zero: of ", model.numel(), " parameters rank ", comm.rank(), " of ", comm.size(),
-        " would own none; take fewer ranks");
 }
 
-Zero::~Zero() {
+Zero::~Zero() { detach(); }
+
+void Zero::detach() {
   for (Unit& u : units_) {
-    u.values.storage().fill = u.gradients.storage().fill = {};
+    if (u.values.defined()) u.values.storage().fill = {};
+    if (u.gradients.defined()) u.gradients.storage().fill = {};
     for (Parameter* p : u.parameters) p->leaf.on_final = {}, p->leaf.grad = {}, p->leaf.zero();
   }
 }
@@ -96,7 +113,7 @@ void Zero::allocate(Unit& u) {
   if (args_.stage < 2) {
     u.own_gradients = own(u, u.gradients);
   } else {
-    u.gradients.storage().drop("no backward pass is at its unit");
+    u.gradients.storage().drop(kNoPass);
     u.gradients.storage().fill = [&u] {
       Storage& empty = u.gradients.storage();
       const Tensor made(empty.device(), {u.numel}, u.gradients.dtype(), Kind::Gradient, empty.name());
@@ -121,7 +138,10 @@ void Zero::attach(Unit& u) {
     p.value.slot = slot;
     p.leaf.grad = u.whole(u.gradients, i);
     p.leaf.on_final = [this, &u](Leaf&) {
-      if (++u.final == u.parameters.size() && (args_.stage >= 2 || last_micro_batch)) begin_reduce(u);
+      ++u.final;
+      while (reduces() && begun_ < units_.size() &&
+             backwards(begun_).final == backwards(begun_).parameters.size())
+        begin_reduce(backwards(begun_++));
     };
     const int64_t n = p.value.numel();
     const Part mine = of_parameter(u, i, comm_.rank());
@@ -141,6 +161,8 @@ void Zero::attach(Unit& u) {
 }
 
 void Zero::assign(Parameter& p, const std::vector<double>& values) {
+  check(int64_t(values.size()) == p.value.numel(), "zero: ", values.size(), " values for '", p.name, "' ",
+        p.value.shape());
   if (args_.stage < 3) copy_from_host(p.value, values);
   for (const Unit& u : units_)
     for (const Shard& s : u.shards)
@@ -162,7 +184,7 @@ void Zero::begin_gather(Unit& u) {
 void Zero::gather(Unit& u) {
   // BEGIN SOLUTION 18.3
   for (Unit& other : units_)
-    if (!other.name.empty() && !args_.keep_gathered && !other.values.storage().empty()) release(other);
+    if (&other != &u && !other.name.empty() && !args_.keep_gathered) release(other);
   if (!u.gather) begin_gather(u);
   std::exchange(u.gather, nullptr)->wait();
   u.values.storage().refill(std::exchange(u.gathered, {}).storage());
@@ -190,6 +212,8 @@ void Zero::release(Unit& u) {
   if (!u.values.storage().empty()) u.values.storage().drop("its unit is not gathered");
 }
 
+// Sums begin in the order in which a backward pass comes to the units, the same on all ranks: a rank may find
+// its gradients final in another one.
 void Zero::begin_reduce(Unit& u) {
   for (const Parameter* p : u.parameters) check_gradient(*p);
   u.reduce = args_.stage == 0 ? comm_.all_reduce(u.gradients)
@@ -209,34 +233,53 @@ void Zero::finish_reduce(Unit& u) {
   be(sum).cast(ctx(sum, cost::cast(sum.numel(), sum.dtype(), sum.dtype())), sum.numel(), sum.in(),
                u.own_gradients.out(u.summed ? Write::Add : Write::Set));
   u.summed = true;
-  u.gradients.storage().drop("no backward pass is at its unit");
+  u.gradients.storage().drop(kNoPass);
   for (Parameter* p : u.parameters) p->leaf.zero();
 }
 
+// Also after a pass that an error has ended: what had begun is waited for, and forgotten.
 void Zero::zero_grad() {
+  for (Unit& u : units_) {
+    if (u.reduce) std::exchange(u.reduce, nullptr)->wait();
+    if (args_.stage >= 2 && !u.gradients.storage().empty()) u.gradients.storage().drop(kNoPass);
+    u.summed = false;
+  }
+  reducing_.clear();
+  end_pass();
   model_.zero_grad();
   shards.zero_grad();
-  for (Unit& u : units_) u.summed = false;
 }
 
-void Zero::end_forward() {
+void Zero::end_pass() {
   last_ = nullptr;
-  if (args_.stage < 3 || args_.keep_gathered) return;
-  for (Unit& u : units_) release(u);
-}
-
-void Zero::end_backward() {
-  last_ = nullptr;
-  while (!reducing_.empty()) finish_reduce(*reducing_.front());
+  begun_ = 0;
   for (Unit& u : units_) {
-    if (u.final < u.parameters.size())
-      for (const Parameter* p : u.parameters) check_gradient(*p);
     u.final = 0;
     if (args_.stage == 3) release(u);
   }
 }
 
+// What an evaluation has gathered goes in any case.
+void Zero::end_forward() {
+  last_ = nullptr;
+  if (args_.stage < 3 || (args_.keep_gathered && current().tape())) return;
+  for (Unit& u : units_) release(u);
+}
+
+// Gradients that are not final, although they are there, wait for other tapes; or, in stages 0 and 1, come
+// from micro-batches before this one.
+void Zero::end_backward() {
+  for (; reduces() && begun_ < units_.size(); ++begun_) {
+    for (const Parameter* p : backwards(begun_).parameters) check_gradient(*p);
+    if (args_.stage < 2) begin_reduce(backwards(begun_));
+  }
+  while (!reducing_.empty()) finish_reduce(*reducing_.front());
+  end_pass();
+}
+
 void Zero::end_update() {
+  if (args_.stage == 3)  // what was gathered since the backward pass is old
+    for (Unit& u : units_) release(u);
   if (args_.stage == 0 || args_.stage == 3) return;
   // BEGIN SOLUTION 18.1
   for (Unit& u : units_) u.gather = comm_.all_gather(u.own_values, u.values);

@@ -18,8 +18,9 @@ namespace gradus {
 
 struct ZeroArgs {
   int stage = 3;
-  // The unit that a parameter belongs to. Units are used in the order of their first parameters, but that of
-  // name "", the root, which is gathered at its first use and until the pass ends. By default all is root.
+  // The unit that a parameter belongs to; that of a layer's parameters ("ln.weight", "ln.bias") must be the
+  // same, because one operation reads them. Units are used in the order of their first parameters, but that
+  // of name "", the root, which is gathered at its first use and until the pass ends. By default all is root.
   std::function<std::string(const Parameter&)> unit = [](const Parameter&) { return std::string(); };
   // Gather the next unit, and sum the one before's gradients, while one computes. One more of each is then
   // in memory.
@@ -38,8 +39,9 @@ class Zero {
 
   // What this rank owns, for an optimizer that updates each element by itself.
   Parameters shards;
-  // To be called in every step: at its begin; after each forward pass and after each backward pass; after the
-  // update.
+  // To be called in every step: at its begin; after each forward pass (of an evaluation, too) and after each
+  // backward pass; after the update. All ranks read the same weights, in the same order: in stage 3 reading
+  // gathers.
   void zero_grad();
   void end_forward();
   void end_backward();
@@ -78,8 +80,14 @@ class Zero {
     bool in_memory() const { return !values.storage().empty() || gathered.defined(); }
   };
   Unit& unit_called(const std::string& name);
+  Unit& backwards(size_t i) {
+    return units_[units_.size() - 1 - i];
+  }  // the i-th that a backward pass comes to
+  bool reduces() const { return args_.stage >= 2 || last_micro_batch; }  // in this backward pass
   void allocate(Unit& u);
   void attach(Unit& u);
+  void detach();
+  void end_pass();
   Part owned(const Unit& u, int64_t rank) const;
   Part of_parameter(const Unit& u, size_t i, int64_t rank) const;
   Tensor own(const Unit& u, const Tensor& flat) const;
@@ -94,6 +102,7 @@ class Zero {
   Parameters& model_;
   ZeroArgs args_;
   std::deque<Unit> units_;
+  size_t begun_ = 0;            // so many sums of gradients, in this backward pass
   std::deque<Unit*> reducing_;  // in the order in which they began
   const Unit* last_ = nullptr;  // that was gathered in this pass, the root aside
   int64_t most_gathered_ = 0;

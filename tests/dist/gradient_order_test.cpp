@@ -88,7 +88,9 @@ TEST(L18_GradientOrder, OfZero) {
           });
         };
         const std::string text = refusal(run);
-        if (!missing || stage < 2) EXPECT_EQ(text, "") << what;
+        if (!missing || stage < 2) {
+          EXPECT_EQ(text, "") << what;
+        }
       }
 }
 

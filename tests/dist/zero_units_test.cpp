@@ -1,6 +1,7 @@
 // Units of ZeRO's stage 3: how much is gathered at once, and that what is released is what nobody reads.
 #include "tests/dist/layered_model.h"
 #include "tests/dist/parallel_training.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -185,27 +186,20 @@ TEST(L18_ZeroUnits, AParameterThatIsUsedTwice) {
   expect_any_order(three_layers(tied), unit_per_layer);
 }
 
-// One op reads parameters of two units: a matrix and a bias, gamma and beta of a norm.
-std::string unit_of_kind(const Parameter& p) { return p.name.substr(p.name.find('.') + 1); }
-TEST(L18_ZeroUnits, ALinearLayerWithParametersOfTwoUnits) {
-  const auto forward = [](LayeredModel& m, const Tensor& x) {
-    return m.linears[2](m.linears[1](m.linears[0](x)));
-  };
-  const auto declare = [=](LayeredModel& m) {
-    for (const char* name : {"a", "b", "c"}) m.linear(name, 4, 4);
-    m.forward = [&m, forward](const Tensor& x) { return forward(m, x); };
-  };
-  expect_any_order(declare, [](const Parameter& p) { return p.name; });
-  expect_any_order(declare, unit_of_kind);
-}
-TEST(L18_ZeroUnits, ANormWithParametersOfTwoUnits) {
-  const auto declare = [](LayeredModel& m) {
-    m.norm("a", 6), m.norm("b", 6);
-    m.in = m.out = 6;
-    m.forward = [&m](const Tensor& x) { return m.norms[1](m.norms[0](x)); };
-  };
-  expect_any_order(declare, [](const Parameter& p) { return p.name; });
-  expect_any_order(declare, unit_of_kind);
+// An operation reads both, and only one unit is gathered at a time.
+TEST(L18_ZeroUnits, TheParametersOfALayerMustBeInOneUnit) {
+  run_cluster({.ranks = 2}, [](Comm& comm) {
+    for (const bool norm : {false, true}) {
+      LayeredModel m(Allocate::Later);
+      if (norm)
+        m.norm("a", 6);
+      else
+        m.linear("a", 6, 6);
+      expect_refused("'a.bias' is in another unit than the rest of its layer", [&] {
+        const Zero zero(comm, m.parameters, {.unit = [](const Parameter& p) { return p.name; }});
+      });
+    }
+  });
 }
 
 TEST(L18_ZeroUnits, UnitsInAnotherOrderThanTheyWereDeclared) {

@@ -5,8 +5,8 @@
 // Bytes a parameter, of 2 + 2 + 12: 4 + 12/N, 2 + 14/N, 16/N. Elements sent: 2, k + 1, 3 k times Psi (N-1)/N.
 //
 //   make lesson-18                                                          expected last line: PASS
-//   make lesson-18 ARGS="--model=gpt2-xl --ranks=64 --machine=V100"         does it fit, how long does a step
-//   take? make mpi-18 RANKS=4                                                     with ranks that are
+//   make lesson-18 ARGS="--model=gpt2-xl --ranks=64 --machine=V100"         does it fit, and how fast is a
+//   step? make mpi-18 RANKS=4                                                     with ranks that are
 //   processes
 #include <iostream>
 
@@ -96,18 +96,21 @@ static int lesson_18(int argc, char** argv) {
   what_if.sequences = flags.integer("batch", 4, "sequences of a rank, for --model", 1, 1 << 20);
   lesson.done({}, {lesson.plot("18_memory.svg"), lesson.plot("18_half.safetensors")});
   if (lesson.print == "example") return shards_by_hand(std::cout), 0;
-  if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
+  args.network = network_called(what_if.network);
+  collective_seconds(args.network, Collective::Barrier, args.ranks, 0);  // refuses ranks that do not fit it
   if (this_rank(args) > 0)
     std::cout.setstate(std::ios::failbit), lesson.json.clear();  // the first one speaks
+  if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
   // Simulated ranks are not on a GPU.
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
   const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  check(args.ranks <= set.batch, "--ranks=", args.ranks, ": a batch has ", set.batch,
+        " sequences; without --model there ", "can be as many ranks at most");
   const Text text = load_text("", set.text_bytes, lesson.seed);
   const Loader loader(text.corpus, set.model.context, lesson.seed);
   const ParallelTask task{set.model, set.batch, lesson.steps, lesson.seed, 0};
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
-  args.network = network_called(what_if.network);
   Report report = lesson.report();
   report.config(set.model, set.batch);
   report.config("ranks", args.ranks);

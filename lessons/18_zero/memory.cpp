@@ -28,7 +28,7 @@ void memory_table(const Lesson& lesson, Report& report) {
          "micro-batches, in Psi (N-1)/N\n";
   Table table({"stage", "N", "weight", "gradient", "master", "optimizer", "sum", "sent, k = 1", "k = 4"});
   BarChart chart{
-      "A small GPT: KiB of a rank, by stage and ranks", {}, {"weight", "gradient", "master", "optimizer"}};
+      "The GPT of (a): bytes of states on a rank", {}, {"weight", "gradient", "master", "optimizer"}};
   ZeroSetting set{.model = {.vocab = 256, .context = 64, .layers = 4, .heads = 4, .channels = 64}};
   set.model.precision = precision_recipe("zero");
   int64_t wrong_bytes = 0, wrong_sent = 0;
@@ -75,10 +75,10 @@ void published_table(int64_t most, Report& report) {
                           {256, {"30.4", "15.4", "0.47"}}, {1024, {"30.1", "15.1", "0.12"}}};
   ZeroSetting set{.model = transformer_config("gpt-36x4096x32"), .tokens = 256};
   set.model.precision = precision_recipe("zero");
-  std::cout << "\n(b) A model of 7.5e9 parameters, GB (10^9) of states a rank between steps: published, and "
-               "as many "
-               "times what was measured for each of "
-            << count_text(set.model.parameter_count()) << " parameters\n";
+  std::cout
+      << "\n(b) A model of 7.5e9 parameters, GB (10^9) of states a rank between steps: published; and here, "
+         "7.5e9 times the bytes a parameter of a GPT of "
+      << count_text(set.model.parameter_count()) << "\n";
   Table table({"N", "stage 1", "here", "stage 2", "here", "stage 3", "here"});
   int64_t wrong = 0, cells_checked = 0;
   for (const Row& row : rows) {

@@ -29,7 +29,7 @@ struct ZeroStep {
 ZeroStep zero_step(const ZeroSetting& set);
 
 // By the formulas of zero.h, for rank 0 of N: bytes of weights, master copies, gradients and AdamW's states
-// (which what fills the units up has not) between steps; and the elements that a rank sends in a step.
+// (which the padding does not have) between steps; and the elements that a rank sends in a step.
 Usage predicted_bytes(const Precision& t, int stage, int64_t parameters, int64_t padded, int64_t ranks);
 int64_t predicted_sent(const ZeroArgs& args, int64_t padded, int64_t ranks, int64_t micro_batches);
 

@@ -29,6 +29,8 @@ static bool fits(ZeroSetting set) {
 }
 
 void what_if_table(const WhatIf& w) {
+  check(transformer_config(w.model).output_head != OutputHead::Pooled, "--model=", w.model,
+        ": it has no loss without labels; take a model that predicts tokens");
   const ZeroSetting first = setting(w, 0);
   std::cout << w.model << ", " << count_text(first.model.parameter_count()) << " parameters, on " << w.ranks
             << " x " << w.machine << " (" << bytes_text(first.machine.memory) << "; " << first.machine.source

@@ -45,7 +45,7 @@ static double on_one_link(const Link& link, Collective what, int64_t ranks, doub
 double collective_seconds(const Network& n, Collective what, int64_t ranks, double bytes) {
   if (n.per_node == 0 || ranks <= n.per_node) return on_one_link(n.link, what, ranks, bytes);
   check(ranks % n.per_node == 0, "network '", n.name, "': ", ranks, " ranks do not fill nodes of ",
-        n.per_node);
+        n.per_node, "; take as many at most, a multiple of it, or another network");
   const double part = what == Collective::Broadcast ? bytes : bytes / double(n.per_node);
   return on_one_link(n.link, what, n.per_node, bytes) +
          on_one_link(n.between, what, ranks / n.per_node, part);

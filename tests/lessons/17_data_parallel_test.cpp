@@ -42,7 +42,7 @@ TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
         }
         EXPECT_EQ(ids, all.ids) << ranks << " ranks, batch " << batch;
         EXPECT_EQ(targets, all.targets);
-        EXPECT_LE(most - least, 1);
+        EXPECT_LE(most - least, 1) << ranks << " ranks, batch " << batch << ": sizes differ by one at most";
       }
 }
 
@@ -188,6 +188,7 @@ TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
 }
 
 TEST(L17_Buckets, OfMicroBatchesOnlyTheLastIsSummedMeanwhile) {
+  RecordProperty("exercise", "17.6");
   const auto expected = summed_by_hand(2, 3);
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     TwoLayers net;

@@ -27,6 +27,7 @@ TEST(L18_Formulas, BytesOfAKindAreSharedFromItsStageOn) {
   EXPECT_EQ(sum_of(bytes(fp32, 3)), 16 * 252);
   EXPECT_EQ(sum_of(bytes(mixed, 1)), 2 * 1008 + 4 * 1008 + 12 * 252);
   EXPECT_EQ(bytes(fp32, 3)[Kind::Master], 0);
+  EXPECT_EQ(sum_of(bytes(precision_recipe("half"), 3)), 8 * 252) << "states of 2 bytes each";
   EXPECT_EQ(sum_of(predicted_bytes(zero, 1, 10, 10, 1)), 160) << "one rank has it all";
 }
 

@@ -187,25 +187,34 @@ TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
   }
 }
 
-TEST(L17_Buckets, OfMicroBatchesOnlyTheLastIsSummedMeanwhile) {
-  RecordProperty("exercise", "17.6");
+// Three micro-batches a step; only the last is summed while backward goes on.
+void expect_micro_batches(int steps) {
   const auto expected = summed_by_hand(2, 3);
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     TwoLayers net;
     GradientBuckets sums(comm, net.parameters, 1);
-    for (int step = 0; step < 3; ++step) {
+    for (int step = 0; step < steps; ++step) {
       net.parameters.zero_grad();
       const int64_t before = comm.traffic().messages;
       for (int micro = 0; micro < 3; ++micro) {
         if (micro == 2) sums.sum_during_backward();
         Tape tape;
         backward(tape, net(comm.rank()));
-        EXPECT_EQ(comm.traffic().messages - before, micro == 2 ? 4 : 0);
+        EXPECT_EQ(comm.traffic().messages - before, micro == 2 ? 4 : 0)
+            << "step " << step << ", micro-batch " << micro;
       }
       sums.sum();
       EXPECT_EQ(net.gradients(), expected) << "step " << step;
     }
   });
+}
+TEST(L17_Buckets, OfMicroBatchesOnlyTheLastIsSummedMeanwhile) {
+  RecordProperty("exercise", "17.6");
+  expect_micro_batches(1);
+}
+TEST(L17_Buckets, OfMicroBatchesInSeveralSteps) {
+  RecordProperty("exercise", "17.4");
+  expect_micro_batches(3);
 }
 
 }  // namespace

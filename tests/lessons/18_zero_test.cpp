@@ -115,6 +115,7 @@ TEST(L18_Stages, AtMostOneUnitAndTheRootAreGathered) {
 }
 
 TEST(L18_Stages, MicroBatchesAddUp) {
+  RecordProperty("exercise", "18.4");
   const ShardedSetting set{.ranks = 2, .micro_batches = 3, .steps = 4};
   EXPECT_EQ(trained(set, {.stage = 2, .unit = unit_per_block}),
             train_on_one_rank(set, Summed::EachMicroBatch));

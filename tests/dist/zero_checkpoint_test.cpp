@@ -1,6 +1,10 @@
 // Sharded training that is saved goes on with any number of ranks.
 #include "src/dist/zero_checkpoint.h"
 
+#include <sys/resource.h>
+
+#include <csignal>
+
 #include "src/optim/adamw_8bit.h"
 #include "tests/dist/sharded_training.h"
 #include "tests/folder_testing.h"
@@ -64,6 +68,40 @@ TEST_F(L18_ZeroCheckpoint, WhatIsLoadedAndSavedIsTheSameFileOnAnyNumberOfRanks) 
         EXPECT_TRUE(read("again") == saved) << ranks << " ranks, stage " << stage;
       }
   }
+}
+
+// A disk that is full after any number of bytes.
+TEST_F(L18_ZeroCheckpoint, ASaveThatEndsAtAnyByteLeavesTheOldOne) {
+  ShardedSetting set{.ranks = 2, .steps = 1};
+  set.model.layers = 1, set.model.vocab = 8, set.model.channels = 4, set.model.heads = 1;
+  train_part(set, 3, 0, "", path("saved"));
+  const std::string old = read("saved");
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  ASSERT_NE(std::signal(SIGXFSZ, SIG_IGN), SIG_ERR);
+  for (size_t bytes = 0; bytes < old.size(); bytes += bytes < 24 || bytes + 24 > old.size() ? 1 : 97) {
+    const rlimit small{bytes, limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    const std::string text = refusal([&] { train_part(set, 2, 0, "", path("saved")); });
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+    EXPECT_EQ(text.find("rank 0: "), 0u) << bytes << " bytes: " << text;
+    EXPECT_TRUE(read("saved") == old) << bytes << " bytes";
+    EXPECT_EQ(files(), 1) << "nothing half written is left";
+  }
+  EXPECT_EQ(train_part(set, 3, 1, path("saved"), "").size(), train_part(set, 3, 0, "", "").size());
+}
+
+TEST_F(L18_ZeroCheckpoint, FilesOfOthersAreRefusedAndNothingChanges) {
+  ShardedSetting set{.ranks = 2, .steps = 1}, wider = set;
+  wider.model.channels = 16;
+  train_part(set, 3, 0, "", path("saved"));
+  train_part(wider, 3, 0, "", path("wider"));
+  const MakeOptimizer sgd = [](Parameters& p) { return std::make_unique<Sgd>(p); };
+  expect_refused("wte.weight", [&] { train_part(set, 3, 1, path("wider"), ""); });
+  expect_refused("this model needs", [&] { train_part(set, 3, 1, path("saved"), "", sgd); });
+  expect_refused("missing", [&] { train_part(set, 3, 1, path("missing"), ""); });
+  write("cut", read("saved").substr(0, 3000));
+  expect_refused("cut", [&] { train_part(set, 3, 1, path("cut"), ""); });
 }
 
 }  // namespace

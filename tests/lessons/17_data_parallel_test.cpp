@@ -36,6 +36,7 @@ TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
           const TextBatch mine = read_shard(loader, t, step, r, ranks);
           EXPECT_EQ(mine.first_sample, first) << "rank " << r << " of " << ranks << ", batch " << batch;
           first += mine.sequences;
+          EXPECT_GE(r == 0 ? batch : least, mine.sequences) << "larger shares come first";
           most = std::max(most, mine.sequences), least = std::min(least, mine.sequences);
           ids.insert(ids.end(), mine.ids.begin(), mine.ids.end());
           targets.insert(targets.end(), mine.targets.begin(), mine.targets.end());
@@ -102,9 +103,10 @@ TEST(L17_Ring, AfterTheFirstRoundEachRankHasOneFinishedPart) {
   }
 }
 
-// Two layers of y = x w; each rank's x is another.
+// Two layers of y = x w, the first with a bias; each rank's x is another.
 struct TwoLayers {
   TwoLayers() {
+    parameters.add("bias", {3}, {}).assign({1, -1, 2});
     for (const char* name : {"first", "second"}) {
       Parameter& p = parameters.add(name, {3, 3}, {});
       p.assign({1, 0, 2, 0, 1, 0, -1, 0, 1});
@@ -113,7 +115,8 @@ struct TwoLayers {
   Tensor operator()(int64_t rank, bool second_alone = false) {
     const Tensor x =
         from_host<double>(current().device, {double(rank + 1), 2, 3}, {1, 3}, DType::F32, Kind::Data, "x");
-    const Tensor h = second_alone ? x : linear(x, parameters.find("first").value);
+    const Tensor h =
+        second_alone ? x : linear(x, parameters.find("first").value, parameters.find("bias").value);
     return linear(h, parameters.find("second").value);
   }
   std::vector<std::vector<double>> gradients() {
@@ -151,7 +154,7 @@ TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
       backward(tape, net(comm.rank()));
       sum_gradients(comm, net.parameters);
       EXPECT_EQ(net.gradients(), expected) << ranks << " ranks";
-      EXPECT_EQ(comm.traffic().messages, 2 * 2 * (ranks - 1)) << "one all-reduce for each parameter";
+      EXPECT_EQ(comm.traffic().messages, 3 * 2 * (ranks - 1)) << "one all-reduce for each parameter";
     });
   }
 }
@@ -159,8 +162,8 @@ TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
 TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
   RecordProperty("exercise", "17.6");
   const auto expected = summed_by_hand(2, 1);
-  for (const int64_t bytes : {1, 1000}) {  // a bucket each, one for both
-    const int64_t buckets = bytes == 1 ? 2 : 1, messages = 2;
+  for (const int64_t bytes : {1, 1000}) {  // a bucket each, one for all
+    const int64_t buckets = bytes == 1 ? 3 : 1, messages = 2;
     run_cluster({.ranks = 2}, [&](Comm& comm) {
       TwoLayers net;
       GradientBuckets sums(comm, net.parameters, bytes);
@@ -200,7 +203,7 @@ void expect_micro_batches(int steps) {
         if (micro == 2) sums.sum_during_backward();
         Tape tape;
         backward(tape, net(comm.rank()));
-        EXPECT_EQ(comm.traffic().messages - before, micro == 2 ? 4 : 0)
+        EXPECT_EQ(comm.traffic().messages - before, micro == 2 ? 6 : 0)
             << "step " << step << ", micro-batch " << micro;
       }
       sums.sum();

@@ -42,6 +42,8 @@ TEST(L18_Formulas, ElementsThatARankSends) {
     EXPECT_EQ(sent(2, k), k + 1);
     EXPECT_EQ(sent(3, k), 3 * k);
     EXPECT_EQ(sent(3, k, true), 2 * k);
+    EXPECT_EQ(sent(2, k, true), k + 1) << "only stage 3 gathers for a pass";
+    EXPECT_EQ(sent(1, k, true), 2);
   }
   EXPECT_EQ(predicted_sent({.stage = 3}, 1200, 1, 3), 0);
 }

@@ -1,0 +1,86 @@
+// What lesson 17 compares its ways with, and that its report fails where they differ.
+#include "lessons/17_data_parallel/ways.h"
+
+#include <gtest/gtest.h>
+
+#include "src/optim/optimizer.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+namespace {
+
+Corpus text() {
+  Corpus corpus;
+  for (int i = 0; i < 3000; ++i) corpus.bytes.push_back(char('a' + i * i % 23));
+  corpus.split = 2500;
+  return corpus;
+}
+
+const ParallelTask kTask{
+    {.vocab = 128, .context = 6, .layers = 1, .heads = 2, .channels = 8}, 12, 3, 1, 1, 1e-2};
+
+TEST(L17_OneDevice, WithOneRankIsOrdinaryTraining) {
+  Context context;
+  const Corpus corpus = text();
+  const Loader loader(corpus, 6, 5);
+  Transformer model(kTask.model);
+  model.initialize(1);
+  AdamW optimizer(model.parameters);
+  double loss_last = 0;
+  for (int64_t step = 0; step < kTask.steps; ++step) {
+    model.parameters.zero_grad();
+    Tape tape;
+    const Tensor loss = share_of_loss(model, kTask, read_shard(loader, kTask, step, 0, 1));
+    loss_last = item(loss);
+    tape.backward(loss);
+    clip_grad_norm(model.parameters, 1);
+    optimizer.step(1e-2);
+  }
+  for (const int64_t ranks : {1, 2, 3, 4}) {
+    const OneDevice run = train_on_one_device(loader, kTask, ranks);
+    EXPECT_NEAR(run.loss_last, loss_last, 1e-4) << ranks;
+    size_t i = 0;
+    for (const Parameter& p : model.parameters) {
+      const std::vector<double> expected = to_host<double>(p.value), &got = run.weights[i++];
+      for (size_t k = 0; k < expected.size(); ++k)
+        EXPECT_NEAR(got[k], expected[k], ranks == 1 ? 0 : 1e-3) << p.name;
+    }
+  }
+}
+
+TEST(L17_OneDevice, NumbersAreSummedInFp64) {
+  run_cluster({.ranks = 3}, [](Comm& comm) {
+    EXPECT_EQ(sum_over_ranks(comm, 0.1 + double(comm.rank())), 0.1 + 1.1 + 2.1);
+    EXPECT_EQ(sum_over_ranks(comm, comm.rank() == 2 ? 1e-12 : 0.5), 0.5 + 0.5 + 1e-12);
+  });
+}
+
+// The exit code of a report about runs that are wrong on one rank, or in one parameter, or send too much.
+int code_of(int64_t wrong_rank, size_t wrong_parameter, int64_t sent_more) {
+  Context context;
+  RanksArgs args;
+  args.ranks = 2;
+  const OneDevice alone{{{1, 2}, {3, 4}}, 5};
+  Report report("test", context.device);
+  compare_way(
+      args, kTask,
+      [&](Comm& comm, const ParallelWay&) {
+        SummedRun run{alone.weights, {0.1}, {100 / 2 * 2 * 1, 0, 0}, 100, 5, {}};
+        run.sent.elements = 100 + (comm.rank() == 1 ? sent_more : 0);
+        if (comm.rank() == wrong_rank) run.weights[wrong_parameter][0] += 1;
+        return run;
+      },
+      {"way", 8, false}, alone, report);
+  return report.finish("");
+}
+
+TEST(L17_Ways, TheReportFailsWhereARankDiffers) {
+  EXPECT_EQ(code_of(-1, 0, 0), 0);
+  for (const int64_t rank : {0, 1})
+    for (const size_t parameter : {0u, 1u})
+      EXPECT_EQ(code_of(rank, parameter, 0), 1) << rank << " " << parameter;
+  EXPECT_EQ(code_of(-1, 0, 4), 1);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -70,6 +70,57 @@ TEST_F(L18_ZeroCheckpoint, WhatIsLoadedAndSavedIsTheSameFileOnAnyNumberOfRanks) 
   }
 }
 
+// What a rank has at once after loading, in 16 bits too: before any step.
+TEST_F(L18_ZeroCheckpoint, LoadedWeightsAreThoseThatWereSaved) {
+  ShardedSetting set{.ranks = 2, .steps = 2};
+  set.model.precision = precision_recipe("zero");
+  for (const int stage : {0, 1, 2, 3}) {
+    const Weights saved = train_part(set, stage, 0, "", path("saved"));
+    EXPECT_EQ(train_part(set, 3 - stage, 2, path("saved"), ""), saved) << stage;
+  }
+}
+
+TEST_F(L18_ZeroCheckpoint, EveryRankFindsTheFileAndOnlyOwnersSend) {
+  for (const int stage : {0, 1, 3})
+    run_cluster({.ranks = 3}, [&](Comm& comm) {
+      Transformer model({.vocab = 8, .context = 4, .layers = 2, .heads = 1, .channels = 6}, Allocate::Later);
+      Zero zero(comm, model.parameters, {.stage = stage, .unit = unit_per_block});
+      model.initialize(1, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
+      const AdamW optimizer(zero.shards);
+      fs::remove(path("f"));
+      comm.barrier();
+      const int64_t before = comm.traffic().elements;
+      save_sharded(path("f"), comm, zero, optimizer);
+      EXPECT_TRUE(fs::exists(path("f"))) << "rank " << comm.rank();
+      int64_t own = 0;  // weights and two states
+      for (const Parameter& p : zero.shards) own += 3 * p.value.numel();
+      EXPECT_EQ(comm.traffic().elements - before, stage > 0 && comm.rank() > 0 ? own : 0);
+    });
+}
+
+TEST_F(L18_ZeroCheckpoint, AFileThatIsWrongInOneTensorChangesNothing) {
+  const ShardedSetting set{.ranks = 2, .steps = 1};
+  ShardedSetting longer = set;
+  longer.model.layers = 4;  // all tensors of the smaller model are there, and more
+  train_part(longer, 3, 0, "", path("longer"));
+  run_cluster({.ranks = 2}, [&](Comm& comm) {
+    Transformer model(set.model, Allocate::Later);
+    Zero zero(comm, model.parameters, {.stage = 2, .unit = unit_per_block});
+    model.initialize(7, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
+    const auto optimizer = make_adamw(zero.shards);
+    const Weights before = weights_of(model);
+    expect_refused("this model needs", [&] { load_sharded(path("longer"), zero, *optimizer); });
+    EXPECT_EQ(weights_of(model), before);
+  });
+}
+
+TEST_F(L18_ZeroCheckpoint, PartsWithinABlockOfCodesAreRefused) {
+  ShardedSetting set{.ranks = 2, .steps = 1};
+  set.model.channels = 40;
+  const MakeOptimizer in_8_bits = [](Parameters& p) { return std::make_unique<AdamW8bit>(p); };
+  expect_refused("give ZeroArgs::align", [&] { train_part(set, 3, 0, "", path("f"), in_8_bits); });
+}
+
 // A disk that is full after any number of bytes.
 TEST_F(L18_ZeroCheckpoint, ASaveThatEndsAtAnyByteLeavesTheOldOne) {
   ShardedSetting set{.ranks = 2, .steps = 1};

@@ -124,6 +124,39 @@ TEST(L18_Stages, MicroBatchesAddUp) {
   EXPECT_EQ(trained(set, {.stage = 1, .unit = unit_per_block}), train_on_one_rank(set, Summed::EachStep));
 }
 
+TEST(L18_Stages, FirstValuesAreThoseOfAWholeModel) {
+  ShardedSetting set{.ranks = 3, .steps = 0};
+  for (const char* recipe : {"fp32", "zero"}) {
+    set.model.precision = precision_recipe(recipe);
+    Context context;
+    Transformer whole(set.model);
+    whole.initialize(1);
+    for (const int stage : {0, 1, 2, 3})
+      EXPECT_EQ(trained(set, {.stage = stage}), weights_of(whole)) << recipe << stage;
+  }
+}
+
+TEST(L18_Stages, AUnitIsABlock) {
+  const auto unit = [](const char* name) {
+    Parameter p;
+    p.name = name;
+    return unit_per_block(p);
+  };
+  EXPECT_EQ(unit("h.1.ln_1.weight"), "h.1");
+  EXPECT_EQ(unit("h.10.ln_1.weight"), "h.10");
+  EXPECT_EQ(unit("wte.weight"), "");
+  EXPECT_EQ(unit("head.weight"), "");
+}
+
+TEST(L18_Stages, ABudgetIsOfEachRank) {
+  ZeroSetting set{
+      .model = {.vocab = 31, .context = 8, .layers = 3, .heads = 2, .channels = 12}, .ranks = 2, .tokens = 8};
+  set.budget = int64_t(64) << 20;
+  EXPECT_GT(zero_step(set).reserved, 0);
+  set.budget = int64_t(4) << 20;
+  EXPECT_THROW(zero_step(set), OutOfMemory);
+}
+
 // Rajbhandari et al. 2020, table 1, as printed: GB of a model of 7.5e9 parameters.
 TEST(L18_Published, MemoryOfSevenAndAHalfBillionParameters) {
   const struct {

@@ -24,7 +24,7 @@
 
 using namespace gradus;
 
-constexpr int64_t kSteps = 20;
+constexpr int64_t kSteps = 24;
 
 struct Settings {
   TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,

@@ -120,7 +120,7 @@ COURSE  := tests/course
 include $(TOOLS)/mpi.mk
 
 .DEFAULT_GOAL := all
-.PHONY: all programs lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
+.PHONY: all programs run-by-tests lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -147,7 +147,8 @@ lesson-%:
 	$(PROGRAM) $(ARGS)
 
 # The programs that these tests run, if they run any.
-THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),programs $(MPI_TESTS))
+THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),run-by-tests)
+run-by-tests: programs $(MPI_TESTS)
 test:
 	@$(SETUP) $(WANTED) gtest mpi
 	@$(MAKE) $(TESTS) $(call THEY_RUN,$(TESTS))

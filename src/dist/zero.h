@@ -80,9 +80,8 @@ class Zero {
     bool in_memory() const { return !values.storage().empty() || gathered.defined(); }
   };
   Unit& unit_called(const std::string& name);
-  Unit& backwards(size_t i) {
-    return units_[units_.size() - 1 - i];
-  }  // the i-th that a backward pass comes to
+  // The i-th that a backward pass comes to.
+  Unit& backwards(size_t i) { return units_[units_.size() - 1 - i]; }
   bool reduces() const { return args_.stage >= 2 || last_micro_batch; }  // in this backward pass
   void allocate(Unit& u);
   void attach(Unit& u);

@@ -1,6 +1,6 @@
 // What the ranks of a run say to each other: collectives and messages, each begun by a call and finished by
-// wait(). A strategy (data_parallel.h, zero.h) is written once against this; what carries the bytes is a choice: ranks
-// simulated in this process (cluster.h), processes under MPI, GPUs under NCCL.
+// wait(). A strategy (data_parallel.h, zero.h) is written once against this; what carries the bytes is a
+// choice: ranks simulated in this process (cluster.h), processes under MPI, GPUs under NCCL.
 //
 // Sums are taken in rank order, ((x_0 + x_1) + x_2) + ..., in fp32 and rounded once, at the rank that owns
 // the part; each rank sends (N-1)/N of the elements each way, as in a ring (Patarasuk & Yuan 2009,

@@ -39,7 +39,6 @@ inline void check_t_or_fp32(const char* op, DType T, std::initializer_list<Named
   for (const Named& b : buffers)
     if (b.t != DType::F32) check_dtype(op, T, {b});
 }
-inline void check_fp64(const char* op, Named sum) { check_dtype(op, DType::F64, {sum}); }
 inline void check_int32(const char* op, const char* name, CBuf x) {
   check(x.t == DType::I32, op, ": ", name, " are ", name_of(x.t), "; they must be int32");
 }

@@ -48,13 +48,13 @@ void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
 }
 
 void sum_squares(const Ctx&, BufList grads, Out sum) {
-  check_fp64("sum_squares", {"sum", sum});
+  check_dtype("sum_squares", DType::F64, {{"sum", sum}});
   const double s = squares("sum_squares", grads);
   if (sum.wanted()) *sum.as<double>() = sum.w == Write::Add ? *sum.as<double>() + s : s;
 }
 
 void clip_factor(const Ctx& ctx, int64_t n, CBuf sums, float max_norm) {
-  check_fp64("clip_factor", {"sums", sums});
+  check_dtype("clip_factor", DType::F64, {{"sums", sums}});
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += sums.as<double>()[i];
   clip(*ctx.scalars, sum, max_norm);

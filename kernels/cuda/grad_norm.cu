@@ -77,12 +77,12 @@ void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
 }
 
 void sum_squares(const Ctx& ctx, BufList grads, Out sum) {
-  check_fp64("sum_squares", {"sum", sum});
+  check_dtype("sum_squares", DType::F64, {{"sum", sum}});
   if (sum.wanted()) squares(ctx, "sum_squares", grads, sum.as<double>(), sum.w);
 }
 
 void clip_factor(const Ctx& ctx, int64_t n, CBuf sums, float max_norm) {
-  check_fp64("clip_factor", {"sums", sums});
+  check_dtype("clip_factor", DType::F64, {{"sums", sums}});
   launch(ctx, "clip_factor", 1, 1, 0, norm_kernel, n, sums.as<double>(), max_norm, ctx.scalars);
 }
 

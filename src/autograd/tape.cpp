@@ -19,7 +19,7 @@ void attach(Tensor& value, Leaf& leaf, const std::string& name) {
 Tensor unshared(const Tensor& x) {
   if (!x.shares_storage()) return x;
   Tensor copy = empty_like(x, "gradient");
-  be(x).cast(ctx(x, cost::cast(x.numel(), x.dtype(), x.dtype())), x.numel(), x.in(), copy.set());
+  cast(x, copy.set());
   return copy;
 }
 
@@ -106,8 +106,7 @@ void Grads::pass(int input, const Tensor& dy) {
     pending_[to.slot.id] = dy;
     return;
   }
-  const int64_t n = dy.numel();
-  be(dy).cast(ctx(dy, cost::cast(n, dy.dtype(), to.dtype)), n, dy.in(), out(input));
+  cast(dy, out(input));
 }
 
 static void check_unchanged(const Node& node) {

@@ -170,12 +170,18 @@ const SafetensorsFile::Tensor* SafetensorsFile::find(const std::string& name) co
   return nullptr;
 }
 
-void SafetensorsFile::read(const std::string& name, DType dtype, const Shape& shape, void* out) const {
+const SafetensorsFile::Tensor& SafetensorsFile::expect(const std::string& name, DType dtype,
+                                                       const Shape& shape) const {
   const Tensor* t = find(name);
   check(t != nullptr, file_.path(), ": there is no tensor ", name, " among its ", tensors_.size());
   check(t->dtype == dtype && t->shape == shape, file_.path(), ": tensor ", name, " is ", name_of(t->dtype),
         " ", t->shape, ", expected ", name_of(dtype), " ", shape);
-  file_.read(t->begin, t->bytes, out, "tensor " + name);
+  return *t;
+}
+
+void SafetensorsFile::read(const std::string& name, DType dtype, const Shape& shape, void* out) const {
+  const Tensor& t = expect(name, dtype, shape);
+  file_.read(t.begin, t.bytes, out, "tensor " + name);
 }
 
 }  // namespace gradus

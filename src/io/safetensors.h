@@ -49,7 +49,9 @@ class SafetensorsFile {
   const std::vector<Tensor>& tensors() const { return tensors_; }  // in the order of their bytes
   const Metadata& metadata() const { return metadata_; }
   const Tensor* find(const std::string& name) const;  // nullptr: the file has none of this name
-  // Copies the tensor's bytes; refuses a name that is missing, or another dtype or shape than expected.
+  // The tensor of this name; refuses one that is missing, or of another dtype or shape than expected.
+  const Tensor& expect(const std::string& name, DType dtype, const Shape& shape) const;
+  // Copies its bytes.
   void read(const std::string& name, DType dtype, const Shape& shape, void* out) const;
 
  private:

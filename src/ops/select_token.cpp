@@ -4,10 +4,7 @@
 
 namespace gradus {
 
-static void copy_row(const Tensor& from, int64_t row, Out to) {
-  const int64_t C = from.last();
-  be(from).cast(ctx(from, cost::cast(C, from.dtype(), to.t)), C, from.narrow(row, 1).in(), to);
-}
+static void copy_row(const Tensor& from, int64_t row, Out to) { cast(from.narrow(row, 1), to); }
 
 Tensor select_token(const Tensor& x, int64_t t) {
   const ProfileRange range("select_token");

@@ -34,7 +34,7 @@ void Muon::update_matrix(const Parameter& p, ParamUpdate u) {
                        direction.set(), args_.momentum);
   const Tensor orthogonal = newton_schulz(std::move(direction), args_.iterations);
   Tensor step = empty(w, w.shape(), statistics_dtype(w.dtype()), "muon.step");
-  be(w).cast(ctx(w, cost::cast(u.n, orthogonal.dtype(), step.dtype())), u.n, orthogonal.in(), step.set());
+  cast(orthogonal, step.set());
   u.grad = step.in();
   u.m = {};
   const float scale = 0.2f * std::sqrt(float(std::max(w.shape()[0], w.shape()[1])));

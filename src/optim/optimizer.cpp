@@ -123,20 +123,23 @@ void Adafactor::update(const Tensor& any, size_t, ParamList list) {
   be(any).adafactor(ctx(any, cost::adafactor(list, args_.step_size)), list, args_);
 }
 
-void clip_grad_norm(Parameters& parameters, double max_norm) {
-  std::vector<CBuf> grads;
-  std::vector<int64_t> sizes;
-  int64_t elements = 0;
-  for (Parameter& p : parameters) {
+GradientList gradients_of(const Parameters& parameters) {
+  GradientList grads;
+  for (const Parameter& p : parameters) {
     if (!p.trainable() || p.leaf.empty) continue;
-    grads.push_back(p.leaf.grad.in());
-    sizes.push_back(p.value.numel());
-    elements += sizes.back();
+    grads.items.push_back(p.leaf.grad.in());
+    grads.sizes.push_back(p.value.numel());
+    grads.elements += grads.sizes.back();
   }
-  check(!grads.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
+  return grads;
+}
+
+void clip_grad_norm(Parameters& parameters, double max_norm) {
+  const GradientList grads = gradients_of(parameters);
+  check(!grads.items.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
   const Tensor& any = parameters.begin()->value;
-  be(any).grad_norm(ctx(any, cost::grad_norm(elements, grads[0].t)),
-                    {int64_t(grads.size()), grads.data(), sizes.data()}, float(max_norm));
+  be(any).grad_norm(ctx(any, cost::grad_norm(grads.elements, grads.items[0].t)), grads.list(),
+                    float(max_norm));
   any.device().norm_asked = true;
 }
 

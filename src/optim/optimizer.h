@@ -94,6 +94,15 @@ StateSpec like(const Parameter& p, const char* name);
 // For those that update whole matrices: refuses shards.
 void check_whole(const char* optimizer, const Parameter& p);
 
+// The gradients of the parameters that train and have one, as kernels take them.
+struct GradientList {
+  std::vector<CBuf> items;
+  std::vector<int64_t> sizes;
+  int64_t elements = 0;
+  BufList list() const { return {int64_t(items.size()), items.data(), sizes.data()}; }
+};
+GradientList gradients_of(const Parameters& parameters);
+
 // Scales the next update so that the global L2 norm of all gradients is at most max_norm (Pascanu et al.
 // 2013); 0: leaves it as it is. The norm before clipping is in scalars().grad_norm.
 void clip_grad_norm(Parameters& parameters, double max_norm);

@@ -130,5 +130,9 @@ class Call {
 };
 inline const Backend& be(const Tensor& x) { return x.device().backend(); }
 inline Call ctx(const Tensor& x, const Cost& cost) { return Call(x.device(), cost); }
+// y = x, or with Write::Add y += x, in y's dtype; y has as many elements.
+inline void cast(const Tensor& x, Out y) {
+  be(x).cast(ctx(x, cost::cast(x.numel(), x.dtype(), y.t)), x.numel(), x.in(), y);
+}
 
 }  // namespace gradus

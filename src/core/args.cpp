@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "src/core/named.h"
 #include "src/core/nearest.h"
 #include "src/core/table.h"
 
@@ -117,8 +118,7 @@ std::string Args::text(const std::string& name, const std::string& fallback, con
 
 std::string Args::choice(const std::string& name, const std::string& fallback, const std::string& help,
                          const std::vector<std::string>& words) {
-  std::string list;
-  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
+  const std::string list = joined(words);
   const std::string* text = take(name, fallback, help + " (" + list + ")");
   if (!text) return fallback;
   require(std::find(words.begin(), words.end(), *text) != words.end(), "--", name, "=", *text,

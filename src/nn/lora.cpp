@@ -3,6 +3,7 @@
 #include <cmath>
 #include <regex>
 
+#include "src/core/named.h"
 #include "src/core/rng.h"
 #include "src/tensor/context.h"
 
@@ -23,7 +24,7 @@ Tensor Linear::operator()(const Tensor& x) const {
 
 static std::vector<Linear*> matching(Transformer& model, const std::string& pattern) {
   std::vector<Linear*> found;
-  std::string names;
+  std::vector<std::string> names;
   std::regex expression;
   try {
     expression = pattern;
@@ -32,10 +33,10 @@ static std::vector<Linear*> matching(Transformer& model, const std::string& patt
   }
   for (Linear* l : model.linears()) {
     if (std::regex_match(l->name, expression)) found.push_back(l);
-    names += (names.empty() ? "" : ", ") + l->name;
+    names.push_back(l->name);
   }
   check(!found.empty(), "lora: the pattern '", pattern,
-        "' matches no whole name of a linear layer; there are: ", names,
+        "' matches no whole name of a linear layer; there are: ", joined(names),
         "; for example .*c_attn matches all that end so");
   return found;
 }

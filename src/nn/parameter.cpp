@@ -1,5 +1,6 @@
 #include "src/nn/parameter.h"
 
+#include "src/core/named.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
@@ -26,9 +27,7 @@ Parameter& Parameters::add(Parameter made) {
 }
 
 void Parameter::round_master() {
-  if (!master.defined()) return;
-  const int64_t n = value.numel();
-  be(value).cast(ctx(value, cost::cast(n, master.dtype(), value.dtype())), n, master.in(), value.set());
+  if (master.defined()) cast(master, value.set());
 }
 
 void Parameter::assign(const std::vector<double>& values) {
@@ -40,9 +39,7 @@ void Parameter::assign(const std::vector<double>& values) {
 Parameter& Parameters::find(const std::string& name) {
   for (Parameter& p : list_)
     if (p.name == name) return p;
-  std::string known;
-  for (const Parameter& p : list_) known += (known.empty() ? "" : ", ") + p.name;
-  fail("parameter '", name, "' does not exist; there are: ", known);
+  fail("parameter '", name, "' does not exist; there are: ", joined(names_of(list_)));
 }
 
 void Parameters::set_trainable(Parameter& p, bool trainable) {

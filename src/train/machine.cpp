@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/core/named.h"
 #include "src/core/rng.h"
 #include "src/memory/device_timing.h"
 #include "src/tensor/tensor.h"
@@ -26,14 +27,7 @@ const std::vector<Machine>& published_machines() {
   return machines;
 }
 
-const Machine& machine_called(std::string_view name) {
-  std::string known;
-  for (const Machine& m : published_machines()) {
-    if (m.name == name) return m;
-    known += (known.empty() ? "" : ", ") + m.name;
-  }
-  fail("machine '", name, "' is unknown; there are: ", known);
-}
+const Machine& machine_called(std::string_view name) { return named(name, published_machines(), "machine"); }
 
 static double measure_copy_bandwidth() {
   const size_t bytes = size_t(64) << 20;  // past any cache's share of one process

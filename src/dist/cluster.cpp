@@ -21,8 +21,7 @@ Cluster::Cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body
   check(args.ranks >= 1, "cluster: ", args.ranks, " ranks; there must be one at least");
   check(args.device != "cuda" && args.device != "auto",
         "cluster: ranks are simulated on cpu, emu or meta, not on ", args.device);
-  collective_seconds(args.network, Collective::Barrier, args.ranks,
-                     0);  // refuses ranks that do not fit the network
+  check_ranks(args.network, args.ranks);
   for (int64_t r = 0; r < args.ranks; ++r) {
     std::vector<Context*> made;
     {

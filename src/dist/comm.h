@@ -7,8 +7,10 @@
 // "Bandwidth optimal all-reduce algorithms"). So a result is the same to the bit whatever carries it, but
 // for NCCL, which adds in an order of its own.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "src/tensor/tensor.h"
 
@@ -20,6 +22,18 @@ class Work {
  public:
   virtual ~Work() = default;
   virtual void wait() = 0;
+};
+
+// That of the implementations: calls `finish`, the first time.
+class OnWait : public Work {
+ public:
+  explicit OnWait(std::function<void()> finish) : finish_(std::move(finish)) {}
+  void wait() override {
+    if (finish_) std::exchange(finish_, nullptr)();
+  }
+
+ private:
+  std::function<void()> finish_;
 };
 
 struct Traffic {  // what a rank has sent

@@ -1,63 +1,10 @@
 // The Comm of a simulated rank. Who comes last to a collective moves everybody's data.
-#include <utility>
-
 #include "src/dist/simulation.h"
 
 namespace gradus {
-namespace {
 
 // Sums are made in pieces of so many elements, in a buffer of the rank that owns them.
 constexpr int64_t kPiece = int64_t(1) << 16;
-
-class SimWork : public Work {
- public:
-  SimWork(Cluster& cluster, int64_t rank, std::shared_ptr<Meeting> meeting, std::string what)
-      : cluster_(cluster), rank_(rank), meeting_(std::move(meeting)), what_(std::move(what)) {}
-  void wait() override {
-    cluster_.wait(
-        rank_, what_, [&] { return meeting_->over; }, [&] { return meeting_->end; });
-  }
-
- private:
-  Cluster& cluster_;
-  int64_t rank_;
-  std::shared_ptr<Meeting> meeting_;
-  std::string what_;
-};
-
-class Sent : public Work {
-  void wait() override {}
-};
-
-class SimRecv : public Work {
- public:
-  SimRecv(Cluster& cluster, int64_t rank, int64_t from, Tensor x)
-      : cluster_(cluster), rank_(rank), from_(from), x_(std::move(x)), number_(mail().asked++) {}
-  void wait() override {
-    if (std::exchange(over_, true)) return;
-    std::ostringstream what;
-    what << "recv of " << x_.numel() << " " << name_of(x_.dtype()) << " from rank " << from_;
-    cluster_.wait(
-        rank_, what.str(), [&] { return mail().sent > number_; }, [&] { return message().arrives; });
-    const Message& m = message();
-    check(m.numel == x_.numel() && m.dtype == x_.dtype(), what.str(), ": what was sent are ", m.numel, " ",
-          name_of(m.dtype));
-    x_.device().copy_in(x_.set().p, m.bytes.data(), x_.bytes());
-    mail().messages.erase(number_);
-  }
-
- private:
-  Mailbox& mail() { return cluster_.mail[{from_, rank_}]; }
-  const Message& message() { return mail().messages.at(number_); }
-
-  Cluster& cluster_;
-  int64_t rank_, from_;
-  Tensor x_;
-  int64_t number_;
-  bool over_ = false;
-};
-
-}  // namespace
 
 class SimComm : public Comm {
  public:
@@ -72,7 +19,10 @@ class SimComm : public Comm {
 
  protected:
   std::unique_ptr<Work> begin(const Offer& offer) override {
-    return std::make_unique<SimWork>(cluster_, rank(), cluster_.meet(rank(), offer), offer.text());
+    return std::make_unique<OnWait>([this, what = offer.text(), meeting = cluster_.meet(rank(), offer)] {
+      cluster_.wait(
+          rank(), what, [&] { return meeting->over; }, [&] { return meeting->end; });
+    });
   }
   std::unique_ptr<Work> begin_send(const Tensor& x, int64_t to) override {
     Mailbox& mail = cluster_.mail[{rank(), to}];
@@ -82,10 +32,22 @@ class SimComm : public Comm {
                 message_seconds(cluster_.args.network, rank(), to, double(x.bytes()));
     m.arrives = mail.free;
     mail.messages.emplace(mail.sent++, std::move(m));
-    return std::make_unique<Sent>();
+    return std::make_unique<OnWait>(nullptr);
   }
   std::unique_ptr<Work> begin_recv(const Tensor& x, int64_t from) override {
-    return std::make_unique<SimRecv>(cluster_, rank(), from, x);
+    Mailbox& mail = cluster_.mail[{from, rank()}];
+    return std::make_unique<OnWait>([this, &mail, to = x, from, number = mail.asked++]() mutable {
+      std::ostringstream what;
+      what << "recv of " << to.numel() << " " << name_of(to.dtype()) << " from rank " << from;
+      cluster_.wait(
+          rank(), what.str(), [&] { return mail.sent > number; },
+          [&] { return mail.messages.at(number).arrives; });
+      const Message& m = mail.messages.at(number);
+      check(m.numel == to.numel() && m.dtype == to.dtype(), what.str(), ": what was sent are ", m.numel, " ",
+            name_of(m.dtype));
+      to.device().copy_in(to.set().p, m.bytes.data(), to.bytes());
+      mail.messages.erase(number);
+    });
   }
 
  private:

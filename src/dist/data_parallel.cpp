@@ -44,8 +44,7 @@ void GradientBuckets::add_bucket(const std::vector<Parameter*>& parameters) {
     leaf.zero();
     leaf.on_final = [this, &b](Leaf& l) {
       check(!b.work, "the gradient of '", l.name,
-            "' was added to while its bucket is summed; call sum_during_backward() before the last backward "
-            "pass");
+            "' was added to while its bucket is summed; sum_during_backward() is for the last backward pass");
       one_is_final(b);
     };
   }
@@ -64,8 +63,7 @@ void GradientBuckets::one_is_final(Bucket& b) {
 }
 
 GradientBuckets::~GradientBuckets() {
-  for (Bucket& b : buckets_)
-    for (Parameter* p : b.parameters) p->leaf.on_final = {}, p->leaf.grad = {}, p->leaf.zero();
+  for (const Bucket& b : buckets_) b.detach();
 }
 
 void GradientBuckets::begin(Bucket& b) {
@@ -86,12 +84,6 @@ void GradientBuckets::sum() {
   }
   begun_ = 0;
   during_backward_ = false;
-}
-
-int64_t GradientBuckets::numel() const {
-  int64_t n = 0;
-  for (const Bucket& b : buckets_) n += b.numel;
-  return n;
 }
 
 }  // namespace gradus

@@ -30,7 +30,8 @@ class GradientBuckets {
   // Begins to sum what has not begun, and waits for all. Every parameter must have a gradient.
   void sum();
   int64_t buckets() const { return int64_t(buckets_.size()); }
-  int64_t numel() const;  // of all buckets, with the padding to a multiple of the number of ranks
+  // Of all buckets, with the padding to a multiple of the number of ranks.
+  int64_t numel() const { return numel_of(buckets_); }
 
  private:
   struct Bucket : FlatParameters {

@@ -15,15 +15,22 @@ struct FlatParameters {
   // Behind those that are there, at a multiple of `align`.
   void add(Parameter& p, int64_t align = 1);
   void pad(int64_t multiple) { numel = round_up(numel, multiple); }
-  // Elements [first, first + count) of parameter i, and all of it in its shape, in a flat buffer.
-  Tensor piece(const Tensor& flat, size_t i, int64_t first, int64_t count) const {
-    return flat.narrow(begin[i] + first, count);
-  }
+  // Parameter i, in its shape, in a flat buffer.
   Tensor whole(const Tensor& flat, size_t i) const {
     const Shape& shape = parameters[i]->leaf.shape;
-    return piece(flat, i, 0, shape.numel()).reshape(shape);
+    return flat.narrow(begin[i], shape.numel()).reshape(shape);
+  }
+  // Without gradients, and calls to who is about to end.
+  void detach() const {
+    for (Parameter* p : parameters) p->leaf.on_final = {}, p->leaf.grad = {}, p->leaf.zero();
   }
 };
+template <class List>
+int64_t numel_of(const List& buffers) {
+  int64_t n = 0;
+  for (const FlatParameters& f : buffers) n += f.numel;
+  return n;
+}
 
 // That a backward pass has reached p: what all ranks are to add up, every one must have.
 void check_gradient(const Parameter& p);

@@ -1,5 +1,7 @@
 #include "src/dist/network.h"
 
+#include "src/core/named.h"
+
 namespace gradus {
 
 constexpr double kGiga = 1e9, kMicro = 1e-6;
@@ -18,14 +20,7 @@ const std::vector<Network>& published_networks() {
   return networks;
 }
 
-const Network& network_called(std::string_view name) {
-  std::string known;
-  for (const Network& n : published_networks()) {
-    if (n.name == name) return n;
-    known += (known.empty() ? "" : ", ") + n.name;
-  }
-  fail("network '", name, "' is unknown; there are: ", known);
-}
+const Network& network_called(std::string_view name) { return named(name, published_networks(), "network"); }
 
 // One way of a ring: a reduce-scatter or an all-gather.
 static double ring(const Link& link, int64_t ranks, double bytes) {
@@ -42,10 +37,15 @@ static double on_one_link(const Link& link, Collective what, int64_t ranks, doub
   }
 }
 
+void check_ranks(const Network& n, int64_t ranks) {
+  check(n.per_node == 0 || ranks <= n.per_node || ranks % n.per_node == 0, "network '", n.name, "': ", ranks,
+        " ranks do not fill nodes of ", n.per_node,
+        "; take as many at most, a multiple of it, or another network");
+}
+
 double collective_seconds(const Network& n, Collective what, int64_t ranks, double bytes) {
   if (n.per_node == 0 || ranks <= n.per_node) return on_one_link(n.link, what, ranks, bytes);
-  check(ranks % n.per_node == 0, "network '", n.name, "': ", ranks, " ranks do not fill nodes of ",
-        n.per_node, "; take as many at most, a multiple of it, or another network");
+  check_ranks(n, ranks);
   const double part = what == Collective::Broadcast ? bytes : bytes / double(n.per_node);
   return on_one_link(n.link, what, n.per_node, bytes) +
          on_one_link(n.between, what, ranks / n.per_node, part);

@@ -24,10 +24,13 @@ struct Network {
 const std::vector<Network>& published_networks();
 const Network& network_called(std::string_view name);  // an error that lists them
 
+// Refuses ranks that do not fill the network's nodes.
+void check_ranks(const Network& network, int64_t ranks);
+
 // With `bytes` for all that is summed, gathered or sent: reduce-scatter and all-gather (N-1) (latency + bytes
 // / N / bandwidth), all-reduce both, broadcast (N-1) latency + bytes / bandwidth, barrier an all-reduce of
 // nothing. Over nodes of g ranks: within them first, of all bytes, then between the nodes, of 1/g of them (a
-// broadcast: of all). N must be at most g or a multiple of it.
+// broadcast: of all).
 double collective_seconds(const Network& network, Collective what, int64_t ranks, double bytes);
 // A message between two ranks.
 double message_seconds(const Network& network, int64_t from, int64_t to, double bytes);

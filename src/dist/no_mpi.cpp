@@ -4,9 +4,8 @@
 namespace gradus {
 
 static constexpr const char* kHow =
-    "this program was built without MPI, so its ranks cannot be processes; for lesson NN `make mpi-NN "
-    "RANKS=4` builds "
-    "and starts one that was";
+    "this program was built without MPI, so its ranks cannot be processes; "
+    "for lesson NN `make mpi-NN RANKS=4` builds and starts one that was";
 
 Process this_process() { fail(kHow); }
 void end_all_processes(const std::string&) { fail(kHow); }

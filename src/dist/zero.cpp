@@ -51,7 +51,7 @@ void Zero::detach() {
   for (Unit& u : units_) {
     if (u.values.defined()) u.values.storage().fill = {};
     if (u.gradients.defined()) u.gradients.storage().fill = {};
-    for (Parameter* p : u.parameters) p->leaf.on_final = {}, p->leaf.grad = {}, p->leaf.zero();
+    u.detach();
   }
 }
 
@@ -229,8 +229,7 @@ void Zero::finish_reduce(Unit& u) {
   for (const Shard& s : u.shards) s.own->leaf.empty = false;
   if (args_.stage < 2) return;
   const Tensor sum = own(u, u.gradients);
-  be(sum).cast(ctx(sum, cost::cast(sum.numel(), sum.dtype(), sum.dtype())), sum.numel(), sum.in(),
-               u.own_gradients.out(u.summed ? Write::Add : Write::Set));
+  cast(sum, u.own_gradients.out(u.summed ? Write::Add : Write::Set));
   u.summed = true;
   u.gradients.storage().drop(kNoPass);
   for (Parameter* p : u.parameters) p->leaf.zero();
@@ -285,12 +284,6 @@ void Zero::end_update() {
   for (Unit& u : units_) std::exchange(u.gather, nullptr)->wait();
   // STUB: todo("18.1", "every rank has updated its part of each unit's weights: get the others'");
   // END SOLUTION 18.1
-}
-
-int64_t Zero::numel() const {
-  int64_t n = 0;
-  for (const Unit& u : units_) n += u.numel;
-  return n;
 }
 
 }  // namespace gradus

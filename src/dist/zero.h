@@ -59,7 +59,7 @@ class Zero {
   Parameters& model() { return model_; }
   int64_t rank() const { return comm_.rank(); }
   int stage() const { return args_.stage; }
-  int64_t numel() const;                                    // Psi, with the padding
+  int64_t numel() const { return numel_of(units_); }        // Psi, with the padding
   int64_t most_gathered() const { return most_gathered_; }  // bytes of units gathered at once, so far
 
  private:

@@ -73,27 +73,26 @@ void save_sharded(const std::string& path, Comm& comm, Zero& zero, const Optimiz
 Metadata load_sharded(const std::string& path, Zero& zero, Optimizer& optimizer) {
   const SafetensorsFile file(path);
   const TrainingCounts counts = counts_in(file, path);
-  std::vector<char> whole;
   size_t tensors = 0;
-  for (const bool changes : {false, true}) {  // first every tensor is read, then again, and taken
-    check(!changes || file.tensors().size() == tensors, "load: ", path, " holds ", file.tensors().size(),
-          " tensors, this model needs ", tensors, "; was it saved by another model or optimizer?");
-    for (const Parameter& p : zero.model()) {
-      Parameter* const own = zero.shard_of(p);
-      std::vector<Tensor> mine = own ? tensors_of(*own, optimizer) : std::vector<Tensor>();
-      size_t i = 0;
-      for (const Whole& w : wholes_of(p, optimizer)) {
-        whole.resize(size_t(w.shape.bytes(w.dtype)));
-        file.read(w.name, w.dtype, w.shape, whole.data());
-        tensors += !changes;
-        if (!own || !changes) continue;
-        const Part part = part_in(w, zero.part_of_parameter(p, zero.rank()));
-        mine[i].device().copy_in(mine[i].set().p, whole.data() + part.begin * size_of(w.dtype),
-                                 mine[i].bytes());
-        ++i;
-      }
-      if (own && changes) own->round_master();
+  for (const Parameter& p : zero.model())
+    for (const Whole& w : wholes_of(p, optimizer)) file.expect(w.name, w.dtype, w.shape), ++tensors;
+  check(file.tensors().size() == tensors, "load: ", path, " holds ", file.tensors().size(),
+        " tensors, this model needs ", tensors, "; was it saved by another model or optimizer?");
+  std::vector<char> whole;
+  for (const Parameter& p : zero.model()) {
+    Parameter* const own = zero.shard_of(p);
+    if (!own) continue;
+    std::vector<Tensor> mine = tensors_of(*own, optimizer);
+    size_t i = 0;
+    for (const Whole& w : wholes_of(p, optimizer)) {
+      whole.resize(size_t(w.shape.bytes(w.dtype)));
+      file.read(w.name, w.dtype, w.shape, whole.data());
+      const Part part = part_in(w, zero.part_of_parameter(p, zero.rank()));
+      mine[i].device().copy_in(mine[i].set().p, whole.data() + part.begin * size_of(w.dtype),
+                               mine[i].bytes());
+      ++i;
     }
+    own->round_master();
   }
   zero.end_update();  // the weights of other ranks' parts
   restore_counts(counts);

@@ -19,16 +19,15 @@ $(MPI_OBJ): $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'compile $< with MPI'
 	@$(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+define link_with_mpi
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(MPICXX) $^ $(LDLIBS) $(NCCL) $(GTEST) -o $@
+endef
 $(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -o $@
-
+	$(link_with_mpi)
 $(BUILD)/mpi/bench/%: $(BUILD)/obj/tests/bench/mpi/%.o $(MPI_OBJ) $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -o $@
+	$(link_with_mpi)
+$(BUILD)/mpi/tests/%: GTEST := -lgtest
 $(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(MPICXX) $^ $(LDLIBS) $(NCCL) -lgtest -o $@
+	$(link_with_mpi)

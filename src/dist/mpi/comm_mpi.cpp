@@ -1,15 +1,12 @@
 // Comm over MPI: real processes. Any MPI will do; collectives are made of messages, so that sums are taken in
 // rank order. A rank sends what it has when a collective begins; the rest is done by a fiber, one collective
 // after the other, which goes on whenever the rank waits for anything, or begins the next.
-#include <sched.h>
-
 #include <deque>
 #include <list>
 #include <map>
 #include <utility>
 
 #include "kernels/fiber.h"
-#include "src/core/timing.h"
 #include "src/dist/mpi/requests.h"
 #include "src/dist/processes.h"
 
@@ -21,18 +18,9 @@ constexpr int64_t kCalls = 8000;              // tags tell so many calls apart, 
 enum Stage : int { kHeader, kParts, kWholes };
 int tag_of(int64_t call, Stage stage) { return int(call % kCalls) * 4 + stage; }
 
-struct Header {  // what ranks compare, so that all know that all do the same
-  int64_t what, numel, dtype, root;
-  bool operator==(const Header&) const = default;
-  CBuf in() const { return {this, DType::I64}; }
-  Out set() { return {this, DType::I64}; }
-  static constexpr int64_t kNumel = 4;
-};
-
 struct Operation {  // a collective that has begun
   int64_t number;
   Offer offer;
-  std::string text;
   Header mine;
   Requests sending;
   bool done = false;
@@ -42,17 +30,6 @@ struct Letter {  // a message that is being sent
   Header header;
   std::vector<char> bytes;
   Requests sending;
-};
-
-class OnFinish : public Work {
- public:
-  explicit OnFinish(std::function<void()> finish) : finish_(std::move(finish)) {}
-  void wait() override {
-    if (finish_) std::exchange(finish_, nullptr)();
-  }
-
- private:
-  std::function<void()> finish_;
 };
 
 class MpiComm : public Comm {
@@ -138,22 +115,13 @@ void MpiComm::await(Requests& requests) {
   while (!requests.over()) worker_.switch_to(main_);
 }
 
-// Other processes may need this core, so it is offered to them again and again.
 template <class F>
 void MpiComm::wait(const std::string& what, const F& over) {
-  for (const double begin = seconds_now(); !over(); sched_yield()) {
-    go_on();
-    check(seconds_now() - begin < timeout_, what, ": no answer for ", timeout_,
-          " s (--comm-timeout); is a rank hanging, or doing something else?");
-  }
+  wait_until([&] { return over() || (go_on(), false); }, what, timeout_);
 }
 
 std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
-  auto op = std::make_shared<Operation>(Operation{calls_++,
-                                                  o,
-                                                  o.text(),
-                                                  {int64_t(o.what), o.numel(), int64_t(o.dtype()), o.root},
-                                                  Requests(collectives_)});
+  auto op = std::make_shared<Operation>(Operation{calls_++, o, Header::of(o), Requests(collectives_)});
   each_other(
       [&](int64_t r) { op->sending.send(op->mine.in(), Header::kNumel, r, tag_of(op->number, kHeader)); });
   if (o.what == Collective::AllReduce || o.what == Collective::ReduceScatter)
@@ -167,7 +135,7 @@ std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
   if (o.what == Collective::Barrier) op->sending.barrier();
   begun_.push_back(op);
   go_on();
-  return std::make_unique<OnFinish>([this, op] { wait(op->text, [&] { return op->done; }); });
+  return std::make_unique<OnWait>([this, op] { wait(op->mine.text(), [&] { return op->done; }); });
 }
 
 void MpiComm::finish(Operation& op) {
@@ -204,11 +172,7 @@ void MpiComm::compare_headers(Operation& op) {
     headers.recv(theirs[size_t(r)].set(), Header::kNumel, r, tag_of(op.number, kHeader));
   });
   await(headers);
-  each_other([&](int64_t r) {
-    const Header& h = theirs[size_t(r)];
-    check(h == op.mine, "its collective number ", op.number + 1, " is ", op.text, ", that of rank ", r,
-          " is ", Offer::text_of(Collective(h.what), h.numel, DType(h.dtype), h.root));
-  });
+  each_other([&](int64_t r) { check_same(op.mine, theirs[size_t(r)], op.number + 1, r); });
 }
 
 void MpiComm::sum_own_part(Operation& op) {
@@ -267,11 +231,11 @@ std::unique_ptr<Work> MpiComm::begin_send(const Tensor& x, int64_t to) {
   const int64_t number = sent_[to]++;
   l.sending.send(l.header.in(), Header::kNumel, to, tag_of(number, kHeader));
   l.sending.send({l.bytes.data(), DType::U8}, int64_t(l.bytes.size()), to, tag_of(number, kWholes));
-  return std::make_unique<OnFinish>([] {});
+  return std::make_unique<OnWait>(nullptr);
 }
 
 std::unique_ptr<Work> MpiComm::begin_recv(const Tensor& x, int64_t from) {
-  return std::make_unique<OnFinish>([this, to = x, from, number = asked_[from]++]() mutable {
+  return std::make_unique<OnWait>([this, to = x, from, number = asked_[from]++]() mutable {
     std::ostringstream what;
     what << "recv of " << to.numel() << " " << name_of(to.dtype()) << " from rank " << from;
     Header sent{};

@@ -6,26 +6,22 @@
 namespace gradus {
 std::unique_ptr<Comm> nccl_comm(double) {
   fail(
-      "--comm=nccl: this program was built without NCCL; `make CUDA=1 mpi-18 COMM=nccl ARGS=--device=cuda` "
-      "builds and "
-      "starts one that was");
+      "--comm=nccl: this program was built without NCCL; "
+      "`make CUDA=1 mpi-18 COMM=nccl ARGS=--device=cuda` builds and starts one that was");
 }
 }  // namespace gradus
 #else
 #include <cuda_runtime.h>
-#include <mpi.h>
 #include <nccl.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <array>
 
-#include "src/core/timing.h"
+#include "src/dist/mpi/requests.h"
 
 namespace gradus {
 namespace {
 
-void check_nccl(ncclResult_t status, const char* call) {
+void check_nccl(ncclResult_t status, const std::string& call) {
   check(status == ncclSuccess, "NCCL: ", call, ": ", ncclGetErrorString(status));
 }
 void check_cuda(cudaError_t status, const char* call) {
@@ -67,7 +63,9 @@ class NcclComm : public Comm {
  protected:
   std::unique_ptr<Work> begin(const Offer& o) override {
     compare(o);
-    return queue([&] { collective(o); }, o.x, o.y);
+    if (o.what == Collective::Barrier) device_.synchronize();
+    return queue(
+        o.text(), [&] { return collective(o); }, o.x, o.y);
   }
   std::unique_ptr<Work> begin_send(const Tensor& x, int64_t to) override {
     const auto copy = std::make_shared<Tensor>(empty_like(x, "message"));
@@ -75,20 +73,15 @@ class NcclComm : public Comm {
         cudaMemcpyAsync(copy->set().p, x.in().p, size_t(x.bytes()), cudaMemcpyDeviceToDevice, compute()),
         "cudaMemcpyAsync");
     return queue(
-        [&] {
-          check_nccl(ncclSend(copy->in().p, size_t(x.bytes()), ncclUint8, int(to), comm_, stream_),
-                     "ncclSend");
-        },
-        *copy, {});
+        "ncclSend",
+        [&] { return ncclSend(copy->in().p, size_t(x.bytes()), ncclUint8, int(to), comm_, stream_); }, *copy,
+        {});
   }
   std::unique_ptr<Work> begin_recv(const Tensor& x, int64_t from) override {
     Tensor to = x;
     return queue(
-        [&] {
-          check_nccl(ncclRecv(to.set().p, size_t(x.bytes()), ncclUint8, int(from), comm_, stream_),
-                     "ncclRecv");
-        },
-        x, {});
+        "ncclRecv",
+        [&] { return ncclRecv(to.set().p, size_t(x.bytes()), ncclUint8, int(from), comm_, stream_); }, x, {});
   }
 
  private:
@@ -108,17 +101,17 @@ class NcclComm : public Comm {
   cudaStream_t compute() { return static_cast<cudaStream_t>(device_.allocator().source().stream()); }
   // After what the device has been asked for so far.
   template <class F>
-  std::unique_ptr<Work> queue(const F& call, const Tensor& x, const Tensor& y) {
+  std::unique_ptr<Work> queue(const std::string& what, const F& call, const Tensor& x, const Tensor& y) {
     const Event before;
     check_cuda(cudaEventRecord(before.event, compute()), "cudaEventRecord");
     check_cuda(cudaStreamWaitEvent(stream_, before.event), "cudaStreamWaitEvent");
     auto work = std::make_unique<Queued>(*this, x, y);
-    call();
+    check_nccl(call(), what);
     check_cuda(cudaEventRecord(work->over.event, stream_), "cudaEventRecord");
     return work;
   }
 
-  void collective(const Offer& o) {
+  ncclResult_t collective(const Offer& o) {
     const bool sums = o.what == Collective::AllReduce || o.what == Collective::ReduceScatter;
     const ncclDataType_t type = !sums                     ? ncclUint8
                                 : o.dtype() == DType::F32 ? ncclFloat32
@@ -129,39 +122,29 @@ class NcclComm : public Comm {
     const size_t unit = sums ? 1 : size_t(size_of(o.dtype()));
     switch (o.what) {
       case Collective::AllReduce:
-        return check_nccl(ncclAllReduce(x, y.set().p, size_t(o.x.numel()), type, ncclSum, comm_, stream_),
-                          "ncclAllReduce");
+        return ncclAllReduce(x, y.set().p, size_t(o.x.numel()), type, ncclSum, comm_, stream_);
       case Collective::ReduceScatter:
-        return check_nccl(ncclReduceScatter(x, y.set().p, size_t(y.numel()), type, ncclSum, comm_, stream_),
-                          "ncclReduceScatter");
+        return ncclReduceScatter(x, y.set().p, size_t(y.numel()), type, ncclSum, comm_, stream_);
       case Collective::AllGather:
-        return check_nccl(ncclAllGather(x, y.set().p, size_t(o.x.numel()) * unit, type, comm_, stream_),
-                          "ncclAllGather");
+        return ncclAllGather(x, y.set().p, size_t(o.x.numel()) * unit, type, comm_, stream_);
       case Collective::Broadcast:
-        return check_nccl(
-            ncclBroadcast(x, y.set().p, size_t(y.numel()) * unit, type, int(o.root), comm_, stream_),
-            "ncclBroadcast");
-      case Collective::Barrier: device_.synchronize();
+        return ncclBroadcast(x, y.set().p, size_t(y.numel()) * unit, type, int(o.root), comm_, stream_);
+      case Collective::Barrier: break;
     }
+    return ncclSuccess;
   }
 
   // Through MPI, because NCCL would hang.
   void compare(const Offer& o) {
     ++calls_;
-    const std::array<int64_t, 4> mine{int64_t(o.what), o.numel(), int64_t(o.dtype()), o.root};
-    std::vector<std::array<int64_t, 4> > theirs(static_cast<size_t>(size()));
+    const Header mine = Header::of(o);
+    std::vector<Header> theirs(static_cast<size_t>(size()), mine);
     MPI_Request request;
-    MPI_Iallgather(mine.data(), 4, MPI_INT64_T, theirs.data(), 4, MPI_INT64_T, MPI_COMM_WORLD, &request);
+    MPI_Iallgather(&mine, Header::kNumel, MPI_INT64_T, theirs.data(), Header::kNumel, MPI_INT64_T,
+                   MPI_COMM_WORLD, &request);
     int over = 0;
-    for (const double begin = seconds_now(); MPI_Test(&request, &over, MPI_STATUS_IGNORE), !over;
-         sched_yield())
-      check(seconds_now() - begin < timeout_, o.text(), ": no answer for ", timeout_,
-            " s (--comm-timeout); is a rank hanging, or doing something else?");
-    for (size_t r = 0; r < theirs.size(); ++r) {
-      const auto& [what, numel, dtype, root] = theirs[r];
-      check(theirs[r] == mine, "its collective number ", calls_, " is ", o.text(), ", that of rank ", r,
-            " is ", Offer::text_of(Collective(what), numel, DType(dtype), root));
-    }
+    wait_until([&] { return MPI_Test(&request, &over, MPI_STATUS_IGNORE), over; }, mine.text(), timeout_);
+    for (int64_t r = 0; r < size(); ++r) check_same(mine, theirs[size_t(r)], calls_, r);
   }
 
   double timeout_, began_;

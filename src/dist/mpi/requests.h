@@ -1,13 +1,15 @@
-// Messages of MPI that are under way.
+// Messages of MPI that are under way, and what ranks tell each other before a collective.
 #pragma once
 #include <mpi.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "src/core/timing.h"
+#include "src/dist/comm.h"
 
 namespace gradus {
 
@@ -19,6 +21,29 @@ inline void check_mpi(int status, const char* call) {
   int length = 0;
   MPI_Error_string(status, text, &length);
   fail("MPI: ", call, ": ", std::string(text, size_t(length)));
+}
+
+struct Header {  // what ranks compare, so that all know that all do the same
+  int64_t what, numel, dtype, root;
+  static Header of(const Offer& o) { return {int64_t(o.what), o.numel(), int64_t(o.dtype()), o.root}; }
+  bool operator==(const Header&) const = default;
+  std::string text() const { return Offer::text_of(Collective(what), numel, DType(dtype), root); }
+  CBuf in() const { return {this, DType::I64}; }
+  Out set() { return {this, DType::I64}; }
+  static constexpr int64_t kNumel = 4;
+};
+
+inline void check_same(const Header& mine, const Header& theirs, int64_t number, int64_t rank) {
+  check(theirs == mine, "its collective number ", number, " is ", mine.text(), ", that of rank ", rank,
+        " is ", theirs.text());
+}
+
+// Until over(). Other processes may need this core, so it is offered to them again and again.
+template <class F>
+void wait_until(const F& over, const std::string& what, double timeout) {
+  for (const double begin = seconds_now(); !over(); sched_yield())
+    check(seconds_now() - begin < timeout, what, ": no answer for ", timeout,
+          " s (--comm-timeout); is a rank hanging, or doing something else?");
 }
 
 class Requests {

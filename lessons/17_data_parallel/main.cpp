@@ -14,6 +14,7 @@
 #include "lessons/17_data_parallel/scaling.h"
 #include "lessons/17_data_parallel/shards.h"
 #include "lessons/17_data_parallel/ways.h"
+#include "src/core/named.h"
 #include "src/dist/data_parallel.h"
 #include "src/dist/processes.h"
 #include "src/io/atomic_file.h"
@@ -23,21 +24,6 @@
 using namespace gradus;
 
 constexpr int64_t kBucketBytes = int64_t(1) << 20;
-
-struct Settings {
-  TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,
-                          .context = 64,
-                          .layers = 4,
-                          .heads = 4,
-                          .channels = 128,
-                          .dropout = 0.1};
-  int64_t batch = 24, text_bytes = 300'000;
-};
-static Settings for_emulation() {
-  Settings set{.text_bytes = 60'000};
-  set.model.context = 8, set.model.layers = 1, set.model.channels = 16;
-  return set;
-}
 
 static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loader, const ParallelWay& way) {
   Transformer model(task.model);
@@ -76,32 +62,30 @@ static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loade
 static int lesson_17(int argc, char** argv) {
   Lesson lesson(argc, argv, "17_data_parallel", "many ranks, one model: gradients are added up", 20);
   const int64_t most = lesson.args.integer("ranks", 4, "ranks of the simulated cluster", 1, 24);
-  std::vector<std::string> networks;
-  for (const Network& n : published_networks()) networks.push_back(n.name);
-  const std::string network = lesson.args.choice("network", "ethernet10", "what connects them", networks);
+  const std::string network =
+      lesson.args.choice("network", "ethernet10", "what connects them", names_of(published_networks()));
   RanksArgs args;
   args.comm = lesson.args.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-17)",
                                  {"sim", "mpi", "nccl"});
   lesson.done({}, {lesson.plot("17_ring.svg"), lesson.plot("17_efficiency.svg"), lesson.plot("17_after.svg"),
                    lesson.plot("17_overlapped.svg"), lesson.plot("17_overlapped.json")});
   if (lesson.print == "example") return print_ring(std::cout, watch_ring(4)), 0;
-  collective_seconds(network_called(network), Collective::Barrier, most, 0);  // refuses what does not fit it
+  args.network = network_called(network);
+  check_ranks(args.network, most);
   if (this_rank(args) > 0)
     std::cout.setstate(std::ios::failbit), lesson.json.clear();  // the first one speaks
   // Simulated ranks are not on a GPU.
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
-  const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
-  const Text text = load_text("", set.text_bytes, lesson.seed);
-  const Loader loader(text.corpus, set.model.context, lesson.seed);
+  const ParallelTask task = parallel_task(context.device.name(), lesson.steps, lesson.seed);
+  const Text text = load_text("", task.text_bytes, task.seed);
+  const Loader loader(text.corpus, task.model.context, task.seed);
   Report report = lesson.report();
-  report.config(set.model, set.batch);
+  report.config(task.model, task.batch);
   report.config("ranks", most);
   report.config("steps", lesson.steps);
   report.config("network", network);
-  const ParallelTask task{set.model, set.batch, lesson.steps, lesson.seed};
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
-  args.network = network_called(network);
   const TrainOneWay train_rank = [&](Comm& comm, const ParallelWay& way) {
     return train(comm, task, loader, way);
   };

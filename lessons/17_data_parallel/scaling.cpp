@@ -45,35 +45,27 @@ static ScaledRun run_step(const Network& network, int64_t ranks, const Machine& 
   return {run.seconds[0], std::move(run.timeline)};
 }
 
-struct ScaledStep {
-  double computes = 0;    // seconds of a step that a rank computes
-  double after = 0;       // seconds of a step that sums all gradients after the backward pass
-  double overlapped = 0;  // and of one that begins while it goes on
-};
-static ScaledStep scaled_step(const Network& network, int64_t ranks, const Machine& machine) {
-  return {run_step(network, 1, machine, false).seconds, run_step(network, ranks, machine, false).seconds,
-          run_step(network, ranks, machine, true).seconds};
-}
-
 void scaling_table(const Lesson& lesson, Report& report) {
   const Machine& machine = machine_called("A100");
   std::cout << "\n(b) GPT-2 124M in bf16, 8 sequences of 1,024 tokens a rank, " << machine.name
             << ": efficiency, t(1) / t(N)\n";
   LinePlot plot{"GPT-2 124M: efficiency of N ranks, overlapped", "ranks", "%", {}, {}};
   Table table({"network", "ranks", "computes", "sums after", "efficiency", "overlapped", "efficiency"});
+  const double computes = run_step({}, 1, machine, false).seconds;
   double least = INFINITY, most = 0;
   for (const Network& network : published_networks()) {
     plot.series.push_back({network.name, {}, {}, Series::Marks::LineAndDots});
     for (const int64_t N : {1, 2, 4, 8, 16, 32, 64}) {
-      const ScaledStep s = scaled_step(network, N, machine);
+      const double after = run_step(network, N, machine, false).seconds,
+                   overlapped = run_step(network, N, machine, true).seconds;
       plot.series.back().x.push_back(double(N));
-      plot.series.back().y.push_back(100 * s.computes / s.overlapped);
-      least = std::min(least, s.overlapped / std::max(s.computes, s.after - s.computes));
-      most = std::max(most, s.overlapped / s.after);
+      plot.series.back().y.push_back(100 * computes / overlapped);
+      least = std::min(least, overlapped / std::max(computes, after - computes));
+      most = std::max(most, overlapped / after);
       if (N == 8 || N == 64)
-        table.row({network.name, std::to_string(N), seconds_text(s.computes), seconds_text(s.after),
-                   percent_text(s.computes / s.after), seconds_text(s.overlapped),
-                   percent_text(s.computes / s.overlapped)});
+        table.row({network.name, std::to_string(N), seconds_text(computes), seconds_text(after),
+                   percent_text(computes / after), seconds_text(overlapped),
+                   percent_text(computes / overlapped)});
     }
   }
   std::cout << table;

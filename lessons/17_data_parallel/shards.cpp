@@ -1,11 +1,21 @@
 #include "lessons/17_data_parallel/shards.h"
 
+#include <cmath>
 #include <numeric>
 
+#include "src/core/timing.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
+
+ParallelTask parallel_task(std::string_view device, int64_t steps, uint64_t seed) {
+  ParallelTask task;
+  task.steps = steps, task.seed = seed;
+  if (device == "emu")
+    task.text_bytes = 60'000, task.model.context = 8, task.model.layers = 2, task.model.channels = 16;
+  return task;
+}
 
 TextBatch read_shard(const Loader& loader, const ParallelTask& task, int64_t step, int64_t rank,
                      int64_t ranks) {
@@ -59,7 +69,7 @@ OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, in
         if (rank == 0)
           sums.push_back(g);
         else
-          be(g).cast(ctx(g, cost::cast(g.numel(), g.dtype(), g.dtype())), g.numel(), g.in(), sums[i].add());
+          cast(g, sums[i].add());
         ++i;
       }
     }
@@ -69,6 +79,24 @@ OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, in
   }
   for (const Parameter& p : model.parameters) run.weights.push_back(to_host<double>(p.value));
   return run;
+}
+
+ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, const ParallelTask& task) {
+  ReportRow& row = report.row(name);
+  row.peak = run.peak;
+  if (current().device.has_data()) {
+    row.ms_per_step = summarize(run.seconds).median * 1e3;
+    row.tokens_per_s = double(task.batch * task.model.context) / (*row.ms_per_step * 1e-3);
+    row.loss_last = run.loss;
+  }
+  return row;
+}
+
+double count_unlike(const RankRun& run, const OneDevice& alone) {
+  if (!current().device.has_data()) return NAN;
+  int64_t unlike = 0;
+  for (size_t i = 0; i < run.weights.size(); ++i) unlike += run.weights[i] != alone.weights[i];
+  return double(unlike);
 }
 
 }  // namespace gradus

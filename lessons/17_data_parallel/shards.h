@@ -1,19 +1,31 @@
-// What each rank of lesson 17 reads, and the run on one device that all of them together must equal.
+// The training of lessons 17 and 18: what each rank reads, what comes of it, and the run on one device that
+// all of them together must equal.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lessons/07_accumulation/accumulate.h"
+#include "src/data/tokenizer.h"
 #include "src/dist/comm.h"
+#include "src/train/report.h"
 
 namespace gradus {
 
 struct ParallelTask {
-  TransformerConfig model;
-  int64_t batch, steps;  // sequences a step, of all ranks together
-  uint64_t seed;
+  TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,
+                          .context = 64,
+                          .layers = 4,
+                          .heads = 4,
+                          .channels = 128,
+                          .dropout = 0.1};
+  int64_t batch = 24, steps = 0;  // sequences a step, of all ranks together
+  uint64_t seed = 0;
   double max_norm = 1, learning_rate = 1e-3;
+  int64_t text_bytes = 300'000;
 };
+// A smaller one on emu.
+ParallelTask parallel_task(std::string_view device, int64_t steps, uint64_t seed);
 
 // The sequences of step `step` that a rank reads: as many for each as can be, larger shares first, in the
 // order of the batch.
@@ -34,5 +46,15 @@ struct OneDevice {
 // The same training on one device, which keeps the gradients of each rank in a buffer of their own and adds
 // the buffers in rank order. With one rank this is ordinary training.
 OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, int64_t ranks);
+
+struct RankRun {  // what came of a run, on one rank
+  std::vector<std::vector<double>> weights;
+  std::vector<double> seconds;  // of each step, on the rank's clock
+  double loss = 0;              // of the last step, of all ranks
+  Usage peak;
+};
+ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, const ParallelTask& task);
+// The parameters that have other weights. NaN on the device meta.
+double count_unlike(const RankRun& run, const OneDevice& alone);
 
 }  // namespace gradus

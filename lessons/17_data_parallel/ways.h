@@ -4,7 +4,6 @@
 
 #include "lessons/17_data_parallel/shards.h"
 #include "src/dist/processes.h"
-#include "src/train/report.h"
 
 namespace gradus {
 
@@ -13,13 +12,9 @@ struct ParallelWay {
   int64_t bucket_bytes = 0;  // 0: no buckets, each gradient by itself
   bool overlaps = false;
 };
-struct SummedRun {  // what came of a run, on one rank
-  std::vector<std::vector<double>> weights;
-  std::vector<double> seconds;  // of each step, on the rank's clock
-  Traffic sent;                 // in the last step
-  int64_t numel = 0;            // of what is summed
-  double loss = 0;              // of the last step, of all ranks
-  Usage peak;
+struct SummedRun : RankRun {
+  Traffic sent;       // in the last step
+  int64_t numel = 0;  // of what is summed
 };
 using TrainOneWay = std::function<SummedRun(Comm&, const ParallelWay&)>;
 

@@ -1,8 +1,8 @@
 #include "lessons/18_zero/by_hand.h"
 
+#include "lessons/18_zero/step.h"
 #include "src/core/table.h"
 #include "src/dist/cluster.h"
-#include "src/dist/zero.h"
 #include "src/optim/optimizer.h"
 
 namespace gradus {
@@ -10,8 +10,7 @@ namespace gradus {
 void shards_by_hand(std::ostream& out) {
   constexpr int64_t kRanks = 4, kNumel = 8, kShown = 1;
   out << "8 parameters on 4 ranks, 2 bytes a weight, 2 a gradient, 12 a master copy and AdamW's states: "
-         "which elements "
-         "rank 1 keeps\n\n";
+         "which elements rank 1 keeps\n\n";
   Table table({"stage", "weights", "gradients", "states", "bytes of rank 1", "of all ranks"});
   for (const int stage : {0, 1, 2, 3}) {
     Part part{};
@@ -21,9 +20,7 @@ void shards_by_hand(std::ostream& out) {
       Parameter& w = parameters.add("w", {kNumel}, precision_recipe("zero"));
       Zero zero(comm, parameters, {.stage = stage});
       const AdamW optimizer(zero.shards);
-      const Usage& now = current().device.meter().now();
-      int64_t bytes = 0;
-      for (const Kind k : {Kind::Weight, Kind::Gradient, Kind::Master, Kind::Optimizer}) bytes += now[k];
+      const int64_t bytes = state_bytes(current().device.meter().now());
       all += bytes;
       if (comm.rank() == kShown) mine = bytes, part = zero.part_of_parameter(w, kShown);
     });

@@ -4,10 +4,9 @@
 //
 // Bytes a parameter, of 2 + 2 + 12: 4 + 12/N, 2 + 14/N, 16/N. Elements sent: 2, k + 1, 3 k times Psi (N-1)/N.
 //
-//   make lesson-18                                                          expected last line: PASS
-//   make lesson-18 ARGS="--model=gpt2-xl --ranks=64 --machine=V100"         does it fit, and how fast is a
-//   step? make mpi-18 RANKS=4                                                     with ranks that are
-//   processes
+//   make lesson-18                                                  expected last line: PASS
+//   make lesson-18 ARGS="--model=gpt2-xl --ranks=64 --machine=V100"  does it fit, how fast is a step?
+//   make mpi-18 RANKS=4                                             with ranks that are processes
 #include <iostream>
 
 #include "lessons/03_transformer/text.h"
@@ -17,6 +16,7 @@
 #include "lessons/18_zero/stages.h"
 #include "lessons/18_zero/units.h"
 #include "lessons/18_zero/what_if.h"
+#include "src/core/named.h"
 #include "src/dist/processes.h"
 #include "src/dist/zero_checkpoint.h"
 #include "src/optim/optimizer.h"
@@ -26,29 +26,14 @@ using namespace gradus;
 
 constexpr int64_t kSteps = 24;
 
-struct Settings {
-  TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,
-                          .context = 64,
-                          .layers = 4,
-                          .heads = 4,
-                          .channels = 128,
-                          .dropout = 0.1};
-  int64_t batch = 24, text_bytes = 300'000;
-};
-static Settings for_emulation() {
-  Settings set{.text_bytes = 60'000};
-  set.model.context = 8, set.model.layers = 2, set.model.channels = 16;
-  return set;
-}
-
-static OfRank train(Comm& comm, const ParallelTask& task, const Loader& loader, const ZeroArgs& args,
-                    const Stretch& stretch) {
+static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& loader, const ZeroArgs& args,
+                        const Stretch& stretch) {
   Transformer model(task.model, Allocate::Later);
   Zero zero(comm, model.parameters, args);
   model.initialize(task.seed, [&](Parameter& p, const auto& values) { zero.assign(p, values); });
   AdamW optimizer(zero.shards);
   if (!stretch.load.empty()) load_sharded(stretch.load, zero, optimizer);
-  OfRank mine;
+  ShardedRun mine;
   for (int64_t step = stretch.from; step < stretch.to; ++step) {
     const double begin = comm.seconds();
     const Traffic before = comm.traffic();
@@ -79,40 +64,36 @@ static int lesson_18(int argc, char** argv) {
   Args& flags = lesson.args;
   RanksArgs args;
   WhatIf what_if;
-  const auto names = [](const auto& list) {
-    std::vector<std::string> all;
-    for (const auto& x : list) all.push_back(x.name);
-    return all;
-  };
   args.ranks = flags.integer("ranks", 4, "ranks", 1, 4096);
   args.comm = flags.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-18)",
                            {"sim", "mpi", "nccl"});
   args.timeout = flags.number("comm-timeout", 60, "seconds that a process waits for another", 0.1, 1e6);
-  what_if.network = flags.choice("network", "nodes", "what connects the ranks", names(published_networks()));
+  what_if.network =
+      flags.choice("network", "nodes", "what connects the ranks", names_of(published_networks()));
   what_if.model = flags.text(
       "model", "", "only this: does a model fit (gpt2-xl, gpt-48x8192x64, ...), and how fast is it?");
   what_if.machine =
-      flags.choice("machine", "A100", "what each rank has, for --model", names(published_machines()));
+      flags.choice("machine", "A100", "what each rank has, for --model", names_of(published_machines()));
   what_if.sequences = flags.integer("batch", 4, "sequences of a rank, for --model", 1, 1 << 20);
   lesson.done({}, {lesson.plot("18_memory.svg"), lesson.plot("18_half.safetensors")});
   if (lesson.print == "example") return shards_by_hand(std::cout), 0;
   args.network = network_called(what_if.network);
-  collective_seconds(args.network, Collective::Barrier, args.ranks, 0);  // refuses ranks that do not fit it
+  check_ranks(args.network, args.ranks);
   if (this_rank(args) > 0)
     std::cout.setstate(std::ios::failbit), lesson.json.clear();  // the first one speaks
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
   // Simulated ranks are not on a GPU.
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
-  const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
-  check(args.ranks <= set.batch, "--ranks=", args.ranks, ": a batch has ", set.batch,
-        " sequences; without --model there ", "can be as many ranks at most");
-  const Text text = load_text("", set.text_bytes, lesson.seed);
-  const Loader loader(text.corpus, set.model.context, lesson.seed);
-  const ParallelTask task{set.model, set.batch, lesson.steps, lesson.seed, 0};
+  ParallelTask task = parallel_task(context.device.name(), lesson.steps, lesson.seed);
+  task.max_norm = 0;
+  check(args.ranks <= task.batch, "--ranks=", args.ranks, ": a batch has ", task.batch,
+        " sequences; without --model there can be as many ranks at most");
+  const Text text = load_text("", task.text_bytes, task.seed);
+  const Loader loader(text.corpus, task.model.context, task.seed);
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
   Report report = lesson.report();
-  report.config(set.model, set.batch);
+  report.config(task.model, task.batch);
   report.config("ranks", args.ranks);
   report.config("steps", lesson.steps);
   report.config("network", what_if.network);

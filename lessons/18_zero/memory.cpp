@@ -10,14 +10,6 @@
 
 namespace gradus {
 
-constexpr Kind kStates[] = {Kind::Weight, Kind::Gradient, Kind::Master, Kind::Optimizer};
-
-static int64_t state_bytes(const Usage& u) {
-  int64_t bytes = 0;
-  for (const Kind k : kStates) bytes += u[k];
-  return bytes;
-}
-
 static std::string per_parameter(int64_t bytes, int64_t parameters) {
   return number_text(double(bytes) / double(parameters));
 }

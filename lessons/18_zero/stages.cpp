@@ -3,41 +3,30 @@
 #include <cmath>
 
 #include "lessons/18_zero/step.h"
-#include "src/core/timing.h"
-#include "src/tensor/context.h"
 
 namespace gradus {
 
-static OfRank run(const RanksArgs& args, const TrainRank& train, const ZeroArgs& zero,
-                  const Stretch& stretch) {
-  std::vector<OfRank> ranks(static_cast<size_t>(args.ranks));
+static ShardedRun run(const RanksArgs& args, const TrainRank& train, const ZeroArgs& zero,
+                      const Stretch& stretch) {
+  std::vector<ShardedRun> ranks(static_cast<size_t>(args.ranks));
   run_ranks(args, [&](Comm& comm) { ranks[size_t(comm.rank())] = train(comm, zero, stretch); });
   return ranks[size_t(this_rank(args))];
 }
 
 // A row of the report, and its checks.
-static void describe(const OfRank& mine, const RanksArgs& args, const ParallelTask& task,
+static void describe(const ShardedRun& mine, const RanksArgs& args, const ParallelTask& task,
                      const ZeroArgs& zero, const std::string& name, const OneDevice& alone, Report& report) {
-  const bool data = current().device.has_data();
   const Usage predicted =
       predicted_bytes(task.model.precision, zero.stage, mine.parameters, mine.padded, args.ranks);
-  ReportRow& row = report.row(name);
-  row.peak = mine.peak;
+  ReportRow& row = add_row(report, name, mine, task);
   row.predicted_bytes = predicted.allocated();
   row.extra = {{"sent", double(mine.sent)}};
-  if (data) {
-    row.ms_per_step = summarize(mine.seconds).median * 1e3;
-    row.tokens_per_s = double(task.batch * task.model.context) / (*row.ms_per_step * 1e-3);
-    row.loss_last = mine.loss;
-  }
-  int64_t different = 0, states = 0;
-  for (size_t i = 0; i < mine.weights.size(); ++i) different += mine.weights[i] != alone.weights[i];
-  for (const Kind k : {Kind::Weight, Kind::Gradient, Kind::Optimizer}) states += mine.between[k];
   if (this_rank(args) == 0)  // the last ranks have less: no states for the padding
-    report.check_equal(name + ": bytes of states between steps", states, predicted.allocated());
+    report.check_equal(name + ": bytes of states between steps", state_bytes(mine.between),
+                       predicted.allocated());
   report.check_equal(name + ": elements sent by a rank", mine.sent,
                      predicted_sent(zero, mine.padded, args.ranks, 1));
-  report.check_at_most(name + ": parameters unlike one device's", data ? double(different) : NAN, 0);
+  report.check_at_most(name + ": parameters unlike one device's", count_unlike(mine, alone), 0);
 }
 
 void compare_stages(const RanksArgs& args, const ParallelTask& task, const OneDevice& alone,
@@ -61,11 +50,11 @@ void resume(RanksArgs args, const ParallelTask& task, const TrainRank& train, co
             Report& report) {
   const ZeroArgs zero{.stage = 3, .unit = unit_per_block};
   args.ranks = 4;
-  const OfRank whole = run(args, train, zero, {0, task.steps});
+  const ShardedRun whole = run(args, train, zero, {0, task.steps});
   run(args, train, zero, {0, task.steps / 2, "", file});
   for (const int64_t ranks : {4, 2, 8}) {
     args.ranks = ranks;
-    const OfRank rest = run(args, train, zero, {task.steps / 2, task.steps, file});
+    const ShardedRun rest = run(args, train, zero, {task.steps / 2, task.steps, file});
     double worst = 0;
     for (size_t i = 0; i < whole.weights.size(); ++i)
       for (size_t k = 0; k < whole.weights[i].size(); ++k)

@@ -5,22 +5,18 @@
 #include "lessons/17_data_parallel/shards.h"
 #include "src/dist/processes.h"
 #include "src/dist/zero.h"
-#include "src/train/report.h"
 
 namespace gradus {
 
-struct OfRank {  // what came of a run, on one rank
-  std::vector<std::vector<double>> weights;
-  std::vector<double> seconds;  // of each step, on the rank's clock
-  Usage between, peak;
+struct ShardedRun : RankRun {
+  Usage between;                                 // steps
   int64_t parameters = 0, padded = 0, sent = 0;  // elements: of the model, Psi, and sent in the last step
-  double loss = 0;                               // of the last step, of all ranks
 };
 struct Stretch {  // of a run: from one step to another, from and to a checkpoint
   int64_t from, to;
   std::string load = "", save = "";
 };
-using TrainRank = std::function<OfRank(Comm&, const ZeroArgs&, const Stretch&)>;
+using TrainRank = std::function<ShardedRun(Comm&, const ZeroArgs&, const Stretch&)>;
 
 // A row for each stage, and for stage 3 with other units; bytes, elements and weights are checked.
 void compare_stages(const RanksArgs& args, const ParallelTask& task, const OneDevice& alone,

@@ -6,6 +6,12 @@
 
 namespace gradus {
 
+int64_t state_bytes(const Usage& u) {
+  int64_t bytes = 0;
+  for (const Kind k : kStates) bytes += u[k];
+  return bytes;
+}
+
 static ZeroStep step_of_rank(Comm& comm, const ZeroSetting& set) {
   Meter& meter = current().device.meter();
   Transformer model(set.model, Allocate::Later);

@@ -24,6 +24,9 @@ struct ZeroStep {
   int64_t reserved = 0, sent = 0, most_gathered = 0;  // sent: elements, in the step
   double seconds = 0;
 };
+constexpr Kind kStates[] = {Kind::Weight, Kind::Gradient, Kind::Master, Kind::Optimizer};
+int64_t state_bytes(const Usage& u);
+
 // With AdamW, on dummy tokens; of rank 0, which has the most: what fills the units up is in the last ranks'
 // parts, and has no states there.
 ZeroStep zero_step(const ZeroSetting& set);

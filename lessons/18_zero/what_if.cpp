@@ -54,17 +54,18 @@ void times_table(const WhatIf& w, Report& report) {
   std::cout << "\n(d) A step of " << w.model << " on " << w.ranks << " x " << w.machine << ", " << w.sequences
             << " sequences each: at least\n";
   Table table({"network", "computes", "stage 1", "stage 2", "stage 3", "SHARD_GRAD_OP"});
+  const auto seconds = [&](const Network& network, int64_t ranks, int stage, bool keeps = false) {
+    ZeroSetting set = setting(w, stage);
+    set.network = network, set.ranks = ranks, set.zero.keep_gathered = keeps;
+    return zero_step(set).seconds;
+  };
+  const std::string computes = seconds_text(seconds({}, 1, 3));
   double slowest = 0;  // stage 3 beside stage 1, where the network decides
   for (const Network& network : published_networks()) {
-    const auto seconds = [&](int64_t ranks, int stage, bool keeps) {
-      ZeroSetting set = setting(w, stage);
-      set.network = network, set.ranks = ranks, set.zero.keep_gathered = keeps;
-      return zero_step(set).seconds;
-    };
-    const double one = seconds(w.ranks, 1, false), two = seconds(w.ranks, 2, false),
-                 three = seconds(w.ranks, 3, false);
-    table.row({network.name, seconds_text(seconds(1, 3, false)), seconds_text(one), seconds_text(two),
-               seconds_text(three), seconds_text(seconds(w.ranks, 3, true))});
+    const double one = seconds(network, w.ranks, 1), two = seconds(network, w.ranks, 2),
+                 three = seconds(network, w.ranks, 3);
+    table.row({network.name, computes, seconds_text(one), seconds_text(two), seconds_text(three),
+               seconds_text(seconds(network, w.ranks, 3, true))});
     if (network.name == "ethernet10") slowest = three / one;
   }
   std::cout << table;

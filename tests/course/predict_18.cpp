@@ -33,10 +33,7 @@ static Quiz quiz(const std::string& student) {
              "Your cluster has "
           << set.ranks << " ranks; a step has " << set.micro_batches
           << " micro-batches; every block is a unit.";
-  const auto states = [](const ZeroStep& s) {
-    return s.between[Kind::Weight] + s.between[Kind::Gradient] + s.between[Kind::Master] +
-           s.between[Kind::Optimizer];
-  };
+  const auto states = [](const ZeroStep& s) { return state_bytes(s.between); };
   const auto sent = [](const ZeroStep& s) { return s.sent; };
   return {setting.str(),
           {{"18.5", "bytes_1", "how many bytes of these does a rank keep between steps, in stage 1?",

@@ -75,6 +75,8 @@ struct LayeredRun {
   Declare declare;
   int64_t ranks = 2, steps = 3;
   int64_t passes = 1;  // forward passes of a step, each with a tape; then their backward passes, last first
+  // Called by the ranks, after each forward pass, after each backward pass and between steps.
+  std::function<void(LayeredModel&, Zero&)> after_forward = {}, after_backward = {}, after_update = {};
 };
 
 inline Weights layered_on_one_rank(const LayeredRun& run) {
@@ -111,6 +113,26 @@ inline Weights layered_on_one_rank(const LayeredRun& run) {
   return all;
 }
 
+inline void layered_gradients(const LayeredRun& run, int64_t step, Comm& comm, LayeredModel& model,
+                              Zero& zero) {
+  zero.zero_grad();
+  std::vector<std::unique_ptr<Tape>> tapes;
+  std::vector<Tensor> y;
+  for (int64_t pass = 0; pass < run.passes; ++pass) {
+    tapes.push_back(std::make_unique<Tape>());
+    y.push_back(model.forward(rows_of(step, comm.rank(), model.in, 2 * uint64_t(pass))));
+    zero.end_forward();
+    if (run.after_forward) run.after_forward(model, zero);
+  }
+  for (int64_t pass = run.passes - 1; pass >= 0; --pass) {
+    zero.last_micro_batch = pass == 0;
+    tapes[size_t(pass)]->backward(y[size_t(pass)],
+                                  rows_of(step, comm.rank(), model.out, 2 * uint64_t(pass) + 1));
+    zero.end_backward();
+    if (run.after_backward) run.after_backward(model, zero);
+  }
+}
+
 inline void layered_with_zero(const LayeredRun& run, Comm& comm, const ZeroArgs& args,
                               const std::function<void(LayeredModel&, Zero&)>& inspect) {
   LayeredModel model(Allocate::Later);
@@ -119,22 +141,10 @@ inline void layered_with_zero(const LayeredRun& run, Comm& comm, const ZeroArgs&
   for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
   Sgd optimizer(zero.shards, {.momentum = 0.9f});
   for (int64_t step = 0; step < run.steps; ++step) {
-    zero.zero_grad();
-    std::vector<std::unique_ptr<Tape>> tapes;
-    std::vector<Tensor> y;
-    for (int64_t pass = 0; pass < run.passes; ++pass) {
-      tapes.push_back(std::make_unique<Tape>());
-      y.push_back(model.forward(rows_of(step, comm.rank(), model.in, 2 * uint64_t(pass))));
-      zero.end_forward();
-    }
-    for (int64_t pass = run.passes - 1; pass >= 0; --pass) {
-      zero.last_micro_batch = pass == 0;
-      tapes[size_t(pass)]->backward(y[size_t(pass)],
-                                    rows_of(step, comm.rank(), model.out, 2 * uint64_t(pass) + 1));
-      zero.end_backward();
-    }
+    layered_gradients(run, step, comm, model, zero);
     optimizer.step(0.01);
     zero.end_update();
+    if (run.after_update) run.after_update(model, zero);
   }
   inspect(model, zero);
 }

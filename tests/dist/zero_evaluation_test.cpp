@@ -42,37 +42,14 @@ TEST(L18_ZeroEvaluation, DoesNotChangeTraining) {
   for (const bool between : {false, true})
     for (ZeroArgs args : all_ways()) {
       args.unit = unit_per_layer;
-      const LayeredRun run{.declare = declare_five, .ranks = 2};
-      const Weights expected = layered_on_one_rank(run);
-      run_cluster({.ranks = 2}, [&](Comm& comm) {
-        LayeredModel model(Allocate::Later);
-        declare_five(model);
-        Zero zero(comm, model.parameters, args);
-        for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
-        Sgd optimizer(zero.shards, {.momentum = 0.9f});
-        const auto evaluate = [&] {
-          const Evaluation evaluation;
-          model.forward(rows_of(9, 0, 4, 5));
-          zero.end_forward();
-        };
-        for (int64_t step = 0; step < run.steps; ++step) {
-          zero.zero_grad();
-          Tape tape;
-          const Tensor y = model.forward(rows_of(step, comm.rank(), 4, 0));
-          zero.end_forward();
-          if (between) evaluate();
-          tape.backward(y, rows_of(step, comm.rank(), 4, 1));
-          zero.end_backward();
-          if (between) evaluate();
-          optimizer.step(0.01);
-          zero.end_update();
-          evaluate();
-        }
-        size_t i = 0;
-        for (const Parameter& p : model.parameters)
-          EXPECT_EQ(to_host<double>(p.value), expected[i++])
-              << text_of(args) << (between ? ", also between, " : ", ") << p.name;
-      });
+      const auto evaluate = [](LayeredModel& model, Zero& zero) {
+        const Evaluation evaluation;
+        model.forward(rows_of(9, 0, 4, 5));
+        zero.end_forward();
+      };
+      LayeredRun run{.declare = declare_five, .after_update = evaluate};
+      if (between) run.after_forward = run.after_backward = evaluate;
+      expect_layered_trains(run, args);
     }
 }
 
@@ -106,28 +83,10 @@ TEST(L18_ZeroEvaluation, AReadBeforeTheUpdateDoesNotKeepOldWeights) {
   for (const bool layers : {false, true})
     for (ZeroArgs args : all_ways()) {
       if (layers) args.unit = unit_per_layer;
-      const LayeredRun run{.declare = declare_five, .ranks = 2};
-      const Weights expected = layered_on_one_rank(run);
-      run_cluster({.ranks = 2}, [&](Comm& comm) {
-        LayeredModel model(Allocate::Later);
-        declare_five(model);
-        Zero zero(comm, model.parameters, args);
-        for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
-        Sgd optimizer(zero.shards, {.momentum = 0.9f});
-        for (int64_t step = 0; step < run.steps; ++step) {
-          zero.zero_grad();
-          Tape tape;
-          const Tensor y = model.forward(rows_of(step, comm.rank(), 4, 0));
-          zero.end_forward();
-          tape.backward(y, rows_of(step, comm.rank(), 4, 1));
-          zero.end_backward();
-          to_host<double>(model.parameters.find("l2.weight").value);
-          optimizer.step(0.01);
-          zero.end_update();
-        }
-        EXPECT_EQ(to_host<double>(model.parameters.find("l2.weight").value), expected[4])
-            << text_of(args) << (layers ? ", a unit a layer" : ", root");
-      });
+      const auto read = [](LayeredModel& model, Zero&) {
+        to_host<double>(model.parameters.find("l2.weight").value);
+      };
+      expect_layered_trains({.declare = declare_five, .after_backward = read}, args);
     }
 }
 

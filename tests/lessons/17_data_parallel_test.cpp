@@ -7,21 +7,15 @@
 #include "lessons/17_data_parallel/shards.h"
 #include "src/dist/cluster.h"
 #include "src/dist/data_parallel.h"
+#include "tests/data/loader_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
 
-Corpus text() {
-  Corpus corpus;
-  for (int i = 0; i < 3000; ++i) corpus.bytes.push_back(char('a' + i * i % 23));
-  corpus.split = 2500;
-  return corpus;
-}
-
 TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
   RecordProperty("exercise", "17.1");
-  const Corpus corpus = text();
+  const Corpus corpus = random_corpus(2500, 500);
   const ParallelTask task{{.context = 9}, 0, 1, 1};
   const Loader loader(corpus, 9, 5);
   for (const int64_t batch : {1, 5, 8, 24, 25})
@@ -49,7 +43,7 @@ TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
 
 TEST(L17_Shards, TheSharesAddUpToTheLossOfTheBatch) {
   Context context;
-  const Corpus corpus = text();
+  const Corpus corpus = random_corpus(2500, 500);
   const ParallelTask task{
       {.vocab = 256, .context = 9, .layers = 1, .heads = 2, .channels = 8, .dropout = 0.2}, 7, 1, 1};
   const Loader loader(corpus, 9, 5);

@@ -5,23 +5,17 @@
 
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
+#include "tests/data/loader_testing.h"
 
 namespace gradus {
 namespace {
 
-Corpus text() {
-  Corpus corpus;
-  for (int i = 0; i < 3000; ++i) corpus.bytes.push_back(char('a' + i * i % 23));
-  corpus.split = 2500;
-  return corpus;
-}
-
 const ParallelTask kTask{
-    {.vocab = 128, .context = 6, .layers = 1, .heads = 2, .channels = 8}, 12, 3, 1, 1, 1e-2};
+    {.vocab = 256, .context = 6, .layers = 1, .heads = 2, .channels = 8}, 12, 3, 1, 1, 1e-2};
 
 TEST(L17_OneDevice, WithOneRankIsOrdinaryTraining) {
   Context context;
-  const Corpus corpus = text();
+  const Corpus corpus = random_corpus(2500, 500);
   const Loader loader(corpus, 6, 5);
   Transformer model(kTask.model);
   model.initialize(1);
@@ -65,7 +59,7 @@ int code_of(int64_t wrong_rank, size_t wrong_parameter, int64_t sent_more) {
   compare_way(
       args, kTask,
       [&](Comm& comm, const ParallelWay&) {
-        SummedRun run{alone.weights, {0.1}, {100 / 2 * 2 * 1, 0, 0}, 100, 5, {}};
+        SummedRun run{{alone.weights, {0.1}, 5, {}}, {}, 100};
         run.sent.elements = 100 + (comm.rank() == 1 ? sent_more : 0);
         if (comm.rank() == wrong_rank) run.weights[wrong_parameter][0] += 1;
         return run;

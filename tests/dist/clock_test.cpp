@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "src/core/timing.h"
 #include "src/dist/cluster.h"
 #include "tests/dist/clock_reference.h"
 
@@ -227,6 +228,22 @@ TEST(L17_Clock, TimelinesShowWhatWasComputedAndWhatWasSent) {
     const TimedProgram timed = timed_program(rng, random_ranks(rng, net), true);
     expect_timeline(run(timed, net, true), timed, net);
   }
+}
+
+// Without `computed` a rank's clock is the time for which it ran; the other ranks' turns do not count.
+TEST(L17_Clock, ByDefaultItMeasures) {
+  const auto spend = [](double seconds) {
+    for (const double begin = seconds_now(); seconds_now() - begin < seconds;) {
+    }
+  };
+  const ClusterRun ran = run_cluster({.ranks = 2}, [&](Comm& comm) {
+    const double begin = comm.seconds();
+    spend(0.01);
+    EXPECT_GE(comm.seconds() - begin, 0.01) << "it goes on while the rank computes";
+    comm.barrier();
+    if (comm.rank() == 1) spend(0.2);
+  });
+  EXPECT_LT(ran.seconds[0], ran.seconds[1] - 0.1);
 }
 
 TEST(L17_Clock, MessagesOnOneWayFollowEachOther) {

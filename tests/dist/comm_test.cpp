@@ -68,6 +68,31 @@ TEST(L17_Comm, MessagesArriveInOrder) {
   });
 }
 
+// "A second wait() does nothing."
+TEST(L17_Comm, ASecondWaitDoesNothing) {
+  run_cluster({.ranks = 2}, [](Comm& comm) {
+    Tensor x = numbers({1, 2}), y = numbers({5, 6});
+    const auto sum = comm.all_reduce(x);
+    sum->wait();
+    const double rank = double(comm.rank());
+    copy_from_host(x, std::vector<double>{rank, rank});
+    sum->wait();
+    EXPECT_EQ(to_host<double>(x), (std::vector<double>{rank, rank}));
+    if (comm.rank() == 0) {
+      comm.send(x, 1);
+      comm.send(y, 1);
+    } else {
+      const auto first = comm.recv(x, 0);
+      first->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{0, 0}));
+      first->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{0, 0}));
+      comm.recv(x, 0)->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{5, 6}));
+    }
+  });
+}
+
 TEST(L17_Comm, WhoDoesSomethingElseIsNamed) {
   const auto run = [](auto body) { return [=] { run_cluster({.ranks = 3}, body); }; };
   expect_refused(

@@ -129,19 +129,48 @@ TEST(L17_DataParallel, OneByOneTheElementsAreTheSameAndTheMessagesMore) {
 // "of `bucket_bytes` or a little more": by less than the parameter that was put in last; and the last
 // parameters are in the first bucket, so that a bucket can be summed while the first layers have no gradient.
 TEST(L17_Buckets, AreAsLargeAsTheyShouldBe) {
-  for (const int64_t bytes : {1, 1000, 5000, 1 << 20})
-    run_cluster({.ranks = 2}, [&](Comm& comm) {
-      Parameters parameters;
-      for (int i = 0; i < 20; ++i) parameters.add(std::to_string(i), {100 + i}, {});
-      const GradientBuckets buckets(comm, parameters, bytes);
-      int64_t expected = 1, filled = 0;
-      for (int i = 19; i >= 0; --i) {
-        if (filled >= bytes) ++expected, filled = 0;
-        filled += 4 * (100 + i);
-      }
-      EXPECT_EQ(buckets.buckets(), expected) << bytes;
-      EXPECT_EQ(current().device.meter().now()[Kind::Gradient], 4 * buckets.numel()) << bytes;
-    });
+  for (const Precision& t : {Precision{}, mixed(DType::BF16), uniform(DType::BF16)})
+    for (const int64_t bytes : {1, 4 * (119 + 118), 1000, 5000, 1 << 20})
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        Parameters parameters;
+        for (int i = 0; i < 20; ++i) parameters.add(std::to_string(i), {100 + i}, t);
+        const GradientBuckets buckets(comm, parameters, bytes);
+        int64_t expected = 1, filled = 0;
+        for (int i = 19; i >= 0; --i) {
+          if (filled >= bytes) ++expected, filled = 0;
+          filled += size_of(t.gradient) * (100 + i);
+        }
+        EXPECT_EQ(buckets.buckets(), expected) << bytes;
+        EXPECT_EQ(current().device.meter().now()[Kind::Gradient], size_of(t.gradient) * buckets.numel())
+            << bytes;
+      });
+}
+
+// Gradients from before the buckets are not in them; and when the buckets are gone, nobody tells them
+// anything.
+TEST(L17_Buckets, BeginEmptyAndLeaveNothing) {
+  run_cluster({.ranks = 1}, [&](Comm& comm) {
+    Parameters parameters;
+    Parameter& a = parameters.add("a", {3}, {});
+    a.assign({1, 2, 3});
+    const auto pass = [&] {
+      Tape t;
+      t.backward(scale(a.value, 2),
+                 from_host<float>(current().device, {1, 1, 1}, {3}, DType::F32, Kind::Data, "1"));
+    };
+    pass();
+    {
+      GradientBuckets buckets(comm, parameters, 1000);
+      EXPECT_TRUE(a.leaf.empty);
+      EXPECT_NE(refusal([&] { buckets.sum(); }), "");
+      pass();
+      EXPECT_EQ(to_host<double>(a.leaf.grad), (std::vector<double>{2, 2, 2}));
+    }
+    EXPECT_TRUE(a.leaf.on_final == nullptr);
+    EXPECT_FALSE(a.leaf.grad.defined());
+    pass();
+    EXPECT_EQ(to_host<double>(a.leaf.grad), (std::vector<double>{2, 2, 2}));
+  });
 }
 
 TEST(L17_Buckets, BeginWithTheLastParameters) {

@@ -66,5 +66,11 @@ TEST_F(L17_Trace, APictureHasTwoLanesForEachRank) {
   EXPECT_NEAR(drawn[1].x, drawn[2].x, 0.2);
 }
 
+TEST_F(L17_Trace, APictureBeginsWithItsFirstSpan) {
+  std::vector<Span> earlier = kSpans;
+  for (Span& s : earlier) s.begin -= 5, s.end -= 5;
+  EXPECT_EQ(draw_timeline("title", kSpans), draw_timeline("title", earlier));
+}
+
 }  // namespace
 }  // namespace gradus

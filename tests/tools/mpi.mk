@@ -31,3 +31,4 @@ $(BUILD)/mpi/bench/%: $(BUILD)/obj/tests/bench/mpi/%.o $(MPI_OBJ) $(LIB)
 $(BUILD)/mpi/tests/%: GTEST := -lgtest
 $(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $(LIB)
 	$(link_with_mpi)
+-include $(patsubst %.o,%.d,$(call object,$(wildcard tests/bench/mpi/*.cpp) tests/dist/mpi_program.cpp))

@@ -21,7 +21,7 @@ awk -v table=markdown -f tests/tools/results.awk "$results" | put results README
 for machine in tests/bench/results/*/; do
   echo "On $(basename "$machine" | tr - ' '):"
   echo
-  awk -f tests/tools/beside.awk "$machine/beside_pytorch.jsonl"
+  cat "$machine"beside_*.jsonl | awk -f tests/tools/beside.awk
   echo
 done | put speed README.md
 for page in lessons/[0-9][0-9]_*/README.md; do

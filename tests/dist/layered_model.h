@@ -11,9 +11,11 @@ namespace gradus {
 // What parameters and what is done with them need where a pass is between two layers: the most of each pass.
 struct Samples {
   int64_t forward = 0, backward = 0, count = 0;
+  int64_t gradient = 0;  // of both, gradients alone
   void take(int64_t& most) {
     const Usage& now = current().device.meter().now();
     most = std::max(most, now[Kind::Weight] + now[Kind::Gradient] + now[Kind::Comm]);
+    gradient = std::max(gradient, now[Kind::Gradient]);
     ++count;
   }
 };

@@ -122,9 +122,11 @@ TEST_F(L18_ZeroCheckpoint, EveryRankFindsTheFileAndOnlyOwnersSend) {
 
 TEST_F(L18_ZeroCheckpoint, AFileThatIsWrongInOneTensorChangesNothing) {
   const ShardedSetting set{.ranks = 2, .steps = 1};
-  ShardedSetting longer = set;
-  longer.model.layers = 4;  // all tensors of the smaller model are there, and more
+  ShardedSetting longer = set, later = set;
+  longer.model.layers = 4;   // all tensors of the smaller model are there, and more
+  later.model.context = 17;  // wte.weight, the first, is as it should be, wpe.weight is not
   train_part(longer, 3, 0, "", path("longer"));
+  train_part(later, 3, 0, "", path("later"));
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     Transformer model(set.model, Allocate::Later);
     Zero zero(comm, model.parameters, {.stage = 2, .unit = unit_per_block});
@@ -132,6 +134,7 @@ TEST_F(L18_ZeroCheckpoint, AFileThatIsWrongInOneTensorChangesNothing) {
     const auto optimizer = make_adamw(zero.shards);
     const Weights before = weights_of(model);
     expect_refused("this model needs", [&] { load_sharded(path("longer"), zero, *optimizer); });
+    expect_refused("tensor wpe.weight is", [&] { load_sharded(path("later"), zero, *optimizer); });
     EXPECT_EQ(weights_of(model), before);
   });
 }

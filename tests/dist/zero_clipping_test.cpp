@@ -1,5 +1,7 @@
 // Clipping by the norm of gradients of which each rank has a part.
+#include "tests/dist/layered_model.h"
 #include "tests/dist/parallel_training.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -40,6 +42,21 @@ TEST(L18_ZeroClipping, TheFactorIsThatOfOneRank) {
         EXPECT_EQ(calls, ranks);
       }
     }
+}
+
+// After zero_grad() there is nothing to clip, and nothing to step with, until a backward pass.
+TEST(L18_ZeroClipping, WithoutABackwardPassItIsRefused) {
+  for (ZeroArgs args : all_ways()) {
+    args.unit = unit_per_layer;
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      layered_with_zero({.declare = declare_five, .steps = 1}, comm, args, [&](LayeredModel&, Zero& zero) {
+        zero.zero_grad();
+        for (const Parameter& p : zero.shards) EXPECT_TRUE(p.leaf.empty) << text_of(args) << ", " << p.name;
+        const std::string said = refusal([&] { zero.clip_grad_norm(1); });
+        EXPECT_NE(said.find("gradient"), std::string::npos) << text_of(args) << ": " << said;
+      });
+    });
+  }
 }
 
 // A maximum that is not reached changes nothing; one that is changes every weight, on all ranks alike.

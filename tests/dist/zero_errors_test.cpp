@@ -174,6 +174,8 @@ TEST(L18_ZeroEnds, BeforeItsModel) {
           for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
           pass(zero, until);
         }
+        for (const Parameter& p : model.parameters)
+          EXPECT_TRUE(p.leaf.on_final == nullptr && !p.leaf.grad.defined()) << "nobody is told any more";
         // Another one is made, or refused; what is read is there, or the error says that it is not.
         for (Parameter& p : model.parameters)
           refusal([&] { EXPECT_EQ(to_host<double>(p.value), rounded(first_values(p))) << text_of(args); });

@@ -1,6 +1,7 @@
 // ZeRO with all that a step may have: several micro-batches, checkpointing, every optimizer, clipping.
 #include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
+#include "tests/dist/layered_model.h"
 #include "tests/dist/parallel_training.h"
 
 namespace gradus {
@@ -14,6 +15,21 @@ TEST(L18_ZeroSettings, WeightsThatStayFromForwardToBackward) {
                              {.unit = unit_per_block, .keep_gathered = true},
                              {.unit = unit_per_block, .overlap = true, .keep_gathered = true}});
   }
+}
+
+// Read in any order, a unit is fetched once.
+TEST(L18_ZeroSettings, WhatStaysIsNotFetchedAgain) {
+  run_cluster({.ranks = 2}, [](Comm& comm) {
+    LayeredModel model(Allocate::Later);
+    declare_five(model);
+    Zero zero(comm, model.parameters,
+              {.stage = 3, .unit = unit_per_layer, .overlap = true, .keep_gathered = true});
+    for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+    const int64_t before = comm.traffic().elements;
+    const Evaluation evaluation;
+    for (const size_t layer : {0, 2, 1, 3, 4, 0}) to_host<double>(model.linears[layer].weight.value);
+    EXPECT_EQ(comm.traffic().elements - before, zero.numel() / 2);
+  });
 }
 
 TEST(L18_ZeroSettings, MicroBatches) {

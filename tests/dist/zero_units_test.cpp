@@ -77,6 +77,11 @@ TEST(L18_ZeroUnits, AHundredLayersInUnitsOfAnySize) {
           EXPECT_GT(m.samples.forward, kept);
           // Of gradients as many units; the root's wait till the end.
           EXPECT_LE(m.samples.backward, kept + most + most_of(bytes, {.overlap = overlap}));
+          if (wrap.what == "a unit each") {
+            // Between two layers those of the later one, while they are summed.
+            const int64_t summed = *std::max_element(bytes.units.begin() + 1, bytes.units.end());
+            EXPECT_EQ(m.samples.gradient, own + (overlap ? summed : 0));
+          }
           EXPECT_EQ(current().device.meter().now()[Kind::Weight], own);
         });
       }

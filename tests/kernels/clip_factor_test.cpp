@@ -116,6 +116,8 @@ TEST_P(L18_Kernels, ClipFactorHidesNothing) {
       ctx.scalars().growth_interval = 5;
       table().clip_factor(ctx, 3, in.in(), 1);
       EXPECT_FALSE(std::isfinite(ctx.scalars().grad_norm));
+      EXPECT_EQ(std::isnan(ctx.scalars().clip_factor), std::isnan(bad))
+          << "of NaN no factor makes anything else";
       table().begin_update(ctx);
       EXPECT_EQ(ctx.scalars().skip, 1);
     }

@@ -133,12 +133,18 @@ TEST(L17_Buckets, AreAsLargeAsTheyShouldBe) {
     for (const int64_t bytes : {1, 4 * (119 + 118), 1000, 5000, 1 << 20})
       run_cluster({.ranks = 2}, [&](Comm& comm) {
         Parameters parameters;
-        for (int i = 0; i < 20; ++i) parameters.add(std::to_string(i), {100 + i}, t);
+        std::vector<Parameter*> all;
+        for (int i = 0; i < 20; ++i) all.push_back(&parameters.add(std::to_string(i), {100 + i}, t));
         const GradientBuckets buckets(comm, parameters, bytes);
         int64_t expected = 1, filled = 0;
-        for (int i = 19; i >= 0; --i) {
-          if (filled >= bytes) ++expected, filled = 0;
-          filled += size_of(t.gradient) * (100 + i);
+        for (size_t i = 20; i-- > 0;) {
+          const bool next = filled >= bytes;
+          if (next) ++expected, filled = 0;
+          filled += all[i]->leaf.shape.bytes(t.gradient);
+          if (i < 19) {
+            const bool shared = &all[i]->leaf.grad.storage() == &all[i + 1]->leaf.grad.storage();
+            EXPECT_EQ(shared, !next) << bytes << ", parameter " << i;
+          }
         }
         EXPECT_EQ(buckets.buckets(), expected) << bytes;
         EXPECT_EQ(current().device.meter().now()[Kind::Gradient], size_of(t.gradient) * buckets.numel())

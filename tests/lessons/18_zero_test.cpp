@@ -172,13 +172,35 @@ TEST(L18_Published, MemoryOfSevenAndAHalfBillionParameters) {
     for (const int stage : {1, 2, 3}) {
       set.ranks = row.ranks, set.zero = {.stage = stage, .unit = unit_per_block};
       const ZeroStep s = zero_step(set);
-      int64_t bytes = 0;
-      for (const Kind k : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
-        bytes += s.between[k];
-      EXPECT_NEAR(7.5 * double(bytes) / double(s.parameters), row.printed[stage - 1],
+      EXPECT_NEAR(7.5 * double(state_bytes(s.between)) / double(s.parameters), row.printed[stage - 1],
                   row.half_a_digit[stage - 1])
           << "N = " << row.ranks << ", stage " << stage;
     }
+}
+
+// The same, table 2: the largest model whose states fit 64 GPUs of 32 GB (10^9), in 10^9 parameters.
+TEST(L18_Published, LargestModels) {
+  RecordProperty("exercise", "18.2");
+  constexpr int64_t kTenth = 100'000'000;
+  const double printed[] = {2, 7.6, 14.4, 128};
+  for (const int stage : {0, 1, 2, 3}) {
+    const auto fits = [&](int64_t tenths) {
+      const int64_t n = tenths * kTenth;
+      return predicted_bytes(precision_recipe("zero"), stage, n, n, 64).allocated() <= 32'000'000'000;
+    };
+    const int64_t largest = std::llround(10 * printed[stage]);
+    EXPECT_TRUE(fits(largest)) << "stage " << stage;
+    EXPECT_FALSE(fits(largest + 1)) << "stage " << stage;
+  }
+}
+
+// What DeepSpeed's estimator prints for t5-3b, 2,851M parameters, 32M of them in the largest layer, in stage
+// 3 on 8 GPUs: 6.09 GB (2^30), with gradients in fp32 and 4 bytes for what is gathered.
+TEST(L18_Published, StatesOfT5OnEightGpus) {
+  RecordProperty("exercise", "18.2");
+  constexpr int64_t kParameters = 2'851'000'000, kLargestLayer = 32'000'000;
+  const int64_t states = predicted_bytes(mixed(DType::F16), 3, kParameters, kParameters, 8).allocated();
+  EXPECT_NEAR(double(states + 4 * kLargestLayer) / double(1 << 30), 6.09, 0.005);
 }
 
 }  // namespace

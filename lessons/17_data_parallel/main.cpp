@@ -61,12 +61,10 @@ static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loade
 
 static int lesson_17(int argc, char** argv) {
   Lesson lesson(argc, argv, "17_data_parallel", "many ranks, one model: gradients are added up", 20);
-  const int64_t most = lesson.args.integer("ranks", 4, "ranks of the simulated cluster", 1, 24);
+  RanksArgs args = ranks_flags(lesson.args, ParallelTask().batch);
+  const int64_t most = args.ranks;
   const std::string network =
       lesson.args.choice("network", "ethernet10", "what connects them", names_of(published_networks()));
-  RanksArgs args;
-  args.comm = lesson.args.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-17)",
-                                 {"sim", "mpi", "nccl"});
   lesson.done({}, {lesson.plot("17_ring.svg"), lesson.plot("17_efficiency.svg"), lesson.plot("17_after.svg"),
                    lesson.plot("17_overlapped.svg"), lesson.plot("17_overlapped.json")});
   if (lesson.print == "example") return print_ring(std::cout, watch_ring(4)), 0;

@@ -9,6 +9,15 @@
 
 namespace gradus {
 
+RanksArgs ranks_flags(Args& flags, int64_t most) {
+  RanksArgs args;
+  args.ranks = flags.integer("ranks", 4, "how many train together", 1, most);
+  args.comm = flags.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-NN)",
+                           {"sim", "mpi", "nccl"});
+  args.timeout = flags.number("comm-timeout", 60, "seconds that a process waits for another", 0.1, 1e6);
+  return args;
+}
+
 ParallelTask parallel_task(std::string_view device, int64_t steps, uint64_t seed) {
   ParallelTask task;
   task.steps = steps, task.seed = seed;

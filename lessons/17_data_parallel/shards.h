@@ -6,11 +6,15 @@
 #include <vector>
 
 #include "lessons/07_accumulation/accumulate.h"
+#include "src/core/args.h"
 #include "src/data/tokenizer.h"
-#include "src/dist/comm.h"
+#include "src/dist/processes.h"
 #include "src/train/report.h"
 
 namespace gradus {
+
+// The flags --ranks, up to `most`, --comm and --comm-timeout.
+RanksArgs ranks_flags(Args& flags, int64_t most);
 
 struct ParallelTask {
   TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,

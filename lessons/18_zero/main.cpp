@@ -62,12 +62,8 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
 static int lesson_18(int argc, char** argv) {
   Lesson lesson(argc, argv, "18_zero", "ranks that keep a part each: of states, gradients, weights", kSteps);
   Args& flags = lesson.args;
-  RanksArgs args;
+  RanksArgs args = ranks_flags(flags, 4096);
   WhatIf what_if;
-  args.ranks = flags.integer("ranks", 4, "ranks", 1, 4096);
-  args.comm = flags.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-18)",
-                           {"sim", "mpi", "nccl"});
-  args.timeout = flags.number("comm-timeout", 60, "seconds that a process waits for another", 0.1, 1e6);
   what_if.network =
       flags.choice("network", "nodes", "what connects the ranks", names_of(published_networks()));
   what_if.model = flags.text(

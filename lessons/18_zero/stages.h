@@ -3,7 +3,6 @@
 #include <functional>
 
 #include "lessons/17_data_parallel/shards.h"
-#include "src/dist/processes.h"
 #include "src/dist/zero.h"
 
 namespace gradus {

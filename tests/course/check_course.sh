@@ -155,7 +155,7 @@ built() {
       case $open in *' '*) open=${open#* } ;; *) open= ;; esac
     done
     [ -n "$open" ] || build "test-$nn" || {
-      grep -E 'error|[0-9]+ failed|FAILS|fails:' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
+      grep -E 'rror|[0-9]+ failed|FAILS|fails:|\*\*\*' "$work/make.log" | grep -v ' 0 failed' | head -8 | cut -c1-200
       fault "lesson $nn: make test-$nn fails where the later lessons are not there"
     }
     [ -n "$open" ] || bugs_bite "$nn"

@@ -1,4 +1,6 @@
 // Ranks that are processes: the same bytes as the simulated ones, and an end when one of them goes wrong.
+#include <poll.h>
+
 #include "src/core/timing.h"
 #include "tests/folder_testing.h"
 #include "tests/program_testing.h"
@@ -54,6 +56,22 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithItsSentence) {
     EXPECT_NE(o.output.find(c.sentence), std::string::npos) << c.how << ": " << o.output;
     EXPECT_EQ(o.output.find("came to its end"), std::string::npos) << c.how;
   }
+}
+
+// A launcher may hear of the end first, and end without having read the sentence: one start in fifty was
+// silent.
+TEST_F(L17_Mpi, AProcessEndsOnceItsSentenceHasBeenRead) {
+  const std::string command = (build_folder() / kProgram).string() + " 'throw alone' 2>&1; echo over";
+  FILE* pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  pollfd there{fileno(pipe), POLLIN, 0};
+  ASSERT_EQ(poll(&there, 1, 60'000), 1);
+  usleep(300'000);
+  char read_late[4096] = {};
+  ASSERT_GT(::read(fileno(pipe), read_late, sizeof read_late - 1), 0);
+  pclose(pipe);
+  EXPECT_NE(std::string(read_late).find("rank 0: no luck"), std::string::npos) << read_late;
+  EXPECT_EQ(std::string(read_late).find("over"), std::string::npos) << read_late;
 }
 
 // Every row's loss, as it stands in the file of the report.

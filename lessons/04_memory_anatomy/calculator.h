@@ -13,8 +13,10 @@ namespace gradus {
 void calculate(Report& report, const std::string& model, const std::string& recipe, int64_t batch,
                int64_t seq, int64_t memory);
 
-// What the calculator finds for a run, beside what was measured when it ran.
-void compare_with_prediction(const TrainingRun& run, const ReportRow& row, Report& report);
+// What the calculator finds for a run, beside what was measured when it ran; `skip`: why that decides
+// nothing.
+void compare_with_prediction(const TrainingRun& run, const ReportRow& row, const std::string& skip,
+                             Report& report);
 
 // (g) The largest batches of known models on cards of several sizes.
 void calculator_table();

@@ -91,22 +91,20 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set,
                      const std::vector<Result>& results) {
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
-  const bool swept = set.rates > 1 && lesson.steps == kSteps;  // the rates were chosen for so many steps
+  const std::string swept = set.rates > 1 ? lesson.is_for(kSteps) : "is for a sweep of rates";
   for (const Result& r : results) {
     ReportRow& row = report.row(r.name);
     row = r.best().row;
     row.name = r.name;
     report.check_equal(r.name + ": bytes of its states", (*row.peak)[Kind::Optimizer], r.best().state_bytes);
-    if (lesson.steps >= 20)
-      report.check_at_most(r.name + ": its loss fell", row.loss_last.value_or(NAN),
-                           row.loss_first.value_or(NAN));
-    if (swept) report.check_equal(r.name + ": best rate is inside its sweep", r.best_is_inside(), 1);
+    report.check_at_most(r.name + ": its loss fell", row.loss_last.value_or(NAN),
+                         row.loss_first.value_or(NAN), lesson.needs(20));
+    report.check_equal(r.name + ": best rate is inside its sweep", r.best_is_inside(), 1, swept);
   }
   const auto last_loss = [&](const char* name) {
     return result_of(name, results).best().row.loss_last.value_or(NAN);
   };
-  if (swept)
-    report.check_at_most("Muon: its last loss, beside AdamW's", last_loss("Muon"), last_loss("AdamW"));
+  report.check_at_most("Muon: its last loss, beside AdamW's", last_loss("Muon"), last_loss("AdamW"), swept);
 }
 
 static int lesson_06(int argc, char** argv) {

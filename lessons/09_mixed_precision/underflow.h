@@ -19,9 +19,10 @@ std::vector<double> logit_gradients(const std::string& recipe, double scale, con
 // Of the numbers that are not 0 in `exact`, the share that are 0 in `g`.
 double share_lost(const std::vector<double>& exact, const std::vector<double>& g);
 
-// Gradients of one batch in fp16 with several scales, beside fp32's; a picture of their sizes.
+// Gradients of one batch in fp16 with several scales, beside fp32's; a picture of their sizes. `untrained`:
+// why those of this model decide nothing.
 void underflow_table(const Transformer& trained, const TextBatch& batch, int64_t micro_batches,
-                     const std::string& picture, Report& report);
+                     const std::string& picture, const std::string& untrained, Report& report);
 
 // Some updates with a loss scale that begins too high.
 void scale_table(const Transformer& trained, const TextBatch& batch, Report& report);

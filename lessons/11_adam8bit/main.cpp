@@ -66,14 +66,14 @@ static void compare_losses(const Lesson& lesson, const Schedule& schedule, const
     if (starts == 1 || again(who))
       table.row({who.name, number_text(mean[who.name]), percent_text(mean[who.name] / mean["fp32"] - 1)});
   std::cout << "\n(a) Held-out loss\n\n" << table;
-  if (schedule.steps != kSteps) return;  // the bounds are meant for so many
   // Two runs of fp32 that round in another order differ by 1 or 2 %: only a mean can show less.
   const bool many = starts >= 8;
-  const std::string worse = ": held-out loss, worse than fp32's by";
-  report.check_at_most("AdamW8bit" + worse, mean["AdamW8bit"] / mean["fp32"] - 1, many ? 0.005 : 0.03);
-  report.check_at_most("all together" + worse, mean["all together"] / mean["fp32"] - 1, many ? 0.01 : 0.03);
+  const std::string worse = ": held-out loss, worse than fp32's by", skip = lesson.is_for(kSteps);
+  report.check_at_most("AdamW8bit" + worse, mean["AdamW8bit"] / mean["fp32"] - 1, many ? 0.005 : 0.03, skip);
+  report.check_at_most("all together" + worse, mean["all together"] / mean["fp32"] - 1, many ? 0.01 : 0.03,
+                       skip);
   if (starts == 1)
-    report.check_at_least("linear, tensor" + worse, mean["linear, tensor"] / mean["fp32"] - 1, 1);
+    report.check_at_least("linear, tensor" + worse, mean["linear, tensor"] / mean["fp32"] - 1, 1, skip);
 }
 
 static int lesson_11(int argc, char** argv) {

@@ -97,7 +97,10 @@ Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, co
   const auto model = adapted_model(a.model, base, way, lesson.seed);
   StepRecorder recorder;
   train(*model, way.name, loader, a.batch, a.steps, way.learning_rate, recorder);
-  Adapted result{{}, recorder.losses, model->parameters.numel_trainable()};
+  Adapted result{{},
+                 recorder.losses,
+                 model->parameters.numel_trainable(),
+                 current().device.meter().now()[Kind::Gradient]};
   result.row.name = way.name;
   recorder.fill(result.row, a.batch * a.model.context);
   result.row.extra = {{"trainable", double(result.trainable)},

@@ -36,7 +36,7 @@ std::unique_ptr<Transformer> adapted_model(const TransformerConfig& config, cons
 struct Adapted {
   ReportRow row;
   std::vector<double> losses;
-  int64_t trainable = 0;
+  int64_t trainable = 0, gradient_bytes = 0;  // after the last step
 };
 // In a context of its own. `other`: the base's text. If `folder` is not empty, the adapters are saved there.
 Adapted adapt(const Lesson& lesson, const Adaptation& schedule, const Weights& base, const Loader& loader,

@@ -39,24 +39,23 @@ static std::vector<Adapted> adapt_all(const Lesson& lesson, const Adaptation& a,
     const Adapted& done = all.back();
     report.row(way.name) = done.row;
     report.check_equal(way.name + ": bytes of states", (*done.row.peak)[Kind::Optimizer], 8 * done.trainable);
-    report.check_equal(way.name + ": bytes of gradients", (*done.row.peak)[Kind::Gradient],
-                       4 * done.trainable);
+    report.check_equal(way.name + ": bytes of gradients", done.gradient_bytes, 4 * done.trainable);
   }
   return all;
 }
 
-static void compare(const std::vector<Adapted>& all, Report& report) {
+static void compare(const std::vector<Adapted>& all, const std::string& skip, Report& report) {
   const auto loss = [&](const std::string& name) {
     for (const Adapted& a : all)
       if (a.row.name == name) return *a.row.loss_held_out;
     fail("no way is called ", name);
   };
   report.check_at_most("r 2, all layers: held-out loss, worse than all weights' by",
-                       loss("r 2") / loss("all weights") - 1, 0.05);
+                       loss("r 2") / loss("all weights") - 1, 0.05, skip);
   report.check_at_most("4 bits: held-out loss, worse than bf16's by",
-                       loss("r 2, 4 bits") / loss("r 2, bf16") - 1, 0.03);
+                       loss("r 2, 4 bits") / loss("r 2, bf16") - 1, 0.03, skip);
   report.check_at_least("head only: held-out loss, worse than all weights' by",
-                        loss("head only") / loss("all weights") - 1, 0.2);
+                        loss("head only") / loss("all weights") - 1, 0.2, skip);
 }
 
 static int lesson_12(int argc, char** argv) {
@@ -83,7 +82,7 @@ static int lesson_12(int argc, char** argv) {
   same_function(a.model, base, lesson.seed, report);
   const std::vector<Adapted> all = adapt_all(lesson, a, base, new_loader, old_loader, folder, report);
   if (context.device.has_data()) {
-    if (lesson.steps == kSteps && !emulated) compare(all, report);
+    compare(all, emulated ? "is for the larger model" : lesson.is_for(kSteps), report);
     draw_losses(all, *new_text.floor, pictures[0]);
   }
   four_bits_table(report);

@@ -37,10 +37,10 @@ class Report {
   ReportRow& row(const std::string& name);  // a new one; stays where it is when others follow
 
   // measured <= bound, or >= bound: decides the exit code. NaN fails; on meta, which has no data, it is
-  // skipped.
-  void check_at_most(const std::string& name, double value, double bound);
-  void check_at_least(const std::string& name, double value, double bound);
-  void check_equal(const std::string& name, int64_t value, int64_t expected);
+  // skipped. So is a check that has a reason, `skip`, why this run cannot decide it.
+  void check_at_most(const std::string& name, double value, double bound, const std::string& skip = "");
+  void check_at_least(const std::string& name, double value, double bound, const std::string& skip = "");
+  void check_equal(const std::string& name, int64_t value, int64_t expected, const std::string& skip = "");
   // Timing: never fails.
   void timing_at_least(const std::string& name, double value, double bound);
   // On meta, what the `steps` steps that the device has counted would take at least, each, on other machines.
@@ -54,10 +54,10 @@ class Report {
   struct Check {
     std::string name, relation;
     Figure value, bound;  // numbers: whole ones where they are counts
-    bool passed, timing, skipped;
+    bool passed, timing;
+    std::string skip;  // why; empty: it is not skipped
   };
-  void add_check(std::string name, std::string relation, Figure value, Figure bound, bool passed,
-                 bool timing);
+  void add_check(Check check);
   void print_rows() const;
   void print_checks() const;
   void print_memory() const;

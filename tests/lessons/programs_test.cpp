@@ -2,7 +2,10 @@
 // with a hint on standard error and a non-zero exit code, and damages nothing that was there.
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 
+#include "src/core/json.h"
 #include "src/data/corpus.h"
 #include "tests/devices.h"
 #include "tests/program_testing.h"
@@ -108,6 +111,30 @@ TEST_F(L03_Programs, LessonsNeedTheSameBytesOnEveryDeviceAndFindTheSameLosses) {
                      got = std::stod(between(report[device], loss, ","));
         EXPECT_NEAR(got, cpu, 1e-5 * cpu) << lesson << " on " << device << " " << loss;
       }
+  }
+}
+
+// With few steps, too, each check holds, or is there and says why it is skipped.
+TEST_F(L03_Programs, ChecksHoldOrAreSkippedAtEachNumberOfSteps) {
+  const std::string there = "cd '" + folder.string() + "';";
+  const auto checks = [&](const std::string& program, const std::string& args) {
+    const Outcome outcome = run(program, args + " --json=checks.json", there);
+    EXPECT_EQ(outcome.code, 0) << program << " " << args << "\n" << outcome.output;
+    const Json report = parse_json(read_text_file(path("checks.json")));
+    std::vector<std::string> names;
+    for (const Json& check : report.at("checks")) names.push_back(check.at("name"));
+    return names;
+  };
+  const std::set<std::string> slow{"lessons/17_data_parallel", "lessons/18_zero"};
+  for (const std::string& program : lessons()) {
+    if (run(program, "--print=example").output.find("is open") != std::string::npos) continue;
+    const std::vector<std::string> names = checks(program, "--device=meta --steps=1");
+    if (!slow.contains(program))
+      EXPECT_EQ(names, checks(program, "--device=meta --steps=3")) << program << ": a check is left out";
+  }
+  for (const std::string cheap : {"02_autograd", "03_transformer --size=tiny", "05_allocator"}) {
+    const std::string name = cheap.substr(0, cheap.find(' ')), args = cheap.substr(name.size());
+    for (const char* steps : {"1", "2"}) checks("lessons/" + name, args + " --device=cpu --steps=" + steps);
   }
 }
 

@@ -100,6 +100,19 @@ TEST_F(L01_Report, VerdictsAreWords) {
   EXPECT_EQ(line("slow"), "  slow                1  >=          2  differs");
 }
 
+TEST_F(L01_Report, WhatARunCannotDecideIsSkippedWithAReason) {
+  Report report("01_test", cpu_);
+  report.check_at_most("too high", 3, 2, "fewer than 9 steps");
+  report.check_at_least("too low", 1, 2, "fewer than 9 steps");
+  report.check_equal("another", 1, 2, "fewer than 9 steps");
+  EXPECT_EQ(finish(report), 0);
+  for (const char* skipped : {"too high", "too low", "another"})
+    EXPECT_TRUE(line(skipped).ends_with("  SKIP, fewer than 9 steps")) << line(skipped);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(json().at("checks")[i].at("pass").is_null());
+  report.check_equal("decided", 1, 2, "");
+  EXPECT_EQ(finish(report), 1);
+}
+
 TEST_F(L01_Report, OnMetaWhatNeedsDataIsSkipped) {
   Report report("01_test", meta_);
   report.check_at_most("loss", NAN, 2);

@@ -35,4 +35,18 @@ double Problem::worst_error(const std::vector<float>& c) const {
   return worst;
 }
 
+void check_errors(const std::string& name, const std::vector<double>& errors, Report& report) {
+  double worst = 0;
+  for (const double error : errors)
+    if (error > worst || std::isnan(error)) worst = error;
+  report.check_at_most(name + ": error, share of allowed", worst, 1);
+}
+
+void check_traffic(const std::string& name, const Traffic& counted, const Traffic& predicted,
+                   Report& report) {
+  report.check_equal(name + ": bytes", counted.bytes(), predicted.bytes());
+  report.check_equal(name + ": loads by warps", counted.loads.requests, predicted.loads.requests);
+  report.check_equal(name + ": shared loads", counted.shared_loads, predicted.shared_loads);
+}
+
 }  // namespace gradus

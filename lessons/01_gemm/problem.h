@@ -1,9 +1,12 @@
 // A matrix product to be computed, and the judge of what comes out.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/emu/traffic.h"
+#include "src/train/report.h"
 
 namespace gradus {
 
@@ -18,5 +21,10 @@ struct Problem {
   std::vector<bf16> a16, b16;    // the same numbers
   std::vector<double> expected;  // C's first, middle and last column in fp64, (n, 3)
 };
+
+// None of these errors is above what is allowed, and none is NaN.
+void check_errors(const std::string& name, const std::vector<double>& errors, Report& report);
+// What a GPU's rung moved is what was predicted.
+void check_traffic(const std::string& name, const Traffic& counted, const Traffic& predicted, Report& report);
 
 }  // namespace gradus

@@ -61,6 +61,23 @@ TEST_F(L08_Checkpoint, GradientsAreBitEqualAndOnlyInputsAreKept) {
   }
 }
 
+// Also if the next micro-batch has begun meanwhile.
+TEST_F(L08_Checkpoint, RecomputationDrawsTheMasksOfTheForwardPass) {
+  std::vector<std::vector<double>> gradients;
+  for (const bool again : {false, true}) {
+    const Tensor x = input();
+    Tape tape;
+    context.first_sample = 2;
+    const Tensor y = again ? checkpoint(x, three_steps) : three_steps(x);
+    context.first_sample = 6;
+    leaf.zero();
+    tape.backward(y, x.detach());
+    EXPECT_EQ(context.first_sample, 6);
+    gradients.push_back(to_host<double>(leaf.grad));
+  }
+  EXPECT_EQ(gradients[0], gradients[1]);
+}
+
 TEST_F(L08_Checkpoint, WeightsGetGradientsWhereTheInputWantsNone) {
   Tensor w = tensor({1, 2, 3, 4}, {2, 2});
   attach(w, leaf, "w");

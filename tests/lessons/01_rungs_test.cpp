@@ -9,6 +9,7 @@
 #include "lessons/01_gemm/rungs.h"
 #include "src/core/rng.h"
 #include "src/tensor/context.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -101,6 +102,29 @@ TEST(L01_Problem, ErrorsAreSharesOfWhatRoundingAllows) {
     wrong[3 * n + column] = NAN;
     EXPECT_FALSE(problem.worst_error(wrong) <= 1) << "a NaN passes, column " << column;
   }
+}
+
+// The lesson's own checks say FAILED for what is wrong, and name it.
+TEST(L01_Checks, FailWhereAProductOrItsTrafficIsWrong) {
+  const auto of_errors = [](const std::vector<double>& errors) {
+    return failed_checks([&](Report& r) { check_errors("C1", errors, r); });
+  };
+  EXPECT_EQ(of_errors({0.2, 1, 0.3}), Names{});
+  for (const double wrong : {1.01, double(INFINITY), double(NAN)})
+    for (const size_t at : {0, 1, 2}) {
+      std::vector<double> errors{0.2, 0.9, 0.3};
+      errors[at] = wrong;
+      EXPECT_EQ(of_errors(errors), Names{"C1: error, share of allowed"}) << wrong << " at " << at;
+    }
+  const Traffic right{{10, 40}, {2, 8}, 7};
+  const auto of_traffic = [&](const Traffic& counted) {
+    return failed_checks([&](Report& r) { check_traffic("G1", counted, right, r); });
+  };
+  EXPECT_EQ(of_traffic(right), Names{});
+  EXPECT_EQ(of_traffic({{10, 41}, {2, 8}, 7}), Names{"G1: bytes"});
+  EXPECT_EQ(of_traffic({{10, 40}, {2, 7}, 7}), Names{"G1: bytes"});
+  EXPECT_EQ(of_traffic({{11, 40}, {2, 8}, 7}), Names{"G1: loads by warps"});
+  EXPECT_EQ(of_traffic({{10, 40}, {2, 8}, 0}), Names{"G1: shared loads"});
 }
 
 TEST(L01_Problem, NumbersAreBetweenMinusOneAndOneAndOfTheirSeed) {

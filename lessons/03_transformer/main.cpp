@@ -54,7 +54,7 @@ static StepRecorder train(const Lesson& lesson, const Settings& set, const Loade
     model.parameters.zero_grad();
     tape.backward(loss);
     range.next("update");
-    clip_grad_norm(model.parameters, set.max_norm);
+    optimizer.clip_grad_norm(set.max_norm);
     optimizer.step(warmup_cosine(step, set.warmup, lesson.steps, set.learning_rate, set.last_rate));
     recorder.end(loss_value);
     progress.step(step + 1, loss_value);

@@ -54,7 +54,7 @@ static Trial train(const Lesson& lesson, const Settings& set, const Loader& load
     const double loss_value = item(loss);
     model.parameters.zero_grad();
     tape.backward(loss);
-    clip_grad_norm(model.parameters, set.max_norm);
+    optimizer->clip_grad_norm(set.max_norm);
     context.device.meter().reset_work();
     optimizer->step(warmup_cosine(step, lesson.steps / 10, lesson.steps, rate, rate / 10));
     recorder.end(loss_value);

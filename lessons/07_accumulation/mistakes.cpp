@@ -145,7 +145,7 @@ static double last_loss(const Lesson& lesson, const TransformerConfig& config, c
       for (const TextBatch& micro : batch.parts(fours))  // each divided by its own targets alone
         loss += accumulate(model, micro, {micro.sequences}).loss / 4;
     }
-    clip_grad_norm(model.parameters, max_norm);
+    optimizer->clip_grad_norm(max_norm);
     optimizer->step(sgd_rate == 0 ? 1e-3 : sgd_rate);
   }
   return loss;

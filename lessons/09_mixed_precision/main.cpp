@@ -55,19 +55,20 @@ static void train(const Lesson& lesson, const Settings& set, const Loader& loade
     recorder.begin();
     model.parameters.zero_grad();
     const double loss = accumulate(model, batch, even_split(set.batch, set.micro_batches)).loss;
-    clip_grad_norm(model.parameters, 1.0);  // divides by the scale, and finds overflows
+    optimizer.clip_grad_norm(1.0);  // divides by the scale, and finds overflows
     optimizer.step(warmup_cosine(step, lesson.steps / 10, lesson.steps, 8e-3, 8e-4));
     recorder.end(loss);
   }
+  current().end_attempt();  // else the next one would, and change the scale
   recorder.fill(row, set.batch * set.model.context);
-  const StepScalars scalars = device.scalars();
   if (!device.has_data()) {
     row.ms_per_step = row.tokens_per_s = row.loss_first = row.loss_last = std::nullopt;
     return;
   }
   row.loss_last = recorder.losses.back();
   row.loss_held_out = held_out_loss(model, loader, set.batch);
-  row.extra = {{"skipped", double(lesson.steps - scalars.updates)}, {"scale", scalars.loss_scale}};
+  row.extra = {{"skipped", double(lesson.steps - optimizer.scalars().updates)},
+               {"scale", device.scalars().loss_scale}};
 }
 
 // Held-out losses beside fp32's; the steps and the batch must be those for which the bounds are meant.

@@ -146,15 +146,16 @@ void scale_table(const Transformer& trained, const TextBatch& batch, Report& rep
   int64_t by_skipped_updates = 0;
   for (int step = 0; step < 12; ++step) {
     const std::vector<double> before = numbers_of(model.parameters, weight);
-    const StepScalars scalars = device.scalars();
+    context.end_attempt();  // the scale takes in what the step before has found
+    const float scale = device.scalars().loss_scale;
     model.parameters.zero_grad();
     accumulate(model, batch, {batch.sequences});
-    clip_grad_norm(model.parameters, 1.0);
+    optimizer.clip_grad_norm(1.0);
     optimizer.step(1e-3);
     const int64_t changed = changed_numbers(before, numbers_of(model.parameters, weight));
-    if (device.scalars().updates == scalars.updates) by_skipped_updates += changed;
+    if (optimizer.scalars().skip) by_skipped_updates += changed;
     header.push_back(std::to_string(step));
-    scales.push_back(std::to_string(std::ilogb(scalars.loss_scale)));
+    scales.push_back(std::to_string(std::ilogb(scale)));
     changes.push_back(number_text(std::round(100 * double(changed) / double(before.size()))));
   }
   Table table(header);

@@ -51,7 +51,7 @@ static void train(const Lesson& lesson, const Settings& set, const Loader& loade
     const double loss_value = item(loss);
     model.parameters.zero_grad();
     tape.backward(loss);
-    clip_grad_norm(model.parameters, 1.0);
+    optimizer.clip_grad_norm(1.0);
     optimizer.step(warmup_cosine(step, lesson.steps / 20, lesson.steps, set.learning_rate, 1e-4));
     recorder.end(loss_value);
     progress.step(step + 1, loss_value);

@@ -60,7 +60,7 @@ Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& load
     recorder.begin();
     model.parameters.zero_grad();
     const double loss = accumulate(model, batch, even_split(schedule.batch, who.micro_batches)).loss;
-    clip_grad_norm(model.parameters, 1.0);
+    optimizer->clip_grad_norm(1.0);
     optimizer->step(warmup_cosine(step, schedule.steps / 10, schedule.steps, schedule.learning_rate, 1e-4));
     recorder.end(loss);
   }

@@ -54,7 +54,7 @@ static void train(Transformer& model, const std::string& name, const Loader& loa
     const Tensor loss = model.loss(inputs, targets);
     model.parameters.zero_grad();
     tape.backward(loss);
-    clip_grad_norm(model.parameters, 1.0);
+    optimizer.clip_grad_norm(1.0);
     optimizer.step(warmup_cosine(step, steps / 20, steps, learning_rate, learning_rate / 10));
     recorder.end(has_data ? item(loss) : NAN);
     if (has_data) progress.step(step + 1, recorder.losses.back());

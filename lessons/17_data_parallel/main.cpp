@@ -46,7 +46,7 @@ static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loade
       buckets->sum();
     else
       sum_gradients(comm, model.parameters);
-    clip_grad_norm(model.parameters, task.max_norm);  // of the sum, the same on all ranks
+    optimizer.clip_grad_norm(task.max_norm);  // of the sum, the same on all ranks
     optimizer.step(task.learning_rate);
     mine.sent = {comm.traffic().elements - before.elements, comm.traffic().bytes - before.bytes,
                  comm.traffic().messages - before.messages};

@@ -39,7 +39,7 @@ static ScaledRun run_step(const Network& network, int64_t ranks, const Machine& 
     tape.backward(loss);
     buckets.sum();
     comm.phase("update");
-    clip_grad_norm(model.parameters, 1.0);
+    optimizer.clip_grad_norm(1.0);
     optimizer.step(1e-3);
   });
   return {run.seconds[0], std::move(run.timeline)};

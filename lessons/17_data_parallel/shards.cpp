@@ -83,7 +83,7 @@ OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, in
       }
     }
     for (size_t i = 0; Parameter & p : model.parameters) p.leaf.grad = sums[i++];
-    clip_grad_norm(model.parameters, task.max_norm);
+    optimizer.clip_grad_norm(task.max_norm);
     optimizer.step(task.learning_rate);
   }
   for (const Parameter& p : model.parameters) run.weights.push_back(to_host<double>(p.value));

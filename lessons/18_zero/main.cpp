@@ -38,14 +38,13 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
     const double begin = comm.seconds();
     const Traffic before = comm.traffic();
     const TextBatch batch = read_shard(loader, task, step, comm.rank(), comm.size());
-    zero.zero_grad();
+    model.parameters.zero_grad();
     Tape tape;
     const Tensor loss = share_of_loss(model, task, batch);
     zero.end_forward();
     tape.backward(loss);
     zero.end_backward();
     optimizer.step(task.learning_rate);
-    zero.end_update();
     mine.sent = comm.traffic().elements - before.elements;
     mine.loss = item(loss);  // the rank's share
     mine.seconds.push_back(comm.seconds() - begin);

@@ -63,10 +63,11 @@ static Named named_training(const Parameters& parameters, const Optimizer& optim
   return tensors;
 }
 
-Metadata with_counts(Metadata metadata) {
+Metadata with_counts(Metadata metadata, const Optimizer& optimizer) {
+  current().end_attempt();  // the file begins the next one
   const StepScalars counts = current().device.scalars();
   metadata["step"] = std::to_string(counts.step);
-  metadata["updates"] = std::to_string(counts.updates);
+  metadata["updates"] = std::to_string(optimizer.scalars().updates);
   if (counts.growth_interval > 0) {
     char scale[32];  // the shortest text that is read as the same number
     metadata["loss_scale"] = std::string(scale, std::to_chars(scale, scale + 32, counts.loss_scale).ptr);
@@ -78,7 +79,7 @@ Metadata with_counts(Metadata metadata) {
 
 void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
                    Metadata metadata) {
-  write_tensors(path, named_training(parameters, optimizer), with_counts(std::move(metadata)));
+  write_tensors(path, named_training(parameters, optimizer), with_counts(std::move(metadata), optimizer));
 }
 
 // A number that save_training has written into the metadata.
@@ -110,10 +111,12 @@ TrainingCounts counts_in(const SafetensorsFile& file, const std::string& path) {
   return counts;
 }
 
-void restore_counts(const TrainingCounts& counts) {
+void restore_counts(const TrainingCounts& counts, Optimizer& optimizer) {
+  optimizer.restore(counts.updates);
+  current().stepped = false;
   Device& device = current().device;
+  device.set(&StepScalars::overflows, 0);
   device.set(&StepScalars::step, counts.step);
-  device.set(&StepScalars::updates, counts.updates);
   device.set(&StepScalars::loss_scale, counts.scaling.loss_scale);
   device.set(&StepScalars::growth_interval, counts.scaling.growth_interval);
   device.set(&StepScalars::good_updates, counts.scaling.good_updates);
@@ -124,7 +127,7 @@ Metadata load_training(const std::string& path, Parameters& parameters, Optimize
   const TrainingCounts counts = counts_in(file, path);
   read_tensors(file, path, named_training(parameters, optimizer));
   for (Parameter& p : parameters) p.round_master();
-  restore_counts(counts);
+  restore_counts(counts, optimizer);
   return file.metadata();
 }
 

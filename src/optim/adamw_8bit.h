@@ -14,10 +14,11 @@ class AdamW8bit : public Optimizer {
   static bool is_for(const Parameter& p) {  // its states are codes
     return std::max(p.whole, p.value.numel()) >= kLeastCoded;
   }
-  explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {});
+  explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {},
+                     const ParameterGroup& group = all_parameters);
 
  private:
-  void update(const Tensor& any, size_t first, ParamList) override;
+  void update(const std::vector<size_t>& of, ParamList) override;
   AdamWArgs args_;
   Tensor m_book_, v_book_;
 };

@@ -37,7 +37,7 @@ Exposed with_zero(const ZeroArgs& args) {
     Transformer model(set.model, Allocate::Later);
     Zero zero(comm, model.parameters, args);
     for (int64_t step = 0; step < kSteps; ++step) {
-      zero.zero_grad();
+      zero.model().zero_grad();
       Tape tape;
       to(nullptr);
       const Tensor loss = share_of_loss(set, model, 0, comm.rank(), 0);

@@ -7,6 +7,7 @@
 
 #include "lessons/published/eager.h"
 #include "tests/lessons/published_testing.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -88,6 +89,23 @@ TEST(L04_PublishedRuns, TablesShowEveryRow) {
   for (const PublishedFigure& f : runs().figures) EXPECT_NE(out.str().find(f.figure), std::string::npos);
   for (const Difference& d : runs().gap.differences) EXPECT_NE(out.str().find(d.name), std::string::npos);
   for (const Verdict& v : runs().verdicts) EXPECT_NE(out.str().find(v.run), std::string::npos);
+}
+
+// Within 100 MiB, or to the third decimal of a GiB.
+TEST(L04_PublishedRuns, AFigureThatIsMissedFails) {
+  const auto failed = [](const char* unit, double published, double theirs) {
+    PublishedRuns runs;
+    runs.figures = {{"a", "right", "MiB", 7, 7, 0, ""}, {"a", "b", unit, published, theirs, 0, ""}};
+    return failed_checks([&](Report& r) { report_published("runs", runs, r); });
+  };
+  EXPECT_EQ(failed("MiB", 13'939, 13'839), Names{});
+  EXPECT_EQ(failed("GiB", 10.586, 10.5864), Names{});
+  const Names mib{"a, b: published - theirs, MiB"}, gib{"a, b: published - theirs, GiB"};
+  EXPECT_EQ(failed("MiB", 13'939, 13'838), mib);
+  EXPECT_EQ(failed("MiB", 13'939, 14'040), mib);
+  EXPECT_EQ(failed("MiB", 13'939, NAN), mib);
+  EXPECT_EQ(failed("GiB", 10.586, 10.5866), gib);
+  EXPECT_EQ(failed("GiB", 10.586, 10.5854), gib);
 }
 
 struct OneLinear : testing::Test {

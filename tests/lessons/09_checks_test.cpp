@@ -129,6 +129,7 @@ INSTANTIATE_TEST_SUITE_P(, L09_Measured, testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(L09_Measured, AScaleThatIsTooHighIsHalvedByEachSkippedUpdate) {
+  RecordProperty("exercise", "09.1");
   const std::vector<ScaledUpdate> updates = scaled_updates(model, batch);
   ASSERT_EQ(updates.size(), 12u);
   int64_t skipped = 0;

@@ -202,6 +202,7 @@ TEST(L09_Batches, TheCrossingIsWhereAllocatedBytesCross) {
 }
 
 TEST(L09_Batches, OneHalfOfTheCrossingItAndFourTimesItAreCompared) {
+  RecordProperty("exercise", "09.6");
   const Lesson lesson = lesson_on("meta");
   const TransformerConfig c{.vocab = 64, .context = 32, .layers = 4, .heads = 4, .channels = 256};
   const BatchCosts costs = batch_costs(lesson, c);

@@ -12,8 +12,10 @@
 
 namespace gradus {
 
+using Names = std::vector<std::string>;
+
 // The names of the checks that `add` puts into a report on the device cpu and that fail there.
-inline std::vector<std::string> failed_checks(const std::function<void(Report&)>& add) {
+inline Names failed_checks(const std::function<void(Report&)>& add) {
   struct Output {  // what is printed meanwhile
     std::ostringstream text;
     std::streambuf* const before = std::cout.rdbuf(text.rdbuf());
@@ -23,14 +25,15 @@ inline std::vector<std::string> failed_checks(const std::function<void(Report&)>
   Report report("test", cpu);
   add(report);
   const int code = report.finish("");
-  std::vector<std::string> failed;
+  Names failed;
   std::istringstream lines(output.text.str());
   for (std::string line; std::getline(lines, line);)
-    if (line.ends_with(" FAILED")) failed.push_back(line.substr(2, line.find("  ", 2) - 2));
+    if (line.ends_with(" FAILED")) {
+      const size_t name = line.find_first_not_of(' ');
+      failed.push_back(line.substr(name, line.find("  ", name) - name));
+    }
   EXPECT_EQ(code, failed.empty() ? 0 : 1);
   return failed;
 }
-
-using Names = std::vector<std::string>;
 
 }  // namespace gradus

@@ -54,6 +54,7 @@ TEST_F(L17_Scaling, ItsChecksFailWhereOverlapIsWrong) {
 }
 
 TEST_F(L17_Scaling, StepsAreThoseOfEachNetwork) {
+  RecordProperty("exercise", "17.6");
   constexpr int64_t kBuckets = 13;  // 475 MiB of gradients in fp32, 147 of them one parameter's
   const std::vector<ScaledStep> steps = scaled_steps();
   const std::vector<int64_t> ranks{1, 2, 4, 8, 16, 32, 64};

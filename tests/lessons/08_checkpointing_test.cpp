@@ -46,6 +46,20 @@ TEST(L08_Formulas, AreWhatTheMeterCounts) {
     }
 }
 
+// A vocabulary so large that the logits are more than a block, and sequences so long that the probabilities
+// of one block are more than all else that it saves.
+TEST(L08_Formulas, EachTermOfTheirMaximaIsTheLargestOnce) {
+  TransformerConfig words = model(3), tokens = model(3);
+  words.vocab = 1000, tokens.heads = 6, tokens.channels = 6;
+  const Policy start{"from-the-start", {}, true},
+      attention{"", {{2, Keep::LessAttention}, {1, Keep::LessAttention}}};
+  const Sizes of_words{words, 2, 24}, of_tokens{tokens, 2, 64};
+  EXPECT_EQ(peak_activations(start, of_words), saved_bytes(start, of_words));
+  EXPECT_GT(peak_activations(attention, of_tokens), saved_bytes(attention, of_tokens));
+  EXPECT_EQ(peak_activations(start, of_words), counted(words, 2, 24, start).most);
+  EXPECT_EQ(peak_activations(attention, of_tokens), counted(tokens, 2, 64, attention).most);
+}
+
 // In models of all families: from what a block saves if all is kept, and from the bytes of its input.
 TEST(L08_Formulas, BytesOfAllFamiliesFollowFromWhatABlockSaves) {
   for (const char* family : {"gpt2", "bert-base", "polyglot-ko-1.3b"}) {
@@ -132,6 +146,7 @@ TEST(L08_Policies, OtherBits) {
   EXPECT_EQ(other_bits({0.0}, {-0.0}), 1);
   EXPECT_EQ(other_bits({NAN}, {NAN}), 0);
   EXPECT_EQ(other_bits({1, 2}, {1}), 2);
+  EXPECT_EQ(other_bits({1}, {1, 2}), 2);
 }
 
 // n + 1; 4 from the start; the inputs of all segments, the rest of one, and a gradient.

@@ -24,6 +24,27 @@ const PublishedFigure& figure(const std::string& run, const std::string& name) {
   throw std::out_of_range(run + ", " + name);
 }
 
+// NVML: Hugging Face, "Model training anatomy" and "Efficient training on a single GPU", in MiB. The others:
+// onlybooks/llm, chapter_5.ipynb, in GiB; the calculator's in the book's text.
+TEST(L04_PublishedRuns, FiguresAreThoseOfTheSources) {
+  const struct {
+    const char *run, *name;
+    double published;
+  } sources[] = {{"BERT-large", "NVML, loaded", 2631},
+                 {"BERT-large", "NVML, batch 4", 14949},
+                 {"BERT-large", "NVML, 4 times batch 1", 8681},
+                 {"polyglot-ko-1.3b", "a calculator, model", 2.37},
+                 {"polyglot-ko-1.3b", "a calculator, training", 9.49},
+                 {"polyglot-ko-1.3b", "allocated, loaded", 2.615},
+                 {"polyglot-ko-1.3b", "allocated, updated, batch 4", 10.586},
+                 {"polyglot-ko-1.3b", "allocated, updated, batch 8", 11.113},
+                 {"polyglot-ko-1.3b", "allocated, updated, batch 16", 12.164}};
+  for (const auto& s : sources) EXPECT_EQ(figure(s.run, s.name).published, s.published) << s.name;
+  EXPECT_EQ(kCardMiB, 16160);
+  EXPECT_EQ(kContextMiB, 1343);
+  EXPECT_EQ(runs().verdicts[3].published_request, 64 * kMiB) << "batch 16";
+}
+
 // Figures in GiB are printed with three decimals: half of the last one, and 1 MiB for the unsplit rests of
 // blocks, which depend on the order of requests. NVML also sees what no allocator does: 3 % of what ours is
 // less.

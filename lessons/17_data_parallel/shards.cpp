@@ -103,9 +103,12 @@ ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, 
 
 double count_unlike(const RankRun& run, const OneDevice& alone) {
   if (!current().device.has_data()) return NAN;
+  if (run.weights.size() != alone.weights.size()) return double(alone.weights.size());
   int64_t unlike = 0;
   for (size_t i = 0; i < run.weights.size(); ++i) unlike += run.weights[i] != alone.weights[i];
   return double(unlike);
 }
+
+double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
 
 }  // namespace gradus

@@ -98,10 +98,10 @@ static int lesson_18(int argc, char** argv) {
   compare_stages(args, task, train_on_one_device(loader, task, args.ranks), train_rank, report);
   if (args.comm != "sim") return report.finish(lesson.json);
   if (context.device.has_data()) resume(args, task, train_rank, lesson.plot("18_half.safetensors"), report);
-  memory_table(lesson, report);
-  published_table(lesson.steps == kSteps ? 1024 : 64, report);  // the largest are for whole runs
-  units_table(report);
-  times_table({}, report);
+  memory_table(measure_stages(), lesson.plot("18_memory.svg"), report);
+  published_table(published_states(lesson.steps == kSteps ? 1024 : 64), report);  // most are for whole runs
+  units_table(run_units(), report);
+  times_table({}, stage_times({}), report);
   return report.finish(lesson.json);
 }
 

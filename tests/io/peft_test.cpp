@@ -150,6 +150,46 @@ TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
   refuses("", "", tensors);
 }
 
+// A key that is not known may change what an adapter computes; of those that PEFT 0.3 to 0.21 writes, most
+// do.
+TEST_F(L12_BadFolder, AKeyThatIsNotKnownIsRefusedByItsNameUnlessItIsOff) {
+  for (const char* value : {"[5, 7]", "true", "3", "0", "\"on\"", "{\"a\": 1}"})
+    for (const std::string key : {"alora_invocation_tokens", "an_option_of_tomorrow"})
+      refuses("it has " + key + ", which gradus lacks", with(key, value), tensors);
+  for (const char* key :
+       {"arrow_config", "corda_config", "kasa_config", "layer_replication", "loftq_config", "lora_bias",
+        "lora_ga_config", "megatron_config", "monteclora_config", "target_parameters", "use_bdlora",
+        "trainable_token_indices", "use_qalora", "velora_config", "ensure_weight_tying"})
+    refuses("it has " + std::string(key), with(key, "[1]"), tensors);
+}
+
+TEST_F(L12_BadFolder, KeysThatAreOffOrSayNothingOfTheFunctionAreFine) {
+  const std::pair<const char*, const char*> fine[] = {
+      {"an_option_of_tomorrow", "null"},
+      {"an_option_of_tomorrow", "false"},
+      {"an_option_of_tomorrow", "[]"},
+      {"an_option_of_tomorrow", "{}"},
+      {"an_option_of_tomorrow", "\"\""},
+      {"auto_mapping", "{\"base_model_class\": \"GPT2LMHeadModel\"}"},
+      {"exclude_modules", "[\"c_fc\"]"},
+      {"layers_to_transform", "[0, 1]"},
+      {"layers_pattern", "\"h\""},
+      {"base_model_name_or_path", "\"gpt2\""},
+      {"revision", "\"main\""},
+      {"peft_version", "\"0.99\""},
+      {"qalora_group_size", "16"},
+      {"megatron_core", "\"megatron.core\""},
+      {"eva_config", "{\"rho\": 2.0}"},
+      {"task_type", "\"CAUSAL_LM\""},
+      {"init_lora_weights", "\"gaussian\""}};
+  for (const auto& [key, value] : fine) {
+    write("a/adapter_config.json", with(key, value));
+    write("a/adapter_model.safetensors", tensors);
+    Transformer fresh(model.config);
+    EXPECT_EQ(refusal([&] { load_adapters(path("a"), fresh); }), "") << key << ": " << value;
+  }
+}
+
 TEST_F(L12_BadFolder, TensorsOfSomethingElse) {
   const std::string other = folder_of("neox");
   refuses("is it of another model?", config, slurp(other + "/adapter_model.safetensors"));

@@ -53,7 +53,7 @@ TEST(L12_Lora, EachWayTrainsWhatItSays) {
     EXPECT_EQ(model->config.precision.value,
               name.ends_with("bf16") || name.ends_with("bits") ? DType::BF16 : DType::F32);
     for (const Linear* l : model->linears()) {
-      EXPECT_EQ(l->codes.has_value(), name.ends_with("bits")) << name;
+      EXPECT_EQ(l->weight.codes.has_value(), name.ends_with("bits")) << name;
       EXPECT_EQ(l->lora ? l->lora->scale() : 2, 2) << name;
     }
   }

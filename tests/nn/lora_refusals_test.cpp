@@ -47,7 +47,7 @@ TEST_F(L12_LoraRefusals, WhatCannotBeMergedWholeIsNotMergedInPart) {
     const std::vector<double> before = to_host<double>(stays.value);
     expect_refused("its weight is kept in 4 bits", [&] { merge_lora(mixed); });
     EXPECT_EQ(to_host<double>(stays.value), before) << numbers;
-    for (const Linear* l : mixed.linears()) EXPECT_FALSE(l->lora->merged) << l->name;
+    for (const Linear* l : mixed.linears()) EXPECT_FALSE(l->weight.merged) << l->name;
   }
 }
 
@@ -56,7 +56,7 @@ TEST_F(L12_LoraRefusals, WhatCannotBeQuantizedWholeIsNotQuantizedInPart) {
   set_weight("pooler.weight", NAN);
   expect_refused("pooler.weight", [&] { quantize_frozen(model); });
   for (const Linear* l : model.linears()) {
-    EXPECT_FALSE(l->codes) << l->name;
+    EXPECT_FALSE(l->weight.codes) << l->name;
     EXPECT_FALSE(l->weight.value.storage().empty()) << l->name;
   }
   set_weight("pooler.weight", 0.5);

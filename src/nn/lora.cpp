@@ -116,8 +116,11 @@ void unmerge_lora(Transformer& model) { set_merged(model, false); }
 void quantize_frozen(Transformer& model) {
   const DoubleQuantizer quantizer(current().device);
   std::vector<std::pair<Linear*, DoubleQuantized>> all;  // first, so that an error changes nothing
-  for (Linear* l : model.linears())
+  for (Linear* l : model.linears()) {
+    check(!l->weight.merged, "lora: the adapter of ", l->name,
+          " is merged; unmerge_lora() before its weight goes into 4 bits");
     if (!l->weight.trainable() && !l->weight.codes) all.emplace_back(l, quantizer.quantize(l->weight.kept()));
+  }
   check(!all.empty(),
         "lora: there is no frozen weight of a linear layer that is not in 4 bits yet; add_lora() freezes "
         "them");

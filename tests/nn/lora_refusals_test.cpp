@@ -51,6 +51,16 @@ TEST_F(L12_LoraRefusals, WhatCannotBeMergedWholeIsNotMergedInPart) {
   }
 }
 
+// In 4 bits it could never be unmerged, and so not be saved.
+TEST_F(L12_LoraRefusals, WhatIsMergedIsNotQuantized) {
+  add_lora(model, ".*c_fc", {.r = 2}, 1);
+  merge_lora(model);
+  expect_refused("the adapter of h.0.mlp.c_fc is merged; unmerge_lora()", [&] { quantize_frozen(model); });
+  for (const Linear* l : model.linears()) EXPECT_FALSE(l->weight.codes) << l->name;
+  unmerge_lora(model);
+  quantize_frozen(model);
+}
+
 TEST_F(L12_LoraRefusals, WhatCannotBeQuantizedWholeIsNotQuantizedInPart) {
   add_lora(model, ".*c_attn", {.r = 2}, 1);
   set_weight("pooler.weight", NAN);

@@ -127,7 +127,8 @@ void check_bytes(const TransformerConfig& c, const WayToAdapt& way, const Usage&
   report.check_equal(way.name + ": bytes of gradients", peak[Kind::Gradient], 4 * trainable);
 }
 
-void compare_losses(const std::vector<Adapted>& all, Report& report) {
+void compare_losses(const std::vector<Adapted>& all, int64_t steps, Report& report) {
+  if (steps != kWholeRun) return;
   const auto worse = [&](const std::string& name, const std::string& than) {
     std::optional<double> loss, other;
     for (const Adapted& a : all) {

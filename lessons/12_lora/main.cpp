@@ -16,7 +16,6 @@
 
 using namespace gradus;
 
-constexpr int64_t kSteps = 800;
 static Adaptation on_cpu() {
   Adaptation a{{.vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 2, .heads = 4, .channels = 128},
                8};
@@ -43,7 +42,7 @@ static std::vector<Adapted> adapt_all(const Lesson& lesson, const Adaptation& a,
 }
 
 static int lesson_12(int argc, char** argv) {
-  Lesson lesson(argc, argv, "12_lora", "LoRA, and QLoRA: training little of a model", kSteps);
+  Lesson lesson(argc, argv, "12_lora", "LoRA, and QLoRA: training little of a model", kWholeRun);
   const std::string folder =
       lesson.args.text("save", "", "write the adapters of 'r 2' to this folder, as PEFT does");
   std::vector<std::string> pictures;
@@ -66,7 +65,7 @@ static int lesson_12(int argc, char** argv) {
   if (context.device.has_data()) same_function(measure_same_function(a.model, base, lesson.seed), report);
   const std::vector<Adapted> all = adapt_all(lesson, a, base, new_loader, old_loader, folder, report);
   if (context.device.has_data()) {
-    if (lesson.steps == kSteps && !emulated) compare_losses(all, report);
+    if (!emulated) compare_losses(all, lesson.steps, report);
     draw_losses(all, *new_text.floor, pictures[0]);
   }
   four_bits_table(measure_four_bits(), report);

@@ -113,6 +113,38 @@ Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, co
   return result;
 }
 
+int64_t predicted_trainable(const TransformerConfig& c, const WayToAdapt& way) {
+  if (way.head_only) return (c.vocab + 2) * c.channels;
+  if (way.pattern.empty()) return c.parameter_count();
+  const int64_t attention = 1 + 3;  // in + out, in channels; then c_proj and the MLP's two
+  return c.layers * way.r * c.channels *
+         (way.pattern == ".*" ? attention + (1 + 1) + (1 + 4) + (4 + 1) : attention);
+}
+
+void check_bytes(const TransformerConfig& c, const WayToAdapt& way, const Usage& peak, Report& report) {
+  const int64_t trainable = predicted_trainable(c, way);
+  report.check_equal(way.name + ": bytes of states", peak[Kind::Optimizer], 8 * trainable);
+  report.check_equal(way.name + ": bytes of gradients", peak[Kind::Gradient], 4 * trainable);
+}
+
+void compare_losses(const std::vector<Adapted>& all, int64_t steps, Report& report) {
+  if (steps != kWholeRun) return;
+  const auto worse = [&](const std::string& name, const std::string& than) {
+    std::optional<double> loss, other;
+    for (const Adapted& a : all) {
+      if (a.row.name == name) loss = a.row.loss_held_out;
+      if (a.row.name == than) other = a.row.loss_held_out;
+    }
+    return loss.value() / other.value() - 1;
+  };
+  report.check_at_most("r 2, all layers: held-out loss, worse than all weights' by",
+                       worse("r 2", "all weights"), 0.05);
+  report.check_at_most("4 bits: held-out loss, worse than bf16's by", worse("r 2, 4 bits", "r 2, bf16"),
+                       0.03);
+  report.check_at_least("head only: held-out loss, worse than all weights' by",
+                        worse("head only", "all weights"), 0.2);
+}
+
 void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path) {
   LinePlot plot{"Adapting a model to another grammar", "step", "nats a byte", {}, {{"floor", floor}}};
   for (size_t i = 0; i < all.size(); ++i) {

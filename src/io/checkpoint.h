@@ -8,7 +8,9 @@
 
 namespace gradus {
 
-// The weights alone, under the parameters' names; in fp32 where there is a master copy.
+// The weights alone, under the parameters' names; in fp32 where there is a master copy; of those in 4 bits
+// the codes, and the codes, scales and mean of their scales. Here and below an error while adapters are
+// merged (nn/lora.h): a file does not say whether they are.
 void save_weights(const std::string& path, const Parameters& parameters, const Metadata& metadata = {});
 // Every parameter must be in the file, with its dtype and shape; tensors that the model lacks are an error
 // too.

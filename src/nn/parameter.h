@@ -2,11 +2,13 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
 #include "src/autograd/tape.h"
 #include "src/nn/precision.h"
+#include "src/quant/double_quantized.h"
 
 namespace gradus {
 
@@ -14,6 +16,8 @@ struct Parameter {  // moves, and does not copy: a weight has one gradient
   std::string name;
   Tensor value;   // kind Weight; ops record its slot, so its gradient arrives in `leaf`
   Tensor master;  // kind Master, fp32; defined if the precision asks for it
+  std::optional<DoubleQuantized> codes;  // instead of both, which are then empty: it is kept in 4 bits
+  bool merged = false;                   // the product of an adapter has been added to it
   Leaf leaf;
   Precision precision;
   bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no

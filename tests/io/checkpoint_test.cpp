@@ -67,6 +67,19 @@ TEST_F(L03_Checkpoint, AFileWithoutLossScalingEndsIt) {
   EXPECT_EQ(context.device.scalars().good_updates, 0);
 }
 
+// On both sides of the scale that it begins with, 65,536; what is there before is another.
+struct L09_Checkpoint : L03_Checkpoint {};
+TEST_F(L09_Checkpoint, EveryLossScaleComesBackToTheBit) {
+  for (const float scale : {0x1p-20f, 0.1f, 1.0f, 3000.5f, 65536.0f, 65540.5f, 196608.0f, 1e9f, 0x1.8p126f}) {
+    start_loss_scaling(context.device, scale, 5);
+    save_training(file_, parameters, optimizer);
+    start_loss_scaling(context.device, 1024, 7);
+    load_training(file_, parameters, optimizer);
+    EXPECT_EQ(context.device.scalars().loss_scale, scale);
+    EXPECT_EQ(context.device.scalars().growth_interval, 5);
+  }
+}
+
 TEST_F(L03_Checkpoint, AScaleThatCannotBeChangesNothing) {
   start_loss_scaling(context.device, 1024, 5);
   save_training(file_, parameters, optimizer);

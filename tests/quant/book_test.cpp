@@ -202,6 +202,18 @@ TEST(L10_Book, QuantileCodesAreUsedEquallyOften) {
   expect_refused("from -1 to 1", [] { quantile_book({NAN, 1}, 8); });
 }
 
+// 40 elements for 16 codes: 2, 3, 2, 3, ... of them a part, each in one; the largest are in the last.
+TEST(L10_Book, QuantilePartsOfANumberThatDoesNotDivide) {
+  std::vector<float> x;
+  for (int i = 39; i >= 0; --i) x.push_back(float(i) / 64);
+  const QuantBook book = quantile_book(x, 4);
+  const std::vector<float> middles{0.5f,  3,  5.5f,  8,  10.5f, 13, 15.5f, 18,
+                                   20.5f, 23, 25.5f, 28, 30.5f, 33, 35.5f, 38};  // of i
+  ASSERT_EQ(book.count, 16);
+  for (int code = 0; code < 16; ++code)
+    EXPECT_EQ(book.value[code], middles[size_t(code)] / 64) << "code " << code;
+}
+
 TEST(L10_Book, WhatIsNoBook) {
   expect_refused("a book of 0 values", [] { listed_book({}); });
   expect_refused("a book of 257 values", [] { listed_book(std::vector<float>(257, 0.0f)); });

@@ -20,7 +20,8 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
                      const ParameterGroup& group)
     : states_of(std::move(of)),
       shares_(parameters.shares),
-      scalars_(current().device, {int64_t(sizeof(UpdateScalars))}, DType::U8, Kind::Other, "update scalars") {
+      scalars_(current().device, {int64_t(sizeof(UpdateScalars))}, DType::U8, Kind::Other, "update scalars"),
+      there_(scalars_.set().as<UpdateScalars>()) {
   Context& context = current();
   check(!shares_ || &shares_->own_parts() == &parameters, "optimizer: the parameters are shared out among ",
         "ranks; make it of this rank's parts (Zero::shards)");
@@ -50,27 +51,25 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
   if (pager) pager->done();
 }
 
-Call Optimizer::ctx(const Cost& cost) const {
-  return {scalars_.device(), cost, static_cast<UpdateScalars*>(const_cast<void*>(scalars_.in().p))};
-}
+Call Optimizer::ctx(const Cost& cost) const { return {scalars_.device(), cost, there_}; }
 
 template <class T>
 void Optimizer::write(T UpdateScalars::*field, T value) {
   const UpdateScalars layout;
   const int64_t offset =
       reinterpret_cast<const char*>(&(layout.*field)) - reinterpret_cast<const char*>(&layout);
-  scalars_.device().copy_in(scalars_.set().as<char>() + offset, &value, sizeof value);
+  scalars_.device().copy_in(reinterpret_cast<char*>(there_) + offset, &value, sizeof value);
 }
 
 UpdateScalars Optimizer::scalars() const {
   UpdateScalars s = known_;
-  if (scalars_.device().has_data()) scalars_.device().copy_out(&s, scalars_.in().p, sizeof s);
+  if (scalars_.device().has_data()) scalars_.device().copy_out(&s, there_, sizeof s);
   return s;
 }
 
 void Optimizer::restore(int64_t updates) {
   known_ = {.updates = updates};
-  scalars_.device().copy_in(scalars_.set().p, &known_, sizeof known_);
+  scalars_.device().copy_in(there_, &known_, sizeof known_);
   clipped_ = updating_ = false;
 }
 

@@ -74,7 +74,8 @@ class Optimizer {
   std::vector<Parameter*> frozen_;  // when the optimizer was made
   RankShares* shares_;              // if each rank updates a part
   Tensor scalars_;                  // UpdateScalars
-  UpdateScalars known_;          // to the host
+  UpdateScalars* there_;            // where they are
+  UpdateScalars known_;             // to the host
   bool clipped_ = false;            // since the last update
   bool updating_ = false;           // also after an error on the way
 };

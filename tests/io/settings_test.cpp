@@ -50,8 +50,8 @@ struct Trained {
   // Adapters, numbers and codes, states, counts.
   std::map<std::string, std::vector<double>> state() {
     std::map<std::string, std::vector<double>> all;
-    const StepScalars counts = context.device.scalars();
-    all["counts"] = {double(counts.step), double(counts.updates)};
+    context.end_attempt();
+    all["counts"] = {double(context.device.scalars().step), double(optimizer->scalars().updates)};
     for (const Parameter& p : model.parameters) {
       all[p.name + " trains"] = {double(p.trainable()), double(p.merged), double(p.codes.has_value())};
       if (!p.codes) {

@@ -274,7 +274,7 @@ TEST_P(L12_PagedStates, TwoOptimizersShareTheRoom) {
   };
   Pair at_home(GetParam(), {});
   for (int step = 1; step <= 3; ++step) at_home.first.context.make_current(), at_home.update(step);
-  Pair paged(GetParam(), 4 * kMiB);
+  Pair paged(GetParam(), 3 * kMiB);
   for (int step = 1; step <= 3; ++step) paged.update(step);
   EXPECT_EQ(paged.numbers(), at_home.numbers());
   EXPECT_GT(paged.first.traffic().bytes_in, 0);

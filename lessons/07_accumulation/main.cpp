@@ -54,7 +54,7 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
     if (step == 0)
       for (const Parameter& p : model.parameters) run.first_gradient.push_back(to_host<double>(p.leaf.grad));
     optimizer.clip_grad_norm(1.0);  // the sum, not its parts
-    optimizer.step(1e-3);                   // once
+    optimizer.step(1e-3);           // once
     run.recorder.end(run.last.loss);
     run.flops = device.meter().work(OpClass::Contraction).flops;
   }

@@ -72,7 +72,7 @@ TEST(L18_Formulas, AreWhatAStepNeedsAndSends) {
 Weights trained(const ShardedSetting& set, const ZeroArgs& args) {
   Weights weights;
   run_cluster({.ranks = set.ranks, .seed = 3}, [&](Comm& comm) {
-    train_with_zero(set, comm, args, [&](Transformer& model, Zero&) {
+    train_with_zero(set, comm, args, [&](Transformer& model, Zero&, Optimizer&) {
       const Weights mine = weights_of(model);
       if (comm.rank() == set.ranks - 1) weights = mine;
     });

@@ -272,14 +272,11 @@ TEST_P(L12_PagedStates, TwoOptimizersShareTheRoom) {
     Parameters others;
     std::unique_ptr<Optimizer> second;
   };
-  Pair at_home(GetParam(), {});
-  for (int step = 1; step <= 3; ++step) at_home.first.context.make_current(), at_home.update(step);
-  Pair paged(GetParam(), 3 * kMiB);
-  for (int step = 1; step <= 3; ++step) paged.update(step);
+  Pair at_home(GetParam(), {}), paged(GetParam(), 3 * kMiB);
+  for (int step = 1; step <= 3; ++step) at_home.update(step), paged.update(step);
   EXPECT_EQ(paged.numbers(), at_home.numbers());
-  EXPECT_GT(paged.first.traffic().bytes_in, 0);
-  EXPECT_GT(paged.second->pager->traffic().bytes_in + paged.second->pager->traffic().bytes_out, 0);
-  paged.first.optimizer.reset();  // in another order than they were made
+  EXPECT_GT(std::min(paged.first.traffic().bytes_in, paged.second->pager->traffic().bytes_out), 0);
+  paged.first.optimizer.reset();  // in the order in which they were made
   paged.second->step(0.01);
 }
 

@@ -18,7 +18,7 @@ AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args)
     : Optimizer(parameters, [](const Parameter& p) { return coded_states(p, kStateBlock); }),
       args_(args),
       m_book_(book_on(current().device, dynamic_book(Sign::Signed), "signed dynamic")),
-      v_book_(book_on(current().device, dynamic_book(Sign::Unsigned), "unsigned dynamic")) {}
+      v_book_(book_on(current().device, second_moment_book(), "second moments")) {}
 
 void AdamW8bit::update(const Tensor& any, size_t, ParamList list) {
   std::vector<ParamUpdate> small, coded;

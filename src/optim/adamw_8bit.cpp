@@ -19,7 +19,7 @@ AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args, const ParameterGrou
           parameters, [](const Parameter& p) { return coded_states(p, kStateBlock); }, group),
       args_(args),
       m_book_(book_on(current().device, dynamic_book(Sign::Signed), "signed dynamic")),
-      v_book_(book_on(current().device, dynamic_book(Sign::Unsigned), "unsigned dynamic")) {}
+      v_book_(book_on(current().device, second_moment_book(), "second moments")) {}
 
 void AdamW8bit::update(const std::vector<size_t>&, ParamList list) {
   std::vector<ParamUpdate> small, coded;

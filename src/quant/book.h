@@ -31,6 +31,11 @@ QuantBook fp4_book();
 // decades from 1e-7 to 1, each with twice as many values as the one below it.
 enum class Sign : uint8_t { Signed, Unsigned };
 QuantBook dynamic_book(Sign sign);
+// The unsigned one for AdamW's v, with one boundary moved to 0: a number above 0 keeps a code above 0, at
+// least that of 3.25e-7. With the nearest code a small v became 0 while its m did not, and the next update
+// without a gradient divided m by epsilon alone. A v that is too large makes a step too small, which is
+// harmless. (A number below 2^-150 of the scale is 0 in fp32; there m is small beside epsilon.)
+QuantBook second_moment_book();
 
 // Values such that each is the nearest of about as many elements of x: means of 2^bits equal parts of x in
 // ascending order (the same paper, sec. 1.2). x is finite and not empty, and has been divided by its absmax.

@@ -241,6 +241,41 @@ TEST_P(L11_Kernels, AdamW8BitOfSpecialNumbers) {
   EXPECT_EQ(u.v.values(), std::vector<double>(600, 0.0));
 }
 
+// v from the largest of a block down to the least float, in every place of a vector: its code is that of 0
+// where it is 0, and there alone. With the scale 1 a v / scale never rounds to 0.
+TEST_P(L11_Kernels, AdamW8BitKeepsAVAboveZeroAboveZero) {
+  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = second_moment_book();
+  const Books books(m_book, v_book);
+  constexpr int64_t n = 1000;
+  Update u(DType::F32, DType::F32, n, false, false, m_book, v_book);
+  u.m.scales = Buffer::zeros(DType::F32, 4), u.v.scales = Buffer::zeros(DType::F32, 4);
+  std::vector<double> g;
+  for (int64_t i = 0; i < n; ++i)
+    g.push_back(i % 256 == 77 ? 1 : i % 5 == 0 ? 0 : (i % 2 ? 1 : -1) * std::pow(10.0, -double(i % 47) / 2));
+  u.grad = Buffer(DType::F32, g);
+  TestCtx ctx;
+  ctx.scalars().learning_rate = 0.1f;
+  AdamWArgs args = kArgs;
+  args.beta2 = 0;  // v = g^2
+  for (const int step : {1, 2}) {
+    ctx.scalars().updates = step;
+    const ParamUpdate item = u.item();
+    table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, args);
+    const std::vector<uint8_t> codes = u.v.codes.values();
+    for (int64_t i = 0; i < n; ++i) {
+      const float of_square = float(u.grad.values()[i]) * float(u.grad.values()[i]);
+      ASSERT_EQ(codes[i] > 0, of_square > 0) << "element " << i << ", v " << of_square;
+    }
+  }
+  int64_t denormal = 0, gone = 0;
+  for (const double gi : g) {
+    const float v = float(gi) * float(gi);
+    denormal += v > 0 && v < 0x1p-126f, gone += gi != 0 && v == 0;
+  }
+  EXPECT_GT(denormal, 50);
+  EXPECT_GT(gone, 5);
+}
+
 TEST_P(L11_Kernels, AdamW8BitRefusesWhatItCannotDo) {
   const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
   const Books books(m_book, v_book);

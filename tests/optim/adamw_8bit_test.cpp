@@ -3,6 +3,7 @@
 #include "src/optim/adamw_8bit.h"
 
 #include <cstdio>
+#include <functional>
 
 #include "src/io/checkpoint.h"
 #include "tests/nn/golden_testing.h"
@@ -132,6 +133,47 @@ TEST_P(L11_AdamW8bit, TenUpdatesAsInFp64AndAsByBitsandbytes) {
     const std::vector<double> scales = to_host<double>(optimizer.states[0].tensors[size_t(i + 2)]),
                               want = file.read(std::string(name) + ".scales", {(N + 255) / 256});
     for (size_t b = 0; b < scales.size(); ++b) EXPECT_NEAR(scales[b], want[b], 1e-3 * want[b]) << name << b;
+  }
+}
+
+// The farthest that an update moves each of some weights, in learning rates, in 30 updates of a block with
+// one large gradient: those of the others are there in the first update alone, or tiny from the second one
+// on.
+std::vector<double> farthest_moves(const char* device, const std::vector<float>& first, float later,
+                                   const std::function<std::unique_ptr<Optimizer>(Parameters&)>& make) {
+  const Context context(device);
+  constexpr double kRate = 0x1p-10;
+  Parameters parameters;
+  Parameter& p = parameters.add("w", {4096}, {});
+  copy_from_host(p.value, std::vector<double>(4096, 0.0));
+  const std::unique_ptr<Optimizer> optimizer = make(parameters);
+  std::vector<double> before(4096, 0.0), farthest(first.size(), 0.0);
+  for (int step = 0; step < 30; ++step) {
+    std::vector<float> g(4096, 0.0f);
+    g[255] = 1;
+    for (size_t i = 0; i < first.size(); ++i) g[i] = step == 0 ? first[i] : later * first[i];
+    p.leaf.grad = from_host(current().device, g, {4096}, DType::F32, Kind::Gradient, "w.grad");
+    p.leaf.empty = false;
+    optimizer->step(kRate);
+    const std::vector<double> after = to_host<double>(p.value);
+    for (size_t i = 0; i < first.size(); ++i)
+      farthest[i] = std::max(farthest[i], std::abs(after[i] - before[i]) / kRate);
+    before = after;
+  }
+  return farthest;
+}
+
+// Where v became 0 and m did not, the next update divided m by epsilon alone: it moved the weight by hundreds
+// of learning rates and more.
+TEST_P(L11_AdamW8bit, AWeightOfRareGradientsMovesNoFartherThanByAdamW) {
+  const std::vector<float> first{3e-4f, -1e-4f, 3e-5f, 1e-5f, -1e-6f, 1e-8f, 1e-20f, 1e-21f, 0.0f};
+  for (const float later : {0.0f, 1e-3f, -1e-6f}) {
+    const auto moves = [&](const auto& make) { return farthest_moves(GetParam(), first, later, make); };
+    const auto coded = moves([](Parameters&p) { return std::make_unique<AdamW8bit>(p); }),
+               plain = moves([](Parameters&p) { return std::make_unique<AdamW>(p); });
+    for (size_t i = 0; i < first.size(); ++i)
+      EXPECT_LE(coded[i], std::max(1.001, plain[i] * 1.001))
+          << "a gradient of " << first[i] << ", then " << later * first[i] << ": AdamW moves " << plain[i];
   }
 }
 

@@ -172,6 +172,24 @@ TEST(L10_Book, WhatTheUpperBitsTell) {
   }
 }
 
+// As the dynamic map, but that the code of 0 is for 0 alone: for no number above 0, be it the least.
+TEST(L11_Book, OnlyZeroHasTheCodeOfZeroAmongSecondMoments) {
+  const QuantBook book = second_moment_book(), nearest = dynamic_book(Sign::Unsigned);
+  EXPECT_EQ(values_of(book), values_of(nearest));
+  EXPECT_FALSE(book.crowded) << "or the look-up takes longer";
+  for (const float t : {0.0f, -0.0f, -0x1p-149f, -1e-7f, -1.0f, -INFINITY, NAN})
+    EXPECT_EQ(nearest_code(book, t), 0) << t;
+  const float half_way = nearest.boundary[0];
+  EXPECT_EQ(nearest_code(nearest, half_way), 0);
+  for (uint32_t upper = 0; upper < 0x7F80; ++upper)  // all cells of numbers from 0 on
+    for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF}) {
+      const float t = std::bit_cast<float>(upper << 16 | lower);
+      ASSERT_EQ(nearest_code(book, t), t == 0 ? 0 : t <= half_way ? 1 : nearest_code(nearest, t)) << t;
+    }
+  for (const float t : {std::nextafter(half_way, 0.0f), half_way, std::nextafter(half_way, 1.0f)})
+    EXPECT_EQ(nearest_code(book, t), 1) << t;
+}
+
 TEST(L10_Book, FP4HasAZeroForEachSign) {
   const QuantBook book = fp4_book();
   EXPECT_EQ(nearest_code(book, 1e-10f), 8);

@@ -27,13 +27,14 @@ Found look_into(const Allocator& allocator) {
 }
 
 void print(const char* which, const Found& found) {
-  std::cout << "  " << which << ":\n    " << (found.leaks.empty() ? "nothing leaks\n" : "");
+  const std::string run = std::string("  ") + which + ": ";
+  if (found.leaks.empty()) std::cout << run << "nothing leaks\n";
   for (const Leak& leak : found.leaks)
-    std::cout << leak.name << " leaks (" << leak.op << "): " << bytes_text(leak.bytes) << " from steps "
-              << leak.steps.front() << " to " << leak.steps.back() << "\n";
+    std::cout << run << leak.name << " leaks (" << leak.op << "): " << bytes_text(leak.bytes)
+              << " from steps " << leak.steps.front() << " to " << leak.steps.back() << "\n";
   if (!found.spike) return;
   const Spike& s = *found.spike;
-  std::cout << "    at the peak " << percent_text(s.share()) << " are " << s.name << " (" << s.op << "), "
+  std::cout << run << "at the peak " << percent_text(s.share()) << " are " << s.name << " (" << s.op << "), "
             << bytes_text(s.bytes) << " in step " << s.step << ", alive for " << s.events
             << (s.events == 1 ? " event" : " events") << "\n";
 }

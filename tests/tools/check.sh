@@ -5,7 +5,7 @@
 tools=$(dirname "$0")
 exceptions=tests/tools/exceptions.txt
 . "$tools/pictures.sh"
-found=$(mktemp) && trap 'rm -f "$found"' EXIT
+found=$(mktemp) && trap 'rm -f "$found" "$found.md"' EXIT
 
 files() { find "$@" -type f 2>/dev/null | LC_ALL=C sort; }
 cxx() { files "$@" | grep -E '\.(h|cpp|cu|inc)$'; }
@@ -110,8 +110,8 @@ Exercises Papers"
   for page in lessons/[0-9][0-9]_*/README.md; do
     found_parts=$(sed -n 's/^## //p' "$page" | tr ' ' '_')
     [ "$(echo $found_parts)" = "$(echo $parts)" ] || echo "$page: its parts are not those of the pattern: $(echo $parts)"
-    awk -v output="$(dirname "$page")/output.txt" -f "$tools/page.awk" "$page" 2>&1 | cmp -s - "$page" ||
-      echo "$page: is not what its output.txt says; run make lessons, then make readme"
+    { awk -v output="$(dirname "$page")/output.txt" -f "$tools/page.awk" "$page" >"$found.md"; } 2>&1
+    cmp -s "$found.md" "$page" || echo "$page: is not what its output.txt says; run make lessons, then make readme"
     awk '/^<!-- output/ { shown = 1 } /^<!-- end of output/ { shown = 0; next }
       /^```/ { fenced = !fenced; next }
       fenced { lines += shown; next }

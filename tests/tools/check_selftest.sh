@@ -59,10 +59,14 @@ expect_only() {
   expect "$1"
 }
 
-fresh
-sh "$tools/check.sh" >build/report 2>&1 ||
-  { echo "self-test of check: a clean tree fails:"; cat build/report; failures=1; }
-fresh
+# expect_none: check.sh finds nothing.
+expect_none() {
+  sh "$tools/check.sh" >build/report 2>&1 ||
+    { echo "self-test of check: a clean tree fails:"; cat build/report; failures=$((failures + 1)); }
+  fresh
+}
+
+fresh;                                              expect_none
 mkdir vendor;                                       expect "vendor: does not belong to the top level"
 include src/core/c.h >>kernels/k.h;                 expect "kernels may not include src/core"
 include src/data/d.h >>src/io/i.h;                  expect "src/io and src/data may not know each other"
@@ -111,13 +115,21 @@ exercise 01.x 3 >src/io/i.cpp;                      expect "an exercise is named
 a_page=lessons/01_a/README.md
 sed -i '/^## Formula/d' $a_page;                      expect "$a_page: its parts are not those of the pattern"
 sed -i 's/| 300</| 301</' $a_page;                    expect "$a_page: is not what its output.txt says"
-sed -i 's/| 300<.*>/| 300/' $a_page;                  expect "$a_page: is not what its output.txt says"
+sed -i 's/| 300<.*>/| 300/' $a_page;                  expect "the number in column 'here' has no mark"
 sed -i 's/<!-- = steps/<!-- = step/' $a_page;         expect "$a_page: is not what its output.txt says"
 sed -i 's/^steps 300/steps 301/' $a_page;             expect "$a_page: is not what its output.txt says"
 rm lessons/01_a/output.txt;                         expect "$a_page: is not what its output.txt says"
+# A mark's name is a row's whole label, and that of one line.
+named() { { printf 'steps 300\n\n'; printf '%s\n' "$@"; } >lessons/01_a/output.txt; }
+named "a table" "  steps, all   5" "  steps      6";     expect "$a_page:807: 'steps' is the name of 2 lines"
+named "a table" "  steps, all   5";                     expect_none
+sed -i 's/= steps/= a table > steps/' $a_page
+named "a table" "  steps, all   5" "  steps      300";   expect_none
+sed -i 's/= steps/= a table > steps/' $a_page
+named "a table" "  steps, all  300" "" "  b" "  steps  300"; expect "no line has the name 'steps' near 'a table'"
 yes word | head -n 300 >>$a_page;                     expect "$a_page: 11"
 sed -i '/^word/{N;N;N;N;d}' $a_page;                expect "words of prose; a page has 700 to 1000"
-{ echo steps 300; yes steps | head -n 60; } >lessons/01_a/output.txt
+{ echo steps 300; yes more | head -n 60; } >lessons/01_a/output.txt
 awk -v output=lessons/01_a/output.txt -f "$tools/page.awk" $a_page >build/page; cp build/page $a_page
                                                     expect "$a_page: 61 lines of output; the most is 60"
 

@@ -2,16 +2,20 @@
 #   <!-- output: A; B -->     to <!-- end of output -->: the paragraphs of `output` whose first line begins with A or
 #                             B; without a list, all of it
 #   <!-- example -->          to <!-- end of example -->: the file `example`; if none is given, what is there
-#   1.016<!-- = gpt > loss #2 -->   the second number behind "loss" in the first line that begins with it, from the
-#                             line on that begins with "gpt". #1 may be left out; a unit belongs to its number
-# Between words one blank stands for any number of them. A cell of a table's columns "here" that has a digit has such a
-# mark. What cannot be put in is said on standard error, with exit code 1.
+#   1.016<!-- = gpt > loss #2 -->   the second number of the line "loss" below the line "gpt" in its paragraph, or in
+#                             the next paragraph if "gpt" ends its own. #1 may be left out; a unit belongs to its number
+# A name is the beginning of exactly one line; in a row of a table it ends where a column ends. Between words one blank
+# stands for any number of them. A cell of a table's columns "here" that has a digit has such a mark. What cannot be put
+# in is said on standard error, with exit code 1.
 BEGIN {
   number = "-?[0-9][0-9,]*(\\.[0-9]+)?(e[-+]?[0-9]+)?"
   unit = " ([KMG]i?B|B|ms|us|s|%)"
   while ((getline line < output) > 0) {
     text[++lines] = line
     plain[lines] = squeeze(line)
+    gsub(/^ +| +$/, "", line)
+    gsub(/   */, "\t", line)
+    columns[lines] = line
   }
   if (!lines) fail(output " is not there or empty; run make lessons, then make readme")
 }
@@ -70,6 +74,23 @@ function show(mark,    i, k, wanted, n, shown, gap, paragraph) {
     if (!found[k]) fail(FILENAME ":" FNR ": no paragraph of " output " begins with '" wanted[k] "'")
 }
 
+function named(i, name) {
+  return begins(plain[i], name) && (!index(columns[i], "\t") || substr(columns[i], length(name) + 1, 1) ~ /^\t?$/)
+}
+
+# The line of this name, of all or of those near the line `above`: below it in its paragraph, or, if it is the last
+# one there, in the next paragraph.
+function line_of(name, above,    i, found, count) {
+  i = above + 1
+  while (above && i <= lines && text[i] == "") ++i
+  for (; i <= lines && !(above && text[i] == ""); ++i)
+    if (named(i, name)) { found = i; ++count }
+  if (count != 1)
+    fail(FILENAME ":" FNR ": " (count ? "'" name "' is the name of " count " lines" : "no line has the name '" name "'") \
+      (above ? " near '" plain[above] "'" : "") " of " output)
+  return count == 1 ? found : 0
+}
+
 # The number that a mark names.
 function value(mark,    path, n, i, k, at, rest, which) {
   which = 1
@@ -78,10 +99,8 @@ function value(mark,    path, n, i, k, at, rest, which) {
     mark = substr(mark, 1, RSTART - 1)
   }
   n = split(mark, path, / > /)
-  for (i = k = 1; k <= n; ++k) {
-    while (i <= lines && !begins(plain[i], path[k])) ++i
-    if (i > lines) { fail(FILENAME ":" FNR ": no line of " output " begins with '" path[k] "'"); return "?" }
-  }
+  for (k = 1; k <= n; ++k)
+    if (!(i = line_of(path[k], i))) return "?"
   rest = substr(plain[i], length(path[n]) + 1)
   for (; which > 0; --which) {
     if (!match(rest, number)) { fail(FILENAME ":" FNR ": '" plain[i] "' has fewer numbers"); return "?" }

@@ -18,7 +18,9 @@ struct Faults {
     return tables.try_emplace(of.name, make(of)).first->second;
   }
   static void arm(Device& on, What fault, int64_t n) { device = &on, what = fault, left = n; }
+  inline static bool fired = false;  // before it was disarmed
   static void disarm() {
+    fired = left == 0;
     left = 0;
     taken.clear();
     if (device) device->allocator().set_budget(0);

@@ -2,6 +2,7 @@
 // wrong.
 #include "src/dist/data_parallel.h"
 #include "tests/dist/parallel_training.h"
+#include "tests/fault_injection.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -70,6 +71,45 @@ TEST(L18_ZeroLoops, WithoutEndBackwardAnOverlappedStepIsRefused) {
         EXPECT_NE(said.find("has no gradient"), std::string::npos) << text_of(args) << ": " << said;
         model.parameters.zero_grad();  // and what is under way is forgotten
       });
+}
+
+// The n-th kernel call of rank 1 fails, or memory ends there: all ranks end, and what is made anew trains.
+TEST(L18_ZeroLoops, AFaultOnOneRankEndsAllWithItsSentence) {
+  const ShardedSetting set{.steps = 1, .batch = 4};
+  const Weights expected = train_on_one_rank(set, Summed::EachStep);
+  for (const ZeroArgs& args : some_ways())
+    for (const auto what : {Faults::What::KernelThrows, Faults::What::MemoryEnds}) {
+      int64_t ended = 0;
+      for (int64_t n = 1;; n += 11) {
+        const auto train = [&](bool faulty) {
+          run_cluster(cluster_of(set), [&](Comm& comm) {
+            Device& device = current().device;
+            struct Disarmed {  // before the rank's device ends
+              bool was_armed;
+              ~Disarmed() {
+                if (was_armed) Faults::disarm();
+              }
+            } const at_the_end{faulty && comm.rank() == 1};
+            if (at_the_end.was_armed) {
+              Faults::real = &cpu_backend();
+              device.use(Faults::table(cpu_backend()));
+              Faults::arm(device, what, n);
+            }
+            train_with_zero(set, comm, args, [&](Transformer& model, Zero&, Optimizer&) {
+              if (!faulty) expect_weights(model, expected, text_of(args));
+            });
+          });
+        };
+        const std::string said = refusal([&] { train(true); });
+        const bool fired = Faults::fired;
+        train(false);
+        if (!fired) break;
+        if (said.empty()) continue;  // there was memory enough for what came after
+        EXPECT_EQ(said.substr(0, 7), "rank 1:") << said;
+        ++ended;
+      }
+      EXPECT_GT(ended, 2) << text_of(args);
+    }
 }
 
 }  // namespace

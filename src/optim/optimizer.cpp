@@ -110,7 +110,7 @@ void Optimizer::step(double learning_rate) {
           "' has no gradient; call backward() before step()");
     trains = trains || p.trainable();
   }
-  check(trains, "optimizer: no parameter is trainable");
+  check(trains || shares_, "optimizer: no parameter is trainable");
   for (const Parameter* p : frozen_)
     check(!p->trainable(), "optimizer: parameter '", p->name,
           "' trains, but was frozen when the optimizer was made, so it has no states; make the optimizer "

@@ -38,10 +38,10 @@ Context& current() {
   return *contexts.back();
 }
 
-bool in_current_context(const Device& device) {
-  if (contexts.empty()) return true;
-  const Context& c = *contexts.back();
-  return &device == &c.device || (c.host && &device == &*c.host);
+bool of_another_context(const Device& device) {
+  return std::any_of(contexts.rbegin(), contexts.rend(), [&](const Context* c) {
+    return c != contexts.back() && (&device == &c->device || (c->host && &device == &*c->host));
+  });
 }
 
 Tape* Context::tape() const { return recordings_.empty() ? nullptr : recordings_.back()->tape_; }

@@ -49,7 +49,7 @@ struct Context {
 };
 
 Context& current();                             // an error if there is none
-bool in_current_context(const Device& device);  // or there is no context
+bool of_another_context(const Device& device);  // than the current one
 // While it lives, c is the current context; then the one before is again.
 class CurrentFor {
  public:

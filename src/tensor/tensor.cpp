@@ -42,7 +42,7 @@ Storage& Tensor::storage() const {
 }
 
 void* Tensor::here() const {
-  check(in_current_context(device()), "tensor '", storage().name(),
+  check(!of_another_context(device()), "tensor '", storage().name(),
         "' is of another context than the current ",
         "one; make its context current, or copy it over by to_host() and from_host()");
   return data();

@@ -183,6 +183,15 @@ TEST(L06_SeveralOptimizers, WhatIsFrozenStaysAndWhatHasNoStatesIsRefused) {
   }
 }
 
+TEST(L03_SeveralOptimizers, AnOptimizerMayEndAfterItsModel) {
+  Context context;
+  std::optional<Model> model(std::in_place);
+  AdamW optimizer(model->parameters);
+  model->set_gradients(0), optimizer.step(0.1);
+  model.reset();
+  EXPECT_EQ(optimizer.scalars().updates, 1);
+}
+
 // A table whose update fails, once it is told to.
 bool fails = false;
 void failing_sgd(const Ctx& c, ParamList l, SgdArgs a) {

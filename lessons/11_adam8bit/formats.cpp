@@ -20,7 +20,7 @@ const std::vector<StateFormat>& state_formats() {
       linear("linear, tensor", 0), linear("linear, blocks", kStateBlock),
       dynamic("dynamic, tensor", 0, dynamic_book(Sign::Unsigned)),
       dynamic("dynamic, blocks", kStateBlock, dynamic_book(Sign::Unsigned)),
-      dynamic("dynamic, v above 0", kStateBlock, second_moment_book())};
+      dynamic("dynamic, v rounded up", kStateBlock, second_moment_book())};
   return all;
 }
 

@@ -111,17 +111,17 @@ void moves_table(const std::vector<Moved>& all, Report& report) {
     table.row({m.name, number_text(m.largest), count_text(m.far), number_text(m.largest_next),
                number_text(m.losses.back())});
   std::cout << "\n(c) How far an update moves a weight, in learning rates\n\n" << table;
-  const Moved &nearest = all[1], &above_0 = all[2], &fused = all[3];
+  const Moved &nearest = all[1], &rounded_up = all[2], &fused = all[3];
   if (int64_t(nearest.losses.size()) == kMovesSteps) {
     report.check_at_least(nearest.name + ": largest move, learning rates", nearest.largest, 20);
     report.check_at_least(nearest.name + ": largest next move, gradient 0", nearest.largest_next, 20);
   }
-  for (const Moved* m : {&above_0, &fused}) {
+  for (const Moved* m : {&rounded_up, &fused}) {
     report.check_at_most(m->name + ": largest move, learning rates", m->largest, kFar);
     report.check_at_most(m->name + ": largest next move, gradient 0", m->largest_next, kFar);
   }
-  report.check_equal("AdamW8bit: its losses are those of 'dynamic, v above 0'",
-                     fused.losses == above_0.losses, true);
+  report.check_equal("AdamW8bit: its losses are those of 'dynamic, v rounded up'",
+                     fused.losses == rounded_up.losses, true);
 }
 
 }  // namespace gradus

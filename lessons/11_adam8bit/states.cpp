@@ -53,7 +53,7 @@ void check_damage(const std::map<std::string, StateDamage>& all, Report& report)
                        zero("dynamic, blocks") / zero("linear, blocks"), 0.5);
   report.check_at_most("v that becomes 0, linear: blocks beside a tensor",
                        zero("linear, blocks") / zero("linear, tensor"), 0.5);
-  report.check_at_most("v that becomes 0: dynamic, v above 0", zero("dynamic, v above 0"), 0);
+  report.check_at_most("v that becomes 0: dynamic, v rounded up", zero("dynamic, v rounded up"), 0);
 }
 
 }  // namespace gradus

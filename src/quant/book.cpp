@@ -148,7 +148,8 @@ QuantBook dynamic_book(Sign sign) {
 
 QuantBook second_moment_book() {
   QuantBook book = dynamic_book(Sign::Unsigned);
-  book.boundary[0] = 0;
+  for (int i = 0; i + 1 < book.count; ++i)
+    book.boundary[i] = std::min(book.boundary[i], book.value[i] * (1 + 0x1p-4f));
   fill_cells(book);
   return book;
 }

@@ -1,5 +1,5 @@
-// Trains small GPT-, BERT- and NeoX-shaped models with AdamW's states in 8 bits, with and without the rule
-// that a v above 0 keeps a code above 0, and counts how far single updates move single weights. Prints a JSON
+// Trains small GPT-, BERT- and NeoX-shaped models with AdamW's states in 8 bits, v to the nearest code
+// and rounded up, and counts how far single updates move single weights. Prints a JSON
 // line for each model: moves, and the mean loss of the last 10 steps over some seeds, beside fp32's.
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -49,6 +49,7 @@ static int bench_moves(int argc, char** argv) {
   const int64_t batches = args.integer("batches", 0, "different ones; 0: always new ones", 0, 1 << 20);
   const std::string only = args.text("shape", "", "gpt, bert or neox; all three without it");
   const int64_t only_vocab = args.integer("vocab", 0, "257, 1000, 8000; 0: all three", 0, 1 << 20);
+  const std::string only_way = args.text("way", "", "fp32, nearest codes, AdamW8bit; all three without it");
   args.done();
   for (const int64_t vocab : {257, 1000, 8000})
     for (const char* shape : {"gpt", "bert", "neox"})
@@ -57,7 +58,8 @@ static int bench_moves(int argc, char** argv) {
         MovesCase c{.shape = shape, .vocab = vocab, .tied = tied, .steps = steps};
         c.layers = layers, c.channels = channels, c.batches = batches;
         nlohmann::ordered_json line{{"model", c.name()}};
-        for (const Way& way : ways()) line[way.name] = measure(c, way, seeds);
+        for (const Way& way : ways())
+          if (only_way.empty() || only_way == way.name) line[way.name] = measure(c, way, seeds);
         std::cout << line.dump() << std::endl;
       }
   return 0;

@@ -64,20 +64,20 @@ TEST(L11_Checks, WhatBecomesOfStates) {
   const auto with = [](const char* name, double zero) {
     std::map<std::string, StateDamage> all;
     all["linear, tensor"].v_is_zero = 0.3, all["linear, blocks"].v_is_zero = 0.04;
-    all["dynamic, blocks"].v_is_zero = 0.004, all["dynamic, v above 0"].v_is_zero = 0;
+    all["dynamic, blocks"].v_is_zero = 0.004, all["dynamic, v rounded up"].v_is_zero = 0;
     all[name].v_is_zero = zero;
     return failed([&](Report& r) { check_damage(all, r); });
   };
   EXPECT_EQ(with("dynamic, blocks", 0.004), "");
   expect_failed(with("dynamic, blocks", 0.021), "blocks: dynamic beside linear");
   expect_failed(with("linear, blocks", 0.16), "linear: blocks beside a tensor");
-  expect_failed(with("dynamic, v above 0", 1e-6), "v that becomes 0: dynamic, v above 0");
+  expect_failed(with("dynamic, v rounded up", 1e-6), "v that becomes 0: dynamic, v rounded up");
 }
 
 TEST(L11_Checks, Moves) {
   const std::vector<double> losses(size_t(kMovesSteps), 2.0);
   std::vector<Moved> right;
-  for (const char* name : {"fp32", "dynamic, blocks", "dynamic, v above 0", "AdamW8bit"}) {
+  for (const char* name : {"fp32", "dynamic, blocks", "dynamic, v rounded up", "AdamW8bit"}) {
     right.emplace_back();
     right.back().name = name, right.back().losses = losses;
     right.back().largest = right.back().largest_next = right.size() == 2 ? 300 : 1.5;
@@ -120,8 +120,7 @@ TEST(L11_Checks, PublishedRuns) {
     }
 }
 
-// What the table is made of.
-TEST(L11_Checks, MovesAreCounted) {
+TEST(L11_Moves, AreCounted) {
   Moved m;
   m.add({1, 2, 3}, {1.5f, 2, 2.75f}, 0.25);
   EXPECT_EQ(m.largest, 2);
@@ -136,7 +135,7 @@ TEST(L11_Checks, MovesAreCounted) {
 }
 
 // AdamW itself, after n updates, with the gradient 0.
-TEST(L11_Checks, AMoveWithoutAGradientIsAdamWs) {
+TEST(L11_Moves, AMoveWithoutAGradientIsAdamWs) {
   RecordProperty("exercise", "11.7");
   for (const AdamWArgs args : {AdamWArgs{}, AdamWArgs{.beta1 = 0.8f, .beta2 = 0.99f, .eps = 1e-3f}}) {
     const Context context("cpu");

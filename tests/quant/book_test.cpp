@@ -172,22 +172,28 @@ TEST(L10_Book, WhatTheUpperBitsTell) {
   }
 }
 
-// As the dynamic map, but that the code of 0 is for 0 alone: for no number above 0, be it the least.
-TEST(L11_Book, OnlyZeroHasTheCodeOfZeroAmongSecondMoments) {
+// As the dynamic map, but that a number more than 1/16 above a value has the next code, so only 0 that of 0.
+TEST(L11_Book, SecondMomentsAreRoundedUp) {
   const QuantBook book = second_moment_book(), nearest = dynamic_book(Sign::Unsigned);
   EXPECT_EQ(values_of(book), values_of(nearest));
   EXPECT_FALSE(book.crowded) << "or the look-up takes longer";
   for (const float t : {0.0f, -0.0f, -0x1p-149f, -1e-7f, -1.0f, -INFINITY, NAN})
     EXPECT_EQ(nearest_code(book, t), 0) << t;
-  const float half_way = nearest.boundary[0];
-  EXPECT_EQ(nearest_code(nearest, half_way), 0);
+  int other = 0;
+  const auto expect_code = [&](float t) {
+    const int code = nearest_code(book, t), near = nearest_code(nearest, t);
+    const bool up = near < 255 && t > book.value[near] * (1 + 1 / 16.0f);
+    ASSERT_EQ(code, near + up) << t;
+    other += up;
+  };
   for (uint32_t upper = 0; upper < 0x7F80; ++upper)  // all cells of numbers from 0 on
-    for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF}) {
-      const float t = std::bit_cast<float>(upper << 16 | lower);
-      ASSERT_EQ(nearest_code(book, t), t == 0 ? 0 : t <= half_way ? 1 : nearest_code(nearest, t)) << t;
-    }
-  for (const float t : {std::nextafter(half_way, 0.0f), half_way, std::nextafter(half_way, 1.0f)})
-    EXPECT_EQ(nearest_code(book, t), 1) << t;
+    for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF})
+      expect_code(std::bit_cast<float>(upper << 16 | lower));
+  for (int i = 0; i < 255; ++i)
+    for (const float boundary : {book.boundary[i], nearest.boundary[i], book.value[i]})
+      for (const float t : {std::nextafter(boundary, 0.0f), boundary, std::nextafter(boundary, 2.0f)})
+        expect_code(t);
+  EXPECT_GT(other, 1000);
 }
 
 TEST(L10_Book, FP4HasAZeroForEachSign) {

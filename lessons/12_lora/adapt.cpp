@@ -97,7 +97,10 @@ Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, co
   const auto model = adapted_model(a.model, base, way, lesson.seed);
   StepRecorder recorder;
   train(*model, way.name, loader, a.batch, a.steps, way.learning_rate, recorder);
-  Adapted result{{}, recorder.losses, model->parameters.numel_trainable()};
+  Adapted result{{},
+                 recorder.losses,
+                 model->parameters.numel_trainable(),
+                 current().device.meter().now()[Kind::Gradient]};
   result.row.name = way.name;
   recorder.fill(result.row, a.batch * a.model.context);
   result.row.extra = {{"trainable", double(result.trainable)},
@@ -121,10 +124,11 @@ int64_t predicted_trainable(const TransformerConfig& c, const WayToAdapt& way) {
          (way.pattern == ".*" ? attention + (1 + 1) + (1 + 4) + (4 + 1) : attention);
 }
 
-void check_bytes(const TransformerConfig& c, const WayToAdapt& way, const Usage& peak, Report& report) {
+void check_bytes(const TransformerConfig& c, const WayToAdapt& way, int64_t states, int64_t gradients,
+                 Report& report) {
   const int64_t trainable = predicted_trainable(c, way);
-  report.check_equal(way.name + ": bytes of states", peak[Kind::Optimizer], 8 * trainable);
-  report.check_equal(way.name + ": bytes of gradients", peak[Kind::Gradient], 4 * trainable);
+  report.check_equal(way.name + ": bytes of states", states, 8 * trainable);
+  report.check_equal(way.name + ": bytes of gradients", gradients, 4 * trainable);
 }
 
 void compare_losses(const std::vector<Adapted>& all, int64_t steps, Report& report) {

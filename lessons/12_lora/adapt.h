@@ -36,7 +36,7 @@ std::unique_ptr<Transformer> adapted_model(const TransformerConfig& config, cons
 struct Adapted {
   ReportRow row;
   std::vector<double> losses;
-  int64_t trainable = 0;
+  int64_t trainable = 0, gradient_bytes = 0;  // after the last step
 };
 // In a context of its own. `other`: the base's text. If `folder` is not empty, the adapters are saved there.
 Adapted adapt(const Lesson& lesson, const Adaptation& schedule, const Weights& base, const Loader& loader,
@@ -44,8 +44,9 @@ Adapted adapt(const Lesson& lesson, const Adaptation& schedule, const Weights& b
 
 // What trains in a way: of a layer with an adapter r (in + out) numbers.
 int64_t predicted_trainable(const TransformerConfig& config, const WayToAdapt& way);
-// At the peak: two states of what trains, and a gradient, in fp32.
-void check_bytes(const TransformerConfig& config, const WayToAdapt& way, const Usage& peak, Report& report);
+// Bytes: two states of what trains, and a gradient, in fp32.
+void check_bytes(const TransformerConfig& config, const WayToAdapt& way, int64_t states, int64_t gradients,
+                 Report& report);
 // The held-out losses, of runs of so many steps: for others the bounds are not meant.
 constexpr int64_t kWholeRun = 800;
 void compare_losses(const std::vector<Adapted>& all, int64_t steps, Report& report);

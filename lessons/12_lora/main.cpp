@@ -36,7 +36,7 @@ static std::vector<Adapted> adapt_all(const Lesson& lesson, const Adaptation& a,
   for (const WayToAdapt& way : ways_to_adapt()) {
     all.push_back(adapt(lesson, a, base, loader, other, way, way.name == "r 2" ? folder : ""));
     report.row(way.name) = all.back().row;
-    check_bytes(a.model, way, *all.back().row.peak, report);
+    check_bytes(a.model, way, (*all.back().row.peak)[Kind::Optimizer], all.back().gradient_bytes, report);
   }
   return all;
 }

@@ -174,6 +174,16 @@ TEST_F(L03_Programs, AnInterruptedRunLeavesTheEarlierFile) {
   EXPECT_EQ(read_text_file(path("weights")), "an earlier checkpoint");
 }
 
+// With one step, too, each check holds or is skipped.
+TEST_F(L03_Programs, ChecksHoldAtOneStep) {
+  const std::string there = "cd '" + folder.string() + "';";
+  for (const std::string& program : lessons()) {
+    if (run(program, "--print=example").output.find("is open") != std::string::npos) continue;
+    const Outcome outcome = run(program, "--device=meta --steps=1", there);
+    EXPECT_EQ(outcome.code, 0) << program << "\n" << outcome.output;
+  }
+}
+
 // Pictures that a run does not draw need no folder.
 TEST_F(L03_Programs, WhatIsNotWrittenIsNotTried) {
   write("build", "a file where a folder should be");

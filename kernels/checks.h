@@ -130,8 +130,8 @@ inline void check_adafactor(const ParamUpdate& u) {
   check_stats("adafactor", u.value.t, {{"the columns' state", u.m}, {"the rows' state", u.v}});
   check_update("adafactor", u);
 }
-inline void check_updates(const char* op, const StepScalars& scalars) {
-  check(scalars.updates > 0 || scalars.skip, op, ": the number of updates is ", scalars.updates,
+inline void check_updates(const char* op, const UpdateScalars& u) {
+  check(u.updates > 0 || u.skip, op, ": the number of updates is ", u.updates,
         "; it counts the one at hand, so the first is 1");
 }
 

@@ -13,7 +13,8 @@
 //   fp64). Anything else is refused by a sentence. Sums are taken in fp32 (fp64 for fp64).
 // - Deterministic: reductions use a fixed number of partitions, so no result depends on the number of
 //   threads.
-// - By-value arguments do not change from step to step; what does lives in StepScalars, in device memory.
+// - By-value arguments do not change from step to step; what does lives in StepScalars and UpdateScalars, in
+//   device memory.
 #pragma once
 #include <cstdint>
 
@@ -46,21 +47,26 @@ struct Out {  // an output
   Out from(int64_t element) const { return {wanted() ? as<char>() + element * size_of(t) : nullptr, t, w}; }
 };
 
-struct StepScalars {  // what changes from step to step, resident on the device
-  float learning_rate = 0;
-  float grad_norm = 0;    // written by grad_norm: the global L2 norm of all gradients
-  float clip_factor = 1;  // written by grad_norm, read by the optimizers: gradients are multiplied by it
-  int64_t step = 1;       // of the attempts at an update, this one; dropout draws from it. The host counts
-  int64_t updates = 0;    // that were made, with the one at hand; Adam's bias correction
-  // Loss scaling, if growth_interval > 0. Then begin_update counts the updates and decides about skips.
+struct StepScalars {  // a device's: what changes from step to step, resident on it
+  int64_t step = 1;   // of the attempts at an update, this one; dropout draws from it. The host counts
+  // Loss scaling, if growth_interval > 0.
   float loss_scale = 1;         // gradients are computed so many times too large
-  int32_t skip = 0;             // 1: a gradient is not finite, so the update at hand changes nothing
-  int64_t good_updates = 0;     // in a row, since loss_scale changed
-  int64_t growth_interval = 0;  // of so many it doubles
+  int32_t overflows = 0;        // of this attempt: updates that were skipped
+  int64_t good_updates = 0;     // attempts without one, in a row, since loss_scale changed
+  int64_t growth_interval = 0;  // after so many it doubles
+};
+
+struct UpdateScalars {  // an optimizer's, on its device
+  float learning_rate = 0;
+  float grad_norm = 0;    // written by grad_norm: the global L2 norm of the optimizer's gradients
+  float clip_factor = 1;  // written by grad_norm, read by updates: gradients are multiplied by it
+  int32_t skip = 0;       // 1: with loss scaling, a gradient is not finite: this update changes nothing
+  int64_t updates = 0;    // that were made, this one included; Adam's bias correction. begin_update counts
 };
 
 struct Ctx {
   StepScalars* scalars = nullptr;
+  UpdateScalars* update = nullptr;  // of the optimizer that calls
   void* scratch = nullptr;  // this call's temporary memory, at least Cost::scratch bytes, 64-byte aligned
   void* workspace =
       nullptr;             // the device's fixed workspace (kWorkspaceBytes, kind `vendor`): tiles, libraries
@@ -94,8 +100,10 @@ enum class Mask : uint8_t { None, Causal };
 // The random bits of a dropout call: Philox(seed, step, ordinal, global sample, element within the sample).
 struct RandomKey {
   uint64_t seed = 0;
-  uint32_t ordinal = 0;      // of the call in the forward pass
-  int64_t first_sample = 0;  // of the call's samples, the first one's index in the whole batch
+  uint32_t ordinal = 0;           // of the call in the forward pass
+  int64_t first_sample = 0;       // of the call's samples, the first one's index in the whole batch
+  const int64_t* step = nullptr;  // on the device: a tape's own copy; nullptr: StepScalars::step
+  constexpr int64_t step_in(const StepScalars& scalars) const { return step ? *step : scalars.step; }
 };
 struct AttentionShape {
   int64_t B, H, T, D;
@@ -116,7 +124,7 @@ constexpr double kRotaryBase = 10000;
 
 // One optimizer update over a list of parameters, one launch. With a master copy the arithmetic is done on
 // `master` (fp32) and `value` receives its rounding; without one, on `value`. Gradients are multiplied by
-// scalars->clip_factor.
+// update->clip_factor.
 struct ParamUpdate {
   int64_t n;
   Out value;  // updated in place

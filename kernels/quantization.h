@@ -29,10 +29,12 @@ constexpr QuantShape state_shape(int64_t n) { return {.n = n, .block = kStateBlo
 // What the codes stand for, and what finds the nearest one. The values are looked up in ascending order,
 // which need not be that of the codes.
 struct QuantBook {
-  int32_t count = 0;         // of values, at most 256
-  float value[256] = {};     // by code
-  uint8_t code[256] = {};    // of the values in ascending order
-  float boundary[256] = {};  // half way from the i-th of them to the next one, and NaN from the last one on
+  int32_t count = 0;       // of values, at most 256
+  float value[256] = {};   // by code
+  uint8_t code[256] = {};  // of the values in ascending order
+  // The i-th of them is for numbers up to the i-th boundary, half way to the next one, or where a book's rule
+  // says (second_moment_book); from the last one on, NaN.
+  float boundary[256] = {};
   // If the values are evenly spaced, (code - zero) step: then code = zero + round(t / step). Else step is 0.
   float step = 0, per_step = 0, zero = 0;
   // Else the upper 16 bits of a number say which two values it may be nearest to, or which one: `upto`, if

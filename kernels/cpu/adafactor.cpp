@@ -116,7 +116,7 @@ static void update(const Factored<A>& f, A decay, A step) {
 
 template <class A>
 static void adafactor_one(const Ctx& ctx, const ParamUpdate& u, const AdafactorArgs& args) {
-  const StepScalars& scalars = *ctx.scalars;
+  const UpdateScalars& scalars = *ctx.update;
   const A lr = scalars.learning_rate, updates = A(scalars.updates);
   const RowShape s{u.rows, u.n / u.rows};
   A* const scratch = static_cast<A*>(ctx.scratch);
@@ -146,11 +146,11 @@ static void adafactor_one(const Ctx& ctx, const ParamUpdate& u, const AdafactorA
 }
 
 void adafactor(const Ctx& ctx, ParamList list, AdafactorArgs args) {
-  check_updates("adafactor", *ctx.scalars);
+  check_updates("adafactor", *ctx.update);
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_adafactor(u);
-    if (u.n == 0 || ctx.scalars->skip) continue;
+    if (u.n == 0 || ctx.update->skip) continue;
     if (u.value.t == DType::F64)
       adafactor_one<double>(ctx, u, args);
     else

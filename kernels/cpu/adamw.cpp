@@ -38,15 +38,15 @@ static void adamw_one(const AdamWStep<A>& step, const ParamUpdate& u) {
 }
 
 void adamw(const Ctx& ctx, ParamList list, AdamWArgs args) {
-  check_updates("adamw", *ctx.scalars);
+  check_updates("adamw", *ctx.update);
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_update("adamw", u);
-    if (ctx.scalars->skip) continue;
+    if (ctx.update->skip) continue;
     if (u.value.t == DType::F64)
-      adamw_one(AdamWStep<double>(*ctx.scalars, args), u);
+      adamw_one(AdamWStep<double>(*ctx.update, args), u);
     else
-      adamw_one(AdamWStep<float>(*ctx.scalars, args), u);
+      adamw_one(AdamWStep<float>(*ctx.update, args), u);
   }
 }
 

@@ -9,7 +9,7 @@ namespace gradus::cpu {
 // The numbers of one step, the same for all parameters.
 template <class A>
 struct AdamWStep {
-  AdamWStep(const StepScalars& s, const AdamWArgs& args)
+  AdamWStep(const UpdateScalars& s, const AdamWArgs& args)
       : lr(s.learning_rate),
         clip(s.clip_factor),
         beta1(args.beta1),

@@ -46,12 +46,12 @@ static void adamw_8bit_one(const AdamWStep<float>& step, const CodedState& m_sta
 }
 
 void adamw_8bit(const Ctx& ctx, CBuf m_book, CBuf v_book, ParamList list, AdamWArgs args) {
-  check_updates("adamw_8bit", *ctx.scalars);
-  const AdamWStep<float> step(*ctx.scalars, args);
+  check_updates("adamw_8bit", *ctx.update);
+  const AdamWStep<float> step(*ctx.update, args);
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_adamw_8bit(m_book, v_book, u);
-    if (ctx.scalars->skip) continue;
+    if (ctx.update->skip) continue;
     adamw_8bit_one(step, {m_book, u.m, u.m_scales}, {v_book, u.v, u.v_scales}, u);
   }
 }

@@ -41,7 +41,7 @@ void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t
   for (int64_t done = 0; done < n;) {
     const int64_t block = (first + done) / 4, skip = (first + done) % 4;
     const int64_t count = std::min(n - done, 4 * kBlocks - skip);
-    draw(s.key, ctx.scalars->step, s.key.first_sample + b, block, (skip + count + 3) / 4, words);
+    draw(s.key, s.key.step_in(*ctx.scalars), s.key.first_sample + b, block, (skip + count + 3) / 4, words);
     S* const w = weights + done;
 #pragma omp simd
     for (int64_t j = 0; j < count; ++j) w[j] = uniform01(words[skip + j]) >= s.dropout ? w[j] * factor : S(0);

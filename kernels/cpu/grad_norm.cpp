@@ -35,16 +35,16 @@ static double squares(const char* op, BufList grads) {
   return sum;
 }
 
-static void clip(StepScalars& scalars, double sum, float max_norm) {
-  const double scale = scalars.loss_scale, norm = std::sqrt(sum) / scale;
-  scalars.grad_norm = float(norm);
+static void clip(const Ctx& ctx, double sum, float max_norm) {
+  const double scale = ctx.scalars->loss_scale, norm = std::sqrt(sum) / scale;
+  ctx.update->grad_norm = float(norm);
   // A norm that is not a number must not hide behind a factor of 1: it is passed on.
   const double factor = max_norm / (norm + 1e-6);
-  scalars.clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
+  ctx.update->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
 }
 
 void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
-  clip(*ctx.scalars, squares("grad_norm", grads), max_norm);
+  clip(ctx, squares("grad_norm", grads), max_norm);
 }
 
 void sum_squares(const Ctx&, BufList grads, Out sum) {
@@ -57,7 +57,7 @@ void clip_factor(const Ctx& ctx, int64_t n, CBuf sums, float max_norm) {
   check_dtype("clip_factor", DType::F64, {{"sums", sums}});
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += sums.as<double>()[i];
-  clip(*ctx.scalars, sum, max_norm);
+  clip(ctx, sum, max_norm);
 }
 
 }  // namespace gradus::cpu

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <utility>
 
 #include "kernels/cpu/io.h"
 
@@ -11,19 +12,27 @@ void loss_scale(const Ctx& ctx, Out dloss) {
 }
 
 void begin_update(const Ctx& ctx) {
+  UpdateScalars& u = *ctx.update;
+  // One infinite or undefined gradient is enough.
+  u.skip = ctx.scalars->growth_interval > 0 && !std::isfinite(u.grad_norm);
+  if (u.skip)
+    ++ctx.scalars->overflows;
+  else
+    ++u.updates;
+}
+
+void update_loss_scale(const Ctx& ctx) {
   StepScalars& s = *ctx.scalars;
-  const bool finite = std::isfinite(s.grad_norm);  // one infinite or undefined gradient is enough
+  const bool overflow = std::exchange(s.overflows, 0) > 0;
   // BEGIN SOLUTION 09.1
-  s.skip = finite ? 0 : 1;
-  if (finite) {
-    ++s.updates;
-    if (++s.good_updates < s.growth_interval) return;
-  }
-  const float scale = s.loss_scale * (finite ? 2.0f : 0.5f);
+  if (!overflow && ++s.good_updates < s.growth_interval) return;
+  const float scale = s.loss_scale * (overflow ? 0.5f : 2.0f);
   if (std::isfinite(scale) && scale > 0) s.loss_scale = scale;
   s.good_updates = 0;
-  // STUB: todo("09.1", "skip or count the update, and double or halve the scale", s.skip, s.updates, s.good_updates, s.growth_interval, s.loss_scale, finite);
+  // STUB: todo("09.1", "double or halve the scale, or leave it", s.good_updates, s.growth_interval, s.loss_scale, overflow);
   // END SOLUTION 09.1
 }
+
+void copy_step(const Ctx& ctx, Out step) { *step.as<int64_t>() = ctx.scalars->step; }
 
 }  // namespace gradus::cpu

@@ -36,7 +36,7 @@ static void for_chunks(int64_t begin, int64_t end, CBuf grad, Out m, F f) {
 template <class A>
 static double advance(const Ctx& ctx, int64_t n, CBuf grad, Out m, A momentum) {
   constexpr int64_t kPieces = cost::kNormBlocks;
-  const A clip = ctx.scalars->clip_factor;
+  const A clip = ctx.update->clip_factor;
   double* const squares = static_cast<double*>(ctx.scratch);
   const auto piece = [&](int64_t p) {
     squares[p] = 0;
@@ -61,7 +61,7 @@ static double advance(const Ctx& ctx, int64_t n, CBuf grad, Out m, A momentum) {
 template <class A>
 static void direction_as(const Ctx& ctx, int64_t n, CBuf grad, Out m, Out direction, A momentum) {
   const double norm = std::sqrt(advance(ctx, n, grad, m, momentum));
-  const A divisor = A(norm < 1e-7 ? 1e-7 : norm), clip = ctx.scalars->clip_factor;
+  const A divisor = A(norm < 1e-7 ? 1e-7 : norm), clip = ctx.update->clip_factor;
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
     for_chunks<A>(begin, end, grad, m, [&](int64_t at, int64_t count, const A* g, const A* kept, A* d) {
       blend(count, clip, momentum, g, kept, d);
@@ -73,7 +73,7 @@ static void direction_as(const Ctx& ctx, int64_t n, CBuf grad, Out m, Out direct
 
 void muon_direction(const Ctx& ctx, int64_t n, CBuf grad, Out m, Out direction, float momentum) {
   for (const DType t : {grad.t, m.t, direction.t}) visit_float("muon_direction", t, [&]<class T>() {});
-  if (ctx.scalars->skip) return;
+  if (ctx.update->skip) return;
   if (grad.t == DType::F64)
     direction_as<double>(ctx, n, grad, m, direction, momentum);
   else

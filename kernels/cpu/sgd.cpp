@@ -4,7 +4,7 @@ namespace gradus::cpu {
 
 template <class A>
 struct SgdStep {
-  SgdStep(const StepScalars& s, const SgdArgs& args, bool decays)
+  SgdStep(const UpdateScalars& s, const SgdArgs& args, bool decays)
       : lr(s.learning_rate),
         clip(A(args.scale) * A(args.clips ? s.clip_factor : 1)),
         momentum(args.momentum),
@@ -58,11 +58,11 @@ void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_update("sgd", u);
-    if (ctx.scalars->skip) continue;
+    if (ctx.update->skip) continue;
     if (u.value.t == DType::F64)
-      sgd_one(SgdStep<double>(*ctx.scalars, args, u.decay), u);
+      sgd_one(SgdStep<double>(*ctx.update, args, u.decay), u);
     else
-      sgd_one(SgdStep<float>(*ctx.scalars, args, u.decay), u);
+      sgd_one(SgdStep<float>(*ctx.update, args, u.decay), u);
   }
 }
 

@@ -9,7 +9,7 @@ struct Factored {
   ParamUpdate u;
   RowShape s;
   AdafactorArgs args;
-  const StepScalars* scalars;
+  const UpdateScalars* scalars;
   float *row_sums, *row_factors, *col_factors, *step;
 
   __device__ float gradient(int64_t i) const {
@@ -122,7 +122,7 @@ static void update_one(const Ctx& ctx, const ParamUpdate& u, const AdafactorArgs
   const TotalSum columns{partial, cost::partitions(s.rows), s.cols};
   float* const behind = partial + columns.partitions * s.cols;
   const Factored x{
-      u, s, args, ctx.scalars, behind, behind + s.rows, behind + 2 * s.rows, behind + 2 * s.rows + s.cols};
+      u, s, args, ctx.update, behind, behind + s.rows, behind + 2 * s.rows, behind + 2 * s.rows + s.cols};
   const unsigned rows = unsigned(s.rows), threads = row_threads(s.cols);
   if (args.step_size == StepSize::Relative)
     launch(ctx, op, rows, threads, 0, row_squares_kernel<OfWeights>, x, OfWeights());

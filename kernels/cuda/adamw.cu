@@ -2,7 +2,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-static __global__ void adamw_kernel(ParamChunk params, const StepScalars* scalars, AdamWArgs args) {
+static __global__ void adamw_kernel(ParamChunk params, const UpdateScalars* scalars, AdamWArgs args) {
   if (scalars->skip) return;
   const int item = item_of_block(params);
   const ParamUpdate u = params.items[item];
@@ -21,7 +21,7 @@ static __global__ void adamw_kernel(ParamChunk params, const StepScalars* scalar
 
 void adamw(const Ctx& ctx, ParamList list, AdamWArgs args) {
   for (int64_t i = 0; i < list.count; ++i) check_update("adamw", list.items[i]);
-  launch_list(ctx, "adamw", list, adamw_kernel, ctx.scalars, args);
+  launch_list(ctx, "adamw", list, adamw_kernel, ctx.update, args);
 }
 
 }  // namespace gradus::GRADUS_GPU

@@ -9,7 +9,7 @@ struct AdamWStep {
   AdamWArgs args;
   float lr, clip, decay, m_factor, v_factor;
 
-  __device__ AdamWStep(const AdamWArgs& args, const StepScalars& scalars, const ParamUpdate& u)
+  __device__ AdamWStep(const AdamWArgs& args, const UpdateScalars& scalars, const ParamUpdate& u)
       : args(args), lr(scalars.learning_rate), clip(scalars.clip_factor) {
     __shared__ float factors[2];
     if (threadIdx.x == 0) {

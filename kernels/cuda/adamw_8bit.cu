@@ -26,7 +26,7 @@ static __device__ void quantize_group(const QuantBook& book, Out codes, Out scal
   }
 }
 
-static __global__ void adamw_8bit_kernel(ParamChunk params, const StepScalars* scalars, AdamWArgs args,
+static __global__ void adamw_8bit_kernel(ParamChunk params, const UpdateScalars* scalars, AdamWArgs args,
                                          const QuantBook* m_book, const QuantBook* v_book) {
   if (scalars->skip) return;
   const int item = item_of_block(params);
@@ -46,7 +46,7 @@ static __global__ void adamw_8bit_kernel(ParamChunk params, const StepScalars* s
 
 void adamw_8bit(const Ctx& ctx, CBuf m_book, CBuf v_book, ParamList list, AdamWArgs args) {
   for (int64_t i = 0; i < list.count; ++i) check_adamw_8bit(m_book, v_book, list.items[i]);
-  launch_list(ctx, "adamw_8bit", list, adamw_8bit_kernel, ctx.scalars, args, m_book.as<QuantBook>(),
+  launch_list(ctx, "adamw_8bit", list, adamw_8bit_kernel, ctx.update, args, m_book.as<QuantBook>(),
               v_book.as<QuantBook>());
 }
 

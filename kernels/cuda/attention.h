@@ -41,7 +41,7 @@ __device__ void dropout_factors(const AttentionShape& s, const StepScalars* scal
     const int64_t t = t0 + i / draws, row = (h * s.T + t) * s.T;  // where it begins in the sample's (H, T, T)
     const int64_t draw = (row + j0) / 4 + i % draws;
     const Philox4 words =
-        dropout_words(s.key.seed, scalars->step, s.key.ordinal, s.key.first_sample + b, draw);
+        dropout_words(s.key.seed, s.key.step_in(*scalars), s.key.ordinal, s.key.first_sample + b, draw);
     for (int w = 0; w < 4; ++w) {
       const int64_t j = 4 * draw + w - row;
       if (j0 <= j && j < j1) f(t, j, uniform01(words[w]) >= s.dropout ? kept : 0.0f);

@@ -12,7 +12,7 @@ __global__ void dropout_kernel(RowShape s, int64_t pieces, const StepScalars* sc
                                float p, float factor, RandomKey key) {
   __shared__ Philox4 words[kThreads];
   const int64_t sample = blockIdx.x / pieces, piece = blockIdx.x % pieces;
-  words[threadIdx.x] = dropout_words(key.seed, scalars->step, key.ordinal, key.first_sample + sample,
+  words[threadIdx.x] = dropout_words(key.seed, key.step_in(*scalars), key.ordinal, key.first_sample + sample,
                                      piece * kThreads + threadIdx.x);
   __syncthreads();
   x += sample * s.cols, y += sample * s.cols;

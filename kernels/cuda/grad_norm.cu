@@ -44,14 +44,15 @@ static __global__ void sum_kernel(const double* partial, double* out, Write writ
 }
 
 // One thread: the norm from sums.
-static __global__ void norm_kernel(int64_t n, const double* sums, float max_norm, StepScalars* scalars) {
+static __global__ void norm_kernel(int64_t n, const double* sums, float max_norm, const StepScalars* s,
+                                   UpdateScalars* u) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += sums[i];
-  const double scale = scalars->loss_scale, norm = sqrt(sum) / scale;
-  scalars->grad_norm = float(norm);
+  const double scale = s->loss_scale, norm = sqrt(sum) / scale;
+  u->grad_norm = float(norm);
   // A norm that is not a number must not hide behind a factor of 1: it is passed on.
   const double factor = max_norm / (norm + 1e-6);
-  scalars->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
+  u->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
 }
 
 // *sum <- the sum of squares over the list; scratch: the partial sums.
@@ -73,7 +74,7 @@ static void squares(const Ctx& ctx, const char* op, BufList grads, double* sum, 
 void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
   double* const sum = static_cast<double*>(ctx.scratch);
   squares(ctx, "grad_norm", grads, sum, Write::Set);
-  launch(ctx, "grad_norm", 1, 1, 0, norm_kernel, int64_t(1), sum, max_norm, ctx.scalars);
+  launch(ctx, "grad_norm", 1, 1, 0, norm_kernel, int64_t(1), sum, max_norm, ctx.scalars, ctx.update);
 }
 
 void sum_squares(const Ctx& ctx, BufList grads, Out sum) {
@@ -83,7 +84,7 @@ void sum_squares(const Ctx& ctx, BufList grads, Out sum) {
 
 void clip_factor(const Ctx& ctx, int64_t n, CBuf sums, float max_norm) {
   check_dtype("clip_factor", DType::F64, {{"sums", sums}});
-  launch(ctx, "clip_factor", 1, 1, 0, norm_kernel, n, sums.as<double>(), max_norm, ctx.scalars);
+  launch(ctx, "clip_factor", 1, 1, 0, norm_kernel, n, sums.as<double>(), max_norm, ctx.scalars, ctx.update);
 }
 
 }  // namespace gradus::GRADUS_GPU

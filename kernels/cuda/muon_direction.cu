@@ -7,7 +7,7 @@ struct Direction {
   CBuf grad;
   Out m, direction;
   float momentum;
-  const StepScalars* scalars;
+  const UpdateScalars* scalars;
   __device__ float blend(float m, float g) const {
     return momentum * m + (1.0f - momentum) * (scalars->clip_factor * g);
   }
@@ -60,7 +60,7 @@ static __global__ void direction_kernel(Direction x, const double* partial) {
 void muon_direction(const Ctx& ctx, int64_t n, CBuf grad, Out m, Out direction, float momentum) {
   for (const DType t : {grad.t, m.t, direction.t}) visit_gpu("muon_direction", t, [&]<class T>() {});
   double* const partial = static_cast<double*>(ctx.scratch);
-  const Direction x{n, grad, m, direction, momentum, ctx.scalars};
+  const Direction x{n, grad, m, direction, momentum, ctx.update};
   launch(ctx, "muon_direction", unsigned(cost::kNormBlocks), kThreads, 0, momentum_kernel, x, partial);
   if (direction.wanted())
     launch(ctx, "muon_direction", blocks_for(n, kGroup), kThreads, 0, direction_kernel, x, partial);

@@ -2,7 +2,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars, SgdArgs args) {
+static __global__ void sgd_kernel(ParamChunk params, const UpdateScalars* scalars, SgdArgs args) {
   if (scalars->skip) return;
   const int item = item_of_block(params);
   const ParamUpdate u = params.items[item];
@@ -24,7 +24,7 @@ static __global__ void sgd_kernel(ParamChunk params, const StepScalars* scalars,
 
 void sgd(const Ctx& ctx, ParamList list, SgdArgs args) {
   for (int64_t i = 0; i < list.count; ++i) check_update("sgd", list.items[i]);
-  launch_list(ctx, "sgd", list, sgd_kernel, ctx.scalars, args);
+  launch_list(ctx, "sgd", list, sgd_kernel, ctx.update, args);
 }
 
 }  // namespace gradus::GRADUS_GPU

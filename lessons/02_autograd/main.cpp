@@ -129,7 +129,7 @@ static int lesson_02(int argc, char** argv) {
                      2 * run.forward_flops - 2 * R * 2 * H);
   report.check_at_most("gradient check, share of allowed error", mlp_gradcheck(1.0), 1.0);
   report.check_at_least("the same with a 1 % wrong gradient", mlp_gradcheck(1.01), 1.0);
-  report.check_at_least("points on the right side", correct, 0.98, lesson.needs(1000));
+  report.check_at_least("points on the right side", correct, 0.98, needs_steps(1000, lesson.steps));
   report.timing_at_least("backward ÷ forward in time", backward / forward, 1.0);
   return report.finish(lesson.json);
 }

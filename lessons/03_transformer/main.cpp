@@ -54,7 +54,7 @@ static StepRecorder train(const Lesson& lesson, const Settings& set, const Loade
     model.parameters.zero_grad();
     tape.backward(loss);
     range.next("update");
-    clip_grad_norm(model.parameters, set.max_norm);
+    optimizer.clip_grad_norm(set.max_norm);
     optimizer.step(warmup_cosine(step, set.warmup, lesson.steps, set.learning_rate, set.last_rate));
     recorder.end(loss_value);
     progress.step(step + 1, loss_value);
@@ -81,12 +81,12 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set, 
   report.check_equal("AdamW: 8 bytes a parameter", run.peak[Kind::Optimizer], 8 * N);
   report.check_equal("requests to the device after step 2",
                      run.requests.back() - run.requests[size_t(std::min<int64_t>(lesson.steps, 2) - 1)], 0,
-                     lesson.needs(3));
-  report.check_at_most("loss fell", run.recent_loss(), run.losses.front(), lesson.needs(20));
+                     needs_steps(3, lesson.steps));
+  report.check_at_most("loss fell", run.recent_loss(), run.losses.front(), needs_steps(20, lesson.steps));
   if (!floor) return;
   report.check_at_least("no model beats the floor", held_out / *floor, 0.99);
   report.check_at_most("held-out loss ÷ floor", held_out / *floor, 1.05,
-                       set.nears_floor ? lesson.needs(3000) : "is for --size=small");
+                       set.nears_floor ? needs_steps(3000, lesson.steps) : "is for --size=small");
 }
 
 static int lesson_03(int argc, char** argv) {

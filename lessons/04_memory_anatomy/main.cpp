@@ -77,7 +77,8 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
 
   ReportRow& row = report.row("a step");
   recorder.fill(row, set.batch * set.model.context);
-  compare_with_prediction({set.model, set.batch, set.model.context}, row, lesson.needs(2), report);
+  compare_with_prediction({set.model, set.batch, set.model.context}, row, needs_steps(2, lesson.steps),
+                          report);
   report.predict_time(lesson.steps);
   op_classes_table(model, optimizer, dummy_batch(set.model, set.batch, set.model.context), report);
 }

@@ -57,7 +57,7 @@ static StreamRun measure(Report& report, const Settings& set, const Cure& cure, 
 static void measure_cures(Report& report, const Settings& set, const Lesson& lesson) {
   const StreamRun naive = measure(report, set, set.naive, lesson),
                   card = measure(report, set, set.card, lesson);
-  const std::string too_early = lesson.needs(100);  // for long batches to have come
+  const std::string too_early = needs_steps(100, lesson.steps);  // for long batches to have come
   report.check_at_least("naive: bytes alive at the peak", double(naive.peak.allocated()), 1 << 30);
   report.check_at_least("naive: reserved ÷ allocated", naive.ratio(), 1.1, too_early);
   report.check_at_least("card of 8 GiB: segments given back, and asked for again", double(card.given_back), 1,

@@ -54,7 +54,7 @@ static Trial train(const Lesson& lesson, const Settings& set, const Loader& load
     const double loss_value = item(loss);
     model.parameters.zero_grad();
     tape.backward(loss);
-    clip_grad_norm(model.parameters, set.max_norm);
+    optimizer->clip_grad_norm(set.max_norm);
     context.device.meter().reset_work();
     optimizer->step(warmup_cosine(step, lesson.steps / 10, lesson.steps, rate, rate / 10));
     recorder.end(loss_value);
@@ -91,14 +91,14 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set,
                      const std::vector<Result>& results) {
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
-  const std::string swept = set.rates > 1 ? lesson.is_for(kSteps) : "is for a sweep of rates";
+  const std::string swept = set.rates > 1 ? is_for_steps(kSteps, lesson.steps) : "is for a sweep of rates";
   for (const Result& r : results) {
     ReportRow& row = report.row(r.name);
     row = r.best().row;
     row.name = r.name;
     report.check_equal(r.name + ": bytes of its states", (*row.peak)[Kind::Optimizer], r.best().state_bytes);
     report.check_at_most(r.name + ": its loss fell", row.loss_last.value_or(NAN),
-                         row.loss_first.value_or(NAN), lesson.needs(20));
+                         row.loss_first.value_or(NAN), needs_steps(20, lesson.steps));
     report.check_equal(r.name + ": best rate is inside its sweep", r.best_is_inside(), 1, swept);
   }
   const auto last_loss = [&](const char* name) {

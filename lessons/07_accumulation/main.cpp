@@ -53,8 +53,8 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
     run.last = accumulate(model, batch, way.split);  // adds gradients
     if (step == 0)
       for (const Parameter& p : model.parameters) run.first_gradient.push_back(to_host<double>(p.leaf.grad));
-    clip_grad_norm(model.parameters, 1.0);  // the sum, not its parts
-    optimizer.step(1e-3);                   // once
+    optimizer.clip_grad_norm(1.0);  // the sum, not its parts
+    optimizer.step(1e-3);           // once
     run.recorder.end(run.last.loss);
     run.flops = device.meter().work(OpClass::Contraction).flops;
   }

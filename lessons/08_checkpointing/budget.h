@@ -15,8 +15,17 @@ std::optional<Policy> best_by_brute_force(const Sizes& s, const CostOf& cost, in
 // From the fastest to the one with the least memory, each with less memory than the one before.
 std::vector<Policy> pareto_front(const Sizes& s, const CostOf& cost);
 
-// Twenty budgets between the least and the most: what dynamic programming chooses, beside the best of all.
-void budgets_table(const TransformerConfig& model, int64_t batch, Report& report);
+// Twenty budgets between the least and the most: what dynamic programming chooses, the bytes that this needs
+// on meta, and its FLOPs compared with those of the best of all policies, if one of segments fits.
+struct BudgetChoice {
+  int64_t budget;
+  Policy policy;
+  int64_t measured;
+  double cost;
+  std::optional<double> brute;
+};
+std::vector<BudgetChoice> choose_for_budgets(const TransformerConfig& model, int64_t batch);
+void budgets_table(const std::vector<BudgetChoice>& choices, Report& report);
 
 // Memory against time: a dot for each of policies(L), with its measured seconds a step, and the front of the
 // best policies, each with the time that its FLOPs let expect.

@@ -136,7 +136,7 @@ static int lesson_08(int argc, char** argv) {
   if (whole) chain_table(report);
   const std::vector<double> seconds = compare(lesson, set, wanted, report);
   if (whole) {
-    budgets_table(set.model, set.batch, report);
+    budgets_table(choose_for_budgets(set.model, set.batch), report);
     report_published("(c) A published run", published_checkpointing(), report);
     if (context.device.has_data()) draw_policies(picture, set.model, set.batch, seconds);
   }

@@ -58,29 +58,35 @@ int64_t measured_crossing(const TransformerConfig& config) {
   return batch;
 }
 
-void batches_table(const Lesson& lesson, const TransformerConfig& config, Report& report) {
+BatchCosts batch_costs(const Lesson& lesson, const TransformerConfig& config) {
+  BatchCosts costs{config.parameter_count(), predicted_crossing(config), measured_crossing(config), {}};
+  for (const int64_t batch : {int64_t(1), costs.predicted / 2, costs.predicted, 4 * costs.predicted}) {
+    const StepCost fp32 = step_cost(lesson, config, "fp32", batch);  // and mixed, in turns
+    costs.batches.push_back({batch, fp32, step_cost(lesson, config, "mixed", batch)});
+  }
+  return costs;
+}
+
+void batches_table(const BatchCosts& costs, Report& report) {
   Table table({"batch", "fp32", "mixed, bf16", "memory", "fp32, ms", "mixed, ms", "time"});
   const bool timed = current().device.has_data();
   const auto time = [&](double x) { return timed ? number_text(x) : "-"; };
-  const int64_t crossing = predicted_crossing(config), measured = measured_crossing(config);
-  std::vector<StepCost> all;  // fp32 and mixed by turns
-  for (const int64_t batch : {int64_t(1), crossing / 2, crossing, 4 * crossing}) {
-    for (const char* recipe : {"fp32", "mixed"}) all.push_back(step_cost(lesson, config, recipe, batch));
-    const StepCost mixed = all.back(), fp32 = all[all.size() - 2];
-    table.row({std::to_string(batch), bytes_text(fp32.bytes), bytes_text(mixed.bytes),
-               number_text(double(mixed.bytes) / double(fp32.bytes)), time(fp32.seconds * 1e3),
-               time(mixed.seconds * 1e3), time(mixed.seconds / fp32.seconds)});
-  }
-  std::cout << "\n(e) A step by batch size, " << config.parameter_count() << " parameters\n\n"
-            << table << "\nMixed precision needs no more memory: by the formula from a batch of " << crossing
-            << " on; measured: from " << measured << " on\n";
+  const auto memory = [](const BatchCosts::Batch& b) { return double(b.mixed.bytes) / double(b.fp32.bytes); };
+  for (const BatchCosts::Batch& b : costs.batches)
+    table.row({std::to_string(b.size), bytes_text(b.fp32.bytes), bytes_text(b.mixed.bytes),
+               number_text(memory(b)), time(b.fp32.seconds * 1e3), time(b.mixed.seconds * 1e3),
+               time(b.mixed.seconds / b.fp32.seconds)});
+  std::cout << "\n(e) A step by batch size, " << costs.parameters << " parameters\n\n"
+            << table << "\nMixed precision needs no more memory: by the formula from a batch of "
+            << costs.predicted << " on; measured: from " << costs.measured << " on\n";
+  const BatchCosts::Batch &one = costs.batches.front(), &most = costs.batches.back();
   report.check_at_most("batch where mixed precision needs no more: formula - measured",
-                       double(std::abs(crossing - measured)), 1);
-  report.check_at_least("batch 1: bytes, mixed / fp32", double(all[1].bytes) / double(all[0].bytes), 1);
-  report.check_at_most("four times that batch: bytes, mixed / fp32",
-                       double(all[7].bytes) / double(all[6].bytes), 1);
+                       double(std::abs(costs.predicted - costs.measured)), 1);
+  report.check_at_least("batch 1: bytes, mixed / fp32", memory(one), 1);
+  report.check_at_most("four times that batch: bytes, mixed / fp32", memory(most), 1);
   if (timed)
-    report.timing_at_least("four times that batch: time, fp32 / mixed", all[6].seconds / all[7].seconds, 1.3);
+    report.timing_at_least("four times that batch: time, fp32 / mixed",
+                           most.fp32.seconds / most.mixed.seconds, 1.3);
 }
 
 }  // namespace gradus

@@ -19,7 +19,16 @@ StepCost step_cost(const Lesson& lesson, const TransformerConfig& fp32, const st
 int64_t predicted_crossing(const TransformerConfig& config);
 int64_t measured_crossing(const TransformerConfig& config);  // on meta
 
-// Memory and time of both, batch by batch.
-void batches_table(const Lesson& lesson, const TransformerConfig& config, Report& report);
+// Memory and time of both, batch by batch: 1, half of the predicted crossing, it, and four times it.
+struct BatchCosts {
+  int64_t parameters, predicted, measured;  // the crossings
+  struct Batch {
+    int64_t size;
+    StepCost fp32, mixed;
+  };
+  std::vector<Batch> batches;
+};
+BatchCosts batch_costs(const Lesson& lesson, const TransformerConfig& config);
+void batches_table(const BatchCosts& costs, Report& report);
 
 }  // namespace gradus

@@ -9,16 +9,18 @@ static StateFormat linear(const char* name, int64_t block) {
           {.name = "linear, signed", .book = absmax_book(8), .block = block},
           {.name = "linear, unsigned", .book = zero_point_book(8), .block = block}};  // 0 to 1, no offset
 }
-static StateFormat dynamic(const char* name, int64_t block) {
+static StateFormat dynamic(const char* name, int64_t block, const QuantBook& of_v) {
   return {name,
           {.name = "dynamic, signed", .book = dynamic_book(Sign::Signed), .block = block},
-          {.name = "dynamic, unsigned", .book = dynamic_book(Sign::Unsigned), .block = block}};
+          {.name = "dynamic, unsigned", .book = of_v, .block = block}};
 }
 
 const std::vector<StateFormat>& state_formats() {
   static const std::vector<StateFormat> all{
-      linear("linear, tensor", 0), linear("linear, blocks", kStateBlock), dynamic("dynamic, tensor", 0),
-      dynamic("dynamic, blocks", kStateBlock)};
+      linear("linear, tensor", 0), linear("linear, blocks", kStateBlock),
+      dynamic("dynamic, tensor", 0, dynamic_book(Sign::Unsigned)),
+      dynamic("dynamic, blocks", kStateBlock, dynamic_book(Sign::Unsigned)),
+      dynamic("dynamic, v rounded up", kStateBlock, second_moment_book())};
   return all;
 }
 

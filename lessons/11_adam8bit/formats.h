@@ -12,7 +12,7 @@ struct StateFormat {  // m and v in blocks of one size
   QuantFormat m, v;
 };
 // Linear or dynamic, a scale for the whole tensor or for a block of 256: the paper's ablation (its table 3).
-// m has a sign, v has none.
+// m has a sign, v has none. The last one is what AdamW8bit has: dynamic, blocks, v rounded up.
 const std::vector<StateFormat>& state_formats();
 
 // Bytes of AdamW's states of a tensor of n elements, in 8 bits (but for small tensors), if `block` of them

@@ -22,20 +22,21 @@ QuantizedAdamW::QuantizedAdamW(Parameters& parameters, const StateFormat& format
   }
 }
 
-void QuantizedAdamW::update(const Tensor& any, size_t first, ParamList list) {
-  for (size_t i = first; i < first + size_t(list.count); ++i) {
-    ParamUpdate u = list.items[i - first];
+void QuantizedAdamW::update(const std::vector<size_t>& of, ParamList list) {
+  for (size_t k = 0; k < of.size(); ++k) {
+    const size_t i = of[k];
+    ParamUpdate u = list.items[k];
     if (!AdamW8bit::is_for(*states[i].parameter)) {
-      adamw(any, {1, &u}, args_);
+      adamw({1, &u}, args_);
       continue;
     }
     // BEGIN SOLUTION 11.1
     Tensor m = m_.dequantize(m_codes_[i], DType::F32), v = v_.dequantize(v_codes_[i], DType::F32);
     u.m = m.set(), u.v = v.set();
-    adamw(any, {1, &u}, args_);
+    adamw({1, &u}, args_);
     m_.requantize(m, m_codes_[i]);
     v_.requantize(v, v_codes_[i]);
-    // STUB: todo("11.1", "codes to numbers, AdamW's update, numbers to codes", u, m_, v_, m_codes_[i], v_codes_[i], any, args_);
+    // STUB: todo("11.1", "codes to numbers, AdamW's update, numbers to codes", u, m_, v_, m_codes_[i], v_codes_[i], args_);
     // END SOLUTION 11.1
   }
 }

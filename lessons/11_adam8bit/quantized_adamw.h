@@ -12,7 +12,7 @@ class QuantizedAdamW : public Optimizer {
   QuantizedAdamW(Parameters& parameters, const StateFormat& format, AdamWArgs args = {});
 
  private:
-  void update(const Tensor& any, size_t first, ParamList) override;
+  void update(const std::vector<size_t>& of, ParamList) override;
   AdamWArgs args_;
   Quantizer m_, v_;
   std::vector<Quantized> m_codes_, v_codes_;  // by parameter; without codes: it keeps fp32

@@ -1,5 +1,7 @@
 // What quantization does to AdamW's states, and to the step that comes of them.
 #pragma once
+#include <map>
+
 #include "lessons/11_adam8bit/formats.h"
 #include "src/train/report.h"
 
@@ -19,8 +21,9 @@ struct StateDamage {
 using Moments = std::vector<std::pair<std::vector<float>, std::vector<float>>>;
 StateDamage state_damage(const StateFormat& format, const Moments& moments);
 
-// (b) Of the states that training in fp32 has left.
-void damage_table(const Moments& moments, Report& report);
+// (b) Of the states that training in fp32 has left, by the format's name; and the checks of it.
+std::map<std::string, StateDamage> damage_table(const Moments& moments);
+void check_damage(const std::map<std::string, StateDamage>& all, Report& report);
 
 // The page's small example.
 void adam8bit_by_hand(std::ostream& out);

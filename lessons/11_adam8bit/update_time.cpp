@@ -48,7 +48,7 @@ void adam_time_table(Report& report) {
     table.row({count_text(a.numel()) + " parameters", number_text(bytes), number_text(bytes_coded), times[0],
                times[1], times[2]});
   }
-  std::cout << "\n(c) What an update costs\n\n" << table;
+  std::cout << "\n(d) What an update costs\n\n" << table;
   report.timing_at_least("8 bits: speed of the update beside fp32's", factor, 1);
 }
 

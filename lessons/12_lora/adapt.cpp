@@ -54,7 +54,7 @@ static void train(Transformer& model, const std::string& name, const Loader& loa
     const Tensor loss = model.loss(inputs, targets);
     model.parameters.zero_grad();
     tape.backward(loss);
-    clip_grad_norm(model.parameters, 1.0);
+    optimizer.clip_grad_norm(1.0);
     optimizer.step(warmup_cosine(step, steps / 20, steps, learning_rate, learning_rate / 10));
     recorder.end(has_data ? item(loss) : NAN);
     if (has_data) progress.step(step + 1, recorder.losses.back());
@@ -114,6 +114,39 @@ Adapted adapt(const Lesson& lesson, const Adaptation& a, const Weights& base, co
   result.row.loss_held_out = held_out_loss(*model, loader, a.batch);
   result.row.extra.emplace_back("on the base's text", held_out_loss(*model, other, a.batch));
   return result;
+}
+
+int64_t predicted_trainable(const TransformerConfig& c, const WayToAdapt& way) {
+  if (way.head_only) return (c.vocab + 2) * c.channels;
+  if (way.pattern.empty()) return c.parameter_count();
+  const int64_t attention = 1 + 3;  // in + out, in channels; then c_proj and the MLP's two
+  return c.layers * way.r * c.channels *
+         (way.pattern == ".*" ? attention + (1 + 1) + (1 + 4) + (4 + 1) : attention);
+}
+
+void check_bytes(const TransformerConfig& c, const WayToAdapt& way, int64_t states, int64_t gradients,
+                 Report& report) {
+  const int64_t trainable = predicted_trainable(c, way);
+  report.check_equal(way.name + ": bytes of states", states, 8 * trainable);
+  report.check_equal(way.name + ": bytes of gradients", gradients, 4 * trainable);
+}
+
+void compare_losses(const std::vector<Adapted>& all, int64_t steps, Report& report) {
+  const std::string skip = is_for_steps(kWholeRun, steps);
+  const auto worse = [&](const std::string& name, const std::string& than) {
+    std::optional<double> loss, other;
+    for (const Adapted& a : all) {
+      if (a.row.name == name) loss = a.row.loss_held_out;
+      if (a.row.name == than) other = a.row.loss_held_out;
+    }
+    return loss.value() / other.value() - 1;
+  };
+  report.check_at_most("r 2, all layers: held-out loss, worse than all weights' by",
+                       worse("r 2", "all weights"), 0.05, skip);
+  report.check_at_most("4 bits: held-out loss, worse than bf16's by", worse("r 2, 4 bits", "r 2, bf16"), 0.03,
+                       skip);
+  report.check_at_least("head only: held-out loss, worse than all weights' by",
+                        worse("head only", "all weights"), 0.2, skip);
 }
 
 void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path) {

@@ -42,6 +42,15 @@ struct Adapted {
 Adapted adapt(const Lesson& lesson, const Adaptation& schedule, const Weights& base, const Loader& loader,
               const Loader& other, const WayToAdapt& way, const std::string& folder);
 
+// What trains in a way: of a layer with an adapter r (in + out) numbers.
+int64_t predicted_trainable(const TransformerConfig& config, const WayToAdapt& way);
+// Bytes: two states of what trains, and a gradient, in fp32.
+void check_bytes(const TransformerConfig& config, const WayToAdapt& way, int64_t states, int64_t gradients,
+                 Report& report);
+// The held-out losses, of runs of so many steps: for others the bounds are not meant.
+constexpr int64_t kWholeRun = 800;
+void compare_losses(const std::vector<Adapted>& all, int64_t steps, Report& report);
+
 void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path);
 
 }  // namespace gradus

@@ -1,11 +1,21 @@
 // (b) Weights in 4 bits: bytes, and what it costs to make them numbers within a product.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "src/train/report.h"
 
 namespace gradus {
 
-// Of GPT-2's linear layers, in bf16, for B T = 1024: bits an element, the scratch that a product needs, its
-// time (forward and dx) beside that of a product whose weights are numbers. On the current context's device.
-void four_bits_table(Report& report);
+struct FourBits {
+  std::string name;
+  Shape shape;
+  int64_t bytes, bytes_bf16, scratch;  // scratch: what a product needs beside its result
+  double seconds, seconds_bf16;        // forward and dx; 0: not measured
+};
+// Of GPT-2's linear layers, for B T = 1024, beside products whose weights are numbers in bf16. On the current
+// context's device.
+std::vector<FourBits> measure_four_bits();
+void four_bits_table(const std::vector<FourBits>& layers, Report& report);
 
 }  // namespace gradus

@@ -16,7 +16,6 @@
 
 using namespace gradus;
 
-constexpr int64_t kSteps = 800;
 static Adaptation on_cpu() {
   Adaptation a{{.vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 2, .heads = 4, .channels = 128},
                8};
@@ -36,30 +35,14 @@ static std::vector<Adapted> adapt_all(const Lesson& lesson, const Adaptation& a,
   std::vector<Adapted> all;
   for (const WayToAdapt& way : ways_to_adapt()) {
     all.push_back(adapt(lesson, a, base, loader, other, way, way.name == "r 2" ? folder : ""));
-    const Adapted& done = all.back();
-    report.row(way.name) = done.row;
-    report.check_equal(way.name + ": bytes of states", (*done.row.peak)[Kind::Optimizer], 8 * done.trainable);
-    report.check_equal(way.name + ": bytes of gradients", done.gradient_bytes, 4 * done.trainable);
+    report.row(way.name) = all.back().row;
+    check_bytes(a.model, way, (*all.back().row.peak)[Kind::Optimizer], all.back().gradient_bytes, report);
   }
   return all;
 }
 
-static void compare(const std::vector<Adapted>& all, const std::string& skip, Report& report) {
-  const auto loss = [&](const std::string& name) {
-    for (const Adapted& a : all)
-      if (a.row.name == name) return *a.row.loss_held_out;
-    fail("no way is called ", name);
-  };
-  report.check_at_most("r 2, all layers: held-out loss, worse than all weights' by",
-                       loss("r 2") / loss("all weights") - 1, 0.05, skip);
-  report.check_at_most("4 bits: held-out loss, worse than bf16's by",
-                       loss("r 2, 4 bits") / loss("r 2, bf16") - 1, 0.03, skip);
-  report.check_at_least("head only: held-out loss, worse than all weights' by",
-                        loss("head only") / loss("all weights") - 1, 0.2, skip);
-}
-
 static int lesson_12(int argc, char** argv) {
-  Lesson lesson(argc, argv, "12_lora", "LoRA, and QLoRA: training little of a model", kSteps);
+  Lesson lesson(argc, argv, "12_lora", "LoRA, and QLoRA: training little of a model", kWholeRun);
   const std::string folder =
       lesson.args.text("save", "", "write the adapters of 'r 2' to this folder, as PEFT does");
   std::vector<std::string> pictures;
@@ -79,14 +62,14 @@ static int lesson_12(int argc, char** argv) {
   report.config(a.model, a.batch);
   report.config("steps", lesson.steps);
   const Weights base = train_base(lesson, a, old_loader, report.row("the base"));
-  same_function(a.model, base, lesson.seed, report);
+  if (context.device.has_data()) same_function(measure_same_function(a.model, base, lesson.seed), report);
   const std::vector<Adapted> all = adapt_all(lesson, a, base, new_loader, old_loader, folder, report);
   if (context.device.has_data()) {
-    compare(all, emulated ? "is for the larger model" : lesson.is_for(kSteps), report);
+    if (!emulated) compare_losses(all, lesson.steps, report);
     draw_losses(all, *new_text.floor, pictures[0]);
   }
-  four_bits_table(report);
-  paged_run(lesson, report);
+  four_bits_table(measure_four_bits(), report);
+  paged_runs(measure_paged_runs(lesson), report);
   report_published("(d) Published: LoRA", published_lora(), report);
   report_published("(e) Published: QLoRA", published_qlora(), report);
   return report.finish(lesson.json);

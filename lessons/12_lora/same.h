@@ -6,9 +6,18 @@
 
 namespace gradus {
 
-// On the current context's device, adapters of rank 2 on all layers of the base: the logits before the first
-// step, the gradients of A and B there; after some steps those with the adapters beside and in the weights.
-void same_function(const TransformerConfig& config, const Weights& base, uint64_t seed, Report& report);
+// The logits of a batch, and what they took.
+struct Logits {
+  std::vector<double> values;
+  int64_t flops;
+};
+struct SameFunction {
+  Logits base, adapted, trained, merged;  // without adapters; with; after some steps; and merged then
+  std::vector<double> of_a, of_b;         // the largest gradient of all A and of all B, step by step
+};
+// On the current context's device, which has data: adapters of rank 2 on all layers of the base, 10 steps.
+SameFunction measure_same_function(const TransformerConfig& config, const Weights& base, uint64_t seed);
+void same_function(const SameFunction& measured, Report& report);
 
 // The example on the page: a matrix (2, 3) with an adapter of rank 1.
 void lora_by_hand(std::ostream& out);

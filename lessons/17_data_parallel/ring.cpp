@@ -95,25 +95,27 @@ std::string draw_ring(const RingSteps& ring) {
   return svg.file(kLeft + double(ranks) * column, kTop + double(ring.values.size()) * kRow + 20);
 }
 
-void ring_checks(Report& report) {
-  constexpr int64_t kRanks = 6, kNumel = 6000;
-  const Network& network = network_called("pcie");
-  int64_t sent = 0;
-  double wrong = 0;
+RingCounts count_ring(const Network& network, int64_t ranks, int64_t numel, const AllReduce& sum) {
+  RingCounts ring{ranks, numel, 0, 0, 0, 0};
   const ClusterArgs args{
-      .ranks = kRanks, .device = "cpu", .network = network, .computed = [](int64_t, Context&) { return 0; }};
+      .ranks = ranks, .device = "cpu", .network = network, .computed = [](int64_t, Context&) { return 0; }};
   const ClusterRun run = run_cluster(args, [&](Comm& comm) {
-    const Tensor x = from_host(current().device, std::vector<double>(kNumel, double(comm.rank())), {kNumel},
-                               DType::F32, Kind::Other, "x");
-    ring_all_reduce(comm, x, [](int64_t) {});
-    sent += comm.traffic().elements;
-    for (const double v : to_host<double>(x)) wrong += v != kRanks * (kRanks - 1) / 2;
+    const Tensor x = from_host(current().device, std::vector<double>(size_t(numel), double(comm.rank())),
+                               {numel}, DType::F32, Kind::Other, "x");
+    sum(comm, x);
+    ring.sent += comm.traffic().elements;
+    for (const double v : to_host<double>(x)) ring.wrong += v != double(ranks * (ranks - 1) / 2);
   });
-  const double formula = collective_seconds(network, Collective::AllReduce, kRanks, 4 * kNumel);
-  report.check_equal("ring: elements that are no sum", int64_t(wrong), 0);
-  report.check_equal("ring: elements sent, 2 (N-1) n", sent, 2 * (kRanks - 1) * kNumel);
-  report.check_at_most("ring: its time beside the formula's, off by", std::abs(run.seconds[0] / formula - 1),
-                       1e-9);
+  ring.seconds = run.seconds[0];
+  ring.formula = collective_seconds(network, Collective::AllReduce, ranks, double(4 * numel));
+  return ring;
+}
+
+void check_ring(const RingCounts& ring, Report& report) {
+  report.check_equal("ring: elements that are no sum", ring.wrong, 0);
+  report.check_equal("ring: elements sent, 2 (N-1) n", ring.sent, 2 * (ring.ranks - 1) * ring.numel);
+  report.check_at_most("ring: its time beside the formula's, off by",
+                       std::abs(ring.seconds / ring.formula - 1), 1e-9);
 }
 
 }  // namespace gradus

@@ -83,7 +83,7 @@ OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, in
       }
     }
     for (size_t i = 0; Parameter & p : model.parameters) p.leaf.grad = sums[i++];
-    clip_grad_norm(model.parameters, task.max_norm);
+    optimizer.clip_grad_norm(task.max_norm);
     optimizer.step(task.learning_rate);
   }
   for (const Parameter& p : model.parameters) run.weights.push_back(to_host<double>(p.value));
@@ -103,9 +103,12 @@ ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, 
 
 double count_unlike(const RankRun& run, const OneDevice& alone) {
   if (!current().device.has_data()) return NAN;
+  if (run.weights.size() != alone.weights.size()) return double(alone.weights.size());
   int64_t unlike = 0;
   for (size_t i = 0; i < run.weights.size(); ++i) unlike += run.weights[i] != alone.weights[i];
   return double(unlike);
 }
+
+double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
 
 }  // namespace gradus

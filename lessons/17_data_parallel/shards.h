@@ -58,7 +58,9 @@ struct RankRun {  // what came of a run, on one rank
   Usage peak;
 };
 ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, const ParallelTask& task);
-// The parameters that have other weights. NaN on the device meta.
+// The parameters whose weights differ or are missing. NaN on the device meta.
 double count_unlike(const RankRun& run, const OneDevice& alone);
+// The larger of two; NaN if one of them is.
+double larger(double a, double b);
 
 }  // namespace gradus

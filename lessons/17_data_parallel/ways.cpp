@@ -9,11 +9,12 @@ void compare_way(const RanksArgs& args, const ParallelTask& task, const TrainOne
   run_ranks(args, [&](Comm& comm) { ranks[size_t(comm.rank())] = train(comm, way); });
   const std::string name = std::to_string(N) + (N == 1 ? " rank, " : " ranks, ") + way.name;
   double unlike = 0;
-  int64_t sent_otherwise = 0;
+  int64_t psi = 0, sent_otherwise = 0;
+  for (const auto& w : alone.weights) psi += int64_t(w.size());
   for (const SummedRun& r : ranks) {
     if (r.seconds.empty()) continue;  // another process's
     unlike += count_unlike(r, alone);
-    sent_otherwise += r.sent.elements != 2 * r.numel * (N - 1) / N;
+    sent_otherwise += r.numel < psi || r.sent.elements != 2 * r.numel * (N - 1) / N;
   }
   const SummedRun& mine = ranks[size_t(this_rank(args))];
   add_row(report, name, mine, task).extra = {{"sent", double(mine.sent.elements)},

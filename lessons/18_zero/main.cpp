@@ -38,14 +38,13 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
     const double begin = comm.seconds();
     const Traffic before = comm.traffic();
     const TextBatch batch = read_shard(loader, task, step, comm.rank(), comm.size());
-    zero.zero_grad();
+    model.parameters.zero_grad();
     Tape tape;
     const Tensor loss = share_of_loss(model, task, batch);
     zero.end_forward();
     tape.backward(loss);
     zero.end_backward();
     optimizer.step(task.learning_rate);
-    zero.end_update();
     mine.sent = comm.traffic().elements - before.elements;
     mine.loss = item(loss);  // the rank's share
     mine.seconds.push_back(comm.seconds() - begin);
@@ -99,10 +98,10 @@ static int lesson_18(int argc, char** argv) {
   compare_stages(args, task, train_on_one_device(loader, task, args.ranks), train_rank, report);
   if (args.comm != "sim") return report.finish(lesson.json);
   if (context.device.has_data()) resume(args, task, train_rank, lesson.plot("18_half.safetensors"), report);
-  memory_table(lesson, report);
-  published_table(lesson.steps == kSteps ? 1024 : 64, report);  // the largest are for whole runs
-  units_table(report);
-  times_table({}, report);
+  memory_table(measure_stages(), lesson.plot("18_memory.svg"), report);
+  published_table(published_states(lesson.steps == kSteps ? 1024 : 64), report);  // most are for whole runs
+  units_table(run_units(), report);
+  times_table({}, stage_times({}), report);
   return report.finish(lesson.json);
 }
 

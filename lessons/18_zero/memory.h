@@ -1,13 +1,34 @@
 // The bytes of a rank, by stage and number of ranks: predicted, measured, published.
 #pragma once
-#include "src/train/lesson.h"
+#include <string>
+#include <vector>
+
+#include "lessons/18_zero/step.h"
+#include "src/train/report.h"
 
 namespace gradus {
 
-// A small GPT in 2 + 2 + 12 bytes a parameter, stages 0 to 3 on 1 to 8 ranks, each byte and each element sent
-// as predicted; and a picture.
-void memory_table(const Lesson& lesson, Report& report);
-// Rajbhandari et al. 2020, table 1: a model of 7.5B parameters on 1 to `most` ranks.
-void published_table(int64_t most, Report& report);
+// A small GPT in 2 + 2 + 12 bytes per parameter, stages 0 to 3 on 1 to 8 ranks: bytes between steps, and
+// elements that a rank sends in a step of 1 and of 4 micro-batches.
+struct StageMemory {
+  int stage;
+  int64_t ranks, parameters, padded;
+  Usage measured, predicted;
+  int64_t sent[2], predicted_sent[2];
+};
+std::vector<StageMemory> measure_stages();
+// A table and a picture; each kind's bytes and all elements sent must be as predicted.
+void memory_table(const std::vector<StageMemory>& rows, const std::string& picture, Report& report);
+
+// Rajbhandari et al. 2020, table 1: GB of states on a rank, of a model of 7.5e9 parameters in stages 1 to 3;
+// and here.
+struct PublishedStates {
+  int64_t ranks;
+  std::string printed[3];
+  double here[3];
+};
+std::vector<PublishedStates> zero_table_1();                  // as printed
+std::vector<PublishedStates> published_states(int64_t most);  // and measured, on at most so many ranks
+void published_table(const std::vector<PublishedStates>& rows, Report& report);
 
 }  // namespace gradus

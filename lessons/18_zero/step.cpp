@@ -21,7 +21,7 @@ static ZeroStep step_of_rank(Comm& comm, const ZeroSetting& set) {
   meter.reset_work();
   const int64_t sent = comm.traffic().elements;
   const double begin = comm.seconds();
-  zero.zero_grad();
+  model.parameters.zero_grad();
   for (int64_t micro = 0; micro < set.micro_batches; ++micro) {
     zero.last_micro_batch = micro == set.micro_batches - 1;
     const DummyBatch batch = dummy_batch(set.model, set.sequences, set.tokens);
@@ -32,7 +32,6 @@ static ZeroStep step_of_rank(Comm& comm, const ZeroSetting& set) {
     zero.end_backward();
   }
   optimizer.step(1e-3);
-  zero.end_update();
   return {meter.now(),          meter.at_peak(),       model.parameters.numel(),
           zero.numel(),         meter.peak_reserved(), comm.traffic().elements - sent,
           zero.most_gathered(), comm.seconds() - begin};

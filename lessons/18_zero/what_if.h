@@ -1,6 +1,7 @@
 // Without a cluster: does a model fit on so many machines, and how long does a step take at least?
 #pragma once
 #include <string>
+#include <vector>
 
 #include "src/train/report.h"
 
@@ -13,7 +14,12 @@ struct WhatIf {
 // Stages 0 to 3 of one, in 2 + 2 + 12 bytes a parameter, a unit a block, gathered ahead: a rank's peak,
 // whether it fits the machine's memory, and the time that its kernels and the network need at least.
 void what_if_table(const WhatIf& w);
-// The time of a step by network and stage.
-void times_table(const WhatIf& w, Report& report);
+// The seconds of a step on each published network, by stage; of one rank alone, too.
+struct StageTimes {
+  std::string network;
+  double alone, stage_1, stage_2, stage_3, kept;  // kept: SHARD_GRAD_OP
+};
+std::vector<StageTimes> stage_times(const WhatIf& w);
+void times_table(const WhatIf& w, const std::vector<StageTimes>& times, Report& report);
 
 }  // namespace gradus

@@ -13,7 +13,8 @@ namespace gradus {
 void attach(Tensor& value, Leaf& leaf, const std::string& name) {
   leaf.name = name;
   leaf.shape = value.shape();
-  value.slot = {++current().last_slot, &leaf};
+  if (!leaf.address.shared) leaf.address.shared = std::make_shared<Leaf*>(&leaf);
+  value.slot = {++current().last_slot, leaf.address.shared};
 }
 
 Tensor unshared(const Tensor& x) {
@@ -23,10 +24,13 @@ Tensor unshared(const Tensor& x) {
   return copy;
 }
 
+// nullptr: the slot is no parameter's, or the parameter has ended.
+static Leaf* leaf_of(const Slot& slot) { return slot.leaf ? *slot.leaf : nullptr; }
+
 Tape::~Tape() {
   for (Node& node : nodes_)
     for (GradSlot& in : node.inputs)
-      if (in.slot.leaf) --in.slot.leaf->uses;
+      if (Leaf* leaf = leaf_of(in.slot)) --leaf->uses;
 }
 
 void Tape::append(Node node, const Tensor& y) {
@@ -34,7 +38,7 @@ void Tape::append(Node node, const Tensor& y) {
   check(!consumed_, node.op,
         ": this tape was consumed by backward(); make a new Tape for the next forward pass");
   for (GradSlot& in : node.inputs)
-    if (in.slot.leaf) ++in.slot.leaf->uses;
+    if (Leaf* leaf = leaf_of(in.slot)) ++leaf->uses;
   nodes_.push_back(std::move(node));
 }
 
@@ -47,7 +51,8 @@ static void check_all_finite(const char* op, const Tensor& y) {
 }
 
 static GradSlot gradient_slot(const Tensor& x) {
-  return {x.slot, x.shape(), x.slot.leaf ? x.slot.leaf->dtype.value_or(x.dtype()) : x.dtype()};
+  const Leaf* const leaf = leaf_of(x.slot);
+  return {x.slot, x.shape(), leaf ? leaf->dtype.value_or(x.dtype()) : x.dtype()};
 }
 
 Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tensor y) {
@@ -73,7 +78,7 @@ Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tenso
 }
 
 Tensor Grads::buffer(const GradSlot& to) {
-  if (const Leaf* leaf = to.slot.leaf)
+  if (const Leaf* leaf = leaf_of(to.slot))
     return Tensor(device_, leaf->shape, to.dtype, Kind::Gradient, leaf->name + ".grad");
   return Tensor(device_, to.shape, to.dtype, Kind::Temporary, "gradient");
 }
@@ -81,7 +86,9 @@ Tensor Grads::buffer(const GradSlot& to) {
 Out Grads::out(int input) {
   const GradSlot& to = node_.inputs[input];
   if (!to.slot.wanted()) return {nullptr, to.dtype, Write::Set};
-  if (Leaf* leaf = to.slot.leaf) {
+  check(!to.slot.leaf || *to.slot.leaf, node_.op, ": a parameter that it read has ended before the backward ",
+        "pass; let the model live longer than its tape");
+  if (Leaf* leaf = leaf_of(to.slot)) {
     if (!leaf->grad.defined()) {
       leaf->grad = buffer(to);
       leaf->empty = true;
@@ -129,6 +136,7 @@ static Tensor take(std::unordered_map<int64_t, Tensor>& pending, const GradSlot&
 void Tape::backward(const Tensor& y, Tensor dy) {
   check(!consumed_, "backward: this tape was already consumed; run the forward pass again on a new Tape ",
         "(gradients add up over tapes until zero_grad)");
+  const CurrentFor own(context());
   check(y.slot.wanted() && !nodes_.empty(),
         "backward: y does not depend on any trainable parameter of this tape");
   if (!dy.defined()) {
@@ -158,10 +166,11 @@ void Tape::backward(const Tensor& y, Tensor dy) {
     const std::vector<GradSlot> inputs = std::move(node.inputs);
     nodes_.pop_back();
     for (const GradSlot& in : inputs) {
-      Leaf* leaf = in.slot.leaf;
+      Leaf* leaf = leaf_of(in.slot);
       if (leaf && --leaf->uses == 0 && leaf->on_final) leaf->on_final(*leaf);
     }
   }
+  step_ = {};  // no random op is left
   check(pending.empty(), "backward: an op of this tape used a tensor that was made on another tape; ",
         "run the whole forward pass on one Tape");
 }

@@ -17,6 +17,16 @@
 
 namespace gradus {
 
+// Where tapes look for a leaf, which may end before them; it stays behind when the leaf moves.
+struct LeafAddress {
+  LeafAddress() = default;
+  LeafAddress(LeafAddress&&) noexcept {}
+  ~LeafAddress() {
+    if (shared) *shared = nullptr;
+  }
+  std::shared_ptr<Leaf*> shared;
+};
+
 // Where a parameter's gradient accumulates over nodes and over micro-batches. After zero() it is empty, and
 // so it is without a tensor: the first write is Set, later ones Add, so gradients are never filled with
 // zeros.
@@ -28,6 +38,7 @@ struct Leaf {
   bool empty = true;
   int uses = 0;                         // nodes on tapes that will still contribute in this backward pass
   std::function<void(Leaf&)> on_final;  // called once per backward pass, when the gradient is final
+  LeafAddress address = {};             // since it was attached
   void zero() { empty = true; }
 };
 
@@ -88,7 +99,7 @@ class Grads {
 
 class Tape : public Recording {
  public:
-  Tape() : Recording(this) {}  // ops append to it from now on
+  Tape() : Recording(this) { context().end_attempt(); }  // ops append to it from now on
   ~Tape();
 
   // Runs the nodes in reverse and frees each one's saved tensors as it goes. `dy` is the gradient of y, with
@@ -104,22 +115,24 @@ class Tape : public Recording {
   Tensor checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f);
 
  private:
-  explicit Tape(CheckpointSegment& remade) : Recording(this), remade_(&remade) {}
-  void drop_saved(size_t first_node, CheckpointSegment& segment, const Tensor& x);
+  Tape(CheckpointSegment& remade, const Tape& first_time);
+  void drop_saved(CheckpointSegment& segment, const Tensor& x, const Tensor& y);
   void take_remade(const Node& node, const Tensor& y);
   void remake(const Node& checkpoint, const std::unordered_map<int64_t, Tensor>& pending);
 
   std::vector<Node> nodes_;
   bool consumed_ = false;
-  CheckpointSegment* remade_ =
-      nullptr;  // not recorded: a segment runs again, and its dropped tensors are filled
-  int64_t remade_nodes_ = 0;
+  // Not recorded: a segment runs again, and its dropped tensors are filled.
+  CheckpointSegment* remade_ = nullptr;
+  const Tape* first_time_ = nullptr;  // the tape that recorded it
+  size_t remade_nodes_ = 0;
 };
 
 // y = f(x), of which the current tape keeps only x for the backward pass: what f's ops saved is dropped, and
 // made anew when the backward pass comes to them, by running f again with the same random words until the
 // last of it is there (Chen et al. 2016, "Training deep nets with sublinear memory cost"). f depends on
-// nothing but x, parameters and data, and may have such segments in it. Without a tape, f(x).
+// nothing but x, parameters and data, and may have such segments in it; other ops than the first time are an
+// error. Without a tape, f(x).
 Tensor checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f);
 
 // A stretch of code that is not recorded, but for tapes that begin within it.

@@ -84,6 +84,8 @@ void move_data(Cluster& cluster, const std::vector<std::optional<Offer>>& offers
   const int64_t ranks = int64_t(offers.size()), n = offers[0]->numel();
   const Collective what = offers[0]->what;
   if (!cluster.ranks[0]->context.device.has_data()) return;
+  std::vector<Context*> none;
+  const ContextsOf outside(none);  // the tensors are of all ranks' contexts
   for (int64_t r = 0; r < ranks && what != Collective::Barrier; ++r) {
     const Offer& o = *offers[size_t(r)];
     const Part part = part_of(n, r, ranks);

@@ -6,7 +6,13 @@
 
 namespace gradus {
 
+static void check_whole(const Parameters& parameters) {
+  check(!parameters.shares,
+        "data parallel: the parameters are shared out by Zero, which sums their gradients");
+}
+
 void sum_gradients(Comm& comm, Parameters& parameters) {
+  check_whole(parameters);
   for (Parameter& p : parameters) {
     if (!p.trainable()) continue;
     check_gradient(p);
@@ -18,6 +24,7 @@ void sum_gradients(Comm& comm, Parameters& parameters) {
 }
 
 GradientBuckets::GradientBuckets(Comm& comm, Parameters& parameters, int64_t bucket_bytes) : comm_(comm) {
+  check_whole(parameters);
   check(bucket_bytes > 0, "data parallel: buckets of ", bucket_bytes, " bytes; they must hold something");
   std::vector<Parameter*> last_first, bucket;
   for (Parameter& p : parameters)

@@ -37,6 +37,7 @@ Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
       allocate(u);
       attach(u);
     }
+    model.shares = shards.shares = this;
     check(shards.size() > 0, "zero: of ", model.numel(), " parameters rank ", comm.rank(), " of ",
           comm.size(), " would own none; take fewer ranks");
   } catch (...) {
@@ -48,6 +49,7 @@ Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
 Zero::~Zero() { detach(); }
 
 void Zero::detach() {
+  model_.shares = nullptr;
   for (Unit& u : units_) {
     if (u.values.defined()) u.values.storage().fill = {};
     if (u.gradients.defined()) u.gradients.storage().fill = {};
@@ -244,8 +246,8 @@ void Zero::zero_grad() {
   }
   reducing_.clear();
   end_pass();
-  model_.zero_grad();
-  shards.zero_grad();
+  for (Parameter& p : model_) p.leaf.zero();
+  for (Parameter& p : shards) p.leaf.zero();
 }
 
 void Zero::end_pass() {
@@ -275,7 +277,7 @@ void Zero::end_backward() {
   end_pass();
 }
 
-void Zero::end_update() {
+void Zero::updated() {
   if (args_.stage == 3)  // what was gathered since the backward pass is old
     for (Unit& u : units_) release(u);
   if (args_.stage == 0 || args_.stage == 3) return;

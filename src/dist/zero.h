@@ -30,26 +30,23 @@ struct ZeroArgs {
 };
 std::string unit_per_block(const Parameter& p);  // "h.3" of "h.3.attn.c_attn.weight"; "" without a block
 
-class Zero {
+class Zero : private RankShares {
  public:
   // The model's parameters were made with Allocate::Later, and all train. They must not end before this.
+  // From now on their zero_grad(), and clip_grad_norm() and step() of an optimizer of `shards`, are
+  // collective: all ranks call them together.
   Zero(Comm& comm, Parameters& model, ZeroArgs args);
   ~Zero();
   Zero(const Zero&) = delete;
 
   // What this rank owns, for an optimizer that updates each element by itself.
   Parameters shards;
-  // To be called in every step: at its begin; after each forward pass (of an evaluation, too) and after each
-  // backward pass; after the update. All ranks read the same weights, in the same order: in stage 3 reading
-  // gathers.
-  void zero_grad();
+  // To be called after each forward pass (of an evaluation, too) and after each backward pass. All ranks read
+  // the same weights, in the same order: in stage 3 reading gathers.
   void end_forward();
   void end_backward();
-  void end_update();
   // Stages 0 and 1 sum gradients in the last backward pass of a step; false before the others.
   bool last_micro_batch = true;
-  // As gradus::clip_grad_norm, of all ranks' gradients.
-  void clip_grad_norm(double max_norm);
 
   // A parameter's first values, of which this rank keeps its part.
   void assign(Parameter& p, const std::vector<double>& values);
@@ -79,6 +76,10 @@ class Zero {
     std::unique_ptr<Work> gather = {}, reduce = {};
     bool in_memory() const { return !values.storage().empty() || gathered.defined(); }
   };
+  const Parameters& own_parts() const override { return shards; }
+  void zero_grad() override;
+  Tensor sums_of_squares(BufList gradients, int64_t elements) override;
+  void updated() override;
   Unit& unit_called(const std::string& name);
   // The i-th that a backward pass comes to.
   Unit& backwards(size_t i) { return units_[units_.size() - 1 - i]; }

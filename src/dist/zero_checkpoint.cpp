@@ -66,7 +66,7 @@ void save_sharded(const std::string& path, Comm& comm, Zero& zero, const Optimiz
       ++i;
     }
   }
-  if (comm.rank() == 0) write_safetensors(path, entries, with_counts(metadata));
+  if (comm.rank() == 0) write_safetensors(path, entries, with_counts(metadata, optimizer));
   comm.barrier();
 }
 
@@ -94,8 +94,8 @@ Metadata load_sharded(const std::string& path, Zero& zero, Optimizer& optimizer)
     }
     own->round_master();
   }
-  zero.end_update();  // the weights of other ranks' parts
-  restore_counts(counts);
+  zero.shards.shares->updated();  // the weights of other ranks' parts
+  restore_counts(counts, optimizer);
   return file.metadata();
 }
 

@@ -1,17 +1,33 @@
 #include "src/io/checkpoint.h"
 
 #include <charconv>
+#include <cstring>
 #include <limits>
+#include <map>
 
 #include "src/tensor/context.h"
 
 namespace gradus {
 
 using Named = std::vector<std::pair<std::string, Tensor>>;
+constexpr const char* kMean = ".scale_mean";
 
-static Named named_weights(const Parameters& parameters) {
+// Of a weight in 4 bits its codes and constants. A file does not say whether adapters were merged.
+static Named named_weights(const std::string& path, const Parameters& parameters) {
   Named tensors;
-  for (const Parameter& p : parameters) tensors.emplace_back(p.name, p.kept());
+  for (const Parameter& p : parameters) {
+    check(!p.merged, path, ": an adapter is merged into ", p.name, "; unmerge_lora() the model first");
+    if (!p.codes) {
+      tensors.emplace_back(p.name, p.kept());
+      continue;
+    }
+    const DoubleQuantized& q = *p.codes;
+    tensors.emplace_back(p.name + ".codes", q.codes);
+    tensors.emplace_back(p.name + ".scale_codes", q.scale_codes);
+    tensors.emplace_back(p.name + ".scale_scales", q.scale_scales);
+    tensors.emplace_back(p.name + kMean, from_host(q.codes.device(), std::vector<float>{q.mean}, {1},
+                                                   DType::F32, Kind::Temporary, "mean"));
+  }
   return tensors;
 }
 
@@ -34,39 +50,49 @@ static void write_tensors(const std::string& path, const Named& tensors, const M
 }
 
 // Reads all tensors into host memory first, so that a file that fails half way leaves the model as it was.
-static void read_tensors(const SafetensorsFile& file, const std::string& path, Named tensors) {
+static void read_tensors(const SafetensorsFile& file, const std::string& path, Named tensors,
+                         Parameters& parameters) {
+  for (const Parameter& p : parameters)
+    check(!p.value.storage().fill && p.precision.master == p.master.defined(), "load: ", path, ": of ",
+          p.name, " this rank keeps a part, not what is gathered; load_sharded() gives it that");
   check(file.tensors().size() == tensors.size(), "load: ", path, " holds ", file.tensors().size(),
-        " tensors, this model needs ", tensors.size(), "; was it saved by another model or optimizer?");
-  std::vector<std::vector<char>> bytes;
+        " tensors, this model needs ", tensors.size(),
+        "; was it saved by another model or optimizer, with adapters or without, in 4 bits or not?");
+  std::map<std::string, std::vector<char>> bytes;
   for (const auto& [name, tensor] : tensors) {
-    bytes.emplace_back(tensor.bytes());
-    file.read(name, tensor.dtype(), tensor.shape(), bytes.back().data());
+    bytes[name].resize(size_t(tensor.bytes()));
+    file.read(name, tensor.dtype(), tensor.shape(), bytes[name].data());
   }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    Tensor& tensor = tensors[i].second;
-    tensor.device().copy_in(tensor.set().p, bytes[i].data(), tensor.bytes());
+  for (auto& [name, tensor] : tensors)
+    tensor.device().copy_in(tensor.set().p, bytes[name].data(), tensor.bytes());
+  for (Parameter& p : parameters) {
+    if (p.codes)
+      std::memcpy(&p.codes->mean, bytes[p.name + kMean].data(), sizeof p.codes->mean);
+    else
+      p.round_master();
   }
 }
 
 void save_weights(const std::string& path, const Parameters& parameters, const Metadata& metadata) {
-  write_tensors(path, named_weights(parameters), metadata);
+  write_tensors(path, named_weights(path, parameters), metadata);
 }
 
 void load_weights(const std::string& path, Parameters& parameters) {
-  read_tensors(SafetensorsFile(path), path, named_weights(parameters));
-  for (Parameter& p : parameters) p.round_master();
+  read_tensors(SafetensorsFile(path), path, named_weights(path, parameters), parameters);
 }
 
-static Named named_training(const Parameters& parameters, const Optimizer& optimizer) {
-  Named tensors = named_weights(parameters);
+static Named named_training(const std::string& path, const Parameters& parameters,
+                            const Optimizer& optimizer) {
+  Named tensors = named_weights(path, parameters);
   for (auto& state : named_states(optimizer)) tensors.push_back(state);
   return tensors;
 }
 
-Metadata with_counts(Metadata metadata) {
+Metadata with_counts(Metadata metadata, const Optimizer& optimizer) {
+  current().end_attempt();  // the file begins the next one
   const StepScalars counts = current().device.scalars();
   metadata["step"] = std::to_string(counts.step);
-  metadata["updates"] = std::to_string(counts.updates);
+  metadata["updates"] = std::to_string(optimizer.scalars().updates);
   if (counts.growth_interval > 0) {
     char scale[32];  // the shortest text that is read as the same number
     metadata["loss_scale"] = std::string(scale, std::to_chars(scale, scale + 32, counts.loss_scale).ptr);
@@ -78,7 +104,8 @@ Metadata with_counts(Metadata metadata) {
 
 void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
                    Metadata metadata) {
-  write_tensors(path, named_training(parameters, optimizer), with_counts(std::move(metadata)));
+  write_tensors(path, named_training(path, parameters, optimizer),
+                with_counts(std::move(metadata), optimizer));
 }
 
 // A number that save_training has written into the metadata.
@@ -110,10 +137,12 @@ TrainingCounts counts_in(const SafetensorsFile& file, const std::string& path) {
   return counts;
 }
 
-void restore_counts(const TrainingCounts& counts) {
+void restore_counts(const TrainingCounts& counts, Optimizer& optimizer) {
+  optimizer.restore(counts.updates);
+  current().stepped = false;
   Device& device = current().device;
+  device.set(&StepScalars::overflows, 0);
   device.set(&StepScalars::step, counts.step);
-  device.set(&StepScalars::updates, counts.updates);
   device.set(&StepScalars::loss_scale, counts.scaling.loss_scale);
   device.set(&StepScalars::growth_interval, counts.scaling.growth_interval);
   device.set(&StepScalars::good_updates, counts.scaling.good_updates);
@@ -122,9 +151,8 @@ void restore_counts(const TrainingCounts& counts) {
 Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer) {
   const SafetensorsFile file(path);
   const TrainingCounts counts = counts_in(file, path);
-  read_tensors(file, path, named_training(parameters, optimizer));
-  for (Parameter& p : parameters) p.round_master();
-  restore_counts(counts);
+  read_tensors(file, path, named_training(path, parameters, optimizer), parameters);
+  restore_counts(counts, optimizer);
   return file.metadata();
 }
 

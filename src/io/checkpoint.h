@@ -8,7 +8,9 @@
 
 namespace gradus {
 
-// The weights alone, under the parameters' names; in fp32 where there is a master copy.
+// The weights alone, under the parameters' names; in fp32 where there is a master copy; of those in 4 bits
+// the codes, and the codes, scales and mean of their scales. Here and below an error while adapters are
+// merged (nn/lora.h): a file does not say whether they are.
 void save_weights(const std::string& path, const Parameters& parameters, const Metadata& metadata = {});
 // Every parameter must be in the file, with its dtype and shape; tensors that the model lacks are an error
 // too.
@@ -20,17 +22,17 @@ void load_weights(const std::string& path, Parameters& parameters);
 // to one that was never stopped.
 void save_training(const std::string& path, const Parameters& parameters, const Optimizer& optimizer,
                    Metadata metadata = {});
-// Returns the metadata; the device's scalars then count on from the two numbers.
+// Returns the metadata; the context and the optimizer then count on from the two numbers.
 Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer);
 
 // What save_training adds to the metadata, and its way back: the numbers of the step and of the updates, the
 // state of loss scaling. For checkpoints of shards (dist/zero_checkpoint.h).
-Metadata with_counts(Metadata metadata);
+Metadata with_counts(Metadata metadata, const Optimizer& optimizer);
 struct TrainingCounts {
   int64_t step, updates;
   StepScalars scaling;
 };
 TrainingCounts counts_in(const SafetensorsFile& file, const std::string& path);
-void restore_counts(const TrainingCounts& counts);
+void restore_counts(const TrainingCounts& counts, Optimizer& optimizer);
 
 }  // namespace gradus

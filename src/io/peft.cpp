@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "src/core/input_file.h"
@@ -91,14 +92,19 @@ void save_adapters(const std::string& folder, Transformer& model, const std::str
 
 // What the folder's configuration says; refuses what would compute something else than plain LoRA.
 static LoraArgs read_config(const std::string& path) {
+  // Keys that are read here, or do not change what adapters compute. Any other (use_dora, ...) has to be off.
+  static const std::regex harmless(
+      "auto_mapping|base_model_name_or_path|bias|eva_config|exclude_modules|fan_in_fan_out|inference_mode|"
+      "init_lora_weights|layers_pattern|layers_to_transform|lora_alpha|lora_dropout|megatron_core|peft_type|"
+      "peft_version|qalora_group_size|r|revision|target_modules|task_type");
   const std::string text = read_text_file(path);
   try {
     const Json config = parse_json(text);
     check(config.is_object() && config.value("peft_type", "") == "LORA", "its peft_type is not LORA");
     check(config.value("bias", "none") == "none", "biases were trained, too");
-    for (const char* other : {"use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern"})
-      if (const auto found = config.find(other); found != config.end())
-        check(found->empty() || *found == false, "it has ", other, ", which gradus lacks");
+    for (const auto& [key, value] : config.items())
+      check(std::regex_match(key, harmless) || value.empty() || value == false || value == "", "it has ", key,
+            ", which gradus lacks");
     const Json init = config.value("init_lora_weights", Json(true));
     check(!init.is_string() || init == "gaussian" || init == "eva" || init == "orthogonal",
           "its init_lora_weights is ", init.dump(), ": the base was changed with it");

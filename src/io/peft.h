@@ -16,8 +16,9 @@ void save_adapters(const std::string& folder, Transformer& model, const std::str
 
 // Gives the model, which has no adapters, those of the folder: ranks, alpha and dropout as the files say;
 // numbers in fp32, bf16 or fp16 become what `precision` keeps. Everything is read and checked before the
-// model changes. Errors: files missing, cut short or of something else than plain LoRA (DoRA, biases that
-// were trained, ...); an adapter for a layer that this model lacks, or of another size.
+// model changes. Errors: files missing, cut short or of something else than plain LoRA (DoRA, activated
+// LoRA, biases that were trained, any key of the configuration that is not known and is neither null, false
+// nor empty); an adapter for a layer that this model lacks, or of another size.
 void load_adapters(const std::string& folder, Transformer& model, const Precision& precision = {});
 
 }  // namespace gradus

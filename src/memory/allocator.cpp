@@ -1,5 +1,6 @@
 #include "src/memory/allocator.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -64,7 +65,8 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
     const int64_t size = block_size(bytes);
     const bool small = size <= kSmallLimit;
     block = find(size, small);
-    while (!block && make_room && make_room()) block = find(size, small);
+    while (!block && std::any_of(make_room.begin(), make_room.end(), [](const auto& ask) { return ask(); }))
+      block = find(size, small);
     if (block && worth_splitting(block->size - size, *block->segment))
       pool(*block->segment).insert(cut(block, size));
   }

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -86,8 +87,9 @@ class Allocator {
   // Returns every wholly free segment to the device, and of expandable segments every wholly free page.
   void empty_cache() noexcept;
   void set_budget(int64_t bytes);  // bounds `reserved`; 0: no bound. Segments held already stay.
-  // Asked when there is no memory left, again and again, until there is or it frees nothing more (false).
-  std::function<bool()> make_room;
+  // Asked in turn when there is no memory left, again and again, until there is or none frees anything
+  // (false).
+  std::list<std::function<bool()>> make_room;
   // What is asked of the device from now on comes as pages of expandable segments. Off at first, as in
   // PyTorch.
   void set_expandable(bool on) { expandable_ = on; }

@@ -34,7 +34,7 @@ class Device {
   // What kernels find in Ctx, but for the scratch of the call.
   Ctx ctx();
   StepScalars scalars();  // read back from the device
-  // Writes one of them, as in device.set(&StepScalars::learning_rate, 0.1f).
+  // Writes one of them, as in device.set(&StepScalars::loss_scale, 8.0f).
   template <class T>
   void set(T StepScalars::*field, T value) {
     host_scalars_.*field = value;
@@ -42,7 +42,6 @@ class Device {
   }
   // What the host has written last, without asking the device.
   const StepScalars& host_scalars() const { return host_scalars_; }
-  bool norm_asked = false;  // clip_grad_norm was called since the last update
 
   void synchronize() { allocator_.source().synchronize(); }  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);

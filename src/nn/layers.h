@@ -12,7 +12,6 @@ namespace gradus {
 struct LoraAdapter {
   Parameter &a, &b;
   double alpha, dropout;  // dropout: of x
-  bool merged = false;    // it is in the layer's weight
   double scale() const { return alpha / double(a.value.shape()[0]); }
   Tensor operator()(const Tensor& x) const;
 };
@@ -23,7 +22,6 @@ struct Linear {  // y = x W^T + b, and what an adapter adds
   Tensor operator()(const Tensor& x) const;
   std::string name;
   Parameter &weight, &bias;
-  std::optional<DoubleQuantized> codes = {};  // instead of the weight's value, which is then empty
   std::optional<LoraAdapter> lora = {};
 };
 

@@ -18,8 +18,9 @@ Tensor LoraAdapter::operator()(const Tensor& x) const {
 }
 
 Tensor Linear::operator()(const Tensor& x) const {
-  const Tensor y = codes ? linear_quantized(x, *codes, bias.value) : linear(x, weight.value, bias.value);
-  return lora && !lora->merged ? add(y, (*lora)(x)) : y;
+  const Tensor y =
+      weight.codes ? linear_quantized(x, *weight.codes, bias.value) : linear(x, weight.value, bias.value);
+  return lora && !weight.merged ? add(y, (*lora)(x)) : y;
 }
 
 static std::vector<Linear*> matching(Transformer& model, const std::string& pattern) {
@@ -96,15 +97,16 @@ static void set_merged(Transformer& model, bool merged) {
   std::vector<Linear*> adapted;
   for (Linear* l : model.linears()) {
     if (!l->lora) continue;
-    check(!l->codes, "lora: cannot ", what, " the adapter of ", l->name, ": its weight is kept in 4 bits");
-    check(l->lora->merged != merged, "lora: cannot ", what, " the adapter of ", l->name, ": it is",
+    check(!l->weight.codes, "lora: cannot ", what, " the adapter of ", l->name,
+          ": its weight is kept in 4 bits");
+    check(l->weight.merged != merged, "lora: cannot ", what, " the adapter of ", l->name, ": it is",
           merged ? "" : " not", " merged");
     adapted.push_back(l);
   }
   check(!adapted.empty(), "lora: cannot ", what, ": the model has no adapters; add_lora() makes them");
   for (Linear* l : adapted) {
     add_product(*l, merged ? 1 : -1);
-    l->lora->merged = merged;
+    l->weight.merged = merged;
   }
 }
 
@@ -114,13 +116,16 @@ void unmerge_lora(Transformer& model) { set_merged(model, false); }
 void quantize_frozen(Transformer& model) {
   const DoubleQuantizer quantizer(current().device);
   std::vector<std::pair<Linear*, DoubleQuantized>> all;  // first, so that an error changes nothing
-  for (Linear* l : model.linears())
-    if (!l->weight.trainable() && !l->codes) all.emplace_back(l, quantizer.quantize(l->weight.kept()));
+  for (Linear* l : model.linears()) {
+    check(!l->weight.merged, "lora: the adapter of ", l->name,
+          " is merged; unmerge_lora() before its weight goes into 4 bits");
+    if (!l->weight.trainable() && !l->weight.codes) all.emplace_back(l, quantizer.quantize(l->weight.kept()));
+  }
   check(!all.empty(),
         "lora: there is no frozen weight of a linear layer that is not in 4 bits yet; add_lora() freezes "
         "them");
   for (auto& [l, codes] : all) {
-    l->codes = codes;
+    l->weight.codes = codes;
     for (const Tensor* t : {&l->weight.value, &l->weight.master})
       if (t->defined()) t->storage().drop("the weight is kept in 4 bits");
   }

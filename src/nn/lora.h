@@ -24,14 +24,15 @@ void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& ar
 void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const LoraArgs& args, uint64_t seed);
 
 // W <- W + alpha/r B A, of every layer with an adapter, which then takes no time; and back, up to rounding.
-// What is merged cannot train. Errors: merged twice, not merged, weights in 4 bits.
+// What is merged cannot train, is not saved or loaded, and does not go into 4 bits. Errors: merged twice, not
+// merged, weights in 4 bits.
 void merge_lora(Transformer& model);
 void unmerge_lora(Transformer& model);
 
 // From now on the frozen weights of linear layers are kept in NF4 with double quantization
 // (quant/double_quantized.h); the products make them numbers again, piece by piece. Biases, norms and
-// embeddings stay. An error if none is frozen, or all are in 4 bits already, or one is not finite: then
-// nothing has changed.
+// embeddings stay. An error if none is frozen, or all are in 4 bits already, or an adapter is merged, or a
+// weight is not finite: then nothing has changed.
 void quantize_frozen(Transformer& model);
 
 }  // namespace gradus

@@ -48,10 +48,12 @@ void Parameters::set_trainable(Parameter& p, bool trainable) {
 }
 
 void Parameters::zero_grad() {
+  if (shares) return shares->zero_grad();
   for (Parameter& p : list_) p.leaf.zero();
 }
 
 void Parameters::drop_grad() {
+  check(!shares, "drop_grad: the gradients lie in buffers of all ranks; take zero_grad()");
   zero_grad();
   for (Parameter& p : list_) p.leaf.grad = {};
 }

@@ -2,18 +2,22 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
 #include "src/autograd/tape.h"
 #include "src/nn/precision.h"
+#include "src/quant/double_quantized.h"
 
 namespace gradus {
 
-struct Parameter {
+struct Parameter {  // moves, and does not copy: a weight has one gradient
   std::string name;
   Tensor value;   // kind Weight; ops record its slot, so its gradient arrives in `leaf`
   Tensor master;  // kind Master, fp32; defined if the precision asks for it
+  std::optional<DoubleQuantized> codes;  // instead of both, which are then empty: it is kept in 4 bits
+  bool merged = false;                   // the product of an adapter has been added to it
   Leaf leaf;
   Precision precision;
   bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no
@@ -32,10 +36,27 @@ using AssignValues = std::function<void(Parameter&, const std::vector<double>&)>
 // (dist/zero.h).
 enum class Allocate : uint8_t { Now, Later };
 
-// The parameters of a model, in the order they were added. References stay valid as more are added.
+class Parameters;
+
+// Whoever keeps parameters in parts, one part on each rank (dist/zero.h): the ends of a step take all ranks.
+struct RankShares {
+  virtual const Parameters& own_parts() const = 0;  // what this rank's optimizer updates
+  virtual void zero_grad() = 0;
+  // The sums of squares (fp64) whose sum is that of all ranks' gradients; this rank's are a list of so many
+  // elements.
+  virtual Tensor sums_of_squares(BufList gradients, int64_t elements) = 0;
+  virtual void updated() = 0;  // this rank's parts
+
+ protected:
+  ~RankShares() = default;
+};
+
+// The parameters of a model, in the order they were added. References stay valid as more are added, and when
+// the list moves.
 class Parameters {
  public:
   explicit Parameters(Allocate allocate = Allocate::Now) : allocate_(allocate) {}
+  Parameters(Parameters&&) = default;
   Parameter& add(const std::string& name, const Shape& shape, const Precision& precision);
   Parameter& add(Parameter made);            // which has its name, its value and whatever else it is to have
   Parameter& find(const std::string& name);  // an error that lists the names if there is none
@@ -49,6 +70,7 @@ class Parameters {
   auto end() { return list_.end(); }
   auto begin() const { return list_.begin(); }
   auto end() const { return list_.end(); }
+  RankShares* shares = nullptr;  // of these parameters, and of the parts
 
  private:
   Allocate allocate_;

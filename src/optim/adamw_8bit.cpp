@@ -14,19 +14,20 @@ Optimizer::States coded_states(const Parameter& p, int64_t block) {
           {"v.scales", scales, DType::F32}};
 }
 
-AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args)
-    : Optimizer(parameters, [](const Parameter& p) { return coded_states(p, kStateBlock); }),
+AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args, const ParameterGroup& group)
+    : Optimizer(
+          parameters, [](const Parameter& p) { return coded_states(p, kStateBlock); }, group),
       args_(args),
       m_book_(book_on(current().device, dynamic_book(Sign::Signed), "signed dynamic")),
-      v_book_(book_on(current().device, dynamic_book(Sign::Unsigned), "unsigned dynamic")) {}
+      v_book_(book_on(current().device, second_moment_book(), "second moments")) {}
 
-void AdamW8bit::update(const Tensor& any, size_t, ParamList list) {
+void AdamW8bit::update(const std::vector<size_t>&, ParamList list) {
   std::vector<ParamUpdate> small, coded;
   for (int64_t i = 0; i < list.count; ++i)
     (list.items[i].m_scales.wanted() ? coded : small).push_back(list.items[i]);
-  if (!small.empty()) adamw(any, {int64_t(small.size()), small.data()}, args_);
+  if (!small.empty()) adamw({int64_t(small.size()), small.data()}, args_);
   const ParamList large{int64_t(coded.size()), coded.data()};
-  be(any).adamw_8bit(ctx(any, cost::adamw_8bit(large)), m_book_.in(), v_book_.in(), large, args_);
+  kernels().adamw_8bit(ctx(cost::adamw_8bit(large)), m_book_.in(), v_book_.in(), large, args_);
 }
 
 }  // namespace gradus

@@ -6,18 +6,20 @@
 namespace gradus {
 
 // Dettmers et al. 2022, "8-bit optimizers via block-wise quantization": m in the signed dynamic map, v in the
-// unsigned one, a scale for every 256 elements. State: 2 + 2 * 4 / 256 = 2.03125 bytes a parameter. A tensor
-// of fewer than kLeastCoded elements keeps AdamW's states. Not for fp64.
+// unsigned one, rounded up (second_moment_book), a scale for every 256 elements. State: 2 + 2 * 4 / 256
+// = 2.03125 bytes a parameter. A tensor of fewer than kLeastCoded elements keeps AdamW's states. Not for
+// fp64.
 class AdamW8bit : public Optimizer {
  public:
   static constexpr int64_t kLeastCoded = 4096;
   static bool is_for(const Parameter& p) {  // its states are codes
     return std::max(p.whole, p.value.numel()) >= kLeastCoded;
   }
-  explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {});
+  explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {},
+                     const ParameterGroup& group = all_parameters);
 
  private:
-  void update(const Tensor& any, size_t first, ParamList) override;
+  void update(const std::vector<size_t>& of, ParamList) override;
   AdamWArgs args_;
   Tensor m_book_, v_book_;
 };

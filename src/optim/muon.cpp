@@ -8,38 +8,40 @@ namespace gradus {
 
 bool Muon::is_for(const Parameter& p) { return p.value.shape().rank() == 2 && p.name.starts_with("h."); }
 
-Muon::Muon(Parameters& parameters, MuonArgs args)
-    : Optimizer(parameters,
-                [](const Parameter& p) {
-                  check_whole("muon", p);
-                  return is_for(p) ? States{like(p, "momentum")} : adamw_states(p);
-                }),
+Muon::Muon(Parameters& parameters, MuonArgs args, const ParameterGroup& group)
+    : Optimizer(
+          parameters,
+          [](const Parameter& p) {
+            check_whole("muon", p);
+            return is_for(p) ? States{like(p, "momentum")} : adamw_states(p);
+          },
+          group),
       args_(args) {}
 
-void Muon::update(const Tensor& any, size_t first, ParamList list) {
+void Muon::update(const std::vector<size_t>& of, ParamList list) {
   std::vector<ParamUpdate> others;
   for (int64_t i = 0; i < list.count; ++i)
-    if (const Parameter& p = *states[first + size_t(i)].parameter; is_for(p))
+    if (const Parameter& p = *states[of[size_t(i)]].parameter; is_for(p))
       update_matrix(p, list.items[i]);
     else
       others.push_back(list.items[i]);
-  if (!others.empty()) adamw(any, {int64_t(others.size()), others.data()}, args_.others);
+  if (!others.empty()) adamw({int64_t(others.size()), others.data()}, args_.others);
 }
 
 // The gradients in the direction are clipped; the orthogonal matrix is not, so clips = false.
 void Muon::update_matrix(const Parameter& p, ParamUpdate u) {
   const Tensor& w = p.value;
   Tensor direction(w.device(), w.shape(), args_.products, Kind::Temporary, p.name + ".direction");
-  be(w).muon_direction(ctx(w, cost::muon_direction(u.n, u.grad.t, u.m.t, args_.products)), u.n, u.grad, u.m,
-                       direction.set(), args_.momentum);
+  kernels().muon_direction(ctx(cost::muon_direction(u.n, u.grad.t, u.m.t, args_.products)), u.n, u.grad, u.m,
+                           direction.set(), args_.momentum);
   const Tensor orthogonal = newton_schulz(std::move(direction), args_.iterations);
   Tensor step = empty(w, w.shape(), statistics_dtype(w.dtype()), "muon.step");
   cast(orthogonal, step.set());
   u.grad = step.in();
   u.m = {};
   const float scale = 0.2f * std::sqrt(float(std::max(w.shape()[0], w.shape()[1])));
-  be(w).sgd(ctx(w, cost::sgd({1, &u})), {1, &u},
-            {.weight_decay = args_.weight_decay, .clips = false, .scale = scale});
+  kernels().sgd(ctx(cost::sgd({1, &u})), {1, &u},
+                {.weight_decay = args_.weight_decay, .clips = false, .scale = scale});
 }
 
 // alpha x + beta l r, of the shape of x.

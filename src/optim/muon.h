@@ -17,11 +17,11 @@ struct MuonArgs {
 // parameter of its matrices, 2 of the others. Its temporaries are of the size of one matrix.
 class Muon : public Optimizer {
  public:
-  explicit Muon(Parameters& parameters, MuonArgs args = {});
+  explicit Muon(Parameters& parameters, MuonArgs args = {}, const ParameterGroup& group = all_parameters);
   static bool is_for(const Parameter& p);
 
  private:
-  void update(const Tensor& any, size_t first, ParamList) override;
+  void update(const std::vector<size_t>& of, ParamList) override;
   void update_matrix(const Parameter& p, ParamUpdate);
   MuonArgs args_;
 };

@@ -16,13 +16,24 @@ static void fill_with_zeros(Tensor& t) {
 
 constexpr int64_t kGroupBytes = int64_t(1) << 20;  // of states that go to the host together, at least
 
-Optimizer::Optimizer(Parameters& parameters, std::function<States(const Parameter&)> of)
-    : states_of(std::move(of)) {
+Optimizer::Optimizer(Parameters& parameters, std::function<States(const Parameter&)> of,
+                     const ParameterGroup& group)
+    : states_of(std::move(of)),
+      shares_(parameters.shares),
+      scalars_(current().device, {int64_t(sizeof(UpdateScalars))}, DType::U8, Kind::Other, "update scalars"),
+      there_(scalars_.set().as<UpdateScalars>()) {
   Context& context = current();
+  check(!shares_ || &shares_->own_parts() == &parameters, "optimizer: the parameters are shared out among ",
+        "ranks; make it of this rank's parts (Zero::shards)");
+  restore(0);
   if (context.host) pager.emplace(context.device, *context.host);
   int64_t bytes = 0;  // of the present group
   for (Parameter& p : parameters) {
-    if (!p.trainable()) continue;
+    if (!group(p)) continue;
+    if (!p.trainable()) {
+      frozen_.push_back(&p);
+      continue;
+    }
     if (states.empty() || (pager && bytes >= kGroupBytes)) {
       groups_.push_back(states.size()), bytes = 0;
       if (pager) pager->done();  // the group before may go
@@ -40,36 +51,95 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
   if (pager) pager->done();
 }
 
+Call Optimizer::ctx(const Cost& cost) const { return {scalars_.device(), cost, there_}; }
+
+template <class T>
+void Optimizer::write(T UpdateScalars::*field, T value) {
+  const UpdateScalars layout;
+  const int64_t offset =
+      reinterpret_cast<const char*>(&(layout.*field)) - reinterpret_cast<const char*>(&layout);
+  scalars_.device().copy_in(reinterpret_cast<char*>(there_) + offset, &value, sizeof value);
+}
+
+UpdateScalars Optimizer::scalars() const {
+  UpdateScalars s = known_;
+  if (scalars_.device().has_data()) scalars_.device().copy_out(&s, there_, sizeof s);
+  return s;
+}
+
+void Optimizer::restore(int64_t updates) {
+  known_ = {.updates = updates};
+  scalars_.device().copy_in(there_, &known_, sizeof known_);
+  clipped_ = updating_ = false;
+}
+
+constexpr const char* kHalfDone =
+    "an error ended an update before, when some parameters may have had theirs and others not; load a "
+    "checkpoint, or make the model and its optimizer anew";
+
+void Optimizer::clip_grad_norm(double max_norm) {
+  check(!updating_, "clip_grad_norm: ", kHalfDone);
+  std::vector<CBuf> items;
+  std::vector<int64_t> sizes;
+  int64_t elements = 0;
+  for (const State& s : states) {
+    const Parameter& p = *s.parameter;
+    if (!p.trainable() || p.leaf.empty) continue;
+    items.push_back(p.leaf.grad.in()), sizes.push_back(p.value.numel());
+    elements += p.value.numel();
+  }
+  check(shares_ || !items.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
+  const BufList grads{int64_t(items.size()), items.data(), sizes.data()};
+  if (shares_) {
+    const Tensor sums = shares_->sums_of_squares(grads, elements);
+    kernels().clip_factor(ctx(cost::clip_factor(sums.numel())), sums.numel(), sums.in(), float(max_norm));
+  } else {
+    kernels().grad_norm(ctx(cost::grad_norm(elements, items[0].t)), grads, float(max_norm));
+  }
+  clipped_ = true;
+}
+
 void Optimizer::step(double learning_rate) {
-  check(!states.empty(), "optimizer: no parameter is trainable");
-  for (const State& s : states)  // before anything counts as written
-    check(!s.parameter->leaf.empty, "optimizer: parameter '", s.parameter->name,
+  check(!updating_, "optimizer: ", kHalfDone);
+  Context& context = current();
+  check(&scalars_.device() == &context.device, "optimizer: it belongs to another context; make it current");
+  bool trains = false;
+  for (const State& s : states) {  // before anything counts as written
+    const Parameter& p = *s.parameter;
+    check(!p.trainable() || !p.leaf.empty, "optimizer: parameter '", p.name,
           "' has no gradient; call backward() before step()");
-  Device& device = states[0].parameter->value.device();
-  const bool scaled = device.host_scalars().growth_interval > 0;
-  check(!scaled || device.norm_asked, "optimizer: with loss scaling, call clip_grad_norm() before step(); ",
+    trains = trains || p.trainable();
+  }
+  check(trains || shares_, "optimizer: no parameter is trainable");
+  for (const Parameter* p : frozen_)
+    check(!p->trainable(), "optimizer: parameter '", p->name,
+          "' trains, but was frozen when the optimizer was made, so it has no states; make the optimizer "
+          "anew");
+  const bool scaled = context.device.host_scalars().growth_interval > 0;
+  check(!scaled || clipped_, "optimizer: with loss scaling, call clip_grad_norm() before step(); ",
         "it finds overflows (a maximum of 0 clips nothing)");
-  device.set(&StepScalars::learning_rate, float(learning_rate));
-  const Tensor& any = states[0].parameter->value;
-  if (scaled)
-    be(any).begin_update(ctx(any, {OpClass::Elementwise}));
-  else
-    device.set(&StepScalars::updates, device.host_scalars().updates + 1);
+  updating_ = true;
+  ++known_.updates;
+  write(&UpdateScalars::learning_rate, known_.learning_rate = float(learning_rate));
+  if (!clipped_) write(&UpdateScalars::clip_factor, 1.0f);
+  kernels().begin_update(ctx({OpClass::Elementwise}));
   for (size_t g = 0; g + 1 < groups_.size(); ++g) {
     if (pager) pager->use(g);
     update_group(groups_[g], groups_[g + 1]);
   }
   if (pager) pager->done();
-  device.set(&StepScalars::clip_factor, 1.0f);
-  device.norm_asked = false;
-  device.set(&StepScalars::step, device.host_scalars().step + 1);
+  if (shares_) shares_->updated();
+  context.stepped = true;
+  clipped_ = updating_ = false;
 }
 
 void Optimizer::update_group(size_t first, size_t end) {
+  std::vector<size_t> of;
   std::vector<ParamUpdate> updates;
   for (size_t i = first; i < end; ++i) {
     State& s = states[i];
     Parameter& p = *s.parameter;
+    if (!p.trainable()) continue;
     ParamUpdate u{.n = p.value.numel(),
                   .value = p.value.set(),
                   .grad = p.leaf.grad.in(),
@@ -81,66 +151,50 @@ void Optimizer::update_group(size_t first, size_t end) {
     if (s.tensors.size() > 0) u.m = s.tensors[0].set();
     if (s.tensors.size() > 1) u.v = s.tensors[1].set();
     if (s.tensors.size() > 2) u.m_scales = s.tensors[2].set(), u.v_scales = s.tensors[3].set();
-    updates.push_back(u);
+    of.push_back(i), updates.push_back(u);
   }
-  update(states[first].parameter->value, first, {int64_t(updates.size()), updates.data()});
+  if (!of.empty()) update(of, {int64_t(updates.size()), updates.data()});
 }
 
 StateSpec like(const Parameter& p, const char* name) { return {name, p.value.shape(), p.precision.state}; }
 
-Sgd::Sgd(Parameters& parameters, SgdArgs args)
+Sgd::Sgd(Parameters& parameters, SgdArgs args, const ParameterGroup& group)
     : Optimizer(
           parameters,
-          [args](const Parameter& p) { return args.momentum != 0 ? States{like(p, "momentum")} : States{}; }),
+          [args](const Parameter& p) { return args.momentum != 0 ? States{like(p, "momentum")} : States{}; },
+          group),
       args_(args) {}
-void Sgd::update(const Tensor& any, size_t, ParamList list) {
-  be(any).sgd(ctx(any, cost::sgd(list)), list, args_);
+void Sgd::update(const std::vector<size_t>&, ParamList list) {
+  kernels().sgd(ctx(cost::sgd(list)), list, args_);
 }
 
 Optimizer::States adamw_states(const Parameter& p) { return {like(p, "m"), like(p, "v")}; }
-void adamw(const Tensor& any, ParamList list, const AdamWArgs& args) {
-  be(any).adamw(ctx(any, cost::adamw(list)), list, args);
+void Optimizer::adamw(ParamList list, const AdamWArgs& args) const {
+  kernels().adamw(ctx(cost::adamw(list)), list, args);
 }
 
-AdamW::AdamW(Parameters& parameters, AdamWArgs args) : Optimizer(parameters, adamw_states), args_(args) {}
-void AdamW::update(const Tensor& any, size_t, ParamList list) { adamw(any, list, args_); }
+AdamW::AdamW(Parameters& parameters, AdamWArgs args, const ParameterGroup& group)
+    : Optimizer(parameters, adamw_states, group), args_(args) {}
+void AdamW::update(const std::vector<size_t>&, ParamList list) { adamw(list, args_); }
 
 void check_whole(const char* optimizer, const Parameter& p) {
   check(p.whole == 0, optimizer, ": '", p.name, "' is a shard of a parameter of ", p.whole,
         " elements, and its update needs whole matrices; take AdamW, SGD or AdamW8bit");
 }
 
-Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args)
-    : Optimizer(parameters,
-                [](const Parameter& p) {
-                  check_whole("adafactor", p);
-                  const DType t = statistics_dtype(p.value.dtype());
-                  if (p.value.shape().rank() < 2) return States{{"squares", p.value.shape(), t}};
-                  return States{{"columns", {p.value.last()}, t}, {"rows", {p.value.rows().rows}, t}};
-                }),
+Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args, const ParameterGroup& group)
+    : Optimizer(
+          parameters,
+          [](const Parameter& p) {
+            check_whole("adafactor", p);
+            const DType t = statistics_dtype(p.value.dtype());
+            if (p.value.shape().rank() < 2) return States{{"squares", p.value.shape(), t}};
+            return States{{"columns", {p.value.last()}, t}, {"rows", {p.value.rows().rows}, t}};
+          },
+          group),
       args_(args) {}
-void Adafactor::update(const Tensor& any, size_t, ParamList list) {
-  be(any).adafactor(ctx(any, cost::adafactor(list, args_.step_size)), list, args_);
-}
-
-GradientList gradients_of(const Parameters& parameters) {
-  GradientList grads;
-  for (const Parameter& p : parameters) {
-    if (!p.trainable() || p.leaf.empty) continue;
-    grads.items.push_back(p.leaf.grad.in());
-    grads.sizes.push_back(p.value.numel());
-    grads.elements += grads.sizes.back();
-  }
-  return grads;
-}
-
-void clip_grad_norm(Parameters& parameters, double max_norm) {
-  const GradientList grads = gradients_of(parameters);
-  check(!grads.items.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
-  const Tensor& any = parameters.begin()->value;
-  be(any).grad_norm(ctx(any, cost::grad_norm(grads.elements, grads.items[0].t)), grads.list(),
-                    float(max_norm));
-  any.device().norm_asked = true;
+void Adafactor::update(const std::vector<size_t>&, ParamList list) {
+  kernels().adafactor(ctx(cost::adafactor(list, args_.step_size)), list, args_);
 }
 
 void start_loss_scaling(Device& device, float scale, int64_t growth_interval) {

@@ -17,22 +17,38 @@ struct StateSpec {
   DType dtype;
 };
 
+// Which of a model's parameters an optimizer is for; several optimizers can share out a model.
+using ParameterGroup = std::function<bool(const Parameter&)>;
+inline bool all_parameters(const Parameter&) { return true; }
+
 // The states are tensors named "<parameter>.<state>" (kind Optimizer, zeros at first). Parameters that do not
 // train have none. They are public so that checkpoints can save them. In a context with a host they go there
 // when the device has no room, in groups of parameters, and come back for their update.
+// Several optimizers can live in one context, in any order: what counts an update is each one's own.
 class Optimizer {
  public:
   using States = std::vector<StateSpec>;
   // states_of says for each parameter that trains which states it has: the first becomes ParamUpdate::m, the
   // second v, the next two, if there are any, m_scales and v_scales.
-  Optimizer(Parameters& parameters, std::function<States(const Parameter&)> states_of);
+  Optimizer(Parameters& parameters, std::function<States(const Parameter&)> states_of,
+            const ParameterGroup& group = all_parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
 
+  // Scales the next update so that the global L2 norm of its gradients, of all ranks if they share the
+  // parameters out, is at most max_norm (Pascanu et al. 2013); 0: does not scale it. The norm before clipping
+  // is in scalars().grad_norm.
+  void clip_grad_norm(double max_norm);
+
   // One update with the gradients at hand, multiplied by clip_grad_norm's factor if that was called since the
-  // last update. Every trainable parameter must have a gradient. Counts the update in StepScalars::updates
-  // and, because with it this attempt ends, the next attempt in StepScalars::step.
+  // last update. Every trainable parameter must have a gradient; one that was frozen since the optimizer was
+  // made stays as it is, one that was unfrozen is an error. If a kernel fails, some parameters may have been
+  // updated and others not: then each later step is an error until a checkpoint is loaded.
   void step(double learning_rate);
+
+  // Read back from the device; on meta, where no update is skipped, what the host knows.
+  UpdateScalars scalars() const;
+  void restore(int64_t updates);  // its states were loaded: updates are counted from here
 
   struct State {
     Parameter* parameter;
@@ -43,32 +59,45 @@ class Optimizer {
   std::optional<Pager> pager;  // of the states, if the context has a host
 
  protected:
-  // `any`: some tensor, which says on which device; item i of the list is that of states[first + i].
-  virtual void update(const Tensor& any, size_t first, ParamList) = 0;
+  // Item i of the list is of states[of[i]].
+  virtual void update(const std::vector<size_t>& of, ParamList) = 0;
+  // AdamW's, for optimizers that update some parameters by it.
+  void adamw(ParamList, const AdamWArgs&) const;
+  const Backend& kernels() const { return be(scalars_); }
+  Call ctx(const Cost& cost) const;  // of a kernel that reads or writes the optimizer's scalars
 
  private:
   void update_group(size_t first, size_t end);
-  std::vector<size_t> groups_;  // where each begins in `states`, and where the last ends
+  template <class T>
+  void write(T UpdateScalars::*field, T value);
+  std::vector<size_t> groups_;      // where each begins in `states`, and where the last ends
+  std::vector<Parameter*> frozen_;  // when the optimizer was made
+  RankShares* shares_;              // if each rank updates a part
+  Tensor scalars_;                  // UpdateScalars
+  UpdateScalars* there_;            // where they are
+  UpdateScalars known_;             // to the host
+  bool clipped_ = false;            // since the last update
+  bool updating_ = false;           // also after an error on the way
 };
 
 // SGD, with g' = g + wd w: w -= lr g'; with momentum: m = momentum m + g', w -= lr m; with Nesterov's: w -=
 // lr (g' + momentum m). State: 0 or 1 value per parameter.
 class Sgd : public Optimizer {
  public:
-  explicit Sgd(Parameters& parameters, SgdArgs args = {});
+  explicit Sgd(Parameters& parameters, SgdArgs args = {}, const ParameterGroup& group = all_parameters);
 
  private:
-  void update(const Tensor& any, size_t first, ParamList) override;
+  void update(const std::vector<size_t>& of, ParamList) override;
   SgdArgs args_;
 };
 
 // AdamW (Loshchilov & Hutter 2019, algorithm 2). State: m and v, 2 values per parameter.
 class AdamW : public Optimizer {
  public:
-  explicit AdamW(Parameters& parameters, AdamWArgs args = {});
+  explicit AdamW(Parameters& parameters, AdamWArgs args = {}, const ParameterGroup& group = all_parameters);
 
  private:
-  void update(const Tensor& any, size_t first, ParamList) override;
+  void update(const std::vector<size_t>& of, ParamList) override;
   AdamWArgs args_;
 };
 
@@ -79,40 +108,25 @@ class AdamW : public Optimizer {
 // Hugging Face's trainer runs: steps of the learning rate.
 class Adafactor : public Optimizer {
  public:
-  explicit Adafactor(Parameters& parameters, AdafactorArgs args = {});
+  explicit Adafactor(Parameters& parameters, AdafactorArgs args = {},
+                     const ParameterGroup& group = all_parameters);
 
  private:
-  void update(const Tensor& any, size_t first, ParamList) override;
+  void update(const std::vector<size_t>& of, ParamList) override;
   AdafactorArgs args_;
 };
 
-// For optimizers that update some parameters by AdamW: its states, and its update of some parameters.
 Optimizer::States adamw_states(const Parameter& p);
-void adamw(const Tensor& any, ParamList, const AdamWArgs& args);
 // A state of the parameter's shape, in the dtype that its precision says.
 StateSpec like(const Parameter& p, const char* name);
 // For those that update whole matrices: refuses shards.
 void check_whole(const char* optimizer, const Parameter& p);
 
-// The gradients of the parameters that train and have one, as kernels take them.
-struct GradientList {
-  std::vector<CBuf> items;
-  std::vector<int64_t> sizes;
-  int64_t elements = 0;
-  BufList list() const { return {int64_t(items.size()), items.data(), sizes.data()}; }
-};
-GradientList gradients_of(const Parameters& parameters);
-
-// Scales the next update so that the global L2 norm of all gradients is at most max_norm (Pascanu et al.
-// 2013); 0: leaves it as it is. The norm before clipping is in scalars().grad_norm.
-void clip_grad_norm(Parameters& parameters, double max_norm);
-
 // Dynamic loss scaling from now on (Micikevicius et al. 2018, sec. 3.2): backward passes compute gradients
 // `scale` times too large, so that small ones do not underflow in fp16; clip_grad_norm, which then has to be
-// called before every step(), divides them. An update with an infinite or undefined gradient is skipped and
-// the scale halved; after `growth_interval` updates in a row without one it is doubled. All of it is decided
-// on the device: the scale is in scalars().loss_scale, the number of updates that were made in
-// scalars().updates.
+// called before every step(), divides them. An optimizer whose gradients hold one that is infinite or
+// undefined skips its update. Once per attempt (Context::end_attempt) the scale is halved if one did, and
+// doubled after `growth_interval` attempts in a row without. All of it is decided on the device.
 void start_loss_scaling(Device& device, float scale = 65536, int64_t growth_interval = 2000);
 
 // Linear warm-up over `warmup` steps, then half a cosine down to `floor` at step `total` (steps count from

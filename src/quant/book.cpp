@@ -28,6 +28,23 @@ static int boundaries_below(const QuantBook& book, float t) {
   return low;
 }
 
+// For the numbers of each cell, between which boundaries they lie.
+static void fill_cells(QuantBook& book) {
+  for (uint32_t upper = 0; upper < (1 << 16); ++upper) {
+    const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
+    if (std::isnan(a)) continue;
+    const auto [least, greatest] = std::minmax(a, std::isnan(b) ? a : b);  // infinity stands beside NaNs
+    const int low = boundaries_below(book, least), high = boundaries_below(book, greatest);
+    QuantBook::Cell& cell = book.cell[upper] = {};
+    cell.upto = cell.above = uint8_t(low);
+    book.crowded = book.crowded || high > low + 1;
+    if (high != low + 1) continue;
+    cell.last = uint16_t(std::bit_cast<uint32_t>(book.boundary[low]));
+    ++(a < b ? cell.above : cell.upto);
+    if (a > b) --cell.last;  // below 0: larger bits are smaller numbers, and the boundary goes down
+  }
+}
+
 QuantBook listed_book(const std::vector<float>& value) {
   QuantBook book;
   book.count = int32_t(value.size());
@@ -42,19 +59,7 @@ QuantBook listed_book(const std::vector<float>& value) {
   std::fill_n(book.boundary, 256, NAN);
   for (int i = 0; i + 1 < book.count; ++i)
     book.boundary[i] = rounded_down((double(value[book.code[i]]) + double(value[book.code[i + 1]])) / 2);
-  for (uint32_t upper = 0; upper < (1 << 16); ++upper) {
-    const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
-    if (std::isnan(a)) continue;
-    const auto [least, greatest] = std::minmax(a, std::isnan(b) ? a : b);  // infinity stands beside NaNs
-    const int low = boundaries_below(book, least), high = boundaries_below(book, greatest);
-    QuantBook::Cell& cell = book.cell[upper];
-    cell.upto = cell.above = uint8_t(low);
-    book.crowded = book.crowded || high > low + 1;
-    if (high != low + 1) continue;
-    cell.last = uint16_t(std::bit_cast<uint32_t>(book.boundary[low]));
-    ++(a < b ? cell.above : cell.upto);
-    if (a > b) --cell.last;  // below 0: larger bits are smaller numbers, and the boundary goes down
-  }
+  fill_cells(book);
   return book;
 }
 
@@ -139,6 +144,14 @@ QuantBook dynamic_book(Sign sign) {
   }
   std::sort(value.begin(), value.end());
   return listed_book(value);
+}
+
+QuantBook second_moment_book() {
+  QuantBook book = dynamic_book(Sign::Unsigned);
+  for (int i = 0; i + 1 < book.count; ++i)
+    book.boundary[i] = std::min(book.boundary[i], book.value[i] * (1 + 0x1p-4f));
+  fill_cells(book);
+  return book;
 }
 
 QuantBook quantile_book(std::vector<float> x, int bits) {

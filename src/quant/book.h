@@ -31,6 +31,13 @@ QuantBook fp4_book();
 // decades from 1e-7 to 1, each with twice as many values as the one below it.
 enum class Sign : uint8_t { Signed, Unsigned };
 QuantBook dynamic_book(Sign sign);
+// The unsigned one for AdamW's v, rounded up: what is more than 1/16 above a value gets the next code, where
+// half way to it is farther. So 0 has the code of 0 alone. With the nearest codes a small v became 0 while
+// its m did not, and the next update without a gradient divided m by epsilon alone. And of values that are
+// far apart, 0.999 v + 0.001 g^2 stayed v for g up to 29 sqrt(v), while m became g; now it does up to 8
+// sqrt(v). A v that is too large makes a step too small, which does no harm. (What is below 2^-150 of the
+// scale is 0 in fp32; there m is small beside epsilon.)
+QuantBook second_moment_book();
 
 // Values such that each is the nearest of about as many elements of x: means of 2^bits equal parts of x in
 // ascending order (the same paper, sec. 1.2). x is finite and not empty, and has been divided by its absmax.

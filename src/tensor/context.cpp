@@ -1,6 +1,7 @@
 #include "src/tensor/context.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace gradus {
 
@@ -37,19 +38,49 @@ Context& current() {
   return *contexts.back();
 }
 
+bool of_another_context(const Device& device) {
+  return std::any_of(contexts.rbegin(), contexts.rend(), [&](const Context* c) {
+    return c != contexts.back() && (&device == &c->device || (c->host && &device == &*c->host));
+  });
+}
+
 Tape* Context::tape() const { return recordings_.empty() ? nullptr : recordings_.back()->tape_; }
 
 bool Context::evaluates() const {
-  return std::any_of(recordings_.begin(), recordings_.end(),
-                     [](const Recording* r) { return r->dropout_ == Recording::Dropout::None; });
+  const auto decides = std::find_if(recordings_.rbegin(), recordings_.rend(), [](const Recording* r) {
+    return r->dropout_ != Recording::Dropout::AsBefore;
+  });
+  return decides != recordings_.rend() && (*decides)->dropout_ == Recording::Dropout::None;
 }
 
-RandomKey Context::next_dropout_key() { return {seed, dropout_ordinal()++, first_sample}; }
+Recording* Context::recorder() const {
+  const auto found =
+      std::find_if(recordings_.rbegin(), recordings_.rend(), [](const Recording* r) { return r->tape_; });
+  return found == recordings_.rend() ? nullptr : *found;
+}
 
 uint32_t& Context::dropout_ordinal() {
-  const auto tape =
-      std::find_if(recordings_.rbegin(), recordings_.rend(), [](const Recording* r) { return r->tape_; });
-  return tape == recordings_.rend() ? dropout_ordinal_ : (*tape)->dropout_ordinal_;
+  Recording* const tape = recorder();
+  return tape ? tape->dropout_ordinal_ : dropout_ordinal_;
+}
+
+RandomKey Context::next_dropout_key() {
+  RandomKey key{seed, dropout_ordinal()++, first_sample};
+  Recording* const tape = recorder();
+  if (!tape) return key;
+  if (!tape->step_.defined()) {
+    tape->step_ = Tensor(device, {1}, DType::I64, Kind::Other, "step of a tape");
+    device.backend().copy_step(Call(device, {OpClass::Elementwise}), tape->step_.set());
+  }
+  key.step = tape->step_.in().as<int64_t>();
+  return key;
+}
+
+void Context::end_attempt() {
+  if (!std::exchange(stepped, false)) return;
+  device.set(&StepScalars::step, device.host_scalars().step + 1);
+  if (device.host_scalars().growth_interval > 0)
+    device.backend().update_loss_scale(Call(device, {OpClass::Elementwise}));
 }
 
 Recording::Recording(Tape* to, Dropout dropout) : context_(&current()), tape_(to), dropout_(dropout) {

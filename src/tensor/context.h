@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "src/memory/device.h"
+#include "src/tensor/tensor.h"
 
 namespace gradus {
 
@@ -24,6 +24,11 @@ struct Context {
   uint32_t& dropout_ordinal();   // of the next random op in this forward pass: each tape counts its own
   RandomKey next_dropout_key();  // of that op, which is then counted
 
+  // An attempt at an update: forward, backward, and a step of each optimizer. The first tape after a step
+  // calls this: dropout then draws new masks, and the loss scale takes in what all optimizers have found.
+  // Nothing happens without a step since the last call.
+  void end_attempt();
+
   // A second device, the host's memory, with a meter of its own: from now on the states of optimizers go
   // there when `device` has no room for them (pager.h).
   void add_host();
@@ -34,14 +39,27 @@ struct Context {
   int64_t first_sample = 0;   // index in the whole batch of the first sample of this micro-batch, for dropout
   int64_t last_slot = 0;      // ids of gradient slots; 0 means no gradient
   bool check_finite = false;  // --check=nan: every op's output is read and tested
+  bool stepped = false;       // an optimizer, in this attempt
 
  private:
   friend class Recording;
+  Recording* recorder() const;          // the latest with a tape
   std::vector<Recording*> recordings_;  // the current one last
   uint32_t dropout_ordinal_ = 0;        // without a tape
 };
 
-Context& current();  // an error if there is none
+Context& current();                             // an error if there is none
+bool of_another_context(const Device& device);  // than the current one
+// While it lives, c is the current context; then the one before is again.
+class CurrentFor {
+ public:
+  explicit CurrentFor(Context& c) : before_(current()) { c.make_current(); }
+  ~CurrentFor() { before_.make_current(); }
+  CurrentFor(const CurrentFor&) = delete;
+
+ private:
+  Context& before_;
+};
 // While it lives, the contexts that are alive are those of a list, the current one last, and what was alive
 // is out of sight: each rank of a simulated cluster has its own.
 class ContextsOf {
@@ -64,8 +82,8 @@ class Recording {
   void make_current();
 
  protected:
-  enum class Dropout : uint8_t { AsAsked, None };
-  explicit Recording(Tape* to, Dropout dropout = Dropout::AsAsked);
+  enum class Dropout : uint8_t { AsBefore, None, AsAsked };
+  explicit Recording(Tape* to, Dropout dropout = Dropout::AsBefore);
   ~Recording();
   Context& context() const;
 
@@ -77,6 +95,7 @@ class Recording {
 
  protected:
   uint32_t dropout_ordinal_ = 0;
+  Tensor step_;  // a tape's copy of StepScalars::step, from its first random op on
 };
 
 }  // namespace gradus

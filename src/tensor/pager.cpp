@@ -5,12 +5,12 @@
 namespace gradus {
 
 Pager::Pager(Device& device, Device& host) : device_(device), host_(host) {
-  check(!device.allocator().make_room, "pager: the device ", device.name(), " has one already");
-  device.allocator().make_room = [this] { return make_room(); };
+  asked_ =
+      device.allocator().make_room.insert(device.allocator().make_room.end(), [this] { return make_room(); });
 }
 
 Pager::~Pager() {
-  device_.allocator().make_room = nullptr;
+  device_.allocator().make_room.erase(asked_);
   for (Group& group : groups_)
     for (Page& page : group) page.tensor.storage().fill = nullptr;
 }

@@ -8,7 +8,7 @@ namespace gradus {
 
 class Pager {
  public:
-  // The device's allocator asks it for room before it says that there is none. One pager a device.
+  // The device's allocator asks its pagers for room before it says that there is none.
   Pager(Device& device, Device& host);
   ~Pager();  // what is on the host then is lost
   Pager(const Pager&) = delete;
@@ -40,6 +40,7 @@ class Pager {
   void bring(Group&);
 
   Device &device_, &host_;
+  std::list<std::function<bool()>>::iterator asked_;  // by the allocator
   std::vector<Group> groups_;
   size_t in_use_ = kNone;
   Traffic traffic_;

@@ -41,9 +41,16 @@ Storage& Tensor::storage() const {
   return *storage_;
 }
 
+void* Tensor::here() const {
+  check(!of_another_context(device()), "tensor '", storage().name(),
+        "' is of another context than the current ",
+        "one; make its context current, or copy it over by to_host() and from_host()");
+  return data();
+}
+
 Out Tensor::out(Write w) {
   ++storage().version;
-  return {data(), dtype_, w};
+  return {here(), dtype_, w};
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
@@ -102,12 +109,13 @@ static To convert(From x) {
 }
 
 template <class V>
-static void copy_in(Tensor& to, const std::vector<V>& values) {
+void copy_in(Tensor& to, const std::vector<V>& values) {
   check(int64_t(values.size()) == to.numel(), "copy: ", values.size(), " values for a tensor ", to.shape());
   visit_any(to.dtype(), [&]<class T>() {
     std::vector<T> converted(values.size());
     for (size_t i = 0; i < values.size(); ++i) converted[i] = convert<T>(values[i]);
-    to.device().copy_in(to.set().p, converted.data(), to.bytes());
+    ++to.storage().version;
+    to.device().copy_in(to.data(), converted.data(), to.bytes());
   });
 }
 
@@ -126,7 +134,7 @@ std::vector<V> to_host(const Tensor& x) {
   std::vector<V> values(x.numel());
   visit_any(x.dtype(), [&]<class T>() {
     std::vector<T> raw(values.size());
-    x.device().copy_out(raw.data(), x.in().p, x.bytes());
+    x.device().copy_out(raw.data(), x.data(), x.bytes());
     for (size_t i = 0; i < values.size(); ++i) values[i] = V(raw[i]);
   });
   return values;
@@ -144,9 +152,11 @@ double item(const Tensor& x) {
   return to_host<double>(x)[0];
 }
 
-Call::Call(Device& device, const Cost& cost) : device_(device), op_class_(cost.op_class) {
+Call::Call(Device& device, const Cost& cost, UpdateScalars* update)
+    : device_(device), op_class_(cost.op_class) {
   device.meter().count(cost);
   ctx_ = device.ctx();
+  ctx_.update = update;
   if (cost.scratch > 0) {
     scratch_ = device.allocator().allocate(cost.scratch, Kind::Temporary, "scratch", {cost.scratch});
     ctx_.scratch = scratch_->data();

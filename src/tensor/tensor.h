@@ -18,7 +18,7 @@ struct Leaf;  // where a parameter's gradient accumulates (autograd/tape.h)
 // slot: their gradients have as many elements, and arrive there in the origin's shape.
 struct Slot {
   int64_t id = 0;
-  Leaf* leaf = nullptr;  // set for parameters
+  std::shared_ptr<Leaf*> leaf = {};  // set for parameters; holds nullptr once the parameter has ended
   bool wanted() const { return id != 0; }
 };
 
@@ -70,9 +70,10 @@ class Tensor {
   Storage& storage() const;
   bool shares_storage() const { return storage_.use_count() > 1; }
 
-  CBuf in() const { return {data(), dtype_}; }  // to be read by a kernel
-  Out set() { return out(Write::Set); }         // to be overwritten
-  Out add() { return out(Write::Add); }         // to be added to
+  // For kernels, of the current context: those of another would compute on a device that this is not on.
+  CBuf in() const { return {here(), dtype_}; }
+  Out set() { return out(Write::Set); }  // to be overwritten
+  Out add() { return out(Write::Add); }  // to be added to
   Out out(Write w);
 
   Tensor reshape(const Shape& shape) const;  // the same elements in another shape
@@ -84,7 +85,12 @@ class Tensor {
   Slot slot;
 
  private:
+  template <class T>
+  friend std::vector<T> to_host(const Tensor& x);
+  template <class T>
+  friend void copy_in(Tensor& to, const std::vector<T>& values);
   void* data() const { return storage().data() + offset_ * size_of(dtype_); }
+  void* here() const;
 
   std::shared_ptr<Storage> storage_;
   int64_t offset_ = 0;
@@ -116,7 +122,7 @@ double item(const Tensor& x);  // the value of a one-element tensor: the one rea
 // end of the statement, and its cost is added to the meter (its time too, if the meter keeps times).
 class Call {
  public:
-  Call(Device& device, const Cost& cost);
+  Call(Device& device, const Cost& cost, UpdateScalars* update = nullptr);
   ~Call();
   Call(const Call&) = delete;
   operator const Ctx&() const { return ctx_; }

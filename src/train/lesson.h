@@ -24,9 +24,6 @@ struct Lesson {
   // and not after the work: --json's, `files`, whose folder must exist, and `made`, whose folder is made if
   // missing. Empty names stand for what is not written.
   void done(const std::vector<std::string>& files = {}, const std::vector<std::string>& made = {});
-  // Why a check is skipped that needs n steps, or whose bound is for n steps; empty: it is not.
-  std::string needs(int64_t n) const { return steps < n ? "needs " + std::to_string(n) + " steps" : ""; }
-  std::string is_for(int64_t n) const { return steps != n ? "is for " + std::to_string(n) + " steps" : ""; }
   Report report() const { return Report(name, current().device); }
   std::string plot(const std::string& file) const { return "build/plots/" + file; }
 };

@@ -26,6 +26,14 @@ struct ReportRow {
   std::vector<std::pair<std::string, double>> extra;                    // the lesson's own columns
 };
 
+// Why a check is skipped that needs n steps, or that is for n steps and no others; empty: it is not.
+inline std::string needs_steps(int64_t n, int64_t steps) {
+  return steps < n ? "needs " + std::to_string(n) + " steps" : "";
+}
+inline std::string is_for_steps(int64_t n, int64_t steps) {
+  return steps != n ? "is for " + std::to_string(n) + " steps" : "";
+}
+
 class Report {
  public:
   using Figure = std::variant<int64_t, double, std::string>;

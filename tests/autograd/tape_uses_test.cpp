@@ -275,7 +275,7 @@ TEST_F(L02_TapeUses, OnlyWhatIsSavedStaysAlive) {
     EXPECT_EQ(node.output.dtype, DType::F32);
     EXPECT_EQ(node.output.slot.leaf, nullptr);
   }
-  EXPECT_EQ(tape.nodes()[0].inputs[0].slot.leaf, &leaf);
+  EXPECT_EQ(*tape.nodes()[0].inputs[0].slot.leaf, &leaf);
   EXPECT_EQ(tape.nodes()[2].output.slot.id, y.slot.id);
 }
 

@@ -232,8 +232,9 @@ static int bench_kernels(int argc, char** argv) {
 
   Device device(device_name);
   check(device.has_data(), "kernels: meta computes nothing, so there is nothing to time");
-  device.set(&StepScalars::learning_rate, 1e-3f);
-  device.set(&StepScalars::updates, int64_t(1));
+  const UpdateScalars scalars{.learning_rate = 1e-3f, .updates = 1};
+  const BenchBuffer update(device, DType::U8, sizeof scalars);
+  device.copy_in(update.out().p, &scalars, sizeof scalars);
   Data data(device, t, mb << 20);
   Cases cases;
   add_elementwise(data, cases);
@@ -253,6 +254,7 @@ static int bench_kernels(int argc, char** argv) {
     const BenchBuffer scratch(device, DType::U8, c.cost.scratch + 1);
     Ctx ctx = device.ctx();
     ctx.scratch = scratch.out().p;
+    ctx.update = update.out().as<UpdateScalars>();
     const Timing time = measure(
         device, [&] { c.run(ctx); }, 5, 0.1);
     const Json line = json_line(c, device, t, time, copy, gemm);

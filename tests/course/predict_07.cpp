@@ -47,7 +47,7 @@ static Judge after_training(const Own07& o, int64_t micro_batches, const Look& l
       }
       optimizer.step(0);
     }
-    return double(look(meta.device, saved));
+    return double(look(meta.device, saved, optimizer));
   });
 }
 
@@ -69,9 +69,9 @@ static Quiz quiz(const std::string& student) {
           << " micro-batches of the same size.";
   mean << "A micro-batch of " << o.n[0] << " targets has the mean loss " << o.mean[0] << ", another of "
        << o.n[1] << " targets " << o.mean[1] << ". What is the mean over all of them?";
-  const auto saved = [](Device&, int64_t bytes) { return bytes; };
-  const auto gradients = [](Device& d, int64_t) { return d.meter().now()[Kind::Gradient]; };
-  const auto updates = [](Device& d, int64_t) { return d.host_scalars().updates; };
+  const auto saved = [](Device&, int64_t bytes, Optimizer&) { return bytes; };
+  const auto gradients = [](Device& d, int64_t, Optimizer&) { return d.meter().now()[Kind::Gradient]; };
+  const auto updates = [](Device&, int64_t, Optimizer& o) { return o.scalars().updates; };
   const std::string id = "07.3";
   return {setting.str(),
           {{id, "saved", "how many bytes does the tape of a micro-batch save?",

@@ -60,7 +60,7 @@ TEST(L17_DataParallel, InEveryPrecision) {
     set.model.layers = 1, set.model.precision = precision_recipe(recipe);
     set.prepare = [](Transformer&) { start_loss_scaling(current().device, 1024); };
     Weights masters;
-    const auto look = [&](Transformer& m) {
+    const auto look = [&](Transformer& m, Optimizer&) {
       for (const Parameter& p : m.parameters) masters.push_back(to_host<double>(p.kept()));
     };
     const Weights expected = train_on_one_rank(set, Summed::EachStep, make_adamw, look);

@@ -117,7 +117,7 @@ inline Weights layered_on_one_rank(const LayeredRun& run) {
 
 inline void layered_gradients(const LayeredRun& run, int64_t step, Comm& comm, LayeredModel& model,
                               Zero& zero) {
-  zero.zero_grad();
+  zero.model().zero_grad();
   std::vector<std::unique_ptr<Tape>> tapes;
   std::vector<Tensor> y;
   for (int64_t pass = 0; pass < run.passes; ++pass) {
@@ -145,7 +145,6 @@ inline void layered_with_zero(const LayeredRun& run, Comm& comm, const ZeroArgs&
   for (int64_t step = 0; step < run.steps; ++step) {
     layered_gradients(run, step, comm, model, zero);
     optimizer.step(0.01);
-    zero.end_update();
     if (run.after_update) run.after_update(model, zero);
   }
   inspect(model, zero);

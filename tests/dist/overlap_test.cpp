@@ -31,13 +31,20 @@ Exposed exposed(const std::function<void(Comm&, const std::function<void(double 
 }
 
 constexpr int64_t kSteps = 2;  // the second one begins as the first one did
-Exposed with_zero(const ZeroArgs& args) {
+Exposed with_zero(const ZeroArgs& args, int64_t evaluations = 0) {
   const ShardedSetting set = eight_blocks();
   return exposed([&](Comm& comm, const auto& to) {
     Transformer model(set.model, Allocate::Later);
     Zero zero(comm, model.parameters, args);
     for (int64_t step = 0; step < kSteps; ++step) {
-      zero.zero_grad();
+      zero.model().zero_grad();
+      to(nullptr);
+      for (int64_t i = 0; i < evaluations; ++i) {
+        const Evaluation evaluation;
+        share_of_loss(set, model, 0, comm.rank(), 0);
+        zero.end_forward();
+        to(&Exposed::forward);
+      }
       Tape tape;
       to(nullptr);
       const Tensor loss = share_of_loss(set, model, 0, comm.rank(), 0);
@@ -72,6 +79,21 @@ TEST(L18_Overlap, HidesGathersAndSums) {
       EXPECT_LT(overlapped.backward, (backward + 1e-6) * one) << what;
       EXPECT_GT(overlapped.backward, seconds(root)) << what << ": somebody has to wait for the last sum";
     }
+}
+
+// Passes follow each other; in each the unit after the first is gathered while the first computes.
+TEST(L18_Overlap, HidesGathersAlsoAfterEvaluations) {
+  const ShardedSetting set = eight_blocks();
+  const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
+                root = (set.model.vocab + set.model.context + 2) * C;
+  const double one = double(kSteps) * double(root + block) / 2 * 4 / kBandwidth;
+  for (const bool keep : {false, true}) {
+    const ZeroArgs args{.stage = 3, .unit = unit_per_block, .overlap = true, .keep_gathered = keep};
+    const Exposed without = with_zero(args), with = with_zero(args, 2);
+    EXPECT_NEAR(without.forward, one, 1e-6 * one) << text_of(args);
+    EXPECT_NEAR(with.forward, 3 * one, 1e-6 * one) << text_of(args);
+    EXPECT_NEAR(with.backward, without.backward, 1e-6 * one) << text_of(args);
+  }
 }
 
 TEST(L17_Overlap, BucketsHideSums) {

@@ -36,8 +36,8 @@ inline void train_with_sums(const ShardedSetting& set, Comm& comm, const BucketS
       buckets->sum();
     else
       sum_gradients(comm, model.parameters);
-    if (set.max_norm >= 0) clip_grad_norm(model.parameters, set.max_norm);
-    set.before_update(step, model.parameters);
+    if (set.max_norm >= 0) optimizer->clip_grad_norm(set.max_norm);
+    set.before_update(step, *optimizer);
     optimizer->step(1e-2);
   }
   inspect(model, buckets.get());
@@ -83,7 +83,7 @@ inline void expect_zero_trains_as(const Weights& expected, const ShardedSetting&
   run_cluster(cluster_of(set), [&](Comm& comm) {
     train_with_zero(
         set, comm, args,
-        [&](Transformer& model, Zero&) {
+        [&](Transformer& model, Zero&, Optimizer&) {
           expect_weights(model, expected,
                          text_of(args) + ", " + text_of(set) + ", rank " + std::to_string(comm.rank()));
         },

@@ -22,7 +22,7 @@ struct ShardedSetting {
   // What becomes of a rank's loss, and what looks at the gradients when they are summed and clipped.
   std::function<Tensor(const Tensor& loss, int64_t step, int64_t rank)> bend = [](const Tensor& loss, int64_t,
                                                                                   int64_t) { return loss; };
-  std::function<void(int64_t step, Parameters&)> before_update = [](int64_t, Parameters&) {};
+  std::function<void(int64_t step, Optimizer&)> before_update = [](int64_t, Optimizer&) {};
 };
 
 using Weights = std::vector<std::vector<double>>;  // of each parameter
@@ -75,7 +75,7 @@ enum class Summed : uint8_t { EachStep, EachMicroBatch };
 // in rank order, after the last micro-batch or after each, in fp32, and each sum is rounded once.
 inline Weights train_on_one_rank(
     const ShardedSetting& set, Summed summed, const MakeOptimizer& make = make_adamw,
-    const std::function<void(Transformer&)>& inspect = [](Transformer&) {}) {
+    const std::function<void(Transformer&, Optimizer&)>& inspect = [](Transformer&, Optimizer&) {}) {
   Context context(set.device, 3);
   Transformer model(set.model);
   set.prepare(model);
@@ -106,17 +106,17 @@ inline Weights train_on_one_rank(
       add(total, rounded_as_gradients(model, sum));
       total = rounded_as_gradients(model, total);
     }
-    if (set.max_norm >= 0) clip_grad_norm(model.parameters, set.max_norm);
-    set.before_update(step, model.parameters);
+    if (set.max_norm >= 0) optimizer->clip_grad_norm(set.max_norm);
+    set.before_update(step, *optimizer);
     optimizer->step(1e-2);
   }
-  inspect(model);
+  inspect(model, *optimizer);
   return weights_of(model);
 }
 
 // What a rank does with ZeRO; `inspect` is called with its end.
 inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args,
-                            const std::function<void(Transformer&, Zero&)>& inspect,
+                            const std::function<void(Transformer&, Zero&, Optimizer&)>& inspect,
                             const MakeOptimizer& make = make_adamw) {
   Transformer model(set.model, Allocate::Later);
   set.prepare(model);
@@ -124,7 +124,7 @@ inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args
   model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
   const auto optimizer = make(zero.shards);
   for (int64_t step = 0; step < set.steps; ++step) {
-    zero.zero_grad();
+    zero.model().zero_grad();
     for (int64_t micro = 0; micro < set.micro_batches; ++micro) {
       zero.last_micro_batch = micro == set.micro_batches - 1;
       Tape tape;
@@ -133,12 +133,11 @@ inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args
       tape.backward(loss);
       zero.end_backward();
     }
-    if (set.max_norm >= 0) zero.clip_grad_norm(set.max_norm);
-    set.before_update(step, zero.shards);
+    if (set.max_norm >= 0) optimizer->clip_grad_norm(set.max_norm);
+    set.before_update(step, *optimizer);
     optimizer->step(1e-2);
-    zero.end_update();
   }
-  inspect(model, zero);
+  inspect(model, zero, *optimizer);
 }
 
 }  // namespace gradus

@@ -24,14 +24,14 @@ void expect_bytes(const ShardedSetting& set, const ZeroArgs& args, const Psi& ps
   run_cluster(cluster_of(set), [&](Comm& comm) {
     ShardedSetting mine = set;
     int64_t requests = 0;
-    mine.before_update = [&](int64_t step, Parameters&) {  // the first step asked for all that there will be
+    mine.before_update = [&](int64_t step, Optimizer&) {  // the first step asked for all that there will be
       const int64_t now = current().device.meter().device_requests();
       if (step > 1) {
         EXPECT_EQ(now, requests) << what;
       }
       requests = now;
     };
-    train_with_zero(mine, comm, args, [&](Transformer& model, Zero& zero) {
+    train_with_zero(mine, comm, args, [&](Transformer& model, Zero& zero, Optimizer&) {
       const int64_t n = zero.numel(), N = comm.size(), stage = args.stage;
       EXPECT_EQ(current().device.meter().device_requests(), requests) << what;
       EXPECT_EQ(n % N, 0);
@@ -89,7 +89,7 @@ TEST(L18_ZeroBytes, ThePeakIsThatOfMeta) {
     for (const char* device : {"meta", "cpu"}) {
       const ShardedSetting set = small(2, "zero", device, 2);
       run_cluster(cluster_of(set), [&](Comm& comm) {
-        train_with_zero(set, comm, args, [&](Transformer&, Zero& zero) {
+        train_with_zero(set, comm, args, [&](Transformer&, Zero& zero, Optimizer&) {
           if (comm.rank() == 1) peaks.push_back(current().device.meter().at_peak());
           if (args.stage == 3) {
             EXPECT_GT(zero.most_gathered(), 0);
@@ -116,7 +116,7 @@ TEST(L18_ZeroTraffic, IsWhatTheFormulasSay) {
           if (clips) set.max_norm = 1;
           const std::string what = text_of(args) + ", " + text_of(set) + (clips ? ", clipped" : "");
           run_cluster(cluster_of(set), [&](Comm& comm) {
-            train_with_zero(set, comm, args, [&](Transformer&, Zero& zero) {
+            train_with_zero(set, comm, args, [&](Transformer&, Zero& zero, Optimizer&) {
               const int64_t of_update = psis(args, k) * zero.numel() * (ranks - 1) / ranks;
               const int64_t sent = comm.traffic().elements - set.steps * of_update;
               // a sum of squares to each of the others

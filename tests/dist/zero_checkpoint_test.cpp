@@ -27,14 +27,13 @@ Weights train_part(ShardedSetting set, int stage, int64_t from, const std::strin
     const auto optimizer = make(zero.shards);
     if (from > 0) load_sharded(load, zero, *optimizer);
     for (int64_t step = from; step < set.steps; ++step) {
-      zero.zero_grad();
+      zero.model().zero_grad();
       Tape tape;
       const Tensor loss = share_of_loss(set, model, step, comm.rank(), 0);
       zero.end_forward();
       tape.backward(loss);
       zero.end_backward();
       optimizer->step(1e-2);
-      zero.end_update();
     }
     if (!save.empty()) save_sharded(save, comm, zero, *optimizer, {{"note", "half way"}});
     const Weights mine = weights_of(model);

@@ -16,8 +16,8 @@ TEST(L18_ZeroClipping, TheFactorIsThatOfOneRank) {
     for (const int64_t ranks : {1, 2, 3}) {
       ShardedSetting set{.ranks = ranks, .micro_batches = 2, .steps = 1, .batch = 12, .max_norm = most};
       Clipped clipped{};
-      set.before_update = [&](int64_t, Parameters&) {
-        const StepScalars s = current().device.scalars();
+      set.before_update = [&](int64_t, Optimizer& optimizer) {
+        const UpdateScalars s = optimizer.scalars();
         clipped = {s.grad_norm, s.clip_factor};
       };
       train_on_one_rank(set, Summed::EachStep);
@@ -29,16 +29,17 @@ TEST(L18_ZeroClipping, TheFactorIsThatOfOneRank) {
         EXPECT_EQ(expected.factor < 1, most == 0.05);
         int64_t calls = 0;
         ShardedSetting sharded = set;
-        sharded.before_update = [&](int64_t step, Parameters& p) {
-          set.before_update(step, p);
+        sharded.before_update = [&](int64_t step, Optimizer& o) {
+          set.before_update(step, o);
           const auto near = [](float a, float b) { return std::abs(a - b) <= std::nextafter(a, 2 * a) - a; };
           EXPECT_TRUE(near(expected.norm, clipped.norm)) << text_of(args) << " " << clipped.norm;
           EXPECT_TRUE(near(expected.factor, clipped.factor)) << text_of(args) << " " << clipped.factor;
           EXPECT_EQ(clipped.factor < 1, most == 0.05);
           ++calls;
         };
-        run_cluster(cluster_of(sharded),
-                    [&](Comm& comm) { train_with_zero(sharded, comm, args, [](Transformer&, Zero&) {}); });
+        run_cluster(cluster_of(sharded), [&](Comm& comm) {
+          train_with_zero(sharded, comm, args, [](Transformer&, Zero&, Optimizer&) {});
+        });
         EXPECT_EQ(calls, ranks);
       }
     }
@@ -50,9 +51,10 @@ TEST(L18_ZeroClipping, WithoutABackwardPassItIsRefused) {
     args.unit = unit_per_layer;
     run_cluster({.ranks = 2}, [&](Comm& comm) {
       layered_with_zero({.declare = declare_five, .steps = 1}, comm, args, [&](LayeredModel&, Zero& zero) {
-        zero.zero_grad();
+        zero.model().zero_grad();
         for (const Parameter& p : zero.shards) EXPECT_TRUE(p.leaf.empty) << text_of(args) << ", " << p.name;
-        const std::string said = refusal([&] { zero.clip_grad_norm(1); });
+        Sgd optimizer(zero.shards);
+        const std::string said = refusal([&] { optimizer.clip_grad_norm(1); });
         EXPECT_NE(said.find("gradient"), std::string::npos) << text_of(args) << ": " << said;
       });
     });
@@ -72,7 +74,7 @@ TEST(L18_ZeroClipping, AllRanksStayEqual) {
     run_cluster(cluster_of(set), [&](Comm& comm) {
       train_with_zero(
           set, comm, args,
-          [&](Transformer& model, Zero&) {
+          [&](Transformer& model, Zero&, Optimizer&) {
             const Weights mine = weights_of(model);  // all take part
             if (first.empty()) first = mine;
             expect_weights(model, first, text_of(args));

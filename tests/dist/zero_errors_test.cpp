@@ -83,7 +83,7 @@ TEST(L18_ZeroErrors, OutOfMemoryAnywhere) {
     for (int i = 0; i < 6; ++i) m.linear("l" + std::to_string(i), 700, 700);
     Zero zero(comm, m.parameters, args);
     AdamW optimizer(zero.shards);
-    zero.zero_grad();
+    zero.model().zero_grad();
     Tape tape;
     Tensor y(current().device, {1, 700}, DType::F32, Kind::Data, "x");
     for (const Linear& l : m.linears) y = l(y);
@@ -91,7 +91,6 @@ TEST(L18_ZeroErrors, OutOfMemoryAnywhere) {
     tape.backward(y, Tensor(current().device, {1, 700}, DType::F32, Kind::Data, "dy"));
     zero.end_backward();
     optimizer.step(0.1);
-    zero.end_update();
   };
   for (ZeroArgs args : all_ways()) {
     args.unit = unit_per_layer;
@@ -137,7 +136,6 @@ TEST(L18_ZeroErrors, AStepThatFailedEverywhereIsTakenAgain) {
               }
             }
             optimizer.step(0.01);
-            zero.end_update();
           }
           size_t i = 0;
           for (const Parameter& p : model.parameters)
@@ -159,7 +157,7 @@ TEST(L18_ZeroEnds, BeforeItsModel) {
       LayeredModel model(Allocate::Later);
       declare_five(model);
       const auto pass = [&](Zero& zero, int until) {
-        zero.zero_grad();
+        zero.model().zero_grad();
         Tape tape;
         const Tensor y = model.forward(rows_of(0, comm.rank(), 4, 1));
         if (until == 0) return;

@@ -9,7 +9,7 @@ namespace {
 void expect_as_on_one_rank(const ShardedSetting& set, const ZeroArgs& args, const Weights& expected,
                            const std::string& what) {
   run_cluster({.ranks = set.ranks, .device = set.device, .seed = 3}, [&](Comm& comm) {
-    train_with_zero(set, comm, args, [&](Transformer& model, Zero&) {
+    train_with_zero(set, comm, args, [&](Transformer& model, Zero&, Optimizer&) {
       const Weights got = weights_of(model);
       size_t i = 0;
       for (const Parameter& p : model.parameters) {

@@ -107,7 +107,7 @@ TEST(L18_ZeroUnits, OfATransformerOneBlockIsGatheredAndTheRoot) {
                     root = set.model.vocab * C + set.model.context * C + 2 * C;
       run_cluster(cluster_of(set), [&](Comm& comm) {
         train_with_zero(set, comm, {.unit = unit_per_block, .overlap = overlap},
-                        [&](Transformer&, Zero& zero) {
+                        [&](Transformer&, Zero& zero, Optimizer&) {
                           EXPECT_EQ(zero.most_gathered(),
                                     2 * (round_up(root, 2) + (overlap ? 2 : 1) * round_up(block, 2)));
                         });
@@ -137,7 +137,7 @@ TEST(L18_ZeroUnits, OfATransformerWithSegmentsOfSeveralBlocks) {
                     root = set.model.vocab * C + set.model.context * C + 2 * C;
       run_cluster(cluster_of(set), [&](Comm& comm) {
         train_with_zero(set, comm, {.unit = unit_per_block, .overlap = overlap},
-                        [&](Transformer&, Zero& zero) {
+                        [&](Transformer&, Zero& zero, Optimizer&) {
                           EXPECT_LE(zero.most_gathered(), 4 * (root + (overlap ? 2 : 1) * block))
                               << "cut " << cut << (overlap ? ", overlapped" : "");
                         });

@@ -52,9 +52,10 @@ struct CallCtx {
   explicit CallCtx(const Cost& cost) : scratch(::operator new(size_t(cost.scratch), kAlignment)) {}
   ~CallCtx() { ::operator delete(scratch, kAlignment); }
   CallCtx(const CallCtx&) = delete;
-  operator Ctx() { return {&scalars, scratch, workspace}; }
+  operator Ctx() { return {&scalars, &update, scratch, workspace}; }
   static constexpr std::align_val_t kAlignment{64};
-  StepScalars scalars{.learning_rate = 0.125f, .clip_factor = 0.5f, .step = 7, .updates = 3};
+  StepScalars scalars{.step = 7};
+  UpdateScalars update{.learning_rate = 0.125f, .clip_factor = 0.5f, .updates = 3};
   void* scratch;
 };
 

@@ -170,7 +170,7 @@ inline Call grad_norm(Draw& d) {
   }
   call.run = [sizes, most = float(d.pick(0, 3))](const Backend& b, CallCtx& c, In in, Outs out) {
     b.grad_norm(c, {int64_t(in.size()), in.data(), sizes.data()}, most);
-    const auto [norm, factor] = std::pair(c.scalars.grad_norm, c.scalars.clip_factor);
+    const auto [norm, factor] = std::pair(c.update.grad_norm, c.update.clip_factor);
     std::memcpy(out[0].p, std::array{norm, factor}.data(), 2 * sizeof(float));
   };
   return call;

@@ -150,6 +150,46 @@ TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
   refuses("", "", tensors);
 }
 
+// A key that is not known may change what an adapter computes; of those that PEFT 0.3 to 0.21 writes, most
+// do.
+TEST_F(L12_BadFolder, AKeyThatIsNotKnownIsRefusedByItsNameUnlessItIsOff) {
+  for (const char* value : {"[5, 7]", "true", "3", "0", "\"on\"", "{\"a\": 1}"})
+    for (const std::string key : {"alora_invocation_tokens", "an_option_of_tomorrow"})
+      refuses("it has " + key + ", which gradus lacks", with(key, value), tensors);
+  for (const char* key :
+       {"arrow_config", "corda_config", "kasa_config", "layer_replication", "loftq_config", "lora_bias",
+        "lora_ga_config", "megatron_config", "monteclora_config", "target_parameters", "use_bdlora",
+        "trainable_token_indices", "use_qalora", "velora_config", "ensure_weight_tying"})
+    refuses("it has " + std::string(key), with(key, "[1]"), tensors);
+}
+
+TEST_F(L12_BadFolder, KeysThatAreOffOrSayNothingOfTheFunctionAreFine) {
+  const std::pair<const char*, const char*> fine[] = {
+      {"an_option_of_tomorrow", "null"},
+      {"an_option_of_tomorrow", "false"},
+      {"an_option_of_tomorrow", "[]"},
+      {"an_option_of_tomorrow", "{}"},
+      {"an_option_of_tomorrow", "\"\""},
+      {"auto_mapping", "{\"base_model_class\": \"GPT2LMHeadModel\"}"},
+      {"exclude_modules", "[\"c_fc\"]"},
+      {"layers_to_transform", "[0, 1]"},
+      {"layers_pattern", "\"h\""},
+      {"base_model_name_or_path", "\"gpt2\""},
+      {"revision", "\"main\""},
+      {"peft_version", "\"0.99\""},
+      {"qalora_group_size", "16"},
+      {"megatron_core", "\"megatron.core\""},
+      {"eva_config", "{\"rho\": 2.0}"},
+      {"task_type", "\"CAUSAL_LM\""},
+      {"init_lora_weights", "\"gaussian\""}};
+  for (const auto& [key, value] : fine) {
+    write("a/adapter_config.json", with(key, value));
+    write("a/adapter_model.safetensors", tensors);
+    Transformer fresh(model.config);
+    EXPECT_EQ(refusal([&] { load_adapters(path("a"), fresh); }), "") << key << ": " << value;
+  }
+}
+
 TEST_F(L12_BadFolder, TensorsOfSomethingElse) {
   const std::string other = folder_of("neox");
   refuses("is it of another model?", config, slurp(other + "/adapter_model.safetensors"));
@@ -161,13 +201,16 @@ TEST_F(L12_BadFolder, TensorsOfSomethingElse) {
     write_safetensors(path("made"), entries);
     return read("made");
   };
-  refuses("has only one of", config, file_of({{name + "A.weight", DType::F32, {3, 16}, zeros.data()}}));
-  refuses("expected", config,
-          file_of({{name + "A.weight", DType::F32, {3, 16}, zeros.data()},
-                   {name + "B.weight", DType::F32, {3, 48}, zeros.data()}}));
-  refuses("floating", config,
-          file_of({{name + "A.weight", DType::I32, {3, 16}, zeros.data()},
-                   {name + "B.weight", DType::F32, {48, 3}, zeros.data()}}));
+  const TensorEntry a{name + "A.weight", DType::F32, {3, 16}, zeros.data()},
+      b{name + "B.weight", DType::F32, {48, 3}, zeros.data()};
+  refuses("has only one of", config, file_of({a}));
+  refuses("has only one of", config, file_of({b}));
+  refuses("A.weight is fp32 [16,3], expected fp32 [3,16]", config,
+          file_of({{a.name, DType::F32, {16, 3}, zeros.data()}, b}));
+  refuses("B.weight is fp32 [3,48], expected fp32 [48,3]", config,
+          file_of({a, {b.name, DType::F32, {3, 48}, zeros.data()}}));
+  refuses("floating", config, file_of({{a.name, DType::I32, a.shape, zeros.data()}, b}));
+  refuses("floating", config, file_of({a, {b.name, DType::I32, b.shape, zeros.data()}}));
   refuses("has no adapters", config, file_of({}));
   expect_refused("missing", [&] { load_adapters(path("missing"), model); });
 }
@@ -198,16 +241,21 @@ TEST_F(L12_BadFolder, OtherTypesOfNumbersAreFine) {
   c.precision = uniform(DType::BF16);
   Transformer half(c);
   load_adapters(path("a"), half, mixed(DType::BF16));
-  const LoraAdapter& lora = *half.linears()[0]->lora;
-  EXPECT_EQ(to_host<double>(lora.a.value), std::vector<double>(48, 0.5));
-  EXPECT_EQ(to_host<double>(lora.b.master), std::vector<double>(144, 0.25));
+  LoraAdapter& lora = *half.linears()[0]->lora;
+  for (const Tensor& t : {lora.a.value, lora.a.master})
+    EXPECT_EQ(to_host<double>(t), std::vector<double>(48, 0.5));
+  for (const Tensor& t : {lora.b.value, lora.b.master})
+    EXPECT_EQ(to_host<double>(t), std::vector<double>(144, 0.25));
   EXPECT_FALSE(half.linears()[1]->lora);
-  half.linears()[0]->lora->b.assign(std::vector<double>(144, 1.0 + 0x1p-20));  // rounded: 1
+  for (Parameter* p : {&lora.a, &lora.b})
+    p->assign(std::vector<double>(size_t(p->value.numel()), 1.0 + 0x1p-20));  // rounded: 1
   save_adapters(path("b"), half);
-  std::vector<float> saved(144);
-  SafetensorsFile(path("b/adapter_model.safetensors"))
-      .read(name + "B.weight", DType::F32, {48, 3}, saved.data());
-  EXPECT_EQ(saved, std::vector<float>(144, 1.0f + 0x1p-20f)) << "what is kept";
+  const SafetensorsFile file(path("b/adapter_model.safetensors"));
+  for (const auto& [which, shape] : {std::pair("A.weight", Shape{3, 16}), {"B.weight", {48, 3}}}) {
+    std::vector<float> saved(size_t(shape.numel()));
+    file.read(name + which, DType::F32, shape, saved.data());
+    EXPECT_EQ(saved, std::vector<float>(saved.size(), 1.0f + 0x1p-20f)) << which << ": what is kept";
+  }
 }
 
 TEST_F(L12_BadFolder, LayersBeyondTheNinthHaveTheirNumbers) {

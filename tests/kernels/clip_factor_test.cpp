@@ -96,7 +96,7 @@ TEST_P(L18_Kernels, ClipFactorIsTheFormula) {
         ctx.scalars().loss_scale = scale, ctx.scalars().updates = 3, ctx.scalars().step = 4;
         ctx.poison_scratch();
         table().clip_factor(ctx, int64_t(sums.size()), in.in(), most);
-        const StepScalars after = ctx.scalars();
+        const TestScalars after = ctx.scalars();
         EXPECT_NEAR(after.grad_norm, norm, 3e-7 * norm) << sums.size() << " sums, scale " << scale;
         EXPECT_NEAR(after.clip_factor, factor, 3e-7 * factor) << sums.size() << " sums, most " << most;
         EXPECT_EQ(after.loss_scale, scale);

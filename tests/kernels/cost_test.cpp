@@ -158,6 +158,10 @@ TEST(L06_Cost, OfAdafactor) {
               200 * (12 + 8 + 2 + 4) + 8 * 45, 4 * (34 * 5 + 82));
   expect_cost("fp64", cost::adafactor({1, &wide}, StepSize::Given), E, 140, 14 * 40 + 16 * 9,
               8 * (4 * 7 + 6));
+  // one row: 1 partial sum and 2 more of the columns, 2 of the row, 2; of nothing these 2 are left
+  const ParamUpdate row = item(1, 7, F32, F32, false), none = item(0, 7, F32, F32, false);
+  expect_cost("one row", cost::adafactor({1, &row}, StepSize::Given), E, 70, 7 * 20 + 8 * 8, 4 * (3 * 7 + 4));
+  expect_cost("no rows", cost::adafactor({1, &none}, StepSize::Relative), E, 0, 0, 4 * 2);
   const ParamUpdate list[] = {small, tall, small};
   expect_cost("a list", cost::adafactor({3, list}, StepSize::Given), E, 2300,
               2 * (15 * 20 + 64) + 200 * 22 + 360, 4 * (34 * 5 + 82));
@@ -169,6 +173,47 @@ TEST(L06_Cost, OfMuonsDirection) {
               15 * (8 + 12 + 2), 2048);
   expect_cost("bf16", cost::muon_direction(15, BF16, F32, F32), OpClass::Elementwise, 180, 15 * (4 + 12 + 4),
               2048);
+}
+
+// AdamW's 14; two states are dequantized (2) and quantized (4). 600 elements are 3 blocks: two states of a
+// byte and a scale each, all of them read and written.
+TEST(L11_Cost, OfAdamWIn8Bits) {
+  char any = 0;
+  const auto out = [&](DType t) { return Out{&any, t, Write::Set}; };
+  const ParamUpdate plain{600, out(F32), {&any, F32}, out(DType::U8), out(DType::U8), {}, true},
+      mixed{256, out(BF16), {&any, BF16}, out(DType::U8), out(DType::U8), out(F32), true},
+      small{1, out(F16), {&any, F16}, out(DType::U8), out(DType::U8), {}, false};
+  constexpr OpClass E = OpClass::Elementwise;
+  expect_cost("fp32", cost::adamw_8bit({1, &plain}), E, 15600, 600 * (4 + 8 + 2 + 2) + 3 * 16);
+  expect_cost("a master copy", cost::adamw_8bit({1, &mixed}), E, 6656, 256 * (2 + 8 + 2 + 2 + 2) + 16);
+  expect_cost("one element", cost::adamw_8bit({1, &small}), E, 26, 2 + 4 + 2 + 2 + 16);
+  const ParamUpdate list[] = {plain, mixed, small};
+  expect_cost("a list", cost::adamw_8bit({3, list}), E, 15600 + 6656 + 26, 9648 + 4112 + 26);
+  expect_cost("none", cost::adamw_8bit({0, nullptr}), E, 0, 0);
+}
+
+// What the formulas are made of.
+TEST(L02_Cost, OfParts) {
+  for (const auto& [rows, partitions] :
+       {std::pair(-1, 1), {0, 1}, {1, 1}, {31, 31}, {32, 32}, {33, 32}, {1000, 32}})
+    EXPECT_EQ(cost::partitions(rows), partitions) << rows;
+  EXPECT_EQ(cost::stat_size(F64), 8);
+  for (const DType t : {F32, BF16, F16}) EXPECT_EQ(cost::stat_size(t), 4);
+  expect_cost("elementwise", cost::elementwise(7, F16, 3, 5), OpClass::Elementwise, 21, 70);
+  expect_cost("normalization", cost::normalization({3, 7}, F64, 2, 5, 9), OpClass::Normalization, 42, 840, 9);
+  EXPECT_EQ(cost::attention_pairs({2, 3, 5, 7, {}, {}, 1, Mask::Causal}), 6 * 15);
+  EXPECT_EQ(cost::attention_pairs({2, 3, 5, 7, {}, {}, 1, Mask::None}), 6 * 25);
+  for (const auto& [block, pieces] : {std::pair<int64_t, int64_t>(1, 1),
+                                      {(1 << 17) - 1, 1},
+                                      {1 << 17, 2},
+                                      {(3 << 16) + 5, 3},
+                                      {(1 << 24) - 1, 255},
+                                      {1 << 24, 256},
+                                      {1 << 25, 256}})
+    EXPECT_EQ(cost::quant_pieces({1 << 26, block}), pieces) << block;
+  EXPECT_EQ(cost::quantized_bytes({9, 4}), 9 + 3 * 4);
+  EXPECT_EQ(cost::quantized_bytes({9, 4, 4}), 5 + 3 * 4);
+  EXPECT_EQ(cost::quantized_bytes({9, 4, 8, Range::ZeroPoint}), 9 + 3 * 8);
 }
 
 // 7 numbers in blocks of 4: two scales; in 8 bits 7 bytes of codes, in 4 bits 4. Limits: three numbers a

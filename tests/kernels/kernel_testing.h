@@ -190,14 +190,15 @@ class Buffer {
   SharedVector<char> bytes_;
 };
 
-// Scratch, workspace and scalars, as the engine would give them.
+// Scratch, workspace and scalars (the device's and an optimizer's), as the engine would give them.
+struct TestScalars : StepScalars, UpdateScalars {};
 struct TestCtx {
   static constexpr int64_t kAlignment = 256;  // cuBLAS asks for it
   explicit TestCtx(const Cost& cost = {})
       : scratch_bytes(cost.scratch),
         scratch(cost.scratch + 2 * kAlignment),
         workspace(kWorkspaceBytes / sizeof(Piece) + 1) {}
-  operator Ctx() { return {one_scalars.data(), aligned(scratch), aligned(workspace)}; }
+  operator Ctx() { return {one_scalars.data(), one_scalars.data(), aligned(scratch), aligned(workspace)}; }
   template <class T>
   static void* aligned(SharedVector<T>& v) {
     return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(v.data()) + kAlignment - 1) / kAlignment *
@@ -211,12 +212,12 @@ struct TestCtx {
     return std::all_of(first + scratch_bytes, const_cast<const char*>(scratch.data() + scratch.size()),
                        [](char c) { return c == char(0xFF); });
   }
-  StepScalars& scalars() {  // to read or to write
+  TestScalars& scalars() {  // to read or to write
     wait_for_kernels();
     return one_scalars[0];
   }
   int64_t scratch_bytes;
-  SharedVector<StepScalars> one_scalars = SharedVector<StepScalars>(1);
+  SharedVector<TestScalars> one_scalars = SharedVector<TestScalars>(1);
   SharedVector<char> scratch;
   struct Piece {  // a vector makes and destroys its elements one by one, and each test has many workspaces
     char bytes[kAlignment];

@@ -24,50 +24,77 @@ TEST_P(L09_LossScaling, BackwardBeginsWithTheScale) {
   table().loss_scale(ctx, Out{});  // not wanted
 }
 
+// One optimizer's updates: made or skipped by its own norm. The scale is no part of it.
+TEST_P(L09_LossScaling, AnUpdateIsMadeOrSkipped) {
+  TestCtx ctx;
+  for (const int64_t interval : {0, 3}) {  // 0: no loss scaling
+    ctx.scalars() = {};
+    ctx.scalars().loss_scale = 1024, ctx.scalars().growth_interval = interval, ctx.scalars().step = 9;
+    ctx.scalars().clip_factor = 0.25f, ctx.scalars().learning_rate = 0.5f, ctx.scalars().good_updates = 2;
+    int64_t made = 0, skipped = 0;
+    for (const float norm : {2.0f, INFINITY, 0.0f, 1e30f, NAN, -INFINITY, 1.0f}) {
+      const bool skip = interval > 0 && !std::isfinite(norm);
+      made += !skip, skipped += skip;
+      ctx.scalars().grad_norm = norm;
+      table().begin_update(ctx);
+      const TestScalars s = ctx.scalars();
+      EXPECT_EQ(s.skip, skip) << "norm " << norm;
+      EXPECT_EQ(s.updates, made) << "norm " << norm;
+      EXPECT_EQ(s.overflows, skipped) << "norm " << norm;
+    }
+    const TestScalars s = ctx.scalars();  // all else is as it was
+    EXPECT_EQ(s.growth_interval, interval);
+    EXPECT_EQ(s.good_updates, 2);
+    EXPECT_EQ(s.loss_scale, 1024);
+    EXPECT_EQ(s.clip_factor, 0.25f);
+    EXPECT_EQ(s.step, 9);
+    EXPECT_EQ(s.learning_rate, 0.5f);
+  }
+}
+
 struct Decision {
-  float norm;
-  int32_t skip;
-  int64_t updates, good;
+  int32_t overflows;  // of an attempt
+  int64_t good;
   float scale;
 };
 TEST_P(L09_LossScaling, TheDecision) {
   RecordProperty("exercise", "09.1");
   TestCtx ctx;
   ctx.scalars().loss_scale = 1024, ctx.scalars().growth_interval = 3;
-  ctx.scalars().clip_factor = 0.25f, ctx.scalars().step = 9, ctx.scalars().learning_rate = 0.5f;
-  for (const Decision& d : std::vector<Decision>{{2, 0, 1, 1, 1024},
-                                                 {0, 0, 2, 2, 1024},
-                                                 {1e30f, 0, 3, 0, 2048},
-                                                 {1, 0, 4, 1, 2048},
-                                                 {INFINITY, 1, 4, 0, 1024},
-                                                 {NAN, 1, 4, 0, 512},
-                                                 {-INFINITY, 1, 4, 0, 256},
-                                                 {1, 0, 5, 1, 256},
-                                                 {1, 0, 6, 2, 256},
-                                                 {1, 0, 7, 0, 512}}) {
-    ctx.scalars().grad_norm = d.norm;
-    table().begin_update(ctx);
-    const StepScalars s = ctx.scalars();
-    EXPECT_EQ(s.skip, d.skip) << "norm " << d.norm;
-    EXPECT_EQ(s.updates, d.updates) << "norm " << d.norm;
-    EXPECT_EQ(s.good_updates, d.good) << "norm " << d.norm;
-    EXPECT_EQ(s.loss_scale, d.scale) << "norm " << d.norm;
+  ctx.scalars().updates = 4, ctx.scalars().skip = 1, ctx.scalars().step = 9;
+  int attempt = 0;
+  for (const Decision& d : std::vector<Decision>{{0, 1, 1024},
+                                                 {0, 2, 1024},
+                                                 {0, 0, 2048},
+                                                 {0, 1, 2048},
+                                                 {1, 0, 1024},
+                                                 {2, 0, 512},  // of two optimizers: once for both
+                                                 {1, 0, 256},
+                                                 {0, 1, 256},
+                                                 {0, 2, 256},
+                                                 {0, 0, 512}}) {
+    ctx.scalars().overflows = d.overflows;
+    table().update_loss_scale(ctx);
+    const TestScalars s = ctx.scalars();
+    EXPECT_EQ(s.good_updates, d.good) << "attempt " << attempt;
+    EXPECT_EQ(s.loss_scale, d.scale) << "attempt " << attempt;
+    EXPECT_EQ(s.overflows, 0) << "attempt " << attempt;
+    ++attempt;
   }
-  ctx.scalars().loss_scale = 0x1p127f, ctx.scalars().good_updates = 2, ctx.scalars().grad_norm = 1;
-  table().begin_update(ctx);
+  ctx.scalars().loss_scale = 0x1p127f, ctx.scalars().good_updates = 2;
+  table().update_loss_scale(ctx);
   EXPECT_EQ(ctx.scalars().loss_scale, 0x1p127f) << "twice of it would be infinite";
   EXPECT_EQ(ctx.scalars().good_updates, 0) << "the count begins anew though the scale stays";
   for (const float smallest : {0x1p-149f, 0x1p-148f}) {
-    ctx.scalars().loss_scale = smallest, ctx.scalars().grad_norm = NAN;
-    table().begin_update(ctx);
+    ctx.scalars().loss_scale = smallest, ctx.scalars().overflows = 1;
+    table().update_loss_scale(ctx);
     EXPECT_EQ(ctx.scalars().loss_scale, 0x1p-149f) << "half of it, but never 0";
-    EXPECT_EQ(ctx.scalars().skip, 1);
   }
-  const StepScalars s = ctx.scalars();  // all else is as it was
+  const TestScalars s = ctx.scalars();  // all else is as it was
   EXPECT_EQ(s.growth_interval, 3);
-  EXPECT_EQ(s.clip_factor, 0.25f);
+  EXPECT_EQ(s.updates, 4);
+  EXPECT_EQ(s.skip, 1);
   EXPECT_EQ(s.step, 9);
-  EXPECT_EQ(s.learning_rate, 0.5f);
 }
 
 TEST_P(L09_LossScaling, TheNormIsOfTheGradientsWithoutTheScale) {

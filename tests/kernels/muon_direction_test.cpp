@@ -80,7 +80,7 @@ void expect_direction(const Buffer& grad, const Buffer& m, double clip = kClip, 
                          " and m in " + name_of(m.type());
   const auto call = [&](const Ctx& ctx, const std::vector<Out>& out) {
     Buffer moved = m;
-    ctx.scalars->clip_factor = float(clip);
+    ctx.update->clip_factor = float(clip);
     table().muon_direction(ctx, n, grad.in(), moved.out(Write::Set), out[0], kMomentum);
     expect_written(op, after.m, m.type(), Write::Set, {}, moved.values());
   };

@@ -7,6 +7,7 @@
 
 #include "lessons/published/eager.h"
 #include "tests/lessons/published_testing.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -21,6 +22,27 @@ const PublishedFigure& figure(const std::string& run, const std::string& name) {
   for (const PublishedFigure& f : runs().figures)
     if (f.run == run && f.figure == name) return f;
   throw std::out_of_range(run + ", " + name);
+}
+
+// NVML: Hugging Face, "Model training anatomy" and "Efficient training on a single GPU", in MiB. The others:
+// onlybooks/llm, chapter_5.ipynb, in GiB; the calculator's in the book's text.
+TEST(L04_PublishedRuns, FiguresAreThoseOfTheSources) {
+  const struct {
+    const char *run, *name;
+    double published;
+  } sources[] = {{"BERT-large", "NVML, loaded", 2631},
+                 {"BERT-large", "NVML, batch 4", 14949},
+                 {"BERT-large", "NVML, 4 times batch 1", 8681},
+                 {"polyglot-ko-1.3b", "a calculator, model", 2.37},
+                 {"polyglot-ko-1.3b", "a calculator, training", 9.49},
+                 {"polyglot-ko-1.3b", "allocated, loaded", 2.615},
+                 {"polyglot-ko-1.3b", "allocated, updated, batch 4", 10.586},
+                 {"polyglot-ko-1.3b", "allocated, updated, batch 8", 11.113},
+                 {"polyglot-ko-1.3b", "allocated, updated, batch 16", 12.164}};
+  for (const auto& s : sources) EXPECT_EQ(figure(s.run, s.name).published, s.published) << s.name;
+  EXPECT_EQ(kCardMiB, 16160);
+  EXPECT_EQ(kContextMiB, 1343);
+  EXPECT_EQ(runs().verdicts[3].published_request, 64 * kMiB) << "batch 16";
 }
 
 // Figures in GiB are printed with three decimals: half of the last one, and 1 MiB for the unsplit rests of
@@ -88,6 +110,23 @@ TEST(L04_PublishedRuns, TablesShowEveryRow) {
   for (const PublishedFigure& f : runs().figures) EXPECT_NE(out.str().find(f.figure), std::string::npos);
   for (const Difference& d : runs().gap.differences) EXPECT_NE(out.str().find(d.name), std::string::npos);
   for (const Verdict& v : runs().verdicts) EXPECT_NE(out.str().find(v.run), std::string::npos);
+}
+
+// Within 100 MiB, or to the third decimal of a GiB.
+TEST(L04_PublishedRuns, AFigureThatIsMissedFails) {
+  const auto failed = [](const char* unit, double published, double theirs) {
+    PublishedRuns runs;
+    runs.figures = {{"a", "right", "MiB", 7, 7, 0, ""}, {"a", "b", unit, published, theirs, 0, ""}};
+    return failed_checks([&](Report& r) { report_published("runs", runs, r); });
+  };
+  EXPECT_EQ(failed("MiB", 13'939, 13'839), Names{});
+  EXPECT_EQ(failed("GiB", 10.586, 10.5864), Names{});
+  const Names mib{"a, b: published - theirs, MiB"}, gib{"a, b: published - theirs, GiB"};
+  EXPECT_EQ(failed("MiB", 13'939, 13'838), mib);
+  EXPECT_EQ(failed("MiB", 13'939, 14'040), mib);
+  EXPECT_EQ(failed("MiB", 13'939, NAN), mib);
+  EXPECT_EQ(failed("GiB", 10.586, 10.5866), gib);
+  EXPECT_EQ(failed("GiB", 10.586, 10.5854), gib);
 }
 
 struct OneLinear : testing::Test {

@@ -6,6 +6,7 @@
 #include "src/core/rng.h"
 #include "src/data/dummy.h"
 #include "tests/lessons/published_testing.h"
+#include "tests/lessons/report_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -44,6 +45,20 @@ TEST(L08_Formulas, AreWhatTheMeterCounts) {
         EXPECT_EQ(peak_activations(p, sizes), is.most) << what;
       }
     }
+}
+
+// A vocabulary so large that the logits are more than a block, and sequences so long that the probabilities
+// of one block are more than all else that it saves.
+TEST(L08_Formulas, EachTermOfTheirMaximaIsTheLargestOnce) {
+  TransformerConfig words = model(3), tokens = model(3);
+  words.vocab = 1000, tokens.heads = 6, tokens.channels = 6;
+  const Policy start{"from-the-start", {}, true},
+      attention{"", {{2, Keep::LessAttention}, {1, Keep::LessAttention}}};
+  const Sizes of_words{words, 2, 24}, of_tokens{tokens, 2, 64};
+  EXPECT_EQ(peak_activations(start, of_words), saved_bytes(start, of_words));
+  EXPECT_GT(peak_activations(attention, of_tokens), saved_bytes(attention, of_tokens));
+  EXPECT_EQ(peak_activations(start, of_words), counted(words, 2, 24, start).most);
+  EXPECT_EQ(peak_activations(attention, of_tokens), counted(tokens, 2, 64, attention).most);
 }
 
 // In models of all families: from what a block saves if all is kept, and from the bytes of its input.
@@ -132,6 +147,7 @@ TEST(L08_Policies, OtherBits) {
   EXPECT_EQ(other_bits({0.0}, {-0.0}), 1);
   EXPECT_EQ(other_bits({NAN}, {NAN}), 0);
   EXPECT_EQ(other_bits({1, 2}, {1}), 2);
+  EXPECT_EQ(other_bits({1}, {1, 2}), 2);
 }
 
 // n + 1; 4 from the start; the inputs of all segments, the rest of one, and a gradient.
@@ -176,6 +192,33 @@ TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
         }
       }
     }
+  }
+}
+
+// The lesson's own checks of its choices.
+TEST(L08_Budget, AChoiceThatIsTooLargeOrTooDearFails) {
+  RecordProperty("exercise", "08.2");
+  const std::vector<BudgetChoice> right = choose_for_budgets(model(4), 2);
+  ASSERT_EQ(right.size(), 20u);
+  int64_t with_brute = 0;
+  for (const BudgetChoice& c : right) {
+    EXPECT_EQ(c.measured, counted(model(4), 2, 24, c.policy).most) << text_of(c.policy);
+    with_brute += c.brute.has_value();
+  }
+  EXPECT_GT(with_brute, 10);
+  EXPECT_EQ(right.back().cost, 0) << "all is kept";
+  const auto failed = [&](size_t i, const std::function<void(BudgetChoice&)>& plant) {
+    std::vector<BudgetChoice> choices = right;
+    plant(choices[i]);
+    return failed_checks([&](Report& r) { budgets_table(choices, r); });
+  };
+  EXPECT_EQ(failed(0, [](BudgetChoice&) {}), Names{});
+  for (const size_t i : {0u, 13u, 19u}) {
+    EXPECT_EQ(failed(i, [](BudgetChoice& c) { c.measured = c.budget; }), Names{}) << "as much as there is";
+    EXPECT_EQ(failed(i, [](BudgetChoice& c) { c.measured = c.budget + 1; }),
+              Names{"budgets that are exceeded, of 20"});
+    EXPECT_EQ(failed(i, [](BudgetChoice& c) { c.brute = c.cost - 1; }),
+              Names{"FLOPs more than the best of all policies"});
   }
 }
 

@@ -201,6 +201,24 @@ TEST(L09_Batches, TheCrossingIsWhereAllocatedBytesCross) {
   EXPECT_LE(step_cost(lesson, c, "mixed", measured).bytes, step_cost(lesson, c, "fp32", measured).bytes);
 }
 
+TEST(L09_Batches, OneHalfOfTheCrossingItAndFourTimesItAreCompared) {
+  RecordProperty("exercise", "09.6");
+  const Lesson lesson = lesson_on("meta");
+  const TransformerConfig c{.vocab = 64, .context = 32, .layers = 4, .heads = 4, .channels = 256};
+  const BatchCosts costs = batch_costs(lesson, c);
+  const int64_t crossing = predicted_crossing(c);
+  EXPECT_EQ(costs.parameters, c.parameter_count());
+  EXPECT_EQ(costs.predicted, crossing);
+  EXPECT_EQ(costs.measured, measured_crossing(c));
+  ASSERT_EQ(costs.batches.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    const auto& b = costs.batches[i];
+    EXPECT_EQ(b.size, std::vector<int64_t>({1, crossing / 2, crossing, 4 * crossing})[i]);
+    EXPECT_EQ(b.fp32.bytes, step_cost(lesson, c, "fp32", b.size).bytes);
+    EXPECT_EQ(b.mixed.bytes, step_cost(lesson, c, "mixed", b.size).bytes);
+  }
+}
+
 // Clipping is of the gradient, not of what is computed for the scale's sake. SGD, because AdamW hardly
 // notices a factor.
 TEST(L09_Training, ScalingDoesNotChangeWhatIsClipped) {
@@ -223,7 +241,7 @@ TEST(L09_Training, ScalingDoesNotChangeWhatIsClipped) {
       for (int step = 0; step < 3; ++step) {
         model.parameters.zero_grad();
         accumulate(model, small_batch(), {6});
-        clip_grad_norm(model.parameters, max_norm);
+        optimizer.clip_grad_norm(max_norm);
         optimizer.step(0.1);
       }
       const std::vector<double> after = weights();
@@ -241,6 +259,7 @@ TEST(L09_Training, ScalingDoesNotChangeWhatIsClipped) {
 TEST(L09_PublishedRuns, BertLargeInFp16) {
   const PublishedRuns runs = published_mixed_precision();
   ASSERT_EQ(runs.figures.size(), 3u);
+  EXPECT_EQ(runs.figures[0].published, 14'949);
   EXPECT_EQ(runs.figures[1].published, 13'939);
   EXPECT_EQ(runs.figures[2].published, 7'275);
   for (const PublishedFigure& f : runs.figures) EXPECT_NEAR(f.theirs, f.published, 100) << f.figure;

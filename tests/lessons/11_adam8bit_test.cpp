@@ -35,7 +35,6 @@ Updated updated(MakeOptimizer make, int steps = 3) {
        {std::pair("first", Shape{64, 66}), {"large", Shape{70, 70}}, {"small", Shape{50}}})
     copy_from_host(parameters.add(name, shape, {}).value, std::vector<double>(size_t(shape.numel()), 0.5));
   const std::unique_ptr<Optimizer> optimizer = make(parameters);
-  current().device.set(&StepScalars::updates, int64_t(0));
   for (int step = 0; step < steps; ++step) {
     for (Parameter& p : parameters) {
       const std::vector<float> all = golden_inputs(step * 100 + p.value.numel());
@@ -119,7 +118,7 @@ TEST(L11_Adam8bit, EveryFormatTakesTheBytesThatArePredicted) {
               state_bytes(64 * 64, f.m.block) + state_bytes(65 * 65, f.m.block) + 72)
         << f.name;
   }
-  ASSERT_EQ(state_formats().size(), 4u);
+  ASSERT_EQ(state_formats().size(), 5u);
   EXPECT_EQ(state_formats()[0].m.block, 0);
   EXPECT_EQ(state_formats()[1].v.block, 256);
   EXPECT_EQ(state_formats()[0].v.book.value[0], 0) << "v has no sign";
@@ -140,7 +139,7 @@ TEST(L11_Adam8bit, WhatBecomesOfStates) {
                     dynamic = state_damage(state_formats()[3], {{m, v}});
   const auto lost = std::count_if(v.begin(), v.end(), [](float x) { return x > 0 && x < 1.0f / 510; });
   EXPECT_NEAR(linear.v_is_zero, double(lost) / 256, 0.005);
-  EXPECT_EQ(dynamic.v_is_zero, 0);
+  EXPECT_EQ(dynamic.v_is_zero, 0) << "down to 1e-6 of the largest";
   EXPECT_GT(linear.doubled, 0.3);
   EXPECT_EQ(dynamic.doubled, 0);
   EXPECT_GT(linear.largest_step, 1000);
@@ -149,7 +148,6 @@ TEST(L11_Adam8bit, WhatBecomesOfStates) {
   EXPECT_NEAR(adam_step(-0.5f, 0.25f), -1, 1e-6);
 }
 
-// main.cpp compares the last three by their places.
 TEST(L11_Adam8bit, Contenders) {
   ASSERT_EQ(adam_contenders().size(), 8u);
   const auto& all = adam_contenders();

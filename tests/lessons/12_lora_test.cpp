@@ -53,7 +53,7 @@ TEST(L12_Lora, EachWayTrainsWhatItSays) {
     EXPECT_EQ(model->config.precision.value,
               name.ends_with("bf16") || name.ends_with("bits") ? DType::BF16 : DType::F32);
     for (const Linear* l : model->linears()) {
-      EXPECT_EQ(l->codes.has_value(), name.ends_with("bits")) << name;
+      EXPECT_EQ(l->weight.codes.has_value(), name.ends_with("bits")) << name;
       EXPECT_EQ(l->lora ? l->lora->scale() : 2, 2) << name;
     }
   }
@@ -120,11 +120,22 @@ TEST(L12_Exercises, AProductFromCodesIsThatOfTheirNumbers) {
   const Tensor numbers = dequantize(q, 0, in * out, DType::F32).reshape({out, in});
   std::vector<double> ramp(size_t(3 * in)), zeros(size_t(out), 0);
   for (size_t i = 0; i < ramp.size(); ++i) ramp[i] = double(i % 13) - 6;
-  const Tensor x = from_host(current().device, ramp, {3, in}, DType::F32, Kind::Data, "x"),
-               bias = from_host(current().device, zeros, {out}, DType::F32, Kind::Weight, "bias");
-  const std::vector<double> got = to_host<double>(linear_quantized(x, q, bias)),
-                            want = to_host<double>(linear(x, numbers, bias));
-  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << "output " << i;
+  Tensor x = from_host(current().device, ramp, {3, in}, DType::F32, Kind::Data, "x");
+  const Tensor bias = from_host(current().device, zeros, {out}, DType::F32, Kind::Weight, "bias");
+  std::vector<std::vector<double>> outputs, gradients;
+  for (const bool coded : {false, true}) {
+    Leaf leaf;
+    attach(x, leaf, "x");
+    Tape tape;
+    const Tensor y = coded ? linear_quantized(x, q, bias) : linear(x, numbers, bias);
+    outputs.push_back(to_host<double>(y));
+    tape.backward(y, y);
+    gradients.push_back(to_host<double>(leaf.grad));
+  }
+  for (size_t i = 0; i < outputs[0].size(); ++i)
+    ASSERT_NEAR(outputs[1][i], outputs[0][i], 1e-3) << "output " << i;
+  for (size_t i = 0; i < gradients[0].size(); ++i)  // sums over the rows of both tiles, some thousands
+    ASSERT_NEAR(gradients[1][i], gradients[0][i], 1e-2) << "gradient of x, element " << i;
 }
 
 // Of GPT-NeoX: a model of two heads with an adapter whose B counts its rows. PEFT's file has them by head.

@@ -1,6 +1,7 @@
 // What lesson 17 says: who reads what, the ring, the ways to add up gradients.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "lessons/17_data_parallel/ring.h"
@@ -8,6 +9,7 @@
 #include "src/dist/cluster.h"
 #include "src/dist/data_parallel.h"
 #include "tests/data/loader_testing.h"
+#include "tests/lessons/report_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -95,6 +97,41 @@ TEST(L17_Ring, AfterTheFirstRoundEachRankHasOneFinishedPart) {
         EXPECT_EQ(ring.values[size_t(N - 1)][size_t(r)][size_t(p)] == whole, p == (r + 1) % N)
             << "rank " << r << ", part " << p;
   }
+}
+
+// What the lesson checks of its ring, and that it fails: N = 6, n = 6,000, on PCI Express.
+TEST(L17_Ring, ItsChecksFailWhereItIsWrong) {
+  RecordProperty("exercise", "17.2");
+  const RingCounts ring = count_ring(network_called("pcie"), 6, 6000);
+  EXPECT_EQ(ring.wrong, 0);
+  EXPECT_EQ(ring.sent, 2 * 5 * 6000);
+  EXPECT_NEAR(ring.seconds, 10 * (5.7e-6 + 4000 / 31.5e9), 1e-15);
+  EXPECT_NEAR(ring.formula, 10 * (5.7e-6 + 4000 / 31.5e9), 1e-15);
+  const auto counted = [](const AllReduce& sum) { return count_ring(network_called("pcie"), 6, 6000, sum); };
+  const RingCounts none = counted([](Comm&, const Tensor&) {});
+  EXPECT_EQ(none.wrong, 6 * 6000);
+  EXPECT_EQ(none.sent, 0);
+  EXPECT_EQ(none.seconds, 0);
+  for (const double value : {14, 16}) {
+    const RingCounts one = counted([=](Comm& comm, const Tensor& x) {
+      ring_all_reduce(comm, x, [](int64_t) {});
+      Tensor last = x.narrow(5999, 1);
+      if (comm.rank() == 5) copy_from_host(last, {value});
+    });
+    EXPECT_EQ(one.wrong, 1) << value;
+  }
+  const auto failed = [&](const std::function<void(RingCounts&)>& plant) {
+    RingCounts planted = ring;
+    plant(planted);
+    return failed_checks([&](Report& r) { check_ring(planted, r); });
+  };
+  EXPECT_EQ(failed([](RingCounts&) {}), Names{});
+  EXPECT_EQ(failed([](RingCounts& r) { r.wrong = 1; }), Names{"ring: elements that are no sum"});
+  for (const int64_t more : {-1, 1})
+    EXPECT_EQ(failed([=](RingCounts& r) { r.sent += more; }), Names{"ring: elements sent, 2 (N-1) n"});
+  for (const double factor : {1 - 1e-8, 1 + 1e-8, double(NAN)})
+    EXPECT_EQ(failed([=](RingCounts& r) { r.seconds *= factor; }),
+              Names{"ring: its time beside the formula's, off by"});
 }
 
 // Two layers of y = x w, the first with a bias; each rank's x is another.

@@ -1,10 +1,12 @@
-// The timelines of lesson 17's (b): what overlaps, and what does not.
+// Lesson 17's (b): what overlaps and what does not, its checks, and the published figures that it reckons
+// with.
 #include "lessons/17_data_parallel/scaling.h"
 
 #include <nlohmann/json.hpp>
 
 #include "src/core/json.h"
 #include "tests/folder_testing.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -30,6 +32,73 @@ TEST_F(L17_Scaling, TheTraceIsThatOfTheStepThatOverlaps) {
   EXPECT_GT(sums, 3) << "buckets of 25 MiB";
   EXPECT_LT(sums_begin, 0.75 * backward_ends) << "the first bucket is summed while the backward pass goes on";
   EXPECT_NE(read("build/plots/17_after.svg"), read("build/plots/17_overlapped.svg"));
+}
+
+// 10 s of computing; 6 of sending, then 16.
+TEST_F(L17_Scaling, ItsChecksFailWhereOverlapIsWrong) {
+  const auto failed = [&](size_t i, double overlapped) {
+    std::vector<ScaledStep> steps{
+        {"a", 1, 10, 10, 10}, {"a", 8, 10, 16, 15}, {"b", 1, 10, 10, 10}, {"b", 8, 10, 26, 16}};
+    steps[i].overlapped = overlapped;
+    return failed_checks([&](Report& r) { scaling_table(steps, path("picture.svg"), r); });
+  };
+  const std::string longer = "overlapped / the longer of computing and sending",
+                    after = "overlapped / one after the other", most = "the same, where it saves most";
+  EXPECT_EQ(failed(1, 15), Names{});
+  EXPECT_EQ(failed(1, 9.9), Names{longer}) << "computing takes 10";
+  EXPECT_EQ(failed(3, 15.9), Names{longer}) << "sending takes 16";
+  EXPECT_EQ(failed(2, 10.1), Names{after});
+  EXPECT_EQ(failed(3, 25), Names{most});
+  EXPECT_EQ(failed(3, 27), Names({after, most}));
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(failed(i, NAN), Names({longer, after, most})) << i;
+}
+
+TEST_F(L17_Scaling, StepsAreThoseOfEachNetwork) {
+  RecordProperty("exercise", "17.6");
+  constexpr int64_t kBuckets = 13;  // 475 MiB of gradients in fp32, 147 of them one parameter's
+  const std::vector<ScaledStep> steps = scaled_steps();
+  const std::vector<int64_t> ranks{1, 2, 4, 8, 16, 32, 64};
+  ASSERT_EQ(steps.size(), published_networks().size() * ranks.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const ScaledStep& s = steps[i];
+    EXPECT_EQ(s.network, published_networks()[i / ranks.size()].name);
+    EXPECT_EQ(s.ranks, ranks[i % ranks.size()]);
+    EXPECT_NEAR(s.computes, 0.029, 0.0005) << "of one rank, whatever the network";
+    const auto sending = [&](double bytes) {
+      return collective_seconds(published_networks()[i / ranks.size()], Collective::AllReduce, s.ranks,
+                                bytes);
+    };
+    const double expected = sending(4 * 124'439'808.0) + (kBuckets - 1) * sending(0);
+    EXPECT_NEAR(s.after - s.computes, expected, 1e-6 * expected + 1e-12) << s.network << " " << s.ranks;
+  }
+}
+
+// NVIDIA's A100 data sheet, 2021 (600 GB/s both ways); PCI Express 4.0: 16 lanes of 16 GT/s, 128 of 130 bits;
+// IEEE 802.3ba and 802.3ae. Latencies: NCCL 2, src/graph/tuning.cc, a ring with the protocol Simple (later
+// releases reckon with 14.0 microseconds for a network). The bucket: PyTorch, DistributedDataParallel, 25
+// MiB.
+TEST_F(L17_Scaling, PublishedFigures) {
+  const struct {
+    const char* name;
+    double microseconds, gigabytes;
+    int64_t per_node;
+    double between_microseconds, between_gigabytes;
+  } published[] = {{"nvlink", 3.4, 600 / 2, 0, 0, 1e21},
+                   {"pcie", 5.7, 31.5, 0, 0, 1e21},
+                   {"ethernet100", 9.6, 100 / 8.0, 0, 0, 1e21},
+                   {"ethernet10", 9.6, 10 / 8.0, 0, 0, 1e21},
+                   {"nodes", 3.4, 600 / 2, 8, 9.6, 100 / 8.0}};
+  ASSERT_EQ(published_networks().size(), std::size(published));
+  for (const auto& p : published) {
+    const Network& n = network_called(p.name);
+    EXPECT_DOUBLE_EQ(n.link.latency, p.microseconds * 1e-6) << p.name;
+    EXPECT_DOUBLE_EQ(n.link.bandwidth, p.gigabytes * 1e9) << p.name;
+    EXPECT_EQ(n.per_node, p.per_node) << p.name;
+    EXPECT_DOUBLE_EQ(n.between.latency, p.between_microseconds * 1e-6) << p.name;
+    EXPECT_DOUBLE_EQ(n.between.bandwidth, p.between_gigabytes * 1e9) << p.name;
+  }
+  EXPECT_NEAR(31.5, 16 * 16 / 8.0 * 128 / 130, 0.01);
+  EXPECT_EQ(kPyTorchBucket, 25 * 1024 * 1024);
 }
 
 }  // namespace

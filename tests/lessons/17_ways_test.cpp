@@ -6,6 +6,7 @@
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
 #include "tests/data/loader_testing.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -27,7 +28,7 @@ TEST(L17_OneDevice, WithOneRankIsOrdinaryTraining) {
     const Tensor loss = share_of_loss(model, kTask, read_shard(loader, kTask, step, 0, 1));
     loss_last = item(loss);
     tape.backward(loss);
-    clip_grad_norm(model.parameters, 1);
+    optimizer.clip_grad_norm(1);
     optimizer.step(1e-2);
   }
   for (const int64_t ranks : {1, 2, 3, 4}) {
@@ -49,31 +50,45 @@ TEST(L17_OneDevice, NumbersAreSummedInFp64) {
   });
 }
 
-// The exit code of a report about runs that are wrong on one rank, or in one parameter, or send too much.
-int code_of(int64_t wrong_rank, size_t wrong_parameter, int64_t sent_more) {
+// The checks that fail if a rank's run, which is right, is changed by `plant`.
+Names failed_ways(const std::function<void(int64_t rank, SummedRun&)>& plant) {
   Context context;
   RanksArgs args;
   args.ranks = 2;
   const OneDevice alone{{{1, 2}, {3, 4}}, 5};
-  Report report("test", context.device);
-  compare_way(
-      args, kTask,
-      [&](Comm& comm, const ParallelWay&) {
-        SummedRun run{{alone.weights, {0.1}, 5, {}}, {}, 100};
-        run.sent.elements = 100 + (comm.rank() == 1 ? sent_more : 0);
-        if (comm.rank() == wrong_rank) run.weights[wrong_parameter][0] += 1;
-        return run;
-      },
-      {"way", 8, false}, alone, report);
-  return report.finish("");
+  return failed_checks([&](Report& report) {
+    compare_way(
+        args, kTask,
+        [&](Comm& comm, const ParallelWay&) {
+          SummedRun run{{alone.weights, {0.1}, 5, {}}, {}, 100};
+          run.sent.elements = 100;
+          plant(comm.rank(), run);
+          return run;
+        },
+        {"way", 8, false}, alone, report);
+  });
 }
 
 TEST(L17_Ways, TheReportFailsWhereARankDiffers) {
-  EXPECT_EQ(code_of(-1, 0, 0), 0);
-  for (const int64_t rank : {0, 1})
-    for (const size_t parameter : {0u, 1u})
-      EXPECT_EQ(code_of(rank, parameter, 0), 1) << rank << " " << parameter;
-  EXPECT_EQ(code_of(-1, 0, 4), 1);
+  EXPECT_EQ(failed_ways([](int64_t, SummedRun&) {}), Names{});
+  const Names unlike{"2 ranks, way: parameters unlike one device's"},
+      sent{"2 ranks, way: ranks that sent not 2 Psi (N-1)/N"};
+  for (const int64_t wrong : {0, 1}) {
+    const auto failed = [&](const std::function<void(SummedRun&)>& plant) {
+      return failed_ways([&](int64_t rank, SummedRun& run) {
+        if (rank == wrong) plant(run);
+      });
+    };
+    for (const size_t parameter : {0u, 1u}) {
+      EXPECT_EQ(failed([=](SummedRun& r) { r.weights[parameter][1] += 1e-15; }), unlike) << wrong;
+      EXPECT_EQ(failed([=](SummedRun& r) { r.weights[parameter][0] = NAN; }), unlike) << wrong;
+    }
+    EXPECT_EQ(failed([](SummedRun& r) { r.weights.pop_back(); }), unlike) << "a parameter is missing";
+    for (const int64_t elements : {96, 104})
+      EXPECT_EQ(failed([=](SummedRun& r) { r.sent.elements = elements; }), sent) << wrong;
+    EXPECT_EQ(failed([](SummedRun& r) { r.sent.elements = r.numel = 2; }), sent)
+        << "fewer than the model has";
+  }
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST(L04_History, EventsSayNameKindShapeOpAndTime) {
   Leaf leaf;
   leaf.name = "w";
   Tensor w(device, {6, 4}, DType::F32, Kind::Weight, "w"), x(device, {3, 4}, DType::F32, Kind::Data, "x");
-  w.slot = {++context.last_slot, &leaf};
+  attach(w, leaf, "w");
   device.allocator().keep_history();
   {
     const ProfileRange step("step");

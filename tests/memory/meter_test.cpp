@@ -168,8 +168,7 @@ TEST(L01_Meter, ADeviceCountsItsOwnMemory) {
   EXPECT_STREQ(device.name(), "cpu");
   EXPECT_EQ(device.meter().now()[Kind::Other], int64_t(sizeof(StepScalars)));
   EXPECT_EQ(device.meter().now()[Kind::Vendor], 0);  // the workspace comes when first asked for
-  EXPECT_EQ(device.scalars().clip_factor, 1.0f);
-  EXPECT_EQ(device.scalars().updates, 0);
+  EXPECT_EQ(device.scalars().loss_scale, 1.0f);
   EXPECT_EQ(device.scalars().step, 1);
   void* workspace = device.ctx().workspace;
   EXPECT_EQ(device.ctx().workspace, workspace);

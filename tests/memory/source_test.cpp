@@ -137,22 +137,22 @@ TEST(L02_Device, AScalarIsWrittenAlone) {
   names.push_back("meta");
   for (const char* name : names) {
     Device device(name);
-    device.set(&StepScalars::learning_rate, 0.25f);
-    device.set(&StepScalars::grad_norm, 3.0f);
-    device.set(&StepScalars::updates, (int64_t(1) << 40) + 7);
-    device.set(&StepScalars::learning_rate, 0.5f);
+    device.set(&StepScalars::loss_scale, 0.25f);
+    device.set(&StepScalars::overflows, 3);
+    device.set(&StepScalars::good_updates, (int64_t(1) << 40) + 7);
+    device.set(&StepScalars::loss_scale, 0.5f);
     const StepScalars s = device.scalars();
-    EXPECT_EQ(s.learning_rate, 0.5f) << name;
-    EXPECT_EQ(s.grad_norm, 3.0f) << name;
-    EXPECT_EQ(s.clip_factor, 1.0f) << name << ": nobody wrote it";
+    EXPECT_EQ(s.loss_scale, 0.5f) << name;
+    EXPECT_EQ(s.overflows, 3) << name;
+    EXPECT_EQ(s.growth_interval, 0) << name << ": nobody wrote it";
     EXPECT_EQ(s.step, 1) << name << ": of the first attempt";
-    EXPECT_EQ(s.updates, (int64_t(1) << 40) + 7) << name;
-    EXPECT_EQ(device.host_scalars().updates, s.updates) << name;
+    EXPECT_EQ(s.good_updates, (int64_t(1) << 40) + 7) << name;
+    EXPECT_EQ(device.host_scalars().good_updates, s.good_updates) << name;
     if (device.has_data()) {
       StepScalars seen;  // what a kernel is handed is the same memory
       device.copy_out(&seen, device.ctx().scalars, sizeof seen);
-      EXPECT_EQ(seen.updates, s.updates) << name;
-      EXPECT_EQ(seen.learning_rate, 0.5f) << name;
+      EXPECT_EQ(seen.good_updates, s.good_updates) << name;
+      EXPECT_EQ(seen.loss_scale, 0.5f) << name;
     }
     EXPECT_EQ(device.ctx().scratch, nullptr) << name;
     EXPECT_EQ(device.meter().now()[Kind::Vendor], kWorkspaceBytes) << name;

@@ -34,7 +34,7 @@ Trained train(const char* device, const TransformerConfig& config, int64_t batch
     trained.losses.push_back(item(loss));
     model.parameters.zero_grad();
     tape.backward(loss);
-    clip_grad_norm(model.parameters, 1.0);
+    optimizer.clip_grad_norm(1.0);
     optimizer.step(1e-3);
   }
   const Meter& meter = context.device.meter();

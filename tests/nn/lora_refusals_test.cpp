@@ -47,8 +47,18 @@ TEST_F(L12_LoraRefusals, WhatCannotBeMergedWholeIsNotMergedInPart) {
     const std::vector<double> before = to_host<double>(stays.value);
     expect_refused("its weight is kept in 4 bits", [&] { merge_lora(mixed); });
     EXPECT_EQ(to_host<double>(stays.value), before) << numbers;
-    for (const Linear* l : mixed.linears()) EXPECT_FALSE(l->lora->merged) << l->name;
+    for (const Linear* l : mixed.linears()) EXPECT_FALSE(l->weight.merged) << l->name;
   }
+}
+
+// In 4 bits it could never be unmerged, and so not be saved.
+TEST_F(L12_LoraRefusals, WhatIsMergedIsNotQuantized) {
+  add_lora(model, ".*c_fc", {.r = 2}, 1);
+  merge_lora(model);
+  expect_refused("the adapter of h.0.mlp.c_fc is merged; unmerge_lora()", [&] { quantize_frozen(model); });
+  for (const Linear* l : model.linears()) EXPECT_FALSE(l->weight.codes) << l->name;
+  unmerge_lora(model);
+  quantize_frozen(model);
 }
 
 TEST_F(L12_LoraRefusals, WhatCannotBeQuantizedWholeIsNotQuantizedInPart) {
@@ -56,7 +66,7 @@ TEST_F(L12_LoraRefusals, WhatCannotBeQuantizedWholeIsNotQuantizedInPart) {
   set_weight("pooler.weight", NAN);
   expect_refused("pooler.weight", [&] { quantize_frozen(model); });
   for (const Linear* l : model.linears()) {
-    EXPECT_FALSE(l->codes) << l->name;
+    EXPECT_FALSE(l->weight.codes) << l->name;
     EXPECT_FALSE(l->weight.value.storage().empty()) << l->name;
   }
   set_weight("pooler.weight", 0.5);

@@ -178,7 +178,7 @@ TEST_P(L12_LoraTraining, FrozenWeightsInFourBits) {
     const Linear &l = *model.linears()[i], &other = *rounded.linears()[i];
     const int64_t n = l.weight.value.numel();
     saved += 4 * n - in_four_bits(n);
-    const std::vector<double> numbers = to_host<double>(dequantize(*l.codes, 0, n, DType::F32)),
+    const std::vector<double> numbers = to_host<double>(dequantize(*l.weight.codes, 0, n, DType::F32)),
                               was = to_host<double>(other.weight.value);
     double squares = 0, errors = 0;
     for (size_t k = 0; k < was.size(); ++k)
@@ -218,11 +218,11 @@ TEST_P(L12_LoraTraining, WhatTrainsIsNotQuantized) {
   const auto codes = to_host<int32_t>(DoubleQuantizer(context.device).quantize(master).codes);
   const Usage usage = context.device.meter().now();
   quantize_frozen(model);
-  EXPECT_EQ(to_host<int32_t>(model.linears()[1]->codes->codes), codes) << "of the exact numbers";
+  EXPECT_EQ(to_host<int32_t>(model.linears()[1]->weight.codes->codes), codes) << "of the exact numbers";
   int64_t weights = 0, masters = 0;
   for (const Linear* l : model.linears()) {
     const int64_t n = l->weight.value.numel();
-    EXPECT_EQ(l->codes.has_value(), l != &trains) << l->name;
+    EXPECT_EQ(l->weight.codes.has_value(), l != &trains) << l->name;
     EXPECT_EQ(l->weight.value.storage().empty(), l != &trains) << l->name;
     EXPECT_FALSE(l->bias.value.storage().empty()) << l->name;
     if (l != &trains) weights += 2 * n - in_four_bits(n), masters += 4 * n;
@@ -242,7 +242,8 @@ TEST_P(L12_LoraTraining, WhatIsRefusedHasChangedNothing) {
     std::string text;
     for (const Parameter& p : model.parameters) text += p.name + (p.trainable() ? " trains " : " ");
     for (const Linear* l : model.linears())
-      text += std::string(l->lora ? l->lora->merged ? "merged " : "adapter " : "- ") + (l->codes ? "4" : "");
+      text += std::string(l->lora ? l->weight.merged ? "merged " : "adapter " : "- ") +
+              (l->weight.codes ? "4" : "");
     return std::pair(text, kept(model));
   };
   const auto refuses = [&](const std::string& part, const std::function<void()>& f) {
@@ -277,7 +278,7 @@ TEST_P(L12_LoraTraining, WhatIsRefusedHasChangedNothing) {
   refuses_to_add("lora: the model has adapters already, h.0.attn.c_attn among them", ".*c_fc", {});
   refuses("lora: cannot unmerge the adapter of h.0.attn.c_attn: it is not merged",
           [&] { unmerge_lora(model); });
-  model.linears()[4]->lora->merged = true;
+  model.linears()[4]->weight.merged = true;
   refuses("lora: cannot merge the adapter of h.1.attn.c_attn: it is merged", [&] { merge_lora(model); });
 }
 

@@ -24,7 +24,7 @@ double train_step(Transformer& model, Optimizer& optimizer, uint64_t step, doubl
   const double value = item(loss);
   model.parameters.zero_grad();
   tape.backward(loss);
-  clip_grad_norm(model.parameters, 1.0);
+  optimizer.clip_grad_norm(1.0);
   optimizer.step(learning_rate);
   return value;
 }

@@ -45,9 +45,10 @@ TEST(L03_StepCounts, AnUpdateEndsAnAttempt) {
   copy_from_host(parameters.add("w", {1}, {}).value, {0});
   Sgd optimizer(parameters);
   for (int64_t made = 0; made < 3; ++made) {
-    EXPECT_EQ(context.device.scalars().updates, made);
+    EXPECT_EQ(optimizer.scalars().updates, made);
     EXPECT_EQ(context.device.scalars().step, made + 1);
     after_update(parameters, optimizer);
+    context.end_attempt();
   }
 }
 
@@ -62,6 +63,7 @@ TEST(L03_StepCounts, BiasCorrectionCountsUpdatesAndDropoutAttempts) {
     context.device.set(&StepScalars::step, step);
     masks.push_back(to_host<double>(dropout(ones({1, 64}), 0.5)));
     first_update.push_back(after_update(parameters, optimizer));
+    context.end_attempt();
     EXPECT_EQ(context.device.scalars().step, step + 1);
   }
   EXPECT_EQ(first_update, std::vector<double>(3, first_update[0])) << "the first update is the first";
@@ -87,7 +89,7 @@ TEST(L03_StepCounts, BothAreSavedAndLoaded) {
   AdamW optimizer(parameters);
   load_training(path, parameters, optimizer);
   EXPECT_EQ(context.device.scalars().step, 18);
-  EXPECT_EQ(context.device.scalars().updates, 1);
+  EXPECT_EQ(optimizer.scalars().updates, 1);
   std::filesystem::remove(path);
 }
 

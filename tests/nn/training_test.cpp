@@ -101,7 +101,7 @@ TEST(L03_Optim, ClippingLastsForOneUpdate) {
   Tape tape;
   tape.backward(scale(w.value, 1),
                 from_host(context.device, std::vector<double>{30, 40}, {2}, DType::F32, Kind::Data, "dy"));
-  clip_grad_norm(parameters, 5);  // of 50
+  optimizer.clip_grad_norm(5);  // of 50
   optimizer.step(1);
   EXPECT_NEAR(to_host<double>(w.value)[0], -3, 1e-5);
   optimizer.step(1);

@@ -78,7 +78,7 @@ double train_step(Transformer& model, AdamW& optimizer, int64_t step) {
   const double value = item(loss);
   model.parameters.zero_grad();
   tape.backward(loss);
-  clip_grad_norm(model.parameters, 1.0);
+  optimizer.clip_grad_norm(1.0);
   optimizer.step(1e-2);
   return value;
 }
@@ -141,7 +141,7 @@ TEST(L03_Training, ALoadedRunGoesOnAsIfNeverStopped) {
   Transformer model(config);  // not initialized: everything comes from the file
   AdamW optimizer(model.parameters, {.weight_decay = 0.1f});
   EXPECT_EQ(load_training(path, model.parameters, optimizer).at("seed"), "3");
-  EXPECT_EQ(context.device.scalars().updates, 3);
+  EXPECT_EQ(optimizer.scalars().updates, 3);
   for (int64_t step = 3; step < 6; ++step)
     EXPECT_EQ(train_step(model, optimizer, step), whole[step]) << "step " << step;
   std::filesystem::remove(path);

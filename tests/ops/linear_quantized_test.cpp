@@ -51,7 +51,7 @@ struct L12_LinearQuantized : ::testing::TestWithParam<std::tuple<const char*, DT
   using Values = std::vector<std::vector<double>>;
   Values results(const Tensor* numbers, const DoubleQuantized* w, Tensor x, Tensor bias, bool dx, bool db,
                  int times = 1) {
-    x_leaf = {}, bias_leaf = {};
+    for (Leaf* leaf : {&x_leaf, &bias_leaf}) leaf->grad = {}, leaf->zero();
     if (dx) attach(x, x_leaf, "x");
     if (db) attach(bias, bias_leaf, "b");
     Values found;

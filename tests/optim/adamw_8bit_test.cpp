@@ -3,6 +3,7 @@
 #include "src/optim/adamw_8bit.h"
 
 #include <cstdio>
+#include <functional>
 
 #include "src/io/checkpoint.h"
 #include "tests/nn/golden_testing.h"
@@ -59,7 +60,6 @@ TEST_P(L11_AdamW8bit, SmallTensorsAreUpdatedAsByAdamW) {
     copy_from_host(parameters.add("small", {45, 91}, {}).value, std::vector<double>(45 * 91, 0.5));
     copy_from_host(parameters.add("large", {4096}, {}).value, std::vector<double>(4096, 0.5));
     const std::unique_ptr<Optimizer> optimizer = make(parameters);
-    current().device.set(&StepScalars::updates, int64_t(0));
     for (int step = 0; step < 3; ++step) {
       set_gradients(parameters, step);
       optimizer->step(0.01);
@@ -96,7 +96,6 @@ TEST_P(L11_AdamW8bit, TenUpdatesAsInFp64AndAsByBitsandbytes) {
   std::vector<double> w(first.begin(), first.end());
   copy_from_host(p.value, w);
   AdamW8bit optimizer(parameters, {.beta1 = 0.9f, .beta2 = 0.95f, .weight_decay = 0.1f});
-  context.device.set(&StepScalars::updates, int64_t(0));
   const std::vector<float> all = golden_inputs(12 * N);
   for (int step = 0; step < 10; ++step) {
     const std::vector<double> m = state_of(optimizer, 0), v = state_of(optimizer, 1);
@@ -137,6 +136,62 @@ TEST_P(L11_AdamW8bit, TenUpdatesAsInFp64AndAsByBitsandbytes) {
   }
 }
 
+// The farthest that an update moves each of some weights, in learning rates. Their block has one large
+// gradient, always; theirs are what gradient(step, i) says.
+std::vector<double> farthest_moves(const char* device, int steps, size_t count,
+                                   const std::function<float(int, size_t)>& gradient,
+                                   const std::function<std::unique_ptr<Optimizer>(Parameters&)>& make) {
+  const Context context(device);
+  constexpr double kRate = 0x1p-10;
+  Parameters parameters;
+  Parameter& p = parameters.add("w", {4096}, {});
+  copy_from_host(p.value, std::vector<double>(4096, 0.0));
+  const std::unique_ptr<Optimizer> optimizer = make(parameters);
+  std::vector<double> before(4096, 0.0), farthest(count, 0.0);
+  for (int step = 0; step < steps; ++step) {
+    std::vector<float> g(4096, 0.0f);
+    g[255] = 1;
+    for (size_t i = 0; i < count; ++i) g[i] = gradient(step, i);
+    p.leaf.grad = from_host(current().device, g, {4096}, DType::F32, Kind::Gradient, "w.grad");
+    p.leaf.empty = false;
+    optimizer->step(kRate);
+    const std::vector<double> after = to_host<double>(p.value);
+    for (size_t i = 0; i < count; ++i)
+      farthest[i] = std::max(farthest[i], std::abs(after[i] - before[i]) / kRate);
+    before = after;
+  }
+  return farthest;
+}
+std::unique_ptr<Optimizer> coded(Parameters& p) { return std::make_unique<AdamW8bit>(p); }
+std::unique_ptr<Optimizer> plain(Parameters& p) { return std::make_unique<AdamW>(p); }
+
+// Gradients that are there in the first update alone, or tiny from the second one on. Where v became 0 and m
+// did not, the next update divided m by epsilon alone: it moved the weight by hundreds of learning rates and
+// more.
+TEST_P(L11_AdamW8bit, AWeightOfRareGradientsMovesNoFartherThanByAdamW) {
+  const std::vector<float> first{3e-4f, -1e-4f, 3e-5f, 1e-5f, -1e-6f, 1e-8f, 1e-20f, 1e-21f, 0.0f};
+  for (const float later : {0.0f, 1e-3f, -1e-6f}) {
+    const auto gradient = [&](int step, size_t i) { return step == 0 ? first[i] : later * first[i]; };
+    const auto ours = farthest_moves(GetParam(), 30, first.size(), gradient, coded),
+               adamw = farthest_moves(GetParam(), 30, first.size(), gradient, plain);
+    for (size_t i = 0; i < first.size(); ++i)
+      EXPECT_LE(ours[i], std::max(1.001, adamw[i] * 1.001))
+          << "a gradient of " << first[i] << ", then " << later * first[i] << ": AdamW moves " << adamw[i];
+  }
+}
+
+// Gradients that begin late and stay. Each adds a thousandth of its square to v; where that is rounded away,
+// v stays as small as it began, and m grows.
+TEST_P(L11_AdamW8bit, AWeightWhoseGradientStaysMovesAboutAsFarAsByAdamW) {
+  std::vector<float> size;
+  for (int i = 0; i < 60; ++i) size.push_back(float(std::pow(10.0, -4 + 0.07 * i)));
+  const auto gradient = [&](int step, size_t i) { return step < 100 ? 0 : size[i]; };
+  const auto ours = farthest_moves(GetParam(), 300, size.size(), gradient, coded),
+             adamw = farthest_moves(GetParam(), 300, size.size(), gradient, plain);
+  for (size_t i = 0; i < size.size(); ++i)
+    EXPECT_LE(ours[i], 2 * adamw[i]) << "a gradient of " << size[i] << ": AdamW moves " << adamw[i];
+}
+
 // What is saved and loaded goes on as if nothing had been: codes and scales are in the file.
 TEST_P(L11_AdamW8bit, CheckpointsHoldCodesAndScales) {
   const std::string path = testing::TempDir() + "adamw_8bit_" + GetParam() + ".safetensors";
@@ -146,12 +201,10 @@ TEST_P(L11_AdamW8bit, CheckpointsHoldCodesAndScales) {
     copy_from_host(p->add("b", {70}, {}).value, std::vector<double>(70, 0.25));
   }
   AdamW8bit a(one), b(two);
-  context.device.set(&StepScalars::updates, int64_t(0));
   for (int step = 0; step < 2; ++step) set_gradients(one, step), a.step(0.1);
   save_training(path, one, a);
   load_training(path, two, b);
   set_gradients(one, 2), a.step(0.1);
-  context.device.set(&StepScalars::updates, int64_t(2));
   set_gradients(two, 2), b.step(0.1);
   for (const char* name : {"w", "b"})
     EXPECT_EQ(to_host<double>(one.find(name).value), to_host<double>(two.find(name).value)) << name;
@@ -174,7 +227,7 @@ TEST_P(L11_AdamW8bit, AnOverflowChangesNothing) {
     g.erase(g.begin(), g.end() - 6400);
     g[0] = first;
     set_gradient(p, g);
-    clip_grad_norm(parameters, 0);
+    optimizer.clip_grad_norm(0);
     optimizer.step(0.1);
   };
   step(0, 1);

@@ -75,10 +75,11 @@ TEST(L09_LossScaling, InFp32APowerOfTwoChangesNoBit) {
         if (scaled) start_loss_scaling(context.device, kScale, 2);  // and it grows
         for (int64_t step = 0; step < 5; ++step) {
           gradients(model, step);
-          clip_grad_norm(model.parameters, max_norm);
+          optimizer.clip_grad_norm(max_norm);
           optimizer.step(1e-3);
         }
-        EXPECT_EQ(context.device.scalars().updates, 5);
+        EXPECT_EQ(optimizer.scalars().updates, 5);
+        context.end_attempt();
         EXPECT_EQ(context.device.scalars().loss_scale, scaled ? 4 * kScale : 1);
         EXPECT_EQ(context.device.scalars().good_updates, scaled ? 1 : 0);
         ends.push_back(all_of(model, optimizer));
@@ -104,13 +105,13 @@ TEST(L09_LossScaling, AnOverflowSkipsOneUpdateAndHalvesTheScale) {
           const bool overflow = step == 0 || step == 3;
           gradients(model, step, overflow);
           const std::vector<double> before = all_of(model, *optimizer);
-          clip_grad_norm(model.parameters, 1.0);
+          optimizer->clip_grad_norm(1.0);
           optimizer->step(1e-3);
           made += !overflow;
-          const StepScalars s = context.device.scalars();
-          EXPECT_EQ(s.skip, overflow) << what << " " << step;
-          EXPECT_EQ(s.updates, made) << what << " " << step;
-          EXPECT_EQ(s.step, step + 2) << what << ": attempts are counted";
+          EXPECT_EQ(optimizer->scalars().skip, overflow) << what << " " << step;
+          EXPECT_EQ(optimizer->scalars().updates, made) << what << " " << step;
+          context.end_attempt();
+          EXPECT_EQ(context.device.scalars().step, step + 2) << what << ": attempts are counted";
           EXPECT_EQ(all_of(model, *optimizer) == before, overflow) << what << " " << step;
         }
         const StepScalars s = context.device.scalars();
@@ -154,12 +155,13 @@ TEST(L09_LossScaling, ARunThatIsLoadedGoesOnToTheBit) {
         load_training(path, model->parameters, *optimizer);
       }
       gradients(*model, step, step == 2);
-      clip_grad_norm(model->parameters, 1.0);
+      optimizer->clip_grad_norm(1.0);
       optimizer->step(1e-3);
     }
+    context->end_attempt();
     EXPECT_EQ(context->device.scalars().loss_scale, 3000.5f);  // halved in step 2, doubled after step 6
     EXPECT_EQ(context->device.scalars().good_updates, 2);
-    EXPECT_EQ(context->device.scalars().updates, 8);
+    EXPECT_EQ(optimizer->scalars().updates, 8);
     EXPECT_EQ(context->device.scalars().growth_interval, 4);
     ends.push_back(all_of(*model, *optimizer));
   }
@@ -179,7 +181,7 @@ TEST(L09_LossScaling, WhatCannotBeIsRefused) {
   for (int64_t step = 0; step < 2; ++step) {
     gradients(model, step);
     expect_refused("call clip_grad_norm() before step()", [&] { optimizer.step(1e-3); });
-    clip_grad_norm(model.parameters, 0);
+    optimizer.clip_grad_norm(0);
     optimizer.step(1e-3);
   }
 }
@@ -195,10 +197,10 @@ TEST(L09_LossScaling, NothingIsReadBackInAStep) {
       start_loss_scaling(context.device, scale);
       const int64_t before = context.device.copies_out();
       gradients(model, 0);
-      clip_grad_norm(model.parameters, 1.0);
+      optimizer.clip_grad_norm(1.0);
       optimizer.step(1e-3);
       EXPECT_EQ(context.device.copies_out(), before) << device << " " << scale;
-      EXPECT_EQ(context.device.scalars().skip, scale > 65536) << device;
+      EXPECT_EQ(optimizer.scalars().skip, scale > 65536) << device;
     }
     const int64_t before = context.device.copies_out();
     context.device.scalars();

@@ -153,8 +153,8 @@ std::map<std::string, Trained> train(Device& device, const Precision& precision,
       p.leaf.empty = false;
       run.at(p.name).updates.push_back({lr, g});
     }
-    if (step == 2) clip_grad_norm(parameters, 0.5);
-    const double clip = device.scalars().clip_factor;
+    if (step == 2) muon.clip_grad_norm(0.5);
+    const double clip = step == 2 ? muon.scalars().clip_factor : 1;
     EXPECT_EQ(clip < 1, step == 2);
     for (auto& [name, t] : run) t.updates.back().clipped = combined(clip, t.updates.back().clipped, 0, t.got);
     muon.step(lr);

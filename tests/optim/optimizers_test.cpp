@@ -107,8 +107,8 @@ void expect_rule(const char* device, const Rule& rule, const Precision& precisio
   for (int step = 1; step <= 3; ++step) {
     const double lr = 0.1 / step;
     for (Parameter& p : model.parameters) set_gradient(p, gradient(p, step));
-    if (step == 2) clip_grad_norm(model.parameters, 2);
-    const double clip = context.device.scalars().clip_factor;
+    if (step == 2) optimizer->clip_grad_norm(2);
+    const double clip = step == 2 ? optimizer->scalars().clip_factor : 1;
     optimizer->step(lr);
     for (const Parameter& p : model.parameters) {
       const std::vector<double> g = to_host<double>(p.leaf.grad);
@@ -209,17 +209,18 @@ TEST_P(L03_OptimContract, AnUpdateCountsIfItWasMade) {
     return all;
   };
   for (int step = 0; step < 3; ++step) {
-    EXPECT_EQ(context.device.scalars().updates, step);
+    EXPECT_EQ(optimizer.scalars().updates, step);
     EXPECT_EQ(context.device.scalars().step, step + 1) << "the attempt at hand";
     optimizer.step(0.1);
+    context.end_attempt();
   }
   const auto before = weights();
   model.parameters.find("e").leaf.zero();
   expect_refused("'e' has no gradient", [&] { optimizer.step(0.1); });
-  EXPECT_EQ(context.device.scalars().updates, 3);
+  EXPECT_EQ(optimizer.scalars().updates, 3);
   EXPECT_EQ(context.device.scalars().step, 4);
   EXPECT_EQ(weights(), before) << "an update that is refused changes nothing";
-  EXPECT_EQ(context.device.scalars().learning_rate, 0.1f);
+  EXPECT_EQ(optimizer.scalars().learning_rate, 0.1f);
 }
 
 // min(1, max_norm / (norm + 1e-6)), the norm over whatever trains and has a gradient.
@@ -237,10 +238,11 @@ TEST_P(L03_OptimContract, TheClipFactorOnBothSidesOfTheNorm) {
     parameters.set_trainable(parameters.find("frozen"), false);
     parameters.find("empty").leaf.zero();
     const double norm = 13 * size;
+    Sgd optimizer(parameters);
     for (const double share : {0.01, 0.9, 0.9999, 1.0, 1.0001, 1.1, 100.0, 0.0, -1.0}) {
       const float max_norm = float(share * norm);
-      clip_grad_norm(parameters, max_norm);
-      const StepScalars scalars = context.device.scalars();
+      optimizer.clip_grad_norm(max_norm);
+      const UpdateScalars scalars = optimizer.scalars();
       EXPECT_NEAR(scalars.grad_norm, norm, 1e-6 * norm);
       const double factor = share <= 0 ? 1 : std::min(1.0, double(max_norm) / (norm + 1e-6));
       EXPECT_NEAR(scalars.clip_factor, factor, 2e-7) << "norm " << norm << ", at most " << max_norm;
@@ -255,13 +257,12 @@ TEST_P(L03_OptimContract, ClippingScalesGradientsAndNothingElse) {
   copy_from_host(w.value, {8, -16});
   set_gradient(w, {3, 4});
   Sgd sgd(parameters, {.weight_decay = 0.5f});
-  clip_grad_norm(parameters, 1), clip_grad_norm(parameters, 2.5);
+  sgd.clip_grad_norm(1), sgd.clip_grad_norm(2.5);
   sgd.step(0.5);  // w - (g/2 + w/2)/2
   const std::vector<double> once = to_host<double>(w.value);
   EXPECT_NEAR(once[0], 8 - 0.5 * (1.5 + 4), 1e-5);
   EXPECT_NEAR(once[1], -16 - 0.5 * (2 - 8), 1e-5);
   EXPECT_EQ(to_host<double>(w.leaf.grad), (std::vector<double>{3, 4}));
-  EXPECT_EQ(context.device.scalars().clip_factor, 1);
   sgd.step(0.5);
   EXPECT_NEAR(to_host<double>(w.value)[0], once[0] - 0.5 * (3 + once[0] / 2), 1e-5);
 }

@@ -35,7 +35,8 @@ struct Training {
     take(2 * kMiB);
     for (const auto& [serial, segment] : context.device.allocator().segments())
       for (const Block* b = segment.first; b; b = b->next)
-        if (segment.small && b->free) take(std::min(b->size, kMiB));
+        if (segment.small && b->free && b->size > 512)  // where the optimizer's scalars go
+          take(std::min(b->size - 512, kMiB));
     const int64_t segments = round_up(room, 2 * kMiB);
     context.device.allocator().set_budget(context.device.meter().reserved() + segments);
     for (int64_t rest = segments - room; rest > 0; rest -= kMiB) take(std::min(rest, kMiB));
@@ -59,11 +60,12 @@ struct Training {
       copy_from_host(p.leaf.grad, values);
       p.leaf.empty = false;
     }
-    if (max_norm > 0) clip_grad_norm(parameters, max_norm);
+    if (max_norm > 0) optimizer->clip_grad_norm(max_norm);
     optimizer->step(0.01 / step);
   }
   // Of every weight, master copy and state, by name.
   std::map<std::string, std::vector<char>> bits() {
+    context.make_current();
     std::map<std::string, std::vector<char>> all;
     const auto add = [&](const std::string& name, const Tensor& t) {
       all[name].resize(size_t(t.bytes()));

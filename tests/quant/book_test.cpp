@@ -172,6 +172,30 @@ TEST(L10_Book, WhatTheUpperBitsTell) {
   }
 }
 
+// As the dynamic map, but that a number more than 1/16 above a value has the next code, so only 0 that of 0.
+TEST(L11_Book, SecondMomentsAreRoundedUp) {
+  const QuantBook book = second_moment_book(), nearest = dynamic_book(Sign::Unsigned);
+  EXPECT_EQ(values_of(book), values_of(nearest));
+  EXPECT_FALSE(book.crowded) << "or the look-up takes longer";
+  for (const float t : {0.0f, -0.0f, -0x1p-149f, -1e-7f, -1.0f, -INFINITY, NAN})
+    EXPECT_EQ(nearest_code(book, t), 0) << t;
+  int other = 0;
+  const auto expect_code = [&](float t) {
+    const int code = nearest_code(book, t), near = nearest_code(nearest, t);
+    const bool up = near < 255 && t > book.value[near] * (1 + 1 / 16.0f);
+    ASSERT_EQ(code, near + up) << t;
+    other += up;
+  };
+  for (uint32_t upper = 0; upper < 0x7F80; ++upper)  // all cells of numbers from 0 on
+    for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF})
+      expect_code(std::bit_cast<float>(upper << 16 | lower));
+  for (int i = 0; i < 255; ++i)
+    for (const float boundary : {book.boundary[i], nearest.boundary[i], book.value[i]})
+      for (const float t : {std::nextafter(boundary, 0.0f), boundary, std::nextafter(boundary, 2.0f)})
+        expect_code(t);
+  EXPECT_GT(other, 1000);
+}
+
 TEST(L10_Book, FP4HasAZeroForEachSign) {
   const QuantBook book = fp4_book();
   EXPECT_EQ(nearest_code(book, 1e-10f), 8);
@@ -200,6 +224,18 @@ TEST(L10_Book, QuantileCodesAreUsedEquallyOften) {
   EXPECT_EQ(quantile_book({0.5f, -0.5f, 0.25f}, 4).value[15], 0.5f);
   expect_refused("no elements", [] { quantile_book({}, 8); });
   expect_refused("from -1 to 1", [] { quantile_book({NAN, 1}, 8); });
+}
+
+// 40 elements for 16 codes: 2, 3, 2, 3, ... of them a part, each in one; the largest are in the last.
+TEST(L10_Book, QuantilePartsOfANumberThatDoesNotDivide) {
+  std::vector<float> x;
+  for (int i = 39; i >= 0; --i) x.push_back(float(i) / 64);
+  const QuantBook book = quantile_book(x, 4);
+  const std::vector<float> middles{0.5f,  3,  5.5f,  8,  10.5f, 13, 15.5f, 18,
+                                   20.5f, 23, 25.5f, 28, 30.5f, 33, 35.5f, 38};  // of i
+  ASSERT_EQ(book.count, 16);
+  for (int code = 0; code < 16; ++code)
+    EXPECT_EQ(book.value[code], middles[size_t(code)] / 64) << "code " << code;
 }
 
 TEST(L10_Book, WhatIsNoBook) {

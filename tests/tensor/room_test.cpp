@@ -24,12 +24,12 @@ TEST_P(L12_Room, RoomIsAskedForUntilItIsThereOrNothingMoreIsFreed) {
   std::vector<Tensor> held;
   const auto tensor = [&](int64_t bytes) { return Tensor(device, {bytes}, DType::U8, Kind::Other, "x"); };
   int asked = 0;
-  device.allocator().make_room = [&] {
+  device.allocator().make_room.push_back([&] {
     ++asked;
     if (held.empty()) return false;
     held.pop_back();
     return true;
-  };
+  });
   for (int i = 0; i < 7; ++i) held.push_back(tensor(kMiB));
   EXPECT_EQ(asked, 0) << "3 segments of two, and one beside the step scalars";
   EXPECT_THROW(tensor(9 * kMiB), OutOfMemory);
@@ -45,7 +45,7 @@ TEST_P(L12_Room, RoomIsAskedForUntilItIsThereOrNothingMoreIsFreed) {
   EXPECT_EQ(device.meter().reserved(), 28 * kMiB) << "20 of them in the cache";
   const Tensor two = tensor(kMiB), three = tensor(kMiB - 4096), more[2] = {tensor(kMiB), tensor(kMiB)};
   EXPECT_EQ(asked, 9);
-  device.allocator().make_room = nullptr;
+  device.allocator().make_room.clear();
 }
 
 TEST_P(L12_Room, StorageThatIsEmptyIsRefusedByNameUntilItIsFilledWithAsManyBytes) {

@@ -1,0 +1,58 @@
+// A device whose n-th kernel call fails: the kernel throws, or there is no memory left from then on.
+#pragma once
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+struct Faults {
+  enum class What : uint8_t { KernelThrows, MemoryEnds };
+  inline static const Backend* real = nullptr;
+  inline static Device* device = nullptr;
+  inline static std::vector<Tensor> taken;  // all memory that was free
+  inline static int64_t left = 0;           // calls until the fault; 0: none comes
+  inline static What what = What::KernelThrows;
+
+  // One table for each device, which outlives it.
+  static const Backend& table(const Backend& of) {
+    static std::map<std::string, Backend> tables;
+    return tables.try_emplace(of.name, make(of)).first->second;
+  }
+  static void arm(Device& on, What fault, int64_t n) { device = &on, what = fault, left = n; }
+  inline static bool fired = false;  // before it was disarmed
+  static void disarm() {
+    fired = left == 0;
+    left = 0;
+    taken.clear();
+    if (device) device->allocator().set_budget(0);
+  }
+  static void count() {
+    if (left == 0 || --left > 0) return;
+    check(what == What::MemoryEnds, "injected: a kernel failed");
+    device->allocator().set_budget(1);
+    for (int64_t bytes = int64_t(1) << 24; bytes >= 1; bytes /= 2) try {
+        for (;;) taken.emplace_back(*device, Shape{bytes}, DType::U8, Kind::Other, "taken");
+      } catch (const OutOfMemory&) {  // of this size there is nothing more
+      }
+  }
+
+ private:
+  template <auto Entry>
+  struct Counted;
+  template <class... A, void (*Backend::*Entry)(A...)>
+  struct Counted<Entry> {
+    static void call(A... a) {
+      count();
+      (real->*Entry)(a...);
+    }
+  };
+  static Backend make(const Backend& of) {
+    real = &of;
+    return {
+        .name = of.name,
+#define GRADUS_KERNEL(entry, ...) .entry = Counted<&Backend::entry>::call,
+#include "kernels/entries.inc"
+    };
+  }
+};
+
+}  // namespace gradus

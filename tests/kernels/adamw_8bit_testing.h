@@ -1,0 +1,97 @@
+// States in 8 bits, their updates and codebooks, for tests of adamw_8bit.
+#pragma once
+#include <memory>
+
+#include "tests/kernels/quantize_testing.h"
+
+namespace gradus {
+
+constexpr double kRate = 0.01f, kClip = 0.7f, kDecay = 0.1f;
+constexpr AdamWArgs kArgs{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f, .weight_decay = float(kDecay)};
+
+// m or v as codes at random and scales, of which each is another.
+struct Coded {
+  Coded(const QuantBook& book, int64_t n, uint64_t stream, double scale)
+      : book(book), n(n), codes(n), scales(Buffer::zeros(DType::F32, state_shape(n).blocks())) {
+    Rng rng(12, stream);
+    for (int64_t i = 0; i < n; ++i) codes.data()[i] = uint8_t(rng.uniform() * book.count);
+    std::vector<double> s;
+    for (int64_t b = 0; b < state_shape(n).blocks(); ++b) s.push_back(scale * (0.5 + rng.uniform()));
+    scales = Buffer(DType::F32, s);
+  }
+  std::vector<double> values() {  // as fp32 has them
+    const std::vector<double> s = scales.values();
+    std::vector<double> x;
+    for (const uint8_t c : codes.values())
+      x.push_back(double(float(s[x.size() / kStateBlock]) * book.value[c]));
+    return x;
+  }
+  Out codes_out() { return {codes.data(), DType::U8}; }
+  const QuantBook& book;
+  int64_t n;
+  Bytes codes;
+  Buffer scales;
+};
+
+struct Update {
+  Update(DType T, DType grad, int64_t n, bool decay, bool has_master, const QuantBook& m_book,
+         const QuantBook& v_book)
+      : n(n),
+        decay(decay),
+        has_master(has_master),
+        value(Buffer::random(T, n, 1)),
+        grad(Buffer::random(grad, n, 2)),
+        master(Buffer::random(DType::F32, n, 4)),
+        m(m_book, n, 5, 0.3),
+        v(v_book, n, 6, 0.1) {}
+  ParamUpdate item() {
+    return {.n = n,
+            .value = value.out(Write::Set),
+            .grad = grad.in(),
+            .m = m.codes_out(),
+            .v = v.codes_out(),
+            .master = has_master ? master.out(Write::Set) : Out{},
+            .decay = decay,
+            .m_scales = m.scales.out(Write::Set),
+            .v_scales = v.scales.out(Write::Set)};
+  }
+  const Buffer& updated() const { return has_master ? master : value; }
+  int64_t n;
+  bool decay, has_master;
+  Buffer value, grad, master;
+  Coded m, v;
+};
+
+struct Books {
+  explicit Books(const QuantBook& m, const QuantBook& v) : m(m), v(v) {
+    std::memcpy(bytes[0].data(), &m, sizeof m), std::memcpy(bytes[1].data(), &v, sizeof v);
+  }
+  CBuf in(int i) const { return {bytes[i].data(), DType::U8}; }
+  const QuantBook &m, &v;
+  SharedVector<char> bytes[2] = {SharedVector<char>(sizeof(QuantBook)),
+                                 SharedVector<char>(sizeof(QuantBook))};
+};
+
+// The numbers x were quantized to what is in `state`: each scale is the block's largest magnitude, each code
+// stands for the value nearest to its number. `error` of x[i] is what arithmetic may be off by.
+void expect_quantized(const char* name, Coded& state, const std::vector<double>& x,
+                      const std::vector<double>& error) {
+  const std::vector<double> scales = state.scales.values();
+  const std::vector<uint8_t> codes = state.codes.values();
+  for (int64_t b = 0; b < state_shape(state.n).blocks(); ++b) {
+    double most = 0, slack = 0;
+    for (int64_t i = state_shape(state.n).begin(b); i < state_shape(state.n).end(b); ++i)
+      most = std::max(most, std::abs(x[i])), slack = std::max(slack, error[i]);
+    ASSERT_NEAR(scales[b], most, slack) << name << ", scale of block " << b;
+    for (int64_t i = state_shape(state.n).begin(b); i < state_shape(state.n).end(b); ++i) {
+      double nearest = INFINITY;
+      for (int c = 0; c < state.book.count; ++c)
+        nearest = std::min(nearest, std::abs(x[i] - scales[b] * double(state.book.value[c])));
+      const double distance = std::abs(x[i] - scales[b] * double(state.book.value[codes[i]]));
+      ASSERT_LE(distance, nearest + 2 * error[i] + 1e-6 * std::abs(x[i]) + 1e-9 * scales[b])
+          << name << ", element " << i << " of " << state.n << ", which is " << x[i];
+    }
+  }
+}
+
+}  // namespace gradus

@@ -1,0 +1,163 @@
+// Each check that lesson 09 makes passes with right values, and fails with a planted wrong one.
+#include <cmath>
+
+#include "lessons/09_mixed_precision/batches.h"
+#include "lessons/09_mixed_precision/recipes.h"
+#include "lessons/09_mixed_precision/underflow.h"
+#include "tests/devices.h"
+#include "tests/lessons/report_testing.h"
+
+namespace gradus {
+namespace {
+
+// Bytes per parameter, of weight, master copy, gradient and AdamW's two states: Hugging Face's "Model
+// training anatomy" (mixed), ZeRO, section 3.1 (zero).
+TEST(L09_Checks, BytesOfStates) {
+  const struct {
+    const char* name;
+    int64_t weight, master, gradient, states, sum;
+  } recipes[] = {{"fp32", 4, 0, 4, 8, 16},         {"mixed", 2, 4, 4, 8, 18},
+                 {"mixed-fp16", 2, 4, 4, 8, 18},   {"mixed-fp16, scaled", 2, 4, 4, 8, 18},
+                 {"zero, scaled", 2, 4, 2, 8, 16}, {"half, scaled", 2, 0, 2, 4, 8}};
+  ASSERT_EQ(scaled_recipes().size(), std::size(recipes));
+  for (size_t i = 0; i < std::size(recipes); ++i) {
+    const auto& r = recipes[i];
+    const auto failed = [&](Kind planted, int64_t more) {
+      Usage peak;
+      for (const auto& [kind, bytes] : {std::pair(Kind::Weight, r.weight),
+                                        {Kind::Master, r.master},
+                                        {Kind::Gradient, r.gradient},
+                                        {Kind::Optimizer, r.states}})
+        peak.by_kind[int(kind)] = 1000 * bytes;
+      peak.by_kind[int(planted)] += more;
+      return failed_checks([&](Report& out) { check_states(scaled_recipes()[i], peak, 1000, out); });
+    };
+    const Names name{r.name + (": bytes of states, " + std::to_string(r.sum) + " per parameter")};
+    EXPECT_EQ(failed(Kind::Activation, 77), Names{}) << r.name;
+    for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
+      for (const int64_t more : {-1, 1}) EXPECT_EQ(failed(kind, more), name) << name_of(kind);
+  }
+}
+
+TEST(L09_Checks, HeldOutLosses) {
+  const std::vector<double> right{2, 2.019, 2.031, 1.9, 2.019, NAN};
+  const auto failed = [&](size_t i, double loss, int64_t steps = 40, int64_t tokens = 32768) {
+    std::vector<double> losses = right;
+    losses[i] = loss;
+    return failed_checks([&](Report& r) { check_losses(steps, tokens, losses, r); });
+  };
+  const auto name = [](const char* of) {
+    return Names{std::string(of) + ": held-out loss, worse than fp32's by"};
+  };
+  EXPECT_EQ(failed(0, 2), Names{});
+  EXPECT_EQ(failed(1, 2.021), name("mixed"));
+  EXPECT_EQ(failed(2, 2.029), name("mixed-fp16")) << "without a scale it loses something";
+  EXPECT_EQ(failed(3, NAN), name("mixed-fp16, scaled"));
+  EXPECT_EQ(failed(4, 2.021, 40, 40000), name("zero, scaled"));
+  EXPECT_EQ(failed(4, 9, 39), Names{}) << "another run than the bounds are meant for";
+  EXPECT_EQ(failed(4, 9, 40, 32767), Names{});
+}
+
+TEST(L09_Checks, Underflow) {
+  const auto failed = [](size_t i, Underflow planted, int64_t targets = 32768, int64_t steps = 20) {
+    std::vector<Underflow> scales{
+        {1, 0.1, 0.3}, {0x1p8, 0.05, 0.02}, {0x1p16, 0.01, 0.02}, {0x1p24, 0, INFINITY}};
+    scales[i] = planted;
+    return failed_checks([&](Report& r) { check_underflow(targets, steps, scales, r); });
+  };
+  const std::string logits = ": gradients of logits that became 0";
+  EXPECT_EQ(failed(1, {0x1p8, 0.9, 0.9}), Names{}) << "is shown, not checked";
+  EXPECT_EQ(failed(0, {1, 0.09, 0.3}), Names{"loss scale 1" + logits});
+  EXPECT_EQ(failed(2, {0x1p16, 0.011, 0}), Names{"loss scale 65536" + logits});
+  EXPECT_EQ(failed(2, {0x1p16, 0, 0.021}), Names{"loss scale 65536: gradients of weights, off by"});
+  EXPECT_EQ(failed(2, {0x1p16, 0, NAN}), Names{"loss scale 65536: gradients of weights, off by"});
+  EXPECT_EQ(failed(0, {1, 0, 0}, 32767), Names{}) << "gradients of a smaller batch are larger";
+  EXPECT_EQ(failed(0, {1, 0, 0}, 32768, 19), Names{}) << "and those of a model that was hardly trained";
+}
+
+TEST(L09_Checks, SkippedUpdates) {
+  const auto failed = [](std::vector<ScaledUpdate> updates) {
+    return failed_checks([&](Report& r) { scale_table(updates, r); });
+  };
+  const Names changed{"weights changed by updates that were skipped"};
+  EXPECT_EQ(failed({{4, 0, 9, true}, {2, 9, 9, false}}), Names{});
+  EXPECT_EQ(failed({{4, 1, 9, true}, {2, 9, 9, false}}), changed);
+  EXPECT_EQ(failed({{4, 0, 9, true}, {2, 9, 9, false}, {1, 9, 9, true}}), changed);
+  EXPECT_EQ(failed({{4, 9, 9, false}, {2, 9, 9, false}}), Names{"updates that were skipped"});
+}
+
+TEST(L09_Checks, UpdatesThatAreRoundedAway) {
+  const auto failed = [](double fp32, double bf16) {
+    return failed_checks([&](Report& r) {
+      updates_table({{1e-3, 0.5, 0, 0}, {1e-4, 0.5, 0, 0}, {1e-5, fp32, 0.7, bf16}}, r);
+    });
+  };
+  EXPECT_EQ(failed(0.1, 0.5), Names{});
+  EXPECT_EQ(failed(0.11, 0.5), Names{"rate 1e-05, fp32: weights that stay as they are"});
+  EXPECT_EQ(failed(0.1, 0.49), Names{"rate 1e-05, bf16: weights that stay as they are"});
+}
+
+TEST(L09_Checks, Batches) {
+  const Context context;
+  const BatchCosts right{100, 6, 7, {{1, {50, 2}, {50, 1}}, {3, {60, 2}, {90, 1}}, {24, {90, 2}, {90, 1}}}};
+  const auto failed = [&](const std::function<void(BatchCosts&)>& plant) {
+    BatchCosts costs = right;
+    plant(costs);
+    return failed_checks([&](Report& r) { batches_table(costs, r); });
+  };
+  EXPECT_EQ(failed([](BatchCosts&) {}), Names{});
+  for (const int64_t measured : {4, 8})
+    EXPECT_EQ(failed([=](BatchCosts& c) { c.measured = measured; }),
+              Names{"batch where mixed precision needs no more: formula - measured"});
+  EXPECT_EQ(failed([](BatchCosts& c) { c.batches[0].mixed.bytes = 49; }),
+            Names{"batch 1: bytes, mixed / fp32"});
+  EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.bytes = 91; }),
+            Names{"four times that batch: bytes, mixed / fp32"});
+  EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.seconds = 9; }), Names{}) << "time never fails";
+}
+
+// What these checks are given by the lesson.
+struct L09_Measured : ::testing::TestWithParam<const char*> {
+  Context context{GetParam(), 3};
+  Transformer model{TransformerConfig{.vocab = 11, .context = 5, .layers = 1, .heads = 2, .channels = 8}};
+  TextBatch batch{6, 5, {}, {}};
+  L09_Measured() {
+    model.initialize(1);
+    for (int i = 0; i < 30; ++i) batch.ids.push_back(i * i % 11), batch.targets.push_back((3 * i + 1) % 11);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, L09_Measured, testing::ValuesIn(devices_with_data()),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(L09_Measured, AScaleThatIsTooHighIsHalvedByEachSkippedUpdate) {
+  RecordProperty("exercise", "09.1");
+  const std::vector<ScaledUpdate> updates = scaled_updates(model, batch);
+  ASSERT_EQ(updates.size(), 12u);
+  int64_t skipped = 0;
+  double scale = 0x1p25;
+  for (const ScaledUpdate& u : updates) {
+    EXPECT_TRUE(scale == 0 || u.scale == scale) << u.scale;
+    scale = u.skipped ? u.scale / 2 : 0;  // after an update that was made it may have been doubled
+    EXPECT_EQ(u.weights, model.parameters.numel());
+    EXPECT_TRUE(u.skipped ? u.changed == 0 : u.changed > u.weights / 2) << u.changed;
+    skipped += u.skipped;
+  }
+  EXPECT_GE(skipped, 3) << "1/30 times 2^25, 2^24 and 2^23 is more than 65504";
+  EXPECT_LE(skipped, 8);
+  EXPECT_EQ(failed_checks([&](Report& r) { scale_table(updates, r); }), Names{});
+}
+
+TEST_P(L09_Measured, SharesOfEachRateAndFormat) {
+  const std::vector<Unchanged> rates = unchanged_weights(model, batch);
+  ASSERT_EQ(rates.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const auto share = [&](DType t) { return share_unchanged(t, rates[i].learning_rate, model, batch); };
+    EXPECT_EQ(rates[i].learning_rate, std::vector<double>({1e-3, 1e-4, 1e-5})[i]);
+    EXPECT_EQ(rates[i].fp32, share(DType::F32));
+    EXPECT_EQ(rates[i].fp16, share(DType::F16));
+    EXPECT_EQ(rates[i].bf16, share(DType::BF16));
+  }
+}
+
+}  // namespace
+}  // namespace gradus

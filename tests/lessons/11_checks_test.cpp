@@ -1,0 +1,174 @@
+// Lesson 11's checks: each fails if what it is about is wrong.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lessons/11_adam8bit/moves.h"
+#include "lessons/published/runs.h"
+
+namespace gradus {
+namespace {
+
+// The checks that fail, a line each; "" if none does.
+template <class AddChecks>
+std::string failed(const AddChecks& add) {
+  Device device("cpu");
+  Report report("11_test", device);
+  testing::internal::CaptureStdout();
+  add(report);
+  const int code = report.finish("");
+  std::istringstream lines(testing::internal::GetCapturedStdout());
+  std::string all;
+  for (std::string l; std::getline(lines, l);)
+    if (l.ends_with("FAILED")) all += l + "\n";
+  EXPECT_EQ(code, all.empty() ? 0 : 1);
+  return all;
+}
+// It fails, and no other.
+void expect_failed(const std::string& lines, const std::string& name) {
+  EXPECT_NE(lines.find(name), std::string::npos) << "passes: " << name << "\n" << lines;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
+}
+
+TEST(L11_Checks, BytesOfStates) {
+  Trained t{.row = {}, .losses = {}, .predicted = 4096, .moments = {}};
+  t.row.name = "AdamW8bit", t.row.peak.emplace();
+  t.row.peak->by_kind[int(Kind::Optimizer)] = 4096;
+  EXPECT_EQ(failed([&](Report& r) { check_bytes(t, r); }), "");
+  for (const int64_t wrong : {4095, 4097}) {
+    t.row.peak->by_kind[int(Kind::Optimizer)] = wrong;
+    expect_failed(failed([&](Report& r) { check_bytes(t, r); }), "AdamW8bit: bytes of its states");
+  }
+}
+
+TEST(L11_Checks, HeldOutLosses) {
+  const auto with = [](const char* name, double loss, int64_t starts) {
+    std::map<std::string, double> mean{
+        {"fp32", 1.0}, {"AdamW8bit", 1.002}, {"all together", 1.002}, {"linear, tensor", 5.0}};
+    mean[name] = loss;
+    return failed([&](Report& r) { check_losses(mean, starts, "", r); });
+  };
+  for (const int64_t starts : {1, 7, 8}) EXPECT_EQ(with("fp32", 1, starts), "");
+  for (const double wrong : {1.031, double(NAN)}) {
+    expect_failed(with("AdamW8bit", wrong, 1), "AdamW8bit: held-out");
+    expect_failed(with("all together", wrong, 7), "all together: held-out");
+  }
+  EXPECT_EQ(with("AdamW8bit", 1.029, 7), "");
+  EXPECT_EQ(with("all together", 1.009, 8), "");
+  expect_failed(with("AdamW8bit", 1.006, 8), "AdamW8bit: held-out");
+  expect_failed(with("all together", 1.011, 8), "all together: held-out");
+  expect_failed(with("linear, tensor", 1.9, 1), "linear, tensor: held-out");
+}
+
+TEST(L11_Checks, WhatBecomesOfStates) {
+  const auto with = [](const char* name, double zero) {
+    std::map<std::string, StateDamage> all;
+    all["linear, tensor"].v_is_zero = 0.3, all["linear, blocks"].v_is_zero = 0.04;
+    all["dynamic, blocks"].v_is_zero = 0.004, all["dynamic, v rounded up"].v_is_zero = 0;
+    all[name].v_is_zero = zero;
+    return failed([&](Report& r) { check_damage(all, r); });
+  };
+  EXPECT_EQ(with("dynamic, blocks", 0.004), "");
+  expect_failed(with("dynamic, blocks", 0.021), "blocks: dynamic beside linear");
+  expect_failed(with("linear, blocks", 0.16), "linear: blocks beside a tensor");
+  expect_failed(with("dynamic, v rounded up", 1e-6), "v that becomes 0: dynamic, v rounded up");
+}
+
+TEST(L11_Checks, Moves) {
+  const std::vector<double> losses(size_t(kMovesSteps), 2.0);
+  std::vector<Moved> right;
+  for (const char* name : {"fp32", "dynamic, blocks", "dynamic, v rounded up", "AdamW8bit"}) {
+    right.emplace_back();
+    right.back().name = name, right.back().losses = losses;
+    right.back().largest = right.back().largest_next = right.size() == 2 ? 300 : 1.5;
+  }
+  const auto with = [&](const auto& change) {
+    std::vector<Moved> all = right;
+    change(all);
+    return failed([&](Report& r) { moves_table(all, r); });
+  };
+  EXPECT_EQ(with([](std::vector<Moved>&) {}), "");
+  for (const size_t i : {1u, 2u, 3u})
+    for (const double wrong : {i == 1 ? 19.9 : 8.1, double(NAN)}) {
+      expect_failed(with([&](std::vector<Moved>& all) { all[i].largest = wrong; }),
+                    right[i].name + ": largest move");
+      expect_failed(with([&](std::vector<Moved>& all) { all[i].largest_next = wrong; }),
+                    right[i].name + ": largest next move");
+    }
+  for (const size_t i : {2u, 3u})
+    for (const size_t step : {size_t(0), losses.size() - 1})
+      expect_failed(with([&](std::vector<Moved>& all) { all[i].losses[step] += 1e-15; }),
+                    "its losses are those of");
+  const auto shorter = [&](std::vector<Moved>& all) {  // too few steps to show what nearest codes do
+    all[1].largest = all[1].largest_next = 1;
+    for (Moved& m : all) m.losses.resize(3);
+  };
+  EXPECT_EQ(with(shorter), "");
+}
+
+TEST(L11_Checks, PublishedRuns) {
+  const PublishedRuns runs = published_adam8bit();
+  const auto report_of = [](const PublishedRuns& r) {
+    return failed([&](Report& report) { report_published("(e)", r, report); });
+  };
+  EXPECT_EQ(report_of(runs), "");
+  for (size_t i = 0; i < runs.figures.size(); ++i)
+    for (const double off : {-101.0, 101.0}) {
+      PublishedRuns wrong = runs;
+      wrong.figures[i].published = wrong.figures[i].theirs + off;
+      expect_failed(report_of(wrong), runs.figures[i].figure);
+    }
+}
+
+TEST(L11_Moves, AreCounted) {
+  Moved m;
+  m.add({1, 2, 3}, {1.5f, 2, 2.75f}, 0.25);
+  EXPECT_EQ(m.largest, 2);
+  EXPECT_EQ(m.far, 0);
+  m.add({0, 0}, {-2.25f, 2}, 0.25);
+  EXPECT_EQ(m.largest, 9);
+  EXPECT_EQ(m.far, 1);
+  m.add({0, 0}, {NAN, 0}, 0.25);
+  EXPECT_TRUE(std::isnan(m.largest)) << "a weight that is no number has not moved a little";
+  EXPECT_EQ(m.far, 2);
+  EXPECT_EQ(m.all, 7);
+}
+
+// AdamW itself, after n updates, with the gradient 0.
+TEST(L11_Moves, AMoveWithoutAGradientIsAdamWs) {
+  RecordProperty("exercise", "11.7");
+  for (const AdamWArgs args : {AdamWArgs{}, AdamWArgs{.beta1 = 0.8f, .beta2 = 0.99f, .eps = 1e-3f}}) {
+    const Context context("cpu");
+    Parameters parameters;
+    Parameter& p = parameters.add("w", {4}, {});
+    copy_from_host(p.value, std::vector<double>(4, 0.0));
+    AdamW optimizer(parameters, args);
+    const auto step = [&](const std::vector<float>& g) {
+      const std::vector<double> before = to_host<double>(p.value);
+      p.leaf.grad = from_host(current().device, g, {4}, DType::F32, Kind::Gradient, "g");
+      p.leaf.empty = false;
+      optimizer.step(0x1p-6);
+      std::vector<double> moves = to_host<double>(p.value);
+      for (size_t i = 0; i < 4; ++i) moves[i] = std::abs(moves[i] - before[i]) * 64;
+      return moves;
+    };
+    for (int64_t n = 1; n <= 5; ++n) {
+      step({0.5f, -0.01f * float(n), n == 1 ? 1e-4f : 0.0f, 0});
+      const std::vector<double> m = to_host<double>(optimizer.states[0].tensors[0]),
+                                v = to_host<double>(optimizer.states[0].tensors[1]),
+                                moves = step({0, 0, 0, 0});
+      for (size_t i = 0; i < 4; ++i)
+        EXPECT_NEAR(move_without_gradient(m[i], v[i], 2 * n - 1, args), moves[i], 1e-4 * moves[i])
+            << "after " << 2 * n - 1
+            << " updates: is the gradient 0 in m and v, too, and n + 1 the next one?";
+    }
+  }
+  const double lost = move_without_gradient(1e-5, 0, 1, {});
+  EXPECT_NEAR(lost, 0.9 * 1e-5 / 0.19 / 1e-8, 1) << "v became 0: m is divided by epsilon alone";
+  EXPECT_NEAR(move_without_gradient(-1e-5, 3.25e-7, 1, {}),
+              0.9 * 1e-5 / 0.19 / std::sqrt(3.25e-7 * 0.999 / 0.001999), 1e-4)
+      << "it is a distance";
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,263 @@
+// Each check that lesson 18 makes passes with right values, and fails with a planted wrong one.
+#include <cmath>
+
+#include "lessons/18_zero/memory.h"
+#include "lessons/18_zero/stages.h"
+#include "lessons/18_zero/units.h"
+#include "lessons/18_zero/what_if.h"
+#include "tests/folder_testing.h"
+#include "tests/lessons/report_testing.h"
+
+namespace gradus {
+namespace {
+
+using Plant = std::function<void(int64_t rank, ShardedRun&)>;
+
+// Of 1,000 parameters, padded to 1,008, in fp32 on 2 ranks.
+ShardedRun right_run(const ZeroArgs& zero) {
+  const int64_t bytes[] = {8 * 1008 + 8 * 1000, 8 * 1008 + 8 * 504, 4 * 1008 + 12 * 504, 16 * 504};
+  ShardedRun run;
+  run.weights = {{1, 2}, {3}}, run.seconds = {0.1};
+  run.parameters = 1000, run.padded = 1008;
+  run.sent = zero.stage < 3 || zero.keep_gathered ? 2 * 504 : 3 * 504;
+  run.between.by_kind[int(Kind::Weight)] = bytes[zero.stage] - 3;
+  for (const Kind k : {Kind::Master, Kind::Gradient, Kind::Optimizer}) run.between.by_kind[int(k)] = 1;
+  run.between.by_kind[int(Kind::Activation)] = 77;
+  return run;
+}
+Names failed_stages(const Plant& plant) {
+  Context context;
+  RanksArgs args;
+  args.ranks = 2;
+  return failed_checks([&](Report& report) {
+    compare_stages(
+        args, {}, {{{1, 2}, {3}}, 0},
+        [&](Comm& comm, const ZeroArgs& zero, const Stretch&) {
+          ShardedRun run = right_run(zero);
+          plant(comm.rank(), run);
+          return run;
+        },
+        report);
+  });
+}
+// A check of each stage.
+Names of_all_stages(const char* check) {
+  Names names;
+  for (const char* stage :
+       {"stage 0", "stage 1", "stage 2", "stage 3", "stage 3, one unit", "stage 3, ahead", "SHARD_GRAD_OP"})
+    names.push_back(stage + std::string(check));
+  return names;
+}
+
+TEST(L18_Checks, StagesOfEachRank) {
+  RecordProperty("exercise", "18.6");
+  EXPECT_EQ(failed_stages([](int64_t, ShardedRun&) {}), Names{});
+  const Names bytes = of_all_stages(": bytes of states between steps"),
+              sent = of_all_stages(": elements sent by a rank"),
+              unlike = of_all_stages(": parameters unlike one device's");
+  for (const int64_t wrong : {0, 1}) {
+    const auto failed = [&](const std::function<void(ShardedRun&)>& plant) {
+      return failed_stages([&](int64_t rank, ShardedRun& run) {
+        if (rank == wrong) plant(run);
+      });
+    };
+    for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
+      EXPECT_EQ(failed([=](ShardedRun& r) { ++r.between.by_kind[int(kind)]; }), bytes) << "rank " << wrong;
+    EXPECT_EQ(failed([](ShardedRun& r) { --r.between.by_kind[int(Kind::Weight)]; }),
+              wrong == 0 ? bytes : Names{})
+        << "the last ranks have less";
+    for (const int64_t more : {-1, 1})
+      EXPECT_EQ(failed([=](ShardedRun& r) { r.sent += more; }), sent) << "rank " << wrong;
+    EXPECT_EQ(failed([](ShardedRun& r) { r.weights[0][1] = std::nextafter(2, 3); }), unlike)
+        << "rank " << wrong;
+    EXPECT_EQ(failed([](ShardedRun& r) { r.weights[1][0] = NAN; }), unlike) << "rank " << wrong;
+    EXPECT_EQ(failed([](ShardedRun& r) { r.weights.pop_back(); }), unlike) << "rank " << wrong;
+  }
+}
+
+TEST(L18_Checks, ResumedRuns) {
+  Context context;
+  ParallelTask task;
+  task.steps = 7;
+  std::string calls;
+  const auto failed = [&](int64_t ranks, int64_t wrong, const std::function<void(ShardedRun&)>& plant) {
+    calls.clear();
+    return failed_checks([&](Report& report) {
+      resume(
+          {}, task,
+          [&](Comm& comm, const ZeroArgs& zero, const Stretch& s) {
+            ShardedRun run = right_run(zero);
+            if (comm.rank() == 0)
+              calls += std::to_string(comm.size()) + ": " + s.load + std::to_string(s.from) + "-" +
+                       std::to_string(s.to) + s.save + " ";
+            if (!s.load.empty() && comm.size() == ranks && comm.rank() == wrong) plant(run);
+            return run;
+          },
+          "file", report);
+    });
+  };
+  EXPECT_EQ(failed(0, 0, {}), Names{});
+  EXPECT_EQ(calls, "4: 0-7 4: 0-3file 4: file3-7 2: file3-7 8: file3-7 ");
+  for (const auto& [ranks, wrong] : {std::pair(4, 0), {4, 3}, {2, 1}, {8, 0}, {8, 7}}) {
+    const Names name{"saved by 4 ranks, resumed by " + std::to_string(ranks) + ": weights off by"};
+    const auto with = [&](double off) {
+      return failed(ranks, wrong, [=](ShardedRun& r) { r.weights[0][1] += off; });
+    };
+    EXPECT_EQ(with(1e-9), ranks == 4 ? name : Names{}) << "another order of sums";
+    for (const double off : {1.1e-4, -1.1e-4, double(NAN)}) EXPECT_EQ(with(off), name) << off;
+    EXPECT_EQ(failed(ranks, wrong, [](ShardedRun& r) { r.weights.pop_back(); }), name);
+    EXPECT_EQ(failed(ranks, wrong, [](ShardedRun& r) { r.weights[0].pop_back(); }), name);
+  }
+}
+
+struct L18_Tables : FolderTest {};
+
+// 16, 4 + 12/N, 2 + 14/N, 16/N bytes per parameter; 2, 2, k + 1, 3k elements, times Psi (N-1)/N.
+TEST_F(L18_Tables, MemoryOfEachStage) {
+  RecordProperty("exercise", "18.6");
+  const std::vector<StageMemory> right = measure_stages();
+  ASSERT_EQ(right.size(), 20u);
+  for (size_t i = 0; i < 20; ++i) {
+    const StageMemory& row = right[i];
+    const int64_t N = std::vector<int64_t>{1, 2, 3, 4, 8}[i % 5];
+    EXPECT_EQ(row.stage, int(i / 5));
+    EXPECT_EQ(row.ranks, N);
+    const double n = double(N), each[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n};
+    EXPECT_NEAR(double(state_bytes(row.measured)) / double(row.parameters), each[row.stage], 0.001);
+    for (const int64_t k : {1, 4}) {
+      const int64_t times[] = {2, 2, k + 1, 3 * k};
+      EXPECT_EQ(row.sent[k == 4], times[row.stage] * row.padded / N * (N - 1)) << row.stage << " " << N;
+    }
+  }
+  const auto failed = [&](size_t i, const std::function<void(StageMemory&)>& plant) {
+    std::vector<StageMemory> rows = right;
+    plant(rows[i]);
+    return failed_checks([&](Report& r) { memory_table(rows, path("picture.svg"), r); });
+  };
+  EXPECT_EQ(failed(0, [](StageMemory&) {}), Names{});
+  for (const size_t i : {0u, 12u, 19u}) {
+    for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
+      EXPECT_EQ(failed(i, [=](StageMemory& row) { --row.measured.by_kind[int(kind)]; }),
+                Names{"(a) kinds of memory that are not as predicted, of 80"});
+    for (const int k : {0, 1})
+      EXPECT_EQ(failed(i, [=](StageMemory& row) { ++row.sent[k]; }),
+                Names{"(a) elements sent not as predicted, of 40"});
+  }
+}
+
+// Rajbhandari et al. 2020, table 1, 7.5B parameters.
+TEST_F(L18_Tables, PublishedFigures) {
+  const struct {
+    int64_t ranks;
+    const char* printed[3];
+  } table_1[] = {{1, {"120", "120", "120"}},      {4, {"52.5", "41.3", "30"}},
+                 {16, {"35.6", "21.6", "7.5"}},   {64, {"31.4", "16.6", "1.88"}},
+                 {256, {"30.4", "15.4", "0.47"}}, {1024, {"30.1", "15.1", "0.12"}}};
+  const std::vector<PublishedStates> printed = zero_table_1();
+  ASSERT_EQ(printed.size(), std::size(table_1));
+  for (size_t i = 0; i < printed.size(); ++i) {
+    EXPECT_EQ(printed[i].ranks, table_1[i].ranks);
+    for (const int s : {0, 1, 2}) EXPECT_EQ(printed[i].printed[s], table_1[i].printed[s]) << printed[i].ranks;
+  }
+}
+
+TEST_F(L18_Tables, StatesAreThePublishedOnes) {
+  RecordProperty("exercise", "18.3");
+  const std::vector<PublishedStates> right = published_states(64);
+  ASSERT_EQ(right.size(), 4u);
+  for (const PublishedStates& row : right) {
+    const double n = double(row.ranks), each[] = {4 + 12 / n, 2 + 14 / n, 16 / n};
+    for (const int s : {0, 1, 2}) EXPECT_NEAR(row.here[s], 7.5 * each[s], 1e-4 * 7.5 * each[s]) << n;
+  }
+  const auto failed = [&](size_t i, const std::function<void(PublishedStates&)>& plant) {
+    std::vector<PublishedStates> rows = right;
+    plant(rows[i]);
+    return failed_checks([&](Report& r) { published_table(rows, r); });
+  };
+  EXPECT_EQ(failed(0, [](PublishedStates&) {}), Names{});
+  const Names name{"(b) cells unlike the published, of 12"};
+  for (const double here : {119.4, 120.6, double(NAN)})
+    EXPECT_EQ(failed(0, [=](PublishedStates& row) { row.here[0] = here; }), name) << here;
+  EXPECT_EQ(failed(3, [](PublishedStates& row) { row.here[2] = 1.8852; }), name);
+  EXPECT_EQ(failed(3, [](PublishedStates& row) { row.printed[2] = "1.89"; }), name);
+  EXPECT_EQ(failed(3, [](PublishedStates& row) { row.printed[1] = "16.7"; }), name);
+}
+
+TEST_F(L18_Tables, Units) {
+  RecordProperty("exercise", "18.3");
+  const std::vector<UnitsRun> right = run_units();
+  const struct {
+    const char* name;
+    int64_t gathered;
+    double sent;
+  } expected[] = {{"one", 1664000, 3},
+                  {"one a layer", 16640, 2.99},
+                  {"and the next fetched ahead", 33280, 3},
+                  {"kept for backward (SHARD_GRAD_OP)", 1664000, 2}};
+  ASSERT_EQ(right.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(right[i].name, expected[i].name);
+    EXPECT_EQ(right[i].gathered, expected[i].gathered) << right[i].name;
+    EXPECT_NEAR(right[i].sent, expected[i].sent, 1e-12) << right[i].name;
+    for (const int64_t more : {-1, 0, 1}) {
+      std::vector<UnitsRun> planted = right;
+      planted[i].gathered += more;
+      EXPECT_EQ(failed_checks([&](Report& r) { units_table(planted, r); }),
+                more == 0 ? Names{} : Names{"(c) " + right[i].name + ": bytes gathered at once"});
+    }
+  }
+}
+
+TEST_F(L18_Tables, Times) {
+  RecordProperty("exercise", "18.3");
+  const WhatIf small{.model = "gpt2", .ranks = 8};
+  const std::vector<StageTimes> right = stage_times(small);
+  ASSERT_EQ(right.size(), published_networks().size());
+  const auto failed = [&](const std::vector<StageTimes>& times) {
+    return failed_checks([&](Report& r) { times_table(small, times, r); });
+  };
+  EXPECT_EQ(failed(right), Names{});
+  size_t at = 0;
+  for (size_t i = 0; i < right.size(); ++i) {
+    const StageTimes& t = right[i];
+    EXPECT_EQ(t.network, published_networks()[i].name);
+    if (t.network == "ethernet10") at = i;
+    EXPECT_EQ(t.alone, right[0].alone);
+    EXPECT_GT(t.stage_1, 0.97 * t.alone) << "its part of the update takes less";
+    EXPECT_GE(t.stage_2, 0.999 * t.stage_1) << "the same elements, in more messages";
+    EXPECT_GT(t.stage_3, t.kept) << t.network;
+  }
+  // 2 bytes of each of 124,439,808 parameters, 7/8 of them twice, at 1.25 GB/s.
+  EXPECT_NEAR(right[at].stage_1 - right[at].alone, 4 * 124439808.0 * 7 / 8 / 1.25e9, 0.01);
+  const Names least{"(d) stage 3 / stage 1 on 10 Gb/s: 3 Psi / 2 Psi"}, most{"(d) the same"};
+  const auto with = [&](double ratio) {
+    std::vector<StageTimes> times = right;
+    times[at].stage_3 = ratio * times[at].stage_1;
+    return failed(times);
+  };
+  EXPECT_EQ(with(1.39), least);
+  EXPECT_EQ(with(1.61), most);
+  EXPECT_EQ(with(NAN), Names({least[0], most[0]}));
+  EXPECT_EQ(failed({right[0]}), Names({least[0], most[0]})) << "without 10 Gb/s";
+}
+
+// 1,557,611,200 parameters in 16 bytes, and in 16/64; with its activations stage 0 needs more than 32 GiB.
+TEST(L18_WhatIf, WhatFitsOnSixtyFourV100) {
+  RecordProperty("exercise", "18.3");
+  testing::internal::CaptureStdout();
+  what_if_table({.model = "gpt2-xl", .machine = "V100", .ranks = 64});
+  std::istringstream lines(testing::internal::GetCapturedStdout());
+  const Names expected{"0 23.2 GiB 33.4 GiB no", "1 6.1 GiB 15.9 GiB yes", "2 3.2 GiB 13.2 GiB yes",
+                       "3 371.4 MiB 10.5 GiB yes"};
+  size_t stage = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string row, word;
+    for (int i = 0; i < 6 && words >> word; ++i) row += (i ? " " : "") + word;
+    if (stage < 4 && row == expected[stage]) ++stage;
+  }
+  EXPECT_EQ(stage, 4u) << "the first row that is not there";
+}
+
+}  // namespace
+}  // namespace gradus

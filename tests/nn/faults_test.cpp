@@ -1,0 +1,134 @@
+// Every kernel call of a step fails once, and memory ends at every one: the error is a sentence, and the next
+// step gives what a run that never failed gives, or is refused.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "src/data/dummy.h"
+#include "src/io/checkpoint.h"
+#include "src/nn/lora.h"
+#include "src/optim/adamw_8bit.h"
+#include "src/optim/muon.h"
+#include "tests/fault_injection.h"
+
+namespace gradus {
+namespace {
+
+using Make = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
+struct Setting {
+  std::string name;
+  Make make;
+  bool recomputes = false, adapters = false, scales = false;
+};
+
+struct Run {
+  Run(const char* device, const Setting& set)
+      : context(device, 3),
+        model({.vocab = 80,
+               .context = 6,
+               .layers = 1,
+               .heads = 2,
+               .channels = 64,
+               .dropout = 0.1,
+               .precision = precision_recipe(set.scales ? "mixed-fp16" : "fp32")}) {
+    model.initialize(1);
+    if (set.recomputes) model.segments = {{1, Keep::Input}};
+    if (set.adapters) add_lora(model, ".*", {.r = 2, .dropout = 0.1, .precision = model.config.precision}, 1);
+    if (set.scales) start_loss_scaling(context.device, 64);
+    optimizer = set.make(model.parameters);
+    Faults::real = &context.device.backend();
+    context.device.use(Faults::table(context.device.backend()));
+  }
+  ~Run() { Faults::disarm(); }
+  void step(int64_t number) {
+    const DummyBatch batch = dummy_batch(model.config, 2, 6, uint64_t(number));
+    model.parameters.zero_grad();
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    tape.backward(loss);
+    optimizer->clip_grad_norm(0.5);
+    optimizer->step(1e-2);
+  }
+  std::vector<std::vector<double>> numbers() const {
+    std::vector<std::vector<double>> all;
+    for (const Parameter& p : model.parameters) all.push_back(to_host<double>(p.kept()));
+    for (const Optimizer::State& s : optimizer->states)
+      for (const Tensor& t : s.tensors) all.push_back(to_host<double>(t));
+    return all;
+  }
+  Context context;
+  Transformer model;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+// Of the second step call n = 1, 1 + stride, ... fails, until all have; how many steps were refused after it.
+void expect_survives(const char* device, const Setting& set, Faults::What what, int64_t stride) {
+  const std::string path = testing::TempDir() + "faults_" + device + ".safetensors";
+  std::vector<std::vector<double>> expected;
+  {
+    Run whole(device, set);
+    whole.step(0);
+    save_training(path, whole.model.parameters, *whole.optimizer);
+    whole.step(1);
+    expected = whole.numbers();
+  }
+  int64_t refused = 0, survived = 0;
+  for (int64_t n = 1;; n += stride) {
+    Run run(device, set);
+    load_training(path, run.model.parameters, *run.optimizer);
+    Faults::arm(run.context.device, what, n);
+    std::string said;
+    try {
+      run.step(1);
+    } catch (const Error& e) {
+      said = e.what();
+    }
+    Faults::disarm();
+    if (!Faults::fired) break;  // the step has fewer calls
+    if (!said.empty()) {
+      EXPECT_NE(said.find(what == Faults::What::MemoryEnds ? "out of memory" : "injected"), std::string::npos)
+          << said;
+      try {
+        run.step(1);
+        ++survived;
+      } catch (const Error& e) {
+        ASSERT_NE(std::string(e.what()).find("an error ended an update before"), std::string::npos)
+            << set.name << ", call " << n << ": " << e.what();
+        ++refused;
+        load_training(path, run.model.parameters, *run.optimizer);
+        run.step(1);
+      }
+    }
+    ASSERT_EQ(run.numbers(), expected) << set.name << " on " << device << ", call " << n;
+  }
+  EXPECT_GT(survived, 0) << set.name;
+  if (what == Faults::What::KernelThrows && stride == 1) EXPECT_GT(refused, 0) << set.name;
+  std::filesystem::remove(path);
+}
+
+const Make kAdamW = [](Parameters& p) { return std::make_unique<AdamW>(p, AdamWArgs{.weight_decay = 0.1f}); };
+const std::vector<Setting> kSettings{
+    {"SGD", [](Parameters& p) { return std::make_unique<Sgd>(p, SgdArgs{.momentum = 0.9f}); }},
+    {"AdamW", kAdamW},
+    {"AdamW, loss scaling", kAdamW, false, false, true},
+    {"AdamW, checkpointed", kAdamW, true},
+    {"AdamW, LoRA", kAdamW, false, true},
+    {"AdamW8bit, LoRA, checkpointed", [](Parameters& p) { return std::make_unique<AdamW8bit>(p); }, true,
+     true},
+    {"Adafactor", [](Parameters& p) { return std::make_unique<Adafactor>(p); }},
+    {"Muon, checkpointed", [](Parameters& p) { return std::make_unique<Muon>(p); }, true},
+    {"AdamW8bit", [](Parameters& p) { return std::make_unique<AdamW8bit>(p); }}};
+
+TEST(L12_Faults, EveryKernelCallOfAStepFailsOnce) {
+  for (const Setting& set : kSettings) expect_survives("cpu", set, Faults::What::KernelThrows, 1);
+}
+TEST(L12_Faults, MemoryEndsAtEveryKernelCallOfAStep) {
+  for (const Setting& set : kSettings) expect_survives("cpu", set, Faults::What::MemoryEnds, 1);
+}
+TEST(L12_Faults, OnEmu) {
+  for (const auto what : {Faults::What::KernelThrows, Faults::What::MemoryEnds})
+    for (const size_t i : {2, 5}) expect_survives("emu", kSettings[i], what, 9);
+}
+
+}  // namespace
+}  // namespace gradus

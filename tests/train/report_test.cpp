@@ -70,7 +70,7 @@ TEST_F(L01_Report, ChecksPassUpToTheirBound) {
   EXPECT_EQ(code([](Report& r) { r.check_at_least("x", 1.9999999, 2); }), 1);
   EXPECT_EQ(code([](Report& r) { r.check_equal("x", 7, 7); }), 0);
   EXPECT_EQ(code([](Report& r) { r.check_equal("x", 7, 8); }), 1);
-  EXPECT_EQ(code([](Report& r) { r.check_equal("x", 8, 7); }), 1);
+  EXPECT_EQ(code([](Report& r) { r.check_equal("x", 8, 7, needs_steps(9, 9) + is_for_steps(9, 9)); }), 1);
   const int64_t large = int64_t(1) << 53;
   EXPECT_EQ(code([=](Report& r) { r.check_equal("x", large, large + 1); }), 1) << "equal as doubles";
   EXPECT_EQ(code([](Report& r) { r.check_at_most("x", NAN, 2); }), 1);
@@ -102,15 +102,11 @@ TEST_F(L01_Report, VerdictsAreWords) {
 
 TEST_F(L01_Report, WhatARunCannotDecideIsSkippedWithAReason) {
   Report report("01_test", cpu_);
-  report.check_at_most("too high", 3, 2, "fewer than 9 steps");
-  report.check_at_least("too low", 1, 2, "fewer than 9 steps");
-  report.check_equal("another", 1, 2, "fewer than 9 steps");
+  report.check_at_most("a", 3, 2, needs_steps(9, 8)), report.check_at_least("b", 1, 2, needs_steps(9, 8));
+  report.check_equal("c", 1, 2, is_for_steps(9, 10));
   EXPECT_EQ(finish(report), 0);
-  for (const char* skipped : {"too high", "too low", "another"})
-    EXPECT_TRUE(line(skipped).ends_with("  SKIP, fewer than 9 steps")) << line(skipped);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(json().at("checks")[i].at("pass").is_null());
-  report.check_equal("decided", 1, 2, "");
-  EXPECT_EQ(finish(report), 1);
+  EXPECT_TRUE(line("a").ends_with("SKIP, needs 9 steps") && line("c").ends_with("SKIP, is for 9 steps"));
 }
 
 TEST_F(L01_Report, OnMetaWhatNeedsDataIsSkipped) {

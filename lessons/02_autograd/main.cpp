@@ -122,14 +122,8 @@ static int lesson_02(int argc, char** argv) {
   row.reserved_bytes = context.device.meter().peak_reserved();
   row.extra = {{"correct", correct}, {"backward/forward time", backward / forward}};
   report.predict_time(1);  // the meter is reset in every step, so it has counted the last one
-  const int64_t R = set.points, H = set.hidden;
-  report.check_equal("forward FLOPs = 2 R (2H + HH + 2H)", run.forward_flops,
-                     2 * R * (2 * H + H * H + 2 * H));
-  report.check_equal("backward = 2 forward - dx of layer 1", run.backward_flops,
-                     2 * run.forward_flops - 2 * R * 2 * H);
-  report.check_at_most("gradient check, share of allowed error", mlp_gradcheck(1.0), 1.0);
-  report.check_at_least("the same with a 1 % wrong gradient", mlp_gradcheck(1.01), 1.0);
-  report.check_at_least("points on the right side", correct, 0.98, needs_steps(1000, lesson.steps));
+  check_run({run.forward_flops, run.backward_flops, mlp_gradcheck(1.0), mlp_gradcheck(1.01), correct},
+            set.points, set.hidden, lesson.steps, report);
   report.timing_at_least("backward ÷ forward in time", backward / forward, 1.0);
   return report.finish(lesson.json);
 }

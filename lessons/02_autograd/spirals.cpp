@@ -67,4 +67,13 @@ double mlp_gradcheck(double mutant) {
   return gradcheck(mlp, inputs, 1, mutant, 1).worst;
 }
 
+void check_run(const MlpRun& m, int64_t R, int64_t H, int64_t steps, Report& report) {
+  report.check_equal("forward FLOPs = 2 R (2H + HH + 2H)", m.forward_flops, 2 * R * (2 * H + H * H + 2 * H));
+  report.check_equal("backward = 2 forward - dx of layer 1", m.backward_flops,
+                     2 * m.forward_flops - 2 * R * 2 * H);
+  report.check_at_most("gradient check, share of allowed error", m.gradcheck, 1.0);
+  report.check_at_least("the same with a 1 % wrong gradient", m.wrong_gradcheck, 1.0);
+  report.check_at_least("points on the right side", m.correct, 0.98, needs_steps(1000, steps));
+}
+
 }  // namespace gradus

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/tensor/tensor.h"
+#include "src/train/report.h"
 
 namespace gradus {
 
@@ -23,5 +24,13 @@ void draw_boundary(const std::function<Tensor(const Tensor&)>& logits, const Spi
 // differences, with one input's gradient multiplied by `mutant`. The share of the allowed error that is used;
 // below 1 passes.
 double mlp_gradcheck(double mutant);
+
+// What came out, of R points and a network of H hidden numbers, and the lesson's checks of it.
+struct MlpRun {
+  int64_t forward_flops, backward_flops;  // of a step
+  double gradcheck, wrong_gradcheck;      // mlp_gradcheck(1) and mlp_gradcheck(1.01)
+  double correct;                         // the share of points on the right side
+};
+void check_run(const MlpRun& m, int64_t R, int64_t H, int64_t steps, Report& report);
 
 }  // namespace gradus

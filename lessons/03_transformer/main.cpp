@@ -9,13 +9,13 @@
 #include <iostream>
 
 #include "lessons/03_transformer/by_hand.h"
+#include "lessons/03_transformer/checks.h"
 #include "lessons/03_transformer/text.h"
 #include "src/core/progress.h"
 #include "src/io/checkpoint.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
 #include "src/train/lesson.h"
-#include "src/train/step_recorder.h"
 
 using namespace gradus;
 
@@ -76,17 +76,8 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set, 
   if (floor) row.extra.emplace_back("floor", *floor);
   report.predict_time(lesson.steps);
 
-  report.check_equal("weights: 4 bytes a parameter", run.peak[Kind::Weight], 4 * N);
-  report.check_equal("gradients: 4 bytes a parameter", current().device.meter().now()[Kind::Gradient], 4 * N);
-  report.check_equal("AdamW: 8 bytes a parameter", run.peak[Kind::Optimizer], 8 * N);
-  report.check_equal("requests to the device after step 2",
-                     run.requests.back() - run.requests[size_t(std::min<int64_t>(lesson.steps, 2) - 1)], 0,
-                     needs_steps(3, lesson.steps));
-  report.check_at_most("loss fell", run.recent_loss(), run.losses.front(), needs_steps(20, lesson.steps));
-  if (!floor) return;
-  report.check_at_least("no model beats the floor", held_out / *floor, 0.99);
-  report.check_at_most("held-out loss ÷ floor", held_out / *floor, 1.05,
-                       set.nears_floor ? needs_steps(3000, lesson.steps) : "is for --size=small");
+  check_trained({run, N, current().device.meter().now()[Kind::Gradient], held_out, floor, set.nears_floor},
+                report);
 }
 
 static int lesson_03(int argc, char** argv) {

@@ -7,6 +7,7 @@
 #include "src/tensor/context.h"
 #include "tests/folder_testing.h"
 #include "tests/io/png_testing.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -72,6 +73,26 @@ TEST(L02_Spirals, TheGradientsOfTheNetworkAreRightAndOnePercentWrongIsSeen) {
   EXPECT_LT(mlp_gradcheck(1), 1);
   EXPECT_GT(mlp_gradcheck(1.01), 1);
   EXPECT_GT(mlp_gradcheck(0.99), 1);
+}
+
+TEST(L02_Checks, EachCheckFailsOnAWrongValue) {
+  const auto failed = [](int64_t steps, const std::function<void(MlpRun&)>& plant) {
+    MlpRun m{270, 480, 1, 1, 0.98};  // 3 points, 5 hidden numbers
+    plant(m);
+    return failed_checks([&](Report& r) { check_run(m, 3, 5, steps, r); });
+  };
+  EXPECT_EQ(failed(1000, [](MlpRun&) {}), Names{});
+  for (const int64_t off : {-1, 1})
+    EXPECT_EQ(failed(1000, [=](MlpRun& m) { m.backward_flops += off; }),
+              Names{"backward = 2 forward - dx of layer 1"});
+  EXPECT_EQ(failed(1000, [](MlpRun& m) { m.forward_flops += 4, m.backward_flops += 8; }),
+            Names{"forward FLOPs = 2 R (2H + HH + 2H)"});
+  EXPECT_EQ(failed(1000, [](MlpRun& m) { m.gradcheck = 1.01; }),
+            Names{"gradient check, share of allowed error"});
+  EXPECT_EQ(failed(1000, [](MlpRun& m) { m.wrong_gradcheck = 0.99; }),
+            Names{"the same with a 1 % wrong gradient"});
+  EXPECT_EQ(failed(1000, [](MlpRun& m) { m.correct = 0.97; }), Names{"points on the right side"});
+  EXPECT_EQ(failed(999, [](MlpRun& m) { m.correct = 0.5; }), Names{}) << "too early";
 }
 
 }  // namespace

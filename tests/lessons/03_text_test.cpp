@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "lessons/03_transformer/checks.h"
 #include "lessons/03_transformer/text.h"
 #include "src/tensor/context.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -78,6 +80,54 @@ TEST_F(L03_Text, AColdSampleIsTheLikeliestByteEachTime) {
     ids.push_back(int32_t(std::min_element(next.begin(), next.end()) - next.begin()));
   }
   EXPECT_EQ(sample_text(model, "The cook", 12, 1e-4, 7), ByteTokenizer::decode(ids));
+}
+
+// Three thousand steps of a model of ten parameters, and what is planted in them.
+struct L03_Checks : ::testing::Test {
+  Context context;
+  StepRecorder run;
+  TrainedGpt trained{run, 10, 40, 1.02, 1.0, true};
+  L03_Checks() {
+    run.losses.assign(3000, 4), run.requests.assign(3000, 7);
+    run.losses[0] = 5, run.requests[0] = 3;
+    run.peak.by_kind[int(Kind::Weight)] = 40, run.peak.by_kind[int(Kind::Optimizer)] = 80;
+  }
+  Names failed() {
+    return failed_checks([&](Report& r) { check_trained(trained, r); });
+  }
+};
+
+TEST_F(L03_Checks, HoldAndEachFailsOnAWrongValue) {
+  EXPECT_EQ(failed(), Names{});
+  for (const int64_t off : {-4, 4}) {
+    run.peak.by_kind[int(Kind::Weight)] += off;
+    EXPECT_EQ(failed(), Names{"weights: 4 bytes a parameter"});
+    run.peak.by_kind[int(Kind::Weight)] = 40, trained.gradient_bytes += off;
+    EXPECT_EQ(failed(), Names{"gradients: 4 bytes a parameter"});
+    trained.gradient_bytes = 40, run.peak.by_kind[int(Kind::Optimizer)] += off;
+    EXPECT_EQ(failed(), Names{"AdamW: 8 bytes a parameter"});
+    run.peak.by_kind[int(Kind::Optimizer)] = 80;
+  }
+  run.requests.back() = 8;
+  EXPECT_EQ(failed(), Names{"requests to the device after step 2"});
+  run.requests.back() = 7, run.losses.back() = 56;  // the mean of the last fifty is 5.04
+  EXPECT_EQ(failed(), Names{"loss fell"});
+  run.losses.back() = 4, trained.held_out = 0.98;
+  EXPECT_EQ(failed(), Names{"no model beats the floor"});
+  trained.held_out = 1.06;
+  EXPECT_EQ(failed(), Names{"held-out loss ÷ floor"});
+  trained.nears_floor = false;
+  EXPECT_EQ(failed(), Names{});
+}
+
+TEST_F(L03_Checks, AreSkippedWhereTooFewStepsShowNothing) {
+  run.losses[0] = 3, trained.held_out = 2;  // it rose, and is far from the floor
+  run.losses.resize(20), run.requests.resize(20);
+  EXPECT_EQ(failed(), Names{"loss fell"});
+  run.losses.resize(19), run.requests.resize(2);
+  EXPECT_EQ(failed(), Names{});
+  run.losses.resize(1), run.requests.resize(1);
+  EXPECT_EQ(failed(), Names{});
 }
 
 }  // namespace

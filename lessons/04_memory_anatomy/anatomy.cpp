@@ -66,9 +66,12 @@ void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& ba
   if (timed) std::cout << ", " << number_text(seconds[1] / seconds[0]) << " in time";
   std::cout << "\n";
   const auto of_contractions = [&](int p) { return passes[p][int(OpClass::Contraction)].flops; };
-  report.check_equal("contractions: FLOPs of backward = 2 forward", of_contractions(1),
-                     2 * of_contractions(0));
+  check_passes(of_contractions(0), of_contractions(1), report);
   report.timing_at_least("contractions' share of the time", timed ? contractions / all : NAN, 0.5);
+}
+
+void check_passes(int64_t forward, int64_t backward, Report& report) {
+  report.check_equal("contractions: FLOPs of backward = 2 forward", backward, 2 * forward);
 }
 
 // ---- (c) ----------------------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
   std::cout
       << "\n(c) Bytes per parameter, by recipe and optimizer, measured on two steps of a small model\n\n";
   const int64_t N = small_model({}).parameter_count();
-  int64_t differing = 0;
+  std::vector<MeasuredAndFormula> rows;
   Table table({"recipe", "optimizer", "weight", "master", "gradient", "optimizer", "measured", "formula"});
   for (const std::string_view recipe : kRecipes)
     for (const auto& [name, states] :
@@ -131,9 +134,15 @@ void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
       cells.push_back(number_text(double(measured) / double(N)));
       cells.push_back(std::to_string(formula));
       table.row(cells);
-      differing += measured != formula * N;
+      rows.push_back({measured, formula * N});
     }
   std::cout << table;
+  check_parameters(rows, report);
+}
+
+void check_parameters(const std::vector<MeasuredAndFormula>& rows, Report& report) {
+  int64_t differing = 0;
+  for (const auto& [measured, formula] : rows) differing += measured != formula;
   report.check_equal("bytes per parameter: rows that differ from the formula", differing, 0);
 }
 
@@ -200,10 +209,15 @@ void saved_activations_table(const Lesson& lesson, Report& report) {
   }
   table.row({"a layer", "", count_text(published), count_text(ours), count_text(ours - published), ""});
   std::cout << table;
+  check_saved(published, ours, c, z.b, report);
+}
+
+void check_saved(int64_t published, int64_t ours, const TransformerConfig& c, int64_t b, Report& report) {
+  const int64_t s = c.context, sbh = s * b * c.channels, ass_b = c.heads * s * s * b;
   report.check_equal("published a layer: sbh (34 + 5as/h)", published, 34 * sbh + 5 * ass_b);
   report.check_equal("ours: less 2 sbh + 3 as²b of dropout, more 16 sb of statistics", ours,
-                     published - 2 * sbh - 3 * ass_b + 16 * z.s * z.b);
-  report.check_equal("ours: what the formula of exercise 04.2 gives", ours, saved_by_a_layer(c, z.b, z.s));
+                     34 * sbh + 5 * ass_b - 2 * sbh - 3 * ass_b + 16 * s * b);
+  report.check_equal("ours: what the formula of exercise 04.2 gives", ours, saved_by_a_layer(c, b, s));
 }
 
 }  // namespace gradus

@@ -12,14 +12,7 @@
 
 namespace gradus {
 
-struct Trial {
-  int64_t batch;
-  double seconds;  // a step
-  int64_t allocated, reserved;
-  std::string failure;  // empty: it ran
-};
-
-static Trial try_batch(Transformer& model, AdamW& optimizer, int64_t batch, int64_t steps) {
+static BatchTrial try_batch(Transformer& model, AdamW& optimizer, int64_t batch, int64_t steps) {
   Device& device = current().device;
   device.allocator().empty_cache();
   device.meter().reset_peak();
@@ -46,14 +39,14 @@ static Trial try_batch(Transformer& model, AdamW& optimizer, int64_t batch, int6
   return {batch, summarize(recorder.seconds).median, recorder.peak.allocated(), recorder.reserved, ""};
 }
 
-static void draw_trials(const Lesson& lesson, const std::vector<Trial>& trials, int64_t budget) {
+static void draw_trials(const Lesson& lesson, const std::vector<BatchTrial>& trials, int64_t budget) {
   LinePlot memory{
       "Memory by batch size", "sequences a step", "MiB", {}, {{"budget", double(budget) / 0x1p20}}};
   LinePlot speed{"Speed by batch size", "sequences a step", "sequences a second", {}, {}};
   constexpr auto kMarked = Series::Marks::LineAndDots;
   Series allocated{"allocated at the peak", {}, {}, kMarked}, reserved{"reserved", {}, {}, kMarked},
       samples{"speed", {}, {}, kMarked};
-  for (const Trial& t : trials) {
+  for (const BatchTrial& t : trials) {
     if (!t.failure.empty()) break;
     for (Series* s : {&allocated, &reserved, &samples}) s->x.push_back(double(t.batch));
     allocated.y.push_back(double(t.allocated) / 0x1p20);
@@ -73,14 +66,14 @@ void batch_size_table(const Lesson& lesson, const TransformerConfig& config, int
   Transformer model(config);
   model.initialize(lesson.seed);
   AdamW optimizer(model.parameters);
-  std::vector<Trial> trials;
+  std::vector<BatchTrial> trials;
   for (int64_t batch = 1; trials.empty() || trials.back().failure.empty(); batch *= 2)
     trials.push_back(try_batch(model, optimizer, batch, steps));
   const Usage held = context.device.meter().now();
   trials.push_back(try_batch(model, optimizer, 1, steps));
 
   Table table({"batch", "ms/step", "samples/s", "allocated", "reserved", ""});
-  for (const Trial& t : trials) {
+  for (const BatchTrial& t : trials) {
     if (!t.failure.empty()) {
       table.row({std::to_string(t.batch), "", "", "", "", "out of memory: caught"});
       continue;
@@ -91,18 +84,22 @@ void batch_size_table(const Lesson& lesson, const TransformerConfig& config, int
                bytes_text(t.reserved), &t == &trials.back() ? "it goes on" : ""});
   }
   std::cout << table;
-  for (const Trial& t : trials)
+  for (const BatchTrial& t : trials)
     if (!t.failure.empty()) std::cout << t.failure << "\n";
   draw_trials(lesson, trials, budget);
-  const Trial &first = trials.front(), &last = trials.back();
+  check_trials(trials, budget, held.allocated() - held.rounding, config.parameter_count(), report);
+}
+
+void check_trials(const std::vector<BatchTrial>& trials, int64_t budget, int64_t held, int64_t N,
+                  Report& report) {
+  const BatchTrial &first = trials.front(), &last = trials.back();
   int64_t most = 0;
-  for (const Trial& t : trials) most = std::max(most, t.reserved);
+  for (const BatchTrial& t : trials) most = std::max(most, t.reserved);
   report.check_at_most("most reserved: within the budget", double(most), double(budget));
   report.check_equal("a batch of 1 after running out of memory: its peak as before", last.allocated,
                      first.allocated);
-  report.check_equal(
-      "held after running out: 16 N, the workspace, the scalars", held.allocated() - held.rounding,
-      16 * config.parameter_count() + kWorkspaceBytes + int64_t(sizeof(StepScalars) + sizeof(UpdateScalars)));
+  report.check_equal("held after running out: 16 N, the workspace, the scalars", held,
+                     16 * N + kWorkspaceBytes + int64_t(sizeof(StepScalars) + sizeof(UpdateScalars)));
 }
 
 }  // namespace gradus

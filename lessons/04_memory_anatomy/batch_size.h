@@ -11,4 +11,14 @@ namespace gradus {
 void batch_size_table(const Lesson& lesson, const TransformerConfig& model, int64_t steps, int64_t budget,
                       Report& report);
 
+struct BatchTrial {
+  int64_t batch;
+  double seconds;  // a step
+  int64_t allocated, reserved;
+  std::string failure;  // empty: it ran
+};
+// The last one is a batch of 1, after running out of memory; `held`: bytes before it, of N parameters.
+void check_trials(const std::vector<BatchTrial>& trials, int64_t budget, int64_t held, int64_t N,
+                  Report& report);
+
 }  // namespace gradus

@@ -78,11 +78,14 @@ void calculate(Report& report, const std::string& model, const std::string& reci
   row.peak = need.peak.usage;
   row.reserved_bytes = need.reserved;
   row.extra = {{"parameters", double(need.parameters)}};
+  check_states(need.peak.usage, bytes_per_parameter(run.model.precision, 2) * need.parameters, report);
+}
+
+void check_states(const Usage& peak, int64_t formula, Report& report) {
   int64_t measured = 0;
   for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
-    measured += need.peak.usage[kind];
-  report.check_equal("weights, masters, gradients, states: the formula's bytes", measured,
-                     bytes_per_parameter(run.model.precision, 2) * need.parameters);
+    measured += peak[kind];
+  report.check_equal("weights, masters, gradients, states: the formula's bytes", measured, formula);
 }
 
 void compare_with_prediction(const TrainingRun& run, const ReportRow& row, const std::string& skip,

@@ -12,6 +12,7 @@ namespace gradus {
 // the peak by kind.
 void calculate(Report& report, const std::string& model, const std::string& recipe, int64_t batch,
                int64_t seq, int64_t memory);
+void check_states(const Usage& peak, int64_t formula, Report& report);
 
 // What the calculator finds for a run, beside what was measured when it ran; `skip`: why that decides
 // nothing.

@@ -10,4 +10,12 @@ namespace gradus {
 // formula, those that are held at the peak, and what is allocated in all.
 void generation_table(const Lesson& lesson, const TransformerConfig& model, Report& report);
 
+struct Generation {
+  int64_t beams;               // 0: by drawing each token
+  int64_t kept_at_peak, peak;  // bytes: of kind activation, the caches; of all kinds
+  double seconds;              // a token
+};
+// `beam_bytes`: the cache of one beam at the end.
+void check_caches(const std::vector<Generation>& all, int64_t beam_bytes, Report& report);
+
 }  // namespace gradus

@@ -52,4 +52,12 @@ void report_published(const char* heading, const PublishedRuns& runs, Report& re
                          std::abs(f.published - f.theirs), f.unit == "GiB" ? 0.0005 : 100);
 }
 
+void check_verdicts(const PublishedRuns& runs, Report& report) {
+  int64_t contradicted = 0;
+  for (const Verdict& v : runs.verdicts) contradicted += v.theirs != v.published || v.ours != v.published;
+  report.check_equal("published verdicts that ours or theirs contradicts", contradicted, 0);
+  report.check_at_most("BERT-large: share of the gap that has no name",
+                       std::abs(double(runs.gap.unexplained) / double(runs.gap.whole)), 0.03);
+}
+
 }  // namespace gradus

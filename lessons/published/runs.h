@@ -61,5 +61,7 @@ std::ostream& operator<<(std::ostream&, const PublishedRuns&);  // a table each
 // Prints them under a heading, and checks theirs: within 100 MiB of the published figures, or, where these
 // are in GiB with three decimals, equal to them.
 void report_published(const char* heading, const PublishedRuns& runs, Report& report);
+// What fits, and how much of the gap has a name.
+void check_verdicts(const PublishedRuns& runs, Report& report);
 
 }  // namespace gradus

@@ -1,0 +1,148 @@
+// Lesson 04's own checks: right values pass, and each wrong one is a FAILED line of its own.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lessons/04_memory_anatomy/anatomy.h"
+#include "lessons/04_memory_anatomy/batch_size.h"
+#include "lessons/04_memory_anatomy/calculator.h"
+#include "lessons/04_memory_anatomy/generation.h"
+#include "lessons/published/runs.h"
+#include "tests/lessons/report_testing.h"
+
+namespace gradus {
+namespace {
+
+const TransformerConfig kModel{.vocab = 16, .context = 4, .layers = 1, .heads = 2, .channels = 8};
+
+TEST(L04_Checks, Passes) {
+  const auto failed = [](int64_t forward, int64_t backward) {
+    return failed_checks([&](Report& r) { check_passes(forward, backward, r); });
+  };
+  EXPECT_EQ(failed(100, 200), Names{});
+  for (const int64_t wrong : {199, 201})
+    EXPECT_EQ(failed(100, wrong), Names{"contractions: FLOPs of backward = 2 forward"});
+}
+
+TEST(L04_Checks, BytesPerParameter) {
+  const auto failed = [](std::vector<MeasuredAndFormula> rows) {
+    return failed_checks([&](Report& r) { check_parameters(rows, r); });
+  };
+  const Names name{"bytes per parameter: rows that differ from the formula"};
+  EXPECT_EQ(failed({{16, 16}, {8, 8}, {4, 4}}), Names{});
+  EXPECT_EQ(failed({{17, 16}, {8, 8}, {4, 4}}), name);
+  EXPECT_EQ(failed({{16, 16}, {8, 8}, {3, 4}}), name);
+  EXPECT_EQ(failed({{17, 16}, {7, 8}, {4, 4}}), name) << "they do not cancel";
+}
+
+// s = 4, b = 3, h = 8, a = 2, in fp32; and what exercise 04.2's formula gives in 16 bits.
+TEST(L04_Checks, SavedByALayer) {
+  TransformerConfig c = kModel;
+  c.precision = precision_recipe("mixed");
+  const int64_t published = 34 * 96 + 5 * 96, ours = 32 * 96 + 2 * 96 + 16 * 12;
+  const auto failed = [&](int64_t published_bytes, int64_t our_bytes, const TransformerConfig& config) {
+    return failed_checks([&](Report& r) { check_saved(published_bytes, our_bytes, config, 3, r); });
+  };
+  const std::string theirs = "published a layer: sbh (34 + 5as/h)",
+                    less = "ours: less 2 sbh + 3 as²b of dropout, more 16 sb of statistics",
+                    formula = "ours: what the formula of exercise 04.2 gives";
+  EXPECT_EQ(failed(published, ours, c), Names{});
+  for (const int64_t off : {-2, 2}) {
+    EXPECT_EQ(failed(published + off, ours, c), Names{theirs});
+    EXPECT_EQ(failed(published, ours + off, c), (Names{less, formula}));
+  }
+  EXPECT_EQ(failed(published, ours, kModel), Names{formula}) << "fp32 saves more";
+}
+
+TEST(L04_Checks, BatchSizes) {
+  const int64_t N = 100, held = 1600 + kWorkspaceBytes + int64_t(sizeof(StepScalars) + sizeof(UpdateScalars));
+  const auto failed = [&](std::vector<BatchTrial> trials, int64_t held_bytes) {
+    return failed_checks([&](Report& r) { check_trials(trials, 1000, held_bytes, N, r); });
+  };
+  const BatchTrial one{1, 1, 500, 600, ""}, two{2, 1, 900, 1000, ""}, failure{4, NAN, 0, 0, "out of memory"};
+  EXPECT_EQ(failed({one, two, failure, one}, held), Names{});
+  EXPECT_EQ(failed({one, {2, 1, 900, 1001, ""}, failure, one}, held),
+            Names{"most reserved: within the budget"});
+  for (const int64_t wrong : {499, 501})
+    EXPECT_EQ(failed({one, two, failure, {1, 1, wrong, 600, ""}}, held),
+              Names{"a batch of 1 after running out of memory: its peak as before"});
+  for (const int64_t off : {-1, 1})
+    EXPECT_EQ(failed({one, two, failure, one}, held + off),
+              Names{"held after running out: 16 N, the workspace, the scalars"});
+}
+
+TEST(L04_Checks, Caches) {
+  const auto failed = [](std::vector<Generation> all) {
+    return failed_checks([&](Report& r) { check_caches(all, 10, r); });
+  };
+  const Names name{"caches at the peak: sampling 1, beams 2; rows that differ"};
+  EXPECT_EQ(failed({{0, 10, 99, 1}, {1, 20, 99, 1}, {8, 160, 99, 1}}), Names{});
+  EXPECT_EQ(failed({{0, 20, 99, 1}, {1, 20, 99, 1}}), name);
+  EXPECT_EQ(failed({{0, 10, 99, 1}, {1, 10, 99, 1}}), name);
+  EXPECT_EQ(failed({{0, 10, 99, 1}, {8, 80, 99, 1}}), name);
+}
+
+// The calculator's prediction of a run that was measured.
+struct L04_Prediction : testing::Test {
+  const TrainingRun run{kModel, 2, 4};
+  ReportRow row;
+  Usage& peak = row.peak.emplace(memory_need(run).peak.usage);
+  L04_Prediction() { row.reserved_bytes = memory_need(run).reserved; }
+  Names failed(const std::string& skip = "") {
+    return failed_checks([&](Report& r) { compare_with_prediction(run, row, skip, r); });
+  }
+  int64_t& of(Kind kind) { return peak.by_kind[int(kind)]; }
+};
+
+TEST_F(L04_Prediction, EachCheckFailsOnAWrongValue) {
+  const std::string states = "weights, gradients, AdamW: (4 + 4 + 8) N",
+                    kinds = "kinds whose bytes differ from the prediction", allocated = "the peak: allocated",
+                    reserved = "the peak: reserved", other = "in 'other': the step's scalars";
+  EXPECT_EQ(failed(), Names{});
+  of(Kind::Weight) += 4;
+  EXPECT_EQ(failed(), (Names{states, kinds, allocated}));
+  of(Kind::Gradient) -= 4;
+  EXPECT_EQ(failed(), Names{kinds}) << "a gradient that counts as a weight";
+  of(Kind::Gradient) += 4, of(Kind::Weight) -= 4, of(Kind::Activation) -= 4;
+  EXPECT_EQ(failed(), (Names{kinds, allocated}));
+  of(Kind::Activation) += 4, of(Kind::Other) += 8, of(Kind::Data) -= 8;
+  EXPECT_EQ(failed(), (Names{kinds, other}));
+  EXPECT_EQ(failed("too early"), Names{other}) << "which is there from the start";
+  of(Kind::Other) -= 8, of(Kind::Data) += 8, peak.rounding += 512;
+  EXPECT_EQ(failed(), Names{allocated});
+  peak.rounding -= 512, *row.reserved_bytes += 512;
+  EXPECT_EQ(failed(), Names{reserved});
+}
+
+TEST(L04_Checks, StatesOfTheCalculator) {
+  const auto failed = [](Kind kind, int64_t bytes) {
+    Usage peak;
+    for (const Kind k : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
+      peak.by_kind[int(k)] = 10;
+    peak.by_kind[int(kind)] += bytes;
+    return failed_checks([&](Report& r) { check_states(peak, 40, r); });
+  };
+  const Names name{"weights, masters, gradients, states: the formula's bytes"};
+  EXPECT_EQ(failed(Kind::Activation, 99), Names{});
+  for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
+    for (const int64_t off : {-1, 1}) EXPECT_EQ(failed(kind, off), name) << name_of(kind);
+}
+
+TEST(L04_Checks, VerdictsAndTheGap) {
+  const auto failed = [](std::vector<Verdict> verdicts, int64_t unexplained) {
+    PublishedRuns runs;
+    runs.verdicts = std::move(verdicts);
+    runs.gap.whole = 1000, runs.gap.unexplained = unexplained;
+    return failed_checks([&](Report& r) { check_verdicts(runs, r); });
+  };
+  const Names verdicts{"published verdicts that ours or theirs contradicts"},
+      gap{"BERT-large: share of the gap that has no name"};
+  EXPECT_EQ(failed({{"a", true, true, true}, {"b", false, false, false}}, 30), Names{});
+  EXPECT_EQ(failed({{"a", true, false, true}}, 0), verdicts);
+  EXPECT_EQ(failed({{"a", true, true, false}}, 0), verdicts);
+  EXPECT_EQ(failed({{"a", false, true, false}}, 0), verdicts);
+  for (const int64_t wrong : {-31, 31}) EXPECT_EQ(failed({{"a", true, true, true}}, wrong), gap);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,92 @@
+// Lesson 05's own checks: right values pass, and each wrong one is a FAILED line of its own.
+#include "lessons/05_allocator/checks.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/lessons/report_testing.h"
+
+namespace gradus {
+namespace {
+
+constexpr int64_t kGiB = int64_t(1) << 30;
+
+StreamRun run_of(int64_t allocated, double ratio) {
+  StreamRun run;
+  run.peak.by_kind[int(Kind::Activation)] = allocated;
+  run.reserved = int64_t(double(allocated) * ratio);
+  return run;
+}
+
+TEST(L05_Checks, Naive) {
+  const auto failed = [](int64_t allocated, double ratio, int64_t given_back, int64_t steps = 100) {
+    StreamRun card;
+    card.given_back = given_back;
+    return failed_checks([&](Report& r) { check_naive(run_of(allocated, ratio), card, steps, r); });
+  };
+  EXPECT_EQ(failed(kGiB, 1.11, 1), Names{});
+  EXPECT_EQ(failed(kGiB - 1, 1.11, 1), Names{"naive: bytes alive at the peak"});
+  EXPECT_EQ(failed(kGiB, 1.09, 1), Names{"naive: reserved ÷ allocated"});
+  EXPECT_EQ(failed(kGiB, 1.11, 0), Names{"card of 8 GiB: segments given back, and asked for again"});
+  EXPECT_EQ(failed(kGiB, 1, 0, 99), Names{}) << "before long batches come";
+}
+
+TEST(L05_Checks, Cures) {
+  const auto failed = [](Cure cure, double ratio, int64_t late, int64_t repeat, int64_t steps = 100) {
+    StreamRun run = run_of(1000, ratio);
+    run.late_requests = late, run.repeat_requests = repeat;
+    cure.name = "x";
+    return failed_checks([&](Report& r) { check_cure(cure, run, steps, r); });
+  };
+  const Cure padded{.padded = true}, warm{.warmed_up = true}, expandable{.expandable = true},
+      both{.warmed_up = true, .expandable = true}, emptied{.empty_every = 1};
+  const Names ratio{"x: reserved ÷ allocated"}, late{"x: requests after step 2"},
+      repeat{"x: requests for no longer batch"};
+  for (const Cure& c : {padded, warm, both}) {
+    EXPECT_EQ(failed(c, 1.1, 0, 9), Names{});
+    EXPECT_EQ(failed(c, 1.101, 0, 9), ratio);
+    EXPECT_EQ(failed(c, 9, 0, 9, 99), Names{});
+    EXPECT_EQ(failed(c, 1.1, 1, 0, 1), late);
+  }
+  EXPECT_EQ(failed(expandable, 1.15, 9, 4), Names{});
+  EXPECT_EQ(failed(expandable, 1.151, 9, 4), ratio);
+  EXPECT_EQ(failed(expandable, 1, 9, 5), repeat);
+  EXPECT_EQ(failed(emptied, 1.1, 9, 9), Names{});
+  EXPECT_EQ(failed(emptied, 1.101, 9, 9), ratio);
+}
+
+TEST(L05_Checks, OnMetaAsOnTheDevice) {
+  const auto failed = [](int64_t reserved, int64_t requests) {
+    StreamRun right, wrong;
+    right.reserved = wrong.reserved = 100, right.requests = wrong.requests = 7;
+    wrong.reserved += reserved, wrong.requests += requests;
+    return failed_checks([&](Report& r) { check_small({{right, right}, {right, wrong}}, r); });
+  };
+  EXPECT_EQ(failed(0, 0), Names{});
+  for (const int64_t off : {-1, 1}) {
+    EXPECT_EQ(failed(off, 0), Names{"small: rows that reserve other bytes than meta"});
+    EXPECT_EQ(failed(0, off), Names{"small: rows that reserve other bytes than meta"});
+  }
+}
+
+TEST(L05_Checks, FindingsOfTheHistory) {
+  const Leak leak{"wte.weight.grad", "backward/linear", 1, {0, 1}}, other{"wpe.weight.grad", "", 1, {0, 1}};
+  const Spike spike{"differences", "between/debug", 25, 100, 5, 1}, small{"gradient", "", 24, 100, 5, 1},
+      early{"differences", "", 25, 100, 4, 1}, unknown{"gradient", "", 25, 100, 5, 1};
+  const auto clean = [](const Found& f) { return failed_checks([&](Report& r) { check_clean(f, r); }); };
+  EXPECT_EQ(clean({{}, {}}), Names{});
+  EXPECT_EQ(clean({{}, small}), Names{});
+  EXPECT_EQ(clean({{leak}, small}), Names{"clean: leaks found"});
+  EXPECT_EQ(clean({{}, spike}), Names{"clean: spikes found"});
+  const auto faults = [](const Found& f) { return failed_checks([&](Report& r) { check_faults(f, 5, r); }); };
+  const Names no_leak{"with two faults: the leak found, by name"},
+      no_spike{"with two faults: the spike found, by name"};
+  EXPECT_EQ(faults({{leak}, spike}), Names{});
+  EXPECT_EQ(faults({{}, spike}), no_leak);
+  EXPECT_EQ(faults({{other}, spike}), no_leak);
+  EXPECT_EQ(faults({{leak, other}, spike}), no_leak);
+  EXPECT_EQ(faults({{leak}, {}}), no_spike);
+  for (const Spike& wrong : {small, early, unknown}) EXPECT_EQ(faults({{leak}, wrong}), no_spike);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -23,6 +23,21 @@ const Result& result_of(const std::string& name, const std::vector<Result>& resu
   return *std::find_if(results.begin(), results.end(), [&](const Result& r) { return r.name == name; });
 }
 
+void check_results(const std::vector<Result>& results, int64_t steps, const std::string& not_swept,
+                   Report& report) {
+  for (const Result& r : results) {
+    const ReportRow& row = r.best().row;
+    report.check_equal(r.name + ": bytes of its states", (*row.peak)[Kind::Optimizer], r.best().state_bytes);
+    report.check_at_most(r.name + ": its loss fell", row.loss_last.value_or(NAN),
+                         row.loss_first.value_or(NAN), needs_steps(20, steps));
+    report.check_equal(r.name + ": best rate is inside its sweep", r.best_is_inside(), 1, not_swept);
+  }
+  const auto last = [&](const char* name) {
+    return result_of(name, results).best().row.loss_last.value_or(NAN);
+  };
+  report.check_at_most("Muon: its last loss, beside AdamW's", last("Muon"), last("AdamW"), not_swept);
+}
+
 std::vector<double> smooth(const std::vector<double>& losses) {
   std::vector<double> means(losses.size());
   for (size_t i = 0; i < losses.size(); ++i) {

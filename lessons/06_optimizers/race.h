@@ -23,6 +23,10 @@ struct Result {
 
 const Result& result_of(const std::string& name, const std::vector<Result>& results);
 
+// The checks of the best trials. `not_swept`: why those of the rates decide nothing.
+void check_results(const std::vector<Result>& results, int64_t steps, const std::string& not_swept,
+                   Report& report);
+
 // A row for each optimizer, a column for each rate: the last losses.
 void print_sweep(const std::vector<Result>& results);
 // After how many steps, and how much time, each is where AdamW ends.

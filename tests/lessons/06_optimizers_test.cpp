@@ -7,6 +7,7 @@
 #include "lessons/06_optimizers/race.h"
 #include "src/nn/transformer.h"
 #include "tests/lessons/published_testing.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -55,6 +56,33 @@ TEST(L06_Race, TheBestIsTheLowestThatIsANumber) {
   EXPECT_FALSE((Result{"x", {trial(1, NAN), trial(2, 2), trial(3, 1)}}.best_is_inside()));
 }
 
+TEST(L06_Checks, EachFailsOnAWrongValue) {
+  using Plant = std::function<void(std::vector<Result>&)>;
+  const auto failed = [](const Plant& plant, int64_t steps = 200, const std::string& not_swept = "") {
+    std::vector<Result> all{{"AdamW", {trial(1, 3), trial(2, 2), trial(3, 3)}},
+                            {"Muon", {trial(1, 3), trial(2, 2), trial(3, 3)}}};
+    for (Result& r : all)
+      for (Trial& t : r.trials) {
+        t.state_bytes = 8, t.row.loss_first = 4;
+        t.row.peak.emplace().by_kind[int(Kind::Optimizer)] = 8;
+      }
+    plant(all);
+    return failed_checks([&](Report& r) { check_results(all, steps, not_swept, r); });
+  };
+  EXPECT_EQ(failed([](auto&) {}), Names{});
+  for (const int64_t off : {-4, 4})
+    EXPECT_EQ(failed([=](auto& all) { all[1].trials[1].row.peak->by_kind[int(Kind::Optimizer)] += off; }),
+              Names{"Muon: bytes of its states"});
+  const Plant rose = [](auto&all) { all[0].trials[1].row.loss_first = 1.9; },
+              worse = [](auto&all) { all[1].trials[1].row.loss_last = 2.1; },
+              outside = [](auto&all) { all[1].trials[2].row.loss_last = 1; };
+  EXPECT_EQ(failed(rose), Names{"AdamW: its loss fell"});
+  EXPECT_EQ(failed(rose, 19), Names{}) << "too early";
+  EXPECT_EQ(failed(outside), Names{"Muon: best rate is inside its sweep"});
+  EXPECT_EQ(failed(worse), Names{"Muon: its last loss, beside AdamW's"});
+  for (const Plant& plant : {outside, worse}) EXPECT_EQ(failed(plant, 200, "no sweep"), Names{});
+}
+
 TEST(L06_Race, SmoothedOverTwenty) {
   std::vector<double> losses(30, 1.0);
   losses[0] = 21;
@@ -69,6 +97,7 @@ TEST(L06_Race, SmoothedOverTwenty) {
 TEST(L06_PublishedRuns, BertLargeWithAdafactor) {
   const PublishedRuns runs = published_adafactor();
   ASSERT_EQ(runs.figures.size(), 2u);
+  EXPECT_EQ(runs.figures[0].published, 14'949);
   EXPECT_EQ(runs.figures[1].published, 12'295);
   EXPECT_NEAR(runs.figures[1].theirs, 12'295, 100);
   EXPECT_NEAR(runs.figures[0].theirs, 14'949, 100);

@@ -5,7 +5,6 @@
 // Memory of the activations: 4 b T (L (16 C + H T + 4) + 2 C + V + 3) bytes, b sequences a micro-batch.
 //
 //   make lesson-07                                                          expected last line: PASS
-#include <algorithm>
 #include <iostream>
 #include <optional>
 
@@ -65,17 +64,11 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
 
 static void describe(const Run& run, const Way& way, const Settings& set, const std::optional<Run>& whole,
                      ReportRow& row, Report& report) {
-  const int64_t largest = *std::max_element(way.split.begin(), way.split.end());
   run.recorder.fill(row, set.batch * set.model.context);
   row.loss_last = run.last.loss;
   if (!current().device.has_data()) row.ms_per_step = row.tokens_per_s = row.loss_first = row.loss_last = {};
   row.extra = {{"saved MiB", double(run.last.saved_bytes) / 0x1p20}, {"GFLOP", double(run.flops) * 1e-9}};
-  report.check_equal(way.name + ": bytes that a tape saves", run.last.saved_bytes,
-                     predicted_bytes(set.model, largest));
-  report.check_equal(way.name + ": FLOPs of the products", run.flops, predicted_flops(set.model, set.batch));
-  if (way.split.size() == 1 || !whole) return;
-  report.check_at_most(way.name + ": gradient, worst parameter", worst_distance(run, *whole), 1e-6);
-  report.check_at_most(way.name + ": last loss, off by", std::abs(run.last.loss - whole->last.loss), 1e-3);
+  check_way(way, run, set.model, set.batch, whole, report);
 }
 
 // One batch in many ways: the rows of the report. What does not fit into --memory has no numbers.

@@ -24,7 +24,7 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 double worst_distance(const Run& a, const Run& b) {
-  double worst = 0;
+  double worst = b.first_gradient.empty() ? NAN : 0;
   for (size_t p = 0; p < a.first_gradient.size(); ++p) {
     const double of_parameter = distance(a.first_gradient[p], b.first_gradient[p]);
     if (std::isnan(of_parameter)) return of_parameter;
@@ -40,6 +40,17 @@ int64_t predicted_bytes(const TransformerConfig& c, int64_t b) {
 int64_t predicted_flops(const TransformerConfig& c, int64_t B) {
   const int64_t T = c.context, C = c.channels, L = c.layers;
   return 6 * B * T * (12 * L * C * C + c.vocab * C) + 6 * B * L * C * T * (T + 1);
+}
+
+void check_way(const Way& way, const Run& run, const TransformerConfig& config, int64_t batch,
+               const std::optional<Run>& whole, Report& report) {
+  const int64_t largest = *std::max_element(way.split.begin(), way.split.end());
+  report.check_equal(way.name + ": bytes that a tape saves", run.last.saved_bytes,
+                     predicted_bytes(config, largest));
+  report.check_equal(way.name + ": FLOPs of the products", run.flops, predicted_flops(config, batch));
+  if (way.split.size() == 1 || !whole) return;
+  report.check_at_most(way.name + ": gradient, worst parameter", worst_distance(run, *whole), 1e-6);
+  report.check_at_most(way.name + ": last loss, off by", std::abs(run.last.loss - whole->last.loss), 1e-3);
 }
 
 }  // namespace gradus

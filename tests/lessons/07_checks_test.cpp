@@ -1,0 +1,101 @@
+// Lesson 07's own checks: right values pass, and each wrong one is a FAILED line of its own.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "lessons/07_accumulation/mistakes.h"
+#include "lessons/07_accumulation/ways.h"
+#include "tests/lessons/report_testing.h"
+
+namespace gradus {
+namespace {
+
+// B 6, T 4, L 1, C 8, H 2, V 16: 1920 bytes a sequence in the block and 560 outside it.
+const TransformerConfig kModel{.vocab = 16, .context = 4, .layers = 1, .heads = 2, .channels = 8};
+constexpr int64_t kSaved = 4 * 4 * (16 * 8 + 2 * 4 + 4) + 4 * 4 * (2 * 8 + 16 + 3),
+                  kFlops = 6 * 6 * 4 * (12 * 64 + 16 * 8) + 6 * 6 * 8 * 4 * 5;
+
+struct L07_Checks : testing::Test {
+  const Context context;
+  const Way whole_way{"6", {6}, false, ""}, way{"2 + 4", {2, 4}, false, ""};
+  const gradus::Run whole = run(6);
+  static gradus::Run run(int64_t largest) {
+    return {{{3, 4}, {1, 2, 2}}, {}, {.loss = 2, .saved_bytes = largest * kSaved}, kFlops};
+  }
+  Names failed(const Way& w, const gradus::Run& r) const {
+    return failed_checks([&](Report& report) { check_way(w, r, kModel, 6, whole, report); });
+  }
+};
+
+TEST_F(L07_Checks, AWayThatIsNotTheBatch) {
+  EXPECT_EQ(failed(whole_way, whole), Names{});
+  EXPECT_EQ(failed(way, run(4)), Names{});
+  EXPECT_EQ(failed(way, run(2)), Names{"2 + 4: bytes that a tape saves"});
+  EXPECT_EQ(failed(way, run(6)), Names{"2 + 4: bytes that a tape saves"});
+  EXPECT_EQ(failed(whole_way, run(4)), Names{"6: bytes that a tape saves"});
+  for (const int64_t off : {-1, 1}) {
+    gradus::Run flops = run(4), gradient = run(4), loss = run(4);
+    flops.flops += off;
+    EXPECT_EQ(failed(way, flops), Names{"2 + 4: FLOPs of the products"});
+    gradient.first_gradient[1][2] += double(off) * 3.1e-6;  // |g| is 3
+    EXPECT_EQ(failed(way, gradient), Names{"2 + 4: gradient, worst parameter"});
+    loss.last.loss += double(off) * 1.1e-3;
+    EXPECT_EQ(failed(way, loss), Names{"2 + 4: last loss, off by"}) << "too high, and too low";
+  }
+  gradus::Run wrong = run(4);
+  wrong.first_gradient[0][0] = NAN, wrong.last.loss = NAN;
+  EXPECT_EQ(failed(way, wrong), (Names{"2 + 4: gradient, worst parameter", "2 + 4: last loss, off by"}));
+}
+
+TEST_F(L07_Checks, GradientsThatAreNotThereAreNotEqual) {
+  gradus::Run none = run(4);
+  none.first_gradient.clear();
+  EXPECT_TRUE(std::isnan(worst_distance(none, none)));
+}
+
+TEST_F(L07_Checks, MistakesThatAreNotSeen) {
+  const auto failed = [](double off, bool wrong) {
+    return failed_checks([&](Report& r) { check_put_together("x", off, wrong, r); });
+  };
+  EXPECT_EQ(failed(0.02, true), Names{});
+  for (const double off : {0.019, double(NAN)}) EXPECT_EQ(failed(off, true), Names{"x: seen"});
+  EXPECT_EQ(failed(1e-6, false), Names{});
+  for (const double off : {1.1e-6, double(NAN)})
+    EXPECT_EQ(failed(off, false), Names{"x: the batch's gradient"});
+}
+
+TEST_F(L07_Checks, Symptoms) {
+  const auto failed = [](double sgd, double adamw, int64_t steps = 20) {
+    return failed_checks([&](Report& r) { check_symptoms({2, sgd}, {2, adamw}, steps, r); });
+  };
+  const Names of_sgd{"SGD, not divided: last loss, times as large"},
+      of_adamw{"AdamW, not divided: last loss / divided, off 1 by"};
+  for (const double sgd : {2.41, double(INFINITY), double(NAN)})
+    for (const double adamw : {1.91, 2.0, 2.09}) EXPECT_EQ(failed(sgd, adamw), Names{});
+  EXPECT_EQ(failed(2.39, 2), of_sgd);
+  for (const double adamw : {1.89, 2.11, double(NAN)}) EXPECT_EQ(failed(9, adamw), of_adamw) << adamw;
+  EXPECT_EQ(failed(1, 9, 19), Names{}) << "too early";
+}
+
+// The table itself: what not dividing gives is known, and the right way is right.
+TEST_F(L07_Checks, TheTableMakesTheMistakes) {
+  TransformerConfig config = kModel;
+  config.dropout = 0.2;
+  Transformer model(config);
+  model.initialize(1);
+  TextBatch even{16, 4, {}, {}}, ragged = even;
+  for (int i = 0; i < 64; ++i) {
+    for (TextBatch* b : {&even, &ragged}) b->ids.push_back((7 * i + i * i) % 16);
+    even.targets.push_back((5 * i + 1) % 16);
+    ragged.targets.push_back(i % 4 <= i / 4 % 4 ? (5 * i + 1) % 16 : -1);
+  }
+  testing::internal::CaptureStdout();
+  Report report("test", current().device);
+  mistakes_table(model, ragged, even, report);
+  EXPECT_EQ(report.finish(""), 0);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_NE(text.find("not divided, even parts                4          3\n"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace gradus

@@ -126,11 +126,11 @@ int64_t activation_bytes(const Chain& chain, int64_t value_bytes) {
   return most_activations(record(chain, value_bytes / size_of(DType::F32)).events);
 }
 
-void chain_table(Report& report) {
+void chain_table(Report& report, const ChainCounts& count) {
   std::cout << "(a) Chains: values that are alive at the most\n\n";
   Table table({"chain", "segments", "alive"});
   const auto row = [&](const char* segments, const Chain& chain, int64_t expected) {
-    const int64_t alive = live_values(chain);
+    const int64_t alive = count.values(chain);
     table.row({std::to_string(chain.n), segments, std::to_string(alive)});
     report.check_equal("chain of " + std::to_string(chain.n) + ", " + segments + ": values", alive, expected);
   };
@@ -142,7 +142,7 @@ void chain_table(Report& report) {
     const Chain chain{n, segments_of(n, root)};
     row("of the root of n", chain, 2 * root);
     report.check_equal("chain of " + std::to_string(n) + ": KiB of activations",
-                       activation_bytes(chain, 1024) / 1024, 2 * root - 1);
+                       count.bytes(chain, 1024) / 1024, 2 * root - 1);
   }
   std::cout << table;
 }

@@ -26,7 +26,11 @@ int64_t activation_bytes(const Chain& chain, int64_t value_bytes);
 std::vector<int64_t> segments_of(int64_t n, int64_t k);
 
 // (a) Those counts, beside the textbook's.
-void chain_table(Report& report);
+struct ChainCounts {
+  int64_t (*values)(const Chain& chain) = live_values;
+  int64_t (*bytes)(const Chain& chain, int64_t value_bytes) = activation_bytes;
+};
+void chain_table(Report& report, const ChainCounts& count = {});
 
 // --print=example: what is alive in each step of the backward pass, drawn.
 void chain_by_hand(std::ostream& out);

@@ -33,10 +33,8 @@ static Settings for_emulation() {
 
 struct Run {
   ReportRow row;
-  double fastest = INFINITY;    // seconds of a step
-  std::vector<double> numbers;  // every loss, and the gradients of the last step
-  int64_t saved = 0, most = 0;  // bytes of activations: after the forward pass, at any time
-  int64_t flops = 0;            // of a step
+  double fastest = INFINITY;  // seconds of a step
+  PolicyRun measured;
 };
 
 static Run train(const Lesson& lesson, const Settings& set, const Policy& policy) {
@@ -54,20 +52,20 @@ static Run train(const Lesson& lesson, const Settings& set, const Policy& policy
     const DummyBatch batch = dummy_batch(set.model, set.batch, set.model.context, uint64_t(step + 1));
     Tape tape;
     const Tensor loss = batch.loss(model);
-    run.saved = tape.saved_bytes();
+    run.measured.counted.saved = tape.saved_bytes();
     const double loss_value = item(loss);
     model.parameters.zero_grad();
     tape.backward(loss);
-    run.flops = device.meter().flops();
+    run.measured.counted.flops = device.meter().flops();
     optimizer.step(1e-3);
     recorder.end(loss_value);
   }
-  run.most = most_activations(device.allocator().history());
+  run.measured.counted.most = most_activations(device.allocator().history());
   recorder.fill(run.row, set.batch * set.model.context);
   run.fastest = summarize(recorder.seconds).min;
-  run.numbers = recorder.losses;
+  run.measured.losses = recorder.losses;
   for (const Parameter& p : model.parameters)
-    for (const double g : to_host<double>(p.leaf.grad)) run.numbers.push_back(g);
+    for (const double g : to_host<double>(p.leaf.grad)) run.measured.gradients.push_back(g);
   return run;
 }
 
@@ -98,19 +96,19 @@ static std::vector<double> compare(const Lesson& lesson, const Settings& set,
     seconds.push_back(run.fastest);
     ReportRow& row = report.row(p.name);
     row = run.row, row.name = p.name;
-    row.extra = {{"activations MiB", double(run.most) / 0x1p20},
-                 {"extra FLOPs", double(run.flops - all_kept) / double(all_kept)}};
-    report.check_equal(p.name + ": bytes after the forward pass", run.saved, saved_bytes(p, sizes));
-    report.check_equal(p.name + ": bytes of activations at the most", run.most, peak_activations(p, sizes));
-    report.check_equal(p.name + ": FLOPs of what runs again", run.flops - all_kept,
-                       int64_t(extra_cost(p, flops_of(sizes), set.model.layers)));
-    if (lesson.device == "meta") {
+    const int64_t again = run.measured.counted.flops - all_kept;
+    row.extra = {{"activations MiB", double(run.measured.counted.most) / 0x1p20},
+                 {"extra FLOPs", double(again) / double(all_kept)}};
+    const bool on_meta = lesson.device == "meta";
+    if (on_meta)
       row.ms_per_step = row.tokens_per_s = std::nullopt;  // of computing nothing
-    } else {
+    else
       row.extra.emplace_back("extra time", seconds.back() / seconds.front() - 1);
-      report.check_equal(p.name + ": numbers that are other bits",
-                         other_bits(run.numbers, runs.front().numbers), 0);
-    }
+    check_policy(p, run.measured, again, runs.front().measured, sizes,
+                 on_meta            ? "no data"
+                 : runs.size() == 1 ? "no other policy"
+                                    : "",
+                 report);
   }
   return seconds;
 }

@@ -187,4 +187,16 @@ int64_t other_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return different;
 }
 
+void check_policy(const Policy& p, const PolicyRun& run, int64_t flops_again, const PolicyRun& first,
+                  const Sizes& s, const std::string& skip, Report& report) {
+  report.check_equal(p.name + ": bytes after the forward pass", run.counted.saved, saved_bytes(p, s));
+  report.check_equal(p.name + ": bytes of activations at the most", run.counted.most, peak_activations(p, s));
+  report.check_equal(p.name + ": FLOPs of what runs again", flops_again,
+                     int64_t(extra_cost(p, flops_of(s), s.config.layers)));
+  const int64_t missing = s.config.parameter_count() - int64_t(run.gradients.size());
+  report.check_equal(
+      p.name + ": numbers that are other bits",
+      other_bits(run.losses, first.losses) + other_bits(run.gradients, first.gradients) + missing, 0, skip);
+}
+
 }  // namespace gradus

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/nn/transformer.h"
+#include "src/train/report.h"
 
 namespace gradus {
 
@@ -63,5 +64,15 @@ int64_t most_activations(const std::vector<MemoryEvent>& history);
 
 std::string text_of(const Policy& p);  // "2 all, 3 less attention, [4]": [4] is a segment of four
 int64_t other_bits(const std::vector<double>& a, const std::vector<double>& b);  // how many numbers differ
+
+// What training gave with a policy.
+struct PolicyRun {
+  Counted counted;
+  std::vector<double> losses, gradients;  // of all steps; of all parameters, in the last step
+};
+// Its checks: of the bytes, of the FLOPs that run again, and of its numbers, which are the first run's to the
+// bit; `skip`: why these are not compared.
+void check_policy(const Policy& p, const PolicyRun& run, int64_t flops_again, const PolicyRun& first,
+                  const Sizes& s, const std::string& skip, Report& report);
 
 }  // namespace gradus

@@ -6,7 +6,6 @@
 #include "src/core/rng.h"
 #include "src/data/dummy.h"
 #include "tests/lessons/published_testing.h"
-#include "tests/lessons/report_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -192,33 +191,6 @@ TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
         }
       }
     }
-  }
-}
-
-// The lesson's own checks of its choices.
-TEST(L08_Budget, AChoiceThatIsTooLargeOrTooDearFails) {
-  RecordProperty("exercise", "08.2");
-  const std::vector<BudgetChoice> right = choose_for_budgets(model(4), 2);
-  ASSERT_EQ(right.size(), 20u);
-  int64_t with_brute = 0;
-  for (const BudgetChoice& c : right) {
-    EXPECT_EQ(c.measured, counted(model(4), 2, 24, c.policy).most) << text_of(c.policy);
-    with_brute += c.brute.has_value();
-  }
-  EXPECT_GT(with_brute, 10);
-  EXPECT_EQ(right.back().cost, 0) << "all is kept";
-  const auto failed = [&](size_t i, const std::function<void(BudgetChoice&)>& plant) {
-    std::vector<BudgetChoice> choices = right;
-    plant(choices[i]);
-    return failed_checks([&](Report& r) { budgets_table(choices, r); });
-  };
-  EXPECT_EQ(failed(0, [](BudgetChoice&) {}), Names{});
-  for (const size_t i : {0u, 13u, 19u}) {
-    EXPECT_EQ(failed(i, [](BudgetChoice& c) { c.measured = c.budget; }), Names{}) << "as much as there is";
-    EXPECT_EQ(failed(i, [](BudgetChoice& c) { c.measured = c.budget + 1; }),
-              Names{"budgets that are exceeded, of 20"});
-    EXPECT_EQ(failed(i, [](BudgetChoice& c) { c.brute = c.cost - 1; }),
-              Names{"FLOPs more than the best of all policies"});
   }
 }
 

@@ -66,7 +66,7 @@ TEST(L08_Checks, APolicyThatIsNotAsPredictedFails) {
 
 // The lesson's own checks of its choices.
 TEST(L08_Checks, AChoiceThatIsTooLargeOrTooDearFails) {
-  RecordProperty("exercise", "08.2");
+  RecordProperty("exercise", "08.6");
   const std::vector<BudgetChoice> right = choose_for_budgets(model(4), 2);
   ASSERT_EQ(right.size(), 20u);
   int64_t with_brute = 0;

@@ -126,7 +126,7 @@ struct L09_Measured : ::testing::TestWithParam<const char*> {
     for (int i = 0; i < 30; ++i) batch.ids.push_back(i * i % 11), batch.targets.push_back((3 * i + 1) % 11);
   }
 };
-INSTANTIATE_TEST_SUITE_P(, L09_Measured, testing::ValuesIn(devices_with_data()),
+INSTANTIATE_TEST_SUITE_P(Devices, L09_Measured, testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(L09_Measured, AScaleThatIsTooHighIsHalvedByEachSkippedUpdate) {

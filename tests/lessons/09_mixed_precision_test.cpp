@@ -109,7 +109,7 @@ struct L09_Underflow_On : ::testing::TestWithParam<const char*> {
   Transformer model{kModel};
   L09_Underflow_On() { model.initialize(1); }
 };
-INSTANTIATE_TEST_SUITE_P(, L09_Underflow_On, testing::ValuesIn(devices_with_data()),
+INSTANTIATE_TEST_SUITE_P(Devices, L09_Underflow_On, testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
 
 // (p - [target]) / n: a row adds up to 0, and only the target's is negative.

@@ -86,7 +86,7 @@ TEST(L10_Checks, HeldOutLosses) {
 struct L10_MeasuredOn : ::testing::TestWithParam<const char*> {
   Context context{GetParam()};
 };
-INSTANTIATE_TEST_SUITE_P(, L10_MeasuredOn, testing::ValuesIn(devices_with_data()),
+INSTANTIATE_TEST_SUITE_P(Devices, L10_MeasuredOn, testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(L10_MeasuredOn, DamageOfNormalNumbersWithAnOutlierAndOfWeights) {

@@ -132,7 +132,7 @@ TEST(L12_Checks, PagedRuns) {
 struct L12_MeasuredOn : ::testing::TestWithParam<const char*> {
   Context context{GetParam()};
 };
-INSTANTIATE_TEST_SUITE_P(, L12_MeasuredOn, testing::ValuesIn(devices_with_data()),
+INSTANTIATE_TEST_SUITE_P(Devices, L12_MeasuredOn, testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(L12_MeasuredOn, LogitsOfTheBaseWithAdaptersAndMerged) {

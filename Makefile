@@ -266,6 +266,10 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
 	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -lgtest_main -lgtest -o $@
 $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -lE 'tests/(standin/|kernels/libraries_testing)' $(TEST_SRC))): $(STANDIN_OBJ)
 
+# Where allocations are made to fail: tests/fault_injection.h.
+$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -l 'tests/fault_injection' $(TEST_SRC))): private LDLIBS += \
+  -Wl,--wrap=_ZN6gradus9Allocator8allocateElNS_4KindESt17basic_string_viewIcSt11char_traitsIcEERKNS_5ShapeE
+
 # The same as a library, for those that link such tests by themselves (grade.sh).
 $(BUILD)/standins.a: $(STANDIN_OBJ)
 	@rm -f $@

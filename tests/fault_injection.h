@@ -1,15 +1,26 @@
-// A device whose n-th kernel call fails: the kernel throws, or there is no memory left from then on.
+// A device whose n-th kernel call fails: the kernel throws, or there is no memory left from then on; or whose
+// n-th allocation does.
 #pragma once
 #include "src/tensor/context.h"
 
+// Allocator::allocate, and what its callers reach in its place: the linker exchanges the two (--wrap, in the
+// Makefile, for programs that include this file).
+#define GRADUS_ALLOCATE \
+  "_ZN6gradus9Allocator8allocateElNS_4KindESt17basic_string_viewIcSt11char_traitsIcEERKNS_5ShapeE"
+
 namespace gradus {
 
+Block* real_allocate(Allocator*, int64_t bytes, Kind, std::string_view name,
+                     const Shape&) asm("__real_" GRADUS_ALLOCATE);
+Block* counted_allocate(Allocator*, int64_t bytes, Kind, std::string_view name,
+                        const Shape&) asm("__wrap_" GRADUS_ALLOCATE);
+
 struct Faults {
-  enum class What : uint8_t { KernelThrows, MemoryEnds };
+  enum class What : uint8_t { KernelThrows, MemoryEnds, AllocationFails };
   inline static const Backend* real = nullptr;
   inline static Device* device = nullptr;
   inline static std::vector<Tensor> taken;  // all memory that was free
-  inline static int64_t left = 0;           // calls until the fault; 0: none comes
+  inline static int64_t left = 0;           // kernel calls or allocations until the fault; 0: none comes
   inline static What what = What::KernelThrows;
 
   // One table for each device, which outlives it.
@@ -25,14 +36,19 @@ struct Faults {
     taken.clear();
     if (device) device->allocator().set_budget(0);
   }
-  static void count() {
-    if (left == 0 || --left > 0) return;
+  static void count_kernel() {
+    if (what == What::AllocationFails || left == 0 || --left > 0) return;
     check(what == What::MemoryEnds, "injected: a kernel failed");
     device->allocator().set_budget(1);
     for (int64_t bytes = int64_t(1) << 24; bytes >= 1; bytes /= 2) try {
         for (;;) taken.emplace_back(*device, Shape{bytes}, DType::U8, Kind::Other, "taken");
       } catch (const OutOfMemory&) {  // of this size there is nothing more
       }
+  }
+  static void count_allocation(const Allocator& by, int64_t bytes, Kind kind, std::string_view name,
+                               const Shape& shape) {
+    if (what != What::AllocationFails || left == 0 || &by != &device->allocator() || --left > 0) return;
+    throw OutOfMemory(out_of_memory_text(by, bytes, kind, name, shape));
   }
 
  private:
@@ -41,7 +57,7 @@ struct Faults {
   template <class... A, void (*Backend::*Entry)(A...)>
   struct Counted<Entry> {
     static void call(A... a) {
-      count();
+      count_kernel();
       (real->*Entry)(a...);
     }
   };
@@ -54,5 +70,11 @@ struct Faults {
     };
   }
 };
+
+[[gnu::used]] inline Block* counted_allocate(Allocator* by, int64_t bytes, Kind kind, std::string_view name,
+                                             const Shape& shape) {
+  Faults::count_allocation(*by, bytes, kind, name, shape);
+  return real_allocate(by, bytes, kind, name, shape);
+}
 
 }  // namespace gradus

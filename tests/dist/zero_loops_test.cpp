@@ -73,12 +73,14 @@ TEST(L18_ZeroLoops, WithoutEndBackwardAnOverlappedStepIsRefused) {
       });
 }
 
-// The n-th kernel call of rank 1 fails, or memory ends there: all ranks end, and what is made anew trains.
+// The n-th kernel call or allocation of rank 1 fails, or memory ends there: all ranks end, and what is made
+// anew trains.
 TEST(L18_ZeroLoops, AFaultOnOneRankEndsAllWithItsSentence) {
   const ShardedSetting set{.steps = 1, .batch = 4};
   const Weights expected = train_on_one_rank(set, Summed::EachStep);
   for (const ZeroArgs& args : some_ways())
-    for (const auto what : {Faults::What::KernelThrows, Faults::What::MemoryEnds}) {
+    for (const auto what :
+         {Faults::What::KernelThrows, Faults::What::MemoryEnds, Faults::What::AllocationFails}) {
       int64_t ended = 0;
       for (int64_t n = 1;; n += 11) {
         const auto train = [&](bool faulty) {

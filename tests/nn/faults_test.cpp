@@ -1,5 +1,5 @@
-// Every kernel call of a step fails once, and memory ends at every one: the error is a sentence, and the next
-// step gives what a run that never failed gives, or is refused.
+// Every kernel call and every allocation of a step fails once, and memory ends at every kernel call: the
+// error is a sentence, and the next step gives what a run that never failed gives, or is refused.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -61,7 +61,8 @@ struct Run {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// Of the second step call n = 1, 1 + stride, ... fails, until all have; how many steps were refused after it.
+// Of the second step call or allocation n = 1, 1 + stride, ... fails, until all have; how many steps were
+// refused after it.
 void expect_survives(const char* device, const Setting& set, Faults::What what, int64_t stride) {
   const std::string path = testing::TempDir() + "faults_" + device + ".safetensors";
   std::vector<std::vector<double>> expected;
@@ -86,7 +87,8 @@ void expect_survives(const char* device, const Setting& set, Faults::What what, 
     Faults::disarm();
     if (!Faults::fired) break;  // the step has fewer calls
     if (!said.empty()) {
-      EXPECT_NE(said.find(what == Faults::What::MemoryEnds ? "out of memory" : "injected"), std::string::npos)
+      EXPECT_NE(said.find(what == Faults::What::KernelThrows ? "injected" : "out of memory"),
+                std::string::npos)
           << said;
       try {
         run.step(1);
@@ -102,7 +104,9 @@ void expect_survives(const char* device, const Setting& set, Faults::What what, 
     ASSERT_EQ(run.numbers(), expected) << set.name << " on " << device << ", call " << n;
   }
   EXPECT_GT(survived, 0) << set.name;
-  if (what == Faults::What::KernelThrows && stride == 1) EXPECT_GT(refused, 0) << set.name;
+  if (what == Faults::What::KernelThrows && stride == 1) {
+    EXPECT_GT(refused, 0) << set.name;
+  }
   std::filesystem::remove(path);
 }
 
@@ -125,8 +129,12 @@ TEST(L12_Faults, EveryKernelCallOfAStepFailsOnce) {
 TEST(L12_Faults, MemoryEndsAtEveryKernelCallOfAStep) {
   for (const Setting& set : kSettings) expect_survives("cpu", set, Faults::What::MemoryEnds, 1);
 }
+TEST(L12_Faults, EveryAllocationOfAStepFailsOnce) {
+  for (const Setting& set : kSettings) expect_survives("cpu", set, Faults::What::AllocationFails, 1);
+}
 TEST(L12_Faults, OnEmu) {
-  for (const auto what : {Faults::What::KernelThrows, Faults::What::MemoryEnds})
+  for (const auto what :
+       {Faults::What::KernelThrows, Faults::What::MemoryEnds, Faults::What::AllocationFails})
     for (const size_t i : {2, 5}) expect_survives("emu", kSettings[i], what, 9);
 }
 

@@ -53,7 +53,7 @@ Device::Device(const DeviceEntry& entry, int64_t budget)
   allocator_.set_budget(budget);
   if (!has_data()) meter_.keep_trace();  // time can only be predicted
   scalars_ = allocator_.allocate(sizeof(StepScalars), Kind::Other, "step scalars");
-  copy_in(scalars_->data(), &host_scalars_, sizeof host_scalars_);
+  copy_in(there(), &host_scalars_, sizeof host_scalars_);
 }
 
 Device::~Device() {
@@ -64,7 +64,7 @@ Device::~Device() {
 Ctx Device::ctx() {
   if (!workspace_)
     workspace_ = allocator_.allocate(kWorkspaceBytes, Kind::Vendor, "workspace", {kWorkspaceBytes});
-  return {.scalars = static_cast<StepScalars*>(static_cast<void*>(scalars_->data())),
+  return {.scalars = there(),
           .scratch = nullptr,
           .workspace = workspace_->data(),
           .stream = allocator_.source().stream()};
@@ -73,14 +73,8 @@ Ctx Device::ctx() {
 StepScalars Device::scalars() {
   if (!has_data()) return host_scalars_;
   StepScalars s;
-  copy_out(&s, scalars_->data(), sizeof s);
+  copy_out(&s, there(), sizeof s);
   return s;
-}
-
-void Device::write_scalar(const void* field, int64_t bytes) {
-  const int64_t offset =
-      static_cast<const char*>(field) - static_cast<const char*>(static_cast<void*>(&host_scalars_));
-  copy_in(scalars_->data() + offset, field, bytes);
 }
 
 void Device::copy_in(void* to, const void* from_host, int64_t bytes) {

@@ -38,7 +38,7 @@ class Device {
   template <class T>
   void set(T StepScalars::*field, T value) {
     host_scalars_.*field = value;
-    write_scalar(&(host_scalars_.*field), sizeof(T));
+    copy_in(&(there()->*field), &value, sizeof value);
   }
   // What the host has written last, without asking the device.
   const StepScalars& host_scalars() const { return host_scalars_; }
@@ -50,7 +50,7 @@ class Device {
 
  private:
   Device(const DeviceEntry&, int64_t budget);
-  void write_scalar(const void* field, int64_t bytes);
+  StepScalars* there() { return reinterpret_cast<StepScalars*>(scalars_->data()); }  // on the device
 
   const Backend* backend_;
   Meter meter_;  // before the allocator, which refers to it

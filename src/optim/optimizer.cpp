@@ -53,14 +53,6 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
 
 Call Optimizer::ctx(const Cost& cost) const { return {scalars_.device(), cost, there_}; }
 
-template <class T>
-void Optimizer::write(T UpdateScalars::*field, T value) {
-  const UpdateScalars layout;
-  const int64_t offset =
-      reinterpret_cast<const char*>(&(layout.*field)) - reinterpret_cast<const char*>(&layout);
-  scalars_.device().copy_in(reinterpret_cast<char*>(there_) + offset, &value, sizeof value);
-}
-
 UpdateScalars Optimizer::scalars() const {
   UpdateScalars s = known_;
   if (scalars_.device().has_data()) scalars_.device().copy_out(&s, there_, sizeof s);
@@ -120,8 +112,9 @@ void Optimizer::step(double learning_rate) {
         "it finds overflows (a maximum of 0 clips nothing)");
   updating_ = true;
   ++known_.updates;
-  write(&UpdateScalars::learning_rate, known_.learning_rate = float(learning_rate));
-  if (!clipped_) write(&UpdateScalars::clip_factor, 1.0f);
+  known_.learning_rate = float(learning_rate);
+  context.device.copy_in(&there_->learning_rate, &known_.learning_rate, sizeof(float));
+  if (!clipped_) context.device.copy_in(&there_->clip_factor, &known_.clip_factor, sizeof(float));
   kernels().begin_update(ctx({OpClass::Elementwise}));
   for (size_t g = 0; g + 1 < groups_.size(); ++g) {
     if (pager) pager->use(g);

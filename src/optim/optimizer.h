@@ -61,15 +61,13 @@ class Optimizer {
  protected:
   // Item i of the list is of states[of[i]].
   virtual void update(const std::vector<size_t>& of, ParamList) = 0;
-  // AdamW's, for optimizers that update some parameters by it.
+  // AdamW's update, for optimizers that leave some parameters to it.
   void adamw(ParamList, const AdamWArgs&) const;
   const Backend& kernels() const { return be(scalars_); }
   Call ctx(const Cost& cost) const;  // of a kernel that reads or writes the optimizer's scalars
 
  private:
   void update_group(size_t first, size_t end);
-  template <class T>
-  void write(T UpdateScalars::*field, T value);
   std::vector<size_t> groups_;      // where each begins in `states`, and where the last ends
   std::vector<Parameter*> frozen_;  // when the optimizer was made
   RankShares* shares_;              // if each rank updates a part
@@ -116,6 +114,7 @@ class Adafactor : public Optimizer {
   AdafactorArgs args_;
 };
 
+// What AdamW keeps of a parameter, for optimizers that leave some to it.
 Optimizer::States adamw_states(const Parameter& p);
 // A state of the parameter's shape, in the dtype that its precision says.
 StateSpec like(const Parameter& p, const char* name);

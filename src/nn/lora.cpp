@@ -42,11 +42,11 @@ static std::vector<Linear*> matching(Transformer& model, const std::string& patt
   return found;
 }
 
-static void add_adapter(Parameters& parameters, Linear& l, const LoraArgs& args, Rng rng) {
+// A and B of a layer.
+static void make_adapter(Parameters& made, const Linear& l, const LoraArgs& args, Rng rng) {
   const int64_t out = l.weight.value.shape()[0], in = l.weight.value.last();
-  Parameter& a = parameters.add(l.name + ".lora_A.weight", {args.r, in}, args.precision);
-  Parameter& b = parameters.add(l.name + ".lora_B.weight", {out, args.r}, args.precision);
-  l.lora.emplace(LoraAdapter{a, b, args.alpha, args.dropout});
+  Parameter& a = made.add(l.name + ".lora_A.weight", {args.r, in}, args.precision);
+  Parameter& b = made.add(l.name + ".lora_B.weight", {out, args.r}, args.precision);
   std::vector<double> values(size_t(a.value.numel()));
   for (double& v : values) v = (2 * rng.uniform() - 1) / std::sqrt(double(in));
   a.assign(values);
@@ -72,9 +72,16 @@ void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const Lor
           shape, "; it can be from 1 to the smaller side");
   }
   model.parameters.drop_grad();
-  for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
+  Parameters made;  // first, so that an error changes nothing
   uint64_t stream = 0;
-  for (Linear* l : adapted) add_adapter(model.parameters, *l, args, Rng(seed, stream++));
+  for (const Linear* l : adapted) make_adapter(made, *l, args, Rng(seed, stream++));
+  for (Parameter& p : model.parameters) model.parameters.set_trainable(p, false);
+  auto next = made.begin();
+  for (Linear* l : adapted) {
+    Parameter& a = model.parameters.add(std::move(*next++));
+    Parameter& b = model.parameters.add(std::move(*next++));
+    l->lora.emplace(LoraAdapter{a, b, args.alpha, args.dropout});
+  }
 }
 
 // weight <- weight + sign alpha/r B A
@@ -99,11 +106,10 @@ static void set_merged(Transformer& model, bool merged) {
     if (!l->lora) continue;
     check(!l->weight.codes, "lora: cannot ", what, " the adapter of ", l->name,
           ": its weight is kept in 4 bits");
-    check(l->weight.merged != merged, "lora: cannot ", what, " the adapter of ", l->name, ": it is",
-          merged ? "" : " not", " merged");
-    adapted.push_back(l);
+    if (l->weight.merged != merged) adapted.push_back(l);
   }
-  check(!adapted.empty(), "lora: cannot ", what, ": the model has no adapters; add_lora() makes them");
+  check(!adapted.empty(), "lora: cannot ", what, ": the model has no adapter that is", merged ? " not" : "",
+        " merged; add_lora() makes them");
   for (Linear* l : adapted) {
     add_product(*l, merged ? 1 : -1);
     l->weight.merged = merged;

@@ -132,6 +132,81 @@ TEST(L12_Faults, MemoryEndsAtEveryKernelCallOfAStep) {
 TEST(L12_Faults, EveryAllocationOfAStepFailsOnce) {
   for (const Setting& set : kSettings) expect_survives("cpu", set, Faults::What::AllocationFails, 1);
 }
+// A call outside a step that fails: the model is as before, and the next call does what it does in a fresh
+// run.
+struct OneCall {
+  std::string name;
+  std::function<void(Transformer&)> prepare, call;
+};
+struct Kept {  // what a model is
+  std::vector<std::string> names;
+  std::vector<bool> trains, merged, in_4_bits;
+  std::vector<std::vector<double>> weights;
+  bool operator==(const Kept&) const = default;
+};
+Kept kept_of(const Transformer& model) {
+  Kept k;
+  for (const Parameter& p : model.parameters) {
+    k.names.push_back(p.name), k.trains.push_back(p.trainable()), k.merged.push_back(p.merged);
+    k.in_4_bits.push_back(p.codes.has_value());
+    k.weights.push_back(to_host<double>(p.codes ? p.codes->codes : p.kept()));
+  }
+  return k;
+}
+
+TEST(L12_Faults, ACallThatFailsChangesNothing) {
+  const auto nothing = [](Transformer&) {};
+  const auto adapt = [](Transformer& m) { add_lora(m, ".*", {.r = 2, .precision = m.config.precision}, 1); };
+  for (const char* recipe : {"fp32", "mixed"})
+    for (const auto& [name, prepare, call] :
+         {OneCall{"add_lora", nothing, adapt}, OneCall{"quantize_frozen", adapt, quantize_frozen}}) {
+      const auto make = [&] {
+        auto model = std::make_unique<Transformer>(TransformerConfig{.vocab = 80,
+                                                                     .context = 6,
+                                                                     .layers = 1,
+                                                                     .heads = 2,
+                                                                     .channels = 64,
+                                                                     .precision = precision_recipe(recipe)});
+        model->initialize(1);
+        return model;
+      };
+      Kept before, after;
+      {
+        const Context context;
+        const auto model = make();
+        prepare(*model);
+        before = kept_of(*model);
+        call(*model);
+        after = kept_of(*model);
+      }
+      int64_t failed = 0;
+      for (const auto what :
+           {Faults::What::KernelThrows, Faults::What::MemoryEnds, Faults::What::AllocationFails})
+        for (int64_t n = 1;; ++n) {
+          Context context;
+          const auto model = make();
+          prepare(*model);
+          Faults::real = &context.device.backend();
+          context.device.use(Faults::table(context.device.backend()));
+          Faults::arm(context.device, what, n);
+          bool threw = false;
+          try {
+            call(*model);
+          } catch (const Error&) {
+            threw = true;
+          }
+          Faults::disarm();
+          if (!Faults::fired) break;
+          if (threw) {
+            ++failed;
+            ASSERT_EQ(kept_of(*model), before) << name << ", " << recipe << ", " << int(what) << ", " << n;
+            call(*model);
+          }
+          ASSERT_EQ(kept_of(*model), after) << name << ", " << recipe << ", " << int(what) << ", " << n;
+        }
+      EXPECT_GT(failed, 0) << name << ", " << recipe;
+    }
+}
 TEST(L12_Faults, OnEmu) {
   for (const auto what :
        {Faults::What::KernelThrows, Faults::What::MemoryEnds, Faults::What::AllocationFails})

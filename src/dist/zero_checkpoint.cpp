@@ -38,10 +38,17 @@ Part part_in(const Whole& w, Part of_parameter) {
   return {of_parameter.begin / w.block, (of_parameter.count + w.block - 1) / w.block};
 }
 
+void check_has_all(const Optimizer& optimizer, const Zero& zero) {
+  check(optimizer.states.size() == zero.shards.size(), "checkpoint: the optimizer has states of ",
+        optimizer.states.size(), " of this rank's ", zero.shards.size(),
+        " shards; what is saved and loaded is one optimizer of all of them");
+}
+
 }  // namespace
 
 void save_sharded(const std::string& path, Comm& comm, Zero& zero, const Optimizer& optimizer,
                   const Metadata& metadata) {
+  check_has_all(optimizer, zero);
   Device& device = current().device;
   std::vector<std::vector<char>> bytes;
   std::vector<TensorEntry> entries;
@@ -71,11 +78,15 @@ void save_sharded(const std::string& path, Comm& comm, Zero& zero, const Optimiz
 }
 
 Metadata load_sharded(const std::string& path, Zero& zero, Optimizer& optimizer) {
+  check_has_all(optimizer, zero);
   const SafetensorsFile file(path);
   const TrainingCounts counts = counts_in(file, path);
   size_t tensors = 0;
   for (const Parameter& p : zero.model())
-    for (const Whole& w : wholes_of(p, optimizer)) file.expect(w.name, w.dtype, w.shape), ++tensors;
+    for (const Whole& w : wholes_of(p, optimizer)) {
+      file.expect(w.name, w.dtype, w.shape), ++tensors;
+      part_in(w, zero.part_of_parameter(p, zero.rank()));
+    }
   check(file.tensors().size() == tensors, "load: ", path, " holds ", file.tensors().size(),
         " tensors, this model needs ", tensors, "; was it saved by another model or optimizer?");
   std::vector<char> whole;

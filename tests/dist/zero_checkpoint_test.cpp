@@ -145,6 +145,38 @@ TEST_F(L18_ZeroCheckpoint, PartsWithinABlockOfCodesAreRefused) {
   expect_refused("give ZeroArgs::align", [&] { train_part(set, 3, 0, "", path("f"), in_8_bits); });
 }
 
+TEST_F(L18_ZeroCheckpoint, AnOptimizerOfSomeOfTheShardsIsRefused) {
+  const ShardedSetting set{.ranks = 2, .steps = 1};
+  train_part(set, 3, 0, "", path("saved"));
+  const MakeOptimizer of_matrices = [](Parameters& p) {
+    return std::make_unique<AdamW>(p, AdamWArgs{}, [](const Parameter& q) { return q.decay; });
+  };
+  for (const int stage : {0, 3}) {
+    expect_refused("one optimizer of all", [&] { train_part(set, stage, 0, "", path("some"), of_matrices); });
+    expect_refused("one optimizer of all",
+                   [&] { train_part(set, stage, 1, path("saved"), "", of_matrices); });
+  }
+  EXPECT_EQ(files(), 1);
+}
+
+// A file that fits, loaded where parts begin within blocks.
+TEST_F(L18_ZeroCheckpoint, PartsWithinABlockAreRefusedBeforeAnythingChanges) {
+  ShardedSetting set{.ranks = 2, .steps = 1};
+  set.model.channels = 40;
+  const MakeOptimizer in_8_bits = [](Parameters& p) { return std::make_unique<AdamW8bit>(p); };
+  train_part(set, 3, 0, "", path("aligned"), in_8_bits, kStateBlock);
+  run_cluster({.ranks = 2}, [&](Comm& comm) {
+    Transformer model(set.model, Allocate::Later);
+    Zero zero(comm, model.parameters, {.stage = 3, .unit = unit_per_block});
+    const auto optimizer = in_8_bits(zero.shards);
+    for (Parameter& p : zero.shards) p.assign(std::vector<double>(size_t(p.value.numel()), 7));
+    if (comm.rank() == 0) return;
+    expect_refused("give ZeroArgs::align", [&] { load_sharded(path("aligned"), zero, *optimizer); });
+    for (const Parameter& p : zero.shards)
+      for (const double w : to_host<double>(p.kept())) ASSERT_EQ(w, 7) << p.name;
+  });
+}
+
 // A disk that is full after any number of bytes.
 TEST_F(L18_ZeroCheckpoint, ASaveThatEndsAtAnyByteLeavesTheOldOne) {
   ShardedSetting set{.ranks = 2, .steps = 1};

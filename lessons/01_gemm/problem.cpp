@@ -36,7 +36,7 @@ double Problem::worst_error(const std::vector<float>& c) const {
 }
 
 void check_errors(const std::string& name, const std::vector<double>& errors, Report& report) {
-  double worst = 0;
+  double worst = errors.empty() ? NAN : 0;
   for (const double error : errors)
     if (error > worst || std::isnan(error)) worst = error;
   report.check_at_most(name + ": error, share of allowed", worst, 1);

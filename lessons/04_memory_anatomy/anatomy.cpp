@@ -141,7 +141,7 @@ void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
 }
 
 void check_parameters(const std::vector<MeasuredAndFormula>& rows, Report& report) {
-  int64_t differing = 0;
+  int64_t differing = rows.empty();
   for (const auto& [measured, formula] : rows) differing += measured != formula;
   report.check_equal("bytes per parameter: rows that differ from the formula", differing, 0);
 }

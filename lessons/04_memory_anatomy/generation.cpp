@@ -43,7 +43,7 @@ void generation_table(const Lesson& lesson, const TransformerConfig& config, Rep
 }
 
 void check_caches(const std::vector<Generation>& all, int64_t beam_bytes, Report& report) {
-  int64_t differing = 0;
+  int64_t differing = all.empty();
   for (const Generation& g : all) {
     const int64_t caches = g.beams == 0 ? 1 : 2;  // while beams are reordered, the old one and the new one
     differing += g.kept_at_peak != caches * std::max<int64_t>(g.beams, 1) * beam_bytes;

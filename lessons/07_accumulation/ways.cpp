@@ -15,6 +15,7 @@ std::vector<Way> ways(int64_t batch) {
 }
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return NAN;
   double difference = 0, size = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     difference += (a[i] - b[i]) * (a[i] - b[i]);
@@ -24,7 +25,8 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 double worst_distance(const Run& a, const Run& b) {
-  double worst = b.first_gradient.empty() ? NAN : 0;
+  if (a.first_gradient.empty() || a.first_gradient.size() != b.first_gradient.size()) return NAN;
+  double worst = 0;
   for (size_t p = 0; p < a.first_gradient.size(); ++p) {
     const double of_parameter = distance(a.first_gradient[p], b.first_gradient[p]);
     if (std::isnan(of_parameter)) return of_parameter;

@@ -141,8 +141,8 @@ void chain_table(Report& report, const ChainCounts& count) {
     const int64_t root = std::lround(std::sqrt(double(n)));
     const Chain chain{n, segments_of(n, root)};
     row("of the root of n", chain, 2 * root);
-    report.check_equal("chain of " + std::to_string(n) + ": KiB of activations",
-                       count.bytes(chain, 1024) / 1024, 2 * root - 1);
+    report.check_equal("chain of " + std::to_string(n) + ": bytes of activations", count.bytes(chain, 1024),
+                       1024 * (2 * root - 1));
   }
   std::cout << table;
 }

@@ -105,9 +105,9 @@ static std::vector<double> compare(const Lesson& lesson, const Settings& set,
     else
       row.extra.emplace_back("extra time", seconds.back() / seconds.front() - 1);
     check_policy(p, run.measured, again, runs.front().measured, sizes,
-                 on_meta            ? "no data"
-                 : runs.size() == 1 ? "no other policy"
-                                    : "",
+                 on_meta  ? "no data"
+                 : i == 0 ? "others are compared with it"
+                          : "",
                  report);
   }
   return seconds;

@@ -91,9 +91,11 @@ static int lesson_17(int argc, char** argv) {
   std::erase(counts, most);
   if (args.comm != "sim") counts.clear();
   counts.push_back(most);
+  const OneDevice whole = train_on_one_device(loader, task, 1);
   for (const int64_t ranks : counts) {
     args.ranks = ranks;
-    const OneDevice alone = train_on_one_device(loader, task, ranks);
+    const OneDevice alone = ranks == 1 ? whole : train_on_one_device(loader, task, ranks);
+    if (ranks > 1) check_parts(ranks, alone, whole, report);
     if (ranks == most) {
       compare_way(args, task, train_rank, {"each gradient"}, alone, report);
       compare_way(args, task, train_rank, {"buckets", kBucketBytes}, alone, report);

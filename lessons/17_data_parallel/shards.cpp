@@ -103,10 +103,20 @@ ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, 
 
 double count_unlike(const RankRun& run, const OneDevice& alone) {
   if (!current().device.has_data()) return NAN;
-  if (run.weights.size() != alone.weights.size()) return double(alone.weights.size());
+  if (run.weights.empty() || run.weights.size() != alone.weights.size())
+    return double(std::max<size_t>(alone.weights.size(), 1));
   int64_t unlike = 0;
   for (size_t i = 0; i < run.weights.size(); ++i) unlike += run.weights[i] != alone.weights[i];
   return double(unlike);
+}
+
+double off_by(const Weights& a, const Weights& b) {
+  double worst = a.empty() || a.size() != b.size() ? INFINITY : 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].size() != b[i].size()) return INFINITY;
+    for (size_t k = 0; k < a[i].size(); ++k) worst = larger(worst, std::abs(a[i][k] - b[i][k]));
+  }
+  return worst;
 }
 
 double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }

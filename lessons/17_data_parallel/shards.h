@@ -43,16 +43,17 @@ Tensor share_of_loss(const Transformer& model, const ParallelTask& task, const T
 // The same on all ranks.
 double sum_over_ranks(Comm& comm, double mine);
 
+using Weights = std::vector<std::vector<double>>;  // of each parameter
 struct OneDevice {
-  std::vector<std::vector<double>> weights;  // of each parameter, in the end
-  double loss_last;
+  Weights weights;   // in the end
+  double loss_last;  // of the last step
 };
 // The same training on one device, which keeps the gradients of each rank in a buffer of their own and adds
 // the buffers in rank order. With one rank this is ordinary training.
 OneDevice train_on_one_device(const Loader& loader, const ParallelTask& task, int64_t ranks);
 
 struct RankRun {  // what came of a run, on one rank
-  std::vector<std::vector<double>> weights;
+  Weights weights;
   std::vector<double> seconds;  // of each step, on the rank's clock
   double loss = 0;              // of the last step, of all ranks
   Usage peak;
@@ -60,6 +61,8 @@ struct RankRun {  // what came of a run, on one rank
 ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, const ParallelTask& task);
 // The parameters whose weights differ or are missing. NaN on the device meta.
 double count_unlike(const RankRun& run, const OneDevice& alone);
+// The largest difference of two weights; infinite if there are not as many, or none.
+double off_by(const Weights& a, const Weights& b);
 // The larger of two; NaN if one of them is.
 double larger(double a, double b);
 

@@ -22,6 +22,13 @@ void compare_way(const RanksArgs& args, const ParallelTask& task, const TrainOne
   if (way.bucket_bytes > 0)
     report.check_equal(name + ": ranks that sent not 2 Psi (N-1)/N", sent_otherwise, 0);
   report.check_at_most(name + ": parameters unlike one device's", unlike, 0);
+  report.check_at_most(name + ": last loss, off one device's", std::abs(mine.loss - alone.loss_last), 0);
+}
+
+void check_parts(int64_t parts, const OneDevice& alone, const OneDevice& whole, Report& report) {
+  report.check_at_most(
+      "one device, the batch in " + std::to_string(parts) + ": weights off the whole batch's",
+      off_by(alone.weights, whole.weights), 1e-4);
 }
 
 }  // namespace gradus

@@ -20,5 +20,7 @@ using TrainOneWay = std::function<SummedRun(Comm&, const ParallelWay&)>;
 // One way, on args.ranks ranks: a row of the report, and its checks.
 void compare_way(const RanksArgs& args, const ParallelTask& task, const TrainOneWay& train,
                  const ParallelWay& way, const OneDevice& alone, Report& report);
+// On one device, the gradients of a batch in parts, added up, train as the whole batch's do.
+void check_parts(int64_t parts, const OneDevice& alone, const OneDevice& whole, Report& report);
 
 }  // namespace gradus

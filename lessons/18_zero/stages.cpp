@@ -55,17 +55,6 @@ void compare_stages(const RanksArgs& args, const ParallelTask& task, const OneDe
     describe(run(args, train, zero, {0, task.steps}), args, task, zero, name, alone, report);
 }
 
-// The largest difference of two weights; infinite if there are not as many.
-static double off_by(const RankRun& a, const RankRun& b) {
-  double worst = a.weights.size() == b.weights.size() ? 0 : INFINITY;
-  for (size_t i = 0; i < std::min(a.weights.size(), b.weights.size()); ++i) {
-    if (a.weights[i].size() != b.weights[i].size()) return INFINITY;
-    for (size_t k = 0; k < a.weights[i].size(); ++k)
-      worst = larger(worst, std::abs(a.weights[i][k] - b.weights[i][k]));
-  }
-  return worst;
-}
-
 void resume(RanksArgs args, const ParallelTask& task, const TrainRank& train, const std::string& file,
             Report& report) {
   const ZeroArgs zero{.stage = 3, .unit = unit_per_block};
@@ -76,7 +65,7 @@ void resume(RanksArgs args, const ParallelTask& task, const TrainRank& train, co
     args.ranks = ranks;
     double worst = 0;
     for (const ShardedRun& rest : run(args, train, zero, {task.steps / 2, task.steps, file}))
-      worst = larger(worst, off_by(rest, whole));
+      worst = larger(worst, off_by(rest.weights, whole.weights));
     report.check_at_most("saved by 4 ranks, resumed by " + std::to_string(ranks) + ": weights off by", worst,
                          ranks == 4 ? 0 : 1e-4);
   }

@@ -110,6 +110,7 @@ TEST(L01_Checks, FailWhereAProductOrItsTrafficIsWrong) {
     return failed_checks([&](Report& r) { check_errors("C1", errors, r); });
   };
   EXPECT_EQ(of_errors({0.2, 1, 0.3}), Names{});
+  EXPECT_EQ(of_errors({}), Names{"C1: error, share of allowed"});
   for (const double wrong : {1.01, double(INFINITY), double(NAN)})
     for (const size_t at : {0, 1, 2}) {
       std::vector<double> errors{0.2, 0.9, 0.3};

@@ -33,6 +33,7 @@ TEST(L04_Checks, BytesPerParameter) {
   EXPECT_EQ(failed({{17, 16}, {8, 8}, {4, 4}}), name);
   EXPECT_EQ(failed({{16, 16}, {8, 8}, {3, 4}}), name);
   EXPECT_EQ(failed({{17, 16}, {7, 8}, {4, 4}}), name) << "they do not cancel";
+  EXPECT_EQ(failed({}), name);
 }
 
 // s = 4, b = 3, h = 8, a = 2, in fp32; and what exercise 04.2's formula gives in 16 bits.
@@ -66,6 +67,8 @@ TEST(L04_Checks, BatchSizes) {
   for (const int64_t wrong : {499, 501})
     EXPECT_EQ(failed({one, two, failure, {1, 1, wrong, 600, ""}}, held),
               Names{"a batch of 1 after running out of memory: its peak as before"});
+  EXPECT_EQ(failed({failure, failure}, held),
+            Names{"a batch of 1 after running out of memory: its peak as before"});
   for (const int64_t off : {-1, 1})
     EXPECT_EQ(failed({one, two, failure, one}, held + off),
               Names{"held after running out: 16 N, the workspace, the scalars"});
@@ -80,6 +83,7 @@ TEST(L04_Checks, Caches) {
   EXPECT_EQ(failed({{0, 20, 99, 1}, {1, 20, 99, 1}}), name);
   EXPECT_EQ(failed({{0, 10, 99, 1}, {1, 10, 99, 1}}), name);
   EXPECT_EQ(failed({{0, 10, 99, 1}, {8, 80, 99, 1}}), name);
+  EXPECT_EQ(failed({}), name);
 }
 
 // The calculator's prediction of a run that was measured.

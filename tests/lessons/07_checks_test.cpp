@@ -51,6 +51,14 @@ TEST_F(L07_Checks, GradientsThatAreNotThereAreNotEqual) {
   gradus::Run none = run(4);
   none.first_gradient.clear();
   EXPECT_TRUE(std::isnan(worst_distance(none, none)));
+  EXPECT_TRUE(std::isnan(worst_distance(none, run(4))));
+  EXPECT_TRUE(std::isnan(worst_distance(run(4), none)));
+  gradus::Run fewer = run(4), shorter = run(4);
+  fewer.first_gradient.pop_back(), shorter.first_gradient[1].pop_back();
+  for (const gradus::Run& other : {fewer, shorter}) {
+    EXPECT_TRUE(std::isnan(worst_distance(other, run(4))));
+    EXPECT_TRUE(std::isnan(worst_distance(run(4), other)));
+  }
 }
 
 TEST_F(L07_Checks, MistakesThatAreNotSeen) {
@@ -65,9 +73,10 @@ TEST_F(L07_Checks, MistakesThatAreNotSeen) {
 }
 
 TEST_F(L07_Checks, Symptoms) {
-  const auto failed = [](double sgd, double adamw, int64_t steps = 20) {
-    return failed_checks([&](Report& r) { check_symptoms({2, sgd}, {2, adamw}, steps, r); });
+  const auto failed = [](double sgd, double adamw, int64_t steps = 20, double divided = 2) {
+    return failed_checks([&](Report& r) { check_symptoms({divided, sgd}, {2, adamw}, steps, r); });
   };
+  EXPECT_EQ(failed(NAN, 2, 20, NAN), Names{"SGD, not divided: last loss, times as large"});
   const Names of_sgd{"SGD, not divided: last loss, times as large"},
       of_adamw{"AdamW, not divided: last loss / divided, off 1 by"};
   for (const double sgd : {2.41, double(INFINITY), double(NAN)})

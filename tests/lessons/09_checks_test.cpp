@@ -84,6 +84,9 @@ TEST(L09_Checks, SkippedUpdates) {
   EXPECT_EQ(failed({{4, 1, 9, true}, {2, 9, 9, false}}), changed);
   EXPECT_EQ(failed({{4, 0, 9, true}, {2, 9, 9, false}, {1, 9, 9, true}}), changed);
   EXPECT_EQ(failed({{4, 9, 9, false}, {2, 9, 9, false}}), Names{"updates that were skipped"});
+  const Names none{"updates that changed weights"};
+  EXPECT_EQ(failed({{4, 0, 9, true}, {2, 0, 9, true}}), none) << "the scale never fits";
+  EXPECT_EQ(failed({{4, 0, 9, true}, {2, 0, 9, false}}), none);
 }
 
 TEST(L09_Checks, UpdatesThatAreRoundedAway) {

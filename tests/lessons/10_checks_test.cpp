@@ -67,18 +67,20 @@ TEST(L10_Checks, HeldOutLosses) {
   };
   EXPECT_EQ(failed("absmax", 9), Names{}) << "is shown, not checked";
   const std::string worse = ": held-out loss, worse than fp32's by",
-                    off = ": held-out loss / fp32's, off 1 by";
+                    off = ": held-out loss / fp32's, off 1 by",
+                    beside_fp4 = "FP4, blocks: held-out loss, worse than with NF4 by";
   for (const double wrong : {3.9, 2.0, double(NAN)})
     EXPECT_EQ(failed("range of fp16", wrong), Names{"range of fp16" + worse});
   for (const double wrong : {2.011, 1.989})
     for (const std::string name : {"absmax, blocks", "dynamic, blocks"})
       EXPECT_EQ(failed(name, wrong), Names{name + off});
   EXPECT_EQ(failed("dynamic, blocks", NAN), Names{"dynamic, blocks" + off});
-  EXPECT_EQ(failed("NF4, blocks", 2.31), (Names{"NF4, blocks" + worse, "NF4 beside FP4: what it costs"}));
+  EXPECT_EQ(failed("NF4, blocks", 2.31), (Names{"NF4, blocks" + worse, beside_fp4}));
   EXPECT_EQ(failed("NF4, blocks", 1.9), Names{"NF4, blocks: held-out loss, worse than with 8 bits by"})
       << "a loss that is too low";
   for (const double wrong : {2.09, 2.0, double(NAN)})
-    EXPECT_EQ(failed("FP4, blocks", wrong), Names{"NF4 beside FP4: what it costs"}) << wrong;
+    EXPECT_EQ(failed("FP4, blocks", wrong), Names{beside_fp4}) << wrong;
+  EXPECT_EQ(failed("FP4, blocks", 1.9), Names{beside_fp4}) << "better than fp32, and so than NF4";
   EXPECT_EQ(failed("NF4, blocks", 9, 1499), Names{}) << "another run than the bounds are meant for";
 }
 

@@ -84,11 +84,31 @@ TEST(L17_Ways, TheReportFailsWhereARankDiffers) {
       EXPECT_EQ(failed([=](SummedRun& r) { r.weights[parameter][0] = NAN; }), unlike) << wrong;
     }
     EXPECT_EQ(failed([](SummedRun& r) { r.weights.pop_back(); }), unlike) << "a parameter is missing";
+    EXPECT_EQ(failed([](SummedRun& r) { r.weights.clear(); }), unlike);
     for (const int64_t elements : {96, 104})
       EXPECT_EQ(failed([=](SummedRun& r) { r.sent.elements = elements; }), sent) << wrong;
     EXPECT_EQ(failed([](SummedRun& r) { r.sent.elements = r.numel = 2; }), sent)
         << "fewer than the model has";
   }
+  for (const double wrong : {5.1, 4.9, double(NAN)})
+    EXPECT_EQ(failed_ways([=](int64_t, SummedRun& r) { r.loss = wrong; }),
+              Names{"2 ranks, way: last loss, off one device's"});
+}
+
+TEST(L17_Ways, TheReportFailsWhereThePartsAreNotTheBatch) {
+  const OneDevice whole{{{1, 2}, {3, 4}}, 5};
+  const auto failed = [&](const std::function<void(OneDevice&)>& plant) {
+    OneDevice parts = whole;
+    plant(parts);
+    return failed_checks([&](Report& r) { check_parts(3, parts, whole, r); });
+  };
+  const Names off{"one device, the batch in 3: weights off the whole batch's"};
+  EXPECT_EQ(failed([](OneDevice& d) { d.weights[1][1] += 9e-5; }), Names{});
+  for (const double by : {-1.1e-4, 1.1e-4, double(NAN)})
+    EXPECT_EQ(failed([=](OneDevice& d) { d.weights[1][1] += by; }), off);
+  EXPECT_EQ(failed([](OneDevice& d) { d.weights.pop_back(); }), off);
+  EXPECT_EQ(failed([](OneDevice& d) { d.weights[0].pop_back(); }), off);
+  EXPECT_EQ(failed_checks([&](Report& r) { check_parts(3, {}, {}, r); }), off) << "nothing was compared";
 }
 
 }  // namespace

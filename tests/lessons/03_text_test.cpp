@@ -118,6 +118,10 @@ TEST_F(L03_Checks, HoldAndEachFailsOnAWrongValue) {
   EXPECT_EQ(failed(), Names{"held-out loss ÷ floor"});
   trained.nears_floor = false;
   EXPECT_EQ(failed(), Names{});
+  trained.held_out = 0.98;
+  EXPECT_EQ(failed(), Names{"no model beats the floor"});
+  trained.floor = std::nullopt;  // of a text whose is not known
+  EXPECT_EQ(failed(), Names{});
 }
 
 TEST_F(L03_Checks, AreSkippedWhereTooFewStepsShowNothing) {

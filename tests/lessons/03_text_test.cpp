@@ -24,10 +24,13 @@ struct L03_Text : ::testing::Test {
 
   L03_Text() {
     model.initialize(4);
-    Tensor& table = model.parameters.find("wte.weight").value;
-    std::vector<double> values = to_host<double>(table);
-    for (double& v : values) v *= 30;  // bytes whose probabilities differ, also after a position of their own
-    copy_from_host(table, values);
+    // Bytes whose probabilities differ, also by those before them.
+    for (const char* name : {"wte.weight", "h.0.attn.c_attn.weight", "h.0.attn.c_proj.weight"}) {
+      Parameter& p = model.parameters.find(name);
+      std::vector<double> values = to_host<double>(p.value);
+      for (double& v : values) v *= 30;
+      p.assign(values);
+    }
   }
   // -log p of each byte that may follow the last of `ids`.
   std::vector<double> nats(const std::vector<int32_t>& ids) {

@@ -174,6 +174,9 @@ TEST(L09_LossScaling, WhatCannotBeIsRefused) {
   for (const float scale : {0.0f, -1.0f, INFINITY, NAN})
     expect_refused("it must be positive", [&] { start_loss_scaling(context.device, scale); });
   expect_refused("the growth interval is 0", [&] { start_loss_scaling(context.device, 1, 0); });
+  context.device.set(&StepScalars::good_updates, int64_t(2));
+  start_loss_scaling(context.device, 8, 3);
+  EXPECT_EQ(context.device.scalars().good_updates, 0) << "what starts again counts from 0";
   Transformer model(tiny("mixed-fp16"));
   model.initialize(1);
   AdamW optimizer(model.parameters);

@@ -94,7 +94,8 @@ std::vector<Policy> pareto_front(const Sizes& s, const CostOf& cost) {
   return front;
 }
 
-std::vector<BudgetChoice> choose_for_budgets(const TransformerConfig& model, int64_t batch) {
+std::vector<BudgetChoice> choose_for_budgets(const TransformerConfig& model, int64_t batch,
+                                             const CountPolicy& count) {
   const Sizes sizes{model, batch, model.context};
   const CostOf flops = flops_of(sizes);
   const std::vector<Policy> front = pareto_front(sizes, flops);
@@ -103,8 +104,8 @@ std::vector<BudgetChoice> choose_for_budgets(const TransformerConfig& model, int
   for (int i = 0; i < 20; ++i) {
     const int64_t budget = least + (most - least) * i / 19;
     const Policy best = *best_policy(sizes, flops, budget);
-    all.push_back({budget, best, count_on_meta(model, batch, best).most,
-                   extra_cost(best, flops, model.layers), std::nullopt});
+    all.push_back(
+        {budget, best, count(model, batch, best).most, extra_cost(best, flops, model.layers), std::nullopt});
     if (const std::optional<Policy> brute = best_by_brute_force(sizes, flops, budget))
       all.back().brute = extra_cost(*brute, flops, model.layers);
   }

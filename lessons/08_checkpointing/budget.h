@@ -1,5 +1,6 @@
 // The fastest way to keep a peak of activations: dynamic programming over what is kept of each block.
 #pragma once
+#include <functional>
 #include <optional>
 
 #include "lessons/08_checkpointing/policies.h"
@@ -24,7 +25,9 @@ struct BudgetChoice {
   double cost;
   std::optional<double> brute;
 };
-std::vector<BudgetChoice> choose_for_budgets(const TransformerConfig& model, int64_t batch);
+using CountPolicy = std::function<Counted(const TransformerConfig&, int64_t batch, const Policy&)>;
+std::vector<BudgetChoice> choose_for_budgets(const TransformerConfig& model, int64_t batch,
+                                             const CountPolicy& count = count_on_meta);
 void budgets_table(const std::vector<BudgetChoice>& choices, Report& report);
 
 // Memory against time: a dot for each of policies(L), with its measured seconds a step, and the front of the

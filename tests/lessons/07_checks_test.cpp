@@ -38,7 +38,9 @@ TEST_F(L07_Checks, AWayThatIsNotTheBatch) {
     flops.flops += off;
     EXPECT_EQ(failed(way, flops), Names{"2 + 4: FLOPs of the products"});
     gradient.first_gradient[1][2] += double(off) * 3.1e-6;  // |g| is 3
-    EXPECT_EQ(failed(way, gradient), Names{"2 + 4: gradient, worst parameter"});
+    for (const bool ragged : {false, true})
+      EXPECT_EQ(failed({way.name, way.split, ragged, ""}, gradient),
+                Names{"2 + 4: gradient, worst parameter"});
     loss.last.loss += double(off) * 1.1e-3;
     EXPECT_EQ(failed(way, loss), Names{"2 + 4: last loss, off by"}) << "too high, and too low";
   }

@@ -75,6 +75,14 @@ TEST(L08_Checks, AChoiceThatIsTooLargeOrTooDearFails) {
     with_brute += c.brute.has_value();
   }
   EXPECT_GT(with_brute, 10);
+  const CountPolicy more = [](const TransformerConfig& c, int64_t batch, const Policy& p) {
+    Counted counted = count_on_meta(c, batch, p);
+    counted.most += 1 << 20;
+    return counted;
+  };
+  EXPECT_EQ(failed_checks([&](Report& r) { budgets_table(choose_for_budgets(model(4), 2, more), r); }),
+            Names{"budgets that are exceeded, of 20"})
+      << "what is measured counts, not what is predicted";
   EXPECT_EQ(right.back().cost, 0) << "all is kept";
   const auto failed = [&](size_t i, const std::function<void(BudgetChoice&)>& plant) {
     std::vector<BudgetChoice> choices = right;

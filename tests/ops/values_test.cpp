@@ -128,7 +128,13 @@ TEST_F(L03_OpValues, DropoutKeepsOrDoublesAndReturnsXItselfWhereNothingIsDropped
   {
     const Evaluation evaluation;
     EXPECT_EQ(&dropout(x, 0.75).storage(), &x.storage());
-    attention_plain(tensor(Values(12, 1), {1, 2, 6}), 1, Mask::None, 0.75);
+    const Tensor qkv = tensor(Values(12, 1), {1, 2, 6});
+    attention_plain(qkv, 1, Mask::None, 0.75);
+    EXPECT_EQ(context.dropout_ordinal(), 0u);
+    const Tape tape;  // also where one records
+    EXPECT_EQ(&dropout(x, 0.75).storage(), &x.storage());
+    for (const auto& attention : {attention_plain, attention_flash})
+      for (const double y : to_host<double>(attention(qkv, 1, Mask::None, 0.75))) EXPECT_EQ(y, 1);
     EXPECT_EQ(context.dropout_ordinal(), 0u);
   }
   int kept = 0;

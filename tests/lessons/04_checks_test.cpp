@@ -145,6 +145,11 @@ TEST(L04_Checks, VerdictsAndTheGap) {
   EXPECT_EQ(failed({{"a", true, false, true}}, 0), verdicts);
   EXPECT_EQ(failed({{"a", true, true, false}}, 0), verdicts);
   EXPECT_EQ(failed({{"a", false, true, false}}, 0), verdicts);
+  for (const size_t at : {0, 1, 2}) {
+    std::vector<Verdict> of_three(3, {"a", true, true, true});
+    of_three[at].theirs = false;
+    EXPECT_EQ(failed(of_three, 0), verdicts) << at;
+  }
   for (const int64_t wrong : {-31, 31}) EXPECT_EQ(failed({{"a", true, true, true}}, wrong), gap);
 }
 

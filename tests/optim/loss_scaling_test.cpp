@@ -169,6 +169,24 @@ TEST(L09_LossScaling, ARunThatIsLoadedGoesOnToTheBit) {
   std::filesystem::remove(path);
 }
 
+TEST(L09_LossScaling, AnyScaleIsSavedAsItIs) {
+  const std::string path = testing::TempDir() + "scales.safetensors";
+  for (const float scale : {0x1p-100f, 0.1f, 1.0f, 65537.5f, 0x1p24f, 0x1.fffffep127f}) {
+    for (const bool loads : {false, true}) {
+      Context context("cpu", 3);
+      Parameters parameters;
+      parameters.add("p", {1}, {}).assign({1});
+      Sgd optimizer(parameters);
+      if (loads)
+        load_training(path, parameters, optimizer);
+      else
+        start_loss_scaling(context.device, scale), save_training(path, parameters, optimizer);
+      EXPECT_EQ(context.device.scalars().loss_scale, scale);
+    }
+  }
+  std::filesystem::remove(path);
+}
+
 TEST(L09_LossScaling, WhatCannotBeIsRefused) {
   Context context("cpu", 3);
   for (const float scale : {0.0f, -1.0f, INFINITY, NAN})

@@ -104,11 +104,8 @@ static std::vector<double> compare(const Lesson& lesson, const Settings& set,
       row.ms_per_step = row.tokens_per_s = std::nullopt;  // of computing nothing
     else
       row.extra.emplace_back("extra time", seconds.back() / seconds.front() - 1);
-    check_policy(p, run.measured, again, runs.front().measured, sizes,
-                 on_meta  ? "no data"
-                 : i == 0 ? "others are compared with it"
-                          : "",
-                 report);
+    const char* const skip = on_meta ? "no data" : i == 0 ? "others are compared with it" : "";
+    check_policy(p, run.measured, again, runs.front().measured, sizes, skip, report);
   }
   return seconds;
 }

@@ -64,10 +64,7 @@ Device::~Device() {
 Ctx Device::ctx() {
   if (!workspace_)
     workspace_ = allocator_.allocate(kWorkspaceBytes, Kind::Vendor, "workspace", {kWorkspaceBytes});
-  return {.scalars = there(),
-          .scratch = nullptr,
-          .workspace = workspace_->data(),
-          .stream = allocator_.source().stream()};
+  return {.scalars = there(), .workspace = workspace_->data(), .stream = allocator_.source().stream()};
 }
 
 StepScalars Device::scalars() {

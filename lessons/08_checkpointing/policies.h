@@ -18,8 +18,7 @@ struct Policy {
 
 // Segments of k blocks, of which the last has fewer if k does not divide L.
 std::vector<BlockSegment> every(int64_t k, int64_t L);
-// store all, each block, every 2, every sqrt(L), selective, from the start. `name` is one of them, or
-// every-K.
+// store-all, each-block, every-2, sqrt, selective, from-the-start; by name also every-K.
 std::vector<Policy> policies(int64_t L);
 Policy policy_by_name(const std::string& name, int64_t L);
 

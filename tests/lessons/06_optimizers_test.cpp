@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <regex>
 
 #include "lessons/06_optimizers/contenders.h"
 #include "lessons/06_optimizers/race.h"
+#include "lessons/06_optimizers/update_time.h"
 #include "src/nn/transformer.h"
 #include "tests/lessons/published_testing.h"
 #include "tests/lessons/report_testing.h"
@@ -107,6 +109,19 @@ TEST(L06_PublishedRuns, BertLargeWithAdafactor) {
   expect_taken_apart(runs.gap, runs.figures[1]);
   EXPECT_EQ(runs.gap.unexplained, runs.gap.whole - runs.gap.named);
   EXPECT_LE(std::abs(double(runs.gap.unexplained)), 0.03 * double(runs.gap.whole));
+}
+
+// Passes of 4 bytes a parameter; Adafactor's four are of w and g, and a little for its rows and columns.
+TEST(L06_UpdateTime, TheTableShowsTheBytesThatAnUpdateMoves) {
+  Context context("meta");
+  Report report("06_optimizers", context.device);
+  testing::internal::CaptureStdout();
+  update_time_table(report);
+  const std::string text = testing::internal::GetCapturedStdout();
+  for (const char* row :
+       {"SGD +g w > w +12\\b", "momentum +g m w > m w +20\\b", "AdamW +g m v w > m v w +28\\b",
+        "Adafactor +w, g, g, g w > w +24\\.02\\b", "Muon, one matrix .*: 25600 FLOPs"})
+    EXPECT_TRUE(std::regex_search(text, std::regex(row))) << row << " in\n" << text;
 }
 
 }  // namespace

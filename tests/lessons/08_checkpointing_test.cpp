@@ -132,6 +132,7 @@ TEST(L08_Policies, HaveNames) {
   for (const Policy& p : policies(9)) EXPECT_EQ(text_of(policy_by_name(p.name, 9)), text_of(p));
   EXPECT_EQ(text_of(policy_by_name("every-4", 9)), "[4], [4], [1]");
   EXPECT_EQ(text_of(policy_by_name("sqrt", 9)), "[3], [3], [3]");
+  EXPECT_EQ(text_of(policy_by_name("sqrt", 7)), "[3], [3], [1]") << "the root, rounded";
   EXPECT_EQ(text_of({"x", {{1, Keep::All}, {2, Keep::All}, {1, Keep::Input}, {3, Keep::LessAttention}}}),
             "3 all, [1], 3 less attention");
   expect_refused("the nearest is selective", [] { policy_by_name("selectiv", 4); });

@@ -31,14 +31,14 @@ TEST(L05_Checks, Naive) {
 }
 
 TEST(L05_Checks, Cures) {
-  const auto failed = [](Cure cure, double ratio, int64_t late, int64_t repeat, int64_t steps = 100) {
+  const auto failed = [](const Cure& cure, double ratio, int64_t late, int64_t repeat, int64_t steps = 100) {
     StreamRun run = run_of(1000, ratio);
     run.late_requests = late, run.repeat_requests = repeat;
-    cure.name = "x";
     return failed_checks([&](Report& r) { check_cure(cure, run, steps, r); });
   };
-  const Cure padded{.padded = true}, warm{.warmed_up = true}, expandable{.expandable = true},
-      both{.warmed_up = true, .expandable = true}, emptied{.empty_every = 1};
+  const Cure padded{.name = "x", .padded = true}, warm{.name = "x", .warmed_up = true},
+      expandable{.name = "x", .expandable = true}, both{.name = "x", .warmed_up = true, .expandable = true},
+      emptied{.name = "x", .empty_every = 1};
   const Names ratio{"x: reserved ÷ allocated"}, late{"x: requests after step 2"},
       repeat{"x: requests for no longer batch"};
   for (const Cure& c : {padded, warm, both}) {

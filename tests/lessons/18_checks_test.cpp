@@ -50,7 +50,6 @@ Names of_all_stages(const char* check) {
 }
 
 TEST(L18_Checks, StagesOfEachRank) {
-  RecordProperty("exercise", "18.6");
   EXPECT_EQ(failed_stages([](int64_t, ShardedRun&) {}), Names{});
   const Names bytes = of_all_stages(": bytes of states between steps"),
               sent = of_all_stages(": elements sent by a rank"),
@@ -114,7 +113,6 @@ struct L18_Tables : FolderTest {};
 
 // 16, 4 + 12/N, 2 + 14/N, 16/N bytes per parameter; 2, 2, k + 1, 3k elements, times Psi (N-1)/N.
 TEST_F(L18_Tables, MemoryOfEachStage) {
-  RecordProperty("exercise", "18.6");
   const std::vector<StageMemory> right = measure_stages();
   ASSERT_EQ(right.size(), 20u);
   for (size_t i = 0; i < 20; ++i) {
@@ -162,7 +160,6 @@ TEST_F(L18_Tables, PublishedFigures) {
 }
 
 TEST_F(L18_Tables, StatesAreThePublishedOnes) {
-  RecordProperty("exercise", "18.3");
   const std::vector<PublishedStates> right = published_states(64);
   ASSERT_EQ(right.size(), 4u);
   for (const PublishedStates& row : right) {
@@ -184,7 +181,6 @@ TEST_F(L18_Tables, StatesAreThePublishedOnes) {
 }
 
 TEST_F(L18_Tables, Units) {
-  RecordProperty("exercise", "18.3");
   const std::vector<UnitsRun> right = run_units();
   const struct {
     const char* name;
@@ -209,7 +205,6 @@ TEST_F(L18_Tables, Units) {
 }
 
 TEST_F(L18_Tables, Times) {
-  RecordProperty("exercise", "18.3");
   const WhatIf small{.model = "gpt2", .ranks = 8};
   const std::vector<StageTimes> right = stage_times(small);
   ASSERT_EQ(right.size(), published_networks().size());
@@ -243,7 +238,6 @@ TEST_F(L18_Tables, Times) {
 
 // 1,557,611,200 parameters in 16 bytes, and in 16/64; with its activations stage 0 needs more than 32 GiB.
 TEST(L18_WhatIf, WhatFitsOnSixtyFourV100) {
-  RecordProperty("exercise", "18.3");
   testing::internal::CaptureStdout();
   what_if_table({.model = "gpt2-xl", .machine = "V100", .ranks = 64});
   std::istringstream lines(testing::internal::GetCapturedStdout());

@@ -91,7 +91,7 @@ static int lesson_09(int argc, char** argv) {
       const TextBatch batch = read_batch(loader, lesson.steps, set.batch, set.model.context, false);
       underflow_table(model, lesson.steps, batch, set.micro_batches, picture, report);
       const TextBatch micro = batch.part(0, set.batch / set.micro_batches);
-      scale_table(scaled_updates(model, micro), report);
+      scale_table(scaled_updates(model, micro), lesson.steps, report);
       updates_table(unchanged_weights(model, micro), report);
     }
   }

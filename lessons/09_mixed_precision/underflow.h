@@ -37,7 +37,8 @@ struct ScaledUpdate {
   bool skipped;
 };
 std::vector<ScaledUpdate> scaled_updates(const Transformer& trained, const TextBatch& batch);
-void scale_table(const std::vector<ScaledUpdate>& updates, Report& report);
+// Of a model trained for so many steps: before, its gradients are too small for the scale to be too high.
+void scale_table(const std::vector<ScaledUpdate>& updates, int64_t steps, Report& report);
 
 // The share of the weights that stay as they are in an update by AdamW, with weights of type t and no other
 // copy of them.

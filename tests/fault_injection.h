@@ -28,7 +28,11 @@ struct Faults {
     static std::map<std::string, Backend> tables;
     return tables.try_emplace(of.name, make(of)).first->second;
   }
-  static void arm(Device& on, What fault, int64_t n) { device = &on, what = fault, left = n; }
+  static void arm(Device& on, What fault, int64_t n) {  // once for each device
+    device = &on, what = fault, left = n;
+    real = &on.backend();
+    on.use(table(*real));
+  }
   inline static bool fired = false;  // before it was disarmed
   static void disarm() {
     fired = left == 0;
@@ -62,7 +66,6 @@ struct Faults {
     }
   };
   static Backend make(const Backend& of) {
-    real = &of;
     return {
         .name = of.name,
 #define GRADUS_KERNEL(entry, ...) .entry = Counted<&Backend::entry>::call,

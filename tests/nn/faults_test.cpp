@@ -36,8 +36,6 @@ struct Run {
     if (set.adapters) add_lora(model, ".*", {.r = 2, .dropout = 0.1, .precision = model.config.precision}, 1);
     if (set.scales) start_loss_scaling(context.device, 64);
     optimizer = set.make(model.parameters);
-    Faults::real = &context.device.backend();
-    context.device.use(Faults::table(context.device.backend()));
   }
   ~Run() { Faults::disarm(); }
   void step(int64_t number) {
@@ -137,6 +135,7 @@ TEST(L12_Faults, MemoryEndsAtEveryKernelCallOfAStep) {
 TEST(L12_Faults, EveryAllocationOfAStepFailsOnce) {
   for (const Setting& set : kSettings) expect_survives("cpu", set, Faults::What::AllocationFails, 1);
 }
+
 // A call outside a step that fails: the model is as before, and the next call does what it does in a fresh
 // run.
 struct OneCall {
@@ -191,8 +190,6 @@ TEST(L12_Faults, ACallThatFailsChangesNothing) {
           Context context;
           const auto model = make();
           prepare(*model);
-          Faults::real = &context.device.backend();
-          context.device.use(Faults::table(context.device.backend()));
           Faults::arm(context.device, what, n);
           bool threw = false;
           try {
@@ -212,6 +209,7 @@ TEST(L12_Faults, ACallThatFailsChangesNothing) {
       EXPECT_GT(failed, 0) << name << ", " << recipe;
     }
 }
+
 TEST(L12_Faults, OnEmu) {
   for (const auto what :
        {Faults::What::KernelThrows, Faults::What::MemoryEnds, Faults::What::AllocationFails})

@@ -96,6 +96,7 @@ static void add_product(Linear& l, double sign) {
                w.add());
   // STUB: todo("12.2", "one product, added to w", w, out, in, r, sign * lora.scale());
   // END SOLUTION 12.2
+  l.weight.merged = sign > 0;  // before the rounding, which may fail: it is never added twice
   l.weight.round_master();
 }
 
@@ -110,10 +111,7 @@ static void set_merged(Transformer& model, bool merged) {
   }
   check(!adapted.empty(), "lora: cannot ", what, ": the model has no adapter that is", merged ? " not" : "",
         " merged; add_lora() makes them");
-  for (Linear* l : adapted) {
-    add_product(*l, merged ? 1 : -1);
-    l->weight.merged = merged;
-  }
+  for (Linear* l : adapted) add_product(*l, merged ? 1 : -1);
 }
 
 void merge_lora(Transformer& model) { set_merged(model, true); }

@@ -20,13 +20,13 @@ struct LoraArgs {
 // layer, and NAME.lora_B.weight, 0: so at first the model computes what it did before.
 // Errors: a pattern that is none, or matches no layer (they are named); r below 1 or above a matrix's smaller
 // side; a dropout that is no share; a model with adapters; another compute type than the model's. An error
-// changes nothing.
+// changes no weight and nothing that trains; gradients may be gone.
 void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& args, uint64_t seed);
 void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const LoraArgs& args, uint64_t seed);
 
 // W <- W + alpha/r B A, of every layer with an adapter, which then takes no time; and back, up to rounding.
 // A weight with something merged into it cannot train, is not saved or loaded, and does not go into 4 bits.
-// Errors: there is none to merge, or back; weights in 4 bits. After an error on the way, call it again.
+// Errors: there is none to merge, or back; weights in 4 bits. If a kernel fails on the way, some are merged.
 void merge_lora(Transformer& model);
 void unmerge_lora(Transformer& model);
 

@@ -210,6 +210,46 @@ TEST(L12_Faults, ACallThatFailsChangesNothing) {
     }
 }
 
+// A merge that a kernel ends leaves some merged, of which a second one adds nothing.
+TEST(L12_Faults, NoProductIsMergedTwice) {
+  for (const char* recipe : {"fp32", "mixed"}) {
+    Kept whole;
+    int64_t failed = 0;
+    for (int64_t n = 0;; ++n) {  // 0: nothing fails
+      Context context;
+      Transformer model({.vocab = 80,
+                         .context = 6,
+                         .layers = 1,
+                         .heads = 2,
+                         .channels = 64,
+                         .precision = precision_recipe(recipe)});
+      model.initialize(1);
+      add_lora(model, ".*", {.r = 2, .precision = model.config.precision}, 1);
+      for (Linear* l : model.linears())
+        l->lora->b.assign(std::vector<double>(size_t(l->lora->b.value.numel()), 0.5));
+      Faults::arm(context.device, Faults::What::KernelThrows, n);
+      bool threw = false;
+      try {
+        merge_lora(model);
+      } catch (const Error&) {
+        threw = true;
+      }
+      Faults::disarm();
+      if (n == 0) whole = kept_of(model);
+      if (n > 0 && !threw) break;
+      if (threw) {
+        ++failed;
+        try {
+          merge_lora(model);
+        } catch (const Error&) {  // the last one was merged, and not rounded
+        }
+      }
+      ASSERT_EQ(kept_of(model), whole) << recipe << ", call " << n;
+    }
+    EXPECT_GT(failed, 3) << recipe;
+  }
+}
+
 TEST(L12_Faults, OnEmu) {
   for (const auto what :
        {Faults::What::KernelThrows, Faults::What::MemoryEnds, Faults::What::AllocationFails})

@@ -19,23 +19,23 @@ static std::unique_ptr<Optimizer> with_args(Parameters& p) {
   return std::make_unique<O>(p, kAdamArgs);
 }
 
-Contender fp32_contender() { return {"fp32", -1, with_args<AdamW>}; }
-Contender coded_contender() { return {"AdamW8bit", kStateBlock, with_args<AdamW8bit>}; }
-Contender contender_of(const StateFormat& f) {
+AdamContender fp32_contender() { return {"fp32", -1, with_args<AdamW>}; }
+AdamContender coded_contender() { return {"AdamW8bit", kStateBlock, with_args<AdamW8bit>}; }
+AdamContender contender_of(const StateFormat& f) {
   return {f.name, f.m.block,
           [&f](Parameters& p) { return std::make_unique<QuantizedAdamW>(p, f, kAdamArgs); }};
 }
 
-static std::vector<Contender> all_contenders() {
-  std::vector<Contender> all{fp32_contender(), {"fp32, 2 micro-batches", -1, with_args<AdamW>, 2}};
+static std::vector<AdamContender> all_contenders() {
+  std::vector<AdamContender> all{fp32_contender(), {"fp32, 2 micro-batches", -1, with_args<AdamW>, 2}};
   for (const StateFormat& f : state_formats())
     if (&f != &state_formats().back()) all.push_back(contender_of(f));
   all.push_back(coded_contender());
   all.push_back({"all together", kStateBlock, with_args<AdamW8bit>, 4, true});
   return all;
 }
-const std::vector<Contender>& adam_contenders() {
-  static const std::vector<Contender> all = all_contenders();
+const std::vector<AdamContender>& adam_contenders() {
+  static const std::vector<AdamContender> all = all_contenders();
   return all;
 }
 
@@ -47,7 +47,7 @@ static Moments moments_of(const Optimizer& optimizer) {
   return moments;
 }
 
-Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& loader, const Contender& who,
+Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& loader, const AdamContender& who,
               uint64_t seed) {
   const LessonContext context(lesson);
   TransformerConfig config = schedule.model;

@@ -16,7 +16,7 @@ namespace gradus {
 
 constexpr AdamWArgs kAdamArgs{.beta2 = 0.99f};  // of all contenders
 
-struct Contender {
+struct AdamContender {
   std::string name;
   int64_t block;  // of elements of a state that share a scale; 0: all of a tensor; -1: states in fp32
   std::function<std::unique_ptr<Optimizer>(Parameters&)> make;
@@ -24,11 +24,11 @@ struct Contender {
   bool all_techniques = false;  // in bf16 (lesson 09), every block checkpointed (lesson 08)
 };
 // AdamW in fp32; AdamW8bit; and QuantizedAdamW in a format.
-Contender fp32_contender(), coded_contender(), contender_of(const StateFormat&format);
+AdamContender fp32_contender(), coded_contender(), contender_of(const StateFormat&format);
 // AdamW in fp32; the same in two micro-batches, which differs from it by rounding alone; AdamW with its
 // states in each format of the ablation; AdamW8bit; and that with all that lessons 07 to 09 do against a lack
 // of memory.
-const std::vector<Contender>& adam_contenders();
+const std::vector<AdamContender>& adam_contenders();
 
 constexpr int64_t kMovesSteps = 100;
 struct Schedule {
@@ -44,7 +44,7 @@ struct Trained {
   Moments moments;    // at the end, of the tensors that AdamW8bit keeps in 8 bits; of fp32 states alone
 };
 // In a context of its own. `seed`: of the first weights.
-Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& loader, const Contender& who,
+Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& loader, const AdamContender& who,
               uint64_t seed);
 
 // Checks a run's bytes; and means of the held-out losses, by name, over so many starts of 800 steps; `skip`:

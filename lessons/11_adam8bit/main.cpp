@@ -37,7 +37,7 @@ static std::vector<Trained> race(const Lesson& lesson, const Schedule& schedule,
                                  Report& report) {
   std::vector<Trained> all;
   Progress progress("runs", int64_t(adam_contenders().size()));
-  for (const Contender& who : adam_contenders()) {
+  for (const AdamContender& who : adam_contenders()) {
     all.push_back(train(lesson, schedule, loader, who, lesson.seed));
     report.row(who.name) = all.back().row;
     check_bytes(all.back(), report);
@@ -51,18 +51,18 @@ static void compare_losses(const Lesson& lesson, const Schedule& schedule, const
                            const std::vector<Trained>& first, int64_t starts, Report& report) {
   std::map<std::string, double> mean;
   const auto add = [&](const Trained& t) { mean[t.row.name] += *t.row.loss_held_out / double(starts); };
-  const auto again = [](const Contender& who) {
+  const auto again = [](const AdamContender& who) {
     return who.name == "fp32" || who.name == "AdamW8bit" || who.micro_batches > 1;
   };
   for (const Trained& t : first) add(t);
   Progress progress("starts", starts);
   for (int64_t start = 1; start < starts; ++start) {
-    for (const Contender& who : adam_contenders())
+    for (const AdamContender& who : adam_contenders())
       if (again(who)) add(train(lesson, schedule, loader, who, lesson.seed + uint64_t(start)));
     progress.step(start + 1, mean["AdamW8bit"]);
   }
   Table table({"mean of " + std::to_string(starts), "held out", "worse than fp32 by"});
-  for (const Contender& who : adam_contenders())
+  for (const AdamContender& who : adam_contenders())
     if (starts == 1 || again(who))
       table.row({who.name, number_text(mean[who.name]), percent_text(mean[who.name] / mean["fp32"] - 1)});
   std::cout << "\n(a) Held-out loss\n\n" << table;

@@ -73,7 +73,8 @@ static std::vector<std::vector<float>> weights_of(const Optimizer& optimizer) {
   return weights;
 }
 
-static Moved moves_of(const Lesson& lesson, const Schedule& schedule, int64_t steps, const Contender& who) {
+static Moved moves_of(const Lesson& lesson, const Schedule& schedule, int64_t steps,
+                      const AdamContender& who) {
   const LessonContext context(lesson);
   TransformerConfig config = schedule.model;
   config.vocab = kVocabulary, config.output_head = OutputHead::Untied;
@@ -98,8 +99,8 @@ static Moved moves_of(const Lesson& lesson, const Schedule& schedule, int64_t st
 
 std::vector<Moved> moves_of_all(const Lesson& lesson, const Schedule& schedule, int64_t steps) {
   std::vector<Moved> all;
-  for (const Contender& who : {fp32_contender(), contender_of(state_formats()[3]),
-                               contender_of(state_formats()[4]), coded_contender()})
+  for (const AdamContender& who : {fp32_contender(), contender_of(state_formats()[3]),
+                                   contender_of(state_formats()[4]), coded_contender()})
     all.push_back(moves_of(lesson, schedule, steps, who));
   return all;
 }

@@ -2,7 +2,8 @@
 #
 #   make lessons     set up what is missing, build, run every lesson, print a table of results
 #   make lesson-03   one lesson; ARGS="--steps=200" passes flags on, ARGS=--help lists them
-#   make test        set up what is missing, build, run every test; make test-03: those of lesson 03, by exercise
+#   make test        set up what is missing, build, run every test; make test-03: those of lesson 03, by exercise;
+#                    make test-03.2: those that judge this exercise
 #   make fuzz        run what reads files, flags and shapes on random inputs; SECONDS=60 for each, SEED=1, ONLY=json
 #   make bench       time the kernels and whole steps; JSON lines under build/bench
 #   make check       layering, formatting, budgets, exercise marks
@@ -32,11 +33,13 @@
 #   make CUDA=1 ptxas: registers, shared memory and stack of each kernel; fails if one spills registers.
 
 # Plain GNU make; everything that is built goes to build/:
-#   kernels/**.cpp, src/**.cpp, lessons/*/X.cpp   -> build/libgradus.a  (X: any name but main)
-#   kernels/cuda/X.cu, lessons/*/X.cu             -> the same library, compiled as C++ for the device emu,
+#   kernels/**.cpp, src/**.cpp                    -> build/libgradus.a
+#   kernels/cuda/X.cu                             -> the same library, compiled as C++ for the device emu,
 #                                                    and with CUDA=1 once more, by nvcc
-#   lessons/NN_name/main.cpp                      -> build/lessons/NN_name
-#   tests/FOLDER/NAME_test.cpp                    -> build/tests/FOLDER/NAME_test (FOLDER: what it tests)
+#   lessons/NN_name/main.cpp                      -> build/lessons/NN_name, with the lesson's other files and those
+#                                                    of the lessons that it includes
+#   tests/FOLDER/NAME_test.cpp                    -> build/tests/FOLDER_test (FOLDER: what it tests); and, where that is
+#                                                    asked for, build/tests/FOLDER/NAME_test with this file alone
 #   tests/bench/NAME.cpp                          -> build/bench/NAME
 
 CXX   ?= g++
@@ -93,36 +96,56 @@ endif
 
 # ---- sources and what they become ---------------------------------------------------------------------
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
-LIB_SRC  := $(sort $(shell find kernels src lessons -name '*.cpp' ! -path 'lessons/*/main.cpp' ! -path 'src/dist/mpi/*'))
 GPU_SRC  := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
 USE_CUDNN := $(addprefix kernels/cuda/,attention_cudnn.cu cudnn_graph.cu)
 CUDA_SRC := $(if $(filter found,$(CUDNN)),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
-CUDA_OBJ := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
 EMU_SRC  := $(filter-out kernels/cuda/matmul.cu $(USE_CUDNN),$(GPU_SRC))  # what uses no library of CUDA's
 ON_STANDINS := $(addprefix kernels/cuda/,matmul.cu attention_flash.cu) $(USE_CUDNN)  # what does
 TEST_SRC := $(filter-out $(NOT_SANITIZED),$(sort $(shell find tests -name '*_test.cpp')))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
+# The sources of a folder are compiled as one file, build/one/FOLDER.cpp, which includes them: that takes a third
+# of the time. The CPU's kernels are not, as one has flags of its own; nor is what MPI's processes replace.
+BY_FILE  := $(sort $(wildcard kernels/cpu/*.cpp)) src/dist/no_mpi.cpp
+AS_ONE   := $(sort $(filter-out $(BY_FILE),$(shell find kernels src lessons -name '*.cpp' \
+  ! -path 'lessons/*/main.cpp' ! -path 'src/dist/mpi/*')))
+folders_of = $(sort $(patsubst %/,%,$(dir $(1))))
+FOLDERS  := $(call folders_of,$(AS_ONE)) $(addprefix emu/,$(call folders_of,$(EMU_SRC)))
+in_folder = $(if $(filter emu/%,$(1)),$(filter $(wildcard $(1:emu/%=%)/*.cu),$(EMU_SRC)),$(filter $(wildcard $(1)/*.cpp),$(AS_ONE)))
+
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
-LIB     := $(BUILD)/libgradus.a
-LIB_OBJ := $(call object,$(LIB_SRC)) $(patsubst %.cu,$(BUILD)/obj/emu/%.o,$(EMU_SRC))
+OBJECTS := $(call object,$(BY_FILE)) $(FOLDERS:%=$(BUILD)/obj/%.o)
 ifeq ($(CUDA),1)
-LIB_OBJ += $(CUDA_OBJ)
+CUDA_OBJ := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
+OBJECTS += $(CUDA_OBJ)
 endif
+LESSON_OBJ := $(foreach o,$(OBJECTS),$(if $(findstring /lessons/,$(o)),$(o)))
+LIB     := $(BUILD)/libgradus.a
+LIB_OBJ := $(filter-out $(LESSON_OBJ),$(OBJECTS))
+
+# A>B: A, the folder of a lesson or a file of tests, includes a file of lesson B, or the header B of tests. So
+# what A needs of lessons is found, and linked.
+INCLUDES := $(shell grep -rE --include=*.h --include=*.cpp --include=*.cu '^.include "(lessons|tests)/' lessons tests | \
+  sed -E 's|^(lessons/[^/]*)/[^:]*|\1|; s|:.*"(lessons/[^/]*)/.*|>\1|; s|:.*"(tests/.*)"|>\1|' | sort -u)
+reach    = $(1) $(foreach b,$(filter-out $(1),$(patsubst $(1)>%,%,$(filter $(1)>%,$(INCLUDES)))),$(call reach,$(b)))
+of_lessons = $(foreach l,$(filter lessons/%,$(sort $(foreach f,$(1),$(call reach,$(f))))), \
+  $(filter $(BUILD)/obj/$(l).o $(BUILD)/obj/emu/$(l).o $(BUILD)/obj/cuda/$(l)/%.o,$(LESSON_OBJ)))
+
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
-TESTS   := $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(TEST_SRC))
+TESTS   := $(patsubst tests/%,$(BUILD)/tests/%_test,$(call folders_of,$(TEST_SRC)))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
 STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) \
   $(call object,$(wildcard tests/standin/*.cpp))
 TOOLS   := tests/tools
 COURSE  := tests/course
 
-include $(TOOLS)/mpi.mk
-
 .DEFAULT_GOAL := all
-.PHONY: all programs run-by-tests lessons test bench check doctor setup ptxas readme clean help no-tests FORCE
+.PHONY: all programs run-by-tests lessons test counted bench check doctor setup ptxas readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
+.SECONDEXPANSION:  # rules with % ask what the target includes
+
+include $(TOOLS)/mpi.mk
 
 # ---- what a user types --------------------------------------------------------------------------------
 # What must work on a bare machine sets it up first and then calls make again, because what was found above
@@ -137,34 +160,18 @@ no-tests:
 
 lessons:
 	@$(SETUP) $(WANTED)
-	@$(MAKE) $(LESSONS)
+	$(call build,$(LESSONS))
 	@sh $(TOOLS)/run_lessons.sh $(BUILD)/lessons $(LESSONS)
 
 lesson-%:
 	@$(if $(PROGRAM),,echo 'there is no lesson $*; the lessons are: $(notdir $(LESSONS))'; exit 1)
 	@$(SETUP) $(WANTED)
-	@$(MAKE) $(PROGRAM)
+	$(call build,$(PROGRAM))
 	$(PROGRAM) $(ARGS)
-
-# The programs that these tests run, if they run any.
-THEY_RUN = $(if $(shell grep -l program_testing.h $(1:$(BUILD)/%=%.cpp) /dev/null),run-by-tests)
-run-by-tests: programs $(MPI_TESTS)
-test:
-	@$(SETUP) $(WANTED) gtest mpi
-	@$(MAKE) $(TESTS) $(call THEY_RUN,$(TESTS))
-	@sh $(TOOLS)/run_tests.sh all $(TESTS)
-
-# Of a lesson, the test programs with tests of it.
-OF_LESSON = $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -l 'L$*_' $(TEST_SRC)))
-test-%:
-	@$(if $(PROGRAM),,echo 'there is no lesson $*; the lessons are: $(notdir $(LESSONS))'; exit 1)
-	@$(SETUP) $(WANTED) gtest
-	@HASH=$$(sh $(COURSE)/progress.sh hash $*) && export HASH && $(MAKE) $(OF_LESSON) $(call THEY_RUN,$(OF_LESSON)) && \
-	  sh $(TOOLS)/run_tests.sh $* $(OF_LESSON)
 
 bench:
 	@$(SETUP) $(WANTED)
-	@$(MAKE) $(BENCHES)
+	$(call build,$(BENCHES))
 	@for b in $(BENCHES); do echo "---- $$b > $$b.jsonl"; $$b > $$b.jsonl || exit 1; done
 
 check:
@@ -193,61 +200,54 @@ clean:
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
-# What a course needs: handing out, hints, checking, grading; and make fuzz.
-include $(COURSE)/course.mk tests/fuzz/fuzz.mk $(TOOLS)/compile_commands.mk
+# The tests; what a course needs: handing out, hints, checking, grading; make fuzz.
+include $(TOOLS)/tests.mk $(COURSE)/course.mk tests/fuzz/fuzz.mk $(TOOLS)/compile_commands.mk
 
 # ---- rules --------------------------------------------------------------------------------------------
-# Both files change only when their text does: then all objects are old, or the library.
-$(BUILD)/flags: TEXT = $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS) $(subst ','\'',$(NVCCFLAGS))
-$(BUILD)/flags: NEWS = building into $(BUILD) with $(CXX) $(CXXFLAGS); $(FOUND)$(CHOICE)
-$(BUILD)/sources: TEXT = $(LIB_OBJ)
-$(BUILD)/sources: NEWS = the library has $(words $(LIB_OBJ)) source files
-$(BUILD)/flags $(BUILD)/sources: FORCE
-	@mkdir -p $(@D)
-	@echo '$(TEXT)' | cmp -s - $@ || { echo '$(TEXT)' > $@; echo '$(NEWS)'; }
+# What changes only when its text does: flags (then all objects are old), sources (then the library is), and the
+# files that include those of a folder. They are written here, so that what is left to be built can be counted.
+HASH   := \#
+define NEWLINE
+
+
+endef
+same   = $(if $(subst x$(strip $(1))x,,x$(strip $(2))x),,same)
+update = $(if $(call same,$(file <$(1)),$(2)),,$(shell mkdir -p $(dir $(1)))$(file >$(1),$(2))$(if $(3),$(info $(3))))
+$(call update,$(BUILD)/flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS) $(NVCCFLAGS),building into $(BUILD) with \
+  $(CXX) $(CXXFLAGS); $(FOUND)$(CHOICE))
+$(call update,$(BUILD)/sources,$(LIB_OBJ))
+$(foreach f,$(FOLDERS),$(call update,$(BUILD)/one/$(f).cpp,$(foreach s,$(call in_folder,$(f)),$(HASH)include "$(s)"$(NEWLINE))))
+
+# build GOALS: of what it compiles, each says the how manieth it is.
+build = @rm -f $(BUILD)/compiled; OF=$$($(MAKE) -n $(1) | grep -c "^echo 'compile") && $(MAKE) -s OF=$$OF $(1)
+say   = @echo 'compile $(if $(OF),'$$(echo >>$(BUILD)/compiled; wc -l <$(BUILD)/compiled)' of $(OF): )$(1)'
 
 $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
-	@echo 'compile $<'
+	$(call say,$<)
 	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
-
-# Tests are compiled more often than they are run: -Og takes half the time of -O3. What a null or misaligned
-# pointer does, AddressSanitizer shows without UndefinedBehaviorSanitizer's checks at each access. One test is of
-# the optimizer. What most tests include, a third of the time that is left, is compiled once, before them.
-TEST_FLAGS := -Og -fno-sanitize=null,alignment,vptr
-PRECOMPILED := $(BUILD)/obj/tests/precompiled.h
-$(PRECOMPILED).gch: $(BUILD)/flags
+$(BUILD)/obj/%.o: $(BUILD)/one/%.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
-	@printf '#include <%s>\n' gtest/gtest.h filesystem fstream functional map random set >$(PRECOMPILED)
-	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(TEST_FLAGS) -x c++-header $(PRECOMPILED) -o $@
-$(call object,$(TEST_SRC)): $(PRECOMPILED).gch
-$(BUILD)/obj/tests/%_test.o: private CXXFLAGS += $(TEST_FLAGS) -include $(PRECOMPILED)
-$(BUILD)/obj/tests/kernels/compiler_test.o: private CXXFLAGS := $(CXXFLAGS) -O3
+	$(call say,$* ($(words $(call in_folder,$*)) files))
+	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
 # CUDA C++ as C++: kernels/emu/emu.h defines its words. One test calls what such kernels are made of.
 $(BUILD)/obj/tests/kernels/param_list_test.o: private CXXFLAGS += -Wno-unknown-pragmas
-$(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags
+$(BUILD)/obj/emu/%.o: private CXXFLAGS += -Wno-unknown-pragmas
+$(BUILD)/obj/emu/%.o: %.cu $(BUILD)/flags  # one file, for grade.sh
 	@mkdir -p $(@D)
-	@echo 'compile $< for emu'
-	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -c $< -o $@
-
-# What calls NVIDIA's libraries, on the stand-ins for them in tests/standin.
-$(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
-	@mkdir -p $(@D)
-	@echo 'compile $< for tests without a GPU'
-	@$(CXX) -Itests/standin -DGRADUS_GPU=standin -DGRADUS_CUDNN $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas \
-	  -x c++ -c $< -o $@
+	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c $< -o $@
 
 # CUDA C++ as such; what ptxas says of each kernel is kept for `make ptxas`. The program knows what it was built
 # for, to say so on other GPUs.
 $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
-	@echo 'compile $< for cuda'
+	$(call say,$< for cuda)
 	@$(NVCC) $(CPPFLAGS) $(NVCCFLAGS) -Xptxas -v -c $< -o $@ 2>$@.log; status=$$?; \
 	  grep -vE '^ptxas info|bytes stack frame' $@.log >&2; exit $$status
-$(BUILD)/obj/src/memory/cuda_source.o: private CPPFLAGS += -DGRADUS_SM='"$(SM_LIST)"'
+$(BUILD)/obj/src/memory.o: private CPPFLAGS += -DGRADUS_SM='"$(SM_LIST)"'
 
-$(BUILD)/obj/src/io/memory_page.o: src/io/memory_page.html  # by .incbin
+$(BUILD)/obj/src/io.o $(BUILD)/obj/src/io/memory_page.o: src/io/memory_page.html  # by .incbin
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
 $(BUILD)/obj/kernels/cpu/gemm_tile.o: private CXXFLAGS += -ffp-contract=fast
 
@@ -255,29 +255,14 @@ $(LIB): $(LIB_OBJ) $(BUILD)/sources
 	@rm -f $@
 	@ar rcs $@ $(filter %.o,$^)
 
-$(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $(LIB)
+$(BUILD)/lessons/%: $(BUILD)/obj/lessons/%/main.o $$(call of_lessons,lessons/$$*) $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
 
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(LIB)
-	@mkdir -p $(@D)
-	@echo 'link $@'
-	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -lgtest_main -lgtest -o $@
-$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -lE 'tests/(standin/|kernels/libraries_testing)' $(TEST_SRC))): $(STANDIN_OBJ)
-
-# Where allocations are made to fail: tests/fault_injection.h.
-$(patsubst tests/%.cpp,$(BUILD)/tests/%,$(shell grep -l 'tests/fault_injection' $(TEST_SRC))): private LDLIBS += \
-  -Wl,--wrap=_ZN6gradus9Allocator8allocateElNS_4KindESt17basic_string_viewIcSt11char_traitsIcEERKNS_5ShapeE
-
-# The same as a library, for those that link such tests by themselves (grade.sh).
-$(BUILD)/standins.a: $(STANDIN_OBJ)
-	@rm -f $@
-	@ar rcs $@ $^
-
-$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIB)
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $$(call of_lessons,tests/bench/$$*.cpp) $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -o $@
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(MPI_OBJ) $(STANDIN_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))
+-include $(patsubst %.o,%.d,$(OBJECTS) $(MPI_OBJ) $(STANDIN_OBJ) $(call object,$(MAINS) $(TEST_SRC) $(BENCH_SRC)))

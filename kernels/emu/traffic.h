@@ -7,7 +7,7 @@
 
 #include "kernels/emu/where.h"
 
-namespace gradus {
+namespace gradus::emu {
 
 struct Requests {
   int64_t requests = 0, sectors = 0;
@@ -22,8 +22,6 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
-namespace emu {
-
 void reset_traffic();
 Traffic traffic();  // since then; the same whatever the order of threads and the number of CPU threads
 
@@ -34,5 +32,4 @@ enum class Access { Load, Store };
 void count_global(Access, const void* p, int64_t bytes, bool wanted, Where);
 void count_shared_load();
 
-}  // namespace emu
-}  // namespace gradus
+}  // namespace gradus::emu

@@ -152,7 +152,7 @@ static void library(const Ctx& ctx, const GemmSize& s, const float* a, const flo
 // With tiles of t x t elements of C, each number of A is read N/t times and each of B M/t times: 2 M N K / t
 // numbers, by instructions that read 32 numbers each, or 32 * 4 with vectors. A sector is 8 numbers, and no
 // instruction asks for a part of one.
-static Traffic tiled(const GemmSize& s, int64_t t, int64_t numbers, int64_t shared_loads) {
+static emu::Traffic tiled(const GemmSize& s, int64_t t, int64_t numbers, int64_t shared_loads) {
   const int64_t read = 2 * s.M * s.N * s.K / t, written = s.M * s.N;
   return {{read / (kWarp * numbers), read / 8}, {written / (kWarp * numbers), written / 8}, shared_loads};
 }
@@ -163,7 +163,7 @@ std::vector<GpuRung> gpu_rungs() {
       {"G1 global memory", global_memory,
        [](const GemmSize& s) {
          const int64_t warps = s.M * s.N / kWarp;
-         return Traffic{{2 * warps * s.K, 5 * warps * s.K}, {warps, 4 * warps}, 0};
+         return emu::Traffic{{2 * warps * s.K, 5 * warps * s.K}, {warps, 4 * warps}, 0};
        }},
       {"G2 tile in shared memory", shared_tile,
        [](const GemmSize& s) { return tiled(s, kTile, 1, 2 * s.M * s.N * s.K); }},

@@ -17,7 +17,7 @@ struct GemmSize {
 struct GpuRung {
   std::string name;
   void (*multiply)(const Ctx&, const GemmSize&, const float* a, const float* b, float* c);  // device memory
-  Traffic (*predicted)(const GemmSize&);  // for sizes that are multiples of 128; nullptr for a library
+  emu::Traffic (*predicted)(const GemmSize&);  // for sizes that are multiples of 128; nullptr for a library
 };
 
 namespace emu {

@@ -36,7 +36,7 @@ struct OnDevice {
   Tensor a, b, c;
 };
 
-static void traffic_row(Report& report, const std::string& name, double flops, const Traffic& traffic) {
+static void traffic_row(Report& report, const std::string& name, double flops, const emu::Traffic& traffic) {
   ReportRow& row = report.row(name);
   row.extra = {{"counted FLOPs a byte", flops / double(traffic.bytes())},
                {"sectors a load", traffic.sectors_per_load()}};
@@ -79,7 +79,8 @@ static void count_gpu_ladder(const Lesson& lesson, Report& report) {
   for (const GpuRung& rung : emu::gpu_rungs()) {
     emu::reset_traffic();
     on_emu.multiply(rung);
-    const Traffic counted = emu::traffic(), predicted = rung.predicted({problem.n, problem.n, problem.n});
+    const emu::Traffic counted = emu::traffic(),
+                       predicted = rung.predicted({problem.n, problem.n, problem.n});
     const std::string name = rung.name + " on emu, n = " + std::to_string(problem.n);
     traffic_row(report, name, problem.gflop() * 1e9, counted);
     check_errors(name, {on_emu.worst_error()}, report);

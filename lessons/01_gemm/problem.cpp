@@ -42,7 +42,7 @@ void check_errors(const std::string& name, const std::vector<double>& errors, Re
   report.check_at_most(name + ": error, share of allowed", worst, 1);
 }
 
-void check_traffic(const std::string& name, const Traffic& counted, const Traffic& predicted,
+void check_traffic(const std::string& name, const emu::Traffic& counted, const emu::Traffic& predicted,
                    Report& report) {
   report.check_equal(name + ": bytes", counted.bytes(), predicted.bytes());
   report.check_equal(name + ": loads by warps", counted.loads.requests, predicted.loads.requests);

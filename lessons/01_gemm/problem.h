@@ -25,6 +25,7 @@ struct Problem {
 // None of these errors is above what is allowed, and none is NaN.
 void check_errors(const std::string& name, const std::vector<double>& errors, Report& report);
 // What a GPU's rung moved is what was predicted.
-void check_traffic(const std::string& name, const Traffic& counted, const Traffic& predicted, Report& report);
+void check_traffic(const std::string& name, const emu::Traffic& counted, const emu::Traffic& predicted,
+                   Report& report);
 
 }  // namespace gradus

@@ -3,12 +3,11 @@
 #include <cstdio>
 #include <iostream>
 
+#include "lessons/published/measure.h"
 #include "lessons/published/runs.h"
 #include "src/core/table.h"
 
 namespace gradus {
-
-constexpr double kMiB = 0x1p20;
 
 static std::string decimals(int count, double x) {
   char text[32];

@@ -29,13 +29,13 @@ double tick_step(double range, int most) {
 // Numbers whose differences are numbers too; what is larger counts as the largest of them.
 double bounded(double v) { return std::clamp(v, -1e300, 1e300); }
 
-struct Range {
+struct Interval {
   double low = INFINITY, high = -INFINITY;
   void include(double v) {
     low = std::min(low, bounded(v)), high = std::max(high, bounded(v));  // no NaN
   }
   // With room at both ends, and never empty: what spans only units of the last place counts as constant.
-  Range padded(double share) const {
+  Interval padded(double share) const {
     if (low > high) return {0, 1};
     const double largest = std::max(std::abs(low), std::abs(high));
     const bool constant = high - low <= std::max(1e-9 * largest, 1e-300);
@@ -45,7 +45,7 @@ struct Range {
 };
 
 // A straight map from an interval of numbers to one of pixels; what is far outside stays there.
-struct Axis : Range {
+struct Axis : Interval {
   double from = 0, to = 1;
   double operator()(double v) const {
     if (std::isnan(v)) return from;
@@ -70,7 +70,7 @@ struct Frame {
   Svg svg;
   Axis x, y;
 
-  Frame(const Range& wide, const Range& high)
+  Frame(const Interval& wide, const Interval& high)
       : x{wide, kLeft, kLeft + kWidth}, y{high, kTop + kHeight, kTop} {
     svg.put("<clipPath id='frame'><rect x='", kLeft, "' y='", kTop - 2, "' width='", kWidth, "' height='",
             kHeight + 4, "'/></clipPath>");
@@ -104,7 +104,7 @@ struct Frame {
 bool finite(const Series& s, size_t i) { return std::isfinite(s.x[i]) && std::isfinite(s.y[i]); }
 
 Frame fit_frame(const LinePlot& plot) {
-  Range x, y;
+  Interval x, y;
   bool dots = false;  // which need room at both ends
   std::vector<double> heights;
   for (const Series& s : plot.series) {
@@ -119,7 +119,7 @@ Frame fit_frame(const LinePlot& plot) {
   for (const double h : heights) y.include(h);
   for (const ReferenceLine& r : plot.references) y.include(r.y);
   if (y.low > 0 && y.low < 0.5 * y.high) y.low = 0;  // near enough to show the zero
-  const Range high = y.padded(0.05);
+  const Interval high = y.padded(0.05);
   return {x.padded(dots ? 0.03 : 0), {y.low == 0 ? 0 : high.low, high.high}};
 }
 
@@ -171,11 +171,11 @@ std::string draw(const LinePlot& plot) {
 std::string draw(const StackPlot& plot) {
   const std::vector<double>& x = plot.line.x;
   check(!x.empty(), "plot: ", plot.title, " has no points");
-  Range time, y;
-  time.include(x.front()), time.include(std::max(x.back(), x.front() + 1));
+  Interval times, y;
+  times.include(x.front()), times.include(std::max(x.back(), x.front() + 1));
   y.include(0);
   for (const double v : plot.line.y) y.include(v);
-  Frame frame(time.padded(0), {0, 1.05 * std::max(y.high, 1e-9)});
+  Frame frame(times.padded(0), {0, 1.05 * std::max(y.high, 1e-9)});
   const auto sum_at = [&](size_t i) {
     double sum = 0;
     for (const Series& layer : plot.layers) sum += layer.y[i];

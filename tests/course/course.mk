@@ -1,5 +1,5 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course mutants grade grade-link check-grade gradescope-zip progress
+.PHONY: student check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress
 
 student:
 	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
@@ -52,6 +52,16 @@ check-grade:
 	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' sh $(COURSE)/grade_selftest.sh \
 	  $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 
+# For grade.sh, all objects in one library, TO, but those of the files WITHOUT; beside these, the files of a folder
+# are compiled one by one.
+object_of = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1:%.cu=$(BUILD)/obj/emu/%.o))
+OPENED    = $(sort $(foreach f,$(WITHOUT),$(if $(filter %.cu,$(f)),emu/)$(call folders_of,$(f))))
+REST      = $(filter-out $(OPENED:%=$(BUILD)/obj/%.o) $(call object_of,$(WITHOUT)), \
+  $(OBJECTS) $(foreach f,$(OPENED),$(call object_of,$(call in_folder,$(f)))))
+grade-rest: $$(REST)
+	@rm -f $(TO)
+	@ar rcs $(TO) $^
+
 # A test program with a student's file in it, for grade.sh. The first of the objects has the grader's main.
 grade-link:
 	@$(CXX) $(OBJECTS) $(LDLIBS) -lgtest -o $(TO)
@@ -60,7 +70,7 @@ bug-%:
 	@SEED='$(SEED)' sh $(COURSE)/bug.sh '$*' $(if $(filter 1,$(UNDO)),undo)
 
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME; predict_NN and faster_NN share a file each.
-$(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $(LIB)
+$(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $$(call of_lessons,tests/course/$$*.cpp) $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) -o $@

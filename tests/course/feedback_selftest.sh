@@ -7,7 +7,7 @@ failures=0
 
 fail() { echo "self-test of feedback: $*"; failures=$((failures + 1)); }
 
-# A test program: runs the tests of the file PROGRAM.plan that the filter asks for, one a line, as "NAME RESULT":
+# A test program: runs the tests of the file build/tests/plan that the filter asks for, one a line, as "NAME RESULT":
 # Devices/L01_A.X/cpu ok, or what GoogleTest says of the failure; "dies CODE WORDS…" ends the program.
 test_program() {
   cat <<'H'
@@ -17,7 +17,8 @@ printf '<testsuites tests="1" failures="0">\n' >"$xml.part"
 while read -r name result; do
   runs=0
   set -f; IFS=:
-  for pattern in $filter; do case $name in $pattern) runs=1 ;; esac; done
+  for pattern in ${filter%%-*}; do case $name in $pattern) runs=1 ;; esac; done
+  case $filter in *-*) for pattern in ${filter#*-}; do case $name in $pattern) runs=0 ;; esac; done ;; esac
   unset IFS
   [ $runs = 1 ] || continue
   suite=${name%%.*} test=${name#*.}
@@ -28,7 +29,7 @@ while read -r name result; do
     ok | skipped) echo ' />' ;;
     *) failed=1; printf '>\n<failure message="a_test.cpp:1&#x0A;%s" type=""></failure>\n</testcase>\n' "$result" ;;
   esac >>"$xml.part"
-done <"$0.plan"
+done <build/tests/plan
 [ -z "$failed" ] || sed -i 's/failures="0"/failures="1"/' "$xml.part"
 mv "$xml.part" "$xml"
 [ -z "$failed" ]
@@ -51,13 +52,15 @@ fresh() {
   { test_of L01_A X 01.1; test_of L01_A Y 01.2; test_of L01_A Bug 01.4; } >tests/a_test.cpp
   test_of L02_A Z 02.1 >tests/b_test.cpp
   echo "int helper;" >tests/helper.h
-  test_program >build/tests/a_test && cp build/tests/a_test build/tests/b_test && chmod +x build/tests/*_test
-  printf 'Devices/L01_A.%s/cpu ok\n' X Y Bug Other >build/tests/a_test.plan
-  echo 'L02_A.Z ok' >build/tests/b_test.plan
+  for program in 01 01.1 01.2 01.4 a_test b_test; do test_program >build/tests/$program; done
+  chmod +x build/tests/*
+  printf 'Devices/L01_A.%s/cpu ok\n' X Y Bug Other >build/tests/plan
+  echo 'L02_A.Z ok' >>build/tests/plan
+  echo 'counted: ;' >Makefile
 }
-plan() { sed -i "s|^\(.*L01_A.$1/cpu\) .*|\1 $2|" build/tests/a_test.plan; }  # TEST RESULT
+plan() { sed -i "s|^\(.*L01_A.$1/cpu\) .*|\1 $2|" build/tests/plan; }  # TEST RESULT
 
-judge() { sh "$tools/tools/run_tests.sh" 01 build/tests/a_test >"$base/report" 2>&1; }
+judge() { sh "$tools/course/test.sh" "${1:-01}" >"$base/report" 2>&1; }
 screen() { sh "$tools/course/progress.sh" show >"$base/report" 2>&1; }
 hint() { sh "$tools/course/hint.sh" "$1" >"$base/report" 2>&1; }
 record() { sh "$tools/course/progress.sh" record "$@" 2>"$base/report"; }
@@ -69,19 +72,20 @@ ends_with() { [ "$(tail -1 "$base/report")" = "$1" ] || { fail "does not end wit
 # ---- make test-NN -------------------------------------------------------------------------------------
 fresh
 judge || fail "all pass, and the exit code is not 0"
-says "4 passed, 0 failed"
-ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2)"
+says "01.1 is judged by L01_A.X" "lesson 01: 2 of 2 exercises passed (01.1, 01.2)"
+ends_with "2 passed"
 plan X "$(says_open 01.1)"
 plan Other "Value of: code\\&#x0A;  Actual: 1\\&#x0A;Expected: 0\\&#x0A;$(says_open 01.1)"
-judge && fail "an exercise is open, and the exit code is 0"
-says "01.1 is open: src/open.cpp:2" "tests that wait for exercises that are open: 1"
-ends_with "lesson 01: 1 of 2 exercises passed (01.2), 1 open (01.1)"
+judge || fail "an exercise is open, nothing fails, and the exit code is not 0"
+says "01.1 is open: src/open.cpp:2" "lesson 01: 1 of 2 exercises passed (01.2), 1 open (01.1)"
+ends_with "1 passed, 1 open (they wait for exercises)"
 
 fresh
 plan Y 'Value of: r.ok\&#x0A;  Actual: false\&#x0A;Expected: true\&#x0A;linear: element 3: expected \&lt;1\&gt;, got 2'
-judge
-says "01.2 FAILS: cpu: linear: element 3: expected <1>, got 2; your lines: src/filled.cpp:2"
-ends_with "lesson 01: 1 of 2 exercises passed (01.1), 1 FAILS (01.2)"
+judge && fail "an exercise fails, and the exit code is 0"
+says "01.2 FAILS: cpu: linear: element 3: expected <1>, got 2; your lines: src/filled.cpp:2" \
+  "lesson 01: 1 of 2 exercises passed (01.1), 1 FAILS (01.2)"
+ends_with "2 passed"
 plan Y 'Expected equality of these values:\&#x0A;  y[0]\&#x0A;    Which is: 4\&#x0A;  kSix\&#x0A;    Which is: 6\&#x0A;the sum'
 judge; says "01.2 FAILS: cpu: y[0] is 4, expected kSix = 6 (the sum); your lines: src/filled.cpp:2"
 plan Y 'The difference between y and z is 2, which exceeds e, where\&#x0A;y evaluates to 1,\&#x0A;z evaluates to 3, and\&#x0A;e.'
@@ -102,24 +106,39 @@ judge; says "01.2 FAILS: its test L01_A.Y did not run"
 fresh  # a program that ends early: every exercise still has its own result
 plan X 'dies 1 exercise 01.1 is open: do it'
 judge
-says "01.1 is open: src/open.cpp:2"
-silent "has no test"
-ends_with "lesson 01: 1 of 2 exercises passed (01.2), 1 open (01.1)"
+says "01.1 is open: src/open.cpp:2" "lesson 01: 1 of 2 exercises passed (01.2), 1 open (01.1)"
+ends_with "2 passed"
 plan X ok; plan Y 'dies 139'
-judge
+judge && fail "an exercise crashes, and the exit code is 0"
 says "01.2 FAILS: the program ended early, at an address that is not the program's (a null pointer, or an index far outside); your lines: src/filled.cpp:2"
-ends_with "lesson 01: 1 of 2 exercises passed (01.1), 1 FAILS (01.2); other tests that fail: 1"
+says "lesson 01: 1 of 2 exercises passed (01.1), 1 FAILS (01.2)"
+plan Y ok; plan Other 'dies 1 exercise 01.1 is open: do it'
+judge || fail "a test waits for an exercise, and the exit code is not 0"
+ends_with "0 passed, 1 open (they wait for exercises)"
+plan Other 'dies 1 no reason'
+judge && fail "the other tests crash, and the exit code is 0"
+says "01 FAILS: the program ended early, with exit code 1"
 
 fresh
 plan Bug wrong
-judge
-says "L01_A.Bug (01.4) fails: cpu: wrong"
-ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2); other tests that fail: 1"
+judge && fail "a test fails, and the exit code is 0"
+says "lesson 01: 2 of 2 exercises passed (01.1, 01.2)" "L01_A.Bug (01.4) FAILS: cpu: wrong"
+ends_with "1 passed, 1 FAILS"
 plan Other wrong
 judge
-says "L01_A.Bug (01.4) fails: cpu: wrong" "L01_A.Other fails: cpu: wrong"
-ends_with "lesson 01: 2 of 2 exercises passed (01.1, 01.2); other tests that fail: 2"
-sh "$tools/tools/run_tests.sh" all build/tests/a_test build/tests/b_test >"$base/report" 2>&1 && fail "make test: exit code 0"
+says "L01_A.Bug (01.4) FAILS: cpu: wrong" "L01_A.Other FAILS: cpu: wrong"
+ends_with "0 passed, 2 FAIL"
+judge 01.4 && fail "the bug is there, and the exit code is 0"
+says "01.4 is judged by L01_A.Bug"
+ends_with "lesson 01: 0 of 1 exercise passed, 1 FAILS (01.4)"
+judge 01.1 || fail "01.1 passes, and the exit code is not 0"
+ends_with "lesson 01: 1 of 1 exercise passed (01.1)"
+judge 01.3 && fail "there is nothing to test of 01.3"; says "test: exercise 01.3 is judged by make predict-01"
+judge 01.9 && fail "there is no 01.9"; says "test: no test judges an exercise 01.9; those of lesson 01 are 01.1 01.2 01.4"
+
+# ---- make test ----------------------------------------------------------------------------------------
+plan Other ok
+sh "$tools/tools/run_tests.sh" build/tests/a_test >"$base/report" 2>&1 && fail "make test: exit code 0"
 ends_with "4 passed, 1 failed"
 
 # ---- make progress ------------------------------------------------------------------------------------
@@ -145,8 +164,7 @@ echo "int y;" >>tests/a_test.cpp; screen; says "01.1 stale      01.2 stale      
 record 01.1 passed; record 02.1 passed; screen; says "01.1 passed" "02.1 passed"
 echo "int y;" >>src/filled.cpp; screen; says "01.1 stale" "02.1 stale"
 record 01.1 passed; echo "int y;" >>tests/helper.h; screen; says "01.1 stale"
-HASH=$(sh "$tools/course/progress.sh" hash 01) && echo "int z;" >>src/filled.cpp && export HASH && judge
-unset HASH
+printf 'counted:\n\t@echo "int z;" >>src/filled.cpp\n' >Makefile && judge
 screen; says "01.1 stale      01.2 stale"  # the sources changed while they were judged
 record 01.9 passed && fail "an unknown exercise is recorded"; says "no lesson's page has an exercise '01.9'"
 record 01.1 good && fail "an unknown state is recorded"; says "a state is passed, failed or open, not 'good'"

@@ -103,19 +103,17 @@ prepare() {
   programs=$(sed 's/^[^ ]* \([^ ]*\) .*/\1/' "$work/tests" | sort -u)
   judge=$(echo "$graded" | grep -q '|predict$' && echo "build/course/predict_$lesson")
   [ -f build/libgradus.a ] || echo "grade: builds gradus first, which takes minutes" >&2
-  make build/libgradus.a build/standins.a build/course/limits build/obj/tests/course/grade_main.o $judge \
-    $(for p in $programs; do echo "build/obj/tests/$p.o"; done) >"$work/log" 2>&1 ||
+  mkdir -p "$work/objects/solved" "$work/objects/student"
+  make grade-rest TO="$work/objects/rest.a" WITHOUT="$(echo $files)" \
+    build/standins.a build/course/limits build/obj/tests/course/grade_main.o $judge \
+    $(for f in $files; do object_of "$f"; done) $(for p in $programs; do echo "build/obj/tests/$p.o"; done) >"$work/log" 2>&1 ||
     give_up "the solved tree does not build: $(grep -m 1 -E 'rror' "$work/log")"
   copy build/course/limits $judge "$work/bin"
   tar -cf - Makefile data kernels src lessons tests | tar -xf - -C "$work/tree" || give_up "the disk is full"
   (cd "$work/tree" && rm -rf $files tests/mutants lessons/*/*.patch)
-  mkdir "$work/objects/solved" "$work/objects/student"
   copy build/obj/tests/course/grade_main.o build/standins.a "$work/objects"
   for p in $programs; do copy "build/obj/tests/$p.o" "$(test_object "$p")"; done
   for file in $files; do copy "$(object_of "$file")" "$(copy_of solved "$file")"; done
-  tr ' ' '\n' <build/sources | grep . |
-    grep -vxF "$(for file in $files; do object_of "$file"; done)" | xargs ar rcs "$work/objects/rest.a" ||
-    give_up "the library cannot be put together"
   chmod -R a+rX "$work/tree" "$work/bin" "$work/objects"
   symbols "$work"/objects/*.[ao] "$(${CXX:-g++} -print-file-name=libgtest.a)" | sed 's/ .*//' |
     sort -u >"$work/taken"

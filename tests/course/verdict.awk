@@ -1,33 +1,30 @@
-# verdict.awk: what the tests say about each exercise of a lesson. Reads, each after its name (as=…): the exercises
-# (pages.awk), the tests that record one (tests.awk), the places of the exercises in the sources (grep -n), and the
-# results of all tests (failures.awk). Prints what a student reads, and writes to the file `records` id, state and
-# detail of each exercise.
+# verdict.awk: what the tests say. Reads, each after its name (as=…): the exercises of a lesson (pages.awk), the tests
+# that record one (tests.awk), the places of the exercises in the sources (grep -n), the exercises that are judged,
+# and results of tests (failures.awk). With part=exercises, of each of them: prints what a student reads, and writes to
+# the file `records` id, state and detail. With part=others: prints what of other tests fails. The exit code is 1 if
+# something fails.
 BEGIN { FS = "\t" }
-as == "exercises" { order[++exercises] = $1; judged_by[$1] = $4 }
+as == "exercises" { order[++exercises] = $1 }
+as == "ids" { asked[$1] }
 as == "tests" { split($0, word, " "); tests[word[1]] = tests[word[1]] " " word[3]; id_of[word[3]] = word[1] }
 as == "places" { look_at_place($0) }
 as == "results" {
+  if (!($1 in ran)) results[++ran_tests] = $1
   ran[$1]
-  if ($2 == "passed") next
-  if (!is_judged(id_of[$1]) && !($1 in said)) others[++other] = $1
-  if (!($1 in said) || prefer($3, said[$1])) said[$1] = $3
+  if ($2 == "failed" && (!($1 in said) || prefer($3, said[$1]))) said[$1] = $3
 }
 END {
-  for (i = 1; i <= other; i++) if (id_of[others[i]] != "") report(others[i], " (" id_of[others[i]] ")")
-  for (i = 1; i <= other; i++) if (id_of[others[i]] == "") report(others[i], "")
-  if (failing > 5) print "and more: " failing - 5 "; the logs are in build/tests"
-  if (waiting) print "tests that wait for exercises that are open: " waiting
-  for (i = 1; i <= exercises; i++) if (is_judged(order[i])) judge(order[i])
-  line = "lesson " lesson ": " count["passed"] + 0 " of " judged " exercises passed" list("passed")
-  if (count["failed"]) line = line ", " count["failed"] (count["failed"] == 1 ? " FAILS" : " FAIL") list("failed")
-  if (count["open"]) line = line ", " count["open"] " open" list("open")
-  print line (failing ? "; other tests that fail: " failing : "")
+  if (part == "exercises") tell_exercises(); else tell_others()
+  exit failing > 0
 }
 
-function is_judged(id) { return judged_by[id] == "tests" }
-function report(test, id) {
-  if (said[test] ~ /exercise [0-9.]+ is open/) waiting++
-  else if (++failing <= 5) print test id " fails: " said[test]
+function tell_exercises(    i, line) {
+  for (i = 1; i <= exercises; i++) if (order[i] in asked) judge(order[i])
+  line = "lesson " lesson ": " count["passed"] + 0 " of " judged (judged == 1 ? " exercise" : " exercises") " passed" list("passed")
+  if (count["failed"]) line = line ", " count["failed"] (count["failed"] == 1 ? " FAILS" : " FAIL") list("failed")
+  if (count["open"]) line = line ", " count["open"] " open" list("open")
+  print line
+  failing = count["failed"]
 }
 function judge(id,    test, n, i, words, state, detail) {
   n = split(tests[id], test, " ")
@@ -50,16 +47,29 @@ function judge(id,    test, n, i, words, state, detail) {
 }
 function list(state) { return ids[state] == "" ? "" : " (" ids[state] ")" }
 
+function tell_others(    i, test, line) {
+  for (i = 1; i <= ran_tests; i++) {
+    test = results[i]
+    if (!(test in said)) passed++
+    else if (said[test] ~ /exercise [0-9.]+ is open/) waiting++
+    else if (++failing <= 5) print test (test in id_of ? " (" id_of[test] ")" : "") " FAILS: " said[test]
+  }
+  if (failing > 5) print "and more: " failing - 5 "; the log is build/tests/" lesson ".log"
+  line = passed + 0 " passed"
+  if (failing) line = line ", " failing (failing == 1 ? " FAILS" : " FAIL")
+  print line (waiting ? ", " waiting " open (they wait for exercises)" : "")
+}
+
 # Of two messages the one that names an exercise that is open, then the one that names an element.
 function prefer(a, b) { return rank(a) > rank(b) }
 function rank(words) { return words ~ /exercise [0-9.]+ is open/ ? 2 : words ~ /element/ }
 
 # FILE:LINE:TEXT with a mark of an exercise, or with its stub.
-function look_at_place(text,    part, id) {
-  split(text, part, ":")
+function look_at_place(text,    field, id) {
+  split(text, field, ":")
   match(text, /(BEGIN SOLUTION |EXERCISE |todo\(")[0-9]+\.[0-9]+/)
   id = substr(text, RSTART, RLENGTH); sub(/.*[ "]/, "", id)
-  if (!(id in place)) place[id] = part[1] ":" part[2]
+  if (!(id in place)) place[id] = field[1] ":" field[2]
   if (text ~ /todo\("/ && text !~ /STUB:/) stands[id] = 1
 }
 function where(id) { return id in place ? place[id] : "see " page }

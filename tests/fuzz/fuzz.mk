@@ -14,7 +14,7 @@ fuzz:
 run-fuzzers: $(PLANTED) $(CHOSEN)
 	@sh tests/fuzz/run.sh $(SECONDS) $(SEED) $(PLANTED) $(CHOSEN)
 
-$(PLANTED) $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(DRIVER) $(LIB)
+$(PLANTED) $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(DRIVER) $$(call of_lessons,tests/fuzz/$$*.cpp) $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -lgtest -o $@

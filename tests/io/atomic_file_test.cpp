@@ -1,54 +1,22 @@
 // Files of any size arrive whole, also where the system takes them in parts.
 #include "src/io/atomic_file.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 
 #include "kernels/check.h"
 #include "tests/folder_testing.h"
+#include "tests/io/system_calls.h"
 #include "tests/refusal_testing.h"
-
-// In place of the C library's: writes what it is told to at most, interrupted before every other part, until
-// there is no more room; notes what is synced and when the name is taken.
-static size_t most_per_write = SIZE_MAX, room = SIZE_MAX;
-static int writes = 0, disk_error = 0, sync_error = 0;
-static bool interrupts = false;
-static std::string calls;
-
-static int failed(int error) {
-  errno = error;
-  return -1;
-}
-extern "C" ssize_t write(int fd, const void* data, size_t bytes) {
-  ++writes;
-  if (interrupts && writes % 2 == 1) return failed(EINTR);
-  if (room == 0) return failed(disk_error);
-  bytes = std::min({bytes, most_per_write, room});
-  if (room != SIZE_MAX) room -= bytes;
-  return ssize_t(syscall(SYS_write, fd, data, bytes));
-}
-extern "C" int fsync(int fd) {
-  struct stat status;
-  calls += ::fstat(fd, &status) == 0 && S_ISDIR(status.st_mode) ? "sync the folder, " : "sync the file, ";
-  return sync_error ? failed(sync_error) : int(syscall(SYS_fsync, fd));
-}
-extern "C" int rename(const char* from, const char* to) noexcept {
-  calls += "rename, ";
-  return int(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
-}
 
 namespace gradus {
 namespace {
 
 class L01_AtomicFile : public FolderTest {
  protected:
-  void TearDown() override { most_per_write = room = SIZE_MAX, interrupts = false, sync_error = 0; }
+  void TearDown() override { system_calls = {}; }
   static std::string numbered(size_t bytes) {
     std::string text(bytes, '\0');
     for (size_t i = 0; i < bytes; ++i) text[i] = char(i * 7 + i / 251);
@@ -61,7 +29,7 @@ class L01_AtomicFile : public FolderTest {
 TEST_F(L01_AtomicFile, AWriteInPartsIsWhole) {
   for (const size_t part : {size_t(1), size_t(1000), size_t(4096), SIZE_MAX})
     for (const size_t bytes : {size_t(0), size_t(1), size_t(999), size_t(1000), size_t(1001), size_t(5000)}) {
-      most_per_write = part, interrupts = true;
+      system_calls.most_at_once = part, system_calls.interruptions = INT64_MAX;
       AtomicFile file(path_);
       const std::string text = numbered(bytes);
       file.write(text.data(), int64_t(bytes));
@@ -73,7 +41,7 @@ TEST_F(L01_AtomicFile, AWriteInPartsIsWhole) {
 
 TEST_F(L01_AtomicFile, LargeFilesAreWhole) {
   for (const size_t bytes : {65535u, 65536u, 65537u, (1u << 20) + 3}) {
-    most_per_write = 40000;
+    system_calls.most_at_once = 40000;
     write_file(path_, numbered(bytes));
     EXPECT_EQ(read(path_), numbered(bytes)) << bytes;
   }
@@ -95,9 +63,9 @@ TEST_F(L01_AtomicFile, OnlyCommitReplacesAndALongerFileLeavesNoEnd) {
 }
 
 TEST_F(L01_AtomicFile, TheBytesAreOnTheDiskBeforeTheyTakeTheName) {
-  calls = "";
+  system_calls.sequence.clear();
   write_file(path_, "bytes");
-  EXPECT_EQ(calls, "sync the file, rename, sync the folder, ");
+  EXPECT_EQ(system_calls.sequence, "sync the file, rename, sync the folder, ");
 }
 
 TEST_F(L01_AtomicFile, AnErrorSaysWhatFailedAfterHowMuchAndLeavesTheEarlierFile) {
@@ -116,11 +84,11 @@ TEST_F(L01_AtomicFile, AnErrorSaysWhatFailedAfterHowMuchAndLeavesTheEarlierFile)
       file.write("6789", 4);
       file.commit();
     };
-    room = 7, disk_error = error;
+    system_calls.room = 7, system_calls.disk_error = error;
     EXPECT_EQ(refusal(write), says("writing failed after 7"));
-    room = SIZE_MAX, sync_error = error;
+    system_calls.room = SIZE_MAX, system_calls.sync_error = error;
     EXPECT_EQ(refusal(write), says("syncing failed after 9"));
-    sync_error = 0;
+    system_calls.sync_error = 0;
     EXPECT_EQ(read(path_), "as it was");
     EXPECT_EQ(files(), 1);
   }

@@ -1,35 +1,15 @@
 // Files as the system gives them: in parts, interrupted, large, or no files at all; and what killed runs
 // leave.
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include <cerrno>
 #include <csignal>
 #include <functional>
 
 #include "src/data/corpus.h"
 #include "src/io/atomic_file.h"
 #include "tests/io/safetensors_testing.h"
-
-// The system may write and read less than it is asked to, and be interrupted: these take the place of the C
-// library's functions in this program.
-static size_t most_at_once = SIZE_MAX;
-static int64_t interruptions = 0, parts = 0;
-
-static bool interrupted() {
-  ++parts;
-  if (interruptions == 0) return false;
-  --interruptions;
-  errno = EINTR;
-  return true;
-}
-extern "C" ssize_t write(int fd, const void* from, size_t bytes) {
-  return interrupted() ? -1 : ::syscall(SYS_write, fd, from, std::min(bytes, most_at_once));
-}
-extern "C" ssize_t pread(int fd, void* to, size_t bytes, off_t at) {
-  return interrupted() ? -1 : ::syscall(SYS_pread64, fd, to, std::min(bytes, most_at_once), at);
-}
+#include "tests/io/system_calls.h"
 
 namespace gradus {
 namespace {
@@ -44,12 +24,12 @@ std::string bytes_of(size_t length) {
 
 class L03_System : public SafetensorsTest {
  protected:
-  // At most `bytes` at once, after `interrupts` of its calls were interrupted.
-  static void system_gives(size_t bytes, int64_t interrupts) {
-    most_at_once = bytes, interruptions = interrupts, parts = 0;
+  static void system_gives(size_t bytes_at_once, int64_t interruptions) {
+    system_calls = {};
+    system_calls.most_at_once = bytes_at_once, system_calls.interruptions = interruptions;
   }
   void TearDown() override {
-    system_gives(SIZE_MAX, 0);
+    system_calls = {};
     SafetensorsTest::TearDown();
   }
   std::vector<std::string> names() const {
@@ -68,11 +48,11 @@ TEST_F(L03_System, WritesAndReadsInPartsAreWhole) {
   for (const size_t at_once : {size_t(1) << 16, size_t(60'000), size_t(4096), size_t(77)}) {
     system_gives(at_once, 3);
     write_safetensors(file_, tensors);
-    EXPECT_GT(parts, 100'003 / int64_t(at_once)) << "the system wrote all at once";
+    EXPECT_GT(system_calls.parts, 100'003 / int64_t(at_once)) << "the system wrote all at once";
     system_gives(at_once, 3);
     std::string back(data.size(), '?');
     SafetensorsFile(file_).read("x", DType::U8, {100'003}, back.data());
-    EXPECT_GT(parts, 100'003 / int64_t(at_once)) << "the system read all at once";
+    EXPECT_GT(system_calls.parts, 100'003 / int64_t(at_once)) << "the system read all at once";
     EXPECT_TRUE(back == data) << at_once;
     system_gives(SIZE_MAX, 0);
     EXPECT_TRUE(read(file_) == whole) << at_once;

@@ -74,8 +74,8 @@ struct Books {
 
 // The numbers x were quantized to what is in `state`: each scale is the block's largest magnitude, each code
 // stands for the value nearest to its number. `error` of x[i] is what arithmetic may be off by.
-void expect_quantized(const char* name, Coded& state, const std::vector<double>& x,
-                      const std::vector<double>& error) {
+inline void expect_quantized(const char* name, Coded& state, const std::vector<double>& x,
+                             const std::vector<double>& error) {
   const std::vector<double> scales = state.scales.values();
   const std::vector<uint8_t> codes = state.codes.values();
   for (int64_t b = 0; b < state_shape(state.n).blocks(); ++b) {

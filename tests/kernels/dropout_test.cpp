@@ -6,7 +6,7 @@
 namespace gradus {
 namespace {
 
-ON_EVERY_DEVICE(L03_Kernels);
+ON_EVERY_DEVICE(L03_Dropout);
 
 TEST(L02_KernelsOnCpu, PhiloxKnownAnswers) {  // Random123's kat_vectors for philox4x32, 10 rounds
   EXPECT_EQ(philox(0, 0, 0), (Philox4{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -42,7 +42,7 @@ void dropout(TestCtx& ctx, RowShape s, const Buffer& x, Out y, float p, const Dr
 }
 
 // The kept are raised by 1/(1-p) in fp32, whatever T is: 1/0.9 has no 16-bit neighbour that would do.
-TEST_P(L03_Kernels, Dropout) {
+TEST_P(L03_Dropout, Dropout) {
   const Draw d{.first_sample = 0x8'0000'0007};
   const float just_kept = uniform01(dropout_words(d.seed, d.step, d.ordinal, d.first_sample, 0)[0]);
   for (const DType T : float_types())
@@ -83,7 +83,7 @@ std::vector<double> mask_of(Draw d, int64_t each = 8, DType T = DType::F32) {
   return kept;
 }
 
-TEST_P(L03_Kernels, DropoutMasksDoNotDependOnHowABatchIsCutNorOnTheType) {
+TEST_P(L03_Dropout, DropoutMasksDoNotDependOnHowABatchIsCutNorOnTheType) {
   const std::vector<double> whole = mask_of({});
   EXPECT_EQ(mask_of({}, 4), whole);
   EXPECT_EQ(mask_of({}, 1), whole);
@@ -99,7 +99,7 @@ void expect_independent(const char* what, const std::vector<double>& a, const st
   EXPECT_NEAR(equal / n, share, 5 * std::sqrt(share * (1 - share) / n)) << what;
 }
 
-TEST_P(L03_Kernels, DropoutMasksAreRandomAndIndependent) {
+TEST_P(L03_Dropout, DropoutMasksAreRandomAndIndependent) {
   const std::vector<double> mask = mask_of({});
   double kept = 0;
   for (const double v : mask) kept += v;

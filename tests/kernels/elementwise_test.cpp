@@ -4,8 +4,8 @@
 namespace gradus {
 namespace {
 
-ON_EVERY_DEVICE(L02_Kernels);
-ON_EVERY_DEVICE(L03_Kernels);
+ON_EVERY_DEVICE(L02_Elementwise);
+ON_EVERY_DEVICE(L03_Elementwise);
 
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 double gelu_slope(double x) {
@@ -13,15 +13,15 @@ double gelu_slope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
-TEST_P(L02_Kernels, Add) {
+TEST_P(L02_Elementwise, Add) {
   expect_elementwise({"add", table().add, [](double a, double b) { return a + b; }});
 }
-TEST_P(L02_Kernels, Scale) {
+TEST_P(L02_Elementwise, Scale) {
   expect_elementwise({"scale",
                       [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().scale(c, n, a, y, -1.3f); },
                       [](double a, double) { return double(-1.3f) * a; }});
 }
-TEST_P(L02_Kernels, Tanh) {
+TEST_P(L02_Elementwise, Tanh) {
   RecordProperty("exercise", "02.2");
   expect_elementwise({"tanh_fwd",
                       [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().tanh_fwd(c, n, a, y); },
@@ -29,18 +29,18 @@ TEST_P(L02_Kernels, Tanh) {
   expect_elementwise(
       {"tanh_bwd", table().tanh_bwd, [](double y, double dy) { return dy * (1 - y * y); }, 16});
 }
-TEST_P(L03_Kernels, Gelu) {
+TEST_P(L03_Elementwise, Gelu) {
   expect_elementwise({"gelu_fwd",
                       [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().gelu_fwd(c, n, a, y); },
                       [](double a, double) { return gelu(a); }, 16});
   expect_elementwise(
       {"gelu_bwd", table().gelu_bwd, [](double x, double dy) { return dy * gelu_slope(x); }, 64});
 }
-TEST_P(L02_Kernels, Fill) {
+TEST_P(L02_Elementwise, Fill) {
   expect_elementwise({"fill", [](const Ctx& c, int64_t n, CBuf, CBuf, Out y) { table().fill(c, n, y, -1.3); },
                       [](double, double) { return -1.3; }});
 }
-TEST_P(L02_Kernels, CastBetweenAllPairs) {
+TEST_P(L02_Elementwise, CastBetweenAllPairs) {
   for (const DType from : float_types())
     for (const int64_t n : {0, 1, 257, 2049}) {
       const Buffer x = Buffer::random(from, n, 1);
@@ -51,7 +51,7 @@ TEST_P(L02_Kernels, CastBetweenAllPairs) {
       expect_contract(cast, all_ways(cast.outputs));
     }
 }
-TEST_P(L02_Kernels, NanAndInfinityPass) {
+TEST_P(L02_Elementwise, NanAndInfinityPass) {
   TestCtx ctx;
   const Buffer x(DType::F32, {NAN, INFINITY, -INFINITY});
   Buffer y = Buffer::zeros(DType::F32, 3);
@@ -70,7 +70,7 @@ TEST_P(L02_Kernels, NanAndInfinityPass) {
   table().dropout(ctx, {1, 3}, x.in(), y.out(Write::Set), 1, {});
   EXPECT_EQ(y.values(), std::vector<double>(3, 0)) << "what is dropped is 0, whatever it was";
 }
-TEST_P(L02_Kernels, OtherDtypesAreRefusedAndNullOutputsSkipped) {
+TEST_P(L02_Elementwise, OtherDtypesAreRefusedAndNullOutputsSkipped) {
   TestCtx ctx;
   const Buffer x = Buffer::random(DType::F32, 4, 1);
   Buffer half = Buffer::zeros(DType::BF16, 4);

@@ -114,11 +114,11 @@ class OnEveryDevice : public testing::TestWithParam<Turn> {
     const Turn now = std::exchange(turn, turns().front());  // tests of the cpu alone come after
     emu::set_order(turn.order);
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    const std::string test = info->name();
+    const std::string test = std::string(info->test_suite_name()) + '.' + info->name();
     if (now.table == &cpu_backend() || IsSkipped()) return;
     static std::map<std::string, std::vector<double>> first;  // by test and device
     const auto [entry, is_first] = first.try_emplace(
-        now.table->name + test.substr(0, test.find('/')) + std::to_string(int(now.alignment)), numbers_seen);
+        now.table->name + test.substr(0, test.rfind('/')) + std::to_string(int(now.alignment)), numbers_seen);
     if (is_first) return;
     ASSERT_EQ(entry->second.size(), numbers_seen.size());
     for (size_t i = 0; i < numbers_seen.size(); ++i)

@@ -4,10 +4,10 @@
 namespace gradus {
 namespace {
 
-ON_EVERY_DEVICE(L02_Kernels);
-ON_EVERY_DEVICE(L03_Kernels);
+ON_EVERY_DEVICE(L02_Rows);
+ON_EVERY_DEVICE(L03_Rows);
 
-TEST_P(L02_Kernels, Bias) {
+TEST_P(L02_Rows, Bias) {
   std::vector<RowShape> shapes = row_shapes();
   shapes.push_back({3, 0});
   for (const DType T : float_types())
@@ -118,11 +118,11 @@ void layernorm_of(RowShape s, std::vector<Way> ways(const std::vector<Expected>&
     for (const KernelCall& k : {fwd, bwd}) ASSERT_NO_FATAL_FAILURE(expect_contract(k, ways(k.outputs)));
   }
 }
-TEST_P(L03_Kernels, LayerNorm) {
+TEST_P(L03_Rows, LayerNorm) {
   for (const RowShape s : row_shapes()) layernorm_of(s, some_ways);
   layernorm_of({7, 2}, some_ways);
 }
-TEST_P(L03_Kernels, LayerNormOfEverySubsetOfOutputs) { layernorm_of({35, 9}, all_ways); }
+TEST_P(L03_Rows, LayerNormOfEverySubsetOfOutputs) { layernorm_of({35, 9}, all_ways); }
 
 // That layernorm of a row of mean + 1/2 and mean - 1/2, by turns, is 1 and -1.
 void expect_alternating(int64_t cols, double mean, double error) {
@@ -138,7 +138,7 @@ void expect_alternating(int64_t cols, double mean, double error) {
   const std::vector<double> got = y.values();
   for (int64_t i = 0; i < cols; ++i) ASSERT_NEAR(got[i], i % 2 ? 1 : -1, error) << "element " << i;
 }
-TEST_P(L03_Kernels, LayerNormOfALargeMeanKeepsItsVariance) {
+TEST_P(L03_Rows, LayerNormOfALargeMeanKeepsItsVariance) {
   expect_alternating(256, 1e4 + 0.5, 1e-3);
   expect_alternating(256, 0x1p20 + 0.5, 1e-3);  // the first mean is off by a large part of the deviation
 }
@@ -146,13 +146,13 @@ TEST_P(L03_Kernels, LayerNormOfALargeMeanKeepsItsVariance) {
 // A plain fp32 sum of this row is thousands off: most additions lose the 5/16, all in the same direction. The
 // sum of the differences from that first mean, N of about 1, may err by N eps each, one after the other: 2^17
 // 2^-24 in all.
-TEST_P(L03_Kernels, LayerNormOfALongRowOfALargeMeanIsThatOfItsMean) {
+TEST_P(L03_Rows, LayerNormOfALongRowOfALargeMeanIsThatOfItsMean) {
   expect_alternating(1 << 17, 4096.8125, 0x1p-6);
 }
 
 // However the row is summed, fp32 rounds the sums of four and more of these; the first mean is off by some
 // tenths.
-TEST_P(L03_Kernels, LayerNormOfARowWhoseMeanRoundsKeepsItsVariance) {
+TEST_P(L03_Rows, LayerNormOfARowWhoseMeanRoundsKeepsItsVariance) {
   for (const int64_t cols : {100, 256, 1000}) {
     std::vector<double> x(cols);
     for (int64_t i = 0; i < cols; ++i) x[i] = 0x1p22 + (i % 3 == 0);
@@ -165,7 +165,7 @@ TEST_P(L03_Kernels, LayerNormOfARowWhoseMeanRoundsKeepsItsVariance) {
   }
 }
 
-TEST_P(L03_Kernels, LayerNormOfNanIsNan) {
+TEST_P(L03_Rows, LayerNormOfNanIsNan) {
   std::vector<double> values(3 * 70, 1.0);
   values[69] = NAN, values[140] = INFINITY;
   const Buffer x(DType::F32, values), one(DType::F32, std::vector<double>(70, 1.0));
@@ -178,7 +178,7 @@ TEST_P(L03_Kernels, LayerNormOfNanIsNan) {
 
 // Seven ids: 3 and 5 do not occur, 1 only in the last row. The sums are in the order of the rows, so they are
 // known to the bit.
-TEST_P(L03_Kernels, Embedding) {
+TEST_P(L03_Rows, Embedding) {
   std::vector<RowShape> shapes{{0, 7}, {9, 7}, {40, 20}, {3, 300}, {3, 1030}, {260, 130}};
   for (const RowShape s : shapes) {
     SharedVector<int32_t> ids(s.rows);

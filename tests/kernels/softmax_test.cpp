@@ -5,8 +5,8 @@
 namespace gradus {
 namespace {
 
-ON_EVERY_DEVICE(L02_Kernels);
-ON_EVERY_DEVICE(L03_Kernels);
+ON_EVERY_DEVICE(L02_Softmax);
+ON_EVERY_DEVICE(L03_Softmax);
 
 // row_shapes(), and rows that cpu takes in one, two and three pieces.
 std::vector<RowShape> softmax_shapes() {
@@ -22,7 +22,7 @@ Buffer rising(DType T, RowShape s) {
   return {T, x};
 }
 
-TEST_P(L03_Kernels, Softmax) {
+TEST_P(L03_Softmax, Softmax) {
   std::vector<RowShape> shapes = softmax_shapes();
   shapes.push_back({3, 0});
   for (const DType T : float_types())
@@ -47,7 +47,7 @@ TEST_P(L03_Kernels, Softmax) {
         ASSERT_NO_FATAL_FAILURE(expect_contract(fwd, all_ways(fwd.outputs)));
       }
 }
-TEST_P(L03_Kernels, SoftmaxBackward) {
+TEST_P(L03_Softmax, SoftmaxBackward) {
   for (const DType T : float_types())
     for (const RowShape s : softmax_shapes()) {
       const int64_t n = s.rows * s.cols;
@@ -70,7 +70,7 @@ TEST_P(L03_Kernels, SoftmaxBackward) {
     }
 }
 
-TEST_P(L03_Kernels, SoftmaxOfMaskedRowsAndOfNaN) {
+TEST_P(L03_Softmax, SoftmaxOfMaskedRowsAndOfNaN) {
   const double inf = INFINITY;
   for (const int64_t cols : {3, 300}) {
     std::vector<double> x(3 * cols, -inf);  // row 0: one finite number, row 1: all -inf, row 2: NaN
@@ -106,7 +106,7 @@ std::vector<RowShape> cross_entropy_shapes() {
   return shapes;
 }
 
-TEST_P(L02_Kernels, CrossEntropy) {
+TEST_P(L02_Softmax, CrossEntropy) {
   for (const DType T : float_types())
     for (const RowShape s : cross_entropy_shapes())
       for (const Buffer& logits : {Buffer::random(T, s.rows * s.cols, 1, 5), rising(T, s)}) {
@@ -134,7 +134,7 @@ TEST_P(L02_Kernels, CrossEntropy) {
             expect_contract(fwd, every_way ? all_ways(fwd.outputs) : some_ways(fwd.outputs)));
       }
 }
-TEST_P(L02_Kernels, CrossEntropyBackwardInPlace) {
+TEST_P(L02_Softmax, CrossEntropyBackwardInPlace) {
   for (const DType T : float_types())
     for (const RowShape s : cross_entropy_shapes()) {
       const int64_t n = s.rows * s.cols;
@@ -158,7 +158,7 @@ TEST_P(L02_Kernels, CrossEntropyBackwardInPlace) {
 }
 
 // The maximum rises so far that what was summed before must be scaled down.
-TEST_P(L02_Kernels, CrossEntropyOfALongRowThatRises) {
+TEST_P(L02_Softmax, CrossEntropyOfALongRowThatRises) {
   std::vector<double> values(5000, 0.0);
   values[4500] = 100;
   const Buffer x(DType::F32, values);
@@ -169,7 +169,7 @@ TEST_P(L02_Kernels, CrossEntropyOfALongRowThatRises) {
 }
 
 // However many rows there are, the mean of equal ones is each of them.
-TEST_P(L02_Kernels, CrossEntropyOfManyRowsIsTheirMean) {
+TEST_P(L02_Softmax, CrossEntropyOfManyRowsIsTheirMean) {
   const RowShape s{turn.table == &cpu_backend() ? 300'000 : 3'000, 2};
   Buffer logits(DType::F32, std::vector<double>(s.rows * s.cols, 0.3));
   Buffer lse = Buffer::zeros(DType::F32, s.rows), loss = Buffer::zeros(DType::F32, 1);
@@ -179,7 +179,7 @@ TEST_P(L02_Kernels, CrossEntropyOfManyRowsIsTheirMean) {
   EXPECT_NEAR(loss.values()[0], std::log(2.0), 1e-7);
 }
 
-TEST_P(L02_Kernels, TargetsAndIdsOutOfRangeAreNamed) {
+TEST_P(L02_Softmax, TargetsAndIdsOutOfRangeAreNamed) {
   if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
   Buffer x = Buffer::random(DType::F32, 6, 1), loss = Buffer::zeros(DType::F32, 1),
          lse = Buffer::zeros(DType::F32, 2);

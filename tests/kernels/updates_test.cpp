@@ -4,8 +4,8 @@
 namespace gradus {
 namespace {
 
-ON_EVERY_DEVICE(L02_Kernels);
-ON_EVERY_DEVICE(L03_Kernels);
+ON_EVERY_DEVICE(L02_Updates);
+ON_EVERY_DEVICE(L03_Updates);
 
 // A parameter, what an optimizer updates of it, and what all that must become.
 struct Update {
@@ -120,14 +120,14 @@ void expect_updates(const char* op, std::vector<Update> all, bool second_moment,
   }
 }
 
-TEST_P(L03_Kernels, AdamWIsTheAlgorithm) {
+TEST_P(L03_Updates, AdamWIsTheAlgorithm) {
   RecordProperty("exercise", "03.2");
   const AdamWArgs args{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f, .weight_decay = float(kDecay)};
   expect_updates(
       "adamw", every_mix(), true, [&](const Ctx& ctx, ParamList list) { table().adamw(ctx, list, args); },
       [&](const Update& u, double step) { return adamw_of(u, args, step); });
 }
-TEST_P(L02_Kernels, SgdIsTheAlgorithm) {
+TEST_P(L02_Updates, SgdIsTheAlgorithm) {
   const SgdArgs args{.momentum = 0.9f, .weight_decay = float(kDecay)};
   std::vector<Update> all = every_mix();
   for (size_t k = 0; k < all.size(); ++k) all[k].has_m = k % 5 != 0;  // sizes repeat every 6
@@ -137,7 +137,7 @@ TEST_P(L02_Kernels, SgdIsTheAlgorithm) {
 }
 
 // 1 - b^n of the first updates, where nearly all digits of b^n go: in fp32 it would be off by up to 3e-5.
-TEST_P(L03_Kernels, AdamWsCorrectionsDoNotCancel) {
+TEST_P(L03_Updates, AdamWsCorrectionsDoNotCancel) {
   const AdamWArgs args{.beta1 = 0.999f, .beta2 = 0.9999f, .eps = 0};
   for (int n = 1; n <= 20; ++n) {
     Buffer w = Buffer::zeros(DType::F32, 1), m(DType::F32, {1}), v(DType::F32, {1});
@@ -152,7 +152,7 @@ TEST_P(L03_Kernels, AdamWsCorrectionsDoNotCancel) {
   }
 }
 
-TEST_P(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
+TEST_P(L03_Updates, AMasterCopyKeepsWhatTheValueRoundsAway) {
   Buffer value(DType::BF16, {1.0}), master(DType::F32, {1.0}), m = Buffer::zeros(DType::F32, 1),
                                                                v = Buffer::zeros(DType::F32, 1);
   const Buffer g(DType::F32, {1.0});
@@ -169,7 +169,7 @@ TEST_P(L03_Kernels, AMasterCopyKeepsWhatTheValueRoundsAway) {
   EXPECT_EQ(value.values()[0], rounded(DType::BF16, master.values()[0]));
 }
 
-TEST_P(L02_Kernels, SgdWithAndWithoutMomentum) {
+TEST_P(L02_Updates, SgdWithAndWithoutMomentum) {
   for (const auto& [has_m, momentum] : {std::pair(false, 0.0f), {true, 0.5f}, {true, 0.0f}}) {
     Buffer w(DType::F32, {1, 2}), m(DType::F32, {0.5, 0});
     const Buffer g(DType::F32, {8, -4});
@@ -184,7 +184,7 @@ TEST_P(L02_Kernels, SgdWithAndWithoutMomentum) {
   }
 }
 
-TEST_P(L03_Kernels, GradNormAndClipping) {
+TEST_P(L03_Updates, GradNormAndClipping) {
   TestCtx ctx(cost::grad_norm(100'010, DType::F32));
   const Buffer a = Buffer::random(DType::F32, 100'003, 1), b = Buffer::random(DType::BF16, 7, 2);
   double sum = 0;
@@ -206,7 +206,7 @@ TEST_P(L03_Kernels, GradNormAndClipping) {
       << "a NaN must not be hidden";
 }
 
-TEST_P(L03_Kernels, GradNormOfListsOfAnyLength) {
+TEST_P(L03_Updates, GradNormOfListsOfAnyLength) {
   TestCtx ctx(cost::grad_norm(3 * 300, DType::F16));
   const Buffer g(DType::F16, {2, -3, 6});  // its norm is 7
   const std::vector<CBuf> items(300, g.in());
@@ -219,7 +219,7 @@ TEST_P(L03_Kernels, GradNormOfListsOfAnyLength) {
 }
 
 // min(1, max_norm / (norm + 1e-6)), also where the two norms are equal, or as small as what is added.
-TEST_P(L03_Kernels, ClippingIsTheFormula) {
+TEST_P(L03_Updates, ClippingIsTheFormula) {
   TestCtx ctx(cost::grad_norm(2, DType::F32));
   const int64_t two = 2;
   for (const double size : {1.0, 1e-6})
@@ -234,7 +234,7 @@ TEST_P(L03_Kernels, ClippingIsTheFormula) {
 
 // The square of a number may overflow fp32 where the number does not. The norm is the same for any number of
 // threads.
-TEST_P(L03_Kernels, GradNormOfEveryTypeAndOfLargeNumbers) {
+TEST_P(L03_Updates, GradNormOfEveryTypeAndOfLargeNumbers) {
   for (const DType T : float_types())
     for (const int64_t n : {1, 63, 65, 257, 65'537}) {
       const Buffer g = Buffer::random(T, n, 1, T == DType::F16 ? 1000 : 1e25);

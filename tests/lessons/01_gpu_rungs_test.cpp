@@ -131,13 +131,13 @@ class L01_GpuRungs : public testing::Test {
     const int threads = omp_get_max_threads();
     for (const GemmSize& s : {GemmSize{128, 128, 128}, {256, 128, 96}, {128, 384, 32}}) {
       Operands operands("emu", s);
-      const Traffic expected = rung.predicted(s);
+      const emu::Traffic expected = rung.predicted(s);
       for (const Order order : kOrders) {
         emu::set_order(order);
         omp_set_num_threads(order == Order::Forward ? 1 : threads);
         emu::reset_traffic();
         operands.multiply(rung);
-        const Traffic t = emu::traffic();
+        const emu::Traffic t = emu::traffic();
         EXPECT_TRUE(t == expected) << rung.name << ", M = " << s.M << ", N = " << s.N << ", K = " << s.K
                                    << ": loads " << t.loads.requests << " requests, " << t.loads.sectors
                                    << " sectors; expected " << expected.loads.requests << ", "
@@ -185,7 +185,7 @@ TEST_F(L01_GpuRungs, IntensityIsAQuarterOfTheTile) {  // 2 n^3 operations for 2 
   const GemmSize s{4096, 4096, 4096};
   const std::vector<GpuRung> ladder = emu::gpu_rungs();
   const auto flops_a_byte = [&](int rung) {
-    return s.flops() / double(ladder[rung].predicted(s).loads.sectors * Traffic::kSector);
+    return s.flops() / double(ladder[rung].predicted(s).loads.sectors * emu::Traffic::kSector);
   };
   EXPECT_DOUBLE_EQ(flops_a_byte(0), 0.4);
   EXPECT_DOUBLE_EQ(flops_a_byte(1), 32 / 4.0);
@@ -199,8 +199,8 @@ class L01_Traffic : public L01_GpuRungs {
  protected:
   // What a launch of blocks of `threads` moves, whatever the order.
   template <class Kernel>
-  Traffic traffic_of(dim3 grid, dim3 threads, const Kernel& kernel) {
-    std::vector<Traffic> all;
+  emu::Traffic traffic_of(dim3 grid, dim3 threads, const Kernel& kernel) {
+    std::vector<emu::Traffic> all;
     for (const Order order : kOrders) {
       emu::set_order(order);
       emu::reset_traffic();
@@ -218,7 +218,7 @@ TEST_F(L01_Traffic, SectorsAreThoseThatAWarpTouches) {
   const auto loads = [&](auto index) {
     return traffic_of(1, 32, [&](emu::Global x) { x.load(index(threadIdx.x)); }).loads;
   };
-  const auto expect = [](Requests got, int64_t sectors) { EXPECT_EQ(got, (Requests{1, sectors})); };
+  const auto expect = [](emu::Requests got, int64_t sectors) { EXPECT_EQ(got, (emu::Requests{1, sectors})); };
   expect(loads([](int64_t t) { return t; }), 4);                      // neighbours
   expect(loads([](int64_t t) { return 31 - t; }), 4);                 // in any order
   expect(loads([](int64_t t) { return t + 1; }), 5);                  // across a boundary
@@ -226,7 +226,7 @@ TEST_F(L01_Traffic, SectorsAreThoseThatAWarpTouches) {
   expect(loads([](int64_t t) { return 2 * t; }), 8);                  // every other one
   expect(loads([](int64_t t) { return 32 * t; }), 32);                // a column
   expect(loads([](int64_t t) { return t / 16 * 512 + t % 16; }), 4);  // two rows
-  EXPECT_EQ(traffic_of(1, 32, [](emu::Global x) { x.load4(4 * threadIdx.x); }).loads, (Requests{1, 16}));
+  EXPECT_EQ(traffic_of(1, 32, [](emu::Global x) { x.load4(4 * threadIdx.x); }).loads, (emu::Requests{1, 16}));
 }
 
 TEST_F(L01_Traffic, EachWarpOfEachBlockMakesItsOwnRequests) {
@@ -235,9 +235,9 @@ TEST_F(L01_Traffic, EachWarpOfEachBlockMakesItsOwnRequests) {
     x.store(512 + t, x.load(t));
   };
   for (const dim3 block : {dim3(80), dim3(40, 2), dim3(8, 2, 5), dim3(2, 1, 40)}) {
-    const Traffic t = traffic_of(dim3(3, 2), block, copy);
-    EXPECT_EQ(t.loads, (Requests{6 * 3, 6 * 10}));
-    EXPECT_EQ(t.stores, (Requests{6 * 3, 6 * 10}));
+    const emu::Traffic t = traffic_of(dim3(3, 2), block, copy);
+    EXPECT_EQ(t.loads, (emu::Requests{6 * 3, 6 * 10}));
+    EXPECT_EQ(t.stores, (emu::Requests{6 * 3, 6 * 10}));
     EXPECT_EQ(t.bytes(), 2 * 6 * 80 * 4);
   }
 }
@@ -249,13 +249,13 @@ TEST_F(L01_Traffic, LanesThatWantNothingCostNothing) {
       x.load(threadIdx.x);
     };
   };
-  EXPECT_EQ(traffic_of(1, 32, some(9)).loads, (Requests{2, 2 + 4}));
-  EXPECT_EQ(traffic_of(1, 32, some(0)).loads, (Requests{1, 4}));
+  EXPECT_EQ(traffic_of(1, 32, some(9)).loads, (emu::Requests{2, 2 + 4}));
+  EXPECT_EQ(traffic_of(1, 32, some(0)).loads, (emu::Requests{1, 4}));
   const auto returns = [](emu::Global x) {
     if (threadIdx.x % 2) return;
     for (int k = 0; k < 3; ++k) x.load(32 * k + threadIdx.x);
   };
-  EXPECT_EQ(traffic_of(1, 32, returns).loads, (Requests{3, 12}));
+  EXPECT_EQ(traffic_of(1, 32, returns).loads, (emu::Requests{3, 12}));
 }
 
 TEST_F(L01_Traffic, BarriersChangeNothing) {
@@ -265,7 +265,7 @@ TEST_F(L01_Traffic, BarriersChangeNothing) {
       __syncthreads();
     }
   };
-  EXPECT_EQ(traffic_of(5, 64, with_barriers).loads, (Requests{5 * 4 * 2, 5 * 4 * 8}));
+  EXPECT_EQ(traffic_of(5, 64, with_barriers).loads, (emu::Requests{5 * 4 * 2, 5 * 4 * 8}));
 }
 
 TEST_F(L01_Traffic, SharedLoadsAreCountedByThread) {
@@ -274,7 +274,7 @@ TEST_F(L01_Traffic, SharedLoadsAreCountedByThread) {
     emu::from_shared(tile[1]);
     emu::from_shared4(tile[4]);
   };
-  EXPECT_EQ(traffic_of(3, 40, reads), (Traffic{{}, {}, 3 * 40 * 2}));
+  EXPECT_EQ(traffic_of(3, 40, reads), (emu::Traffic{{}, {}, 3 * 40 * 2}));
 }
 
 TEST_F(L01_Traffic, LanesAtDifferentPlacesAreNamed) {

@@ -117,8 +117,8 @@ TEST(L01_Checks, FailWhereAProductOrItsTrafficIsWrong) {
       errors[at] = wrong;
       EXPECT_EQ(of_errors(errors), Names{"C1: error, share of allowed"}) << wrong << " at " << at;
     }
-  const Traffic right{{10, 40}, {2, 8}, 7};
-  const auto of_traffic = [&](const Traffic& counted) {
+  const emu::Traffic right{{10, 40}, {2, 8}, 7};
+  const auto of_traffic = [&](const emu::Traffic& counted) {
     return failed_checks([&](Report& r) { check_traffic("G1", counted, right, r); });
   };
   EXPECT_EQ(of_traffic(right), Names{});

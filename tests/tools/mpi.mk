@@ -17,18 +17,18 @@ mpi-%:
 # Its functions come before those of the library that stand in for them (no_mpi.cpp).
 $(MPI_OBJ): $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)
-	@echo 'compile $< with MPI'
+	$(call say,$< with MPI)
 	@$(MPICXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 define link_with_mpi
 	@mkdir -p $(@D)
 	@echo 'link $@'
 	@$(MPICXX) $^ $(LDLIBS) $(NCCL) $(GTEST) -o $@
 endef
-$(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $(LIB)
+$(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $$(call of_lessons,lessons/$$*) $(LIB)
 	$(link_with_mpi)
-$(BUILD)/mpi/bench/%: $(BUILD)/obj/tests/bench/mpi/%.o $(MPI_OBJ) $(LIB)
+$(BUILD)/mpi/bench/%: $(BUILD)/obj/tests/bench/mpi/%.o $(MPI_OBJ) $$(call of_lessons,tests/bench/mpi/$$*.cpp) $(LIB)
 	$(link_with_mpi)
 $(BUILD)/mpi/tests/%: GTEST := -lgtest
-$(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $(LIB)
+$(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $$(call of_lessons,tests/dist/$$*.cpp) $(LIB)
 	$(link_with_mpi)
 -include $(patsubst %.o,%.d,$(call object,$(wildcard tests/bench/mpi/*.cpp) tests/dist/mpi_program.cpp))

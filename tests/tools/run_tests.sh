@@ -1,41 +1,35 @@
 #!/bin/sh
-# run_tests.sh NN|all PROGRAM...: runs the test programs, with NN only the tests of that lesson, and counts
-# from GoogleTest's XML reports. LEAVE_OUT: patterns of tests that are not run. A program that crashes counts
-# as a failed test, and so does a lesson without a test. The last line is "N passed, N failed"; the exit code
-# is 0 only if something passed and nothing failed.
-lesson=$1
-shift
-case $lesson in all) filter='*' ;; *) filter="*L${lesson}_*" ;; esac
-filter=$filter${LEAVE_OUT:+-$LEAVE_OUT}
-passed=0 failed=0 skipped=0 disabled=0 suites=
+# run_tests.sh PROGRAM...: runs the test programs, as many at once as there are cores, each with one thread. Counts
+# from GoogleTest's XML reports. LEAVE_OUT: patterns of tests that are not run. A program that crashes counts as a failed test, and so does a lesson without a test. The last line is
+# "N passed, N failed"; the exit code is 0 only if something passed and nothing failed.
+export filter="*${LEAVE_OUT:+-$LEAVE_OUT}"
 # Where tests put files: a folder of this run's, for another may go on beside it.
 TEST_TMPDIR=$(mktemp -d) || exit 1
-export TEST_TMPDIR
+export TEST_TMPDIR OMP_NUM_THREADS=1
 trap 'rm -rf "$TEST_TMPDIR"' EXIT
 trap 'exit 1' INT TERM
 
 # The numbers of one XML report, as shell assignments. One <testcase …> per line is how GoogleTest
 # writes it; <testsuites …> holds the totals.
-count='
+export count='
   /<testsuites / { match($0, / failures="[0-9]+"/); f = substr($0, RSTART + 11, RLENGTH - 12) }
   /<testcase / && /status="notrun"/ { d++ }
   /<testcase / && /status="run"/ { if (/result="skipped"/) s++; else r++ }
   END { printf "p=%d f=%d s=%d d=%d", r - f, f, s, d }'
 
-# The names of the suites that ran.
-suite_names='/status="run" result="completed"/s/.*classname="\([^"]*\)".*/\1/p'
-
 # Of a log, what is about failures: without the tests that went well.
-only_failures='
+export only_failures='
   /^\[ RUN /  { run = $0; next }
   /^\[ +OK \]/ { run = ""; next }
   { if (run != "") print run; run = ""; print }
   END { if (run != "") print run }'
 
-for program; do
-  xml=$program.xml log=$program.log
+# Runs one program; says how it went, and keeps "passed failed skipped disabled" in PROGRAM.counts.
+run_one='
+  program=$1 xml=$1.xml log=$1.log
   rm -f "$xml"
   start=$(date +%s)
+  mkdir "$TEST_TMPDIR/${1##*/}" && export TEST_TMPDIR="$TEST_TMPDIR/${1##*/}"
   "$program" --gtest_filter="$filter" --gtest_output="xml:$xml" >"$log" 2>&1
   status=$?
   p=0 f=0 s=0 d=0
@@ -47,21 +41,21 @@ for program; do
   elif [ ! -s "$xml" ]; then
     f=1 note=", wrote no report"
   fi
-  [ $f -eq 0 ] || [ "$lesson" != all ] || awk "$only_failures" "$log"
+  [ $f -eq 0 ] || awk "$only_failures" "$log"
   took=$(($(date +%s) - start))
   [ $((p + f + s + d)) -eq 0 ] ||
-    echo "${program#*/tests/}: $p passed, $f failed, $s skipped, $d disabled$note ($took s)"
-  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)) disabled=$((disabled + d))
-  # Of a program without a report it is not known which tests it has.
-  if [ -s "$xml" ]; then suites="$suites $(sed -n "$suite_names" "$xml")"; else suites="$suites L${lesson}_"; fi
-done
+    echo "${program##*/}: $p passed, $f failed, $s skipped, $d disabled$note ($took s)"
+  echo $p $f $s $d >"$program.counts"'
+printf '%s\n' "$@" | xargs -P "$(nproc)" -I '{}' sh -c "$run_one" - '{}'
 
-if [ "$lesson" = all ]; then
-  lessons=$(ls -d lessons/[0-9][0-9]_* 2>/dev/null | sed 's|lessons/\(..\)_.*|\1|')
-else
-  lessons=$lesson
-fi
-for nn in $lessons; do
+passed=0 failed=0 skipped=0 disabled=0 suites=
+for program; do
+  read -r p f s d <"$program.counts"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s)) disabled=$((disabled + d))
+  [ ! -s "$program.xml" ] ||
+    suites="$suites $(sed -n '/status="run" result="completed"/s/.*classname="\([^"]*\)".*/\1/p' "$program.xml")"
+done
+for nn in $(ls -d lessons/[0-9][0-9]_* 2>/dev/null | sed 's|lessons/\(..\)_.*|\1|'); do
   case $suites in
     *L${nn}_*) ;;
     *)
@@ -72,5 +66,4 @@ for nn in $lessons; do
 done
 [ $((skipped + disabled)) -eq 0 ] || echo "not run: $skipped skipped, $disabled disabled"
 echo "$passed passed, $failed failed"
-[ "$lesson" = all ] || sh "$(dirname "$0")/../course/verdict.sh" "$lesson" "$@"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

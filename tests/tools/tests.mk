@@ -1,0 +1,58 @@
+# The tests, part of the Makefile: what make test and make test-NN build and run.
+
+# The programs that test programs run, if they run any.
+THEY_RUN = $(if $(shell grep -l program_testing.h $(foreach t,$(1),$(call tests_of,$(t:$(BUILD)/tests/%=%))) /dev/null),run-by-tests)
+run-by-tests: programs $(MPI_TESTS)
+test:
+	@$(SETUP) $(WANTED) gtest mpi
+	$(call build,$(TESTS) $(call THEY_RUN,$(TESTS)))
+	@sh $(TOOLS)/run_tests.sh $(filter %/lessons_test,$(TESTS)) $(filter-out %/lessons_test,$(TESTS))
+
+# test-08: the exercises of a lesson and its other tests; test-08.2: one exercise.
+test-%:
+	@$(if $(filter $(BUILD)/lessons/$(firstword $(subst ., ,$*))_%,$(LESSONS)),,echo 'there is no lesson $*; the lessons are: $(notdir $(LESSONS))'; exit 1)
+	@$(SETUP) $(WANTED) gtest
+	+@sh $(COURSE)/test.sh $*
+counted:
+	$(call build,$(GOALS) $(call THEY_RUN,$(GOALS)))
+
+# ---- rules --------------------------------------------------------------------------------------------
+# Tests are compiled more often than they are run: -Og takes half the time of -O3. What a null or misaligned
+# pointer does, AddressSanitizer shows without UndefinedBehaviorSanitizer's checks at each access. One test is of
+# the optimizer. What most tests include, a third of the time that is left, is compiled once, before them.
+TEST_FLAGS := -Og -fno-sanitize=null,alignment,vptr
+PRECOMPILED := $(BUILD)/obj/tests/precompiled.h
+$(PRECOMPILED).gch: $(BUILD)/flags
+	@mkdir -p $(@D)
+	@printf '#include <%s>\n' gtest/gtest.h filesystem fstream functional map random set >$(PRECOMPILED)
+	@$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(TEST_FLAGS) -x c++-header $(PRECOMPILED) -o $@
+$(call object,$(TEST_SRC)): $(PRECOMPILED).gch
+$(BUILD)/obj/tests/%_test.o: private CXXFLAGS += $(TEST_FLAGS) -include $(PRECOMPILED)
+$(BUILD)/obj/tests/kernels/compiler_test.o: private CXXFLAGS := $(CXXFLAGS) -O3
+
+# What calls NVIDIA's libraries, on the stand-ins for them in tests/standin.
+$(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,$< for tests without a GPU)
+	@$(CXX) -Itests/standin -DGRADUS_GPU=standin -DGRADUS_CUDNN $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas \
+	  -x c++ -c $< -o $@
+
+# The files of a test program: those of a folder (nn_test), those with tests of a lesson (08) or of an exercise
+# (08.2), or one alone.
+RECORDED = $(shell awk -f $(COURSE)/tests.awk $(TEST_SRC) | sed -n 's|^$(1) \([^ ]*\) .*|tests/\1.cpp|p')
+tests_of = $(sort $(or $(filter tests/$(1:_test=)/%,$(TEST_SRC)),$(filter tests/$(1).cpp,$(TEST_SRC)), \
+  $(if $(findstring .,$(1)),$(call RECORDED,$(1)),$(shell grep -l 'L$(1)_' $(TEST_SRC)))))
+with_tests = $(call object,$(1)) $(call of_lessons,$(1)) \
+  $(if $(shell grep -lE 'tests/(standin/|kernels/libraries_testing)' $(1)),$(STANDIN_OBJ))
+# Where allocations are made to fail: tests/fault_injection.h.
+WRAP := -Wl,--wrap=_ZN6gradus9Allocator8allocateElNS_4KindESt17basic_string_viewIcSt11char_traitsIcEERKNS_5ShapeE
+$(BUILD)/tests/%: $$(call with_tests,$$(call tests_of,$$*)) $(LIB)
+	@mkdir -p $(@D)
+	@echo 'link $@'
+	@$(CXX) $(filter %.o,$^) $(LIB) $(LDLIBS) $(if $(shell grep -l tests/fault_injection $(call tests_of,$*)),$(WRAP)) \
+	  -lgtest_main -lgtest -o $@
+
+# The stand-ins as a library, for those that link such tests by themselves (grade.sh).
+$(BUILD)/standins.a: $(STANDIN_OBJ)
+	@rm -f $@
+	@ar rcs $@ $^

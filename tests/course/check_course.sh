@@ -10,7 +10,7 @@
 #   mutants    of the lines of its exercises (tests/mutants/NN.txt) are all killed by the lesson's tests
 # The trees are one folder, build/course/tree, in which only the files that differ change, and which begins with
 # the objects of build/obj; so a step compiles a file or two. PARTS=built leaves out the mutants, which take the most time; PARTS= also
-# what must be built.
+# what must be built. A lesson without a fault is kept as checked (checked.sh).
 tools=$(cd "$(dirname "$0")" && pwd)
 work=build/course
 tree=$work/tree
@@ -148,7 +148,7 @@ mutants_die() {
 
 built() {
   for nn in $lessons; do
-    start=$(date +%s)
+    start=$(date +%s) before=$faults hash=$(sh "$tools/checked.sh" hash "$nn")
     open=$(echo $(regions_of "$nn")) solved=
     while step "$nn" "$solved" "$open" && [ -n "$open" ]; do
       solved="$solved ${open%% *}"
@@ -160,6 +160,7 @@ built() {
     }
     [ -n "$open" ] || bugs_bite "$nn"
     ! wanted mutants || mutants_die "$nn"
+    [ $((on_paper_faults + faults - before)) -ne 0 ] || sh "$tools/checked.sh" record "$nn" "$hash"
     echo "lesson $nn: $(echo $(regions_of "$nn")): built and tested, $(($(date +%s) - start)) s"
   done
 }
@@ -167,6 +168,7 @@ built() {
 grep -v '^exercise ' "$work/marks" >"$work/bad_marks"
 while read -r line; do fault "$line"; done <"$work/bad_marks"
 on_paper
+on_paper_faults=$faults
 [ -s "$work/bad_marks" ] || ! wanted built || built
 echo "checked the exercises of lessons $(echo $lessons): $(wc -l <"$work/tests") tests record one"
 echo "$faults faults"

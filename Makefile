@@ -251,6 +251,12 @@ $(BUILD)/obj/src/io.o $(BUILD)/obj/src/io/memory_page.o: src/io/memory_page.html
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
 $(BUILD)/obj/kernels/cpu/gemm_tile.o: private CXXFLAGS += -ffp-contract=fast
 
+# make includes: each source that is compiled as one with others can stand alone; what it lacks, another may include.
+.PHONY: includes
+includes: $(patsubst %,$(BUILD)/alone/%,$(AS_ONE) $(EMU_SRC))
+$(BUILD)/alone/%: % FORCE
+	@$(CXX) $(filter-out -M%,$(CPPFLAGS)) $(CXXFLAGS) -Wno-unknown-pragmas -x c++ -fsyntax-only $<
+
 $(LIB): $(LIB_OBJ) $(BUILD)/sources
 	@rm -f $@
 	@ar rcs $@ $(filter %.o,$^)

@@ -64,7 +64,7 @@ grade-rest: $$(REST)
 
 # A test program with a student's file in it, for grade.sh. The first of the objects has the grader's main.
 grade-link:
-	@$(CXX) $(OBJECTS) $(LDLIBS) -lgtest -o $(TO)
+	@$(CXX) $(LINKED) $(LDLIBS) -lgtest -o $(TO)
 
 bug-%:
 	@SEED='$(SEED)' sh $(COURSE)/bug.sh '$*' $(if $(filter 1,$(UNDO)),undo)

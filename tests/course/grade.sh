@@ -209,7 +209,7 @@ link() {
   objects="$objects $work/objects/rest.a"
   [ -z "$3" ] || objects="$objects $(copy_of student "$3") $work/objects/rest.a"
   objects="$objects $work/objects/standins.a $work/objects/rest.a"
-  limited $cpu make -s -j1 grade-link TO="$made" OBJECTS="$objects"
+  limited $cpu make -s -j1 BUILD="$work/scratch/build" grade-link TO="$made" LINKED="$objects"
   [ "$ended $code" = "exit 0" ] && [ -f "$made" ] && [ ! -L "$made" ] || return 1
   copy "$made" "$2"
 }

@@ -219,7 +219,7 @@ $(call update,$(BUILD)/sources,$(LIB_OBJ))
 $(foreach f,$(FOLDERS),$(call update,$(BUILD)/one/$(f).cpp,$(foreach s,$(call in_folder,$(f)),$(HASH)include "$(s)"$(NEWLINE))))
 
 # build GOALS: of what it compiles, each says the how manieth it is.
-build = +@rm -f $(BUILD)/compiled; OF=$$($(MAKE) -n $(1) | grep -c "^echo 'compile") && $(MAKE) -s OF=$$OF $(1)
+build = +@rm -f $(BUILD)/compiled; OF=$$($(MAKE) -n $(1) | grep -c "^echo 'compile"); $(MAKE) -s OF=$$OF $(1)
 say   = @echo 'compile $(if $(OF),'$$(echo >>$(BUILD)/compiled; wc -l <$(BUILD)/compiled)' of $(OF): )$(1)'
 
 $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags

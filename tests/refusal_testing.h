@@ -3,17 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 #include "kernels/check.h"
 
 namespace gradus {
 
-// The sentence of f's Error; "" if f accepts.
+// The sentence of f's Error; "" if f accepts. That an exercise is open is no refusal, and the test's end.
 template <class F>
 std::string refusal(F&& f) {
   try {
     f();
   } catch (const Error& e) {
+    if (std::string_view(e.what()).find(" is open: ") != std::string::npos) throw;
     return e.what();
   }
   return "";

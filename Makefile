@@ -185,7 +185,7 @@ doctor:
 	@CXX='$(CXX)' sh $(TOOLS)/doctor.sh '$(ARCH)' $(words $(LESSONS)) $(words $(TESTS))
 
 setup:
-	@$(SETUP) $(WANTED) gtest clang-format
+	@SUDO=sudo $(SETUP) $(WANTED) gtest mpi clang-format
 
 ptxas: $(if $(filter 1,$(CUDA)),$(CUDA_OBJ))
 	@$(if $(filter 1,$(CUDA)),,echo 'ptxas compiles for GPUs: make CUDA=1 ptxas'; exit 2)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # setup.sh NEED...: installs what is missing of compiler, stb, json, gtest, onednn, mpi, clang-format, zip.
-# Root on Debian or Ubuntu: apt-get does it. Elsewhere: a sentence says what to install by hand. The exit
-# code is 0 when everything is there that cannot be done without. CXX names the compiler.
+# Root on Debian or Ubuntu: apt-get does it. Others are asked for 'make setup', which has SUDO=sudo. Elsewhere: a
+# sentence says what to install by hand. The exit code is 0 when everything is there that cannot be done without.
+# CXX names the compiler.
 # Sourced by doctor.sh for the functions that say what is there.
 
 CXX=${CXX:-g++}
@@ -53,8 +54,10 @@ can_do_without() { [ "$1" = onednn ] || [ "$1" = mpi ]; }
 missing_of() { for need; do is_there "$need" || echo "$need"; done; }
 packages_of() { for need; do package_of "$need"; done | tr '\n' ' '; }
 
+is_root() { [ "$(id -u)" = 0 ]; }
+as_root() { if is_root; then "$@"; else $SUDO "$@"; fi; }
 apt_install() {
-  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" \
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" \
     </dev/null >>build/setup.log 2>&1
 }
 
@@ -64,7 +67,7 @@ install() {
   mkdir -p build
   echo "setup: installing $* with apt-get (log: build/setup.log)"
   apt_install "$@" && return
-  apt-get update >>build/setup.log 2>&1
+  as_root apt-get update >>build/setup.log 2>&1
   apt_install "$@" && return
   for package; do apt_install "$package" || echo "setup: apt-get could not install $package"; done
 }
@@ -72,7 +75,7 @@ install() {
 main() {
   missing=$(missing_of "$@")
   [ -n "$missing" ] || return 0
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  if command -v apt-get >/dev/null && { is_root || command -v ${SUDO:-no-sudo} >/dev/null; }; then
     install $(packages_of $missing)
     missing=$(missing_of $missing)
   fi
@@ -81,9 +84,12 @@ main() {
     echo "setup: missing: $(about "$need")" >&2
     can_do_without "$need" || status=1
   done
-  [ -z "$missing" ] ||
+  if [ -n "$missing" ] && ! is_root && [ -z "$SUDO" ] && command -v apt-get >/dev/null; then
+    echo "setup: please write 'make setup', which installs it with sudo" >&2
+  elif [ -n "$missing" ]; then
     echo "setup: please install by hand what is missing; on Debian or Ubuntu:" \
       "sudo apt-get install -y $(packages_of $missing)" >&2
+  fi
   return $status
 }
 

@@ -15,7 +15,7 @@
 namespace gradus {
 namespace {
 
-struct L06_Muon : ::testing::TestWithParam<const char*> {
+struct L06_MuonOptimizer : ::testing::TestWithParam<const char*> {
   Context context{GetParam(), 3};
   Matrix iterated(const Matrix& x, DType t, int iterations) {
     const Tensor at = from_host(context.device, x.x, {x.rows, x.cols}, t, Kind::Temporary, "x");
@@ -25,7 +25,7 @@ struct L06_Muon : ::testing::TestWithParam<const char*> {
     return {x.rows, x.cols, to_host<double>(y)};
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L06_Muon, ::testing::ValuesIn(devices_with_data()),
+INSTANTIATE_TEST_SUITE_P(Devices, L06_MuonOptimizer, ::testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
 
 constexpr DType kProducts[] = {DType::F32, DType::BF16};
@@ -35,7 +35,7 @@ std::string text(DType t, const Matrix& x) {
   return std::string(name_of(t)) + ", " + std::to_string(x.rows) + " x " + std::to_string(x.cols);
 }
 
-TEST_P(L06_Muon, NewtonSchulzIsTheRecurrence) {
+TEST_P(L06_MuonOptimizer, NewtonSchulzIsTheRecurrence) {
   for (const DType t : kProducts)
     for (const auto& [rows, cols] : kShapes)
       for (const int iterations : {0, 1, 2, 5}) {
@@ -53,7 +53,7 @@ TEST_P(L06_Muon, NewtonSchulzIsTheRecurrence) {
 }
 
 // X = U S V^T, S from 1 down to a tenth of it. U^T Y V must be as diagonal as the error bound says.
-TEST_P(L06_Muon, NewtonSchulzMovesSingularValuesTowards1AndKeepsTheirVectors) {
+TEST_P(L06_MuonOptimizer, NewtonSchulzMovesSingularValuesTowards1AndKeepsTheirVectors) {
   for (const DType t : kProducts)
     for (const auto& [rows, cols] : kShapes) {
       const int64_t rank = std::min(rows, cols);
@@ -79,7 +79,7 @@ TEST_P(L06_Muon, NewtonSchulzMovesSingularValuesTowards1AndKeepsTheirVectors) {
     }
 }
 
-TEST_P(L06_Muon, MuonIsForTheMatricesOfBlocks) {
+TEST_P(L06_MuonOptimizer, MuonIsForTheMatricesOfBlocks) {
   for (const char* name : {"gpt2", "bert-base", "polyglot-ko-1.3b"}) {
     TransformerConfig c = transformer_config(name);
     c.layers = 2, c.channels = 8, c.heads = 2, c.vocab = 20, c.context = 4;
@@ -166,7 +166,7 @@ std::map<std::string, Trained> train(Device& device, const Precision& precision,
   return run;
 }
 
-TEST_P(L06_Muon, MuonsUpdateIsMomentumMadeOrthogonal) {
+TEST_P(L06_MuonOptimizer, MuonsUpdateIsMomentumMadeOrthogonal) {
   for (const Precision& precision : {uniform(DType::F32), mixed(DType::BF16)})
     for (const int iterations : {5, 2}) {
       const MuonArgs args{
@@ -186,7 +186,7 @@ TEST_P(L06_Muon, MuonsUpdateIsMomentumMadeOrthogonal) {
 }
 
 // In bf16, as it is by default: from weights of 0, one step of a gradient whose singular values are alike.
-TEST_P(L06_Muon, AStepIsAsLargeAsItShouldBeInEveryRecipe) {
+TEST_P(L06_MuonOptimizer, AStepIsAsLargeAsItShouldBeInEveryRecipe) {
   for (const std::string_view recipe : kRecipes)
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>(12, 40), {40, 12}, {16, 16}}) {
       Parameters parameters;

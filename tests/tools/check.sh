@@ -84,6 +84,12 @@ open_work() {
     grep -vE '[0-9][0-9]\.[0-9]' | cut -c1-160 | sed 's/$/   <- open work that is no exercise/'
 }
 
+# All tests of a lesson are one program, in which a suite of TEST_P stands once.
+suites() {
+  grep -E '^TEST_P\(' $(cxx tests) /dev/null | sed -E 's/^([^:]*):TEST_P\(([^,]*),.*/\2 \1/' | sort -u |
+    awk '$1 == suite { print $2 ": " suite " has tests in " file ", too; give it another name" } { suite = $1; file = $2 }'
+}
+
 # What check-course asks for on paper.
 exercises() {
   report=$(PARTS= sh "$tools/../course/check_course.sh" 2>&1)
@@ -129,7 +135,7 @@ Exercises Papers"
 marks() { sh "$tools/../course/exercises.sh" | grep -c '^exercise '; }
 
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
-  open_work exercises pictures pages; do
+  open_work suites exercises pictures pages; do
   $check >>"$found"
 done
 cat "$found"

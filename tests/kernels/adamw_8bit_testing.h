@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "tests/kernels/quantize_testing.h"
+#include "tests/kernels/updates_formula.h"
 
 namespace gradus {
 
-constexpr double kRate = 0.01f, kClip = 0.7f, kDecay = 0.1f;
 constexpr AdamWArgs kArgs{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f, .weight_decay = float(kDecay)};
 
 // m or v as codes at random and scales, of which each is another.
@@ -33,9 +33,9 @@ struct Coded {
   Buffer scales;
 };
 
-struct Update {
-  Update(DType T, DType grad, int64_t n, bool decay, bool has_master, const QuantBook& m_book,
-         const QuantBook& v_book)
+struct CodedUpdate {
+  CodedUpdate(DType T, DType grad, int64_t n, bool decay, bool has_master, const QuantBook& m_book,
+              const QuantBook& v_book)
       : n(n),
         decay(decay),
         has_master(has_master),
@@ -73,23 +73,24 @@ struct Books {
 };
 
 // The numbers x were quantized to what is in `state`: each scale is the block's largest magnitude, each code
-// stands for the value nearest to its number. `error` of x[i] is what arithmetic may be off by.
-inline void expect_quantized(const char* name, Coded& state, const std::vector<double>& x,
-                             const std::vector<double>& error) {
+// stands for the value nearest to its number.
+inline void expect_quantized(Coded& state, const Expected& e) {
+  const std::vector<double>& x = e.value;
+  const auto error = [&](int64_t i) { return e.error[i] * epsilon_of(DType::F32); };
   const std::vector<double> scales = state.scales.values();
   const std::vector<uint8_t> codes = state.codes.values();
   for (int64_t b = 0; b < state_shape(state.n).blocks(); ++b) {
     double most = 0, slack = 0;
     for (int64_t i = state_shape(state.n).begin(b); i < state_shape(state.n).end(b); ++i)
-      most = std::max(most, std::abs(x[i])), slack = std::max(slack, error[i]);
-    ASSERT_NEAR(scales[b], most, slack) << name << ", scale of block " << b;
+      most = std::max(most, std::abs(x[i])), slack = std::max(slack, error(i));
+    ASSERT_NEAR(scales[b], most, slack) << e.name << ", scale of block " << b;
     for (int64_t i = state_shape(state.n).begin(b); i < state_shape(state.n).end(b); ++i) {
       double nearest = INFINITY;
       for (int c = 0; c < state.book.count; ++c)
         nearest = std::min(nearest, std::abs(x[i] - scales[b] * double(state.book.value[c])));
       const double distance = std::abs(x[i] - scales[b] * double(state.book.value[codes[i]]));
-      ASSERT_LE(distance, nearest + 2 * error[i] + 1e-6 * std::abs(x[i]) + 1e-9 * scales[b])
-          << name << ", element " << i << " of " << state.n << ", which is " << x[i];
+      ASSERT_LE(distance, nearest + 2 * error(i) + 1e-6 * std::abs(x[i]) + 1e-9 * scales[b])
+          << e.name << ", element " << i << " of " << state.n << ", which is " << x[i];
     }
   }
 }

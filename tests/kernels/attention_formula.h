@@ -2,7 +2,7 @@
 // error that sums in fp32 may have.
 #pragma once
 #include "kernels/philox.h"
-#include "tests/kernels/contract_testing.h"
+#include "tests/kernels/kernel_contract.h"
 
 namespace gradus {
 
@@ -11,7 +11,7 @@ constexpr Saves kBothKinds[] = {Saves::Probs, Saves::Lse};
 
 constexpr int64_t kStep = 0x8000'007;
 struct AttentionCtx : DirtyCtx {
-  AttentionCtx() { scalars().step = kStep; }
+  explicit AttentionCtx(const Cost& cost) : DirtyCtx(cost) { scalars().step = kStep; }
 };
 // The factor that dropout gives the weight of query t to key j.
 inline double dropout_factor(const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t j) {
@@ -29,10 +29,13 @@ struct AttentionFormula {
   AttentionShape s;
   DType t;
   std::vector<double> q, k, v, dy;                      // as rounded to t
-  Computed probs, lse, y;                               // of forward
+  Expected probs, lse, y;                               // of forward
   std::vector<double> saved_probs, saved_lse, saved_y;  // what backward gets: the same, rounded
 
-  static std::vector<double> rounded(DType t, const std::vector<double>& x) { return Buffer(t, x).values(); }
+  static std::vector<double> as_stored(DType t, std::vector<double> x) {
+    std::replace(x.begin(), x.end(), kNotWritten, double(NAN));
+    return Buffer(t, x).values();
+  }
   // Random numbers where the layout has heads, and NaN between them: that is not the kernel's to read.
   std::vector<double> random(const HeadLayout& l, uint64_t stream) const {
     const std::vector<double> all = Buffer::random(t, extent(s, l), stream).values();
@@ -51,16 +54,16 @@ struct AttentionFormula {
         k(random(s.qkv, 2)),
         v(random(s.qkv, 3)),
         dy(random(s.y, 4)),
-        probs(s.B * s.H * s.T * s.T),
-        lse(s.B * s.H * s.T),
-        y(extent(s, s.y)) {
+        probs(Expected::sums("probs", {t}, s.B * s.H * s.T * s.T)),
+        lse(Expected::sums("lse", {stat(t)}, s.B * s.H * s.T)),
+        y(Expected::sums("y", {t}, extent(s, s.y))) {
     for (int64_t i = 0; i < s.B * s.H * s.T; ++i) forward(i);
-    saved_probs = rounded(t, probs.r), saved_y = rounded(t, y.r);
-    saved_lse = rounded(t == DType::F64 ? t : DType::F32, lse.r);
+    saved_probs = as_stored(t, probs.value), saved_y = as_stored(t, y.value);
+    saved_lse = as_stored(stat(t), lse.value);
   }
 
   // Roundings of sums of D products and of T weights, and of what is done to each.
-  double eps() const { return double(s.D + s.T + 16) * epsilon_of_sums(t); }
+  double roundings() const { return double(s.D + s.T + 16); }
   int64_t keys(int64_t time) const { return s.mask == Mask::Causal ? time + 1 : s.T; }
   static int64_t at(const HeadLayout& l, int64_t b, int64_t h, int64_t time) {
     return b * l.batch + h * l.head + time * l.time;
@@ -84,9 +87,9 @@ struct AttentionFormula {
       sum += x[j] = std::exp(score.sum * double(s.scale));
       size = std::max(size, score.size * double(s.scale));
     }
-    lse.add(i, std::log(sum), eps() * (1 + size + std::abs(std::log(sum))));
+    lse.add(i, std::log(sum), roundings() * (1 + size + std::abs(std::log(sum))));
     for (int64_t j = 0; j < s.T; ++j) {
-      const double p = j < n ? x[j] / sum : 0, error = eps() * p * (1 + 2 * size);
+      const double p = j < n ? x[j] / sum : 0, error = roundings() * p * (1 + 2 * size);
       probs.add(i * s.T + j, p, error);
       const double factor = j < n ? dropout_factor(s, b, h, time, j) : 0;
       for (int64_t d = 0; d < s.D; ++d) {
@@ -97,11 +100,11 @@ struct AttentionFormula {
   }
 
   struct Gradients {
-    Computed dq, dk, dv;
+    Expected dq, dk, dv;
   };
   Gradients backward(Saves saves) const {
     const int64_t n = extent(s, s.qkv);
-    Gradients g{Computed(n), Computed(n), Computed(n)};
+    Gradients g{Expected::sums("dq", {t}, n), Expected::sums("dk", {t}, n), Expected::sums("dv", {t}, n)};
     for (int64_t i = 0; i < s.B * s.H * s.T; ++i) backward(saves, i, g);
     return g;
   }
@@ -128,10 +131,11 @@ struct AttentionFormula {
       for (int64_t d = 0; d < s.D; ++d) {
         const int64_t key = at(s.qkv, b, h, j) + d;
         const double dS = double(s.scale) * P[j] * (dP[j].sum - row.sum);
-        const double size = eps() * double(s.scale) * P_size[j] * (dP[j].size + row.size);
+        const double size = roundings() * double(s.scale) * P_size[j] * (dP[j].size + row.size);
         g.dq.add(query + d, dS * k[key], size * std::abs(k[key]));
         g.dk.add(key, dS * q[query + d], size * std::abs(q[query + d]));
-        g.dv.add(key, P[j] * factor[j] * dy[out + d], eps() * P_size[j] * factor[j] * std::abs(dy[out + d]));
+        g.dv.add(key, P[j] * factor[j] * dy[out + d],
+                 roundings() * P_size[j] * factor[j] * std::abs(dy[out + d]));
       }
   }
 };

@@ -67,53 +67,5 @@ TEST_P(L03_Dropout, Dropout) {
       }
 }
 
-constexpr int64_t kPerSample = 2003;  // no multiple of the 4 elements that share a draw, nor of a block's
-constexpr double kP = 0.25;
-
-// What 8 samples of ones become, in micro-batches of `each`.
-std::vector<double> mask_of(Draw d, int64_t each = 8, DType T = DType::F32) {
-  const Buffer x(T, std::vector<double>(each * kPerSample, 1.0));
-  std::vector<double> kept;
-  TestCtx ctx;
-  for (int64_t first = 0; first < 8; first += each, d.first_sample += each) {
-    Buffer y(T, std::vector<double>(each * kPerSample, NAN));
-    dropout(ctx, {each, kPerSample}, x, y.out(Write::Set), float(kP), d);
-    for (const double v : y.values()) kept.push_back(v != 0);
-  }
-  return kept;
-}
-
-TEST_P(L03_Dropout, DropoutMasksDoNotDependOnHowABatchIsCutNorOnTheType) {
-  const std::vector<double> whole = mask_of({});
-  EXPECT_EQ(mask_of({}, 4), whole);
-  EXPECT_EQ(mask_of({}, 1), whole);
-  EXPECT_EQ(mask_of({}, 8, DType::BF16), whole);
-  EXPECT_EQ(mask_of({}, 2, DType::F16), whole);
-}
-
-// Of n pairs, how many are equal: for independent masks a share of p^2 + (1-p)^2, within 5 standard errors.
-void expect_independent(const char* what, const std::vector<double>& a, const std::vector<double>& b) {
-  double equal = 0;
-  for (size_t i = 0; i < b.size(); ++i) equal += a[i] == b[i];
-  const double share = kP * kP + (1 - kP) * (1 - kP), n = double(b.size());
-  EXPECT_NEAR(equal / n, share, 5 * std::sqrt(share * (1 - share) / n)) << what;
-}
-
-TEST_P(L03_Dropout, DropoutMasksAreRandomAndIndependent) {
-  const std::vector<double> mask = mask_of({});
-  double kept = 0;
-  for (const double v : mask) kept += v;
-  EXPECT_NEAR(kept / double(mask.size()), 1 - kP, 5 * std::sqrt(kP * (1 - kP) / double(mask.size())));
-  expect_independent("two seeds", mask, mask_of({.seed = 43}));
-  expect_independent("two seeds that differ in the upper half", mask, mask_of({.seed = 42 + (1ull << 32)}));
-  expect_independent("two steps", mask, mask_of({.step = 6}));
-  expect_independent("two ordinals", mask, mask_of({.ordinal = 4}));
-  expect_independent("two batches", mask, mask_of({.first_sample = 8}));
-  for (const int64_t apart : {int64_t(1), int64_t(2), int64_t(4), int64_t(1024), kPerSample}) {
-    const std::vector<double> shifted(mask.begin() + apart, mask.end());
-    expect_independent(("elements apart by " + std::to_string(apart)).c_str(), mask, shifted);
-  }
-}
-
 }  // namespace
 }  // namespace gradus

@@ -1,5 +1,5 @@
-// Dynamic loss scaling in the kernels: what the norm becomes, what is decided, and that a skipped update
-// writes nothing.
+// Dynamic loss scaling in the kernels: what is decided, and that a skipped update writes nothing. (What the
+// norm becomes: grad_norm_test.cpp.)
 #include "tests/kernels/kernel_contract.h"
 
 namespace gradus {
@@ -95,39 +95,6 @@ TEST_P(L09_LossScaling, TheDecision) {
   EXPECT_EQ(s.updates, 4);
   EXPECT_EQ(s.skip, 1);
   EXPECT_EQ(s.step, 9);
-}
-
-TEST_P(L09_LossScaling, TheNormIsOfTheGradientsWithoutTheScale) {
-  TestCtx ctx(cost::grad_norm(2, DType::F32));
-  const int64_t two = 2;
-  for (const float scale : {1.0f, 1024.0f, 65536.0f, 3.0f, 0x1p-4f})
-    for (const float max_norm : {0.0f, 2.5f, 10.0f}) {
-      const Buffer g(DType::F32, {3 * scale, -4 * scale});
-      const CBuf item = g.in();
-      ctx.scalars().loss_scale = scale;
-      table().grad_norm(ctx, {1, &item, &two}, max_norm);
-      EXPECT_FLOAT_EQ(ctx.scalars().grad_norm, 5) << scale;
-      EXPECT_FLOAT_EQ(ctx.scalars().clip_factor, (max_norm == 2.5f ? 2.5f / 5.000001f : 1.0f) / scale)
-          << scale << " " << max_norm;
-    }
-}
-
-TEST_P(L09_LossScaling, AGradientThatIsNotFiniteMakesTheNormSo) {
-  for (const DType T : float_types())
-    for (const double bad : {double(INFINITY), -double(INFINITY), double(NAN)})
-      for (const int64_t at : {0, 256, 999}) {
-        std::vector<double> values(1000, 0.5);
-        values[size_t(at)] = bad;
-        const Buffer g(T, values);
-        const CBuf item = g.in();
-        const int64_t n = 1000;
-        TestCtx ctx(cost::grad_norm(n, T));
-        ctx.scalars().loss_scale = 65536, ctx.scalars().growth_interval = 1;
-        table().grad_norm(ctx, {1, &item, &n}, 1.0f);
-        EXPECT_FALSE(std::isfinite(ctx.scalars().grad_norm)) << name_of(T) << " " << bad << " at " << at;
-        table().begin_update(ctx);
-        EXPECT_EQ(ctx.scalars().skip, 1) << name_of(T) << " " << bad << " at " << at;
-      }
 }
 
 // Every optimizer, in 16 bits with a master copy and in fp32 without; the gradient has a NaN, and no update

@@ -1,5 +1,4 @@
-// Muon's direction, and what SGD has for it and for Nesterov, against the formulas of kernels/entries.inc in
-// fp64.
+// Muon's direction against the formula of kernels/entries.inc in fp64.
 #include <array>
 
 #include "tests/kernels/kernel_contract.h"
@@ -9,7 +8,6 @@ namespace gradus {
 namespace {
 
 ON_EVERY_DEVICE(L06_Muon);
-ON_EVERY_DEVICE(L06_Sgd);
 
 constexpr float kMomentum = 0.95f, kClip = 0.7f;
 
@@ -172,128 +170,6 @@ TEST_P(L06_Muon, OnlyFloatsAreTaken) {
         ASSERT_THROW(table().muon_direction(ctx, n, {x.in().p, type(0)}, to_m, to_d, kMomentum), Error)
             << name_of(t) << " as buffer " << which << " of " << n << " elements";
       }
-}
-
-// A parameter, its momentum if it has one, and what sgd must make of them.
-struct Weights {
-  DType T, grad, m_type;
-  bool has_m, has_master, decay;
-  int64_t n;
-  Buffer value = Buffer::random(T, n, 1), gradient = Buffer::random(grad, n, 2),
-         m = Buffer::random(m_type, n, 3, 0.3), master = Buffer::random(DType::F32, n, 4);
-  ParamUpdate item() {
-    const auto out = [](Buffer& b, bool wanted) { return wanted ? b.out(Write::Set) : Out{}; };
-    return {n, out(value, true), gradient.in(), out(m, has_m), {}, out(master, has_master), decay};
-  }
-  const Buffer& updated() const { return has_master ? master : value; }
-};
-std::vector<Weights> every_weights() {
-  constexpr int64_t kSizes[] = {1, 4097, 0, 257, 1025, 7, 255};
-  std::vector<Weights> all;
-  for (const DType T : float_types())
-    for (const DType grad : t_or_fp32(T))
-      for (const DType m : t_or_fp32(T))
-        for (const bool has_m : {false, true})
-          for (const bool decay : {false, true})
-            for (const bool master : {false, true})
-              if (!master || T != DType::F64)
-                all.push_back({T, grad, m, has_m, master, decay, kSizes[all.size() % std::size(kSizes)]});
-  return all;
-}
-
-constexpr float kRate = 0.05f;
-// off: of scale and clip factor, of momentum in m, of momentum beside g', of the decay.
-Step sgd_of(const Weights& u, const SgdArgs& a, const Factors& off = kRight) {
-  const std::vector<double> w = u.updated().values(), g = u.gradient.values(), m = u.m.values();
-  const double scale = off[0] * double(a.scale) * (a.clips ? double(kClip) : 1),
-               mu = u.has_m ? a.momentum : 0;
-  Step after{{"m", {}, {}}, {"value", {}, {}}};
-  for (int64_t i = 0; i < u.n; ++i) {
-    const double wd = u.decay ? off[3] * double(a.weight_decay) * w[i] : 0, old = off[1] * mu * m[i],
-                 fresh = scale * g[i] + wd, mi = old + fresh;
-    const double size = std::abs(old) + std::abs(scale * g[i]) + std::abs(wd);  // 5 roundings of each term
-    const double step = a.nesterov ? fresh + off[2] * mu * mi : mi;
-    after.m.value.push_back(mi), after.m.error.push_back(5 * size);
-    after.direction.value.push_back(w[i] - double(kRate) * step);
-    after.direction.error.push_back(2 * std::abs(w[i]) + double(kRate) * (a.nesterov ? 16 : 8) * size);
-  }
-  return after;
-}
-void run_sgd(std::vector<Weights>& all, const SgdArgs& args) {
-  std::vector<ParamUpdate> items;
-  for (Weights& u : all) items.push_back(u.item());
-  TestCtx ctx;
-  ctx.scalars().learning_rate = kRate, ctx.scalars().clip_factor = kClip, ctx.scalars().updates = 1;
-  table().sgd(ctx, {int64_t(items.size()), items.data()}, args);
-}
-
-void expect_sgd(std::vector<Weights> all, const SgdArgs& args) {
-  const std::vector<Weights> before = all;
-  run_sgd(all, args);
-  const std::string what = std::string(args.nesterov ? ", Nesterov's" : "") +
-                           (args.clips ? ", clipped" : "") + ", scale " + std::to_string(args.scale);
-  for (size_t k = 0; k < all.size(); ++k) {
-    const Weights& u = all[k];
-    const Step after = sgd_of(before[k], args);
-    const auto expect = [&](const Expected& e, const Buffer& b) {
-      expect_written("sgd of parameter " + std::to_string(k) + what, e, b.type(), Write::Set, {}, b.values());
-    };
-    ASSERT_NO_FATAL_FAILURE(expect(after.direction, u.updated()));
-    ASSERT_NO_FATAL_FAILURE(expect({"master copy's value", {}, u.updated().values()}, u.value));
-    ASSERT_NO_FATAL_FAILURE(expect(u.has_m ? after.m : Expected{"m", {}, before[k].m.values()}, u.m));
-  }
-}
-TEST_P(L06_Sgd, NesterovClippingAndScaleAreTheFormula) {
-  RecordProperty("exercise", "06.1");
-  const OpenMpThreads three(3);
-  for (const bool nesterov : {false, true})
-    for (const bool clips : {false, true})
-      for (const float scale : {1.0f, 4.0f}) {
-        const SgdArgs args{nesterov ? 0.9f : 0.8f, 0.3f, nesterov, clips, scale};
-        std::vector<Weights> all = every_weights();
-        if (nesterov) std::erase_if(all, [](const Weights& u) { return !u.has_m; });
-        ASSERT_NO_FATAL_FAILURE(expect_sgd(std::move(all), args));
-      }
-}
-TEST_P(L06_Sgd, NesterovsHasNothingToAddWhereNoMIsKept) {
-  for (const bool decay : {false, true})
-    expect_sgd({{DType::F32, DType::F32, DType::F32, false, false, decay, 257}}, {0.9f, 0.3f, true});
-}
-TEST_P(L06_Sgd, InFp64TheFactorsOfTheGradientAreNotRoundedToFp32) {
-  if (turn.table == &cpu_backend())
-    expect_sgd({{DType::F64, DType::F64, DType::F64, true, false, true, 257}},
-               {0.9f, 0.3f, true, true, 3.3f});
-}
-
-TEST_P(L06_Sgd, WithoutClippingTheFactorIsNotRead) {
-  for (const bool clips : {false, true}) {
-    Buffer w(DType::F32, {1, 2}), m(DType::F32, {4, 0});
-    const Buffer g(DType::F32, {2, -4});
-    TestCtx ctx;
-    ctx.scalars().learning_rate = 0.5f, ctx.scalars().clip_factor = NAN;
-    const ParamUpdate item{2, w.out(Write::Set), g.in(), m.out(Write::Set), {}, {}, true};
-    table().sgd(ctx, {1, &item}, {.momentum = 0.5f, .nesterov = true, .clips = clips, .scale = 2});
-    // g' = 2 g = (4, -8), m = m/2 + g' = (6, -8), w -= (g' + m/2) / 2 = (3.5, -6)
-    const std::vector<double> now = w.values(), moved = m.values();
-    EXPECT_TRUE(clips || now == (std::vector<double>{-2.5, 8})) << now[0] << " and " << now[1];
-    EXPECT_TRUE(clips || moved == (std::vector<double>{6, -8})) << moved[0] << " and " << moved[1];
-    for (const double x : {now[0], now[1], moved[0], moved[1]}) EXPECT_EQ(std::isnan(x), clips);
-  }
-}
-
-TEST_P(L06_Sgd, ReferencesThatAreOnePercentOffAreRejectedToo) {
-  const SgdArgs args{0.9f, 0.3f, true, true, 3.3f};
-  std::vector<Weights> all{{DType::F32, DType::F32, DType::F32, true, false, true, 1025}};
-  const std::vector<Weights> before = all;
-  run_sgd(all, args);
-  const std::vector<double> w = all[0].value.values();
-  for (int place = -1; place < 4; ++place) {
-    Factors off = kRight;
-    if (place >= 0) off[size_t(place)] = 1.01;
-    const Expected e = sgd_of(before[0], args, off).direction;
-    EXPECT_EQ(is_rejected([&] { expect_written("sgd", e, DType::F32, Write::Set, {}, w); }), place >= 0)
-        << place;
-  }
 }
 
 }  // namespace

@@ -117,14 +117,10 @@ TEST_P(L03_Refusals, AnUpdateTakesTheDtypesOfTheContractOnly) {
     }
 }
 
-TEST_P(L03_Refusals, AGradientNormTakesFloatsOnly) {
-  Buffer any = Buffer::zeros(DType::F32, 8);
-  TestCtx ctx(cost::grad_norm(1, DType::F32));
-  for (const DType t : {DType::I64, DType::I32, DType::I8, DType::U8}) {
-    const CBuf item{any.in().p, t};
-    const int64_t one = 1;
-    EXPECT_THROW(table().grad_norm(ctx, {1, &item, &one}, 1), Error) << name_of(t);
-  }
+TEST_P(L03_Refusals, WhatIsFilledIsFloats) {
+  Buffer any = Buffer::zeros(DType::F32, 4);
+  TestCtx ctx;
+  EXPECT_THROW(table().fill(ctx, 4, {any.out(Write::Set).p, DType::I32}, 0), Error);
 }
 
 TEST_P(L03_Refusals, AProbabilityIsFrom0To1) {

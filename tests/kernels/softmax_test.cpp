@@ -7,6 +7,7 @@ namespace {
 
 ON_EVERY_DEVICE(L02_Softmax);
 ON_EVERY_DEVICE(L03_Softmax);
+ON_EVERY_DEVICE(L07_CrossEntropy);
 
 // row_shapes(), and rows that cpu takes in one, two and three pieces.
 std::vector<RowShape> softmax_shapes() {
@@ -92,89 +93,115 @@ TEST_P(L03_Softmax, SoftmaxOfMaskedRowsAndOfNaN) {
   }
 }
 
-struct Targets {
-  explicit Targets(RowShape s) : ids(s.rows) {
-    for (int64_t r = 0; r < s.rows; ++r) ids[r] = int32_t((r * 7) % s.cols);
+// Cross-entropy with targets of which some do not count, with and without a count of more than one call's.
+struct Case {
+  DType T;
+  RowShape s;
+  double count = 0;    // 0: none is given
+  int64_t one_in = 1;  // so many targets is one that counts
+  Buffer logits;
+  SharedVector<int32_t> ids = SharedVector<int32_t>(s.rows);
+  Buffer counts = Buffer(stat(T), {count});
+  Case(DType T, RowShape s, const Buffer& logits, double count = 0, int64_t one_in = 1)
+      : T(T), s(s), count(count), one_in(one_in), logits(logits) {
+    for (int64_t r = 0; r < s.rows; ++r) ids[r] = r % one_in == 0 ? int32_t((r * 7) % s.cols) : -1;
   }
-  CBuf in() const { return {ids.data(), DType::I32}; }
-  SharedVector<int32_t> ids;
+  CBuf targets() const { return {ids.data(), DType::I32}; }
+  CBuf given() const { return count != 0 ? counts.in() : CBuf{}; }
+  double divisor() const { return count != 0 ? counts.values()[0] : double((s.rows + one_in - 1) / one_in); }
 };
 
-std::vector<RowShape> cross_entropy_shapes() {
+void expect_loss(const Case& c) {
+  const std::vector<double> x = c.logits.values();
+  Expected loss{"loss", {stat(c.T)}, {0}, {0}}, lse{"lse", {stat(c.T)}, {}};
+  for (int64_t r = 0; r < c.s.rows; ++r) {
+    const double *row = &x[r * c.s.cols], max = *std::max_element(row, row + c.s.cols);
+    double sum = 0;
+    for (int64_t k = 0; k < c.s.cols; ++k) sum += std::exp(row[k] - max);
+    lse.value.push_back(max + std::log(sum));
+    lse.error.push_back(double(c.s.cols) + 16 + 2 * std::abs(max));
+    if (c.ids[r] < 0) continue;
+    const double value = lse.value[r] - row[c.ids[r]];
+    loss.value[0] += value / c.divisor();
+    loss.error[0] += (lse.error[r] + 16 * std::abs(value)) / c.divisor();
+  }
+  const KernelCall fwd{"cross_entropy_fwd",
+                       {loss, lse},
+                       [&](const Ctx& ctx, const std::vector<Out>& out) {
+                         table().cross_entropy_fwd(ctx, c.s, c.logits.in(), c.targets(), c.given(), out[0],
+                                                   out[1]);
+                       },
+                       cost::cross_entropy_fwd(c.s, c.T)};
+  const bool every_way = c.s.rows == 33;  // a shape with two rows to a partition, and quick
+  ASSERT_NO_FATAL_FAILURE(expect_contract(fwd, every_way ? all_ways(fwd.outputs) : some_ways(fwd.outputs)));
+}
+
+void expect_gradient(Case c) {
+  const Buffer lse(stat(c.T), std::vector<double>(c.s.rows, 4.1)), dloss(stat(c.T), {3.7});
+  const std::vector<double> x = c.logits.values();
+  const double factor = dloss.values()[0] / c.divisor(), shift = lse.values()[0];
+  Expected dx{"logits", {c.T}, {}};
+  for (int64_t i = 0; i < c.s.rows * c.s.cols; ++i) {
+    const int32_t target = c.ids[i / c.s.cols];
+    const double p = std::exp(x[i] - shift);  // as lse says, even if it is not the row's
+    const double d = target < 0 ? 0 : factor * (p - (target == i % c.s.cols));
+    dx.value.push_back(d);
+    dx.error.push_back(target < 0 ? 0 : factor * p * (8 + std::abs(x[i] - shift)) + 4 * std::abs(d));
+  }
+  TestCtx ctx;
+  const OpenMpThreads three(3);
+  table().cross_entropy_bwd_inplace(ctx, c.s, c.targets(), c.given(), lse.in(), dloss.in(),
+                                    c.logits.out(Write::Set));
+  ASSERT_NO_FATAL_FAILURE(
+      expect_written("cross_entropy_bwd_inplace", dx, c.T, Write::Set, {}, c.logits.values()));
+}
+
+TEST_P(L02_Softmax, CrossEntropyAndItsGradientInPlace) {
   std::vector<RowShape> shapes = softmax_shapes();
   shapes.front() = {257, 5};  // in place of no rows, which have no mean; more than a block that adds them
-  return shapes;
-}
-
-TEST_P(L02_Softmax, CrossEntropy) {
   for (const DType T : float_types())
-    for (const RowShape s : cross_entropy_shapes())
-      for (const Buffer& logits : {Buffer::random(T, s.rows * s.cols, 1, 5), rising(T, s)}) {
-        const Targets targets(s);
-        const std::vector<double> x = logits.values();
-        Expected loss{"loss", {stat(T)}, {0}, {0}}, lse{"lse", {stat(T)}, {}};
-        for (int64_t r = 0; r < s.rows; ++r) {
-          const double *row = &x[r * s.cols], max = *std::max_element(row, row + s.cols);
-          double sum = 0;
-          for (int64_t c = 0; c < s.cols; ++c) sum += std::exp(row[c] - max);
-          lse.value.push_back(max + std::log(sum));
-          lse.error.push_back(double(s.cols) + 16 + 2 * std::abs(max));
-          loss.value[0] += (lse.value[r] - row[targets.ids[r]]) / double(s.rows);
-          loss.error[0] += (lse.error[r] + 16 * (lse.value[r] - row[targets.ids[r]])) / double(s.rows);
-        }
-        const KernelCall fwd{"cross_entropy_fwd",
-                             {loss, lse},
-                             [&](const Ctx& ctx, const std::vector<Out>& out) {
-                               table().cross_entropy_fwd(ctx, s, logits.in(), targets.in(), {}, out[0],
-                                                         out[1]);
-                             },
-                             cost::cross_entropy_fwd(s, T)};
-        const bool every_way = s.rows == 33;  // a shape with two rows to a partition, and quick
-        ASSERT_NO_FATAL_FAILURE(
-            expect_contract(fwd, every_way ? all_ways(fwd.outputs) : some_ways(fwd.outputs)));
-      }
-}
-TEST_P(L02_Softmax, CrossEntropyBackwardInPlace) {
-  for (const DType T : float_types())
-    for (const RowShape s : cross_entropy_shapes()) {
-      const int64_t n = s.rows * s.cols;
-      Buffer logits = Buffer::random(T, n, 1, 3);
-      const Buffer lse = Buffer(stat(T), std::vector<double>(s.rows, 4.1)), dloss(stat(T), {3.7});
-      const Targets targets(s);
-      const std::vector<double> x = logits.values();
-      const double factor = dloss.values()[0] / double(s.rows), shift = lse.values()[0];
-      Expected dx{"logits", {T}, {}};
-      for (int64_t i = 0; i < n; ++i) {
-        const double p = std::exp(x[i] - shift);  // as lse says, even if it is not the row's
-        dx.value.push_back(factor * (p - (targets.ids[i / s.cols] == i % s.cols)));
-        dx.error.push_back(factor * (p * (8 + std::abs(x[i] - shift)) + 4 * std::abs(dx.value[i] / factor)));
-      }
-      TestCtx ctx;
-      const OpenMpThreads three(3);
-      table().cross_entropy_bwd_inplace(ctx, s, targets.in(), {}, lse.in(), dloss.in(),
-                                        logits.out(Write::Set));
-      expect_written("cross_entropy_bwd_inplace", dx, T, Write::Set, {}, logits.values());
+    for (const RowShape s : shapes) {
+      for (const Buffer& x : {Buffer::random(T, s.rows * s.cols, 1, 5), rising(T, s)}) expect_loss({T, s, x});
+      expect_gradient({T, s, Buffer::random(T, s.rows * s.cols, 1, 3)});
     }
 }
+TEST_P(L07_CrossEntropy, OfTargetsThatCount) {
+  for (const DType T : float_types())
+    for (const RowShape s : {RowShape{1, 1}, {7, 5}, {33, 257}, {257, 3}, {1025, 2}})
+      for (const auto& [count, one_in] :
+           {std::pair(0.0, int64_t(1)), {0.0, 3}, {12.5, 3}, {1.0, 2}, {100.0, 1}, {40.0, 2000}}) {
+        const Case c(T, s, Buffer::random(T, s.rows * s.cols, 1, 3), count, one_in);
+        expect_loss(c), expect_gradient(c);
+      }
+}
 
-// The maximum rises so far that what was summed before must be scaled down.
-TEST_P(L02_Softmax, CrossEntropyOfALongRowThatRises) {
-  std::vector<double> values(5000, 0.0);
-  values[4500] = 100;
-  const Buffer x(DType::F32, values);
-  Buffer lse = Buffer::zeros(DType::F32, 1);
-  TestCtx ctx(cost::cross_entropy_fwd({1, 5000}, DType::F32));
-  table().cross_entropy_fwd(ctx, {1, 5000}, x.in(), Targets({1, 5000}).in(), {}, {}, lse.out(Write::Set));
-  EXPECT_EQ(lse.values()[0], 100);
+// As PyTorch has it; with a count, the loss is 0.
+TEST_P(L07_CrossEntropy, WhereNoTargetCountsTheMeanIsNotANumber) {
+  const RowShape s{3, 4};
+  const Buffer x = Buffer::random(DType::F32, 12, 1), five(DType::F32, {5});
+  const SharedVector<int32_t> none(3, -1);
+  const CBuf targets{none.data(), DType::I32};
+  for (const bool given : {false, true}) {
+    Buffer loss(DType::F32, {7}), lse = Buffer::zeros(DType::F32, 3), logits = x;
+    TestCtx ctx(cost::cross_entropy_fwd(s, DType::F32));
+    const CBuf count = given ? five.in() : CBuf{};
+    table().cross_entropy_fwd(ctx, s, x.in(), targets, count, loss.out(Write::Set), lse.out(Write::Set));
+    EXPECT_EQ(std::isnan(loss.values()[0]), !given);
+    if (given) {
+      EXPECT_EQ(loss.values()[0], 0);
+    }
+    table().cross_entropy_bwd_inplace(ctx, s, targets, count, lse.in(), five.in(), logits.out(Write::Set));
+    EXPECT_EQ(logits.values(), std::vector<double>(12, 0.0));
+  }
 }
 
 // However many rows there are, the mean of equal ones is each of them.
 TEST_P(L02_Softmax, CrossEntropyOfManyRowsIsTheirMean) {
   const RowShape s{turn.table == &cpu_backend() ? 300'000 : 3'000, 2};
-  Buffer logits(DType::F32, std::vector<double>(s.rows * s.cols, 0.3));
+  const Case c(DType::F32, s, Buffer(DType::F32, std::vector<double>(s.rows * s.cols, 0.3)));
   Buffer lse = Buffer::zeros(DType::F32, s.rows), loss = Buffer::zeros(DType::F32, 1);
   TestCtx ctx(cost::cross_entropy_fwd(s, DType::F32));
-  table().cross_entropy_fwd(ctx, s, logits.in(), Targets(s).in(), {}, loss.out(Write::Set),
+  table().cross_entropy_fwd(ctx, s, c.logits.in(), c.targets(), {}, loss.out(Write::Set),
                             lse.out(Write::Set));
   EXPECT_NEAR(loss.values()[0], std::log(2.0), 1e-7);
 }

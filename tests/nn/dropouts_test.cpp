@@ -1,5 +1,5 @@
 // Every dropout of the three families of models: as many as configured, each where it belongs, with random
-// words of its own, that depend on seed, step and sample alone.
+// words of its own.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -146,57 +146,6 @@ TEST_P(L04_Dropout, IsWhereItBelongs) {
                                                       : "add_positions";
   if (config.output_head == OutputHead::Pooled) expected.push_back("tanh");
   EXPECT_EQ(before, expected);
-}
-
-TEST_P(L04_Dropout, EvaluationDrawsNothing) {
-  Transformer model(config);
-  randomize(model, 1);
-  TransformerConfig whole = config;
-  whole.dropout = 0;
-  Transformer without(whole);
-  randomize(without, 1);
-  const DummyBatch batch = dummy_batch(config, 3, config.context);
-  const Evaluation evaluation;
-  const std::vector<double> got = to_host<double>(model.logits(batch.ids, batch.types));
-  for (const Draw& d : draws) EXPECT_EQ(d.p, 0) << d.op;
-  EXPECT_EQ(got, to_host<double>(without.logits(batch.ids, batch.types)));
-}
-
-// The logits of samples [first, first + count) of the batch, as a batch of their own in training step `step`.
-std::vector<double> logits_of(Context& context, const Transformer& model, const DummyBatch& batch,
-                              int64_t first, int64_t count, int64_t step) {
-  context.first_sample = first;
-  context.device.set(&StepScalars::step, step);
-  const Tape tape;
-  const auto part = [&](const Tensor& x) { return x.defined() ? x.narrow(first, count) : x; };
-  return to_host<double>(model.logits(part(batch.ids), part(batch.types)));
-}
-
-TEST_P(L04_Dropout, MasksDoNotDependOnHowABatchIsCut) {
-  Transformer model(config);
-  randomize(model, 1);
-  const DummyBatch batch = dummy_batch(config, 4, config.context);
-  const std::vector<double> whole = logits_of(context, model, batch, 0, 4, 2);
-  for (const std::vector<int64_t>& cut : {std::vector<int64_t>{2, 2}, {1, 3}, {1, 1, 1, 1}}) {
-    std::vector<double> parts;
-    for (const int64_t count : cut) {
-      const int64_t first = int64_t(parts.size() * 4 / whole.size());
-      const std::vector<double> part = logits_of(context, model, batch, first, count, 2);
-      parts.insert(parts.end(), part.begin(), part.end());
-    }
-    EXPECT_EQ(parts, whole);
-  }
-}
-
-TEST_P(L04_Dropout, MasksAreThoseOfSeedAndStep) {
-  Transformer model(config);
-  randomize(model, 1);
-  const DummyBatch batch = dummy_batch(config, 2, config.context);
-  const std::vector<double> once = logits_of(context, model, batch, 0, 2, 5);
-  EXPECT_NE(logits_of(context, model, batch, 0, 2, 6), once);
-  EXPECT_EQ(logits_of(context, model, batch, 0, 2, 5), once);
-  context.seed = 4;
-  EXPECT_NE(logits_of(context, model, batch, 0, 2, 5), once);
 }
 
 }  // namespace

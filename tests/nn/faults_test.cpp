@@ -4,15 +4,24 @@
 
 #include <filesystem>
 
-#include "src/data/dummy.h"
 #include "src/io/checkpoint.h"
-#include "src/nn/lora.h"
 #include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
 #include "tests/fault_injection.h"
+#include "tests/nn/lora_testing.h"
 
 namespace gradus {
 namespace {
+
+TransformerConfig one_block(const char* recipe, double dropout = 0) {
+  return {.vocab = 80,
+          .context = 6,
+          .layers = 1,
+          .heads = 2,
+          .channels = 64,
+          .dropout = dropout,
+          .precision = precision_recipe(recipe)};
+}
 
 using Make = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
 struct Setting {
@@ -23,14 +32,7 @@ struct Setting {
 
 struct Run {
   Run(const char* device, const Setting& set)
-      : context(device, 3),
-        model({.vocab = 80,
-               .context = 6,
-               .layers = 1,
-               .heads = 2,
-               .channels = 64,
-               .dropout = 0.1,
-               .precision = precision_recipe(set.scales ? "mixed-fp16" : "fp32")}) {
+      : context(device, 3), model(one_block(set.scales ? "mixed-fp16" : "fp32", 0.1)) {
     model.initialize(1);
     if (set.recomputes) model.segments = {{1, Keep::Input}};
     if (set.adapters) add_lora(model, ".*", {.r = 2, .dropout = 0.1, .precision = model.config.precision}, 1);
@@ -142,21 +144,6 @@ struct OneCall {
   std::string name;
   std::function<void(Transformer&)> prepare, call;
 };
-struct Kept {  // what a model is
-  std::vector<std::string> names;
-  std::vector<bool> trains, merged, in_4_bits;
-  std::vector<std::vector<double>> weights;
-  bool operator==(const Kept&) const = default;
-};
-Kept kept_of(const Transformer& model) {
-  Kept k;
-  for (const Parameter& p : model.parameters) {
-    k.names.push_back(p.name), k.trains.push_back(p.trainable()), k.merged.push_back(p.merged);
-    k.in_4_bits.push_back(p.codes.has_value());
-    k.weights.push_back(to_host<double>(p.codes ? p.codes->codes : p.kept()));
-  }
-  return k;
-}
 
 TEST(L12_Faults, ACallThatFailsChangesNothing) {
   const auto nothing = [](Transformer&) {};
@@ -165,12 +152,7 @@ TEST(L12_Faults, ACallThatFailsChangesNothing) {
     for (const auto& [name, prepare, call] :
          {OneCall{"add_lora", nothing, adapt}, OneCall{"quantize_frozen", adapt, quantize_frozen}}) {
       const auto make = [&] {
-        auto model = std::make_unique<Transformer>(TransformerConfig{.vocab = 80,
-                                                                     .context = 6,
-                                                                     .layers = 1,
-                                                                     .heads = 2,
-                                                                     .channels = 64,
-                                                                     .precision = precision_recipe(recipe)});
+        auto model = std::make_unique<Transformer>(one_block(recipe));
         model->initialize(1);
         return model;
       };
@@ -217,12 +199,7 @@ TEST(L12_Faults, NoProductIsMergedTwice) {
     int64_t failed = 0;
     for (int64_t n = 0;; ++n) {  // 0: nothing fails
       Context context;
-      Transformer model({.vocab = 80,
-                         .context = 6,
-                         .layers = 1,
-                         .heads = 2,
-                         .channels = 64,
-                         .precision = precision_recipe(recipe)});
+      Transformer model(one_block(recipe));
       model.initialize(1);
       add_lora(model, ".*", {.r = 2, .precision = model.config.precision}, 1);
       for (Linear* l : model.linears())

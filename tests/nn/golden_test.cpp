@@ -1,4 +1,5 @@
-// A 2-layer GPT against PyTorch (tests/golden/make_gpt.py): loss, every gradient, ten AdamW steps, in fp32.
+// Models against PyTorch and Hugging Face (tests/golden/make_gpt.py, make_models.py), in fp32: a 2-layer
+// GPT's loss, every gradient and ten AdamW steps; BERT's and GPT-NeoX's logits, loss and gradients.
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "tests/nn/golden_testing.h"
@@ -6,17 +7,25 @@
 namespace gradus {
 namespace {
 
+// On each device, with either attention.
 using Attention = decltype(&attention_plain);
-
-struct L03_Golden : ::testing::TestWithParam<std::tuple<const char*, Attention>> {
+struct GoldenTest : ::testing::TestWithParam<std::tuple<const char*, Attention>> {
   Context context{std::get<const char*>(GetParam())};
+  TransformerConfig with_attention(TransformerConfig config) {
+    config.attention = std::get<Attention>(GetParam());
+    return config;
+  }
+};
+const auto kDevicesAndAttentions = ::testing::Combine(::testing::ValuesIn(devices_with_data()),
+                                                      ::testing::Values(attention_plain, attention_flash));
+const auto kName = [](const auto& info) {
+  return std::string(std::get<0>(info.param)) +
+         (std::get<1>(info.param) == attention_plain ? "_plain" : "_flash");
+};
+
+struct L03_Golden : GoldenTest {
   Golden file{"tests/golden/gpt.safetensors"};
-  Transformer model{{.vocab = 65,
-                     .context = 16,
-                     .layers = 2,
-                     .heads = 4,
-                     .channels = 32,
-                     .attention = std::get<Attention>(GetParam())}};
+  Transformer model{with_attention({.vocab = 65, .context = 16, .layers = 2, .heads = 4, .channels = 32})};
   Tensor ids, targets;
 
   void SetUp() override {
@@ -25,14 +34,7 @@ struct L03_Golden : ::testing::TestWithParam<std::tuple<const char*, Attention>>
     targets = file.read_ids("targets", {4, 16});
   }
 };
-
-INSTANTIATE_TEST_SUITE_P(Devices, L03_Golden,
-                         ::testing::Combine(::testing::ValuesIn(devices_with_data()),
-                                            ::testing::Values(attention_plain, attention_flash)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) +
-                                  (std::get<1>(info.param) == attention_plain ? "_plain" : "_flash");
-                         });
+INSTANTIATE_TEST_SUITE_P(Devices, L03_Golden, kDevicesAndAttentions, kName);
 
 TEST_P(L03_Golden, LossAndEveryGradient) {
   RecordProperty("exercise", "03.1");
@@ -65,6 +67,41 @@ TEST_P(L03_Golden, TenAdamWSteps) {
     for (size_t i = 0; i < want.size(); ++i)
       ASSERT_NEAR(got[i], want[i], 1e-4 * std::abs(want[i]) + 1e-5) << name << " element " << i;
   }
+}
+
+struct L04_Golden : GoldenTest {
+  void expect_golden(const TransformerConfig& config, const char* path, const Shape& labels) {
+    Transformer model(with_attention(config));
+    Golden file(path);
+    file.read_weights(model.parameters);
+    const Tensor ids = file.read_ids("input_ids", {3, 12});
+    const Tensor types = config.token_types > 0 ? file.read_ids("token_type_ids", {3, 12}) : Tensor();
+    const Tensor targets = file.read_ids("targets", labels);
+    const Tensor logits = model.logits(ids, types);
+    const std::vector<double> want = file.read("logits", logits.shape()), got = to_host<double>(logits);
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], 1e-5 * (1 + std::abs(want[i]))) << "logit " << i;
+    Tape tape;
+    const Tensor loss = model.loss(ids, targets, types);
+    const double expected = file.read("loss", {1})[0];
+    EXPECT_NEAR(item(loss), expected, 1e-5 * expected);
+    tape.backward(loss);
+    file.expect_gradients(model.parameters);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, L04_Golden, kDevicesAndAttentions, kName);
+TransformerConfig tiny(const char* name) {
+  TransformerConfig config = transformer_config(name);
+  config.vocab = 37, config.context = 12, config.layers = 2, config.heads = 2, config.channels = 16;
+  config.rotary /= 16;  // of 8 dimensions instead of 128
+  config.dropout = 0;
+  if (config.output_head == OutputHead::Pooled) config.labels = 2;
+  return config;
+}
+
+TEST_P(L04_Golden, Bert) { expect_golden(tiny("bert-base"), "tests/golden/bert.safetensors", {3}); }
+TEST_P(L04_Golden, NeoX) {
+  expect_golden(tiny("polyglot-ko-1.3b"), "tests/golden/neox.safetensors", {3, 12});
 }
 
 }  // namespace

@@ -1,24 +1,15 @@
 // What adapters are: the formula and its gradients, what they begin with, which layers get one, what is saved
 // for them, merging, refusals.
-#include "src/nn/lora.h"
-
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "src/autograd/gradcheck.h"
-#include "src/data/dummy.h"
-#include "tests/devices.h"
-#include "tests/nn/families_testing.h"
+#include "tests/nn/lora_testing.h"
 
 namespace gradus {
 namespace {
 
-std::vector<double> normals(int64_t n, uint64_t stream, double std = 1) {
-  Rng rng(11, stream);
-  std::vector<double> values(static_cast<size_t>(n));
-  for (double& v : values) v = std * rng.normal();
-  return values;
-}
 // y (rows, n) = x (rows, k) w^T, w (n, k).
 std::vector<double> product(const std::vector<double>& x, const std::vector<double>& w, size_t k) {
   const size_t rows = x.size() / k, n = w.size() / k;
@@ -29,33 +20,13 @@ std::vector<double> product(const std::vector<double>& x, const std::vector<doub
   return y;
 }
 
-// A rank is at most a matrix's smaller side, and of BERT's last that is the labels.
-TransformerConfig with_labels(TransformerConfig config) {
-  if (config.labels > 0) config.labels = 8;
-  return config;
-}
-
-struct L12_Lora : ::testing::TestWithParam<std::tuple<const char*, const char*>> {
-  Context context{std::get<0>(GetParam()), 3};
-  const char* name = std::get<1>(GetParam());
-  TransformerConfig config = with_labels(family(name));
-  std::vector<double> logits(const Transformer& model) {
-    const DummyBatch batch = dummy_batch(config, 2, config.context);
-    const Evaluation evaluation;
-    return to_host<double>(model.logits(batch.ids, batch.types));
-  }
-  static void draw_b(Transformer& model) {  // so that adapters do something
-    uint64_t stream = 100;
-    for (Linear* l : model.linears())
-      if (l->lora) l->lora->b.assign(normals(l->lora->b.value.numel(), ++stream, 0.2));
+struct L12_Lora : LoraTest {
+  L12_Lora() {  // a rank is at most a matrix's smaller side, and of BERT's last that is the labels
+    if (config.labels > 0) config.labels = 8;
+    batch = dummy_batch(config, 2, config.context);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Families, L12_Lora,
-                         ::testing::Combine(::testing::ValuesIn(devices_with_data()),
-                                            ::testing::ValuesIn(kFamilies)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-                         });
+ON_DEVICES_AND_FAMILIES(L12_Lora);
 
 TEST_P(L12_Lora, AtFirstLogitsAreTheSameAndOnlyBHasAGradient) {
   RecordProperty("exercise", "12.1");
@@ -65,7 +36,7 @@ TEST_P(L12_Lora, AtFirstLogitsAreTheSameAndOnlyBHasAGradient) {
   add_lora(model, ".*", {.r = 3, .alpha = 6, .dropout = 0.25}, 5);
   EXPECT_EQ(logits(model), before);
   Tape tape;
-  tape.backward(dummy_batch(config, 2, config.context).loss(model));
+  tape.backward(batch.loss(model));
   for (const Parameter& p : model.parameters) {
     const bool a = p.name.ends_with(".lora_A.weight"), b = p.name.ends_with(".lora_B.weight");
     EXPECT_EQ(p.trainable(), a || b) << p.name;
@@ -209,7 +180,7 @@ TEST_P(L12_Lora, MergedLogitsAreTheSameAndTakeNoMoreWork) {
     merge_lora(model);
     EXPECT_EQ(flops(), of_base) << "a merged adapter is not applied";
     Tape tape;
-    dummy_batch(config, 2, config.context).loss(model);
+    batch.loss(model);
     EXPECT_TRUE(tape.nodes().empty()) << "what is merged cannot train";
     const std::vector<double> merged = logits(model);
     for (size_t i = 0; i < base.size(); ++i) ASSERT_NEAR(merged[i], adapted[i], 1e-5) << "logit " << i;
@@ -227,8 +198,7 @@ struct L12_LoraLayer : ::testing::TestWithParam<const char*> {
     return from_host(context.device, values, shape, t, Kind::Weight, "w");
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L12_LoraLayer, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L12_LoraLayer);
 
 TEST_P(L12_LoraLayer, IsTheFormula) {
   RecordProperty("exercise", "12.1");

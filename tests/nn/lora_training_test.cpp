@@ -1,12 +1,9 @@
 // Training adapters: the bytes it takes, that nothing else changes, with checkpointing, in 16 bits and over
-// weights in 4 bits; and that what is refused has changed nothing.
+// weights in 4 bits.
 #include <map>
 
-#include "src/data/dummy.h"
-#include "src/nn/lora.h"
 #include "src/optim/optimizer.h"
-#include "tests/devices.h"
-#include "tests/nn/families_testing.h"
+#include "tests/nn/lora_testing.h"
 
 namespace gradus {
 namespace {
@@ -20,24 +17,7 @@ Values kept(const Transformer& model) {
 }
 bool of_adapter(const std::string& name) { return name.find(".lora_") != std::string::npos; }
 
-struct L12_LoraTraining : ::testing::TestWithParam<std::tuple<const char*, const char*>> {
-  Context context{std::get<0>(GetParam()), 3};
-  TransformerConfig config = family(std::get<1>(GetParam()));
-  DummyBatch batch = dummy_batch(config, 2, config.context);
-
-  std::vector<double> logits(const Transformer& model) {
-    const Evaluation evaluation;
-    return to_host<double>(model.logits(batch.ids, batch.types));
-  }
-  static void draw_b(Transformer& model) {  // so that every adapter does something
-    for (Parameter& p : model.parameters) {
-      if (!p.name.ends_with("lora_B.weight")) continue;
-      Rng rng(4, uint64_t(p.value.numel()));
-      std::vector<double> values(size_t(p.value.numel()));
-      for (double& v : values) v = 0.1 * rng.normal();
-      p.assign(values);
-    }
-  }
+struct L12_LoraTraining : LoraTest {
   Values gradients(Transformer& model) {
     model.parameters.drop_grad();
     Tape tape;
@@ -51,7 +31,8 @@ struct L12_LoraTraining : ::testing::TestWithParam<std::tuple<const char*, const
     const Evaluation evaluation;
     return item(batch.loss(model));
   }
-  // Ten steps; that they change the adapters, all of them, and nothing else, and lower the loss.
+  // Ten steps; that they change the adapters, all of them, and nothing else, and lower the loss; and that
+  // states are of the adapters alone.
   void expect_ten_steps_of_adapters(Transformer& model) {
     const Values before = kept(model);
     const double first = loss(model);
@@ -64,43 +45,24 @@ struct L12_LoraTraining : ::testing::TestWithParam<std::tuple<const char*, const
     for (const auto& [name, values] : kept(model))
       EXPECT_EQ(values != before.at(name), of_adapter(name)) << name;
     EXPECT_LT(loss(model), 0.98 * first);
+    EXPECT_EQ(context.device.meter().now()[Kind::Optimizer], 8 * model.parameters.numel_trainable());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Families, L12_LoraTraining,
-                         ::testing::Combine(::testing::ValuesIn(devices_with_data()),
-                                            ::testing::ValuesIn(kFamilies)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
-                         });
+ON_DEVICES_AND_FAMILIES(L12_LoraTraining);
 
-TEST_P(L12_LoraTraining, OnlyAdaptersChange) {
-  Transformer model(config);
-  model.initialize(1);
-  add_lora(model, ".*", {.r = 2, .alpha = 16, .dropout = 0.1}, 5);
-  expect_ten_steps_of_adapters(model);
-}
-
-TEST_P(L12_LoraTraining, OverWeightsInSixteenBitsWithMasters) {
-  config.precision = uniform(DType::BF16);
-  Transformer model(config);
-  model.initialize(1);
-  add_lora(model, ".*c_attn|.*c_fc", {.r = 2, .alpha = 16, .precision = mixed(DType::BF16)}, 5);
-  expect_ten_steps_of_adapters(model);
-  const int64_t n = model.parameters.numel_trainable();
-  EXPECT_EQ(context.device.meter().now()[Kind::Master], 4 * n);
-  EXPECT_EQ(context.device.meter().now()[Kind::Gradient], 4 * n);
-}
-
-TEST_P(L12_LoraTraining, GradientsAndStatesAreThoseOfTheAdapters) {
-  Transformer model(config);
-  model.initialize(1);
-  add_lora(model, ".*c_attn|.*c_proj", {.r = 3}, 5);
-  const int64_t n = model.parameters.numel_trainable();
-  EXPECT_EQ(n, 2 * 3 * (24 + 72 + 24 + 24 + 96 + 24));
-  const AdamW optimizer(model.parameters);
-  gradients(model);
-  EXPECT_EQ(context.device.meter().now()[Kind::Optimizer], 8 * n);
-  EXPECT_EQ(context.device.meter().now()[Kind::Gradient], 4 * n);
+TEST_P(L12_LoraTraining, OnlyAdaptersChangeAlsoOverWeightsInSixteenBits) {
+  for (const bool sixteen : {false, true}) {
+    config.precision = uniform(sixteen ? DType::BF16 : DType::F32);
+    Transformer model(config);
+    model.initialize(1);
+    const Precision of_adapters = sixteen ? mixed(DType::BF16) : Precision();
+    add_lora(model, sixteen ? ".*c_attn|.*c_fc" : ".*",
+             {.r = 2, .alpha = 16, .dropout = sixteen ? 0 : 0.1, .precision = of_adapters}, 5);
+    expect_ten_steps_of_adapters(model);
+    const int64_t n = model.parameters.numel_trainable();
+    EXPECT_EQ(context.device.meter().now()[Kind::Gradient], 4 * n);
+    EXPECT_EQ(context.device.meter().now()[Kind::Master], sixteen ? 4 * n : 0);
+  }
 }
 
 // A layer's frozen weight needs no input; A needs what it is multiplied with, B the r numbers a row that A
@@ -232,54 +194,6 @@ TEST_P(L12_LoraTraining, WhatTrainsIsNotQuantized) {
   EXPECT_TRUE(std::isfinite(loss(model)));
   expect_refused("lora: cannot merge the adapter of h.0.attn.c_attn: its weight is kept in 4 bits",
                  [&] { merge_lora(model); });
-}
-
-// What a model is: its parameters, which of them train, their numbers, its adapters and bytes.
-TEST_P(L12_LoraTraining, WhatIsRefusedHasChangedNothing) {
-  Transformer model(config);
-  model.initialize(1);
-  const auto state = [&] {
-    std::string text;
-    for (const Parameter& p : model.parameters) text += p.name + (p.trainable() ? " trains " : " ");
-    for (const Linear* l : model.linears())
-      text += std::string(l->lora ? l->weight.merged ? "merged " : "adapter " : "- ") +
-              (l->weight.codes ? "4" : "");
-    return std::pair(text, kept(model));
-  };
-  const auto refuses = [&](const std::string& part, const std::function<void()>& f) {
-    const auto before = state();
-    const Usage usage = context.device.meter().now();
-    expect_refused(part, f);
-    EXPECT_EQ(state(), before) << part;
-    EXPECT_EQ(context.device.meter().now()[Kind::Weight], usage[Kind::Weight]) << part;
-  };
-  const auto refuses_to_add = [&](const std::string& part, const std::string& pattern, const LoraArgs& args) {
-    refuses(part, [&] { add_lora(model, pattern, args, 5); });
-  };
-  const std::string range = "; it can be from 1 to the smaller side";
-  refuses_to_add("lora: the pattern '(' is no regular expression", "(", {});
-  refuses_to_add(
-      "lora: the pattern 'c_attn' matches no whole name of a linear layer; there are: h.0.attn.c_attn, "
-      "h.0.attn.c_proj, h.0.mlp.c_fc, h.0.mlp.c_proj, h.1.attn.c_attn, ",
-      "c_attn", {});
-  refuses_to_add("lora: rank 0 for h.0.attn.c_attn [72,24]" + range, ".*", {.r = 0});
-  refuses_to_add("lora: rank 25 for h.1.mlp.c_fc [96,24]" + range, "h.1.mlp.*", {.r = 25});
-  refuses_to_add("lora: adapters that compute in bf16 for a model that computes in fp32", ".*c_attn",
-                 {.precision = mixed(DType::BF16)});
-  refuses_to_add("lora: dropout 1 must be at least 0 and below 1", ".*c_attn", {.dropout = 1});
-  refuses_to_add("lora: dropout -0.5 must be", ".*c_attn", {.dropout = -0.5});
-  refuses_to_add("lora: dropout nan must be", ".*c_attn", {.dropout = std::nan("")});
-  refuses_to_add("lora: alpha is inf", ".*c_attn", {.alpha = INFINITY});
-  const std::string none_to_unmerge = "lora: cannot unmerge: the model has no adapter that is merged",
-                    none_to_merge = "lora: cannot merge: the model has no adapter that is not merged";
-  refuses(none_to_merge, [&] { merge_lora(model); });
-  refuses(none_to_unmerge, [&] { unmerge_lora(model); });
-  refuses("lora: there is no frozen weight of a linear layer that", [&] { quantize_frozen(model); });
-  add_lora(model, ".*c_attn", {.r = 24}, 5);  // the largest there is
-  refuses_to_add("lora: the model has adapters already, h.0.attn.c_attn among them", ".*c_fc", {});
-  refuses(none_to_unmerge, [&] { unmerge_lora(model); });
-  merge_lora(model);
-  refuses(none_to_merge, [&] { merge_lora(model); });
 }
 
 // 24 layers x 8 x (2048 + 6144) numbers train; 12 x 2048^2 x 24 are in 4 bits.

@@ -203,53 +203,6 @@ TEST_F(L03_OptimizerRefusals, WithoutATrainableParameterOrAGradient) {
   EXPECT_EQ(optimizer.scalars().clip_factor, 1);
 }
 
-TEST_F(L03_OptimizerRefusals, AnUpdateIsALaunchThatCountsAndOneOverAllParameters) {
-  for (int i = 0; i < 3; ++i) {
-    Parameter& p = parameters.add(std::to_string(i), {i + 2}, {});
-    p.leaf.grad = Tensor(context.device, {i + 2}, DType::F32, Kind::Gradient, "g");
-    p.leaf.empty = false;
-  }
-  const AdamWArgs adamw;
-  EXPECT_EQ(std::tuple(adamw.beta1, adamw.beta2, adamw.eps, adamw.weight_decay),
-            std::tuple(0.9f, 0.999f, 1e-8f, 0.0f));
-  EXPECT_EQ(std::tuple(SgdArgs().momentum, SgdArgs().weight_decay), std::tuple(0.0f, 0.0f));
-  AdamW a(parameters);
-  Sgd plain(parameters), momentum(parameters, {.momentum = 0.5f});
-  context.device.meter().keep_trace();
-  const auto traced = [&](const std::function<void()>& f) {
-    context.device.meter().reset_work();
-    f();
-    EXPECT_LE(meter.trace().size(), 2u);
-    for (const auto& [cost, calls] : meter.trace()) EXPECT_EQ(calls, 1);
-    return meter.work(OpClass::Elementwise);  // counting an update moves nothing
-  };
-  // 2 + 3 + 4 elements: 14 operations of AdamW each, of fp32 value, m and v read and written, g read
-  EXPECT_EQ(traced([&] { a.step(0.1); }).bytes, 9 * 4 * 7);
-  EXPECT_EQ(traced([&] { plain.step(0.1); }).bytes, 9 * 4 * 3);
-  EXPECT_EQ(traced([&] { momentum.step(0.1); }).bytes, 9 * 4 * 5);
-  EXPECT_EQ(traced([&] { a.clip_grad_norm(1); }).bytes, 9 * 4);
-}
-
-TEST_F(L03_OptimizerRefusals, AnUpdateIsClippedInEveryTypeOfGradient) {
-  for (const DType t : {DType::F64, DType::F32, DType::BF16, DType::F16}) {
-    Parameters two;
-    const auto add_one = [&](const char* name, const std::vector<double>& gradient) -> Parameter& {
-      Parameter& p = two.add(name, {int64_t(gradient.size())}, uniform(t));
-      copy_from_host(p.value, std::vector<double>(gradient.size(), 0));
-      p.leaf.grad = from_host(context.device, gradient, p.value.shape(), t, Kind::Gradient, "g");
-      p.leaf.empty = false;
-      return p;
-    };
-    Parameter &a = add_one("a", {3, -4}), &b = add_one("b", {12});
-    Sgd optimizer(two);
-    optimizer.clip_grad_norm(6.5);
-    EXPECT_EQ(optimizer.scalars().grad_norm, 13) << name_of(t);
-    optimizer.step(2);  // the learning rate, times a half
-    EXPECT_NEAR(to_host<double>(a.value)[1], 4, 4e-6) << name_of(t);
-    EXPECT_NEAR(item(b.value), -12, 12e-6) << name_of(t);
-  }
-}
-
 TEST_F(L03_Parameters, TheThreeLayersAreWhatTheirParametersSay) {
   const Linear l(parameters, "l", 2, 3);
   EXPECT_EQ(&l.weight, &parameters.find("l.weight"));

@@ -1,9 +1,10 @@
-// What training promises beside its numbers: where there is dropout, what decays, where states begin, how
-// long clipping lasts.
+// What training promises beside its numbers: where there is dropout, where states begin, how long clipping
+// lasts, what is counted.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "kernels/philox.h"
 #include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
@@ -13,13 +14,6 @@ namespace gradus {
 namespace {
 
 const TransformerConfig kTiny{.vocab = 31, .context = 12, .layers = 2, .heads = 3, .channels = 24};
-
-void backward(Transformer& model) {
-  Tape tape;
-  const Tensor loss = dummy_batch(model.config, 2, model.config.context).loss(model);
-  model.parameters.zero_grad();
-  tape.backward(loss);
-}
 
 TEST(L03_Training, DropoutIsWhereGpt2HasIt) {
   RecordProperty("exercise", "03.1");
@@ -35,47 +29,6 @@ TEST(L03_Training, DropoutIsWhereGpt2HasIt) {
     if (tape.nodes()[i].op == std::string("dropout")) before.push_back(tape.nodes()[i - 1].op);
   EXPECT_EQ(before, (std::vector<std::string>{"add_positions", "linear", "linear", "linear", "linear"}))
       << "the embeddings, and in each block what attention and the MLP add";
-}
-
-TEST(L03_Training, EachDropoutOfAPassHasAMaskOfItsOwn) {
-  Context context("cpu", 3);
-  const Tensor x =
-      from_host(context.device, std::vector<double>(64, 1), {1, 64}, DType::F32, Kind::Data, "x");
-  EXPECT_NE(to_host<double>(dropout(x, 0.5)), to_host<double>(dropout(x, 0.5)));
-}
-
-TEST(L03_Training, PositionsThatAreNotUsedGetAGradientOfZero) {
-  Context context("cpu", 3);
-  Parameters parameters;
-  Parameter& table = parameters.add("wpe", {100, 10}, {});
-  const Tensor x =
-      from_host(context.device, std::vector<double>(30, 1), {1, 3, 10}, DType::F32, Kind::Data, "x");
-  Tape tape;
-  const Tensor y = add_positions(x, table.value);
-  {
-    const Tensor old =
-        from_host(context.device, std::vector<double>(1000, NAN), {1000}, DType::F32, Kind::Data, "old");
-  }
-  tape.backward(y, x);
-  std::vector<double> expected(1000, 0.0);
-  std::fill_n(expected.begin(), 30, 1.0);
-  EXPECT_EQ(to_host<double>(table.leaf.grad), expected);
-}
-
-std::vector<double> after_a_step(const char* parameter, float weight_decay) {
-  Context context("cpu", 3);
-  Transformer model(kTiny);
-  model.initialize(1);
-  AdamW optimizer(model.parameters, {.weight_decay = weight_decay});
-  backward(model);
-  optimizer.step(0.1);
-  return to_host<double>(model.parameters.find(parameter).value);
-}
-TEST(L03_Optim, MatricesDecayBiasesAndNormsDoNot) {
-  for (const char* kept : {"h.0.ln_1.weight", "h.1.ln_2.bias", "h.0.attn.c_attn.bias"})
-    EXPECT_EQ(after_a_step(kept, 0.5f), after_a_step(kept, 0)) << kept;
-  for (const char* decays : {"wte.weight", "h.1.mlp.c_fc.weight"})
-    EXPECT_NE(after_a_step(decays, 0.5f), after_a_step(decays, 0)) << decays;
 }
 
 TEST(L03_Optim, StatesBeginAtZeroWhateverLiesInMemory) {
@@ -106,6 +59,52 @@ TEST(L03_Optim, ClippingLastsForOneUpdate) {
   EXPECT_NEAR(to_host<double>(w.value)[0], -3, 1e-5);
   optimizer.step(1);
   EXPECT_NEAR(to_host<double>(w.value)[0], -33, 1e-4) << "the second update was not to be clipped";
+}
+
+// Two counts that are not the same: attempts at an update, from which dropout draws, and updates that were
+// made, which Adam's bias correction needs.
+Tensor ones(const Shape& shape) {
+  return from_host(current().device, std::vector<double>(shape.numel(), 1), shape, DType::F32, Kind::Data,
+                   "ones");
+}
+
+TEST(L03_StepCounts, TheFirstForwardDrawsFromStepOne) {  // step 0 is initialization's and the data's
+  Context context("cpu", 42);
+  const std::vector<double> got = to_host<double>(dropout(ones({3, 8}), 0.5));
+  for (int64_t i = 0; i < 24; ++i) {
+    const Philox4 words = dropout_words(42, 1, 0, i / 8, i % 8 / 4);
+    EXPECT_EQ(got[i], uniform01(words[i % 4]) >= 0.5f ? 2 : 0) << i;
+  }
+}
+
+// w after an update with a gradient of 1.
+double after_update(Parameters& parameters, Optimizer& optimizer) {
+  Parameter& w = *parameters.begin();
+  w.leaf.zero();
+  Tape tape;
+  tape.backward(scale(w.value, 1), ones({1}));
+  optimizer.step(0.1);
+  return item(w.value);
+}
+
+TEST(L03_StepCounts, BiasCorrectionCountsUpdatesAndDropoutAttempts) {
+  std::vector<double> first_update;
+  std::vector<std::vector<double>> masks;
+  for (const int64_t step : {1, 2, 9}) {  // as after attempts that made no update
+    Context context("cpu", 3);
+    Parameters parameters;
+    copy_from_host(parameters.add("w", {1}, {}).value, {0});
+    AdamW optimizer(parameters);
+    context.device.set(&StepScalars::step, step);
+    masks.push_back(to_host<double>(dropout(ones({1, 64}), 0.5)));
+    first_update.push_back(after_update(parameters, optimizer));
+    context.end_attempt();
+    EXPECT_EQ(context.device.scalars().step, step + 1);
+  }
+  EXPECT_EQ(first_update, std::vector<double>(3, first_update[0])) << "the first update is the first";
+  EXPECT_NEAR(first_update[0], -0.1, 1e-6) << "Adam's first step is the learning rate";
+  EXPECT_NE(masks[0], masks[1]);
+  EXPECT_NE(masks[1], masks[2]);
 }
 
 }  // namespace

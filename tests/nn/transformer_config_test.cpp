@@ -74,11 +74,24 @@ TEST(L04_TransformerConfig, BertsAndPolyglots) {
                 .rotary = 64});
 }
 
-TEST(L04_TransformerConfig, AnUnknownNameListsAllThatAreKnown) {
-  expect_refused(
-      "model 'gpt5' is unknown; did you mean gpt2? Known: gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert-base, "
-      "bert-large, polyglot-ko-1.3b, and gpt-LAYERSxCHANNELSxHEADS, for example gpt-36x4096x32",
-      [] { transformer_config("gpt5"); });
+TEST(L04_TransformerConfig, AnUnknownNameListsAllThatAreKnownAndSuggestsTheNearest) {
+  for (const auto& [name, nearest] :
+       std::vector<std::pair<std::string, std::string>>{{"gpt5", "gpt2"},
+                                                        {"bert-larg", "bert-large"},
+                                                        {"bertbase", "bert-base"},
+                                                        {"GPT2", "gpt2"},
+                                                        {"gpt3-xl", "gpt2-xl"},
+                                                        {"polyglot-1.3b", "polyglot-ko-1.3b"},
+                                                        {"", "gpt2"}})
+    expect_refused("model '" + name + "' is unknown; did you mean " + nearest +
+                       "? Known: gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert-base, bert-large, "
+                       "polyglot-ko-1.3b, and gpt-LAYERSxCHANNELSxHEADS, for example gpt-36x4096x32",
+                   [&, name = name] { transformer_config(name); });
+  for (const char* name : {"gpt-", "gpt-12", "gpt-12x768", "gpt-12x768x", "gpt-12x768x12x1", "gpt-axbxc",
+                           "gpt-12x768x12 ", "gpt-99999999999999999999x1x1", "gpt-12 x768x12"})
+    expect_refused("is unknown", [&] { transformer_config(name); });
+  for (const char* name : {"gpt-0x768x12", "gpt-12x-768x12", "gpt-12x768x7", "gpt-999999999x999999999x1"})
+    expect_refused("transformer: ", [&] { transformer_config(name); });
   expect_refused("transformer: 1001 layers; gradus trains at most 1000",
                  [] { transformer_config("gpt-1001x1x1"); });
 }
@@ -234,16 +247,6 @@ TEST(L03_TransformerConfig, IdsAreRowsOfAtMostTheContext) {
   expect_refused("types of tokens were given to a model that has none", [&] {
     model.logits(ids({3, 4}), ids({3, 4}));
   });
-}
-
-TEST(L03_TransformerConfig, AModelIsAllocatedWithoutAWrite) {
-  Context context("cpu");
-  const Transformer model(changed([](TransformerConfig& c) { c.precision = mixed(DType::BF16); }));
-  for (const Parameter& p : model.parameters) {
-    EXPECT_EQ(p.value.storage().version, 0u) << p.name;
-    EXPECT_EQ(p.master.storage().version, 0u) << p.name;
-  }
-  EXPECT_EQ(model.config.channels, 8);
 }
 
 TEST(L03_TransformerConfig, InitializationIsOfAllParametersAlsoOfFrozenOnes) {

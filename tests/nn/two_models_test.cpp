@@ -78,34 +78,25 @@ void interleave(Trained& a, Trained& b, std::string_view order, const std::funct
 }
 constexpr const char* kOrders[] = {"aA1bB2", "abAB12", "abA1B2", "abB2A1", "aAbB21", "abAB21"};
 
-TEST(L03_TwoModels, WithoutDropoutEachTrainsAsAlone) {
+// Without dropout, in one context; with it, in a context each.
+TEST(L03_TwoModels, EachTrainsAsAlone) {
   for (const char* device : devices_with_data())
-    for (const auto& [name, make] : kOptimizers) {
-      if (device != std::string_view("cpu") && name != "AdamW") continue;
-      const auto a = alone(device, make, 0, 1), b = alone(device, make, 0, 2);
-      for (const char* order : kOrders) {
-        Context context(device, 3);
-        Trained first(make, 0, 1), second(make, 0, 2);
-        interleave(first, second, order, [](bool) {});
-        EXPECT_EQ(first.numbers(), a) << name << " on " << device << ", order " << order;
-        EXPECT_EQ(second.numbers(), b) << name << " on " << device << ", order " << order;
+    for (const auto& [name, make] : kOptimizers)
+      for (const double dropout : {0.0, 0.2}) {
+        if (device != std::string_view("cpu") && name != "AdamW") continue;
+        const auto a = alone(device, make, dropout, 1), b = alone(device, make, dropout, 2);
+        for (const char* order : kOrders) {
+          Context one(device, 3);
+          Trained first(make, dropout, 1);
+          std::optional<Context> two;
+          if (dropout > 0) two.emplace(device, 3);
+          Trained second(make, dropout, 2);
+          interleave(first, second, order,
+                     [&](bool of_one) { (of_one || !two ? one : *two).make_current(); });
+          EXPECT_EQ(first.numbers(), a) << name << " on " << device << ", order " << order;
+          EXPECT_EQ(second.numbers(), b) << name << " on " << device << ", order " << order;
+        }
       }
-    }
-}
-
-TEST(L03_TwoModels, WithDropoutInAContextEachTheyTrainAsAlone) {
-  for (const auto& [name, make] : kOptimizers) {
-    const auto a = alone("cpu", make, 0.2, 1), b = alone("cpu", make, 0.2, 2);
-    for (const char* order : kOrders) {
-      Context one("cpu", 3);
-      Trained first(make, 0.2, 1);
-      Context two("cpu", 3);
-      Trained second(make, 0.2, 2);
-      interleave(first, second, order, [&](bool of_one) { (of_one ? one : two).make_current(); });
-      EXPECT_EQ(first.numbers(), a) << name << ", order " << order;
-      EXPECT_EQ(second.numbers(), b) << name << ", order " << order;
-    }
-  }
 }
 
 // An attempt begins with the first tape after a step, whosever it is.

@@ -15,8 +15,13 @@ inline Tensor ids_of(const std::vector<int32_t>& values, const Shape& shape) {
 
 struct TapeTest : ::testing::Test {
   Context context{"cpu", 5};
+  Leaf leaf;
   Tensor tensor(const std::vector<double>& values, const Shape& shape, DType t = DType::F32) {
     return from_host(context.device, values, shape, t, Kind::Weight, "x");
+  }
+  Tensor trains(Tensor x) {  // its gradient goes to `leaf`
+    attach(x, leaf, "x");
+    return x;
   }
 };
 

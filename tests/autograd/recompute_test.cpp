@@ -7,7 +7,6 @@ namespace gradus {
 namespace {
 
 struct L08_Recompute : TapeTest {
-  Leaf leaf;
   Tensor input() {
     std::vector<double> values(128);
     for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(double(i));
@@ -109,6 +108,7 @@ TEST_F(L08_Recompute, WhatThrowsTheSecondTimeLeavesTheContextAsItWas) {
   expect_refused("the second run fails", [&] { tape.backward(y, x.detach()); });
   EXPECT_EQ(context.first_sample, 3);
   EXPECT_EQ(context.seed, 12u);
+  EXPECT_EQ(leaf.uses, 1) << "until the tape is gone";
 }
 
 // Its ops are compared, because gradients would be wrong without a word.

@@ -104,9 +104,7 @@ TEST_F(L02_TapeUses, WhatIsFrozenHasNone) {
 }
 
 TEST_F(L02_TapeUses, ARefusedBackwardChangesNothing) {
-  Tensor two = tensor({1, 2}, {2});
-  Leaf leaf;
-  attach(two, leaf, "two");
+  Tensor two = trains(tensor({1, 2}, {2}));
   Tape tape;
   const Tensor y = scale(two, 3);
   expect_refused("backward: y is [2], not a scalar; pass its gradient dy", [&] { tape.backward(y); });
@@ -126,7 +124,9 @@ TEST_F(L02_TapeUses, ARefusedBackwardChangesNothing) {
 
 TEST_F(L02_TapeUses, AConsumedTapeRecordsNoMoreAndSaysSo) {
   Tape tape;
-  tape.backward(scale(x, 2));
+  const Tensor y = scale(x, 2);
+  tape.backward(y);
+  expect_refused("already consumed", [&] { tape.backward(y); });
   expect_refused("tanh: this tape was consumed by backward()", [&] { tanh(x); });
   EXPECT_EQ(leaf_x.uses, 0);
   EXPECT_EQ(tanh(x.detach()).slot.id, 0) << "what wants no gradient is not recorded";
@@ -197,9 +197,7 @@ TEST_F(L02_TapeUses, UnsharedIsTheTensorItselfOrACopy) {
 }
 
 TEST_F(L02_TapeUses, APassedGradientIsSharedAndTheCallersIsNotWrittenTo) {
-  Tensor p = tensor(std::vector<double>(1000, 1), {1000});
-  Leaf leaf;
-  attach(p, leaf, "p");
+  Tensor p = trains(tensor(std::vector<double>(1000, 1), {1000}));
   const Tensor dy = tensor(std::vector<double>(1000, 1), {1000});
   {
     Tape tape;
@@ -262,9 +260,7 @@ TEST_F(L02_TapeUses, CheckNanReadsEveryOpAndPassesWhatIsFinite) {
 }
 
 TEST_F(L02_TapeUses, OnlyWhatIsSavedStaysAlive) {
-  Tensor p = tensor(std::vector<double>(1000, 1), {1000});
-  Leaf leaf;
-  attach(p, leaf, "p");
+  Tensor p = trains(tensor(std::vector<double>(1000, 1), {1000}));
   Tape tape;
   const Tensor y = scale(scale(scale(p, 2), 3), 5);
   EXPECT_EQ(meter.now()[Kind::Temporary], 4000) << "y alone: its node knows the others as slots";

@@ -20,7 +20,6 @@ struct L02_Views : TapeTest {
 
 TEST_F(L02_Views, AReshapedOutputsGradientIsThatOfTheOutput) {  // dW = dy^T x, each of 4 rows 0.1
   Tensor x = filled(0.1, {4, 3}), w = filled(0, {6, 3});
-  Leaf leaf;
   attach(w, leaf, "w");
   Tape tape;
   const Tensor y = tanh(linear(x, w).reshape({8, 3}));
@@ -30,7 +29,6 @@ TEST_F(L02_Views, AReshapedOutputsGradientIsThatOfTheOutput) {  // dW = dy^T x, 
 
 TEST_F(L02_Views, AGradientOfAnotherShapeIsReadInTheOutputsShape) {
   Tensor x = filled(0.1, {4, 3}), w = filled(0, {6, 3});
-  Leaf leaf;
   attach(w, leaf, "w");
   for (const Shape& shape : {Shape{8, 3}, Shape{24}, Shape{2, 12}}) {
     leaf.zero();
@@ -46,9 +44,7 @@ TEST_F(L02_Views, AGradientOfAnotherShapeIsReadInTheOutputsShape) {
 }
 
 TEST_F(L02_Views, AParameterThatIsUsedReshapedKeepsItsShapeInTheGradient) {
-  Tensor w = filled(1, {2, 6});
-  Leaf leaf;
-  attach(w, leaf, "w");
+  Tensor w = trains(filled(1, {2, 6}));
   for (int pass = 1; pass <= 2; ++pass) {  // the first makes the buffer, the second adds to it
     Tape tape;
     const Tensor y = add(scale(w.reshape({3, 4}), 2), scale(w.reshape({12}), 3).reshape({3, 4}));
@@ -59,9 +55,7 @@ TEST_F(L02_Views, AParameterThatIsUsedReshapedKeepsItsShapeInTheGradient) {
 }
 
 TEST_F(L02_Views, TwoViewsOfOneOutputAddUp) {
-  Tensor x = filled(1, {6});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor x = trains(filled(1, {6}));
   Tape tape;
   const Tensor h = scale(x, 2);
   tape.backward(add(scale(h.reshape({2, 3}), 3).reshape({6}), scale(h.reshape({3, 2}), 5).reshape({6})),
@@ -70,9 +64,7 @@ TEST_F(L02_Views, TwoViewsOfOneOutputAddUp) {
 }
 
 TEST_F(L02_Views, AFreedGradientIsSetNotAddedTo) {
-  Tensor x = filled(1, {1000});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor x = trains(filled(1, {1000}));
   for (int pass = 0; pass < 3; ++pass) {
     leaf.grad = {};
     { const Tensor old = filled(7, {1000}); }  // what the next buffer begins with
@@ -84,9 +76,7 @@ TEST_F(L02_Views, AFreedGradientIsSetNotAddedTo) {
 }
 
 TEST_F(L02_Views, APartOfWhatWantsAGradientIsRefusedWhileATapeRecords) {
-  Tensor x = tensor({1, 2, 3, 4, 5, 6}, {3, 2});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor x = trains(tensor({1, 2, 3, 4, 5, 6}, {3, 2}));
   EXPECT_FALSE(x.narrow(1, 2).slot.wanted()) << "nothing records";
   Tape tape;
   const std::string error = refusal([&] { x.narrow(1, 2); });
@@ -130,9 +120,7 @@ TEST_F(L02_Views, PartsOfPartsBeginWhereTheyShould) {
 
 TEST_F(L02_Views, AParameterAsLogitsKeepsItsValue) {
   const std::vector<double> values{0, 1, 2, 3, 4, 6};
-  Tensor w = tensor(values, {2, 3});
-  Leaf leaf;
-  attach(w, leaf, "w");
+  Tensor w = trains(tensor(values, {2, 3}));
   const Tensor targets = ids_of({2, 0}, {2});
   for (int pass = 1; pass <= 2; ++pass) {
     Tape tape;
@@ -146,9 +134,7 @@ TEST_F(L02_Views, AParameterAsLogitsKeepsItsValue) {
 
 TEST_F(L02_Views, LogitsThatAnotherOpSavedOrAVariableHoldsKeepTheirValues) {
   const std::vector<double> values{0.3, -1, 2, 0.5, 0.25, -2};
-  Tensor x = tensor(values, {2, 3});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor x = trains(tensor(values, {2, 3}));
   const Tensor targets = ids_of({2, 0}, {2});
   Tensor w = filled(0.5, {3, 3});
   Leaf leaf_w;
@@ -164,9 +150,7 @@ TEST_F(L02_Views, LogitsThatAnotherOpSavedOrAVariableHoldsKeepTheirValues) {
 }
 
 TEST_F(L02_Views, LogitsThatNobodyHoldsBecomeTheirGradientInPlace) {
-  Tensor x = filled(0.5, {64, 1024});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor x = trains(filled(0.5, {64, 1024}));
   const Tensor targets = ids_of(std::vector<int32_t>(64, 1), {64});
   leaf.grad = Tensor(context.device, x.shape(), DType::F32, Kind::Gradient, "x.grad");
   Tape tape;
@@ -178,9 +162,7 @@ TEST_F(L02_Views, LogitsThatNobodyHoldsBecomeTheirGradientInPlace) {
 }
 
 TEST_F(L02_Views, LogitsThatBecameTheirGradientAreNoActivationAnyMore) {
-  Tensor x = filled(0.5, {8, 16});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor x = trains(filled(0.5, {8, 16}));
   const Tensor targets = ids_of(std::vector<int32_t>(8, 1), {8});
   const Meter& meter = context.device.meter();
   int64_t activations = -1;
@@ -199,9 +181,7 @@ TEST_F(L02_Views, LogitsThatBecameTheirGradientAreNoActivationAnyMore) {
 
 using L04_Views = L02_Views;
 TEST_F(L04_Views, LogitsThatBecameTheirGradientMayBeTakenApart) {  // as select_token's backward does
-  Tensor x = filled(0.5, {2, 4, 3});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor x = trains(filled(0.5, {2, 4, 3}));
   const Tensor targets = ids_of({2, 0}, {2});
   Tape tape;
   const Tensor loss = cross_entropy(select_token(x, 0), targets);
@@ -213,9 +193,7 @@ TEST_F(L04_Views, LogitsThatBecameTheirGradientMayBeTakenApart) {  // as select_
 }
 
 TEST_F(L02_Views, ASavedPartKeepsAllOfItsStorage) {
-  Tensor w = filled(1, {3, 3}), x = filled(1, {4, 3});
-  Leaf leaf;
-  attach(w, leaf, "w");
+  Tensor w = trains(filled(1, {3, 3})), x = filled(1, {4, 3});
   Tape tape;
   linear(scale(x, 2).narrow(1, 2), w);
   EXPECT_EQ(tape.saved_bytes(), x.bytes());
@@ -223,9 +201,7 @@ TEST_F(L02_Views, ASavedPartKeepsAllOfItsStorage) {
 }
 
 TEST_F(L02_Views, AnAddIntoASavedTensorIsDetected) {
-  Tensor x = tensor({1, 2}, {2});
-  Leaf leaf;
-  attach(x, leaf, "x");
+  Tensor x = trains(tensor({1, 2}, {2}));
   Tape tape;
   Tensor y = tanh(x), part = y.detach().narrow(1, 1);  // the part is of the same storage
   const Tensor one = filled(1, {1});

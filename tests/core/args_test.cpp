@@ -56,25 +56,6 @@ TEST(L01_CoreArgs, DefaultsAndGivenValues) {
   args.done();
 }
 
-TEST(L01_CoreArgs, ByteSizes) {
-  const auto bytes = [](const std::string& text) {
-    return made_from({"--memory=" + text}).bytes("memory", 0, "");
-  };
-  EXPECT_EQ(bytes("4096"), 4096);
-  EXPECT_EQ(bytes("0"), 0);
-  EXPECT_EQ(bytes("7B"), 7);
-  EXPECT_EQ(bytes("3KiB"), 3072);
-  EXPECT_EQ(bytes("64MiB"), int64_t(64) << 20);
-  EXPECT_EQ(bytes("1.5GiB"), int64_t(3) << 29);
-  EXPECT_EQ(bytes("2TiB"), int64_t(2) << 40);
-  for (const char* bad : {"", "x", "-1", "64MB", "64 MiB", "MiB", ".", "1.2.3", "1e3", "0x10", "+1", "nan"})
-    EXPECT_THROW(bytes(bad), BadArguments) << bad;
-  EXPECT_THROW(bytes("9999999999TiB"), BadArguments);
-  EXPECT_THROW(bytes("0.5"), BadArguments) << "it would become 0, no budget at all";
-  EXPECT_THROW(bytes("0.0001KiB"), BadArguments);
-  EXPECT_EQ(bytes("0.001KiB"), 1);
-}
-
 TEST(L01_CoreArgs, MistakesAreSentences) {
   struct Case {
     const char *word, *says;
@@ -94,38 +75,32 @@ TEST(L01_CoreArgs, MistakesAreSentences) {
                         Case{"--rate", "--rate needs a value: --rate=0.5"},
                         Case{"--memory=", "--memory needs a value: --memory=64MiB"},
                         Case{"--device=", "--device needs a value: --device=cpu"},
-                        Case{"--steps=ten", "--steps=ten is not a whole number"},
-                        Case{"--steps=1.5", "--steps=1.5 is not a whole number"},
-                        Case{"--steps=3x", "--steps=3x is not a whole number"},
-                        Case{"--steps=99999999999999999999", "has too many digits for a whole number"},
                         Case{"--steps=0", "--steps=0 is out of range; it can be 1 to 1000"},
                         Case{"--steps=1001", "--steps=1001 is out of range"},
                         Case{"--steps=-3", "out of range"},
-                        Case{"--rate=fast", "--rate=fast is not a number"},
                         Case{"--rate=1.1", "--rate=1.1 is out of range"},
                         Case{"--rate=nan", "out of range"},
                         Case{"--rate=inf", "out of range"},
                         Case{"--rate=1e999", "has too many digits for a number"},
-                        Case{"--memory=64MB", "--memory=64MB is not a size; write 4096, 64MiB or 1.5GiB"},
-                        Case{"--device=gpu", "--device=gpu is unknown; it can be: cpu, meta"},
                         Case{"--quick=yes", "--quick takes no value"}}) {
     const std::string text = refusal({c.word}, declare_all);
     EXPECT_NE(text.find(c.says), std::string::npos) << "for " << c.word << ": \"" << text << "\"";
   }
-  EXPECT_EQ(refusal({"--steps=3", "--steps=3"}, declare_all), "--steps is given twice");
-  EXPECT_EQ(refusal({"--steps=3", "--quick"}, declare_all), "");
   EXPECT_NE(refusal({"--x"}, [](Args&) {}).find("did you mean --help?"), std::string::npos);
 }
 
 // A number is read to its last letter, or refused with the flag and what was typed.
 TEST(L01_CoreArgs, NumbersEndWhereTheTextEnds) {
-  for (const char* bad : {"3x", "3 ", " 3", "3.", "3.0", "3e2", "0x10", "+3", "1_000", "1,000", "3-", "--3"})
+  for (const char* bad :
+       {"ten", "3x", "3 ", " 3", "3.", "3.0", "3e2", "0x10", "+3", "1_000", "1,000", "3-", "--3"})
     EXPECT_EQ(refusal({"--steps=" + std::string(bad)}, declare_all),
               "--steps=" + std::string(bad) + " is not a whole number");
-  for (const char* bad : {"0.5x", "0.5 ", " 0.5", "0,5", "0.5.5", "1e", "1e+", "0x1", "+0.5", "0.5f", "-"})
+  for (const char* bad :
+       {"fast", "0.5x", "0.5 ", " 0.5", "0,5", "0.5.5", "1e", "1e+", "0x1", "+0.5", "0.5f", "-"})
     EXPECT_EQ(refusal({"--rate=" + std::string(bad)}, declare_all),
               "--rate=" + std::string(bad) + " is not a number");
-  for (const char* bad : {"1KiBx", "1KiB ", " 1KiB", "1K", "1Ki", "1kib", "1KIB", "1KB", "1BB", "1KiB1", "B"})
+  for (const char* bad : {"1KiBx", "1KiB ", " 1KiB", "1K", "1Ki", "1kib", "1KIB", "1KB", "1BB", "1KiB1", "B",
+                          "x", "-1", "64MB", "64 MiB", "1e3", "0x10", "+1", "nan"})
     EXPECT_EQ(refusal({"--memory=" + std::string(bad)}, declare_all),
               "--memory=" + std::string(bad) + " is not a size; write 4096, 64MiB or 1.5GiB");
 }
@@ -168,10 +143,14 @@ TEST(L01_CoreArgs, SizesAreExact) {
                                                     {"0.25GiB", 268435456},
                                                     {"1TiB", 1099511627776},
                                                     {"1048576TiB", int64_t(1) << 60},
-                                                    {"0KiB", 0}})
+                                                    {"0KiB", 0},
+                                                    {"0", 0},
+                                                    {"0.001KiB", 1}})
     EXPECT_EQ(bytes(text), expected) << text;
   EXPECT_EQ(refusal({"--memory=1048577TiB"}, declare_all),
             "--memory=1048577TiB is more than any machine has");
+  for (const char* bad : {".", "1.2.3", "0.5", "0.0001KiB"})  // the last two would become 0, no budget at all
+    EXPECT_NE(refusal({"--memory=" + std::string(bad)}, declare_all), "") << bad;
   EXPECT_EQ(made_from({}).bytes("memory", 7, ""), 7);
 }
 
@@ -193,7 +172,6 @@ TEST(L01_CoreArgs, ChoicesAreWholeWordsAndTheUnknownFlagIsNamed) {
               "--device=" + std::string(bad) + " is unknown; it can be: cpu, meta");
   for (const char* good : {"cpu", "meta"})
     EXPECT_EQ(refusal({"--device=" + std::string(good)}, declare_all), "");
-  EXPECT_EQ(refusal({"--device"}, declare_all), "--device needs a value: --device=cpu");
   EXPECT_EQ(refusal({"--steps=3", "--quick", "--step=3"}, declare_all)
                 .find("--step is unknown; did you mean --steps?"),
             0u);

@@ -29,25 +29,11 @@ TEST(L01_CoreTable, AlignsNumbersRightAndWordsLeft) {
             "  empty             -1\n");
 }
 
-TEST(L01_CoreTable, AColumnWithOneWordIsLeft) {
-  Table t({"first", "middle", "last"});
-  t.row({"word", "1", "1"});
-  t.row({"1", "word", "22"});
-  t.row({"22", "22", "word"});
-  EXPECT_EQ(text_of(t),
-            "  first  middle  last\n"
-            "  -----  ------  ----\n"
-            "  word   1       1\n"
-            "  1      word    22\n"
-            "  22     22      word\n");
-}
-
 TEST(L01_CoreTable, AHeaderAloneAndWrongRows) {
   Table t({"a", "bb"});
   EXPECT_EQ(text_of(t), "  a  bb\n  -  --\n");
-  EXPECT_THROW(t.row({"only one"}), Error);
-  EXPECT_THROW(t.row({"1", "2", "3"}), Error);
   expect_refused("a row of 1 cells under a header of 2", [&] { t.row({"only one"}); });
+  expect_refused("a row of 3 cells under a header of 2", [&] { t.row({"1", "2", "3"}); });
   EXPECT_EQ(text_of(t), "  a  bb\n  -  --\n") << "what was refused is not there";
 }
 
@@ -66,93 +52,106 @@ TEST(L01_CoreTable, WhatIsANumberAndWhatIsNot) {
   }
 }
 
-TEST(L01_CoreTable, Bytes) {
-  EXPECT_EQ(bytes_text(0), "0 B");
-  EXPECT_EQ(bytes_text(1023), "1023 B");
-  EXPECT_EQ(bytes_text(1024), "1.0 KiB");
-  EXPECT_EQ(bytes_text(-1536), "-1.5 KiB");
-  EXPECT_EQ(bytes_text((1 << 20) - 1), "1.0 MiB");  // never "1024.0 KiB"
-  EXPECT_EQ(bytes_text(123'731'968), "118.0 MiB");
-  EXPECT_EQ(bytes_text(int64_t(3) << 29), "1.5 GiB");
-  EXPECT_EQ(bytes_text(INT64_MAX), "8.0 EiB");
-  EXPECT_EQ(bytes_text(INT64_MIN), "-8.0 EiB");
-}
-
-TEST(L01_CoreTable, CountsSharesNumbers) {
-  EXPECT_EQ(count_text(0), "0");
-  EXPECT_EQ(count_text(999), "999");
-  EXPECT_EQ(count_text(-999), "-999");
-  EXPECT_EQ(count_text(1000), "1,000");
-  EXPECT_EQ(count_text(-123456), "-123,456");
-  EXPECT_EQ(count_text(124'439'808), "124,439,808");
-  EXPECT_EQ(count_text(INT64_MIN), "-9,223,372,036,854,775,808");
-  EXPECT_EQ(percent_text(0.5), "50.0 %");
-  EXPECT_EQ(percent_text(1.0 / 3), "33.3 %");
-  EXPECT_EQ(number_text(3), "3");
-  EXPECT_EQ(number_text(124439808), "124439808");
-  EXPECT_EQ(number_text(3.14159), "3.142");
-  EXPECT_EQ(number_text(1e20), "1e+20");
-  EXPECT_EQ(number_text(NAN), "nan");
-}
-
-TEST(L01_CoreTable, Seconds) {
-  EXPECT_EQ(seconds_text(0), "0 s");
-  EXPECT_EQ(seconds_text(85e-9), "85 ns");
-  EXPECT_EQ(seconds_text(999.9e-9), "1.00 us");
-  EXPECT_EQ(seconds_text(12.34e-3), "12.3 ms");
-  EXPECT_EQ(seconds_text(0.99999), "1.00 s");
-  EXPECT_EQ(seconds_text(4.555), "4.55 s");
-  EXPECT_EQ(seconds_text(59.99), "1 min 00 s");
-  EXPECT_EQ(seconds_text(200), "3 min 20 s");
-  EXPECT_EQ(seconds_text(7500), "2 h 05 min");
-  EXPECT_EQ(seconds_text(NAN), "?");
-  EXPECT_EQ(seconds_text(-1), "?");
-  EXPECT_EQ(seconds_text(INFINITY), "?");
-}
-
 // Three digits, and the next unit where rounding would reach it.
-TEST(L01_CoreTable, SecondsOnBothSidesOfEveryUnit) {
-  for (const auto& [seconds, text] : std::vector<std::pair<double, std::string>>{
-           {850e-9, "850 ns"},    {1.234e-6, "1.23 us"}, {12.34e-6, "12.3 us"},   {123.4e-6, "123 us"},
-           {999.4e-6, "999 us"},  {999.6e-6, "1.00 ms"}, {9.994e-3, "9.99 ms"},   {9.996e-3, "10.0 ms"},
-           {99.94e-3, "99.9 ms"}, {99.96e-3, "100 ms"},  {0.9994, "999 ms"},      {0.9996, "1.00 s"},
-           {4.56, "4.56 s"},      {12.3, "12.3 s"},      {59.94, "59.9 s"},       {59.96, "1 min 00 s"},
-           {60, "1 min 00 s"},    {61.6, "1 min 02 s"},  {3599.4, "59 min 59 s"}, {3599.6, "1 h 00 min"},
-           {3600, "1 h 00 min"},  {7499, "2 h 04 min"},  {360000, "100 h 00 min"}})
+TEST(L01_CoreTable, Seconds) {
+  for (const auto& [seconds, text] : std::vector<std::pair<double, std::string>>{{0, "0 s"},
+                                                                                 {85e-9, "85 ns"},
+                                                                                 {850e-9, "850 ns"},
+                                                                                 {999.9e-9, "1.00 us"},
+                                                                                 {1.234e-6, "1.23 us"},
+                                                                                 {12.34e-6, "12.3 us"},
+                                                                                 {123.4e-6, "123 us"},
+                                                                                 {999.4e-6, "999 us"},
+                                                                                 {999.6e-6, "1.00 ms"},
+                                                                                 {9.994e-3, "9.99 ms"},
+                                                                                 {9.996e-3, "10.0 ms"},
+                                                                                 {99.94e-3, "99.9 ms"},
+                                                                                 {99.96e-3, "100 ms"},
+                                                                                 {0.9994, "999 ms"},
+                                                                                 {0.9996, "1.00 s"},
+                                                                                 {4.555, "4.55 s"},
+                                                                                 {4.56, "4.56 s"},
+                                                                                 {12.3, "12.3 s"},
+                                                                                 {59.94, "59.9 s"},
+                                                                                 {59.96, "1 min 00 s"},
+                                                                                 {60, "1 min 00 s"},
+                                                                                 {61.6, "1 min 02 s"},
+                                                                                 {3599.4, "59 min 59 s"},
+                                                                                 {3599.6, "1 h 00 min"},
+                                                                                 {3600, "1 h 00 min"},
+                                                                                 {7499, "2 h 04 min"},
+                                                                                 {7500, "2 h 05 min"},
+                                                                                 {360000, "100 h 00 min"},
+                                                                                 {NAN, "?"},
+                                                                                 {-1, "?"},
+                                                                                 {INFINITY, "?"}})
     EXPECT_EQ(seconds_text(seconds), text);
 }
 
-TEST(L01_CoreTable, NumbersOnBothSidesOfEveryForm) {
-  EXPECT_EQ(bytes_text(1), "1 B");
-  EXPECT_EQ(bytes_text(-1), "-1 B");
-  EXPECT_EQ(bytes_text(-1023), "-1023 B");
-  EXPECT_EQ(bytes_text(-1024), "-1.0 KiB");
-  EXPECT_EQ(bytes_text(-1'048'525), "-1.0 MiB");
-  EXPECT_EQ(bytes_text(1'048'524), "1023.9 KiB");  // 1023.949
-  EXPECT_EQ(bytes_text(1'048'525), "1.0 MiB");     // 1023.950
-  EXPECT_EQ(bytes_text(int64_t(5) << 38), "1.2 TiB");
-  EXPECT_EQ(bytes_text(int64_t(7) << 49), "3.5 PiB");
-  EXPECT_EQ(bytes_text(int64_t(1) << 60), "1.0 EiB");
-  EXPECT_EQ(count_text(9999), "9,999");
-  EXPECT_EQ(count_text(100'000), "100,000");
-  EXPECT_EQ(count_text(-1'000'000), "-1,000,000");
-  EXPECT_EQ(percent_text(0), "0.0 %");
-  EXPECT_EQ(percent_text(1), "100.0 %");
-  EXPECT_EQ(percent_text(-0.0625), "-6.2 %");
-  EXPECT_EQ(percent_text(12.34), "1234.0 %");
-  EXPECT_EQ(percent_text(NAN), "nan %");
-  EXPECT_EQ(number_text(0), "0");
-  EXPECT_EQ(number_text(-3), "-3");
-  EXPECT_EQ(number_text(-999'999'999'999'999), "-999999999999999");
-  EXPECT_EQ(number_text(-1e15), "-1e+15");
-  EXPECT_EQ(number_text(INFINITY), "inf");
-  EXPECT_EQ(number_text(12345.5), "1.235e+04");
-  EXPECT_EQ(number_text(-2.5), "-2.5");
-  EXPECT_EQ(number_text(1234.6), "1235");
-  EXPECT_EQ(number_text(0.00012346), "0.0001235");
-  EXPECT_EQ(number_text(999'999'999'999'999), "999999999999999");
-  EXPECT_EQ(number_text(1e15), "1e+15");
-  EXPECT_EQ(number_text(-INFINITY), "-inf");
+TEST(L01_CoreTable, Bytes) {
+  for (const auto& [bytes, text] :
+       std::vector<std::pair<int64_t, std::string>>{{0, "0 B"},
+                                                    {1, "1 B"},
+                                                    {-1, "-1 B"},
+                                                    {1023, "1023 B"},
+                                                    {-1023, "-1023 B"},
+                                                    {1024, "1.0 KiB"},
+                                                    {-1024, "-1.0 KiB"},
+                                                    {-1536, "-1.5 KiB"},
+                                                    {1'048'524, "1023.9 KiB"},  // 1023.949
+                                                    {1'048'525, "1.0 MiB"},  // 1023.950; never "1024.0 KiB"
+                                                    {-1'048'525, "-1.0 MiB"},
+                                                    {123'731'968, "118.0 MiB"},
+                                                    {int64_t(3) << 29, "1.5 GiB"},
+                                                    {int64_t(5) << 38, "1.2 TiB"},
+                                                    {int64_t(7) << 49, "3.5 PiB"},
+                                                    {int64_t(1) << 60, "1.0 EiB"},
+                                                    {INT64_MAX, "8.0 EiB"},
+                                                    {INT64_MIN, "-8.0 EiB"}})
+    EXPECT_EQ(bytes_text(bytes), text);
+}
+
+TEST(L01_CoreTable, Counts) {
+  for (const auto& [count, text] :
+       std::vector<std::pair<int64_t, std::string>>{{0, "0"},
+                                                    {999, "999"},
+                                                    {-999, "-999"},
+                                                    {1000, "1,000"},
+                                                    {9999, "9,999"},
+                                                    {100'000, "100,000"},
+                                                    {-1'000'000, "-1,000,000"},
+                                                    {124'439'808, "124,439,808"},
+                                                    {INT64_MIN, "-9,223,372,036,854,775,808"}})
+    EXPECT_EQ(count_text(count), text);
+}
+
+TEST(L01_CoreTable, SharesAndNumbers) {
+  using Rows = std::vector<std::pair<double, std::string>>;
+  for (const auto& [share, text] : Rows{{0, "0.0 %"},
+                                        {1.0 / 3, "33.3 %"},
+                                        {1, "100.0 %"},
+                                        {-0.0625, "-6.2 %"},
+                                        {12.34, "1234.0 %"},
+                                        {NAN, "nan %"}})
+    EXPECT_EQ(percent_text(share), text);
+  for (const auto& [number, text] : Rows{{0, "0"},
+                                         {3, "3"},
+                                         {-3, "-3"},
+                                         {124439808, "124439808"},
+                                         {999'999'999'999'999, "999999999999999"},
+                                         {-999'999'999'999'999, "-999999999999999"},
+                                         {1e15, "1e+15"},
+                                         {-1e15, "-1e+15"},
+                                         {1e20, "1e+20"},
+                                         {3.14159, "3.142"},
+                                         {-2.5, "-2.5"},
+                                         {1234.6, "1235"},
+                                         {12345.5, "1.235e+04"},
+                                         {0.00012346, "0.0001235"},
+                                         {INFINITY, "inf"},
+                                         {-INFINITY, "-inf"},
+                                         {NAN, "nan"}})
+    EXPECT_EQ(number_text(number), text);
 }
 
 // A column stands right only if every cell is a number; a header may be the widest cell.

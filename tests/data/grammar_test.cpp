@@ -9,6 +9,7 @@
 
 #include "src/data/corpus.h"
 #include "src/data/grammar.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -239,48 +240,7 @@ TEST(L03_Grammar, TextThatIsNotWholeSentencesIsRefusedWithThePosition) {
       {"Thehill.\n", "byte 0"},           {"The hill .\n", "byte 8"},    {" The hill.\n", "byte 0"},
       {"The hill.\n\n", "byte 10"},       {"The tower.\n", "begin a n"}, {"The hill.\nThe", "byte 13"},
       {"the hill.\n", "byte 0"},          {"The hill. ", "newline"},     {"\n", "byte 0"}};
-  for (const auto& [text, part] : wrong) {
-    try {
-      g.log_probability(text);
-      ADD_FAILURE() << "accepted: " << text;
-    } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << text << ": " << e.what();
-    }
-  }
-}
-
-TEST(L03_Grammar, BadGrammarsAreRefusedWithTheLine) {
-  const std::pair<const char*, const char*> bad[] = {
-      {"", "no rules"},
-      {"s -> \"a\" thing", "line 1: s uses thing, which has no rule"},
-      {"s ->\n  0.5 \"a\" |\n  0.4 \"b\"", "sum to 0.9"},
-      {"s -> 0.5 \"a\" | \"b\"", "only some alternatives"},
-      {"s -> 1.5 \"a\"", "line 1: a probability"},
-      {"s -> 0 \"a\" | 1 \"b\"", "a probability"},
-      {"s -> \"a\" |", "empty"},
-      {"s -> | \"a\"", "empty"},
-      {"s -> \"a", "no end"},
-      {"s -> \"\"", "not one token"},
-      {"s -> \"two words\"", "not one token"},
-      {"s \"a\"", "expected ->"},
-      {"s -> \"a\" ; \"b\"", "expected a name"},
-      {"s -> \"a\"\n\ns -> \"b\"", "line 3: s is defined twice"},
-      {"s -> \"a\"\nt -> \"b\"", "line 2: no sentence can use t"},
-      {"s -> s \"a\"", "left recursion"},
-      {"s -> t \"a\"\nt -> 0.5 \"b\" | 0.5 s", "left recursion"},
-      {"s -> \"a\" | \"a\" \"b\"", "begin with \"a\""},
-      {"s -> \"a\" t\nt -> \"b\" t", "infinitely long"},
-      {"s -> 0.5 \"a\" s s | 0.5 \"b\"", "infinitely long"},
-      {"s -> \".\"", "must begin with a word"}};
-  for (const auto& [text, part] : bad) {
-    try {
-      Grammar::parse(text, "file");
-      ADD_FAILURE() << "accepted: " << text;
-    } catch (const Error& e) {
-      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << text << ": " << e.what();
-      EXPECT_EQ(std::string(e.what()).rfind("file", 0), 0u) << e.what();
-    }
-  }
+  for (const auto& [text, part] : wrong) expect_refused(part, [&, text = text] { g.log_probability(text); });
 }
 
 TEST(L03_Grammar, SameSeedSameText) {

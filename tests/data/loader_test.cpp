@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "src/data/tokenizer.h"
 #include "tests/data/loader_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -174,50 +173,59 @@ TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {
   EXPECT_NE(message(100, 10, -3), "");
 }
 
-TEST(L03_Tokenizer, BytesRoundTripAndOthersAreRefused) {
-  std::string all;
-  for (int i = 0; i < 256; ++i) all += char(i);
-  const std::vector<int32_t> tokens = ByteTokenizer::encode(all);
-  for (int i = 0; i < 256; ++i) EXPECT_EQ(tokens[size_t(i)], i);
-  EXPECT_EQ(ByteTokenizer::decode(tokens), all);
-  EXPECT_THROW(ByteTokenizer::decode({256}), Error);
-  EXPECT_THROW(ByteTokenizer::decode({-1}), Error);
+// Bytes that are their own position: of 0 to 6 trained, of 7 to 11 held out.
+Corpus numbered() {
+  Corpus corpus;
+  for (int i = 0; i < 12; ++i) corpus.bytes += char(i);
+  corpus.split = 7;
+  return corpus;
 }
 
-TEST(L03_Tokenizer, TokensAreBytes) {
-  EXPECT_EQ(ByteTokenizer::encode(std::string("a\xC3\xA9\0", 4)), (std::vector<int32_t>{97, 195, 169, 0}));
-  EXPECT_TRUE(ByteTokenizer::encode("").empty());
-  EXPECT_EQ(ByteTokenizer::decode({0, 255}), std::string("\0\xFF", 2));
-  EXPECT_EQ(ByteTokenizer::decode({}), "");
-  EXPECT_EQ(ByteTokenizer::kVocabulary, 256);
-  EXPECT_EQ(ByteTokenizer::kEndOfDocument, 0);
-  expect_refused("token 256 is not a byte", [&] { ByteTokenizer::decode({5, 256, 7}); });
+// By hand, T = 4: each window scores two bytes, the third only the last one of all.
+TEST(L03_Loader, HeldOutWindowsByHand) {
+  const Corpus corpus = numbered();
+  const Loader loader(corpus, 4, 1);
+  EXPECT_EQ(loader.held_out_windows(), 3);
+  Windows w(4 * 4);
+  EXPECT_EQ(loader.held_out_windows(0, 4, w.inputs.data(), w.targets.data()),
+            (std::vector<int64_t>{2, 2, 1, 0}));
+  EXPECT_EQ(w.inputs, (std::vector<int32_t>{4, 5, 6, 7, 6, 7, 8, 9, 7, 8, 9, 10, 7, 8, 9, 10}));
+  EXPECT_EQ(w.targets, (std::vector<int32_t>{5, 6, 7, 8, 7, 8, 9, 10, 8, 9, 10, 11, 8, 9, 10, 11}));
+
+  const Loader odd(corpus, 5, 1);  // three bytes each: 7 8 9, 10 11
+  EXPECT_EQ(odd.held_out_windows(), 2);
+  Windows o(2 * 5);
+  EXPECT_EQ(odd.held_out_windows(0, 2, o.inputs.data(), o.targets.data()), (std::vector<int64_t>{3, 2}));
+  EXPECT_EQ(o.inputs, (std::vector<int32_t>{4, 5, 6, 7, 8, 6, 7, 8, 9, 10}));
+
+  const Loader one(corpus, 1, 1);  // a byte each, from the byte before
+  EXPECT_EQ(one.held_out_windows(), 5);
+  Windows b(5);
+  EXPECT_EQ(one.held_out_windows(0, 5, b.inputs.data(), b.targets.data()),
+            (std::vector<int64_t>{1, 1, 1, 1, 1}));
+  EXPECT_EQ(b.inputs, (std::vector<int32_t>{6, 7, 8, 9, 10}));
+  EXPECT_EQ(b.targets, (std::vector<int32_t>{7, 8, 9, 10, 11}));
 }
 
-TEST(L03_Tokenizer, PrintableOnBothSidesOfEveryRange) {
-  EXPECT_EQ(printable("\x1F\x20\x7E\x7F\x01"), "\\x1F ~\\x7F\\x01");
-  EXPECT_EQ(printable("\xC2\x80\xC2\x9F\xC2\xA0"), "\\xC2\\x80\\xC2\\x9F\xC2\xA0");
-  EXPECT_EQ(printable("\n\t\v\b\r"), "\n\t\\x0B\\x08\\x0D");
-  EXPECT_EQ(printable("a\\x00\"'"), "a\\x00\"'") << "what is printable stays as it is";
-  EXPECT_EQ(printable("\xF0\x9F\x98\x80|\xF0\x9F\x98"), "\xF0\x9F\x98\x80|\\xF0\\x9F\\x98");
-  EXPECT_EQ(printable("\xC3\xA9\xE2\x82\xAC"), "\xC3\xA9\xE2\x82\xAC");
-  EXPECT_EQ(printable("\xC2"), "\\xC2");
-  EXPECT_EQ(printable(""), "");
+TEST(L03_Loader, TheOnlyTrainingWindowIsDrawn) {
+  const Corpus corpus = numbered();
+  const Windows whole = training(Loader(corpus, 6, 1), 5, 0, 1, 6);
+  EXPECT_EQ(whole.inputs, (std::vector<int32_t>{0, 1, 2, 3, 4, 5})) << "of 6 and the byte that follows";
+  EXPECT_EQ(whole.targets[5], 6);
 }
 
-TEST(L03_Tokenizer, PrintableTextCannotGarbleATerminal) {
-  EXPECT_EQ(printable("steps\n\tup \xC3\xA9 \xEA\xB3\x84"), "steps\n\tup \xC3\xA9 \xEA\xB3\x84");
-  EXPECT_EQ(printable(std::string("\0\x1B[2J\r\x7F", 7)), "\\x00\\x1B[2J\\x0D\\x7F");
-  EXPECT_EQ(printable("\xE9 \xC3"), "\\xE9 \\xC3");  // no UTF-8, cut off
-  EXPECT_EQ(printable("\xC2\x9B"
-                      "2J"),
-            "\\xC2\\x9B"
-            "2J");  // the one-character form of ESC [
-  for (int a = 0; a < 256; ++a)
-    for (int b = 0; b < 256; ++b) {
-      const std::string out = printable(std::string{char(a), char(b)});
-      for (const char c : out) ASSERT_TRUE(uint8_t(c) >= 0x20 || c == '\n' || c == '\t') << a << " " << b;
-    }
+// Bytes are tokens of 0 to 255, never negative.
+TEST(L03_Loader, BytesAreNotSigned) {
+  Corpus corpus;
+  corpus.bytes = std::string("\xFF\x80\x7F\xFE", 4);
+  corpus.split = 3;
+  const Loader loader(corpus, 2, 1);
+  Windows w(2), h(2);
+  loader.train_windows(0, 0, 1, w.inputs.data(), w.targets.data());
+  EXPECT_EQ(w.inputs, (std::vector<int32_t>{255, 128}));
+  EXPECT_EQ(w.targets, (std::vector<int32_t>{128, 127}));
+  loader.held_out_windows(0, 1, h.inputs.data(), h.targets.data());
+  EXPECT_EQ(h.targets, (std::vector<int32_t>{127, 254}));
 }
 
 }  // namespace

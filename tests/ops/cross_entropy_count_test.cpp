@@ -1,5 +1,5 @@
-// cross_entropy with targets of -1 and with a count: against finite differences, beside the loss without
-// them, and what it refuses, saves and notices.
+// cross_entropy with targets of -1 and with a count: against finite differences, and what it refuses, saves
+// and notices. (Its values: tests/kernels/softmax_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,12 +18,6 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 using Values = std::vector<double>;
-std::vector<DType> types_of(std::string_view device) {
-  std::vector<DType> types{DType::F32, DType::BF16, DType::F16};
-  if (device == "cpu") types.push_back(DType::F64);
-  return types;
-}
-
 Values normals(int64_t n, uint64_t stream) {
   Rng rng(11, stream);
   Values values(static_cast<size_t>(n));
@@ -79,55 +73,6 @@ TEST_F(L07_CrossEntropy, GradientsOfTargetsThatDoNotCountWithAndWithoutCount) {
   }
 }
 
-// The formula: (1/count) sum over the targets that count of log sum_k exp(x_k) - x_target.
-TEST_F(L07_CrossEntropy, ValuesAreThoseOfTheFormula) {
-  const Ids targets{-1, 4, 2, -1, 2, 0, -1};
-  const Values x = normals(35, 1);
-  double sum = 0;
-  for (size_t r = 0; r < targets.size(); ++r) {
-    if (targets[r] < 0) continue;
-    double exps = 0;
-    for (size_t k = 0; k < 5; ++k) exps += std::exp(x[5 * r + k]);
-    sum += std::log(exps) - x[5 * r + size_t(targets[r])];
-  }
-  EXPECT_NEAR(run(targets).loss[0], sum / 4, 1e-14 * sum);
-  for (const double n : {1.0, 4.0, 7.0, 1000.0, 0.25})
-    EXPECT_NEAR(run(targets, DType::F64, number(n)).loss[0], sum / n, 1e-14 * sum / n) << n;
-}
-
-// Rows do not depend on each other, so a target that does not count takes its whole row out.
-TEST_F(L07_CrossEntropy, ARowThatDoesNotCountIsAsIfItWereNotThere) {
-  const Ids targets{-1, 4, -1, 2, -1};
-  const Values x = normals(25, 1);
-  Values loss;
-  for (const double value : {0.0, 50.0, -700.0}) {
-    Values other = x;
-    for (size_t i = 0; i < x.size(); ++i)
-      if (targets[i / 5] < 0) other[i] = value * double(i % 3);
-    loss.push_back(item(cross_entropy(floats(other, {5, 5}), ids_of(targets, {5}))));
-  }
-  EXPECT_EQ(loss, Values(3, loss[0]));
-  for (const bool given : {false, true}) {
-    const Result got = run(targets, DType::F64, given ? number(3) : Tensor());
-    for (size_t i = 0; i < 25; ++i) EXPECT_EQ(got.gradient[i] == 0, targets[i / 5] < 0) << i;
-  }
-}
-
-TEST_F(L07_CrossEntropy, WithTheNumberOfTargetsAsCountItIsTheMeanToTheBit) {
-  for (const char* device : {"cpu", "emu"}) {
-    const Context own(device, 5);
-    for (const DType t : types_of(device))
-      for (const Ids& targets : {Ids{3, 4, 2, 1, 2, 0, 4}, Ids{1, 0, 3}, Ids{2}}) {
-        const DType s = statistics_dtype(t);
-        const double n = double(targets.size());
-        const Result mean = run(targets, t), share = run(targets, t, number(n, s));
-        EXPECT_EQ(share.loss, mean.loss) << name_of(t) << " on " << device;
-        EXPECT_EQ(share.gradient, mean.gradient) << name_of(t) << " on " << device;
-        EXPECT_NE(run(targets, t, number(1.01 * n, s)).loss, mean.loss) << "a 1 % wrong count is seen";
-      }
-  }
-}
-
 // What accumulation rests on: parts of one batch, each divided by the whole batch's count.
 TEST_F(L07_CrossEntropy, SharesOfPartsAddUpToTheMeanOfAll) {
   const Ids targets{0, -1, 3, 4, -1, -1, 2, 2};
@@ -140,19 +85,6 @@ TEST_F(L07_CrossEntropy, SharesOfPartsAddUpToTheMeanOfAll) {
   }
   EXPECT_NEAR(shares, mean, 1e-14 * mean);
   EXPECT_GT(std::abs(of_means - mean), 0.01 * mean) << "the mean of means is another one";
-}
-
-TEST_F(L07_CrossEntropy, WhereNothingCountsItIsNotANumberAndWithCountNothing) {
-  for (const char* device : {"cpu", "emu"}) {
-    const Context own(device, 5);
-    for (const DType t : types_of(device)) {
-      const Result mean = run(Ids(4, -1), t), share = run(Ids(4, -1), t, number(7, statistics_dtype(t)));
-      EXPECT_TRUE(std::isnan(mean.loss[0])) << name_of(t) << " on " << device;
-      EXPECT_EQ(share.loss, Values{0}) << name_of(t) << " on " << device;
-      EXPECT_EQ(mean.gradient, Values(20, 0.0)) << "0 where no target counts";
-      EXPECT_EQ(share.gradient, Values(20, 0.0));
-    }
-  }
 }
 
 TEST_F(L07_CrossEntropy, TheCountMayBeAViewAndOfAnyShapeOfOneElement) {

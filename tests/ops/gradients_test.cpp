@@ -172,38 +172,42 @@ TEST_P(L03_OpGradients, OnEveryDeviceAndTypeAsInFp64) {
 }
 
 // Bytes must not depend on the order in which a compiler takes arguments: gradients are allocated in the
-// order of the inputs, a kernel's scratch after them.
+// order of the inputs, a kernel's scratch after them. All of it, forward and backward, is of the op's range.
 TEST_P(L03_OpGradients, GradientsAreAllocatedInTheOrderOfInputsThenScratch) {
   const Op& op = GetParam();
   Context context("meta", 5);
+  Allocator& allocator = context.device.allocator();
   std::vector<Tensor> x;
   std::vector<Leaf> leaves(op.shapes.size());
   for (size_t i = 0; i < op.shapes.size(); ++i) {
     x.emplace_back(context.device, op.shapes[i], DType::F32, Kind::Weight, "x");
     attach(x[i], leaves[i], std::to_string(i));
   }
+  allocator.keep_history();
+  const auto& history = allocator.history();
+  const size_t forward = history.size();
   Tape tape;
   const Tensor y = op.f(x);
-  const Tensor dy(context.device, y.shape(), y.dtype(), Kind::Temporary, "dy");
-  context.device.allocator().keep_history();
-  const size_t begin = context.device.allocator().history().size();
-  tape.backward(y, dy);
+  const std::string range = tape.nodes()[0].op;
+  const size_t backward = history.size();
+  tape.backward(y, Tensor(context.device, y.shape(), y.dtype(), Kind::Data, "dy"));
   std::string order, in_order;
-  const auto& history = context.device.allocator().history();
-  for (size_t i = begin; i < history.size(); ++i)
-    if (history[i].action == Action::Alloc && history[i].kind == Kind::Gradient)
-      order += history[i].name + " ";
   for (size_t i = 0; i < op.shapes.size(); ++i) in_order += std::to_string(i) + ".grad ";
-  EXPECT_EQ(order, in_order);
-  int64_t scratch_in_use = 0;
-  for (size_t i = begin; i < history.size(); ++i) {
+  int64_t scratch_in_use = 0, of_forward = 0;
+  for (size_t i = forward; i < history.size(); ++i) {
     const bool scratch = history[i].name == "scratch";
-    if (history[i].action == Action::Alloc && !scratch) {
+    if (scratch && history[i].action == Action::Free) --scratch_in_use;
+    if (history[i].action != Action::Alloc || history[i].kind == Kind::Data) continue;
+    EXPECT_EQ(history[i].op, range) << history[i].name;
+    if (i >= backward && history[i].kind == Kind::Gradient) order += history[i].name + " ";
+    if (i >= backward && !scratch) {
       EXPECT_EQ(scratch_in_use, 0) << history[i].name << " was allocated after a kernel's scratch";
     }
-    if (scratch && history[i].action == Action::Alloc) ++scratch_in_use;
-    if (scratch && history[i].action == Action::Free) --scratch_in_use;
+    scratch_in_use += scratch, of_forward += i < backward;
   }
+  EXPECT_EQ(order, in_order);
+  EXPECT_GT(of_forward, 0);
+  EXPECT_EQ(allocator.range, nullptr);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "src/ops/ops.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -16,12 +17,8 @@ struct L03_OpRefusals : ::testing::Test {
   }
   Tensor ids(const Shape& shape) { return of(shape, DType::I32); }
   void expect_refused(const std::string& begins, const std::function<void()>& f) {
-    try {
-      f();
-      ADD_FAILURE() << "accepted: " << begins;
-    } catch (const Error& e) {
-      EXPECT_TRUE(std::string(e.what()).starts_with(begins)) << e.what();
-    }
+    const std::string text = refusal(f);
+    EXPECT_TRUE(text.starts_with(begins)) << "\"" << text << "\" should begin with " << begins;
   }
 };
 

@@ -89,18 +89,5 @@ TEST_F(L02_TapePrint, WhatSeveralNodesSaveIsPrintedAgainButCountedOnce) {
   EXPECT_EQ(tape.saved_bytes(), 24);
 }
 
-TEST_F(L02_TapePrint, WeightsAndDataThatAreSavedAreNoActivations) {
-  Tensor x = tensor({2, 3}, "x"), w = tensor({4, 3}, "w");
-  Leaf leaf_x, leaf_w;
-  attach(x, leaf_x, "x");
-  attach(w, leaf_w, "w");
-  Tape tape;
-  const Tensor y = linear(x, w);
-  EXPECT_TRUE(tape.nodes()[0].saved[0].tensor.defined() && tape.nodes()[0].saved[1].tensor.defined());
-  EXPECT_EQ(tape.saved_bytes(), 0) << "they would be alive without the tape";
-  EXPECT_EQ(x.storage().kind(), Kind::Weight);
-  expect_parts(lines(tape)[2], {"linear", "[2,3]", "[4,3]", "[2,4]", "0"});
-}
-
 }  // namespace
 }  // namespace gradus

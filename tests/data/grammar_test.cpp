@@ -1,4 +1,5 @@
-// The exact probability of texts: by a second, generic parser, by enumeration, by the law of large numbers.
+// The exact probability of texts, by a second, generic parser; entropy, by the law of large numbers and by
+// hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -94,90 +95,6 @@ TEST(L03_Grammar, TheCountingParserSeesAmbiguityAndParseRefusesIt) {
   EXPECT_EQ(Chart(rules, {"x", "x", "x", "x"}).whole().derivations, 5);  // Catalan numbers
   EXPECT_THROW(Grammar::parse("sentence -> 0.5 sentence sentence | 0.5 \"x\""), Error);
   EXPECT_THROW(Grammar::parse("s -> a | b\na -> \"x\"\nb -> \"x\""), Error);
-}
-
-// The same grammar with at most two words in each rule that only lists words: all its structure, few enough
-// sentences to write out.
-std::string with_two_words(const Grammar& grammar) {
-  std::ostringstream text;
-  text.precision(17);
-  for (const Grammar::Rule& rule : grammar.rules()) {
-    const bool lexical = std::all_of(rule.alternatives.begin(), rule.alternatives.end(), [](const auto& a) {
-      return std::all_of(a.symbols.begin(), a.symbols.end(), [](const auto& s) { return s.rule < 0; });
-    });
-    const size_t kept = lexical ? std::min<size_t>(2, rule.alternatives.size()) : rule.alternatives.size();
-    text << rule.name << " ->";
-    for (size_t a = 0; a < kept; ++a) {
-      if (a > 0) text << " |";
-      text << " " << (lexical ? 1.0 / double(kept) : rule.alternatives[a].probability);
-      for (const Grammar::Symbol& s : rule.alternatives[a].symbols)
-        text << (s.rule < 0 ? " \"" + s.token + "\"" : " " + s.token);
-    }
-    text << "\n";
-  }
-  return text.str();
-}
-
-struct Enumeration {
-  std::map<std::string, double> sentences;  // with the probability of the derivation that gave it
-  double pruned = 0;                        // probability of the derivations that were not finished
-  bool repeated = false;                    // two derivations gave the same sentence
-};
-
-// All derivations whose probability stays above `least`.
-void enumerate(const Grammar& grammar, std::vector<Grammar::Symbol> stack, const std::string& text, double p,
-               double least, Enumeration& found) {
-  if (stack.empty()) {
-    found.repeated = !found.sentences.emplace(text + "\n", p).second || found.repeated;
-    return;
-  }
-  const auto [token, rule] = stack.back();
-  stack.pop_back();
-  if (rule < 0) {
-    const bool space = !text.empty() && std::isalpha(static_cast<unsigned char>(token[0]));
-    return enumerate(grammar, stack, text + (space ? " " : "") + token, p, least, found);
-  }
-  for (const Grammar::Alternative& a : grammar.rules()[size_t(rule)].alternatives) {
-    if (p * a.probability < least) {
-      found.pruned += p * a.probability;
-      continue;
-    }
-    std::vector<Grammar::Symbol> longer = stack;
-    longer.insert(longer.end(), a.symbols.rbegin(), a.symbols.rend());
-    enumerate(grammar, longer, text, p * a.probability, least, found);
-  }
-}
-
-TEST(L03_Grammar, AllDerivationsDifferAndTheirProbabilitiesSumToOne) {
-  const Grammar grammar = Grammar::parse(with_two_words(steps()));
-  double last_sum = 0;
-  for (const double least : {1e-4, 1e-5, 2e-6}) {
-    Enumeration found;
-    enumerate(grammar, {{"sentence", 0}}, "", 1, least, found);
-    EXPECT_FALSE(found.repeated) << "two derivations of one sentence: the grammar is ambiguous";
-    double sum = 0;
-    for (const auto& [sentence, p] : found.sentences) sum += p;
-    EXPECT_NEAR(sum + found.pruned, 1, 1e-9);
-    EXPECT_GT(sum, last_sum);
-    last_sum = sum;
-    if (least > 2e-6) continue;
-    EXPECT_GT(sum, 0.7);
-    EXPECT_GT(found.sentences.size(), 10000u);
-    const std::string* before = nullptr;
-    int64_t parsed = 0;
-    for (const auto& [sentence, p] : found.sentences) {
-      ASSERT_NEAR(std::exp(grammar.log_probability(sentence)) / p, 1, 1e-9) << sentence;
-      // Sorted, a prefix stands right before what it begins: no sentence begins another, so a text divides
-      // into sentences in one way.
-      ASSERT_TRUE(before == nullptr || !sentence.starts_with(*before)) << sentence;
-      before = &sentence;
-      const std::vector<std::string> words = words_of(sentence);
-      if (words.size() > 10) continue;
-      ASSERT_EQ(Chart(grammar.rules(), words).whole().derivations, 1) << sentence;
-      ++parsed;
-    }
-    EXPECT_GT(parsed, 5000);
-  }
 }
 
 TEST(L03_Grammar, SampledSurprisalConvergesToTheComputedEntropyRate) {

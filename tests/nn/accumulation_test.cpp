@@ -169,23 +169,6 @@ TEST_P(L07_Accumulation, BytesAreThoseOfOneMicroBatch) {
   }
 }
 
-// The table that is embedding and head at once has the sum of the two tables' gradients.
-TEST(L07_Accumulation, OfATiedTableItIsTheSumOfBoth) {
-  const Context context("cpu", 3);
-  TransformerConfig c = family("gpt");
-  c.dropout = 0.2;
-  Training tied(c);
-  c.output_head = OutputHead::Untied;
-  Training untied(c);  // the same weights, but for the head
-  copy_from_host(untied.model.parameters.find("lm_head.weight").value,
-                 to_host<double>(tied.model.parameters.find("wte.weight").value));
-  const Named of_both = untied.pass();
-  const Values &in = of_both.at("wte.weight"), &out = of_both.at("lm_head.weight"), sum = plus(in, out);
-  const Values got = tied.pass({3, 1, 2}).at("wte.weight");
-  EXPECT_LE(norm(plus(got, sum, -1)), 1e-6 * norm(sum));
-  for (const Values* alone : {&in, &out}) EXPECT_GT(norm(plus(got, *alone, -1)), 1e-2 * norm(sum));
-}
-
 using Part = std::tuple<int64_t, int64_t, int64_t>;  // first, n, first_sample: of six samples
 std::array<Values, 2> in_parts(Tensor (*f)(const Tensor&), const std::vector<Part>& parts) {
   std::array<Values, 2> all;

@@ -1,8 +1,6 @@
 // The same model on every device: the same bytes to the byte, by kind, and the same losses within rounding.
 #include <cmath>
 
-#include "src/data/dummy.h"
-#include "src/optim/optimizer.h"
 #include "tests/devices.h"
 #include "tests/nn/families_testing.h"
 
@@ -24,15 +22,8 @@ Trained train(const char* device, const TransformerConfig& config, int64_t batch
   AdamW optimizer(model.parameters, {.weight_decay = 0.1f});
   Trained trained;
   const DummyBatch data = dummy_batch(config, batch, config.context);
-  for (int64_t step = 0; step < steps; ++step) {
-    Tape tape;
-    const Tensor loss = data.loss(model);
-    trained.losses.push_back(item(loss));
-    model.parameters.zero_grad();
-    tape.backward(loss);
-    optimizer.clip_grad_norm(1.0);
-    optimizer.step(1e-3);
-  }
+  for (int64_t step = 0; step < steps; ++step)
+    trained.losses.push_back(train_step(model, optimizer, data, 1e-3));
   const Meter& meter = context.device.meter();
   trained.peak = meter.at_peak(), trained.reserved = meter.peak_reserved();
   trained.requests = meter.device_requests(), trained.work = meter.trace();

@@ -1,5 +1,7 @@
 // Small models of the three families, for what must hold for each of them.
 #pragma once
+#include "src/data/dummy.h"
+#include "src/optim/optimizer.h"
 #include "tests/nn/generate_testing.h"
 
 namespace gradus {
@@ -14,6 +16,19 @@ inline TransformerConfig family(std::string_view name) {
   if (config.rotary > 0) config.rotary = 4;
   if (config.output_head == OutputHead::Pooled) config.labels = 2;
   return config;
+}
+
+// A step of training; its loss.
+inline double train_step(Transformer& model, Optimizer& optimizer, const DummyBatch& batch, double rate,
+                         double most_norm = 1) {
+  Tape tape;
+  const Tensor loss = batch.loss(model);
+  const double value = item(loss);
+  model.parameters.zero_grad();
+  tape.backward(loss);
+  optimizer.clip_grad_norm(most_norm);
+  optimizer.step(rate);
+  return value;
 }
 
 }  // namespace gradus

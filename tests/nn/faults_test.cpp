@@ -41,13 +41,7 @@ struct Run {
   }
   ~Run() { Faults::disarm(); }
   void step(int64_t number) {
-    const DummyBatch batch = dummy_batch(model.config, 2, 6, uint64_t(number));
-    model.parameters.zero_grad();
-    Tape tape;
-    const Tensor loss = batch.loss(model);
-    tape.backward(loss);
-    optimizer->clip_grad_norm(0.5);
-    optimizer->step(1e-2);
+    train_step(model, *optimizer, dummy_batch(model.config, 2, 6, uint64_t(number)), 1e-2, 0.5);
   }
   std::vector<std::vector<double>> numbers() const {
     std::vector<std::vector<double>> all;

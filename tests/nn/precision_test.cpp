@@ -1,14 +1,10 @@
 // The recipes: their names; bytes per parameter as published, the same on every device; what a master copy is
 // for.
-#include <gtest/gtest.h>
-
 #include <filesystem>
 
-#include "src/data/dummy.h"
 #include "src/io/checkpoint.h"
-#include "src/nn/transformer.h"
 #include "tests/devices.h"
-#include "tests/refusal_testing.h"
+#include "tests/nn/families_testing.h"
 
 namespace gradus {
 namespace {
@@ -18,15 +14,8 @@ TransformerConfig tiny(const Precision& precision) {
 }
 
 double train_step(Transformer& model, Optimizer& optimizer, uint64_t step, double learning_rate) {
-  const DummyBatch batch = dummy_batch(model.config, 4, model.config.context, step);
-  Tape tape;
-  const Tensor loss = batch.loss(model);
-  const double value = item(loss);
-  model.parameters.zero_grad();
-  tape.backward(loss);
-  optimizer.clip_grad_norm(1.0);
-  optimizer.step(learning_rate);
-  return value;
+  return train_step(model, optimizer, dummy_batch(model.config, 4, model.config.context, step),
+                    learning_rate);
 }
 
 struct BytesPerParameter {

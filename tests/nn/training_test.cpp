@@ -1,5 +1,4 @@
-// What training promises beside its numbers: where there is dropout, where states begin, how long clipping
-// lasts, what is counted.
+// What training promises beside its numbers: where there is dropout, where states begin, what is counted.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,22 +42,6 @@ TEST(L03_Optim, StatesBeginAtZeroWhateverLiesInMemory) {
   AdamW optimizer(parameters);
   for (const Tensor& state : optimizer.states[0].tensors)
     EXPECT_EQ(to_host<double>(state), std::vector<double>(1000, 0.0)) << state.storage().name();
-}
-
-TEST(L03_Optim, ClippingLastsForOneUpdate) {
-  Context context("cpu", 3);
-  Parameters parameters;
-  Parameter& w = parameters.add("w", {2}, {});
-  copy_from_host(w.value, {0, 0});
-  Sgd optimizer(parameters);
-  Tape tape;
-  tape.backward(scale(w.value, 1),
-                from_host(context.device, std::vector<double>{30, 40}, {2}, DType::F32, Kind::Data, "dy"));
-  optimizer.clip_grad_norm(5);  // of 50
-  optimizer.step(1);
-  EXPECT_NEAR(to_host<double>(w.value)[0], -3, 1e-5);
-  optimizer.step(1);
-  EXPECT_NEAR(to_host<double>(w.value)[0], -33, 1e-4) << "the second update was not to be clipped";
 }
 
 // Two counts that are not the same: attempts at an update, from which dropout draws, and updates that were

@@ -6,64 +6,11 @@
 
 #include "src/autograd/gradcheck.h"
 #include "src/core/rng.h"
-#include "src/ops/ops.h"
 #include "tests/devices.h"
-#include "tests/tape_testing.h"
+#include "tests/ops/ops_testing.h"
 
 namespace gradus {
 namespace {
-
-using In = const std::vector<Tensor>&;
-struct Op {
-  const char* name;
-  std::vector<Shape> shapes;  // of the inputs that can train
-  Tensor (*f)(In);
-  unsigned weights = 0;  // those that are parameters: their gradients may be fp32 beside 16 bits
-};
-std::ostream& operator<<(std::ostream& out, const Op& op) { return out << op.name; }
-
-// The same mask in each call, so that differences see the function that the tape saw.
-Tensor with_first_mask(const std::function<Tensor()>& f) {
-  current().dropout_ordinal() = 0;
-  return f();
-}
-
-const std::vector<Op> kOps{
-    {"add", {{3, 4}, {3, 4}}, [](In x) { return add(x[0], x[1]); }},
-    {"add_positions", {{2, 3, 5}, {4, 5}}, [](In x) { return add_positions(x[0], x[1]); }, 2},
-    {"attention_plain", {{2, 3, 12}}, [](In x) { return attention_plain(x[0], 2, Mask::Causal, 0); }},
-    {"attention_flash", {{2, 3, 12}}, [](In x) { return attention_flash(x[0], 2, Mask::Causal, 0); }},
-    {"attention_plain_dropped",
-     {{2, 3, 12}},
-     [](In x) { return with_first_mask([&] { return attention_plain(x[0], 2, Mask::None, 0.4); }); }},
-    {"attention_flash_dropped",
-     {{2, 3, 12}},
-     [](In x) { return with_first_mask([&] { return attention_flash(x[0], 2, Mask::None, 0.4); }); }},
-    {"cross_entropy",
-     {{4, 5}},
-     [](In x) {
-       return cross_entropy(x[0], ids_of({0, 4, 2, 2}, {4}));
-     }},
-    {"dropout", {{3, 2, 5}}, [](In x) { return with_first_mask([&] { return dropout(x[0], 0.3); }); }},
-    {"embedding",
-     {{5, 3}},
-     [](In x) {
-       return embedding(x[0], ids_of({2, 0, 2, 4}, {2, 2}));
-     },
-     1},
-    {"select_token", {{3, 2, 4}}, [](In x) { return select_token(x[0], 0); }},
-    {"select_token_1", {{3, 2, 4}}, [](In x) { return select_token(x[0], 1); }},
-    {"gelu", {{2, 7}}, [](In x) { return gelu(x[0]); }},
-    {"gelu_erf", {{2, 7}}, [](In x) { return gelu_erf(x[0]); }},
-    {"layernorm", {{4, 5}, {5}, {5}}, [](In x) { return layernorm(x[0], x[1], x[2]); }, 6},
-    {"linear", {{2, 2, 3}, {6, 3}, {6}}, [](In x) { return linear(x[0], x[1], x[2]); }, 6},
-    {"linear_without_bias", {{4, 3}, {6, 3}}, [](In x) { return linear(x[0], x[1]); }, 2},
-    {"rotary", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4); }},
-    {"rotary_from_3", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4, 3); }},
-    {"scale", {{2, 7}}, [](In x) { return scale(x[0], -2.5); }},
-    {"softmax", {{3, 5}}, [](In x) { return softmax(x[0]); }},
-    {"tanh", {{2, 7}}, [](In x) { return tanh(x[0]); }},
-};
 
 enum class View { None, OfParameter, OfOutput, OfResult, Twice };
 constexpr View kViews[] = {View::None, View::OfParameter, View::OfOutput, View::OfResult, View::Twice};

@@ -51,8 +51,8 @@ struct SmallDevice : Source {
     misused += pages.erase({page, bytes}) == 0;
     host->unmap(page, bytes);
   }
-  void copy_in(void*, const void*, int64_t) override {}
-  void copy_out(void*, const void*, int64_t) override {}
+  void copy_in(void* to, const void* from, int64_t bytes) override { host->copy_in(to, from, bytes); }
+  void copy_out(void* to, const void* from, int64_t bytes) override { host->copy_out(to, from, bytes); }
   bool on_host() const override { return true; }
   int64_t left, misused = 0, addresses = 0;
   std::unique_ptr<Source> host = host_source();
@@ -69,6 +69,9 @@ struct Fixture {
   SmallDevice* source;
   Allocator allocator;
 };
+
+using Place = std::pair<int64_t, int64_t>;  // segment serial, offset
+inline Place place_of(const Block* b) { return {b->segment->serial, b->offset}; }
 
 // Everything that must hold at any time, computed from the segments alone.
 inline void expect_consistent(const Allocator& allocator) {

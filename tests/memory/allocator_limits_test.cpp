@@ -1,38 +1,72 @@
-// What the allocator does when memory ends, and with misuse: cache, budget, messages, impossible sizes.
+// What the allocator does where memory ends, what belongs to one allocator or block alone, and misuse.
 #include <gtest/gtest.h>
 
 #include "tests/memory/allocator_fixture.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
 
-std::string message_of(Allocator& allocator, int64_t bytes, Kind kind, const char* name, const Shape& shape) {
-  try {
-    allocator.allocate(bytes, kind, name, shape);
-  } catch (const OutOfMemory& e) {
-    return e.what();
+TEST(L01_Allocator, TheBudgetIsMetExactlyAndNotByOneByteLess) {
+  for (const int64_t bytes : {kMiB, 5 * kMiB, 32 * kMiB}) {
+    const int64_t segment = bytes == kMiB ? 2 * kMiB : bytes == 5 * kMiB ? 20 * kMiB : bytes;
+    Fixture f;
+    f.allocator.set_budget(segment - 1);
+    EXPECT_THROW(f.get(bytes), OutOfMemory) << bytes;
+    EXPECT_EQ(f.meter.device_requests(), 0) << "the device is not even asked";
+    f.allocator.set_budget(segment);
+    EXPECT_EQ(f.allocator.budget(), segment);
+    Block* b = f.get(bytes);
+    EXPECT_EQ(f.meter.reserved(), segment);
+    f.allocator.set_budget(segment / 2);  // what is held stays, and can be used
+    f.allocator.free(b);
+    b = f.get(bytes);
+    EXPECT_EQ(f.meter.device_requests(), 1);
+    EXPECT_THROW(f.get(64 * kMiB), OutOfMemory);
+    f.allocator.free(b);
   }
-  return "no OutOfMemory was thrown";
 }
 
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "missing: \"" << part << "\" in\n" << text;
-}
-
-TEST(L01_Allocator, EmptyCacheReturnsOnlyWhollyFreeSegments) {
+// The cache is given back only where nothing else helps; blocks in use keep their places and their accounts.
+TEST(L01_Allocator, AFailedRequestEmptiesTheCacheAndChangesNothingElse) {
   Fixture f;
-  Block *small = f.get(100), *large = f.get(30 * kMiB);
-  f.allocator.free(large);
-  EXPECT_EQ(f.meter.reserved(), 32 * kMiB);
-  f.allocator.empty_cache();
-  EXPECT_EQ(f.meter.reserved(), 2 * kMiB);
-  EXPECT_EQ(f.source->left, (int64_t(4) << 30) - 2 * kMiB);
+  f.allocator.set_budget(60 * kMiB);
+  Block *small = f.get(1000), *large = f.get(11 * kMiB), *cached = f.get(30 * kMiB);
+  f.allocator.free(cached);
+  const Usage now = f.meter.now(), peak = f.meter.at_peak();
+  Block* second = f.get(14 * kMiB);  // the cache has it
+  EXPECT_EQ(place_of(second), Place(2, 0));
+  f.allocator.free(second);
+  EXPECT_EQ(f.meter.reserved(), 44 * kMiB);
+  EXPECT_THROW(f.allocator.allocate(47 * kMiB, Kind::Weight, "w"), OutOfMemory);  // 14 + 48 > 60
+  EXPECT_EQ(f.meter.reserved(), 14 * kMiB) << "the cache has been emptied";
+  EXPECT_EQ(f.meter.now(), now);
+  EXPECT_EQ(f.meter.at_peak(), peak);
+  EXPECT_EQ(f.meter.peak_reserved(), 44 * kMiB);
+  EXPECT_EQ(f.meter.device_requests(), 3) << "what was refused does not count";
+  EXPECT_EQ(place_of(small), Place(0, 0));
+  EXPECT_EQ(place_of(large), Place(1, 0));
+  EXPECT_EQ(std::tuple(large->size, large->requested, large->name),
+            std::tuple(12 * kMiB, 11 * kMiB, "block"));
   expect_consistent(f.allocator);
-  f.allocator.free(small);
+  Block* fits = f.get(46 * kMiB);  // 14 + 46 = 60
+  EXPECT_EQ(f.meter.reserved(), 60 * kMiB);
+  for (Block* b : {small, large, fits}) f.allocator.free(b);
+}
+
+TEST(L01_Allocator, EmptyCacheKeepsWhatIsFreeInSegmentsInUse) {
+  Fixture f;
+  Block *a = f.get(4 * kMiB), *b = f.get(4 * kMiB), *c = f.get(40 * kMiB);
+  f.allocator.free(a);
+  f.allocator.free(c);
   f.allocator.empty_cache();
-  EXPECT_EQ(f.meter.reserved(), 0);
-  EXPECT_EQ(f.meter.peak_reserved(), 32 * kMiB);
-  EXPECT_EQ(f.meter.device_requests(), 2);
+  EXPECT_EQ(f.meter.reserved(), 20 * kMiB);
+  Block *first = f.get(4 * kMiB), *behind = f.get(12 * kMiB);
+  EXPECT_EQ(place_of(first), Place(0, 0)) << "still in the pool";
+  EXPECT_EQ(place_of(behind), Place(0, 8 * kMiB));
+  Block* next = f.get(40 * kMiB);
+  EXPECT_EQ(next->segment->serial, 2) << "serials are never given twice";
+  for (Block* block : {b, first, behind, next}) f.allocator.free(block);
 }
 
 // A device that says at its end what it then had.
@@ -57,117 +91,41 @@ TEST(L01_Allocator, AtItsEndTheDeviceHasEverythingBack) {
   }
 }
 
-TEST(L01_Allocator, ARepeatedStepAsksTheDeviceForNothing) {
+TEST(L01_Allocator, TwoAllocatorsShareNothing) {
+  Fixture f, g;
+  f.allocator.set_budget(2 * kMiB);
+  f.allocator.set_expandable(true);
+  f.allocator.keep_history();
+  Block *a = f.get(100), *b = g.get(30 * kMiB), *c = g.get(100);
+  EXPECT_EQ(place_of(a), Place(0, 0));
+  EXPECT_EQ(place_of(b), Place(0, 0)) << "each counts its own segments";
+  EXPECT_EQ(f.meter.reserved(), 2 * kMiB);
+  EXPECT_EQ(g.meter.reserved(), 32 * kMiB);
+  EXPECT_EQ(c->segment->page, 0);
+  EXPECT_EQ(g.allocator.budget(), 0);
+  EXPECT_EQ(f.allocator.history().size(), 2u);
+  EXPECT_THROW(g.allocator.history(), Error);
+  f.allocator.free(a);
+  EXPECT_EQ(g.meter.now().allocated(), 30 * kMiB + 512);
+  for (Block* block : {b, c}) g.allocator.free(block);
+}
+
+TEST(L01_Allocator, KindsChangeTwiceAndToTheSame) {
   Fixture f;
-  int64_t after_first = 0;
-  for (int step = 0; step < 5; ++step) {
-    std::vector<Block*> blocks;
-    for (const int64_t kib : {3, 700, 5000, 64, 12'000, 900}) blocks.push_back(f.get(kib << 10));
-    for (Block* b : blocks) f.allocator.free(b);
-    if (step == 0) after_first = f.meter.device_requests();
-  }
-  EXPECT_EQ(f.meter.device_requests(), after_first);
-}
-
-TEST(L01_Allocator, BudgetBoundsReservedAndFreesTheCacheFirst) {
-  Fixture f;
-  f.allocator.set_budget(40 * kMiB);
-  f.allocator.free(f.get(30 * kMiB));
-  Block* b = f.get(40 * kMiB);  // exactly the budget, once the cached 30 MiB are given back
-  EXPECT_EQ(f.meter.reserved(), 40 * kMiB);
-  EXPECT_THROW(f.get(1), OutOfMemory);
-  f.allocator.set_budget(0);
-  Block* c = f.get(1);
-  f.allocator.free(b);
-  f.allocator.free(c);
-  EXPECT_THROW(f.allocator.set_budget(-1), Error);
-}
-
-TEST(L01_Allocator, AFullDeviceFreesTheCacheFirst) {
-  Fixture f(41 * kMiB);
-  f.allocator.free(f.get(30 * kMiB));
-  Block* b = f.get(38 * kMiB);
-  EXPECT_THROW(f.get(4 * kMiB), OutOfMemory);
-  f.allocator.free(b);
-}
-
-TEST(L01_Allocator, OutOfMemorySaysEverything) {
-  Fixture f;
-  f.allocator.set_budget(64 * kMiB);
-  std::vector<Block*> live;
-  for (int i = 0; i < 12; ++i)
-    live.push_back(f.allocator.allocate((i + 1) * 10'000, Kind::Weight, "weight " + std::to_string(i)));
-  live.push_back(f.allocator.allocate(33'000'000, Kind::Activation, "logits", {8, 64, 256}));
-  const std::string text =
-      message_of(f.allocator, 50 * kMiB, Kind::Temporary, "attention scores", {8, 4, 64, 64});
-  for (const char* part :
-       {"attention scores", "[8,4,64,64]", "temporary", "52428800", "50.0 MiB", "budget 64.0 MiB",
-        "reserved 34.0 MiB", "allocated", "rounding", "activation", "33,000,000", "780,000", "logits",
-        "weight 11", "weight 3", "smaller batch", "--memory"})
-    expect_contains(text, part);
-  EXPECT_EQ(text.find("weight 2 "), std::string::npos) << "only the ten largest blocks:\n" << text;
-  EXPECT_LT(text.find("logits"), text.find("weight 11")) << "largest first:\n" << text;
-  for (Block* b : live) f.allocator.free(b);
-}
-
-TEST(L01_Allocator, AThousandFailuresChangeNothing) {
-  Fixture f(64 * kMiB);
-  Block *a = f.get(5 * kMiB), *b = f.get(777);
-  EXPECT_THROW(f.get(80 * kMiB), OutOfMemory);
-  const Usage before = f.meter.now(), peak = f.meter.at_peak();
-  const int64_t reserved = f.meter.reserved(), requests = f.meter.device_requests();
-  for (int i = 0; i < 1000; ++i) ASSERT_THROW(f.get(80 * kMiB), OutOfMemory);
-  EXPECT_EQ(f.meter.now(), before);
-  EXPECT_EQ(f.meter.at_peak(), peak);
-  EXPECT_EQ(f.meter.reserved(), reserved);
-  EXPECT_EQ(f.meter.device_requests(), requests);
-  expect_consistent(f.allocator);
-  Block* c = f.get(5 * kMiB);  // and it still works
-  EXPECT_EQ(c->offset, 5 * kMiB);
-  for (Block* block : {a, b, c}) f.allocator.free(block);
-}
-
-TEST(L01_Allocator, HugeAndImpossibleSizes) {
-  Fixture f;
-  for (const int64_t bytes :
-       {INT64_MAX, INT64_MAX - 1, INT64_MAX - 511, INT64_MAX - (2 << 20), INT64_MAX / 2})
-    EXPECT_THROW(f.get(bytes), OutOfMemory) << bytes;
-  EXPECT_THROW(f.get(-1), Error);
-  EXPECT_EQ(f.meter.now(), Usage{});
-  Meter meter;
-  Allocator host(host_source(), meter);
-  EXPECT_THROW(host.allocate(int64_t(1) << 56, Kind::Other, "too much"), OutOfMemory);
-}
-
-TEST(L01_Allocator, ChangeKindMovesTheBytes) {
-  Fixture f;
+  f.allocator.keep_history();
   Block* b = f.allocator.allocate(1000, Kind::Temporary, "y");
-  f.allocator.change_kind(b, Kind::Activation);
-  EXPECT_EQ(f.meter.now()[Kind::Temporary], 0);
-  EXPECT_EQ(f.meter.now()[Kind::Activation], 1000);
-  EXPECT_EQ(f.meter.now().rounding, 24);
-  EXPECT_EQ(b->kind, Kind::Activation);
+  for (const Kind kind : {Kind::Activation, Kind::Activation, Kind::Gradient}) {
+    f.allocator.change_kind(b, kind);
+    Usage expected;
+    expected.by_kind[int(kind)] = 1000;
+    expected.rounding = 24;
+    EXPECT_EQ(f.meter.now(), expected);
+    EXPECT_EQ(f.allocator.history().back().kind, kind);
+  }
+  EXPECT_EQ(f.meter.at_peak()[Kind::Temporary], 1000) << "as it was at the peak";
   f.allocator.free(b);
+  EXPECT_EQ(f.allocator.history().back().kind, Kind::Gradient);
   EXPECT_EQ(f.meter.now(), Usage{});
-}
-
-TEST(L05_Expandable, MoreAddressesThanOneSegmentHasAreAnotherSegment) {
-  Meter meter;
-  Allocator allocator(meta_source(), meter);
-  allocator.set_expandable(true);
-  constexpr int64_t kTiB = int64_t(1) << 40;
-  Block* a = allocator.allocate(kTiB / 4 * 3, Kind::Other, "a");
-  Block* b = allocator.allocate(kTiB / 2, Kind::Other, "b");
-  Block* c = allocator.allocate(kTiB / 8, Kind::Other, "c");
-  Block* d = allocator.allocate(kTiB * 2, Kind::Other, "d");
-  EXPECT_NE(b->segment, a->segment);
-  EXPECT_EQ(c->segment, a->segment) << "the first that has room";
-  EXPECT_EQ(allocator.segments().size(), 3u);
-  expect_consistent(allocator);
-  EXPECT_THROW(allocator.allocate(INT64_MAX / 2, Kind::Other, "impossible"), OutOfMemory);
-  for (Block* block : {a, b, c, d}) allocator.free(block);
-  allocator.empty_cache();
-  EXPECT_EQ(meter.reserved(), 0);
 }
 
 TEST(L01_Allocator, ABlockHasNothingOfItsEarlierOwner) {
@@ -187,14 +145,56 @@ TEST(L01_Allocator, ABlockHasNothingOfItsEarlierOwner) {
   f.allocator.free(block);
 }
 
+// No device has so much, so its sum could not be counted either: also where 1 TiB of addresses is reserved,
+// and on meta, which has all addresses there can be.
+TEST(L01_Allocator, ImpossibleSizesAreOutOfMemory) {
+  for (const bool expandable : {false, true}) {
+    Fixture f;
+    Meter meter;
+    Allocator meta(meta_source(), meter), host(host_source(), meter);
+    for (Allocator* allocator : {&f.allocator, &meta, &host}) {
+      allocator->set_expandable(expandable);
+      for (const int64_t bytes : {INT64_MAX, INT64_MAX - 511, INT64_MAX - (2 << 20), INT64_MAX / 2,
+                                  int64_t(1) << 56, (int64_t(1) << 47) + 1})
+        EXPECT_THROW(allocator->allocate(bytes, Kind::Other, "x"), OutOfMemory) << bytes;
+      EXPECT_EQ(allocator->meter().reserved(), 0);
+    }
+    if (!expandable) meta.free(meta.allocate(int64_t(1) << 47, Kind::Other, "x"));
+  }
+}
+
+TEST(L01_Allocator, MisuseIsRefusedAndChangesNothing) {
+  Fixture f;
+  f.allocator.keep_history();
+  Block *freed = f.get(100, "gone"), *held = f.get(100);
+  f.allocator.free(freed);
+  const Usage before = f.meter.now();
+  const size_t events = f.allocator.history().size();
+  expect_refused("\"gone\"", [&] { f.allocator.change_kind(freed, Kind::Weight); });
+  expect_refused("a budget of -1 bytes", [&] { f.allocator.set_budget(-1); });
+  expect_refused("tokens asks for -1 bytes", [&] {
+    try {
+      f.allocator.allocate(-1, Kind::Data, "tokens");
+    } catch (const OutOfMemory&) {
+      ADD_FAILURE() << "a negative size is no lack of memory";
+    }
+  });
+  EXPECT_EQ(f.meter.now(), before);
+  EXPECT_EQ(f.allocator.history().size(), events);
+  f.allocator.free(held);
+}
+
 using L01_AllocatorDeathTest = testing::Test;
 TEST(L01_AllocatorDeathTest, ASecondFreeAbortsAndNamesTheBlock) {
   Fixture f;
-  Block *a = f.get(100, "twice"), *b = f.get(100);
+  Block *a = f.get(100, "twice"), *b = f.get(100), *own = f.allocator.allocate(30 * kMiB, Kind::Weight, "w");
   f.allocator.free(a);
   EXPECT_DEATH(f.allocator.free(a), "freed twice: block \"twice\"");
   f.allocator.free(b);  // a merged into its neighbour and is gone as a block, yet the second free is seen
   EXPECT_DEATH(f.allocator.free(b), "freed twice");
+  f.allocator.free(own);
+  f.allocator.empty_cache();  // the segment went back
+  EXPECT_DEATH(f.allocator.free(own), "freed twice: block \"w\" .weight, 31457280 bytes");
 }
 
 TEST(L01_AllocatorDeathTest, ABlockThatOutlivesTheAllocatorIsNamed) {

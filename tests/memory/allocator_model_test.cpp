@@ -1,174 +1,15 @@
-// The allocator against a second implementation of its rules, as naive as can be: vectors, searched from the
-// beginning, and put in order again after each change. Every block of every segment must be the same after
-// each of some thousand random operations.
+// The allocator against its model: every block of every segment, what its meter counts and what its device
+// has left must be the same after each of some thousand random operations, and blocks must keep what was
+// written.
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <random>
 
-#include "tests/memory/allocator_fixture.h"
+#include "src/memory/cuda.h"
+#include "tests/memory/allocator_model.h"
 
 namespace gradus {
 namespace {
-
-int64_t ceiling(int64_t n, int64_t unit) {
-  const int64_t over = n % unit;
-  return over == 0 ? n : n + unit - over;
-}
-
-struct Piece {
-  int64_t offset, size;
-  bool free, mapped;
-  bool operator==(const Piece&) const = default;
-};
-void PrintTo(const Piece& p, std::ostream* out) {
-  *out << (p.free ? "free " : "used ") << (p.mapped ? "" : "(hole) ") << p.offset << "+" << p.size;
-}
-
-struct Tiled {
-  int64_t serial;
-  bool small;
-  int64_t page;  // 0: not expandable
-  std::vector<Piece> pieces;
-  bool operator==(const Tiled&) const = default;
-};
-void PrintTo(const Tiled& t, std::ostream* out) {
-  *out << "segment " << t.serial << ": " << testing::PrintToString(t.pieces);
-}
-
-class Model {
- public:
-  std::vector<Tiled> segments;
-  bool expandable = false;
-  int64_t budget = 0, capacity = 0;  // 0: no bound
-
-  int64_t reserved() const {
-    int64_t sum = 0;
-    for (const Tiled& s : segments)
-      for (const Piece& p : s.pieces) sum += p.mapped ? p.size : 0;
-    return sum;
-  }
-
-  struct Place {
-    int64_t serial, offset, size;
-  };
-  std::optional<Place> allocate(int64_t bytes) {
-    const int64_t size = std::max<int64_t>(512, ceiling(bytes, 512));
-    const bool small = size <= kMiB;
-    Piece* best = best_fit(size, small);
-    for (int attempt = 0; !best && attempt < 2; ++attempt) {
-      if (attempt == 1) empty();
-      if (expandable ? add_pages(size, small) : add_segment(size, small)) best = best_fit(size, small);
-    }
-    if (!best) empty();
-    if (!best) return {};
-    Tiled& s = owner(best);
-    const int64_t rest = best->size - size;
-    const bool split = small || s.page > 0 ? rest >= 512 : rest > kMiB;
-    best->free = false;
-    const Place place{s.serial, best->offset, split ? size : best->size};
-    if (split) {
-      best->size = size;
-      s.pieces.insert(s.pieces.begin() + (best - s.pieces.data()) + 1,
-                      Piece{place.offset + size, rest, true, true});
-    }
-    return place;
-  }
-
-  void free(const Place& place) {
-    for (Tiled& s : segments)
-      for (Piece& p : s.pieces)
-        if (s.serial == place.serial && p.offset == place.offset) p.free = true;
-    join();
-  }
-
-  void empty() {
-    for (Tiled& s : segments) {
-      if (s.page == 0) continue;
-      std::vector<Piece> cut;
-      for (const Piece& p : s.pieces) {
-        const int64_t end = p.offset + p.size, first = ceiling(p.offset, s.page), last = end - end % s.page;
-        if (!p.free || !p.mapped || first >= last) {
-          cut.push_back(p);
-          continue;
-        }
-        if (p.offset < first) cut.push_back({p.offset, first - p.offset, true, true});
-        cut.push_back({first, last - first, true, false});
-        if (last < end) cut.push_back({last, end - last, true, true});
-      }
-      s.pieces = cut;
-    }
-    join();
-    std::erase_if(segments, [](const Tiled& s) { return s.pieces.size() == 1 && s.pieces[0].free; });
-  }
-
- private:
-  Tiled& owner(const Piece* p) {
-    for (Tiled& s : segments)
-      if (p >= s.pieces.data() && p < s.pieces.data() + s.pieces.size()) return s;
-    std::abort();
-  }
-
-  // Segments stand in the order of their serials and pieces in that of their offsets: the first of equal
-  // ones is the right one.
-  Piece* best_fit(int64_t size, bool small) {
-    Piece* best = nullptr;
-    for (Tiled& s : segments)
-      for (Piece& p : s.pieces)
-        if (s.small == small && p.free && p.mapped && p.size >= size && (!best || p.size < best->size))
-          best = &p;
-    return best;
-  }
-
-  bool can_have(int64_t more) const {
-    return (budget == 0 || reserved() + more <= budget) && (capacity == 0 || reserved() + more <= capacity);
-  }
-
-  bool add_segment(int64_t size, bool small) {
-    const int64_t bytes = small ? 2 * kMiB : size < 10 * kMiB ? 20 * kMiB : ceiling(size, 2 * kMiB);
-    if (!can_have(bytes)) return false;
-    segments.push_back({next_serial_++, small, 0, {{0, bytes, true, true}}});
-    return true;
-  }
-
-  bool add_pages(int64_t size, bool small) {
-    for (Tiled& s : segments)
-      for (size_t i = 0; i < s.pieces.size(); ++i) {
-        const int64_t before = i > 0 && s.pieces[i - 1].free ? s.pieces[i - 1].size : 0;
-        if (s.small == small && !s.pieces[i].mapped && before + s.pieces[i].size >= size)
-          return fill(s, i, ceiling(size - before, s.page));
-      }
-    const int64_t page = small ? 2 * kMiB : 20 * kMiB;
-    const int64_t addresses = ceiling(std::max(size, int64_t(1) << 40), page);
-    segments.push_back({next_serial_++, small, page, {{0, addresses, true, false}}});
-    return fill(segments.back(), 0, ceiling(size, page));
-  }
-
-  bool fill(Tiled& s, size_t hole, int64_t bytes) {
-    if (!can_have(bytes)) return false;
-    Piece& p = s.pieces[hole];
-    const Piece rest{p.offset + bytes, p.size - bytes, true, false};
-    p = {p.offset, bytes, true, true};
-    if (rest.size > 0) s.pieces.insert(s.pieces.begin() + int64_t(hole) + 1, rest);
-    join();
-    return true;
-  }
-
-  void join() {
-    for (Tiled& s : segments)
-      for (size_t i = 1; i < s.pieces.size();) {
-        Piece &left = s.pieces[i - 1], &right = s.pieces[i];
-        if (!left.free || !right.free || left.mapped != right.mapped) {
-          ++i;
-          continue;
-        }
-        left.size += right.size;
-        s.pieces.erase(s.pieces.begin() + int64_t(i));
-      }
-  }
-
-  int64_t next_serial_ = 0;
-};
 
 std::vector<Tiled> tiles_of(const Allocator& allocator) {
   std::vector<Tiled> result;
@@ -191,35 +32,53 @@ int64_t random_size(std::mt19937& random) {
 enum class Expand { Never, Always, Sometimes };
 
 struct Run {
-  Run(std::unique_ptr<Source> source, int64_t capacity) : allocator(std::move(source), meter) {
-    model.capacity = capacity;
+  struct Live {
+    Block* block;
+    Model::Place place;
+    char stamp;  // its first and its last byte
+  };
+
+  explicit Run(std::unique_ptr<Source> source) : allocator(std::move(source), meter) {}
+  explicit Run(SmallDevice* small) : Run(std::unique_ptr<Source>(small)) {
+    device = small;
+    model.capacity = small->left;
   }
   ~Run() {
-    for (const auto& [block, place] : live) allocator.free(block);
+    for (const Live& l : live) allocator.free(l.block);
   }
 
   void allocate(int64_t bytes, Kind kind) {
     const auto place = model.allocate(bytes);
+    Block* b = nullptr;
     try {
-      Block* b = allocator.allocate(bytes, kind, "random");
-      live.emplace_back(b, place.value_or(Model::Place{-1, -1, -1}));
+      b = allocator.allocate(bytes, kind, "random");
     } catch (const OutOfMemory&) {
       ++refused;
       EXPECT_FALSE(place) << bytes << " bytes have room";
       return;
     }
+    live.push_back({b, place.value_or(Model::Place{-1, -1, -1}), char(++stamps)});
     ASSERT_TRUE(place) << bytes << " bytes have no room";
-    const Block& b = *live.back().first;
-    EXPECT_EQ(std::tuple(b.segment->serial, b.offset, b.size),
+    EXPECT_EQ(std::tuple(b->segment->serial, b->offset, b->size),
               std::tuple(place->serial, place->offset, place->size));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(b->data()) % 64, 0u);
+    if (bytes > 0)
+      for (char* at : {b->data(), b->data() + bytes - 1})
+        allocator.source().copy_in(at, &live.back().stamp, 1);
     usage.by_kind[int(kind)] += bytes;
     usage.rounding += place->size - bytes;
     if (usage.allocated() > peak.allocated()) peak = usage;
   }
 
   void free_last() {
-    const auto [block, place] = live.back();
+    const auto [block, place, stamp] = live.back();
     live.pop_back();
+    if (allocator.source().has_data() && block->requested > 0)
+      for (const char* at : {block->data(), block->data() + block->requested - 1}) {
+        char found = 0;
+        allocator.source().copy_out(&found, at, 1);
+        EXPECT_EQ(found, stamp) << "of " << block->requested << " bytes";
+      }
     usage.by_kind[int(block->kind)] -= block->requested;
     usage.rounding -= place.size - block->requested;
     allocator.free(block);
@@ -227,25 +86,40 @@ struct Run {
   }
 
   void change_last(Kind kind) {
-    Block* block = live.back().first;
+    Block* block = live.back().block;
     usage.by_kind[int(block->kind)] -= block->requested;
     usage.by_kind[int(kind)] += block->requested;
     allocator.change_kind(block, kind);
   }
 
-  void compare() {
-    ASSERT_EQ(tiles_of(allocator), model.segments);
-    ASSERT_EQ(meter.reserved(), model.reserved());
-    ASSERT_EQ(meter.now(), usage);
-    ASSERT_EQ(meter.at_peak(), peak);
+  void empty_cache() {
+    allocator.empty_cache();
+    model.empty();
   }
 
+  void compare() {
+    const int64_t reserved = model.reserved();
+    peak_reserved = std::max(peak_reserved, reserved);
+    ASSERT_EQ(tiles_of(allocator), model.segments);
+    ASSERT_EQ(meter.reserved(), reserved);
+    ASSERT_EQ(meter.peak_reserved(), peak_reserved);
+    ASSERT_EQ(meter.device_requests(), model.requests);
+    ASSERT_EQ(meter.now(), usage);
+    ASSERT_EQ(meter.at_peak(), peak);
+    ASSERT_NO_FATAL_FAILURE(expect_consistent(allocator));
+    if (!device) return;
+    ASSERT_EQ(device->left, model.capacity - reserved);
+    ASSERT_EQ(device->misused, 0);
+  }
+
+  SmallDevice* device = nullptr;  // the source, if it is one
   Meter meter;
   Allocator allocator;
   Model model;
-  std::vector<std::pair<Block*, Model::Place>> live;
+  std::vector<Live> live;
   Usage usage, peak;
-  int64_t refused = 0;
+  int64_t peak_reserved = 0, refused = 0;
+  int stamps = 0;
 };
 
 void random_use(Run& run, Expand expand, uint32_t seed) {
@@ -259,8 +133,7 @@ void random_use(Run& run, Expand expand, uint32_t seed) {
     }
     const uint32_t what = random() % 40;
     if (what == 0) {
-      run.allocator.empty_cache();
-      run.model.empty();
+      run.empty_cache();
     } else if (run.live.size() < 50 && what < 21) {
       run.allocate(random_size(random), Kind(random() % kKinds));
     } else if (!run.live.empty()) {
@@ -271,15 +144,23 @@ void random_use(Run& run, Expand expand, uint32_t seed) {
     if (testing::Test::HasFailure()) FAIL() << "operation " << i << ", seed " << seed;
   }
   EXPECT_GT(run.refused, 20) << "the bounds should press";
+  while (!run.live.empty()) run.free_last();
+  run.empty_cache();
+  run.compare();
+  EXPECT_TRUE(run.allocator.segments().empty());
+  EXPECT_TRUE(!run.device || run.device->addresses == 0) << "these go back too";
 }
 
 void compare_with_the_model(Expand expand) {
-  constexpr int64_t kCapacity = 333 * kMiB;
-  Run cpu(host_source(), 0), meta(meta_source(), 0),
-      full(std::make_unique<SmallDevice>(kCapacity), kCapacity);
-  uint32_t seed = 0;
-  for (Run* run : {&cpu, &meta, &full}) {
-    random_use(*run, expand, ++seed);
+  std::vector<std::unique_ptr<Run>> runs;
+  runs.push_back(std::make_unique<Run>(host_source()));
+  runs.push_back(std::make_unique<Run>(meta_source()));
+  runs.push_back(std::make_unique<Run>(new SmallDevice(333 * kMiB)));
+#ifdef GRADUS_CUDA
+  if (cuda_problem(cuda_facts()).empty()) runs.push_back(std::make_unique<Run>(cuda_source()));
+#endif
+  for (size_t i = 0; i < runs.size(); ++i) {
+    random_use(*runs[i], expand, uint32_t(i + 1));
     if (testing::Test::HasFailure()) return;
   }
 }

@@ -1,8 +1,9 @@
-// Expandable segments page by page: what is mapped and unmapped where, in both pools, and what a device that
-// fails in the middle leaves behind.
+// Expandable segments: what they save where sizes grow; page by page, what is mapped and unmapped where; and
+// what a device that fails in the middle leaves behind.
 #include <gtest/gtest.h>
 
 #include "tests/memory/allocator_fixture.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -51,6 +52,74 @@ struct Pages {
   Allocator allocator{std::unique_ptr<Source>(source), meter};
 };
 
+// Steps of a loop whose batch grows: in each, ten activations are kept until its end.
+void grow_from_step_to_step(Allocator& allocator) {
+  for (int64_t step = 0; step < 8; ++step) {
+    std::vector<Block*> live;
+    for (int i = 0; i < 10; ++i)
+      live.push_back(allocator.allocate((10 + 2 * step) * kMiB + i * 4096, Kind::Activation, "x"));
+    for (Block* b : live) allocator.free(b);
+  }
+}
+
+TEST(L05_Expandable, GrowingTensorsDoNotFragment) {
+  Fixture plain;
+  grow_from_step_to_step(plain.allocator);
+  Pages f;
+  grow_from_step_to_step(f.allocator);
+  const int64_t peak = f.meter.at_peak().allocated();
+  EXPECT_EQ(plain.meter.at_peak()[Kind::Activation], f.meter.at_peak()[Kind::Activation]);
+  EXPECT_GT(plain.meter.reserved(), 4 * peak) << "each step's segments are too small for the next step";
+  EXPECT_GE(f.meter.reserved(), peak);
+  EXPECT_LT(f.meter.reserved(), peak + kPage);
+  EXPECT_EQ(f.allocator.segments().size(), 1u);
+  EXPECT_EQ(f.meter.device_requests(), f.meter.reserved() / kPage) << "each page is asked for once";
+  expect_consistent(f.allocator);
+}
+
+TEST(L05_Expandable, WhatIsFreeAtTheEndIsUsedBeforeNewPages) {
+  RecordProperty("exercise", "05.4");
+  Pages f;
+  Block* a = f.get(15 * kMiB);  // 5 MiB of the page are left
+  Block* b = f.get(25 * kMiB);  // these, and one page more
+  EXPECT_EQ(b->offset, 15 * kMiB);
+  EXPECT_EQ(f.meter.reserved(), 2 * kPage);
+  f.allocator.free(a);
+  f.allocator.free(b);
+  Block* all = f.get(40 * kMiB);
+  EXPECT_EQ(all->offset, 0) << "they merged, although they came in two requests";
+  EXPECT_EQ(f.meter.reserved(), 2 * kPage);
+  f.allocator.free(all);
+}
+
+TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
+  RecordProperty("exercise", "05.1");
+  Pages f;
+  Block *a = f.get(30 * kMiB), *b = f.get(30 * kMiB), *c = f.get(20 * kMiB);
+  f.allocator.free(b);
+  f.allocator.empty_cache();  // 10 MiB of page 1 stay, beside what a has of it; page 2 is a hole
+  EXPECT_EQ(f.meter.reserved(), 3 * kPage);
+  Block* too_large = f.get(30 * kMiB + 1);
+  EXPECT_EQ(too_large->offset, 80 * kMiB)
+      << "1 byte more than the first hole and the 10 MiB before it: behind c";
+  Block* fits = f.get(30 * kMiB);
+  EXPECT_EQ(fits->offset, 30 * kMiB) << "in the hole of 20 MiB, with the 10 MiB free before it";
+  EXPECT_EQ(f.meter.reserved(), 4 * kPage + 2 * kPage);
+  Block* small = f.get(1);
+  EXPECT_NE(small->segment, fits->segment) << "the small pool has holes of its own";
+  expect_consistent(f.allocator);
+  for (Block* block : {a, c, too_large, fits, small}) f.allocator.free(block);
+
+  Pages g;
+  Block *x = g.get(3 * kPage), *y = g.get(kPage), *z = g.get(2 * kPage), *last = g.get(kPage);
+  g.allocator.free(x);
+  g.allocator.free(z);
+  g.allocator.empty_cache();  // a hole of three pages, and one of two
+  Block* first = g.get(2 * kPage);
+  EXPECT_EQ(first->offset, 0) << "the first hole with room, not the smallest";
+  for (Block* block : {y, last, first}) g.allocator.free(block);
+}
+
 TEST(L05_Expandable, EachPageIsMappedOnceInOrderAndUnmappedAlone) {
   Pages f;
   Block* a = f.get(kPage + 1);
@@ -74,44 +143,6 @@ TEST(L05_Expandable, EachPageIsMappedOnceInOrderAndUnmappedAlone) {
   f.allocator.empty_cache();
   EXPECT_EQ(f.source->taken_log(), (Log{"unmap 1", "unmap 2", "unmap 3", "unreserve"}));
   EXPECT_EQ(f.meter.device_requests(), 4);
-}
-
-TEST(L05_Expandable, TheSmallPoolGrowsByTwoMebibytes) {
-  Pages f;
-  Block *a = f.get(kMiB), *b = f.get(kMiB - 512);
-  EXPECT_EQ(f.source->taken_log(), (Log{"reserve", "map 0"}));
-  EXPECT_EQ(a->segment->page, kSmallPage);
-  EXPECT_TRUE(a->segment->small);
-  Block* tiny = f.get(512);  // the last 512 bytes
-  EXPECT_EQ(tiny->offset, kSmallPage - 512);
-  EXPECT_EQ(f.source->taken_log(), Log{});
-  Block* c = f.get(1);
-  EXPECT_EQ(c->offset, kSmallPage);
-  EXPECT_EQ(f.source->taken_log(), Log{"map 1"});
-  f.allocator.free(a);
-  f.allocator.free(c);
-  f.allocator.empty_cache();
-  EXPECT_EQ(f.source->taken_log(), Log{"unmap 1"});
-  expect_consistent(f.allocator);
-  for (Block* block : {b, tiny}) f.allocator.free(block);
-}
-
-// Both pools have free memory, and neither takes the other's, nor its holes.
-TEST(L05_Expandable, ThePoolsDoNotMix) {
-  Pages f;
-  f.allocator.free(f.get(kMiB));
-  f.allocator.free(f.get(5 * kMiB));
-  f.source->taken_log();
-  Block *small = f.get(kMiB), *large = f.get(kMiB + 1);
-  EXPECT_EQ(f.source->taken_log(), Log{});
-  EXPECT_TRUE(small->segment->small);
-  EXPECT_FALSE(large->segment->small);
-  EXPECT_EQ(small->segment->serial, 0);
-  EXPECT_EQ(large->segment->serial, 1);
-  Block* more = f.get(kPage);
-  EXPECT_EQ(more->segment, large->segment) << "the first hole of all belongs to the small pool";
-  EXPECT_EQ(f.meter.reserved(), kSmallPage + 2 * kPage);
-  for (Block* b : {small, large, more}) f.allocator.free(b);
 }
 
 TEST(L05_Expandable, AMapThatFailsAtTheSecondPageLeavesNothing) {
@@ -157,6 +188,22 @@ TEST(L05_Expandable, ADeviceWithoutAddressesHasNoMemory) {
   f.allocator.free(f.get(kPage));
 }
 
+TEST(L05_Expandable, MoreAddressesThanOneSegmentHasAreAnotherSegment) {
+  Meter meter;
+  Allocator allocator(meta_source(), meter);
+  allocator.set_expandable(true);
+  constexpr int64_t kTiB = int64_t(1) << 40;
+  Block* a = allocator.allocate(kTiB / 4 * 3, Kind::Other, "a");
+  Block* b = allocator.allocate(kTiB / 2, Kind::Other, "b");
+  Block* c = allocator.allocate(kTiB / 8, Kind::Other, "c");
+  Block* d = allocator.allocate(kTiB * 2, Kind::Other, "d");
+  EXPECT_NE(b->segment, a->segment);
+  EXPECT_EQ(c->segment, a->segment) << "the first that has room";
+  EXPECT_EQ(allocator.segments().size(), 3u);
+  expect_consistent(allocator);
+  for (Block* block : {a, b, c, d}) allocator.free(block);
+}
+
 TEST(L05_Expandable, TheBudgetIsMetExactlyByPages) {
   Pages f;
   f.allocator.set_budget(2 * kPage - 1);
@@ -195,46 +242,46 @@ TEST(L05_Expandable, TheMessageNamesTheLargestFreePiece) {
   Pages f;
   f.allocator.set_budget(4 * kPage + kSmallPage);
   Block *a = f.get(17 * kMiB), *b = f.get(30 * kMiB), *c = f.get(25 * kMiB), *small = f.get(1);
-  f.allocator.free(b);  // of its 30 MiB, from 17 to 47, page 1 is unmapped: 3 and 7 MiB stay
-  try {
-    f.get(60 * kMiB);
-    ADD_FAILURE() << "there was memory to be had";
-  } catch (const OutOfMemory& e) {
-    const std::string text = e.what();
-    EXPECT_NE(text.find("the largest free piece is 8.0 MiB"), std::string::npos)
-        << "behind c, from 72 to 80:\n"
-        << text;
-    EXPECT_NE(text.find("budget 82.0 MiB, reserved 62.0 MiB, allocated 42.0 MiB"), std::string::npos) << text;
-  }
+  f.allocator.free(b);  // of its 30 MiB, from 17 to 47, page 1 is unmapped: 3 and 7 MiB stay; behind c, 8
+  const auto too_large = [&] { f.get(60 * kMiB); };
+  expect_refused("budget 82.0 MiB, reserved 62.0 MiB, allocated 42.0 MiB; the largest free piece is 8.0 MiB",
+                 too_large);
   Block* last = f.get(8 * kMiB);
   EXPECT_EQ(last->offset, 72 * kMiB);
-  try {
-    f.get(60 * kMiB);
-    ADD_FAILURE() << "there was memory to be had";
-  } catch (const OutOfMemory& e) {
-    EXPECT_NE(std::string(e.what()).find("the largest free piece is 7.0 MiB"), std::string::npos) << e.what();
-  }
+  expect_refused("the largest free piece is 7.0 MiB", too_large);
   for (Block* block : {a, c, small, last}) f.allocator.free(block);
 }
 
-// A history that begins in the middle, and every event from then on, speaks of whole pages.
+// The events of one kind, as (pages from base on, pages).
+using Stretches = std::vector<std::pair<int64_t, int64_t>>;
+Stretches stretches(const Pages& f, Action action, const Segment& segment) {
+  const auto base = reinterpret_cast<int64_t>(segment.base);
+  Stretches found;
+  for (const MemoryEvent& e : f.allocator.history())
+    if (e.action == action && e.address >= base && e.address < base + segment.addresses)
+      found.push_back({(e.address - base) / segment.page, e.bytes / segment.page});
+  return found;
+}
+
+TEST(L05_Expandable, EventsSayWhichPagesComeAndGo) {
+  Pages f;
+  f.allocator.keep_history();
+  Block *a = f.get(30 * kMiB), *b = f.get(50 * kMiB);
+  f.allocator.free(b);
+  f.allocator.empty_cache();
+  EXPECT_EQ(stretches(f, Action::SegmentMap, *a->segment), (Stretches{{0, 2}, {2, 2}}));
+  EXPECT_EQ(stretches(f, Action::SegmentUnmap, *a->segment), (Stretches{{2, 2}}));
+  f.allocator.free(a);
+}
+
 TEST(L05_Expandable, AHistoryThatBeginsLateSpeaksOfWholePages) {
   Pages f;
   Block *a = f.get(30 * kMiB), *b = f.get(50 * kMiB), *c = f.get(3 * kMiB), *small = f.get(7);
   f.allocator.free(b);
   f.allocator.empty_cache();  // pages 2 and 3
   f.allocator.keep_history();
-  std::vector<std::array<int64_t, 2>> mapped;
-  for (const MemoryEvent& e : f.allocator.history()) {
-    if (e.action == Action::SegmentMap) mapped.push_back({e.address, e.bytes});
-    EXPECT_EQ(e.op, "before the history");
-  }
-  const auto base = reinterpret_cast<int64_t>(a->segment->base);
-  const std::vector<std::array<int64_t, 2>> expected{
-      {base, 2 * kPage},
-      {base + 4 * kPage, kPage},
-      {reinterpret_cast<int64_t>(small->segment->base), kSmallPage}};
-  EXPECT_EQ(mapped, expected);
+  EXPECT_EQ(stretches(f, Action::SegmentMap, *a->segment), (Stretches{{0, 2}, {4, 1}}));
+  EXPECT_EQ(stretches(f, Action::SegmentMap, *small->segment), (Stretches{{0, 1}}));
   EXPECT_EQ(f.allocator.history().size(), 6u) << "three runs of pages, three blocks";
   for (Block* block : {a, c, small}) f.allocator.free(block);
 }

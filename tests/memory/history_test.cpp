@@ -1,236 +1,247 @@
-// The memory history: every state of the allocator can be replayed from it, and every event says what it was
-// for.
+// The memory history: every action once, with all that history.h says of it; what a replay of the events
+// gives; and the peak that is found in them.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <map>
 #include <random>
-#include <tuple>
 
-#include "src/data/dummy.h"
-#include "src/optim/optimizer.h"
-#include "src/tensor/context.h"
+#include "src/ops/ops.h"
 #include "tests/memory/allocator_fixture.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
+
+void PrintTo(const MemoryEvent& e, std::ostream* out) {
+  *out << name_of(e.action) << " " << e.address << " " << e.bytes << " " << e.requested << " "
+       << name_of(e.kind) << " \"" << e.name << "\" " << e.shape << " in \"" << e.op << "\"";
+}
+
 namespace {
 
-// What is alive, as (kind, requested, bytes) by address, and what is reserved.
-struct State {
-  std::map<int64_t, std::tuple<Kind, int64_t, int64_t>> blocks;
-  int64_t reserved = 0;
-  bool operator==(const State&) const = default;
+int64_t address_of(const Block* b) { return reinterpret_cast<int64_t>(b->segment->base) + b->offset; }
 
-  void apply(const MemoryEvent& e) {
-    switch (e.action) {
-      case Action::Alloc:
-        EXPECT_TRUE(blocks.emplace(e.address, std::tuple(e.kind, e.requested, e.bytes)).second);
-        break;
-      case Action::Free:
-        EXPECT_EQ(blocks.at(e.address), std::tuple(e.kind, e.requested, e.bytes));
-        blocks.erase(e.address);
-        break;
-      case Action::ChangeKind: std::get<Kind>(blocks.at(e.address)) = e.kind; break;
-      case Action::SegmentAlloc:
-      case Action::SegmentMap: reserved += e.bytes; break;
-      case Action::SegmentFree:
-      case Action::SegmentUnmap: reserved -= e.bytes; break;
-      case Action::OutOfMemory: break;
-    }
-  }
-  static State of(const Allocator& allocator) {
-    State s{{}, allocator.meter().reserved()};
-    for (const auto& [serial, segment] : allocator.segments())
-      for (const Block* b = segment.first; b; b = b->next)
-        if (!b->free)
-          s.blocks[reinterpret_cast<int64_t>(segment.base) + b->offset] = {b->kind, b->requested, b->size};
-    return s;
-  }
-};
+void expect_events(const std::vector<MemoryEvent>& events, const std::vector<MemoryEvent>& expected) {
+  std::vector<std::string> is, should;
+  for (const MemoryEvent& e : events) is.push_back(testing::PrintToString(e));
+  for (const MemoryEvent& e : expected) should.push_back(testing::PrintToString(e));
+  EXPECT_EQ(is, should);
+}
 
-void replay_random_use(bool expandable) {
-  Fixture f(int64_t(1) << 30);
+TEST(L04_History, ActionsAreCalledAsPyTorchCallsThem) {
+  const std::pair<Action, const char*> names[] = {{Action::Alloc, "alloc"},
+                                                  {Action::Free, "free"},
+                                                  {Action::ChangeKind, "kind"},
+                                                  {Action::SegmentAlloc, "segment_alloc"},
+                                                  {Action::SegmentFree, "segment_free"},
+                                                  {Action::SegmentMap, "segment_map"},
+                                                  {Action::SegmentUnmap, "segment_unmap"},
+                                                  {Action::OutOfMemory, "oom"}};
+  for (const auto& [action, name] : names) EXPECT_STREQ(name_of(action), name);
+}
+
+TEST(L04_History, EachActionIsRecordedOnceWithAllThereIsToSay) {
+  Fixture f;
+  Allocator& a = f.allocator;
+  a.set_budget(42 * kMiB);
+  a.keep_history();
+  const NamedRange outer{"backward", nullptr}, inner{"linear", &outer};
+  a.range = &inner;
+  Block* first = a.allocate(1000, Kind::Temporary, "y", {2, 125});
+  Block* second = a.allocate(5, Kind::Weight, "w", {5});
+  const int64_t at = address_of(first);
+  a.range = &outer;
+  a.change_kind(first, Kind::Activation);
+  Block* cached = a.allocate(40 * kMiB, Kind::Comm, "c");
+  const int64_t far = address_of(cached);
+  a.free(cached);
+  EXPECT_THROW(a.allocate(50 * kMiB, Kind::Data, "batch", {50, kMiB}), OutOfMemory);
+  a.free(first);
+  a.range = nullptr;
+  a.free(second);
+  a.empty_cache();
+  a.empty_cache();  // there is nothing more to give back
+  expect_events(a.history(),
+                {{Action::SegmentAlloc, at, 2 * kMiB, 0, Kind::Other, "", "backward/linear", {}},
+                 {Action::Alloc, at, 1024, 1000, Kind::Temporary, "y", "backward/linear", {2, 125}},
+                 {Action::Alloc, at + 1024, 512, 5, Kind::Weight, "w", "backward/linear", {5}},
+                 {Action::ChangeKind, at, 1024, 1000, Kind::Activation, "y", "backward", {2, 125}},
+                 {Action::SegmentAlloc, far, 40 * kMiB, 0, Kind::Other, "", "backward", {}},
+                 {Action::Alloc, far, 40 * kMiB, 40 * kMiB, Kind::Comm, "c", "backward", {}},
+                 {Action::Free, far, 40 * kMiB, 40 * kMiB, Kind::Comm, "c", "backward", {}},
+                 {Action::SegmentFree, far, 40 * kMiB, 0, Kind::Other, "", "backward", {}},
+                 {Action::OutOfMemory, 0, 40 * kMiB, 50 * kMiB, Kind::Data, "batch", "backward", {50, kMiB}},
+                 {Action::Free, at, 1024, 1000, Kind::Activation, "y", "backward", {2, 125}},
+                 {Action::Free, at + 1024, 512, 5, Kind::Weight, "w", "", {5}},
+                 {Action::SegmentFree, at, 2 * kMiB, 0, Kind::Other, "", "", {}}});
+  double before = 0;
+  for (const MemoryEvent& e : a.history()) {
+    EXPECT_GE(e.seconds, before) << "since the history began";
+    before = e.seconds;
+  }
+  EXPECT_LT(before, 60);
+  expect_refused("a history is being kept already", [&] { a.keep_history(); });
+}
+
+TEST(L04_History, WhatIsThereAlreadyComesFirstSegmentBySegment) {
+  Fixture f;
+  Block *small = f.get(100, "small"), *gone = f.get(3 * kMiB, "gone"), *large = f.get(5 * kMiB, "large");
+  f.allocator.change_kind(large, Kind::Master);
+  f.allocator.free(gone);
+  const NamedRange step{"step", nullptr};
+  f.allocator.range = &step;
+  f.allocator.keep_history();
+  EXPECT_EQ(f.allocator.range, &step) << "the program is where it was";
+  const std::string op = "before the history";
+  const auto segment = [&](const Block* b, int64_t bytes) {
+    const int64_t base = reinterpret_cast<int64_t>(b->segment->base);
+    return MemoryEvent{Action::SegmentAlloc, base, bytes, 0, Kind::Other, "", op, {}};
+  };
+  expect_events(
+      f.allocator.history(),
+      {segment(small, 2 * kMiB),
+       {Action::Alloc, address_of(small), 512, 100, Kind::Other, "small", op, {100}},
+       segment(large, 20 * kMiB),
+       {Action::Alloc, address_of(large), 5 * kMiB, 5 * kMiB, Kind::Master, "large", op, {5 * kMiB}}});
+  for (Block* b : {small, large}) f.allocator.free(b);
+}
+
+// What the budget had left: nothing where more is held than it allows, and where there is no budget.
+TEST(L04_History, AFailureSaysWhatTheBudgetHadLeft) {
+  Fixture f(64 * kMiB);
+  f.allocator.keep_history();
+  Block* held = f.get(30 * kMiB);
+  for (const auto& [budget, left] :
+       {std::pair<int64_t, int64_t>(0, 0), {37 * kMiB, 7 * kMiB}, {30 * kMiB, 0}, {10 * kMiB, 0}}) {
+    f.allocator.set_budget(budget);
+    EXPECT_THROW(f.get(40 * kMiB), OutOfMemory);
+    const MemoryEvent& e = f.allocator.history().back();
+    EXPECT_EQ(std::tuple(e.action, e.address, e.bytes, e.requested),
+              std::tuple(Action::OutOfMemory, int64_t(0), left, 40 * kMiB))
+        << "budget " << budget;
+  }
+  f.allocator.free(held);
+}
+
+// A block as it is, and as a replay has it.
+auto facts(const Block& b) { return std::tuple(b.kind, b.requested, b.size, b.name); }
+auto facts(const MemoryEvent& e) { return std::tuple(e.kind, e.requested, e.bytes, e.name); }
+
+// From operation number `begin` on a history is kept, and replayed beside the allocator.
+void replay_random_use(bool expandable, int begin) {
+  Fixture f;
   f.allocator.set_expandable(expandable);
-  std::mt19937 random(3);
+  f.allocator.set_budget(200 * kMiB);
+  std::mt19937 random(5);
   std::vector<Block*> live;
-  State replayed;
-  MemoryReplay engines;
+  MemoryReplay replay;
   size_t seen = 0;
-  for (int i = 0; i < 4000; ++i) {
-    if (i == 500) f.allocator.keep_history();  // in the middle of it
-    if (live.size() < 40 && random() % 2 == 0) {
-      const int64_t bytes = int64_t(random()) % (int64_t(1) << random() % 26);
-      live.push_back(f.allocator.allocate(bytes, Kind(random() % kKinds), "random"));
-    } else if (!live.empty()) {
+  for (int i = 0; i < 2000; ++i) {
+    if (i == begin) f.allocator.keep_history();
+    const uint32_t what = random() % 30;
+    if (what < 15 || live.empty()) {
+      try {
+        live.push_back(f.get(int64_t(random()) % (int64_t(1) << random() % 26), what % 2 ? "a" : "b"));
+      } catch (const OutOfMemory&) {
+      }
+    } else {
       std::swap(live[random() % live.size()], live.back());
-      if (random() % 3 == 0) {
+      if (what == 15) f.allocator.empty_cache();
+      if (what < 20) {
         f.allocator.change_kind(live.back(), Kind(random() % kKinds));
       } else {
         f.allocator.free(live.back());
         live.pop_back();
       }
     }
-    if (random() % 100 == 0) f.allocator.empty_cache();
-    if (i == 3000) {
-      EXPECT_THROW(f.get(int64_t(2) << 30), OutOfMemory);
+    if (i < begin) continue;
+    const auto& history = f.allocator.history();
+    for (; seen < history.size(); ++seen) replay.apply(history[seen]);
+    ASSERT_EQ(replay.meter.now(), f.meter.now()) << i;
+    ASSERT_EQ(replay.meter.reserved(), f.meter.reserved()) << i;
+    ASSERT_EQ(replay.alive.size(), live.size()) << i;
+    for (const Block* b : live) ASSERT_EQ(facts(replay.alive.at(address_of(b))), facts(*b)) << i;
+    if (begin > 0) continue;
+    ASSERT_EQ(replay.meter.at_peak(), f.meter.at_peak()) << i;
+    ASSERT_EQ(replay.meter.peak_reserved(), f.meter.peak_reserved()) << i;
+    if (!expandable) {
+      ASSERT_EQ(replay.meter.device_requests(), f.meter.device_requests()) << i;
     }
-    if (i < 500) continue;
-    const std::vector<MemoryEvent>& history = f.allocator.history();
-    for (; seen < history.size(); ++seen) replayed.apply(history[seen]), engines.apply(history[seen]);
-    ASSERT_EQ(replayed, State::of(f.allocator)) << "after request " << i;
-    ASSERT_EQ(engines.meter.now(), f.meter.now()) << "after request " << i;
-    ASSERT_EQ(engines.meter.reserved(), f.meter.reserved()) << "after request " << i;
-    ASSERT_EQ(engines.alive.size(), live.size()) << "after request " << i;
   }
-  EXPECT_GT(seen, 3000u);
-  EXPECT_THROW(f.allocator.keep_history(), Error);
   for (Block* b : live) f.allocator.free(b);
 }
 
-TEST(L04_History, ReplayedItGivesEveryState) { replay_random_use(false); }
-TEST(L04_History, ReplayedItGivesEveryStateOfExpandableSegments) { replay_random_use(true); }
-
-const MemoryEvent& find(const std::vector<MemoryEvent>& history, Action action, const std::string& name) {
-  for (const MemoryEvent& e : history)
-    if (e.action == action && e.name == name) return e;
-  fail("no ", name_of(action), " of ", name);
+TEST(L04_History, AReplayHasTheAllocatorsBlocksAndMeter) {
+  for (const int begin : {0, 500}) replay_random_use(false, begin);
+}
+TEST(L05_Expandable, AReplayHasTheAllocatorsBlocksAndMeter) {
+  for (const int begin : {0, 500}) replay_random_use(true, begin);
 }
 
-TEST(L04_History, EventsSayNameKindShapeOpAndTime) {
-  Context context("meta");
+TEST(L04_History, ThePeakEventIsTheFirstMaximum) {
+  const auto event = [](Action action, int64_t bytes) {
+    return MemoryEvent{action, 0, bytes, bytes, Kind::Other, "", "", {}};
+  };
+  using enum Action;
+  EXPECT_THROW(peak_event({}), Error);
+  EXPECT_THROW(peak_event({event(SegmentAlloc, 4096), event(OutOfMemory, 512)}), Error);
+  EXPECT_EQ(peak_event({event(SegmentMap, 4096), event(Alloc, 512)}), 1u);
+  EXPECT_EQ(peak_event({event(Alloc, 512), event(Free, 512), event(Alloc, 512)}), 0u);
+  EXPECT_EQ(peak_event({event(Alloc, 512), event(ChangeKind, 512), event(Alloc, 512), event(Free, 512),
+                        event(OutOfMemory, 9999), event(Alloc, 512), event(SegmentFree, 4096)}),
+            2u);
+  EXPECT_EQ(peak_event({event(Alloc, 512), event(Alloc, 512), event(Free, 512), event(Alloc, 1024)}), 3u);
+}
+
+// Alive at the peak are those of that instant, the largest request first, with their kinds of then; what
+// counts is the bytes that blocks take.
+TEST(L04_History, ThePeaksBlocksAreThoseOfThatInstant) {
+  std::vector<MemoryEvent> history;
+  const auto add = [&](Action action, int64_t address, int64_t bytes, Kind kind, const char* name) {
+    history.push_back({action, address, bytes, bytes - 1, kind, name, "", {}, 0});
+  };
+  add(Action::SegmentAlloc, 0, 2 * kMiB, Kind::Other, "");
+  EXPECT_THROW(memory_peak(history), Error) << "no Alloc yet, so no peak: only a segment, which is no block";
+  add(Action::Alloc, 0, 512, Kind::Temporary, "a");
+  add(Action::ChangeKind, 0, 512, Kind::Activation, "a");
+  add(Action::Alloc, 512, 1024, Kind::Data, "b");
+  add(Action::Alloc, 2048, 1536, Kind::Weight, "c");
+  add(Action::ChangeKind, 512, 1024, Kind::Comm, "b");
+  add(Action::Free, 0, 512, Kind::Activation, "a");
+  add(Action::Alloc, 0, 512, Kind::Other, "d");
+  const MemoryPeak peak = memory_peak(history);
+  EXPECT_EQ(peak.reached_by.name, "c");
+  EXPECT_EQ(peak.usage.allocated(), 512 + 1024 + 1536);
+  EXPECT_EQ(peak.usage[Kind::Data], 1023);
+  EXPECT_EQ(peak.usage.rounding, 3);
+  std::string alive;
+  for (const MemoryEvent& e : peak.alive) alive += e.name + " " + name_of(e.kind) + ", ";
+  EXPECT_EQ(alive, "c weight, b data, a activation, ");
+}
+
+// cross_entropy's backward turns the logits into their gradient, in place: from then on they are no
+// activation any more but a temporary tensor, as gradients of activations are.
+TEST(L04_History, AnInPlaceGradientIsTemporary) {
+  Context context("meta", 1);
   Device& device = context.device;
   Leaf leaf;
-  leaf.name = "w";
-  Tensor w(device, {6, 4}, DType::F32, Kind::Weight, "w"), x(device, {3, 4}, DType::F32, Kind::Data, "x");
+  Tensor w(device, {6, 4}, DType::F32, Kind::Weight, "w");
   attach(w, leaf, "w");
+  const Tensor x(device, {3, 4}, DType::F32, Kind::Data, "x"),
+      targets(device, {3}, DType::I32, Kind::Data, "targets");
   device.allocator().keep_history();
-  {
-    const ProfileRange step("step");
-    ProfileRange range("forward");
-    Tape tape;
-    const Tensor y = gelu(linear(x, w, {}));
-    range.next("backward");
-    tape.backward(y, empty_like(y, "dy"));
-  }
-  const std::vector<MemoryEvent>& history = device.allocator().history();
-
-  const MemoryEvent& weight = find(history, Action::Alloc, "w");
-  EXPECT_EQ(weight.op, "before the history");
-  EXPECT_EQ(weight.kind, Kind::Weight);
-  EXPECT_EQ(weight.shape, (Shape{6, 4}));
-  const MemoryEvent& y = find(history, Action::Alloc, "linear");
-  EXPECT_EQ(y.op, "step/forward/linear");
-  EXPECT_EQ(y.kind, Kind::Temporary);
-  EXPECT_EQ(y.shape, (Shape{3, 6}));
-  EXPECT_EQ(y.requested, 3 * 6 * 4);
-  EXPECT_EQ(y.bytes, 512);
-  const MemoryEvent& saved = find(history, Action::ChangeKind, "linear");
-  EXPECT_EQ(saved.kind, Kind::Activation);
-  EXPECT_EQ(saved.op, "step/forward/gelu");
-  EXPECT_EQ(find(history, Action::Free, "linear").op, "step/backward/gelu");
-  const MemoryEvent& gradient = find(history, Action::Alloc, "w.grad");
-  EXPECT_EQ(gradient.op, "step/backward/linear");
-  EXPECT_EQ(gradient.kind, Kind::Gradient);
-
-  for (size_t i = 1; i < history.size(); ++i) EXPECT_GE(history[i].seconds, history[i - 1].seconds);
-  EXPECT_LT(history.back().seconds, 60);
-  EXPECT_EQ(device.allocator().range, nullptr);
-}
-
-TEST(L04_History, AFailedRequestIsAnEventAfterTheCacheWasEmptied) {
-  Fixture f;
-  f.allocator.set_budget(40 * kMiB);
-  f.allocator.keep_history();
-  f.allocator.free(f.get(20 * kMiB));
-  Block* held = f.get(100);
-  EXPECT_THROW(f.allocator.allocate(50 * kMiB, Kind::Data, "large", {50}), OutOfMemory);
-  const std::vector<MemoryEvent>& history = f.allocator.history();
-  ASSERT_GE(history.size(), 2u);
-  const MemoryEvent &freed = history[history.size() - 2], &failed = history.back();
-  EXPECT_EQ(freed.action, Action::SegmentFree);
-  EXPECT_EQ(freed.bytes, 20 * kMiB);
-  EXPECT_EQ(failed.action, Action::OutOfMemory);
-  EXPECT_EQ(failed.requested, 50 * kMiB);
-  EXPECT_EQ(failed.bytes, 38 * kMiB);  // what the budget had left
-  EXPECT_EQ(failed.name, "large");
-  EXPECT_EQ(failed.kind, Kind::Data);
-  EXPECT_EQ(failed.shape, (Shape{50}));
-  f.allocator.free(held);
-}
-
-TEST(L05_Expandable, EventsSayWhichPagesComeAndGo) {
-  constexpr int64_t kPage = 20 * kMiB;
-  Fixture f;
-  f.allocator.set_expandable(true);
-  f.allocator.keep_history();
-  Block *a = f.get(30 * kMiB), *b = f.get(50 * kMiB);
-  f.allocator.free(b);
-  f.allocator.empty_cache();
-  const auto base = reinterpret_cast<int64_t>(a->segment->base);
-  std::vector<std::array<int64_t, 3>> pages;
-  for (const MemoryEvent& e : f.allocator.history())
-    if (e.action == Action::SegmentMap || e.action == Action::SegmentUnmap)
-      pages.push_back({int64_t(e.action), (e.address - base) / kPage, e.bytes / kPage});
-  const std::vector<std::array<int64_t, 3>> expected{{int64_t(Action::SegmentMap), 0, 2},
-                                                     {int64_t(Action::SegmentMap), 2, 2},
-                                                     {int64_t(Action::SegmentUnmap), 2, 2}};
-  EXPECT_EQ(pages, expected);
-  f.allocator.free(a);
-}
-
-// The peak is found again in the history, with who was alive at it and what it was for.
-TEST(L04_History, ThePeakIsTheMetersPeak) {
-  Context context("meta", 1);
-  context.device.allocator().keep_history();
-  Transformer model({.vocab = 65, .context = 24, .layers = 2, .heads = 4, .channels = 32});
-  AdamW optimizer(model.parameters);
-  for (int step = 0; step < 2; ++step) {
-    const DummyBatch batch = dummy_batch(model.config, 4, 24);
-    ProfileRange range("forward");
-    Tape tape;
-    const Tensor loss = batch.loss(model);
-    model.parameters.zero_grad();
-    range.next("backward");
-    tape.backward(loss);
-    range.next("update");
-    optimizer.step(1e-3);
-  }
-  const MemoryPeak peak = memory_peak(context.device.allocator().history());
-  EXPECT_EQ(peak.usage, context.device.meter().at_peak());
-  EXPECT_TRUE(peak.reached_by.op.starts_with("forward/") || peak.reached_by.op.starts_with("backward/"))
-      << peak.reached_by.op;
-  Usage alive;
-  for (const MemoryEvent& b : peak.alive) {
-    alive.by_kind[int(b.kind)] += b.requested;
-    alive.rounding += b.bytes - b.requested;
-  }
-  EXPECT_EQ(alive, peak.usage) << "who is alive sums to the peak";
-  for (size_t i = 1; i < peak.alive.size(); ++i)
-    EXPECT_GE(peak.alive[i - 1].requested, peak.alive[i].requested);
-  EXPECT_THROW(memory_peak({}), Error);
-}
-
-// Of two equal peaks the first counts; of a block what it takes, not what was asked for.
-TEST(L04_History, ThePeakIsTheFirstOfEqualOnesAndCountsBlocks) {
-  std::vector<MemoryEvent> history;
-  const auto add = [&](Action action, int64_t address, int64_t bytes, int64_t requested, const char* name) {
-    history.push_back({action, address, bytes, requested, Kind::Data, name, "", {}, 0});
-  };
-  add(Action::SegmentAlloc, 0, 2 * kMiB, 0, "");
-  EXPECT_THROW(memory_peak(history), Error) << "no Alloc yet, so no peak: only a segment, which is no block";
-  add(Action::Alloc, 0, 512, 1, "a");
-  add(Action::Alloc, 512, 1024, 513, "b");
-  add(Action::Free, 0, 512, 1, "a");
-  add(Action::Alloc, 0, 512, 512, "c");
-  const MemoryPeak peak = memory_peak(history);
-  EXPECT_EQ(peak.reached_by.name, "b");
-  EXPECT_EQ(peak.usage.allocated(), 1536);
-  EXPECT_EQ(peak.usage[Kind::Data], 514);
-  ASSERT_EQ(peak.alive.size(), 2u);
-  EXPECT_EQ(peak.alive[0].name, "b");
-  EXPECT_EQ(peak.alive[1].name, "a");
-  add(Action::Alloc, 2048, 512, 1, "d");
-  EXPECT_EQ(memory_peak(history).reached_by.name, "d") << "the last event of all";
+  Tape tape;
+  const Tensor loss = cross_entropy(linear(x, w, {}), targets);
+  const Usage before = device.meter().now();
+  EXPECT_EQ(before[Kind::Activation], (3 * 6 + 3) * 4) << "the logits and their log-sum-exps";
+  tape.backward(loss);
+  std::vector<std::string> logits;
+  for (const MemoryEvent& e : device.allocator().history())
+    if (e.name == "linear")
+      logits.push_back(std::string(name_of(e.action)) + " " + name_of(e.kind) + " in " + e.op);
+  EXPECT_EQ(logits,
+            (std::vector<std::string>{"alloc temporary in linear", "kind activation in cross_entropy",
+                                      "kind temporary in cross_entropy", "free temporary in linear"}));
+  EXPECT_EQ(device.meter().now()[Kind::Gradient], 6 * 4 * 4);
+  EXPECT_EQ(device.meter().now()[Kind::Activation], 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Where memory comes from: pages of the host, addresses of meta; and the scalars and copies of a device.
+// Where memory comes from: pages of the host, addresses of meta; and what a device has of its own.
 #include "src/memory/source.h"
 
 #include <gtest/gtest.h>
@@ -10,6 +10,7 @@
 
 #include "src/memory/device.h"
 #include "tests/devices.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -84,26 +85,25 @@ TEST(L05_HostSource, PagesComeAndGoBehindTheirAddresses) {
   source->unmap(&at(base, kPage), 2 * kPage);
   EXPECT_LE(source->occupied(), before - kPage) << "the memory went back";
   EXPECT_EQ(at(base, kPage - 1), 'b') << "the neighbour stays";
+  EXPECT_DEATH(at(base, kPage) = 1, "");
   ASSERT_TRUE(source->map(&at(base, kPage), 2 * kPage));
   EXPECT_EQ(at(base, 3 * kPage - 1), 0) << "and comes back empty";
   source->unreserve(base, 4 * kPage);
 }
 
 TEST(L01_HostSource, CopiesAreOfSoManyBytes) {
-  for (const auto make : {host_source}) {
-    const std::unique_ptr<Source> source = make();
-    void* const p = source->acquire(kPage);
-    touch(p, 16, '-');
-    source->copy_in(&at(p, 3), "abcdefgh", 5);
-    EXPECT_EQ(std::string(&at(p, 0), 10), "---abcde--");
-    char out[8] = "zzzzzzz";
-    source->copy_out(out, &at(p, 4), 3);
-    EXPECT_STREQ(out, "bcdzzzz");
-    source->copy_in(nullptr, nullptr, 0);
-    source->copy_out(nullptr, nullptr, 0);
-    source->synchronize();
-    source->release(p, kPage);
-  }
+  const std::unique_ptr<Source> source = host_source();
+  void* const p = source->acquire(kPage);
+  touch(p, 16, '-');
+  source->copy_in(&at(p, 3), "abcdefgh", 5);
+  EXPECT_EQ(std::string(&at(p, 0), 10), "---abcde--");
+  char out[8] = "zzzzzzz";
+  source->copy_out(out, &at(p, 4), 3);
+  EXPECT_STREQ(out, "bcdzzzz");
+  source->copy_in(nullptr, nullptr, 0);
+  source->copy_out(nullptr, nullptr, 0);
+  source->synchronize();
+  source->release(p, kPage);
 }
 
 TEST(L03_MetaSource, AddressesThatNothingIsBehind) {
@@ -159,6 +159,31 @@ TEST(L02_Device, AScalarIsWrittenAlone) {
   }
 }
 
+TEST(L01_Device, ItsOwnMemoryHasNamesAndOnlyMetaKeepsATrace) {
+  for (const char* name : {"cpu", "emu", "meta"}) {
+    Device device(name);
+    EXPECT_EQ(device.meter().now()[Kind::Vendor], 0) << "the workspace comes when first asked for";
+    void* const workspace = device.ctx().workspace;
+    EXPECT_EQ(device.ctx().workspace, workspace);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(workspace) % 64, 0u);
+    EXPECT_EQ(device.host_scalars().loss_scale, 1);
+    std::string seen;
+    for (const auto& [serial, segment] : device.allocator().segments())
+      for (const Block* b = segment.first; b; b = b->next)
+        if (!b->free)
+          seen += b->name + " " + name_of(b->kind) + " " + std::to_string(b->requested) + " " +
+                  b->shape.text() + ", ";
+    const std::string bytes = std::to_string(kWorkspaceBytes);
+    EXPECT_EQ(seen, "step scalars other " + std::to_string(sizeof(StepScalars)) + " [], workspace vendor " +
+                        bytes + " [" + bytes + "], ")
+        << name;
+    device.meter().count({.op_class = OpClass::Contraction, .flops = 100, .bytes = 10});
+    EXPECT_EQ(device.meter().trace().size(), device.has_data() ? 0u : 1u) << name;
+    EXPECT_FALSE(device.meter().keeps_times()) << name;
+    device.synchronize();
+  }
+}
+
 TEST(L01_Device, NamesDataAndBudget) {
   EXPECT_EQ(device_names(), (std::vector<std::string>{"auto", "cpu", "cuda", "emu", "meta"}));
   for (const char* name : {"cpu", "emu", "meta"}) {
@@ -168,6 +193,8 @@ TEST(L01_Device, NamesDataAndBudget) {
     EXPECT_EQ(device.allocator().budget(), 100 * kMiB);
     EXPECT_THROW(device.allocator().allocate(101 * kMiB, Kind::Weight, "w"), OutOfMemory) << name;
   }
+  EXPECT_THROW(Device("cpu", kMiB), OutOfMemory) << "not even the step scalars fit";
+  expect_refused("\"gpu9\" is unknown; there are auto, cpu", [] { Device("gpu9"); });
   Device device("cpu"), other("cpu");
   EXPECT_EQ(device.allocator().budget(), 0);
   Backend table = device.backend();

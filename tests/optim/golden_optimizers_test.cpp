@@ -3,6 +3,7 @@
 #include "src/nn/transformer.h"
 #include "src/optim/muon.h"
 #include "tests/nn/golden_testing.h"
+#include "tests/optim/optim_testing.h"
 
 namespace gradus {
 namespace {
@@ -37,9 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, L06_Golden, ::testing::ValuesIn(devices_with_d
 void L06_Golden::set_gradients(Parameters& parameters, int step) {
   for (Parameter& p : parameters) {
     const std::string name = "grad." + std::to_string(step) + "." + p.name;
-    p.leaf.grad = from_host(context.device, file.read(name, p.value.shape()), p.value.shape(), DType::F32,
-                            Kind::Gradient, name);
-    p.leaf.empty = false;
+    set_gradient(p, file.read(name, p.value.shape()));
   }
 }
 
@@ -121,9 +120,7 @@ TEST(L06_Muon, ItsMomentumIsTheMeanOfItsGradients) {
   Muon muon(parameters);
   double mean = 0;
   for (const double g : {1.0, -3.0, 2.0}) {
-    w.leaf.grad = from_host(current().device, std::vector<double>{g, g, g, g, g, g}, {2, 3}, DType::F32,
-                            Kind::Gradient, "g");
-    w.leaf.empty = false;
+    set_gradient(w, std::vector<double>(6, g));
     muon.step(0.01);
     mean = 0.95 * mean + 0.05 * g;
     for (const double m : to_host<double>(muon.states[0].tensors[0])) EXPECT_NEAR(m, mean, 1e-6);

@@ -1,5 +1,4 @@
-// Matrices in fp64, for tests of what is done to singular values: products, eigenvalues, and the recurrence
-// of Newton and Schulz that src/optim/muon.h states.
+// Matrices in fp64: products, and the recurrence of Newton and Schulz that src/optim/muon.h states.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -78,34 +77,6 @@ inline Matrix rounded_to(DType t, Matrix a) {
     for (double& e : a.x) e = double(acc_t<T>(std::is_same_v<T, double> ? T(e) : T(float(e))));
   });
   return a;
-}
-
-// The eigenvalues of a symmetric matrix, by Jacobi's rotations.
-inline std::vector<double> eigenvalues(Matrix a) {
-  const int64_t n = a.rows;
-  for (int sweep = 0; sweep < 30; ++sweep)
-    for (int64_t p = 0; p < n; ++p)
-      for (int64_t q = p + 1; q < n; ++q) {
-        if (a(p, q) == 0) continue;
-        const double angle = std::atan2(2 * a(p, q), a(q, q) - a(p, p)) / 2, c = std::cos(angle),
-                     s = std::sin(angle);
-        for (int64_t k = 0; k < n; ++k) {
-          const double x = a(k, p), y = a(k, q);
-          a(k, p) = c * x - s * y, a(k, q) = s * x + c * y;
-        }
-        for (int64_t k = 0; k < n; ++k) {
-          const double x = a(p, k), y = a(q, k);
-          a(p, k) = c * x - s * y, a(q, k) = s * x + c * y;
-        }
-      }
-  std::vector<double> values;
-  for (int64_t i = 0; i < n; ++i) values.push_back(a(i, i));
-  return values;
-}
-inline std::vector<double> singular_values(const Matrix& a) {
-  std::vector<double> values = eigenvalues(a.rows < a.cols ? a * a.transposed() : a.transposed() * a);
-  for (double& v : values) v = std::sqrt(std::max(v, 0.0));
-  return values;
 }
 
 using Coefficients = std::array<double, 3>;

@@ -6,11 +6,10 @@
 #include <filesystem>
 #include <map>
 
-#include "src/core/rng.h"
 #include "src/io/checkpoint.h"
 #include "src/optim/muon.h"
-#include "src/tensor/context.h"
 #include "tests/devices.h"
+#include "tests/optim/optim_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -38,13 +37,6 @@ std::vector<std::pair<const char*, Precision>> precisions() {
   return {{"fp32", uniform(DType::F32)}, {"mixed", mixed(DType::BF16)}, {"half", uniform(DType::F16)}};
 }
 
-std::vector<double> normal(int64_t n, uint64_t stream, double size = 1) {
-  Rng rng(23, stream);
-  std::vector<double> values(n);
-  for (double& v : values) v = size * rng.normal();
-  return values;
-}
-
 // Matrices of blocks, wide and tall, and what Muon is not for; "frozen" does not train.
 struct Training {
   Training(const Precision& precision, const Make& make) {
@@ -65,11 +57,7 @@ struct Training {
   }
   void set_gradients(int step) {
     uint64_t stream = 100 * uint64_t(step);
-    for (Parameter& p : parameters) {
-      p.leaf.grad = from_host(current().device, normal(p.value.numel(), ++stream, 0.1), p.value.shape(),
-                              p.precision.gradient, Kind::Gradient, "g");
-      p.leaf.empty = false;
-    }
+    for (Parameter& p : parameters) set_gradient(p, normal(p.value.numel(), ++stream, 0.1));
   }
   void update(int step) {
     set_gradients(step);
@@ -106,7 +94,10 @@ TEST_P(L06_Optim, StatesHaveNamesShapesKindsAndDtypes) {
     if (shape.rank() == 1) return {{"squares", shape}};
     return {{"columns", {shape[1]}}, {"rows", {shape[0]}}};
   };
-  for (const auto& [recipe, precision] : precisions())
+  std::vector<std::pair<const char*, Precision>> all = precisions();
+  all.push_back({"states in fp32", {DType::BF16, DType::BF16, DType::F32, true}});
+  all.push_back({"states in fp16", {DType::F16, DType::F32, DType::F16, false}});
+  for (const auto& [recipe, precision] : all)
     for (const auto& [name, make] : optimizers()) {
       Context context(GetParam());
       const Training run(precision, make);

@@ -4,7 +4,6 @@
 
 #include <random>
 
-#include "src/ops/ops.h"
 #include "tests/memory/allocator_fixture.h"
 #include "tests/refusal_testing.h"
 
@@ -215,33 +214,6 @@ TEST(L04_History, ThePeaksBlocksAreThoseOfThatInstant) {
   std::string alive;
   for (const MemoryEvent& e : peak.alive) alive += e.name + " " + name_of(e.kind) + ", ";
   EXPECT_EQ(alive, "c weight, b data, a activation, ");
-}
-
-// cross_entropy's backward turns the logits into their gradient, in place: from then on they are no
-// activation any more but a temporary tensor, as gradients of activations are.
-TEST(L04_History, AnInPlaceGradientIsTemporary) {
-  Context context("meta", 1);
-  Device& device = context.device;
-  Leaf leaf;
-  Tensor w(device, {6, 4}, DType::F32, Kind::Weight, "w");
-  attach(w, leaf, "w");
-  const Tensor x(device, {3, 4}, DType::F32, Kind::Data, "x"),
-      targets(device, {3}, DType::I32, Kind::Data, "targets");
-  device.allocator().keep_history();
-  Tape tape;
-  const Tensor loss = cross_entropy(linear(x, w, {}), targets);
-  const Usage before = device.meter().now();
-  EXPECT_EQ(before[Kind::Activation], (3 * 6 + 3) * 4) << "the logits and their log-sum-exps";
-  tape.backward(loss);
-  std::vector<std::string> logits;
-  for (const MemoryEvent& e : device.allocator().history())
-    if (e.name == "linear")
-      logits.push_back(std::string(name_of(e.action)) + " " + name_of(e.kind) + " in " + e.op);
-  EXPECT_EQ(logits,
-            (std::vector<std::string>{"alloc temporary in linear", "kind activation in cross_entropy",
-                                      "kind temporary in cross_entropy", "free temporary in linear"}));
-  EXPECT_EQ(device.meter().now()[Kind::Gradient], 6 * 4 * 4);
-  EXPECT_EQ(device.meter().now()[Kind::Activation], 0);
 }
 
 }  // namespace

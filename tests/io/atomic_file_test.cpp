@@ -1,4 +1,5 @@
-// Files of any size arrive whole, also where the system takes them in parts.
+// A file takes its name when it is whole; a write that fails is a sentence and never damages the earlier
+// file.
 #include "src/io/atomic_file.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,6 @@
 
 #include <cstring>
 
-#include "kernels/check.h"
 #include "tests/folder_testing.h"
 #include "tests/io/system_calls.h"
 #include "tests/refusal_testing.h"
@@ -17,41 +17,15 @@ namespace {
 class L01_AtomicFile : public FolderTest {
  protected:
   void TearDown() override { system_calls = {}; }
-  static std::string numbered(size_t bytes) {
-    std::string text(bytes, '\0');
-    for (size_t i = 0; i < bytes; ++i) text[i] = char(i * 7 + i / 251);
-    return text;
-  }
-
   const std::string path_ = path("a.bin");
 };
-
-TEST_F(L01_AtomicFile, AWriteInPartsIsWhole) {
-  for (const size_t part : {size_t(1), size_t(1000), size_t(4096), SIZE_MAX})
-    for (const size_t bytes : {size_t(0), size_t(1), size_t(999), size_t(1000), size_t(1001), size_t(5000)}) {
-      system_calls.most_at_once = part, system_calls.interruptions = INT64_MAX;
-      AtomicFile file(path_);
-      const std::string text = numbered(bytes);
-      file.write(text.data(), int64_t(bytes));
-      file.write("end", 3);
-      file.commit();
-      EXPECT_EQ(read(path_), text + "end") << bytes << " bytes, " << part << " at once";
-    }
-}
-
-TEST_F(L01_AtomicFile, LargeFilesAreWhole) {
-  for (const size_t bytes : {65535u, 65536u, 65537u, (1u << 20) + 3}) {
-    system_calls.most_at_once = 40000;
-    write_file(path_, numbered(bytes));
-    EXPECT_EQ(read(path_), numbered(bytes)) << bytes;
-  }
-}
 
 TEST_F(L01_AtomicFile, OnlyCommitReplacesAndALongerFileLeavesNoEnd) {
   write_file(path_, "a long earlier text");
   {
     AtomicFile file(path_);
     file.write("new", 3);
+    file.write(nullptr, 0);
     EXPECT_EQ(read(path_), "a long earlier text");
     EXPECT_EQ(files(), 2) << "the temporary file is in the same folder";
   }
@@ -94,13 +68,19 @@ TEST_F(L01_AtomicFile, AnErrorSaysWhatFailedAfterHowMuchAndLeavesTheEarlierFile)
   }
 }
 
-TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAlone) {
+TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAloneAndWhereTheyCanBe) {
   const std::string deep = path("a/b/c.txt");
   EXPECT_THROW(AtomicFile{deep}, Error);
   EXPECT_FALSE(fs::exists(root_ / "a"));
   write_file(deep, "x");
   EXPECT_TRUE(fs::is_regular_file(deep));
-  expect_refused(path("a") + " is there and is no regular file", [&] { AtomicFile file(path("a")); });
+  for (const std::string& other : {path("a"), std::string("/dev/full")}) {  // which must not be replaced
+    expect_refused(other + " is there and is no regular file", [&] { AtomicFile file(other); });
+    expect_refused("no regular file", [&] { write_file(other, "x"); });
+  }
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  for (const char* none : {"/dev/null/x", "/proc/none/x"})
+    expect_refused("cannot be made", [&] { write_file(none, "x"); });
   fs::current_path(root_);
   write_file("here.txt", "in the present folder");
   EXPECT_TRUE(fs::is_regular_file(root_ / "here.txt"));

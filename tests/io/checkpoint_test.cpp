@@ -43,13 +43,8 @@ TEST_F(L03_Checkpoint, CountsAreWholeNumbers) {
     for (const char* text :
          {"12abc", "12 ", " 12", "+12", "-1", "1e3", "12.0", "0x5", "", "9223372036854775808"}) {
       set(field, text);
-      try {
-        load_training(file_, parameters, optimizer);
-        ADD_FAILURE() << field << " '" << text << "' was accepted";
-      } catch (const Error& e) {
-        EXPECT_NE(std::string(e.what()).find("does not say the number of its " + field), std::string::npos)
-            << e.what();
-      }
+      expect_refused("does not say the number of its " + field,
+                     [&] { load_training(file_, parameters, optimizer); });
     }
     set(field, "12");
     EXPECT_EQ(load_training(file_, parameters, optimizer).at(field), "12");
@@ -84,7 +79,6 @@ TEST_F(L09_Checkpoint, EveryLossScaleComesBackToTheBit) {
 
 TEST_F(L03_Checkpoint, AScaleThatCannotBeChangesNothing) {
   start_loss_scaling(context.device, 1024, 5);
-  save_training(file_, parameters, optimizer);
   for (const auto& [field, value] : std::vector<std::pair<std::string, std::string>>{
            {"loss_scale", "0"}, {"growth_interval", "0"}, {"loss_scale", "nan"}}) {
     save_training(file_, parameters, optimizer);
@@ -96,26 +90,6 @@ TEST_F(L03_Checkpoint, AScaleThatCannotBeChangesNothing) {
     EXPECT_EQ(to_host<double>(weight)[0], 0.25) << field;
     copy_from_host(weight, std::vector<double>(weight.numel(), 0.5));
   }
-}
-
-TEST_F(L03_Checkpoint, AnotherModelsFileChangesNothing) {
-  context.device.set(&StepScalars::step, int64_t(7));
-  optimizer.restore(5);
-  save_training(file_, parameters, optimizer);
-  context.device.set(&StepScalars::step, int64_t(2));
-  optimizer.restore(1);
-  Parameters others;
-  const Linear other(others, "layer", 2, 4);
-  for (Parameter& p : others) copy_from_host(p.value, std::vector<double>(p.value.numel(), 0.25));
-  AdamW updates(others);
-  expect_refused("layer.w", [&] { load_training(file_, others, updates); });
-  EXPECT_EQ(context.device.scalars().step, 2);
-  EXPECT_EQ(optimizer.scalars().updates, 1);
-  for (const Parameter& p : others)
-    EXPECT_EQ(to_host<double>(p.value), std::vector<double>(size_t(p.value.numel()), 0.25)) << p.name;
-  load_training(file_, parameters, optimizer);
-  EXPECT_EQ(context.device.scalars().step, 7);
-  EXPECT_EQ(optimizer.scalars().updates, 5);
 }
 
 // Two parameters, the second of a given name, size and precision, with an optimizer; all tensors full of one

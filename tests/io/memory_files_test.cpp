@@ -1,15 +1,13 @@
-// The files made of a memory history: the snapshot's pickle, the page for the browser, the picture.
+// The files made of a memory history: the page for the browser, field by field, and the picture; the snapshot
+// is pickle_test's.
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "src/io/memory_files.h"
-#include "src/io/pickle.h"
 #include "src/io/plot.h"
 #include "tests/folder_testing.h"
-#include "tests/io/pickle_testing.h"
 #include "tests/io/svg_testing.h"
 #include "tests/memory/allocator_fixture.h"
 #include "tests/refusal_testing.h"
@@ -17,211 +15,153 @@
 namespace gradus {
 namespace {
 
-std::string hex(const std::string& bytes) {
-  std::string text;
-  for (const char c : bytes) (text += "0123456789abcdef"[uint8_t(c) >> 4]) += "0123456789abcdef"[c & 15];
-  return text;
-}
-
-template <class... T>
-Json list(T... items) {
-  Json made = Json::array();
-  (made.push_back(items), ...);
-  return made;
-}
-
-// Integers at both sides of every change of their form.
-Json sample() {
-  Json v = Json::object();
-  v["name"] = "wte";
-  const int64_t two31 = int64_t(1) << 31, two39 = int64_t(1) << 39;
-  v["n"] = list(0, 255, 256, 65535, 65536, -1, two31 - 1, -two31, two31, -two31 - 1, two39 - 1, two39, -two39,
-                INT64_MAX, INT64_MIN);
-  v["x"] = list(0.5, -1e300);
-  v["flags"] = list(true, false, Json(nullptr));
-  v["text"] = "\u00e9\u20ac";
-  return v;
-}
-
-// Python 3.11: pickletools.optimize(pickle.dumps({"name": "wte", "n": [...], ...}, 2)).hex()
-TEST(L04_Pickle, TheBytesAreThoseOfPython) {
-  EXPECT_EQ(
-      hex(pickle(sample())),
-      "80027d2858040000006e616d65580300000077746558010000006e5d284b004bff4d00014dffff4a000001004affffffff4a"
-      "ffffff7f4a000000808a0500000080008a05ffffff7fff8a05ffffffff7f8a060000000080008a0500000000808a08ffffff"
-      "ffffffff7f8a080000000000000080655801000000785d28473fe000000000000047fe37e43c8800759c655805000000666c"
-      "6167735d2888894e65580400000074657874"
-      "5805000000c3a9e282ac752e");
-}
-
-TEST(L04_Pickle, ReadsBackAsItWas) {
-  Json nested = Json::object();
-  nested["empty"] = list(Json::array(), Json::object(), "");
-  nested["sample"] = sample();
-  nested["long"] = std::string(70'000, 'x');
-  Json many = Json::array();
-  for (int i = 0; i < 2500; ++i) many.push_back(i);
-  nested["many"] = many;
-  EXPECT_EQ(PickleReader::read(pickle(nested)).dump(), nested.dump());
-}
-
-class L04_MemoryFiles : public FolderTest {
- protected:
+struct L04_MemoryFiles : FolderTest {
+  Fixture f;
+  std::vector<Block*> live;
   void TearDown() override {
-    for (Block* b : live_) f_.allocator.free(b);
+    for (Block* b : live) f.allocator.free(b);
+  }
+  void get(int64_t bytes, Kind kind, const char* name) {
+    live.push_back(f.allocator.allocate(bytes, kind, name));
+  }
+  // Many events in which little happens.
+  void pass(int events) {
+    for (int i = 0; i < events; ++i) f.allocator.free(f.allocator.allocate(0, Kind::Other, "tiny"));
+  }
+  std::string page(const std::string& title) const {
+    write_memory_page(path("page.html"), f.allocator, title);
+    return read("page.html");
+  }
+  Json data_of_page(const std::string& title) const {
+    const std::string text = page(title), begin = "type=\"application/json\">";
+    const size_t from = text.find(begin) + begin.size();
+    return parse_json(text.substr(from, text.find("</script>", from) - from));
   }
   SvgText plot(const std::string& title) const {
-    write_memory_plot(path("plot.svg"), f_.allocator, title);
+    write_memory_plot(path("plot.svg"), f.allocator, title);
     return SvgText(read("plot.svg"));
   }
-  // The layer of a kind: its upper edge, then down to the axis; and how high, in pixels, it ends.
-  static const std::string& path_of(const SvgText& svg, Kind kind) {
-    const std::string color = std::string("hsl(") + kHues[size_t(kind)] + ",42%)";
-    for (const SvgElement& e : svg.elements)
-      if (e.tag == "path" && e["fill"] == color) return e["d"];
-    ADD_FAILURE() << "no layer of " << name_of(kind);
-    return svg.elements[0]["d"];
+};
+
+// The blocks as [name, shape, kind, requested, bytes], the events as [action, op, block or -1, amount].
+TEST_F(L04_MemoryFiles, BlocksAndEventsSayWhatHappened) {
+  f.allocator.set_budget(100 * kMiB);
+  f.allocator.keep_history();
+  const NamedRange forward{"forward", nullptr}, linear{"linear", &forward};
+  f.allocator.range = &linear;
+  Block* const w = f.allocator.allocate(700, Kind::Temporary, "w", {7, 25});
+  f.allocator.change_kind(w, Kind::Comm);
+  f.allocator.range = &forward;
+  EXPECT_THROW(f.allocator.allocate(200 * kMiB, Kind::Data, "too large", {5}), OutOfMemory);
+  f.allocator.range = nullptr;
+  f.allocator.free(w);
+  const Json data = data_of_page("a </script> & \"title\"");
+  EXPECT_EQ(data.at("title").get<std::string>(), "a </script> & \"title\"");
+  EXPECT_EQ(
+      data.at("kinds").dump(),
+      R"(["weight","master","gradient","optimizer","activation","temporary","data","comm","vendor","other"])");
+  const auto& strings = data.at("strings");
+  const auto text = [&](const Json& number) {
+    return strings.at(size_t(number.get<int64_t>())).get<std::string>();
+  };
+  std::string blocks, events;
+  for (const Json& b : data.at("blocks")) {
+    blocks += text(b[0]) + " " + text(b[1]);
+    for (int i = 2; i < 5; ++i) blocks += " " + b[size_t(i)].dump();
+    blocks += "\n";
   }
-  static double end_of(const SvgText& svg, Kind kind) {
-    const std::string& edge = path_of(svg, kind);
+  EXPECT_EQ(blocks,
+            "w [7,25] 5 700 1024\n"
+            "too large [5] 6 209715200 102760448\n");  // what the budget had left: 98 MiB
+  const char* const names[] = {"alloc", "free", "kind", "segment_alloc", "segment_free", "", "", "oom"};
+  for (size_t i = 0; i < data.at("events").size(); ++i) {
+    const Json& e = data.at("events")[i];
+    EXPECT_EQ(e[1].get<int64_t>(), int64_t(f.allocator.history().at(i).seconds * 1e6)) << "microseconds";
+    events += std::string(names[e[0].get<int64_t>()]) + " '" + text(e[2]) + "'";
+    for (int i = 3; i < 5; ++i) events += " " + e[size_t(i)].dump();
+    events += "\n";
+  }
+  EXPECT_EQ(events,
+            "segment_alloc 'forward/linear' -1 2097152\n"
+            "alloc 'forward/linear' 0 1024\n"
+            "kind 'forward/linear' 0 7\n"
+            "oom 'forward' 1 102760448\n"
+            "free '' 0 1024\n");
+}
+
+TEST_F(L04_MemoryFiles, AChangeOfKindSaysTheNewOne) {
+  f.allocator.keep_history();
+  Block* const b = f.allocator.allocate(700, Kind::Weight, "b");
+  for (int k = kKinds - 1; k >= 0; --k) f.allocator.change_kind(b, Kind(k));
+  f.allocator.free(b);
+  const Json data = data_of_page("kinds");
+  std::string kinds;
+  for (const Json& e : data.at("events"))
+    if (e[0].get<int64_t>() == int64_t(Action::ChangeKind)) kinds += e[4].dump() + " ";
+  EXPECT_EQ(kinds, "9 8 7 6 5 4 3 2 1 0 ");
+}
+
+// Many strings, each once; the events of one block all say its number.
+TEST_F(L04_MemoryFiles, EachStringIsWrittenOnce) {
+  f.allocator.keep_history();
+  for (int i = 0; i < 5; ++i)
+    f.allocator.free(f.allocator.allocate(512, Kind::Data, i % 2 ? "odd" : "even", {7}));
+  const Json data = data_of_page("");
+  EXPECT_EQ(data.at("strings").dump(), R"(["","even","[7]","odd"])");
+  EXPECT_EQ(data.at("blocks").size(), 5u);
+  std::string blocks;
+  for (const Json& e : data.at("events")) blocks += e[3].dump() + " ";
+  EXPECT_EQ(blocks, "-1 0 0 1 1 2 2 3 3 4 4 ");
+}
+
+// The script reads numbers that C++ writes, and does what memory_files.h says.
+TEST_F(L04_MemoryFiles, TheScriptKnowsTheActionsAndTheKinds) {
+  f.allocator.keep_history();
+  f.allocator.free(f.get(1, "<b>"));
+  const std::string page = this->page("t");
+  const std::pair<const char*, Action> actions[] = {{"ALLOC", Action::Alloc},
+                                                    {"FREE", Action::Free},
+                                                    {"KIND", Action::ChangeKind},
+                                                    {"SEG_ALLOC", Action::SegmentAlloc},
+                                                    {"SEG_FREE", Action::SegmentFree},
+                                                    {"SEG_MAP", Action::SegmentMap},
+                                                    {"SEG_UNMAP", Action::SegmentUnmap},
+                                                    {"OOM", Action::OutOfMemory}};
+  for (const auto& [name, action] : actions) {
+    std::ostringstream says;
+    says << " " << name << " = " << int(action);
+    EXPECT_NE(page.find(says.str()), std::string::npos) << says.str();
+  }
+  for (const char* part : {"chart.onmousemove", "chart.onclick", "addEventListener('wheel'", "OUT OF MEMORY"})
+    EXPECT_NE(page.find(part), std::string::npos) << "to be hovered, clicked and zoomed";
+  for (const char* loaded : {"http", "src=", "@import", "url(", "<b>", "@data@"})
+    EXPECT_EQ(page.find(loaded), std::string::npos) << loaded << ": it stands alone";
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  EXPECT_TRUE(page.ends_with("</html>\n"));
+}
+
+// The layer of a kind: its upper edge, then down to the axis; and how high, in pixels, it ends.
+double end_of(const SvgText& svg, Kind kind) {
+  const std::string color = std::string("hsl(") + kHues[size_t(kind)] + ",42%)";
+  for (const SvgElement& e : svg.all("path")) {
+    if (e["fill"] != color) continue;
+    const std::string& edge = e["d"];
     const size_t axis = edge.rfind("H672V404"), before = edge.find_last_of("V ", axis - 1);
     return 404 - std::atof(&edge[before + 1]);
   }
-  // Blocks of all pools and kinds, some freed, pages and segments returned, one request that fails.
-  void use(bool expandable) {
-    f_.allocator.set_expandable(expandable);
-    live_.push_back(f_.allocator.allocate(700, Kind::Weight, "before", {175}));
-    f_.allocator.keep_history();
-    for (int i = 0; i < 40; ++i) {
-      Block* b = f_.allocator.allocate(int64_t(1) << (i % 26), Kind(i % kKinds), i % 3 ? "kept" : "freed");
-      i % 3 ? live_.push_back(b) : f_.allocator.free(b);
-    }
-    f_.allocator.free(f_.allocator.allocate(60 * kMiB, Kind::Temporary, "last"));
-    f_.allocator.empty_cache();
-    f_.allocator.change_kind(live_[1], Kind::Activation);
-    EXPECT_THROW(f_.allocator.allocate(int64_t(5) << 30, Kind::Data, "too large", {5}), OutOfMemory);
-  }
-
-  Fixture f_;
-  std::vector<Block*> live_;
-};
-
-int64_t at(const Json& dict, const char* key) { return dict.at(key).get<int64_t>(); }
-
-// Block sizes sum to segment sizes, and replaying the trace gives the blocks and bytes at the end.
-void expect_sound(const Json& snapshot, const Meter& meter) {
-  std::map<int64_t, int64_t> in_use, replayed;
-  int64_t reserved = 0, replayed_reserved = 0;
-  for (const Json& segment : snapshot.at("segments")) {
-    int64_t address = at(segment, "address"), active = 0, requested = 0;
-    for (const Json& b : segment.at("blocks")) {
-      EXPECT_EQ(at(b, "address"), address);
-      address += at(b, "size");
-      requested += at(b, "requested_size");
-      if (b.at("state").get<std::string>() == "inactive") {
-        EXPECT_EQ(at(b, "requested_size"), 0);
-        continue;
-      }
-      active += at(b, "size");
-      in_use[at(b, "address")] = at(b, "requested_size");
-      EXPECT_FALSE(b.at("frames").empty());
-    }
-    EXPECT_EQ(address, at(segment, "address") + at(segment, "total_size"));
-    EXPECT_EQ(active, at(segment, "active_size"));
-    EXPECT_EQ(active, at(segment, "allocated_size"));
-    EXPECT_EQ(requested, at(segment, "requested_size"));
-    reserved += at(segment, "total_size");
-  }
-  for (const Json& e : snapshot.at("device_traces").at(0)) {
-    const std::string& action = e.at("action").get<std::string>();
-    const int64_t size = at(e, "size");
-    if (action == "alloc") {
-      EXPECT_TRUE(replayed.emplace(at(e, "addr"), size).second);
-    }
-    if (action == "free_completed") {
-      EXPECT_EQ(replayed.erase(at(e, "addr")), 1u);
-    }
-    if (action == "segment_alloc" || action == "segment_map") replayed_reserved += size;
-    if (action == "segment_free" || action == "segment_unmap") replayed_reserved -= size;
-  }
-  EXPECT_EQ(in_use, replayed);
-  EXPECT_EQ(reserved, replayed_reserved);
-  EXPECT_EQ(reserved, meter.reserved());
-}
-
-TEST_F(L04_MemoryFiles, TheSnapshotHasEveryBlockAndItsTraceLeadsThere) {
-  use(false);
-  const NamedRange step{"step", nullptr}, forward{"forward", &step};
-  f_.allocator.range = &forward;
-  EXPECT_THROW(f_.allocator.allocate(int64_t(5) << 30, Kind::Data, "too large", {5}), OutOfMemory);
-  f_.allocator.range = nullptr;
-  const fs::path path = root_ / "new" / "memory.pickle";
-  write_memory_snapshot(path.string(), f_.allocator);
-  const Json snapshot = PickleReader::read(read(path));
-  EXPECT_EQ(snapshot.dump(), memory_snapshot(f_.allocator).dump());
-  expect_sound(snapshot, f_.meter);
-  const Json& last = snapshot.at("device_traces")[0].back();
-  EXPECT_EQ(last.at("action").get<std::string>(), "oom");
-  EXPECT_EQ(at(last, "size"), int64_t(5) << 30);
-  std::vector<std::string> frames;
-  for (const Json& frame : last.at("frames")) frames.push_back(frame.at("name").get<std::string>());
-  EXPECT_EQ(frames, (std::vector<std::string>{"too large [5]", "forward", "step"})) << "the innermost first";
-}
-
-TEST_F(L04_MemoryFiles, TheSnapshotOfExpandableSegments) {
-  use(true);
-  const Json snapshot = memory_snapshot(f_.allocator);
-  expect_sound(snapshot, f_.meter);
-  for (const Json& segment : snapshot.at("segments")) EXPECT_TRUE(segment.at("is_expandable").get<bool>());
-  EXPECT_NE(snapshot.dump().find("segment_unmap"), std::string::npos);
-}
-
-TEST_F(L04_MemoryFiles, ThePageStandsAloneAndItsDataSumUp) {
-  use(false);
-  for (int i = 0; i < 2; ++i) f_.allocator.free(f_.allocator.allocate(5, Kind::Other, "at one address"));
-  live_.push_back(f_.allocator.allocate(99, Kind::Data, "</script><b>&", {99}));
-  const fs::path path = root_ / "memory.html";
-  write_memory_page(path.string(), f_.allocator, "a title");
-  const std::string page = read(path), begin = "type=\"application/json\">";
-  for (const char* loaded : {"http", "src=", "@import", "url(", "<b>", "@data@"})
-    EXPECT_EQ(page.find(loaded), std::string::npos) << loaded;
-  const size_t from = page.find(begin) + begin.size();
-  const Json data = parse_json(page.substr(from, page.find("</script>", from) - from));
-  EXPECT_EQ(data.at("title").get<std::string>(), "a title");
-  int64_t allocated = 0;
-  std::map<int64_t, int> alive;
-  for (const Json& e : data.at("events")) {
-    const Action action = Action(e[0].get<int64_t>());
-    if (action != Action::Alloc && action != Action::Free) continue;
-    const Json& block = data.at("blocks").at(size_t(e[3].get<int64_t>()));
-    const int sign = action == Action::Alloc ? 1 : -1;
-    allocated += sign * block[4].get<int64_t>();
-    EXPECT_EQ(alive[e[3].get<int64_t>()] += sign, sign > 0) << "each block comes once and goes once";
-  }
-  EXPECT_EQ(allocated, f_.meter.now().allocated());
-  const auto& strings = data.at("strings");
-  const Json& last = data.at("blocks").back();
-  EXPECT_EQ(strings[size_t(last[0].get<int64_t>())].get<std::string>(), "</script><b>&");
-  EXPECT_EQ(strings[size_t(last[1].get<int64_t>())].get<std::string>(), "[99]");
-  const std::vector<MemoryEvent>& history = f_.allocator.history();
-  for (size_t i = 0; i < history.size(); ++i) {
-    const auto& event = data.at("events").at(i);
-    EXPECT_EQ(event[1].get<int64_t>(), int64_t(history[i].seconds * 1e6)) << "microseconds";
-    if (history[i].action == Action::ChangeKind) {
-      EXPECT_EQ(event[4].get<int64_t>(), int64_t(Kind::Activation));
-    }
-  }
+  ADD_FAILURE() << "no layer of " << name_of(kind);
+  return 0;
 }
 
 // 40 MiB of one kind from the first event on, and 20 of another in the second half: each is as high as it is
 // large.
 TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
-  f_.allocator.keep_history();
-  live_.push_back(f_.allocator.allocate(40 * kMiB, Kind::Weight, "w"));  // events 0, 1: segment, block
-  for (int i = 0; i < 49; ++i) f_.allocator.free(f_.allocator.allocate(0, Kind::Other, "tiny"));
-  live_.push_back(f_.allocator.allocate(20 * kMiB, Kind::Temporary, "m"));
-  f_.allocator.change_kind(live_.back(), Kind::Master);
-  for (int i = 0; i < 50; ++i) f_.allocator.free(f_.allocator.allocate(0, Kind::Other, "tiny"));
+  f.allocator.keep_history();
+  get(40 * kMiB, Kind::Weight, "w");  // events 0, 1: segment, block
+  pass(49);
+  get(20 * kMiB, Kind::Temporary, "m");
+  f.allocator.change_kind(live.back(), Kind::Master);
+  pass(50);
   const SvgText svg = plot("two kinds");
   for (const char* text : {"two kinds", "MiB", "reserved", "weight", "master"})
     EXPECT_EQ(svg.says(text).size(), 1u) << text;
@@ -232,68 +172,41 @@ TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
   EXPECT_GT(master, 40);
 }
 
-// A peak of one event among 20,000 is in the picture: its column reaches up to it.
-TEST_F(L04_MemoryFiles, ThePictureShowsEveryPeak) {
-  f_.allocator.keep_history();
-  for (int i = 0; i < 10'000; ++i) {
-    const int64_t bytes = i == 5000 ? 64 * kMiB : 100;
-    f_.allocator.free(f_.allocator.allocate(bytes, Kind::Weight, "short"));
-  }
-  const SvgText svg = plot("a peak");
-  const std::string& edge = path_of(svg, Kind::Weight);
-  double highest = 404;
-  for (size_t at = edge.find('V'); at != std::string::npos; at = edge.find('V', at + 1))
-    highest = std::min(highest, std::atof(&edge[at + 1]));
-  EXPECT_NEAR(404 - highest, 340 * 64 / (66 * 1.05), 0.1) << "64 MiB of the 66 reserved";
-  EXPECT_NE(svg.all("path").back()["d"].find("V80.2H672"), std::string::npos) << "what is reserved stays";
-}
-
 // All kinds, always changing: the largest picture there can be is small enough for a page.
 TEST_F(L04_MemoryFiles, APictureOfEverythingIsSmall) {
-  f_.allocator.keep_history();
+  f.allocator.keep_history();
   for (int i = 0; i < 20'000; ++i) {
-    live_.push_back(f_.allocator.allocate((i * 7919 % 1000 + 1) * 1000, Kind(i % kKinds), "x"));
-    if (i % 3 == 2) f_.allocator.free(live_.back()), live_.pop_back();
-    if (live_.size() > 50) f_.allocator.free(live_.front()), live_.erase(live_.begin());
+    get((i * 7919 % 1000 + 1) * 1000, Kind(i % kKinds), "x");
+    if (i % 3 == 2) f.allocator.free(live.back()), live.pop_back();
+    if (live.size() > 50) f.allocator.free(live.front()), live.erase(live.begin());
   }
   plot("everything");
   EXPECT_LT(fs::file_size(path("plot.svg")), 100'000u);
 }
 
-TEST_F(L04_MemoryFiles, PathsThatCannotBeWrittenAreSentences) {
-  use(false);
-  for (const char* path : {"/dev/full", "/dev/null/x", "/proc/none/x"}) {
-    const auto page = [&] { write_memory_page(path, f_.allocator, ""); };
-    const auto snapshot = [&] { write_memory_snapshot(path, f_.allocator); };
-    const auto picture = [&] { write_memory_plot(path, f_.allocator, ""); };
-    for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)}) {
-      EXPECT_NE(text.find(path), std::string::npos) << text;
-      EXPECT_TRUE(text.find("no regular file") + 1 || text.find("cannot be made") + 1) << text;
-    }
-  }
-  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+TEST_F(L04_MemoryFiles, ThePictureShowsWhatGoesBackAndTheLastEvent) {
+  f.allocator.keep_history();
+  f.allocator.free(f.allocator.allocate(40 * kMiB, Kind::Weight, "w"));
+  f.allocator.empty_cache();
+  pass(50);
+  const std::string line = plot("").all("path").back()["d"];
+  EXPECT_EQ(line.rfind("V387.8H672"), line.size() - 10) << "2 MiB of 40 are reserved: " << line;
+  get(kMiB, Kind::Activation, "last");
+  EXPECT_EQ(plot("").says("activation").size(), 1u);
 }
 
-TEST_F(L04_MemoryFiles, AFullDiskIsASentenceAndLeavesNothing) {
-  use(false);
-  const std::string disk = path("disk");
-  fs::create_directory(disk);
-  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=4k") != 0) GTEST_SKIP() << "mounting needs root";
-  const auto page = [&] { write_memory_page(disk + "/m.html", f_.allocator, ""); };
-  const auto snapshot = [&] { write_memory_snapshot(disk + "/m.pickle", f_.allocator); };
-  for (const std::string& text : {refusal(page), refusal(snapshot)})
-    EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
-  EXPECT_TRUE(fs::is_empty(disk));
-  ASSERT_EQ(::umount(disk.c_str()), 0);
-}
-
-TEST_F(L04_MemoryFiles, WithoutAHistoryASentenceSaysWhatToDo) {
-  const auto page = [&] { write_memory_page(path("m.html"), f_.allocator, ""); };
-  const auto snapshot = [&] { write_memory_snapshot(path("m.pickle"), f_.allocator); };
-  const auto picture = [&] { plot(""); };
-  for (const std::string& text : {refusal(page), refusal(snapshot), refusal(picture)})
-    EXPECT_NE(text.find("keep_history"), std::string::npos) << text;
+// Each of the three: without a history, and where it cannot be written.
+TEST_F(L04_MemoryFiles, WhatCannotBeMadeIsASentence) {
+  const auto expect_sentence = [&](const std::string& path, const std::string& part) {
+    expect_refused(part, [&] { write_memory_page(path, f.allocator, ""); });
+    expect_refused(part, [&] { write_memory_snapshot(path, f.allocator); });
+    expect_refused(part, [&] { write_memory_plot(path, f.allocator, ""); });
+  };
+  expect_sentence(path("m"), "keep_history");
   EXPECT_TRUE(fs::is_empty(root_));
+  f.allocator.keep_history();
+  pass(1);
+  expect_sentence("/dev/full", "/dev/full is there and is no regular file");
 }
 
 }  // namespace

@@ -20,10 +20,6 @@ TEST_F(L03_Safetensors, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(file.metadata(), metadata);
   EXPECT_EQ(file.find("missing"), nullptr);
   EXPECT_EQ(files(), 1) << "a temporary file was left";
-  float wrong[6];
-  EXPECT_THROW(file.read("missing", DType::F32, {2, 3}, wrong), Error);
-  EXPECT_THROW(file.read("weight", DType::I32, {2, 3}, wrong), Error);
-  EXPECT_THROW(file.read("weight", DType::F32, {3, 2}, wrong), Error);
 }
 
 TEST_F(L03_Safetensors, TheBytesAreThoseOfThePublishedFormat) {
@@ -66,14 +62,11 @@ TEST_F(L03_Safetensors, NoTensorsAtAll) {
 
 TEST_F(L03_Safetensors, NamesThatCannotBeWrittenAreRefused) {
   const float x = 1;
-  EXPECT_THROW(write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::F32, {}, &x}}), Error);
-  EXPECT_THROW(write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::U8, {1}, &x}}), Error);
-  EXPECT_THROW(write_safetensors(file_, {{"__metadata__", DType::F32, {}, &x}}), Error);
-  EXPECT_EQ(files(), 0);
   write(file_, "as it was");
-  expect_refused("two tensors are called x", [&] {
-    write_safetensors(file_, {{"x", DType::F32, {}, &x}, {"x", DType::F32, {}, &x}});
-  });
+  for (const TensorEntry& second : {TensorEntry{"x", DType::F32, {}, &x}, {"x", DType::U8, {1}, &x}})
+    expect_refused("two tensors are called x", [&] {
+      write_safetensors(file_, {{"x", DType::F32, {}, &x}, second});
+    });
   expect_refused("__metadata__", [&] { write_safetensors(file_, {{"__metadata__", DType::F32, {}, &x}}); });
   EXPECT_EQ(read(file_), "as it was");
 }
@@ -96,12 +89,9 @@ TEST_F(L03_Safetensors, HeadersThatBreakTheFormatAreRefused) {
            std::to_string(begin) + "," + std::to_string(end) + "]}";
   };
   const std::string a = entry("a", "[4]", 0, 4);
-  expect_header_refused("{" + a + "," + entry("b", "[4]", 5, 9) + "}", 9, "tensor b begins at byte");
-  expect_header_refused("{" + a + "," + entry("b", "[4]", 5, 9) + "}", 9, "a hole");
   expect_header_refused("{" + a + "," + entry("b", "[4]", 3, 7) + "}", 7, "they overlap");
   expect_header_refused("{" + a + "," + entry("b", "[4]", 0, 4) + "}", 4, "they overlap");
   expect_header_refused("{" + entry("b", "[4]", 1, 5) + "}", 5, "a hole");
-  expect_header_refused("{" + a + "}", 3, "truncated");
   expect_header_refused("{" + a + "}", 5, "belong to no tensor");
   expect_header_refused("{}", 1, "belong to no tensor");
   expect_header_refused("{" + a + "," + a + "}", 4, "corrupt");

@@ -194,26 +194,27 @@ TEST(L04_History, ThePeakEventIsTheFirstMaximum) {
 // counts is the bytes that blocks take.
 TEST(L04_History, ThePeaksBlocksAreThoseOfThatInstant) {
   std::vector<MemoryEvent> history;
-  const auto add = [&](Action action, int64_t address, int64_t bytes, Kind kind, const char* name) {
-    history.push_back({action, address, bytes, bytes - 1, kind, name, "", {}, 0});
+  const auto add = [&](Action action, int64_t address, int64_t bytes, int64_t requested, Kind kind,
+                       const char* name) {
+    history.push_back({action, address, bytes, requested, kind, name, "", {}, 0});
   };
-  add(Action::SegmentAlloc, 0, 2 * kMiB, Kind::Other, "");
+  add(Action::SegmentAlloc, 0, 2 * kMiB, 0, Kind::Other, "");
   EXPECT_THROW(memory_peak(history), Error) << "no Alloc yet, so no peak: only a segment, which is no block";
-  add(Action::Alloc, 0, 512, Kind::Temporary, "a");
-  add(Action::ChangeKind, 0, 512, Kind::Activation, "a");
-  add(Action::Alloc, 512, 1024, Kind::Data, "b");
-  add(Action::Alloc, 2048, 1536, Kind::Weight, "c");
-  add(Action::ChangeKind, 512, 1024, Kind::Comm, "b");
-  add(Action::Free, 0, 512, Kind::Activation, "a");
-  add(Action::Alloc, 0, 512, Kind::Other, "d");
+  add(Action::Alloc, 0, 512, 511, Kind::Temporary, "a");
+  add(Action::ChangeKind, 0, 512, 511, Kind::Activation, "a");
+  add(Action::Alloc, 512, 1024, 1023, Kind::Data, "b");
+  add(Action::Alloc, 2048, 1536, 1, Kind::Weight, "c");
+  add(Action::ChangeKind, 512, 1024, 1023, Kind::Comm, "b");
+  add(Action::Free, 0, 512, 511, Kind::Activation, "a");
+  add(Action::Alloc, 0, 512, 512, Kind::Other, "d");
   const MemoryPeak peak = memory_peak(history);
   EXPECT_EQ(peak.reached_by.name, "c");
   EXPECT_EQ(peak.usage.allocated(), 512 + 1024 + 1536);
   EXPECT_EQ(peak.usage[Kind::Data], 1023);
-  EXPECT_EQ(peak.usage.rounding, 3);
+  EXPECT_EQ(peak.usage.rounding, 1 + 1 + 1535);
   std::string alive;
   for (const MemoryEvent& e : peak.alive) alive += e.name + " " + name_of(e.kind) + ", ";
-  EXPECT_EQ(alive, "c weight, b data, a activation, ");
+  EXPECT_EQ(alive, "b data, a activation, c weight, ");
 }
 
 }  // namespace

@@ -118,20 +118,6 @@ TEST(L09_LossScaling, AnOverflowSkipsOneUpdateAndHalvesTheScale) {
       }
 }
 
-TEST(L09_LossScaling, SmallGradientsInFp16AreThereWithItAndNotWithout) {
-  for (const char* device : devices_with_data())
-    for (const bool scaled : {false, true}) {
-      Context context(device, 3);
-      if (scaled) start_loss_scaling(context.device, 1024);
-      Leaf leaf;
-      Tensor x = from_host(context.device, std::vector<double>{1}, {1}, DType::F16, Kind::Weight, "x");
-      attach(x, leaf, "x");
-      Tape tape;
-      tape.backward(scale(scale(x, 1e-3), 1e-6));
-      EXPECT_EQ(item(leaf.grad) != 0, scaled) << device;
-    }
-}
-
 TEST(L09_LossScaling, WhatCannotBeIsRefused) {
   Context context("cpu", 3);
   for (const float scale : {0.0f, -1.0f, INFINITY, NAN})

@@ -152,6 +152,8 @@ TEST_F(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
   f.allocator.free(small);
   f.allocator.free(large);
   const Json at_the_end = memory_snapshot(f.allocator);
+  for (const Json& segment : at_the_end.at("segments"))
+    EXPECT_EQ(segment.at("blocks").at(0).at("requested_size").get<int64_t>(), 0) << "free";
   const auto& after = at_the_end.at("device_traces").at(0);
   ASSERT_EQ(after.size(), 9u);
   EXPECT_EQ(after[5].at("action").get<std::string>(), "free_requested");

@@ -112,6 +112,13 @@ TEST_P(L10_Quantized, BytesAndKinds) {
       EXPECT_EQ(to_host<double>(q.scales), std::vector<double>{2});
     }
   }
+  for (const int64_t block : {0, 64}) {
+    const Quantizer quantizer(context.device,
+                              {.name = "f", .book = absmax_book(8), .bits = 8, .block = block});
+    const Quantized none = quantizer.quantize(tensor({}, {0, 3}));
+    EXPECT_EQ(none.codes.numel(), 0);
+    EXPECT_TRUE(to_host<double>(quantizer.dequantize(none, DType::F32)).empty());
+  }
   EXPECT_EQ(context.device.meter().now().allocated(), before) << "all is given back";
 }
 

@@ -2,7 +2,6 @@
 // hand.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <map>

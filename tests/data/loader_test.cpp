@@ -1,7 +1,6 @@
 // Windows: training batches are functions of (seed, step, sample); every held-out byte is scored once.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <set>
 
 #include "tests/data/loader_testing.h"

@@ -253,24 +253,6 @@ inline void expect_close(const std::string& op, const std::vector<double>& got,
   ::testing::Test::RecordProperty("% of budget used", std::to_string(100 * worst));
 }
 
-// Runs `kernel` with Set, then with Add into random numbers, and expects out = round(old + r) to the bit,
-// where r is what fp32 (fp64) output of the same kernel gives: known here for T = fp32 and fp64, where
-// rounding is exact.
-inline void expect_add_is_set_plus(const std::string& op, DType t, int64_t n,
-                                   const std::function<void(Out)>& kernel) {
-  if (t != DType::F32 && t != DType::F64) return;
-  Buffer set = Buffer::random(t, n, 50), add = Buffer::random(t, n, 51);
-  const std::vector<double> old = add.values();
-  kernel(set.out(Write::Set));
-  kernel(add.out(Write::Add));
-  const std::vector<double> r = set.values(), got = add.values();
-  for (int64_t i = 0; i < n; ++i) {
-    const double expected = t == DType::F64 ? old[i] + r[i] : double(float(old[i]) + float(r[i]));
-    ASSERT_EQ(got[i], expected) << op << " with Write::Add: element " << i << " of " << n << ", old "
-                                << old[i] << ", r " << r[i];
-  }
-}
-
 inline std::vector<DType> float_types() {  // fp64 is for tests on cpu
   if (turn.table == &cpu_backend()) return {DType::F64, DType::F32, DType::BF16, DType::F16};
   return {DType::F32, DType::BF16, DType::F16};

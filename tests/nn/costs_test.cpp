@@ -1,5 +1,5 @@
 // What is counted outside of the ops: each kernel that the tape, optimizers, parameters and caches run, by
-// the cost of its own entry. (Those of the ops: op_contract_test.cpp.)
+// the cost of its own entry. (Those of the ops: tests/ops/contract_test.cpp.)
 #include "src/nn/kv_cache.h"
 #include "src/optim/optimizer.h"
 #include "tests/nn/generate_testing.h"

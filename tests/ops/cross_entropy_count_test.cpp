@@ -2,7 +2,6 @@
 // and notices. (Its values: tests/kernels/softmax_test.cpp.)
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <sstream>
 

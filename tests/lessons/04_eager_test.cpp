@@ -66,6 +66,20 @@ TEST_F(L04_Eager, BackwardLeavesTheParametersAndTheirGradients) {
   EXPECT_EQ(bytes(Kind::Gradient), 1024);
 }
 
+// At the peak there are y, what gelu saved, and the two gradients of x; when they are summed, in a third
+// tensor, what was saved is gone.
+TEST_F(L04_Eager, WhatWasSavedIsFreedBeforeGradientsAreSummed) {
+  const auto forward = [&] {
+    const EagerTensor x = eager.map("x", w);
+    return eager.add(eager.gelu(x), eager.gelu(x));
+  };
+  const EagerTensor y = forward();
+  meta.meter().reset_peak();
+  eager.backward(y);
+  const Usage& peak = meta.meter().at_peak();
+  EXPECT_EQ(peak[Kind::Activation] + peak[Kind::Temporary], 4 * 1024 + 4) << "and y's own gradient";
+}
+
 TEST_F(L04_Eager, WhatEachOperationKeeps) {
   const EagerTensor x = eager.map("x", w);
   const auto kept = [&](const auto& op) {
@@ -78,6 +92,7 @@ TEST_F(L04_Eager, WhatEachOperationKeeps) {
   EXPECT_EQ(kept([&] { eager.softmax("s", x); }), 1024) << "its output";
   EXPECT_EQ(kept([&] { eager.gelu(x); }), 1024) << "its input";
   EXPECT_EQ(kept([&] { eager.gelu(x); }), 0) << "which is kept already";
+  EXPECT_EQ(kept([&] { eager.linear("y", x, {w, {}}); }), 0) << "and a weight, which is there anyway";
   const EagerLinear norm = {w, {}};
   const EagerTensor other = eager.map("other", w);
   EXPECT_EQ(kept([&] { eager.layer_norm(other, norm); }), 1024 + 2 * 8 * 4)

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "lessons/07_accumulation/ways.h"
-#include "lessons/published/runs.h"
 #include "tests/data/loader_testing.h"
+#include "tests/lessons/published_testing.h"
 #include "tests/nn/generate_testing.h"
 
 namespace gradus {
@@ -133,16 +133,6 @@ TEST_F(L07_Accumulate, APartOfABatchIsABatchAtItsPlace) {
   EXPECT_GT(distance(Whole(model, at_zero).gradients, whole.gradients), 1e-2) << "with other masks";
 }
 
-TEST_F(L07_Accumulate, TheMeanOfMeansIsAnotherGradient) {
-  const Whole whole(model, batch);
-  double mean_of_means = 0;
-  for (const int64_t first : {0, 3}) mean_of_means += accumulate(model, batch.part(first, 3), {3}).loss / 2;
-  const Gradients twice = gradients_of(model);
-  EXPECT_GT(distance(twice, whole.gradients), 0.5) << "not divided: as many times too large";
-  EXPECT_GT(distance(times(0.5, twice), whole.gradients), 1e-2) << "divided by the number of parts";
-  EXPECT_GT(std::abs(mean_of_means - whole.loss), 1e-2 * whole.loss);
-}
-
 TEST_F(L07_Accumulate, ASplitThatDoesNotAddUpIsRefused) {
   for (const Split& wrong : {Split{}, {5}, {7}, {3, 2}, {4, 3}, {6, 6}, {1, 1, 1, 1, 1}, {7, -1}}) {
     EXPECT_NE(refusal([&] { accumulate(model, batch, wrong); }), "") << wrong.size() << " micro-batches";
@@ -246,6 +236,12 @@ TEST(L07_Ways, WorstDistance) {
       EXPECT_TRUE(std::isnan(in_a ? worst_distance(run(bad), b) : worst_distance(b, run(bad))))
           << "parameter " << p << " has what is not a number";
     }
+  // Gradients that are not there are not equal.
+  for (const gradus::Run& other : {run({}), run({{3, 4}, {1, 2, 2}}), run({{3, 4}, {1, 2}, {10}})}) {
+    EXPECT_TRUE(std::isnan(worst_distance(other, b)));
+    EXPECT_TRUE(std::isnan(worst_distance(b, other)));
+  }
+  EXPECT_TRUE(std::isnan(worst_distance(run({}), run({}))));
 }
 
 TEST(L07_Ways, PredictedBytesAreWhatATapeSaves) {
@@ -281,19 +277,10 @@ TEST(L07_Ways, EachAddsUpToTheBatch) {
 // Reference numbers, 4.3. In MiB: what 4 sequences at once take, and what they take one at a time.
 TEST(L07_PublishedRuns, BertLargeWithAccumulation) {
   const PublishedRuns runs = published_accumulation();
-  ASSERT_EQ(runs.figures.size(), 2u);
-  EXPECT_EQ(runs.figures[0].published, 14'949);
-  EXPECT_EQ(runs.figures[1].published, 8'681);
-  for (const PublishedFigure& f : runs.figures) {
-    EXPECT_EQ(f.unit, "MiB") << f.figure;
-    EXPECT_NEAR(f.theirs, f.published, 100) << f.figure;
-  }
-  int64_t sum = 0;
-  for (const Difference& d : runs.gap.differences) sum += d.bytes;
-  EXPECT_EQ(sum, runs.gap.named);
+  expect_figures(runs, {14'949, 8'681});
+  expect_rows_add_up(runs.gap);
   EXPECT_EQ(runs.gap.whole, int64_t(6'268) << 20);
-  EXPECT_EQ(runs.gap.unexplained, runs.gap.whole - runs.gap.named);
-  EXPECT_LE(std::abs(double(runs.gap.unexplained)), 0.03 * double(runs.gap.whole));
+  expect_explained(runs.gap);
 }
 
 }  // namespace

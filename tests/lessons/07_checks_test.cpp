@@ -49,20 +49,6 @@ TEST_F(L07_Checks, AWayThatIsNotTheBatch) {
   EXPECT_EQ(failed(way, wrong), (Names{"2 + 4: gradient, worst parameter", "2 + 4: last loss, off by"}));
 }
 
-TEST_F(L07_Checks, GradientsThatAreNotThereAreNotEqual) {
-  gradus::Run none = run(4);
-  none.first_gradient.clear();
-  EXPECT_TRUE(std::isnan(worst_distance(none, none)));
-  EXPECT_TRUE(std::isnan(worst_distance(none, run(4))));
-  EXPECT_TRUE(std::isnan(worst_distance(run(4), none)));
-  gradus::Run fewer = run(4), shorter = run(4);
-  fewer.first_gradient.pop_back(), shorter.first_gradient[1].pop_back();
-  for (const gradus::Run& other : {fewer, shorter}) {
-    EXPECT_TRUE(std::isnan(worst_distance(other, run(4))));
-    EXPECT_TRUE(std::isnan(worst_distance(run(4), other)));
-  }
-}
-
 TEST_F(L07_Checks, MistakesThatAreNotSeen) {
   const auto failed = [](double off, bool wrong) {
     return failed_checks([&](Report& r) { check_put_together("x", off, wrong, r); });

@@ -29,35 +29,28 @@ Policy random_policy(int64_t L, uint64_t seed) {
   return p;
 }
 
+// Of sequences so long that the probabilities of one block are more than all else that it saves, and of a
+// vocabulary so large that the logits are more than a block: each term of the maxima is the largest once.
 TEST(L08_Formulas, AreWhatTheMeterCounts) {
-  for (const double dropout : {0.0, 0.1})
-    for (const auto& [L, B, T] :
-         {std::tuple<int64_t, int64_t, int64_t>(1, 1, 1), {2, 3, 7}, {5, 2, 24}, {9, 1, 16}}) {
-      const TransformerConfig c = model(L, dropout);
-      const Sizes sizes{c, B, T};
-      std::vector<Policy> all = policies(L);
-      for (uint64_t seed = 0; seed < 12; ++seed) all.push_back(random_policy(L, seed));
-      for (const Policy& p : all) {
-        const Counted is = counted(c, B, T, p);
-        const std::string what = p.name + " " + text_of(p) + ", L " + std::to_string(L);
-        EXPECT_EQ(saved_bytes(p, sizes), is.saved) << what;
-        EXPECT_EQ(peak_activations(p, sizes), is.most) << what;
-      }
-    }
-}
-
-// A vocabulary so large that the logits are more than a block, and sequences so long that the probabilities
-// of one block are more than all else that it saves.
-TEST(L08_Formulas, EachTermOfTheirMaximaIsTheLargestOnce) {
   TransformerConfig words = model(3), tokens = model(3);
   words.vocab = 1000, tokens.heads = 6, tokens.channels = 6;
-  const Policy start{"from-the-start", {}, true},
-      attention{"", {{2, Keep::LessAttention}, {1, Keep::LessAttention}}};
-  const Sizes of_words{words, 2, 24}, of_tokens{tokens, 2, 64};
-  EXPECT_EQ(peak_activations(start, of_words), saved_bytes(start, of_words));
-  EXPECT_GT(peak_activations(attention, of_tokens), saved_bytes(attention, of_tokens));
-  EXPECT_EQ(peak_activations(start, of_words), counted(words, 2, 24, start).most);
-  EXPECT_EQ(peak_activations(attention, of_tokens), counted(tokens, 2, 64, attention).most);
+  const struct {
+    TransformerConfig c;
+    int64_t B, T;
+  } models[] = {{model(1), 1, 1},     {model(2, 0), 3, 7}, {model(5), 2, 24},
+                {model(9, 0), 1, 16}, {words, 2, 24},      {tokens, 2, 64}};
+  for (const auto& [c, B, T] : models) {
+    const Sizes sizes{c, B, T};
+    std::vector<Policy> all = policies(c.layers);
+    all.push_back({"", {{c.layers, Keep::LessAttention}}});
+    for (uint64_t seed = 0; seed < 12; ++seed) all.push_back(random_policy(c.layers, seed));
+    for (const Policy& p : all) {
+      const Counted is = counted(c, B, T, p);
+      const std::string what = p.name + " " + text_of(p) + ", L " + std::to_string(c.layers);
+      EXPECT_EQ(saved_bytes(p, sizes), is.saved) << what;
+      EXPECT_EQ(peak_activations(p, sizes), is.most) << what;
+    }
+  }
 }
 
 // In models of all families: from what a block saves if all is kept, and from the bytes of its input.
@@ -223,10 +216,7 @@ TEST(L08_Budget, TheFastestThatFits) {
 // Reference numbers, 4.3, in MiB.
 TEST(L08_PublishedRuns, BertLargeWithCheckpointing) {
   const PublishedRuns runs = published_checkpointing();
-  ASSERT_EQ(runs.figures.size(), 2u);
-  EXPECT_EQ(runs.figures[0].published, 8'681);
-  EXPECT_EQ(runs.figures[1].published, 6'775);
-  for (const PublishedFigure& f : runs.figures) EXPECT_NEAR(f.theirs, f.published, 100) << f.figure;
+  expect_figures(runs, {8'681, 6'775});
   expect_taken_apart(runs.gap, runs.figures[1]);
 }
 

@@ -4,7 +4,6 @@
 #include "lessons/09_mixed_precision/batches.h"
 #include "lessons/09_mixed_precision/recipes.h"
 #include "lessons/09_mixed_precision/underflow.h"
-#include "tests/devices.h"
 #include "tests/lessons/report_testing.h"
 
 namespace gradus {
@@ -104,12 +103,7 @@ TEST(L09_Checks, UpdatesThatAreRoundedAway) {
 TEST(L09_Checks, Batches) {
   const Context context;
   const BatchCosts right{100, 6, 7, {{1, {50, 2}, {50, 1}}, {3, {60, 2}, {90, 1}}, {24, {90, 2}, {90, 1}}}};
-  const auto failed = [&](const std::function<void(BatchCosts&)>& plant) {
-    BatchCosts costs = right;
-    plant(costs);
-    return failed_checks([&](Report& r) { batches_table(costs, r); });
-  };
-  EXPECT_EQ(failed([](BatchCosts&) {}), Names{});
+  const Checked failed(right, batches_table);
   for (const int64_t measured : {4, 8})
     EXPECT_EQ(failed([=](BatchCosts& c) { c.measured = measured; }),
               Names{"batch where mixed precision needs no more: formula - measured"});
@@ -118,49 +112,6 @@ TEST(L09_Checks, Batches) {
   EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.bytes = 91; }),
             Names{"four times that batch: bytes, mixed / fp32"});
   EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.seconds = 9; }), Names{}) << "time never fails";
-}
-
-// What these checks are given by the lesson.
-struct L09_Measured : ::testing::TestWithParam<const char*> {
-  Context context{GetParam(), 3};
-  Transformer model{TransformerConfig{.vocab = 11, .context = 5, .layers = 1, .heads = 2, .channels = 8}};
-  TextBatch batch{6, 5, {}, {}};
-  L09_Measured() {
-    model.initialize(1);
-    for (int i = 0; i < 30; ++i) batch.ids.push_back(i * i % 11), batch.targets.push_back((3 * i + 1) % 11);
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Devices, L09_Measured, testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
-
-TEST_P(L09_Measured, AScaleThatIsTooHighIsHalvedByEachSkippedUpdate) {
-  RecordProperty("exercise", "09.1");
-  const std::vector<ScaledUpdate> updates = scaled_updates(model, batch);
-  ASSERT_EQ(updates.size(), 12u);
-  int64_t skipped = 0;
-  double scale = 0x1p25;
-  for (const ScaledUpdate& u : updates) {
-    EXPECT_TRUE(scale == 0 || u.scale == scale) << u.scale;
-    scale = u.skipped ? u.scale / 2 : 0;  // after an update that was made it may have been doubled
-    EXPECT_EQ(u.weights, model.parameters.numel());
-    EXPECT_TRUE(u.skipped ? u.changed == 0 : u.changed > u.weights / 2) << u.changed;
-    skipped += u.skipped;
-  }
-  EXPECT_GE(skipped, 3) << "1/30 times 2^25, 2^24 and 2^23 is more than 65504";
-  EXPECT_LE(skipped, 8);
-  EXPECT_EQ(failed_checks([&](Report& r) { scale_table(updates, 20, r); }), Names{});
-}
-
-TEST_P(L09_Measured, SharesOfEachRateAndFormat) {
-  const std::vector<Unchanged> rates = unchanged_weights(model, batch);
-  ASSERT_EQ(rates.size(), 3u);
-  for (size_t i = 0; i < 3; ++i) {
-    const auto share = [&](DType t) { return share_unchanged(t, rates[i].learning_rate, model, batch); };
-    EXPECT_EQ(rates[i].learning_rate, std::vector<double>({1e-3, 1e-4, 1e-5})[i]);
-    EXPECT_EQ(rates[i].fp32, share(DType::F32));
-    EXPECT_EQ(rates[i].fp16, share(DType::F16));
-    EXPECT_EQ(rates[i].bf16, share(DType::BF16));
-  }
 }
 
 }  // namespace

@@ -11,7 +11,9 @@
 #include "lessons/09_mixed_precision/underflow.h"
 #include "src/optim/optimizer.h"
 #include "tests/devices.h"
+#include "tests/lesson_testing.h"
 #include "tests/lessons/published_testing.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
@@ -104,16 +106,16 @@ TextBatch small_batch() {
   return batch;
 }
 
-struct L09_Underflow_On : ::testing::TestWithParam<const char*> {
+struct L09_MeasuredOn : ::testing::TestWithParam<const char*> {
   Context context{GetParam(), 3};
   Transformer model{kModel};
-  L09_Underflow_On() { model.initialize(1); }
+  L09_MeasuredOn() { model.initialize(1); }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L09_Underflow_On, testing::ValuesIn(devices_with_data()),
+INSTANTIATE_TEST_SUITE_P(Devices, L09_MeasuredOn, testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
 
 // (p - [target]) / n: a row adds up to 0, and only the target's is negative.
-TEST_P(L09_Underflow_On, GradientsOfLogits) {
+TEST_P(L09_MeasuredOn, GradientsOfLogits) {
   const TextBatch batch = small_batch();
   const std::vector<double> of_30 = logit_gradients("fp32", 1, model, batch, 30),
                             of_1e7 = logit_gradients("fp32", 1, model, batch, 10'000'000),
@@ -134,7 +136,7 @@ TEST_P(L09_Underflow_On, GradientsOfLogits) {
   }
 }
 
-TEST_P(L09_Underflow_On, GradientsOfWeightsDoNotDependOnScaleOrMicroBatches) {
+TEST_P(L09_MeasuredOn, GradientsOfWeightsDoNotDependOnScaleOrMicroBatches) {
   const TextBatch batch = small_batch();
   const std::vector<double> fp32 = weight_gradients("fp32", 1, model, batch, 1);
   EXPECT_EQ(int64_t(fp32.size()), model.parameters.numel());
@@ -147,7 +149,7 @@ TEST_P(L09_Underflow_On, GradientsOfWeightsDoNotDependOnScaleOrMicroBatches) {
   EXPECT_LT(off("mixed", 1, 2), 0.05);
 }
 
-TEST_P(L09_Underflow_On, WeightsThatAnUpdateDoesNotChange) {
+TEST_P(L09_MeasuredOn, WeightsThatAnUpdateDoesNotChange) {
   const TextBatch batch = small_batch();
   const auto share = [&](DType t, double rate) { return share_unchanged(t, rate, model, batch); };
   EXPECT_EQ(share(DType::F32, 0), 1) << "a rate of 0 changes nothing";
@@ -159,14 +161,35 @@ TEST_P(L09_Underflow_On, WeightsThatAnUpdateDoesNotChange) {
   EXPECT_GT(share(DType::F16, 1e-5), share(DType::F32, 1e-5));
 }
 
-Lesson lesson_on(const std::string& device) {
-  static std::string flag;
-  flag = "--device=" + device;
-  static char program[] = "test";
-  char* arguments[] = {program, flag.data()};
-  Lesson lesson(2, arguments, "09_mixed_precision", "", 1);
-  lesson.done();
-  return lesson;
+TEST_P(L09_MeasuredOn, AScaleThatIsTooHighIsHalvedByEachSkippedUpdate) {
+  RecordProperty("exercise", "09.1");
+  const std::vector<ScaledUpdate> updates = scaled_updates(model, small_batch());
+  ASSERT_EQ(updates.size(), 12u);
+  int64_t skipped = 0;
+  double scale = 0x1p25;
+  for (const ScaledUpdate& u : updates) {
+    EXPECT_TRUE(scale == 0 || u.scale == scale) << u.scale;
+    scale = u.skipped ? u.scale / 2 : 0;  // after an update that was made it may have been doubled
+    EXPECT_EQ(u.weights, model.parameters.numel());
+    EXPECT_TRUE(u.skipped ? u.changed == 0 : u.changed > u.weights / 2) << u.changed;
+    skipped += u.skipped;
+  }
+  EXPECT_GE(skipped, 3) << "1/30 times 2^25, 2^24 and 2^23 is more than 65504";
+  EXPECT_LE(skipped, 8);
+  EXPECT_EQ(failed_checks([&](Report& r) { scale_table(updates, 20, r); }), Names{});
+}
+
+TEST_P(L09_MeasuredOn, SharesOfEachRateAndFormat) {
+  const TextBatch batch = small_batch();
+  const std::vector<Unchanged> rates = unchanged_weights(model, batch);
+  ASSERT_EQ(rates.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const auto share = [&](DType t) { return share_unchanged(t, rates[i].learning_rate, model, batch); };
+    EXPECT_EQ(rates[i].learning_rate, std::vector<double>({1e-3, 1e-4, 1e-5})[i]);
+    EXPECT_EQ(rates[i].fp32, share(DType::F32));
+    EXPECT_EQ(rates[i].fp16, share(DType::F16));
+    EXPECT_EQ(rates[i].bf16, share(DType::BF16));
+  }
 }
 
 // 2 N bytes more, and 2 T L (16 C + H T) less for a sequence.
@@ -191,7 +214,7 @@ TEST(L09_Batches, TheCrossing) {
 
 TEST(L09_Batches, TheCrossingIsWhereAllocatedBytesCross) {
   RecordProperty("exercise", "09.6");
-  const Lesson lesson = lesson_on("meta");
+  const Lesson lesson = lesson_with({"--device=meta"}, "09_mixed_precision");
   const TransformerConfig c{.vocab = 64, .context = 32, .layers = 4, .heads = 4, .channels = 256};
   const int64_t measured = measured_crossing(c);
   EXPECT_GT(measured, 2);
@@ -203,7 +226,7 @@ TEST(L09_Batches, TheCrossingIsWhereAllocatedBytesCross) {
 
 TEST(L09_Batches, OneHalfOfTheCrossingItAndFourTimesItAreCompared) {
   RecordProperty("exercise", "09.6");
-  const Lesson lesson = lesson_on("meta");
+  const Lesson lesson = lesson_with({"--device=meta"}, "09_mixed_precision");
   const TransformerConfig c{.vocab = 64, .context = 32, .layers = 4, .heads = 4, .channels = 256};
   const BatchCosts costs = batch_costs(lesson, c);
   const int64_t crossing = predicted_crossing(c);
@@ -258,15 +281,11 @@ TEST(L09_Training, ScalingDoesNotChangeWhatIsClipped) {
 // Reference numbers, 4.3, in MiB.
 TEST(L09_PublishedRuns, BertLargeInFp16) {
   const PublishedRuns runs = published_mixed_precision();
-  ASSERT_EQ(runs.figures.size(), 3u);
-  EXPECT_EQ(runs.figures[0].published, 14'949);
-  EXPECT_EQ(runs.figures[1].published, 13'939);
-  EXPECT_EQ(runs.figures[2].published, 7'275);
-  for (const PublishedFigure& f : runs.figures) EXPECT_NEAR(f.theirs, f.published, 100) << f.figure;
+  expect_figures(runs, {14'949, 13'939, 7'275});
+  expect_taken_apart(runs.gap, runs.figures[1]);
   const PublishedFigure fp32 = published_checkpointing().figures[1];
   EXPECT_GT(runs.figures[2].theirs, fp32.theirs) << "with checkpointing, fp16 raises memory";
   EXPECT_GT(runs.figures[2].ours, fp32.ours) << "ours too";
-  expect_taken_apart(runs.gap, runs.figures[1]);
 }
 
 }  // namespace

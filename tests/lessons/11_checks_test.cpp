@@ -4,74 +4,55 @@
 #include <cmath>
 
 #include "lessons/11_adam8bit/moves.h"
-#include "lessons/published/runs.h"
+#include "tests/lessons/report_testing.h"
 
 namespace gradus {
 namespace {
 
-// The checks that fail, a line each; "" if none does.
-template <class AddChecks>
-std::string failed(const AddChecks& add) {
-  Device device("cpu");
-  Report report("11_test", device);
-  testing::internal::CaptureStdout();
-  add(report);
-  const int code = report.finish("");
-  std::istringstream lines(testing::internal::GetCapturedStdout());
-  std::string all;
-  for (std::string l; std::getline(lines, l);)
-    if (l.ends_with("FAILED")) all += l + "\n";
-  EXPECT_EQ(code, all.empty() ? 0 : 1);
-  return all;
-}
-// It fails, and no other.
-void expect_failed(const std::string& lines, const std::string& name) {
-  EXPECT_NE(lines.find(name), std::string::npos) << "passes: " << name << "\n" << lines;
-  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
-}
-
 TEST(L11_Checks, BytesOfStates) {
-  Trained t{.row = {}, .losses = {}, .predicted = 4096, .moments = {}};
-  t.row.name = "AdamW8bit", t.row.peak.emplace();
-  t.row.peak->by_kind[int(Kind::Optimizer)] = 4096;
-  EXPECT_EQ(failed([&](Report& r) { check_bytes(t, r); }), "");
-  for (const int64_t wrong : {4095, 4097}) {
-    t.row.peak->by_kind[int(Kind::Optimizer)] = wrong;
-    expect_failed(failed([&](Report& r) { check_bytes(t, r); }), "AdamW8bit: bytes of its states");
-  }
+  Trained right{.row = {}, .losses = {}, .predicted = 4096, .moments = {}};
+  right.row.name = "AdamW8bit", right.row.peak.emplace();
+  right.row.peak->by_kind[int(Kind::Optimizer)] = 4096;
+  const Checked failed(right, check_bytes);
+  for (const int64_t off : {-1, 1})
+    EXPECT_EQ(failed([=](Trained& t) { t.row.peak->by_kind[int(Kind::Optimizer)] += off; }),
+              Names{"AdamW8bit: bytes of its states"});
 }
 
 TEST(L11_Checks, HeldOutLosses) {
-  const auto with = [](const char* name, double loss, int64_t starts) {
+  const auto failed = [](const char* name, double loss, int64_t starts) {
     std::map<std::string, double> mean{
         {"fp32", 1.0}, {"AdamW8bit", 1.002}, {"all together", 1.002}, {"linear, tensor", 5.0}};
     mean[name] = loss;
-    return failed([&](Report& r) { check_losses(mean, starts, "", r); });
+    return failed_checks([&](Report& r) { check_losses(mean, starts, "", r); });
   };
-  for (const int64_t starts : {1, 7, 8}) EXPECT_EQ(with("fp32", 1, starts), "");
+  const auto worse = [](const char* name) {
+    return Names{std::string(name) + ": held-out loss, worse than fp32's by"};
+  };
+  for (const int64_t starts : {1, 7, 8}) EXPECT_EQ(failed("fp32", 1, starts), Names{});
   for (const double wrong : {1.031, double(NAN)}) {
-    expect_failed(with("AdamW8bit", wrong, 1), "AdamW8bit: held-out");
-    expect_failed(with("all together", wrong, 7), "all together: held-out");
+    EXPECT_EQ(failed("AdamW8bit", wrong, 1), worse("AdamW8bit"));
+    EXPECT_EQ(failed("all together", wrong, 7), worse("all together"));
   }
-  EXPECT_EQ(with("AdamW8bit", 1.029, 7), "");
-  EXPECT_EQ(with("all together", 1.009, 8), "");
-  expect_failed(with("AdamW8bit", 1.006, 8), "AdamW8bit: held-out");
-  expect_failed(with("all together", 1.011, 8), "all together: held-out");
-  expect_failed(with("linear, tensor", 1.9, 1), "linear, tensor: held-out");
+  EXPECT_EQ(failed("AdamW8bit", 1.029, 7), Names{});
+  EXPECT_EQ(failed("all together", 1.009, 8), Names{});
+  EXPECT_EQ(failed("AdamW8bit", 1.006, 8), worse("AdamW8bit"));
+  EXPECT_EQ(failed("all together", 1.011, 8), worse("all together"));
+  EXPECT_EQ(failed("linear, tensor", 1.9, 1), worse("linear, tensor"));
 }
 
 TEST(L11_Checks, WhatBecomesOfStates) {
-  const auto with = [](const char* name, double zero) {
-    std::map<std::string, StateDamage> all;
-    all["linear, tensor"].v_is_zero = 0.3, all["linear, blocks"].v_is_zero = 0.04;
-    all["dynamic, blocks"].v_is_zero = 0.004, all["dynamic, v rounded up"].v_is_zero = 0;
-    all[name].v_is_zero = zero;
-    return failed([&](Report& r) { check_damage(all, r); });
+  using Damages = std::map<std::string, StateDamage>;
+  Damages right;
+  right["linear, tensor"].v_is_zero = 0.3, right["linear, blocks"].v_is_zero = 0.04;
+  right["dynamic, blocks"].v_is_zero = 0.004, right["dynamic, v rounded up"].v_is_zero = 0;
+  const Checked checked(right, check_damage);
+  const auto failed = [&](const char* name, double zero) {
+    return checked([&](Damages& all) { all[name].v_is_zero = zero; });
   };
-  EXPECT_EQ(with("dynamic, blocks", 0.004), "");
-  expect_failed(with("dynamic, blocks", 0.021), "blocks: dynamic beside linear");
-  expect_failed(with("linear, blocks", 0.16), "linear: blocks beside a tensor");
-  expect_failed(with("dynamic, v rounded up", 1e-6), "v that becomes 0: dynamic, v rounded up");
+  EXPECT_EQ(failed("dynamic, blocks", 0.021), Names{"v that becomes 0, blocks: dynamic beside linear"});
+  EXPECT_EQ(failed("linear, blocks", 0.16), Names{"v that becomes 0, linear: blocks beside a tensor"});
+  EXPECT_EQ(failed("dynamic, v rounded up", 1e-6), Names{"v that becomes 0: dynamic, v rounded up"});
 }
 
 TEST(L11_Checks, Moves) {
@@ -82,42 +63,24 @@ TEST(L11_Checks, Moves) {
     right.back().name = name, right.back().losses = losses;
     right.back().largest = right.back().largest_next = right.size() == 2 ? 300 : 1.5;
   }
-  const auto with = [&](const auto& change) {
-    std::vector<Moved> all = right;
-    change(all);
-    return failed([&](Report& r) { moves_table(all, r); });
-  };
-  EXPECT_EQ(with([](std::vector<Moved>&) {}), "");
+  const Checked failed(right, moves_table);
   for (const size_t i : {1u, 2u, 3u})
     for (const double wrong : {i == 1 ? 19.9 : 8.1, double(NAN)}) {
-      expect_failed(with([&](std::vector<Moved>& all) { all[i].largest = wrong; }),
-                    right[i].name + ": largest move");
-      expect_failed(with([&](std::vector<Moved>& all) { all[i].largest_next = wrong; }),
-                    right[i].name + ": largest next move");
+      EXPECT_EQ(failed([=](auto& all) { all[i].largest = wrong; }),
+                Names{right[i].name + ": largest move, learning rates"});
+      EXPECT_EQ(failed([=](auto& all) { all[i].largest_next = wrong; }),
+                Names{right[i].name + ": largest next move, gradient 0"});
     }
   for (const size_t i : {2u, 3u})
     for (const size_t step : {size_t(0), losses.size() - 1})
-      expect_failed(with([&](std::vector<Moved>& all) { all[i].losses[step] += 1e-15; }),
-                    "its losses are those of");
-  const auto shorter = [&](std::vector<Moved>& all) {  // too few steps to show what nearest codes do
-    all[1].largest = all[1].largest_next = 1;
-    for (Moved& m : all) m.losses.resize(3);
-  };
-  EXPECT_EQ(with(shorter), "");
-}
-
-TEST(L11_Checks, PublishedRuns) {
-  const PublishedRuns runs = published_adam8bit();
-  const auto report_of = [](const PublishedRuns& r) {
-    return failed([&](Report& report) { report_published("(e)", r, report); });
-  };
-  EXPECT_EQ(report_of(runs), "");
-  for (size_t i = 0; i < runs.figures.size(); ++i)
-    for (const double off : {-101.0, 101.0}) {
-      PublishedRuns wrong = runs;
-      wrong.figures[i].published = wrong.figures[i].theirs + off;
-      expect_failed(report_of(wrong), runs.figures[i].figure);
-    }
+      EXPECT_EQ(failed([=](auto& all) { all[i].losses[step] += 1e-15; }),
+                Names{"AdamW8bit: its losses are those of 'dynamic, v rounded up'"});
+  EXPECT_EQ(failed([](auto& all) {
+              all[1].largest = all[1].largest_next = 1;
+              for (Moved& m : all) m.losses.resize(3);
+            }),
+            Names{})
+      << "too few steps to show what nearest codes do";
 }
 
 TEST(L11_Moves, AreCounted) {

@@ -6,6 +6,7 @@
 #include "lessons/12_lora/same.h"
 #include "src/quant/double_quantized.h"
 #include "tests/devices.h"
+#include "tests/lesson_testing.h"
 #include "tests/lessons/report_testing.h"
 
 namespace gradus {
@@ -18,12 +19,7 @@ TEST(L12_Checks, TheSameFunction) {
                            .merged = {{2, -4.00002}, 100},
                            .of_a = {0, 0.1},
                            .of_b = {0.5, 0.5}};
-  const auto failed = [&](const std::function<void(SameFunction&)>& plant) {
-    SameFunction measured = right;
-    plant(measured);
-    return failed_checks([&](Report& r) { same_function(measured, r); });
-  };
-  EXPECT_EQ(failed([](SameFunction&) {}), Names{});
+  const Checked failed(right, same_function);
   EXPECT_EQ(failed([](SameFunction& f) { f.adapted.values[1] = -4.0000001; }),
             Names{"before the first step: logits are the base's"});
   for (const double wrong : {1e-30, double(NAN)})
@@ -47,18 +43,12 @@ TEST(L12_Checks, TheSameFunction) {
 }
 
 TEST(L12_Checks, BytesOfWhatTrains) {
-  TransformerConfig c{.vocab = 40, .context = 8, .layers = 2, .heads = 2, .channels = 16};
-  c.output_head = OutputHead::Untied;
-  const int64_t layer = 16 + 48 + (16 + 16) + (16 + 64) + (64 + 16);  // in + out of all four
-  const std::vector<int64_t> trainable{c.parameter_count(), 40 * 16 + 2 * 16, 2 * 8 * (16 + 48), 2 * layer,
-                                       4 * layer,           16 * layer,       4 * layer,         4 * layer};
-  ASSERT_EQ(trainable.size(), ways_to_adapt().size());
-  for (size_t i = 0; i < trainable.size(); ++i) {
-    const WayToAdapt& way = ways_to_adapt()[i];
-    EXPECT_EQ(predicted_trainable(c, way), trainable[i]) << way.name;
+  const TransformerConfig c{.vocab = 40, .context = 8, .layers = 2, .heads = 2, .channels = 16};
+  for (const WayToAdapt& way : ways_to_adapt()) {
+    const int64_t trainable = predicted_trainable(c, way);
     const auto failed = [&](int64_t more_states, int64_t more_gradients) {
       return failed_checks([&](Report& r) {
-        check_bytes(c, way, 8 * trainable[i] + more_states, 4 * trainable[i] + more_gradients, r);
+        check_bytes(c, way, 8 * trainable + more_states, 4 * trainable + more_gradients, r);
       });
     };
     EXPECT_EQ(failed(0, 0), Names{}) << way.name;
@@ -94,30 +84,20 @@ TEST(L12_Checks, FourBits) {
   const Context context("cpu");
   const std::vector<FourBits> right{{"a", {256, 64}, 16384 / 2 + 256 + 4, 32768, 1, 1, 1},
                                     {"b", {128, 512}, 65536 / 2 + 1024 + 16, 131072, 1, 1, 1}};
-  const auto failed = [&](size_t i, int64_t more, double seconds = 1) {
-    std::vector<FourBits> layers = right;
-    layers[i].bytes += more, layers[i].seconds = seconds;
-    return failed_checks([&](Report& r) { four_bits_table(layers, r); });
-  };
-  EXPECT_EQ(failed(0, 0), Names{});
+  const Checked failed(right, four_bits_table);
   for (const int64_t more : {-4, -1, 1}) {
-    EXPECT_EQ(failed(0, more), Names{"a: bytes in 4 bits"});
-    EXPECT_EQ(failed(1, more), Names{"b: bytes in 4 bits"});
+    EXPECT_EQ(failed([=](auto& layers) { layers[0].bytes += more; }), Names{"a: bytes in 4 bits"});
+    EXPECT_EQ(failed([=](auto& layers) { layers[1].bytes += more; }), Names{"b: bytes in 4 bits"});
   }
-  EXPECT_EQ(failed(0, 0, 100), Names{}) << "time never fails";
+  EXPECT_EQ(failed([](auto& layers) { layers[0].seconds = 100; }), Names{}) << "time never fails";
 }
 
 TEST(L12_Checks, PagedRuns) {
   const Context context("cpu");
-  const auto failed = [](const std::function<void(PagedRuns&)>& plant) {
-    PagedRun run{.completed = true, .weights = {{1, 2}, {3}}};
-    run.row.ms_per_step = 1, run.row.reserved_bytes = 1, run.row.host_peak = Usage();
-    run.row.host_peak->by_kind[int(Kind::Optimizer)] = 512;
-    PagedRuns runs{10, 1, run, {}, run};
-    plant(runs);
-    return failed_checks([&](Report& r) { paged_runs(runs, r); });
-  };
-  EXPECT_EQ(failed([](PagedRuns&) {}), Names{});
+  PagedRun run{.completed = true, .weights = {{1, 2}, {3}}};
+  run.row.ms_per_step = 1, run.row.reserved_bytes = 1, run.row.host_peak = Usage();
+  run.row.host_peak->by_kind[int(Kind::Optimizer)] = 512;
+  const Checked failed(PagedRuns{10, 1, run, {}, run}, paged_runs);
   EXPECT_EQ(failed([](PagedRuns& r) { r.failed = r.free; }), Names{"without a host the budget is too small"});
   EXPECT_EQ(failed([](PagedRuns& r) { r.paged.completed = false; }), Names{"paged: the run completes"});
   EXPECT_EQ(failed([](PagedRuns& r) { r.paged.row.host_peak = Usage(); }),
@@ -166,9 +146,7 @@ TEST(L12_Measured, BytesAndTimesOfProductsFromFourBits) {
 
 TEST(L12_Measured, PagedRunsOfTheLesson) {
   const Context context("cpu");
-  const char* argv[] = {"12_lora", "--device=cpu"};
-  Lesson lesson(2, const_cast<char**>(argv), "12_lora", "", 10);
-  const PagedRuns runs = measure_paged_runs(lesson);
+  const PagedRuns runs = measure_paged_runs(lesson_with({"--device=cpu"}, "12_lora", 10));
   EXPECT_EQ(failed_checks([&](Report& r) { paged_runs(runs, r); }), Names{});
   EXPECT_EQ(runs.free.host(), 0);
   EXPECT_EQ(runs.free.states, runs.paged.states);

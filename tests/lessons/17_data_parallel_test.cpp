@@ -43,25 +43,6 @@ TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
       }
 }
 
-TEST(L17_Shards, TheSharesAddUpToTheLossOfTheBatch) {
-  Context context;
-  const Corpus corpus = random_corpus(2500, 500);
-  const ParallelTask task{
-      {.vocab = 256, .context = 9, .layers = 1, .heads = 2, .channels = 8, .dropout = 0.2}, 7, 1, 1};
-  const Loader loader(corpus, 9, 5);
-  Transformer model(task.model);
-  model.initialize(1);
-  const auto loss = [&](int64_t ranks) {
-    double sum = 0;
-    for (int64_t r = 0; r < ranks; ++r) {
-      Tape tape;
-      sum += item(share_of_loss(model, task, read_shard(loader, task, 2, r, ranks)));
-    }
-    return sum;
-  };
-  for (const int64_t ranks : {2, 3, 7}) EXPECT_NEAR(loss(ranks), loss(1), 1e-6) << ranks;
-}
-
 TEST(L17_Ring, EveryRankHasTheSumAfterTwoRounds) {
   RecordProperty("exercise", "17.2");
   for (const int64_t ranks : {1, 2, 3, 4, 5, 8})
@@ -120,12 +101,7 @@ TEST(L17_Ring, ItsChecksFailWhereItIsWrong) {
     });
     EXPECT_EQ(one.wrong, 1) << value;
   }
-  const auto failed = [&](const std::function<void(RingCounts&)>& plant) {
-    RingCounts planted = ring;
-    plant(planted);
-    return failed_checks([&](Report& r) { check_ring(planted, r); });
-  };
-  EXPECT_EQ(failed([](RingCounts&) {}), Names{});
+  const Checked failed(ring, check_ring);
   EXPECT_EQ(failed([](RingCounts& r) { r.wrong = 1; }), Names{"ring: elements that are no sum"});
   for (const int64_t more : {-1, 1})
     EXPECT_EQ(failed([=](RingCounts& r) { r.sent += more; }), Names{"ring: elements sent, 2 (N-1) n"});

@@ -12,10 +12,11 @@ namespace gradus {
 namespace {
 
 const ParallelTask kTask{
-    {.vocab = 256, .context = 6, .layers = 1, .heads = 2, .channels = 8}, 12, 3, 1, 1, 1e-2};
+    {.vocab = 256, .context = 6, .layers = 1, .heads = 2, .channels = 8, .dropout = 0.2}, 12, 3, 1, 1, 1e-2};
 
+// And the shares of several add up to it, with the masks that their sequences have in the batch.
 TEST(L17_OneDevice, WithOneRankIsOrdinaryTraining) {
-  Context context;
+  const Context context("cpu", kTask.seed);
   const Corpus corpus = random_corpus(2500, 500);
   const Loader loader(corpus, 6, 5);
   Transformer model(kTask.model);
@@ -97,11 +98,7 @@ TEST(L17_Ways, TheReportFailsWhereARankDiffers) {
 
 TEST(L17_Ways, TheReportFailsWhereThePartsAreNotTheBatch) {
   const OneDevice whole{{{1, 2}, {3, 4}}, 5};
-  const auto failed = [&](const std::function<void(OneDevice&)>& plant) {
-    OneDevice parts = whole;
-    plant(parts);
-    return failed_checks([&](Report& r) { check_parts(3, parts, whole, r); });
-  };
+  const Checked failed(whole, [&](const OneDevice& parts, Report& r) { check_parts(3, parts, whole, r); });
   const Names off{"one device, the batch in 3: weights off the whole batch's"};
   EXPECT_EQ(failed([](OneDevice& d) { d.weights[1][1] += 9e-5; }), Names{});
   for (const double by : {-1.1e-4, 1.1e-4, double(NAN)})

@@ -127,18 +127,14 @@ TEST_F(L18_Tables, MemoryOfEachStage) {
       EXPECT_EQ(row.sent[k == 4], times[row.stage] * row.padded / N * (N - 1)) << row.stage << " " << N;
     }
   }
-  const auto failed = [&](size_t i, const std::function<void(StageMemory&)>& plant) {
-    std::vector<StageMemory> rows = right;
-    plant(rows[i]);
-    return failed_checks([&](Report& r) { memory_table(rows, path("picture.svg"), r); });
-  };
-  EXPECT_EQ(failed(0, [](StageMemory&) {}), Names{});
+  const Checked failed(right,
+                       [&](const auto& rows, Report& r) { memory_table(rows, path("picture.svg"), r); });
   for (const size_t i : {0u, 12u, 19u}) {
     for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
-      EXPECT_EQ(failed(i, [=](StageMemory& row) { --row.measured.by_kind[int(kind)]; }),
+      EXPECT_EQ(failed([=](auto& rows) { --rows[i].measured.by_kind[int(kind)]; }),
                 Names{"(a) kinds of memory that are not as predicted, of 80"});
     for (const int k : {0, 1})
-      EXPECT_EQ(failed(i, [=](StageMemory& row) { ++row.sent[k]; }),
+      EXPECT_EQ(failed([=](auto& rows) { ++rows[i].sent[k]; }),
                 Names{"(a) elements sent not as predicted, of 40"});
   }
 }
@@ -166,22 +162,18 @@ TEST_F(L18_Tables, StatesAreThePublishedOnes) {
     const double n = double(row.ranks), each[] = {4 + 12 / n, 2 + 14 / n, 16 / n};
     for (const int s : {0, 1, 2}) EXPECT_NEAR(row.here[s], 7.5 * each[s], 1e-4 * 7.5 * each[s]) << n;
   }
-  const auto failed = [&](size_t i, const std::function<void(PublishedStates&)>& plant) {
-    std::vector<PublishedStates> rows = right;
-    plant(rows[i]);
-    return failed_checks([&](Report& r) { published_table(rows, r); });
-  };
-  EXPECT_EQ(failed(0, [](PublishedStates&) {}), Names{});
+  const Checked failed(right, published_table);
   const Names name{"(b) cells unlike the published, of 12"};
   for (const double here : {119.4, 120.6, double(NAN)})
-    EXPECT_EQ(failed(0, [=](PublishedStates& row) { row.here[0] = here; }), name) << here;
-  EXPECT_EQ(failed(3, [](PublishedStates& row) { row.here[2] = 1.8852; }), name);
-  EXPECT_EQ(failed(3, [](PublishedStates& row) { row.printed[2] = "1.89"; }), name);
-  EXPECT_EQ(failed(3, [](PublishedStates& row) { row.printed[1] = "16.7"; }), name);
+    EXPECT_EQ(failed([=](auto& rows) { rows[0].here[0] = here; }), name) << here;
+  EXPECT_EQ(failed([](auto& rows) { rows[3].here[2] = 1.8852; }), name);
+  EXPECT_EQ(failed([](auto& rows) { rows[3].printed[2] = "1.89"; }), name);
+  EXPECT_EQ(failed([](auto& rows) { rows[3].printed[1] = "16.7"; }), name);
 }
 
 TEST_F(L18_Tables, Units) {
   const std::vector<UnitsRun> right = run_units();
+  const Checked failed(right, units_table);
   const struct {
     const char* name;
     int64_t gathered;
@@ -195,12 +187,9 @@ TEST_F(L18_Tables, Units) {
     EXPECT_EQ(right[i].name, expected[i].name);
     EXPECT_EQ(right[i].gathered, expected[i].gathered) << right[i].name;
     EXPECT_NEAR(right[i].sent, expected[i].sent, 1e-12) << right[i].name;
-    for (const int64_t more : {-1, 0, 1}) {
-      std::vector<UnitsRun> planted = right;
-      planted[i].gathered += more;
-      EXPECT_EQ(failed_checks([&](Report& r) { units_table(planted, r); }),
-                more == 0 ? Names{} : Names{"(c) " + right[i].name + ": bytes gathered at once"});
-    }
+    for (const int64_t more : {-1, 1})
+      EXPECT_EQ(failed([=](auto& runs) { runs[i].gathered += more; }),
+                Names{"(c) " + right[i].name + ": bytes gathered at once"});
   }
 }
 
@@ -208,10 +197,7 @@ TEST_F(L18_Tables, Times) {
   const WhatIf small{.model = "gpt2", .ranks = 8};
   const std::vector<StageTimes> right = stage_times(small);
   ASSERT_EQ(right.size(), published_networks().size());
-  const auto failed = [&](const std::vector<StageTimes>& times) {
-    return failed_checks([&](Report& r) { times_table(small, times, r); });
-  };
-  EXPECT_EQ(failed(right), Names{});
+  const Checked failed(right, [&](const auto& times, Report& r) { times_table(small, times, r); });
   size_t at = 0;
   for (size_t i = 0; i < right.size(); ++i) {
     const StageTimes& t = right[i];
@@ -226,14 +212,12 @@ TEST_F(L18_Tables, Times) {
   EXPECT_NEAR(right[at].stage_1 - right[at].alone, 4 * 124439808.0 * 7 / 8 / 1.25e9, 0.01);
   const Names least{"(d) stage 3 / stage 1 on 10 Gb/s: 3 Psi / 2 Psi"}, most{"(d) the same"};
   const auto with = [&](double ratio) {
-    std::vector<StageTimes> times = right;
-    times[at].stage_3 = ratio * times[at].stage_1;
-    return failed(times);
+    return failed([=](auto& times) { times[at].stage_3 = ratio * times[at].stage_1; });
   };
   EXPECT_EQ(with(1.39), least);
   EXPECT_EQ(with(1.61), most);
   EXPECT_EQ(with(NAN), Names({least[0], most[0]}));
-  EXPECT_EQ(failed({right[0]}), Names({least[0], most[0]})) << "without 10 Gb/s";
+  EXPECT_EQ(failed([](auto& times) { times.resize(1); }), Names({least[0], most[0]})) << "without 10 Gb/s";
 }
 
 // 1,557,611,200 parameters in 16 bytes, and in 16/64; with its activations stage 0 needs more than 32 GiB.

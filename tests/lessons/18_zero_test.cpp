@@ -48,27 +48,6 @@ TEST(L18_Formulas, ElementsThatARankSends) {
   EXPECT_EQ(predicted_sent({.stage = 3}, 1200, 1, 3), 0);
 }
 
-// Each as the meter and the ranks count them.
-TEST(L18_Formulas, AreWhatAStepNeedsAndSends) {
-  for (const char* recipe : {"zero", "fp32", "mixed", "half"})
-    for (const int stage : {0, 1, 2, 3})
-      for (const int64_t N : {1, 2, 3, 4, 8})
-        for (const int64_t k : {1, 3}) {
-          ZeroSetting set{.model = {.vocab = 31, .context = 8, .layers = 3, .heads = 2, .channels = 10},
-                          .ranks = N,
-                          .micro_batches = k,
-                          .tokens = 8};
-          set.model.precision = precision_recipe(recipe);
-          set.zero = {.stage = stage, .unit = unit_per_block, .overlap = k == 3};
-          const ZeroStep s = zero_step(set);
-          const Usage predicted = predicted_bytes(set.model.precision, stage, s.parameters, s.padded, N);
-          for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
-            EXPECT_EQ(s.between[kind], predicted[kind])
-                << name_of(kind) << ", " << recipe << ", stage " << stage << ", N = " << N;
-          EXPECT_EQ(s.sent, predicted_sent(set.zero, s.padded, N, k)) << "stage " << stage << ", N = " << N;
-        }
-}
-
 Weights trained(const ShardedSetting& set, const ZeroArgs& args) {
   Weights weights;
   run_cluster({.ranks = set.ranks, .seed = 3}, [&](Comm& comm) {
@@ -122,30 +101,6 @@ TEST(L18_Stages, MicroBatchesAddUp) {
   EXPECT_EQ(trained(set, {.stage = 2, .unit = unit_per_block}),
             train_on_one_rank(set, Summed::EachMicroBatch));
   EXPECT_EQ(trained(set, {.stage = 1, .unit = unit_per_block}), train_on_one_rank(set, Summed::EachStep));
-}
-
-TEST(L18_Stages, FirstValuesAreThoseOfAWholeModel) {
-  ShardedSetting set{.ranks = 3, .steps = 0};
-  for (const char* recipe : {"fp32", "zero"}) {
-    set.model.precision = precision_recipe(recipe);
-    Context context;
-    Transformer whole(set.model);
-    whole.initialize(1);
-    for (const int stage : {0, 1, 2, 3})
-      EXPECT_EQ(trained(set, {.stage = stage}), weights_of(whole)) << recipe << stage;
-  }
-}
-
-TEST(L18_Stages, AUnitIsABlock) {
-  const auto unit = [](const char* name) {
-    Parameter p;
-    p.name = name;
-    return unit_per_block(p);
-  };
-  EXPECT_EQ(unit("h.1.ln_1.weight"), "h.1");
-  EXPECT_EQ(unit("h.10.ln_1.weight"), "h.10");
-  EXPECT_EQ(unit("wte.weight"), "");
-  EXPECT_EQ(unit("head.weight"), "");
 }
 
 TEST(L18_Stages, ABudgetIsOfEachRank) {

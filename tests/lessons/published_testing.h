@@ -2,16 +2,36 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "lessons/published/runs.h"
 
 namespace gradus {
 
-// Its rows add up to what is named, and that is the figure's own difference, theirs less ours.
-inline void expect_taken_apart(const Gap& gap, const PublishedFigure& figure) {
+// Figures in MiB are the published ones, and theirs, repeated, within 100 MiB of them.
+inline void expect_figures(const PublishedRuns& runs, const std::vector<double>& published) {
+  ASSERT_EQ(runs.figures.size(), published.size());
+  for (size_t i = 0; i < published.size(); ++i) {
+    EXPECT_EQ(runs.figures[i].unit, "MiB");
+    EXPECT_EQ(runs.figures[i].published, published[i]);
+    EXPECT_NEAR(runs.figures[i].theirs, published[i], 100) << runs.figures[i].figure;
+  }
+}
+
+inline void expect_rows_add_up(const Gap& gap) {
   int64_t sum = 0;
   for (const Difference& d : gap.differences) sum += d.bytes;
   EXPECT_EQ(sum, gap.named);
+  EXPECT_EQ(gap.unexplained, gap.whole - gap.named);
+}
+// And what is named is the figure's own difference, theirs less ours.
+inline void expect_taken_apart(const Gap& gap, const PublishedFigure& figure) {
+  expect_rows_add_up(gap);
   EXPECT_NEAR(double(gap.named), (figure.theirs - figure.ours) * (figure.unit == "GiB" ? 0x1p30 : 0x1p20), 1);
+}
+inline void expect_explained(const Gap& gap) {
+  EXPECT_LE(std::abs(double(gap.unexplained)), 0.03 * double(gap.whole));
 }
 
 }  // namespace gradus

@@ -36,4 +36,26 @@ inline Names failed_checks(const std::function<void(Report&)>& add) {
   return failed;
 }
 
+// What a lesson has measured, and how it checks that. Where nothing is wrong no check fails.
+template <class T>
+class Checked {
+ public:
+  using Checks = std::function<void(const T&, Report&)>;
+  Checked(T right, Checks checks) : right_(std::move(right)), checks_(std::move(checks)) {
+    EXPECT_EQ((*this)([](T&) {}), Names{});
+  }
+  // The names of the checks that fail where `plant` has made something wrong.
+  Names operator()(const std::function<void(T&)>& plant) const {
+    T measured = right_;
+    plant(measured);
+    return failed_checks([&](Report& r) { checks_(measured, r); });
+  }
+
+ private:
+  T right_;
+  Checks checks_;
+};
+template <class T, class F>
+Checked(T, F) -> Checked<T>;
+
 }  // namespace gradus

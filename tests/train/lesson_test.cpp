@@ -8,20 +8,14 @@
 
 #include "src/io/atomic_file.h"
 #include "tests/folder_testing.h"
+#include "tests/lesson_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
 
-// Without done().
-Lesson begun_with(std::vector<std::string> words) {
-  words.insert(words.begin(), "program");
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  return Lesson(int(argv.size()), argv.data(), "03_test", "what it shows", 300);
-}
 Lesson made_from(const std::vector<std::string>& words) {
-  Lesson lesson = begun_with(words);
+  Lesson lesson = lesson_with(words, "03_test", 300);
   lesson.args.done();
   return lesson;
 }
@@ -88,10 +82,10 @@ class L01_LessonFiles : public FolderTest {};
 TEST_F(L01_LessonFiles, DoneTriesEveryFile) {
   const std::string old = path("old.json"), none = path("none/a.txt");
   write_file(old, "as it was");
-  Lesson unknown = begun_with({"--stepz=3"});
+  Lesson unknown = lesson_with({"--stepz=3"}, "03_test");
   expect_refused("--stepz is unknown", [&] { unknown.done({}, {path("unknown/a.png")}); });
   EXPECT_FALSE(fs::exists(root_ / "unknown")) << "the flags come first";
-  Lesson lesson = begun_with({"--json=" + old});
+  Lesson lesson = lesson_with({"--json=" + old}, "03_test");
   lesson.done({"", path("a.txt")}, {"", path("plots/deep/a.png"), path("plots/b.png")});
   EXPECT_TRUE(fs::is_directory(root_ / "plots/deep"));
   EXPECT_TRUE(fs::is_empty(root_ / "plots/deep"));
@@ -100,7 +94,7 @@ TEST_F(L01_LessonFiles, DoneTriesEveryFile) {
   const auto done = [&](const std::string& json, const std::vector<std::string>& files,
                         const std::vector<std::string>& made) {
     return refusal([&] {
-      Lesson trying = begun_with({"--json=" + json});
+      Lesson trying = lesson_with({"--json=" + json}, "03_test");
       trying.done(files, made);
     });
   };

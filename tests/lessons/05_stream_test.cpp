@@ -151,25 +151,5 @@ TEST(L05_Stream, WhatTheFirstStepHadCountsForNoLaterOne) {
   }
 }
 
-// The lesson's figures, for streams that the lesson does not draw.
-TEST(L05_Stream, EveryCureCures) {
-  const auto figures_of = [&](const Cure& cure) { return run_on_meta(kGpt2, cure, 150, 1000, 6); };
-  const StreamRun naive = figures_of({.name = "naive"});
-  EXPECT_GT(naive.peak.allocated(), int64_t(1) << 30);
-  EXPECT_GT(naive.ratio(), 1.2);
-  EXPECT_GT(naive.late_requests, 0);
-  EXPECT_EQ(naive.given_back, 0);
-  const StreamRun padded = figures_of({.name = "padded", .padded = true});
-  const StreamRun warm = figures_of({.name = "warmed up", .warmed_up = true});
-  const StreamRun expandable = figures_of({.name = "expandable", .expandable = true});
-  const StreamRun both = figures_of({.name = "both", .warmed_up = true, .expandable = true});
-  const StreamRun emptied = figures_of({.name = "emptied", .empty_every = 1});
-  for (const StreamRun* cured : {&padded, &warm, &expandable, &both, &emptied})
-    EXPECT_LE(cured->ratio(), 1.1);
-  for (const StreamRun* cured : {&padded, &warm, &both}) EXPECT_EQ(cured->late_requests, 0);
-  EXPECT_EQ(expandable.repeat_requests, 0);
-  EXPECT_GT(emptied.repeat_requests, 1000) << "by its nature";
-}
-
 }  // namespace
 }  // namespace gradus

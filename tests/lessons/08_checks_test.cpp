@@ -84,26 +84,18 @@ TEST(L08_Checks, AChoiceThatIsTooLargeOrTooDearFails) {
             Names{"budgets that are exceeded, of 20"})
       << "what is measured counts, not what is predicted";
   EXPECT_EQ(right.back().cost, 0) << "all is kept";
-  const auto failed = [&](size_t i, const std::function<void(BudgetChoice&)>& plant) {
-    std::vector<BudgetChoice> choices = right;
-    plant(choices[i]);
-    return failed_checks([&](Report& r) { budgets_table(choices, r); });
-  };
+  const Checked failed(right, budgets_table);
   const Names unlike_the_best{"FLOPs again, off those of the best of all policies"};
-  EXPECT_EQ(failed(0, [](BudgetChoice&) {}), Names{});
-  EXPECT_EQ(failed_checks([&](Report& r) {
-              std::vector<BudgetChoice> choices = right;
-              for (BudgetChoice& c : choices) c.brute = std::nullopt;
-              budgets_table(choices, r);
-            }),
-            unlike_the_best)
-      << "nothing to compare with";
+  const auto nothing = [](auto& choices) {
+    for (BudgetChoice& c : choices) c.brute = std::nullopt;
+  };
+  EXPECT_EQ(failed(nothing), unlike_the_best) << "nothing to compare with";
   for (const size_t i : {0u, 13u, 19u}) {
-    EXPECT_EQ(failed(i, [](BudgetChoice& c) { c.measured = c.budget; }), Names{}) << "as much as there is";
-    EXPECT_EQ(failed(i, [](BudgetChoice& c) { c.measured = c.budget + 1; }),
+    EXPECT_EQ(failed([=](auto& all) { all[i].measured = all[i].budget; }), Names{}) << "as much as there is";
+    EXPECT_EQ(failed([=](auto& all) { all[i].measured = all[i].budget + 1; }),
               Names{"budgets that are exceeded, of 20"});
     for (const double off : {-1, 1})
-      EXPECT_EQ(failed(i, [=](BudgetChoice& c) { c.brute = c.cost + off; }), unlike_the_best);
+      EXPECT_EQ(failed([=](auto& all) { all[i].brute = all[i].cost + off; }), unlike_the_best);
   }
 }
 

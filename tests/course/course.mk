@@ -1,47 +1,62 @@
 # course.mk: the part of the Makefile with which a course is taught. Makefile's head says what each target is for.
-.PHONY: student check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress
+.PHONY: student check-course mutants grade grade-rest grade-link check-grade gradescope-zip progress marks
+
+# The program `course` is compiled as one file and without optimization, in seconds; it needs nothing of the engine.
+TOOL     := $(BUILD)/course/course
+TOOL_OBJ := $(BUILD)/obj/course.o
+TOOL_SRC := $(patsubst %,$(COURSE)/%.cpp,text tree trees student check mutants report progress feedback grade_reports cell graded_build grade course)
+$(TOOL_OBJ): $(TOOL_SRC) $(wildcard $(COURSE)/*.h)
+	@mkdir -p $(@D)
+	$(call say,$(COURSE) ($(words $(TOOL_SRC)) files))
+	@printf '#include "%s"\n' $(TOOL_SRC) | $(CXX) -I. $(CXXFLAGS) -O0 -x c++ -c - -o $@
+$(TOOL): $(COURSE)/main.cpp $(TOOL_OBJ)
+	@mkdir -p $(@D)
+	@$(CXX) -I. $(CXXFLAGS) -O0 $^ $(LDLIBS) -o $@
+$(BUILD)/tests/course_test $(patsubst tests/%.cpp,$(BUILD)/tests/%,$(wildcard $(COURSE)/*_test.cpp)): $(TOOL_OBJ)
+# course COMMAND: calls it, with what else must be there first.
+course = @$(SETUP) compiler json $(2) && $(MAKE) -s $(TOOL) && CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' $(TOOL) $(1)
 
 student:
-	@sh $(COURSE)/student.sh '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)'
+	$(call course,student '$(if $(filter 1,$(ALL)),all,$(LESSON))' '$(OUT)')
 
 progress:
-	@sh $(COURSE)/progress.sh show
+	$(call course,progress)
+
+marks:
+	$(call course,marks)
 
 hint-%:
-	@sh $(COURSE)/hint.sh '$*'
+	$(call course,hint '$*')
 
+ASKED     = $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
 programs  = $(patsubst tests/%.cpp,$(BUILD)/%,$(sort $(wildcard tests/course/$(1)_*.cpp)))
 PREDICTS := $(call programs,predict)
 check-course:
 	@$(SETUP) $(WANTED) gtest
 	@$(MAKE) $(PREDICTS) $(BUILD)/course/faster_selftest
-	@sh $(COURSE)/check_course_selftest.sh
 	@sh $(COURSE)/predict_selftest.sh
 	@$(BUILD)/course/faster_selftest
-	@sh $(COURSE)/check_course.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
+	$(call course,check $(ASKED))
 
 # The questions of a lesson, and their judge: STUDENT=name says whose, the first time.
 predict-%:
 	@$(if $(wildcard $(COURSE)/predict_$*.cpp),,echo 'lesson $* has nothing to predict'; exit 2)
 	@$(SETUP) $(WANTED)
 	@$(MAKE) $(BUILD)/course/predict_$*
-	@sh $(COURSE)/predict.sh $* $(BUILD)/course/predict_$* '$(STUDENT)'
+	$(call course,predict $* $(BUILD)/course/predict_$* '$(STUDENT)')
 
 # Your kernel beside the given one.
 faster-%:
 	@$(if $(wildcard $(COURSE)/faster_$*.cpp),,echo 'lesson $* has nothing to make faster'; exit 2)
 	@$(SETUP) $(WANTED)
 	@$(MAKE) $(BUILD)/course/faster_$*
-	@sh $(COURSE)/faster.sh $(BUILD)/course/faster_$* $(ARGS)
+	$(call course,faster $(BUILD)/course/faster_$* $(ARGS))
 
 mutants:
-	@$(SETUP) $(WANTED) gtest
-	@sh $(COURSE)/mutants_selftest.sh
-	@sh $(COURSE)/mutants.sh $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
+	$(call course,mutants $(ASKED),$(WANTED) gtest)
 
 grade:
-	@$(SETUP) $(WANTED) gtest
-	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' sh $(COURSE)/grade.sh '$(LESSON)' '$(SUBMISSION)' '$(OUT)' '$(STUDENT)'
+	$(call course,grade '$(LESSON)' '$(SUBMISSION)' '$(OUT)' '$(STUDENT)',$(WANTED) gtest)
 
 gradescope-zip:
 	@$(SETUP) zip
@@ -49,8 +64,11 @@ gradescope-zip:
 
 check-grade:
 	@$(SETUP) $(WANTED) gtest
-	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' sh $(COURSE)/grade_selftest.sh \
-	  $(if $(filter file,$(origin LESSONS)),,$(LESSONS))
+	@$(MAKE) $(BUILD)/course/grade_check
+	@CXX='$(CXX)' ARCH='$(ARCH)' ONEDNN='$(ONEDNN)' $(BUILD)/course/grade_check $(ASKED)
+$(BUILD)/course/grade_check: $(COURSE)/grade_check.cpp $(TOOL_OBJ)
+	@mkdir -p $(@D)
+	@$(CXX) -I. $(CXXFLAGS) -O0 $^ $(LDLIBS) -o $@
 
 # For grade.sh, all objects in one library, TO, but those of the files WITHOUT; beside these, the files of a folder
 # are compiled one by one.
@@ -62,12 +80,12 @@ grade-rest: $$(REST)
 	@rm -f $(TO)
 	@ar rcs $(TO) $^
 
-# A test program with a student's file in it, for grade.sh. The first of the objects has the grader's main.
+# A test program with a student's file in it, for grade.cpp. The first of the objects has the grader's main.
 grade-link:
 	@$(CXX) $(LINKED) $(LDLIBS) -lgtest -o $(TO)
 
 bug-%:
-	@SEED='$(SEED)' sh $(COURSE)/bug.sh '$*' $(if $(filter 1,$(UNDO)),undo)
+	$(call course,bug '$*' '$(if $(filter 1,$(UNDO)),undo)' '$(SEED)')
 
 # Programs of a course: tests/course/NAME.cpp -> build/course/NAME; predict_NN and faster_NN share a file each.
 $(BUILD)/course/%: $(BUILD)/obj/tests/course/%.o $$(call of_lessons,tests/course/$$*.cpp) $(LIB)

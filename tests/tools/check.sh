@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh: what `make check` checks, in the folder it is called from. Every violation is a line that says
 # where; the last line is the number of them. check_selftest.sh plants one violation of each kind and looks
-# for the line.
+# for the line. TOOL is the program `course`.
 tools=$(dirname "$0")
 exceptions=tests/tools/exceptions.txt
 . "$tools/pictures.sh"
@@ -92,9 +92,9 @@ suites() {
 
 # What check-course asks for on paper.
 exercises() {
-  report=$(PARTS= sh "$tools/../course/check_course.sh" 2>&1)
+  report=$(PARTS= "$TOOL" check 2>&1)
   echo "$report" | grep -vE '^checked |^[0-9]+ faults$'
-  echo "$report" | grep -qE '^[0-9]+ faults$' || echo "check_course.sh did not come to its end"
+  echo "$report" | grep -qE '^[0-9]+ faults$' || echo "course check did not come to its end"
 }
 
 # What a page shows stands beside it, and loads quickly.
@@ -132,8 +132,6 @@ Exercises Papers"
   done
 }
 
-marks() { sh "$tools/../course/exercises.sh" | grep -c '^exercise '; }
-
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
   open_work suites exercises pictures pages; do
   $check >>"$found"
@@ -142,6 +140,6 @@ cat "$found"
 violations=$(wc -l <"$found")
 echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting," \
   "lengths of files, functions and lessons, size of the engine ($(engine_size) of $engine_budget lines), pictures, paths, open work," \
-  "$(marks) exercises"
+  "$("$TOOL" marks | grep -c '^exercise ') exercises"
 echo "$violations violations"
 [ "$violations" -eq 0 ]

@@ -1,10 +1,11 @@
 # What `make SANITIZE=1 test` leaves out, because others run the same code under the sanitizers: programs as a
 # user runs them, whole models beside PyTorch's, and a larger model than that of which emu's training is compared
 # with the CPU's; processes under MPI, whose libraries leave memory behind; what counts the bytes of large models on meta, where there is no data to run over; statistics; how
-# much memory a process takes, of which the sanitizers have their part; what measures this CPU's peak; and GPU threads
-# in other orders than the first.
+# much memory a process takes, of which the sanitizers have their part; what measures this CPU's peak; the course's tools,
+# which run none of the engine; and GPU threads in other orders than the first.
 NOT_SANITIZED := $(patsubst %,tests/%_test.cpp,lessons/programs lessons/04_program lessons/04_published_runs \
-  lessons/05_program nn/golden nn/models train/memory_need memory/allocator_published dist/mpi)
+  lessons/05_program nn/golden nn/models train/memory_need memory/allocator_published dist/mpi) \
+  $(wildcard tests/course/*_test.cpp)
 MPI := 0
 export LEAVE_OUT := */emu_reverse:*/emu_shuffled:*.EveryCureCures:*.TokensComeAsOftenAsTheModelSays:*.AHeaderOfManyValues*
 LEAVE_OUT := $(LEAVE_OUT):L03_Devices.EveryDeviceNeedsTheSameBytes*:L03_ReportTime.OfMetaIsThatOfOtherMachines:L01_Machine.*Peak*

@@ -11,8 +11,7 @@ test:
 # test-08: the exercises of a lesson and its other tests; test-08.2: one exercise.
 test-%:
 	@$(if $(filter $(BUILD)/lessons/$(firstword $(subst ., ,$*))_%,$(LESSONS)),,echo 'there is no lesson $*; the lessons are: $(notdir $(LESSONS))'; exit 1)
-	@$(SETUP) $(WANTED) gtest
-	+@sh $(COURSE)/test.sh $*
+	+$(call course,test $*,$(WANTED) gtest)
 counted:
 	$(call build,$(GOALS) $(call THEY_RUN,$(GOALS)))
 
@@ -39,7 +38,7 @@ $(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
 
 # The files of a test program: those of a folder (nn_test), those with tests of a lesson (08) or of an exercise
 # (08.2), or one alone.
-RECORDED = $(shell awk -f $(COURSE)/tests.awk $(TEST_SRC) | sed -n 's|^$(1) \([^ ]*\) .*|tests/\1.cpp|p')
+RECORDED = $(shell grep -lF '"exercise", "$(1)"' $(TEST_SRC))
 tests_of = $(sort $(or $(filter tests/$(1:_test=)/%,$(TEST_SRC)),$(filter tests/$(1).cpp,$(TEST_SRC)), \
   $(if $(findstring .,$(1)),$(call RECORDED,$(1)),$(shell grep -l 'L$(1)_' $(TEST_SRC)))))
 with_tests = $(call object,$(1)) $(call of_lessons,$(1)) \

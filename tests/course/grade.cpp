@@ -1,0 +1,171 @@
+// Grades what a student handed in. Each exercise is linked from the student's file and the solved rest, so
+// none fails for another's sake, and runs in processes of its own with limits. It has passed if GoogleTest's
+// own report (grade_main.cpp) says that exactly the tests passed that pass with the solution.
+//   As root, all that is the student's runs as a user without rights; else "isolated" is false in the report.
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+
+#include "tests/course/commands.h"
+#include "tests/course/grade_reports.h"
+#include "tests/course/graded_build.h"
+#include "tests/course/report.h"
+#include "tests/course/tree.h"
+
+namespace gradus::course {
+
+namespace {
+
+// What comes in as one line of printable characters, at most so many.
+std::string printable(std::string text, size_t most) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
+  return trimmed(text).substr(0, most);
+}
+
+class Grader {
+ public:
+  Grader(const std::string& lesson, const fs::path& submission, const std::string& student)
+      : nn_(lesson), student_(student), build_(lesson, submission, cell_) {
+    for (const Exercise& e : exercises_on(page_of(nn_)))
+      if (e.points > 0) rows_.push_back({e, "", 0, ""});
+    if (rows_.empty()) refuse(page_of(nn_), " has no exercise with points");
+  }
+
+  Report grade() {
+    try {
+      const bool predicts =
+          std::any_of(rows_.begin(), rows_.end(), [](const Row& r) { return r.exercise.judge == "predict"; });
+      build_.prepare(predicts ? Lines{"build/course/predict_" + nn_} : Lines{});
+      build_.compile();
+      for (Row& row : rows_) {
+        if (row.exercise.judge == "predict")
+          predict(row);
+        else
+          fill_in(row);
+        row.message = printable(row.message, 300);
+      }
+    } catch (const GraderError& e) {
+      for (Row& row : rows_)
+        if (row.state.empty()) row.state = "grader_error", row.message = printable(e.what(), 300);
+    }
+    return {nn_, student_, cell_.isolated(), rows_};
+  }
+
+ private:
+  static Names passed_in(const std::string& report) {
+    Names names;
+    for (const TestResult& r : results_in(report))
+      if (r.failure.empty()) names.insert(r.full_name);
+    return names;
+  }
+  static std::string failure_in(const std::string& report) {
+    for (const TestResult& r : results_in(report))
+      if (!r.failure.empty()) return r.failure;
+    return "";
+  }
+
+  void judge(Row& row, const Ended& ended, const Names& expected, double solved) const {
+    const std::string open = "exercise " + row.exercise.id + " is open", failure = failure_in(ended.report);
+    std::string said;  // last
+    for (const std::string& line : lines_of(ended.output))
+      if (!line.empty() && !line.starts_with("[") && !line.starts_with("Note:")) said = line.substr(0, 120);
+    const Names passed = passed_in(ended.report);
+    if (ended.late) {
+      row.state = "timeout",
+      row.message = say("stopped after ", int(ended.seconds), " s; the solution takes ", int(solved), " s");
+    } else if (passed == expected && ended.code == 0) {
+      row.state = "passed";
+    } else if (!failure.empty()) {
+      row.state = has(failure, open) ? "open" : has(failure, "std::bad_alloc") ? "memory" : "failed";
+      row.message = failure;
+    } else if (has("\n" + ended.output, "\n" + open)) {
+      row.state = "open", row.message = open_sentence(ended.output);
+    } else if (!ended.report.empty() && ended.code == 0) {
+      row.state = "failed",
+      row.message = say(passed.size(), " of its ", expected.size(), " tests passed, the others did not run");
+    } else {
+      row.state = has(said, "std::bad_alloc") ? "memory" : "crashed";
+      const std::string how = ended.code > 128 ? say("signal ", ended.code - 128) : say("exit ", ended.code);
+      row.message =
+          say("ended before its tests were through (", how, ")", said.empty() ? "" : "; it said: " + said);
+    }
+  }
+
+  void fill_in(Row& row) {
+    const std::string id = row.exercise.id;
+    row.state = build_.problem_of(id).state, row.message = build_.problem_of(id).message;
+    if (!row.state.empty()) return;
+    std::map<std::string, std::vector<Recorded>> programs;
+    for (const Recorded& r : build_.tests())
+      if (r.id == id) programs[r.program].push_back(r);
+    if (programs.empty()) throw GraderError("no test records exercise " + id);
+    for (const auto& [program, tests] : programs) {
+      const std::string filter = " --gtest_filter=" + shell_word(filter_of(tests));
+      const fs::path solution = cell_ / ("bin/" + replaced(program, "/", "_")),
+                     theirs = cell_ / "bin/student";
+      if (const std::string error = fs::exists(solution) ? "" : build_.link(program, solution, "");
+          !error.empty())
+        throw GraderError(program + " cannot be linked: " + error);
+      const Ended solved = cell_.limited(600, solution.string() + filter);
+      const Names expected = passed_in(solved.report);
+      if (!solved.good() || expected.empty())
+        throw GraderError(say("exercise ", id, " does not pass with the solution: exit ", solved.code, " ",
+                              failure_in(solved.report)));
+      if (const std::string error = build_.link(program, theirs, id); !error.empty()) {
+        row.state = "not_built", row.message = error;
+        return;
+      }
+      const Ended ended = cell_.limited(10 * int(solved.seconds) + 10, theirs.string() + filter);
+      row.seconds += ended.seconds;
+      judge(row, ended, expected, solved.seconds);
+      if (row.state != "passed") return;
+    }
+  }
+
+  // The answers are judged by the program predict_NN. It prints "02.5: failed: 2 of 4 right, 1 wrong, 1
+  // open".
+  void predict(Row& row) {
+    const fs::path answers = cell_ / "answers/answers.txt";
+    if (const Problem problem = build_.take(folder_of(nn_) + "/answers.txt", answers);
+        !problem.state.empty()) {
+      row.state = problem.state, row.message = problem.message;
+      return;
+    }
+    if (student_.empty()) student_ = printable(replaced(after(read(answers), "student: "), "\"", ""), 80);
+    const Ended ended = cell_.limited(600, say(cell_ / ("bin/predict_" + nn_), " --answers=", answers,
+                                               " --json=/dev/null --student=", shell_word(student_)));
+    const std::string said = after("\n" + ended.output, "\n" + row.exercise.id + ": ");
+    row.seconds = ended.seconds;
+    row.state = after(said, "", ":");
+    row.message = after(said, ": ");
+    if (row.state == "passed" || row.state == "failed" || row.state == "open") return;
+    const Lines lines = lines_of(ended.output);
+    row.state = "failed", row.message = lines.empty() ? "" : lines.back();
+  }
+
+  std::string nn_, student_;
+  std::vector<Row> rows_;
+  Cell cell_;
+  GradedBuild build_;
+};
+
+}  // namespace
+
+int grade(const std::string& lesson, const std::string& submission, std::string out,
+          const std::string& student) {
+  if (lesson.empty()) refuse("LESSON is missing; write LESSON=NN");
+  folder_of(lesson);
+  if (submission.empty()) refuse("SUBMISSION is missing, the folder with what the student handed in");
+  if (!fs::is_directory(submission)) refuse("there is no folder ", submission);
+  if (out.empty()) out = "build/grade/grade.json";
+  const std::string name = replaced(replaced(printable(student, 80), "\"", ""), "\\", "");
+  const Report report = Grader(lesson, fs::absolute(submission), name).grade();
+  write_reports(report, out);
+  std::cout << table_of(report);
+  return report.grader_failed() ? 2 : 0;
+}
+
+}  // namespace gradus::course

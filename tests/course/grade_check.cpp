@@ -1,0 +1,287 @@
+// grade_check [NN…]: grades submissions of which is known what they deserve (make check-grade).
+//   hostile   to lesson 02: each does in its own way what must not be; no other exercise may suffer
+//   lessons   for each lesson NN (by default all): the solution has all points; with one exercise open, just
+//   its points
+//             are gone
+// No submission is stored: each is made of the solved files, without their marks.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/course/commands.h"
+#include "tests/course/tree.h"
+
+namespace gradus::course {
+
+namespace {
+
+using Json = nlohmann::json;
+const std::string kTanh = "kernels/cpu/tanh.cpp", kLinear = "src/ops/linear.cpp";
+
+class GradeCheck {
+ public:
+  int failures() const { return failures_; }
+
+  void hostile() {
+    const double start = now();
+    crashes();
+    does_not_hand_in();
+    std::cout << count_ << " hostile submissions, " << int(now() - start) << " s" << std::endl;
+    cheats();
+    formats();
+    grader_error();
+  }
+
+  // The solution has all points; each exercise that is open loses its own.
+  void lesson(const std::string& nn) {
+    const double start = now();
+    Lines ids;
+    for (const Place& p : marks(sources()).places)
+      if (lesson_of(p.id) == nn) ids.push_back(p.id);
+    one(nn, "");
+    const int full = report_.value("total", 0), most = report_.value("max", 0);
+    if (full != most) fail("lesson ", nn, ", solved: ", full, " of ", most, " points");
+    for (const std::string& id : ids) one(nn, id);
+    std::cout << "lesson " << nn << ": solved: " << full << " of " << most
+              << " points; each open loses its own: " << joined(ids) << ", " << int(now() - start) << " s"
+              << std::endl;
+  }
+
+ private:
+  static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  template <class... Parts>
+  void fail(const Parts&... parts) {
+    std::cout << "check of grade: " << say(parts...) << "\n" << report_.dump(1) << std::endl;
+    ++failures_;
+  }
+
+  // ---- a submission
+  fs::path sub() const { return base_ / "sub"; }
+  void fresh() {
+    fs::remove_all(sub());
+    fs::create_directory(sub());
+  }
+  // The files as a student hands them in, with these exercises open.
+  void solve(const Names& open, const Names& files) {
+    for (const std::string& file : files) write(sub() / file, as_student(read(file), open));
+  }
+  // tanh.cpp, solved, with `body` at the start of its backward function and `top` above all.
+  void with(const std::string& body, const std::string& top = "") {
+    fresh();
+    solve({}, {kTanh, kLinear});
+    std::string text =
+        "#include <csignal>\n#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n#include "
+        "<unistd.h>\n" +
+        top + "\n";
+    for (const std::string& line : lines_of(read(sub() / kTanh)))
+      text += line + "\n" + (line.starts_with("void tanh_bwd") ? body + "\n" : "");
+    write(sub() / kTanh, text);
+  }
+  int grade_it(const std::string& nn) {
+    std::ostringstream said;
+    std::streambuf* before = std::cout.rdbuf(said.rdbuf());
+    const int code = main_of({"grade", nn, sub().string(), out().string()});
+    std::cout.rdbuf(before);
+    report_ = Json::parse(read(out()), nullptr, false);
+    return code;
+  }
+  fs::path out() const { return base_ / "out/grade.json"; }
+  Json row(const std::string& id) const {
+    for (const Json& r : report_.value("exercises", Json::array()))
+      if (r.value("id", "") == id) return r;
+    return {};
+  }
+
+  // Grades: 02.2 has this state. 02.3, if it was handed in, was handed in well, and 02.1 was not.
+  void expect(const std::string& what, const std::string& state) {
+    const double start = now();
+    const bool linear = fs::exists(sub() / kLinear) || fs::exists(sub() / "linear.cpp");
+    const int code = grade_it("02");
+    ++count_;
+    const std::string states = say(row("02.1").value("state", "?"), " ", row("02.2").value("state", "?"), " ",
+                                   row("02.3").value("state", "?"));
+    const std::string wanted = say("open ", state, linear ? " passed" : " open");
+    if (states != wanted) fail(what, ": ", states, ", not ", wanted);
+    int sum = 0;
+    for (const Json& r : report_.value("exercises", Json::array())) {
+      sum += r.value("points", 0);
+      if (r.value("points", 0) != (r.value("state", "") == "passed" ? 10 : 0))
+        fail(what, ": points of ", r.value("id", ""));
+    }
+    if (sum != report_.value("total", -1)) fail(what, ": the total is not the sum of the rows");
+    if (code != 0) fail(what, ": the exit code is ", code);
+    if (getuid() == 0 && !report_.value("isolated", false)) fail(what, ": it was not isolated");
+    // The grader's folder is gone; a process whose program was in it would be left over.
+    if (run("ls -l /proc/[0-9]*/exe 2>/dev/null | grep -F /.course. | grep -F '(deleted)'").good())
+      fail(what, ": something of it still runs");
+    std::cout << what << ": " << states << ", " << int(now() - start)
+              << " s: " << row("02.2").value("message", "").substr(0, 90) << std::endl;
+  }
+
+  // ---- hostile ones
+  void crashes() {
+    const std::string result = out().string();
+    const struct {
+      std::string what, state, body, top;
+    } rows[] = {
+        {"exit(0)", "crashed", "std::exit(0);", ""},
+        {"abort", "crashed", "std::abort();", ""},
+        {"endless loop", "timeout", "for (volatile int i = 0;; i = i + 1) {}", ""},
+        {"10 GB", "memory",
+         "volatile char* p = new char[10L << 30]; for (long i = 0; i < 10L << 30; i += 4096) p[i] = 1;", ""},
+        {"fork bomb", "timeout", "for (;;) if (fork() == 0) setsid();", ""},
+        {"writes to results", "failed",
+         "for (const char* file : {RESULTS, \"../out/report\", \"../out/code\", \"Makefile\", "
+         "\"../bin/student\"})\n"
+         "if (FILE* open = std::fopen(file, \"w\")) std::fputs(file, open), std::fclose(open), "
+         "std::abort();\nreturn;",
+         "#define RESULTS \"" + result + "\""},
+        {"fake JSON", "crashed", "for (int fd = 1; fd < 16; fd++) dprintf(fd, \"%s\", fake); _exit(0);",
+         "static const char* fake = \"{\\\"testsuites\\\": [{\\\"name\\\": \\\"L02_Gradcheck\\\", "
+         "\\\"testsuite\\\": [\"\n"
+         "\"{\\\"name\\\": \\\"Tanh\\\", \\\"status\\\": \\\"RUN\\\", \\\"result\\\": "
+         "\\\"COMPLETED\\\"}]}]}\\n[  PASSED  ] 1 test.\\n\";"},
+        {"does not compile", "not_built", "this is not C++;", ""},
+        {"shadows RUN_ALL_TESTS", "failed", "return;", "int RUN_ALL_TESTS() { return 0; }"},
+        {"exits in a static constructor", "crashed", "", "struct S { S() { _exit(0); } } s;"},
+        {"huge output", "failed", "for (int i = 0; i < 100000; i++) std::printf(\"%01000d\\n\", i);\nreturn;",
+         ""},
+        {"signal handler", "crashed",
+         "for (int s = 1; s < 32; s++) std::signal(s, [](int) { _exit(0); });\n*static_cast<volatile "
+         "int*>(nullptr) = 1;",
+         ""}};
+    for (const auto& r : rows) {
+      with(r.body, r.top);
+      expect(r.what, r.state);
+    }
+  }
+  void does_not_hand_in() {
+    fresh();
+    expect("empty", "open");
+    with("");
+    fs::remove(sub() / kTanh);
+    fs::create_symlink(fs::absolute(kTanh), sub() / kTanh);
+    expect("link out of the tree", "open");
+    with("");
+    solve({"02.2"}, {kTanh});
+    write(sub() / "tests/autograd/autograd_test.cpp", "int main() {}\n");
+    write(sub() / "Makefile", "all:\n\ttrue\n");
+    expect("edits tests", "open");
+    with("");
+    fs::rename(sub() / kTanh, sub() / "kernels/cpu/tanh_final.cpp");
+    expect("wrong file names", "open");
+  }
+  void cheats() {  // and what else a student may try
+    with("");
+    write(sub() / kTanh, "");
+    expect("empty file", "not_built");
+    with("");
+    fs::rename(sub() / "kernels", base_ / "away");
+    fs::create_symlink(base_ / "away", sub() / "kernels");
+    expect("link to a folder", "open");
+    with("", "int main() { return 0; }");
+    expect("a main of its own", "not_built");
+    with("", "extern \"C\" ssize_t write(int, const void*, size_t n) { return n; }");
+    expect("a write of its own", "not_built");
+    with(
+        "static testing::TestPartResultArray results;\nstatic testing::ScopedFakeTestPartResultReporter "
+        "swallow(\n"
+        "testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);\nreturn;",
+        "#include <gtest/gtest-spi.h>");
+    expect("swallows failures", "not_built");
+    with("");
+    write(sub() / kTanh, "#include \"" + fs::absolute(kTanh).string() + "\"\n");
+    expect("includes the solution", "not_built");
+    with("");
+    for (const std::string& file : {kTanh, kLinear})
+      fs::rename(sub() / file, sub() / fs::path(file).filename());
+    for (const std::string folder : {"src", "kernels"}) fs::remove_all(sub() / folder);
+    expect("all files in one folder", "passed");
+  }
+  // The other formats say what grade.json says, whatever a message holds.
+  void formats() {
+    with("", "#error \"a \\ <b> & c\"");
+    expect("odd letters", "not_built");
+    const std::string folder = out().parent_path().string() + "/", junit = read(folder + "junit.xml");
+    const Json gradescope = Json::parse(read(folder + "results.json"), nullptr, false),
+               total = report_["total"];
+    if (gradescope["score"] != total || gradescope["tests"].size() != report_["exercises"].size() ||
+        !has(gradescope["tests"][1]["output"], "\"a \\ <b> & c\""))
+      fail("results.json: ", gradescope.dump());
+    if (!has(junit, "errors=\"0\"") || !has(junit, "&quot;a \\ &lt;b&gt; &amp; c&quot;"))
+      fail("junit.xml: ", junit);
+    const Json scores = Json::parse(read(folder + "autolab.txt"), nullptr, false)["scores"];
+    if (scores["02.2"] != 0 || scores["02.3"] != 10) fail("autolab.txt: ", scores.dump());
+  }
+  // The grader's own trouble: no row may say that the student is to blame.
+  void grader_error() {
+    fresh();
+    solve({}, {kTanh});
+    write(base_ / "bin/ar", "#!/bin/sh\nexit 1\n");
+    fs::permissions(base_ / "bin/ar", fs::perms(0755));
+    const std::string path = std::getenv("PATH");
+    setenv("PATH", ((base_ / "bin").string() + ":" + path).c_str(), 1);
+    const int code = grade_it("02");
+    setenv("PATH", path.c_str(), 1);
+    for (const Json& r : report_["exercises"])
+      if (r["state"] != "grader_error" || !r["points"].is_null()) fail("a grader without ar: ", r.dump());
+    if (code != 2 || !report_["total"].is_null()) fail("a grader without ar: exit code ", code);
+    for (const std::string file : {"results.json", "autolab.txt"})
+      if (has(read(out().parent_path() / file), "score")) fail("a grader without ar: ", file, " has a score");
+  }
+
+  // ---- lessons
+  // The answers of a lesson, by the formulas of its page.
+  void answer(const std::string& nn) {
+    const std::string judge = "build/course/predict_" + nn,
+                      file = (sub() / folder_of(nn) / "answers.txt").string();
+    fs::create_directories(fs::path(file).parent_path());
+    const Ran ran = run(say("make ", judge, " && ", judge, " --answers=", file,
+                            " --student=self-test && awk -f tests/course/predict_answers.awk ", file, " >",
+                            file, ".solved && mv ", file, ".solved ", file));
+    if (!ran.good()) fail("lesson ", nn, ": its answers: ", ran.output);
+  }
+  // With the exercise `open`, or none, open: its points and no others are gone.
+  void one(const std::string& nn, const std::string& open) {
+    fresh();
+    Names files, ids;
+    for (const Place& p : marks(sources()).places)
+      if (lesson_of(p.id) == nn) files.insert(p.file), ids.insert(p.id);
+    solve({open}, files);
+    if (open.empty()) answer(nn);
+    grade_it(nn);
+    for (const std::string& id : ids) {
+      const std::string state = row(id).value("state", "?");
+      if (state != (id == open ? "open" : "passed"))
+        fail("lesson ", nn, ", open: ", open, ": ", id, " is ", state, ": ", row(id).value("message", ""));
+    }
+  }
+
+  Scratch base_;
+  Json report_;
+  int failures_ = 0, count_ = 0;
+};
+
+}  // namespace
+
+}  // namespace gradus::course
+
+int main(int argc, char** argv) {
+  using namespace gradus::course;
+  GradeCheck check;
+  Lines numbers(argv + 1, argv + argc);
+  if (numbers.empty())
+    for (const std::string& name : lessons()) numbers.push_back(lesson_of(name));
+  check.hostile();
+  for (const std::string& nn : numbers) check.lesson(nn);
+  if (check.failures() == 0) std::cout << "check of grade: every submission got its row\n";
+  return check.failures() == 0 ? 0 : 1;
+}

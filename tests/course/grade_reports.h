@@ -1,0 +1,34 @@
+// What `course grade` writes. grade.json is
+//   {"lesson": "02", "student": "...", "isolated": true,     false: it did not run as a user of its own
+//    "exercises": [{"id": "02.1", "kind": "fill in", "points": 10, "max_points": 10,
+//                   "state": "passed", "seconds": 0.31, "message": ""}],
+//    "total": 10, "max": 30}
+// state: passed, failed (a test said no), open (not handed in, or still a stub), not_built, timeout, memory,
+// crashed; and grader_error, which says nothing about the student: its points are null, and so is the total.
+// The messages are for students, of printable ASCII.
+#pragma once
+#include "tests/course/tree.h"
+
+namespace gradus::course {
+
+struct Row {
+  Exercise exercise;
+  std::string state;
+  double seconds = 0;
+  std::string message;
+  int points() const { return state == "passed" ? exercise.points : 0; }
+};
+struct Report {
+  std::string lesson, student;
+  bool isolated = false;
+  std::vector<Row> rows;
+  bool grader_failed() const;
+  int total() const, most() const;
+};
+
+std::string table_of(const Report& report);  // for a terminal
+// grade.json to `out`; beside it results.json (Gradescope), junit.xml, autolab.txt. A full disk leaves no
+// half of one.
+void write_reports(const Report& report, const fs::path& out);
+
+}  // namespace gradus::course

@@ -1,0 +1,172 @@
+#include "tests/course/graded_build.h"
+
+#include <algorithm>
+#include <iostream>
+
+namespace gradus::course {
+
+constexpr int kCompiling = 240;            // seconds
+constexpr uintmax_t kLargest = 256 << 10;  // bytes of a file that is handed in
+
+static std::string object_of(const std::string& file) {
+  const std::string stem = fs::path(file).replace_extension().string();
+  return "build/obj/" + std::string(file.ends_with(".cu") ? "emu/" : "") + stem + ".o";
+}
+fs::path GradedBuild::copy_of(const std::string& whose, const std::string& file) const {
+  return cell_ / ("objects/" + whose + "/" + replaced(file, "/", "_") + ".o");
+}
+static void put(const fs::path& from, const fs::path& to) {
+  fs::create_directories(to.parent_path());
+  std::error_code error;
+  fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
+  if (error) throw GraderError(say(from.string(), " cannot be copied: ", error.message()));
+}
+
+GradedBuild::GradedBuild(const std::string& lesson, const fs::path& submission, Cell& cell)
+    : submission_(submission), cell_(cell) {
+  for (const Place& p : marks(sources()).places)
+    if (lesson_of(p.id) == lesson) files_[p.id] = p.file, all_files_.insert(p.file);
+  if (files_.empty()) refuse("no file here has marks of lesson ", lesson, "; call it in the solved source");
+  for (const Recorded& r : recorded())
+    if (lesson_of(r.id) == lesson) tests_.push_back(r);
+}
+
+// ---- the solved tree ----------------------------------------------------------------------------------
+void GradedBuild::prepare(const Lines& other_programs) {
+  Names goals{"build/standins.a", "build/obj/tests/course/grade_main.o"}, programs;
+  for (const Recorded& r : tests_) programs.insert(r.program);
+  for (const std::string& p : programs) goals.insert("build/obj/tests/" + p + ".o");
+  for (const std::string& f : all_files_) goals.insert(object_of(f));
+  goals.insert(other_programs.begin(), other_programs.end());
+  if (!fs::exists("build/libgradus.a")) std::cerr << "grade: builds gradus first, which takes minutes\n";
+  const Ran build = run(say("unset MAKEFLAGS MAKELEVEL MFLAGS; make grade-rest TO=", cell_ / "objects/rest.a",
+                            " WITHOUT=", shell_word(joined(all_files_)), " ", joined(goals)));
+  if (!build.good()) throw GraderError("the solved tree does not build: " + after(build.output, "rror"));
+  const Ran copied =
+      run(say("tar -cf - Makefile data kernels src lessons tests | tar -xf - -C ", cell_ / "tree", " && cd ",
+              cell_ / "tree", " && rm -rf ", joined(all_files_), " tests/mutants lessons/*/*.patch"));
+  if (!copied.good()) throw GraderError("the tree cannot be copied");
+  for (const std::string& p : other_programs) put(p, cell_ / "bin" / fs::path(p).filename());
+  put("build/obj/tests/course/grade_main.o", cell_ / "objects/grade_main.o");
+  put("build/standins.a", cell_ / "objects/standins.a");
+  for (const std::string& p : programs) put("build/obj/tests/" + p + ".o", copy_of("tests", p));
+  for (const std::string& f : all_files_) put(object_of(f), copy_of("solved", f));
+  const fs::path objects = cell_ / "objects";
+  run(say("mkdir ", objects / "student", "; chmod -R a+rX ", cell_ / "tree", " ", cell_ / "bin", " ",
+          objects));
+  const Ran all = run(
+      say("nm -P -g ", objects, "/*.[ao] ", objects, "/*/*.o $(${CXX:-g++} -print-file-name=libgtest.a)"));
+  for (const std::string& line : lines_of(all.output)) taken_.insert(after(line, "", " "));
+}
+
+// ---- the student's files ------------------------------------------------------------------------------
+// Whether no link leads to this file of the submission.
+bool GradedBuild::is_plain(const fs::path& path) const {
+  fs::path at = submission_;
+  for (const fs::path& part : path)
+    if (fs::is_symlink(at /= part)) return false;
+  return fs::is_regular_file(at);
+}
+
+Problem GradedBuild::take(const std::string& file, const fs::path& to) const {
+  fs::path from = file;
+  const auto same_name = std::count_if(all_files_.begin(), all_files_.end(), [&](const std::string& f) {
+    return fs::path(f).filename() == from.filename();
+  });
+  if (fs::is_symlink(submission_ / from)) return {"open", file + " was not handed in: it is a link"};
+  if (!is_plain(from) && same_name <= 1) from = from.filename();
+  if (!is_plain(from)) return {"open", file + " was not handed in"};
+  if (fs::file_size(submission_ / from) > kLargest)
+    return {"not_built", say(file, " has more than ", kLargest, " bytes")};
+  put(submission_ / from, to);
+  fs::permissions(to, fs::perms(0644));
+  return {};
+}
+
+void GradedBuild::compile() {
+  for (const std::string& file : all_files_) compile_one(file);
+}
+void GradedBuild::compile_one(const std::string& file) {
+  Problem& problem = problems_[file] = take(file, cell_ / ("tree/" + file));
+  if (!problem.state.empty()) return;
+  const fs::path object = cell_ / ("scratch/" + object_of(file));
+  const Ended ended =
+      cell_.limited(kCompiling, say("make -s -j1 BUILD=", cell_ / "scratch/build", " ", object));
+  std::string wrong;
+  if (!ended.good() || !fs::is_regular_file(fs::symlink_status(object))) {
+    wrong = first_error(ended.output);
+    if (wrong.empty()) wrong = file + ": the compiler needs too much time or memory";
+  } else if (const std::string outside = included_from_outside(object); !outside.empty()) {
+    wrong = file + " includes " + outside + ", which is no part of gradus";
+  } else {
+    wrong = wrong_symbols(file, object);
+  }
+  if (wrong.empty())
+    put(object, copy_of("student", file));
+  else
+    problem = {"not_built", wrong};
+}
+
+std::string GradedBuild::included_from_outside(fs::path object) const {
+  std::istringstream words(read(object.replace_extension(".d")));
+  for (std::string word; words >> word;) {
+    while (word.ends_with(":") || word.ends_with("\\")) word.pop_back();
+    if ((word.starts_with("/") || has(word, "../")) && !has(word, (cell_ / "scratch").string())) return word;
+  }
+  return "";
+}
+
+// It must define what the solution's does, and may not define what other files take from elsewhere, such as
+// main, write or a function of the test's.
+std::string GradedBuild::wrong_symbols(const std::string& file, const fs::path& object) const {
+  const auto defined_in = [](const fs::path& o) {
+    Names names;
+    for (const std::string& line : lines_of(run(say("nm -P -g ", o)).output))
+      if (const char type = (after(line, " ", " ") + " ")[0]; type <= 'T' || type == 'i')
+        names.insert(after(line, "", " "));
+    return names;
+  };
+  const auto readable = [](const std::string& name) {
+    return trimmed(run("c++filt " + shell_word(name)).output);
+  };
+  const Names defined = defined_in(object), wanted = defined_in(copy_of("solved", file));
+  for (const std::string& name : wanted)
+    if (!defined.contains(name)) return file + " no longer defines " + readable(name);
+  for (const std::string& name : defined)
+    if (!wanted.contains(name) && taken_.contains(name))
+      return file + " defines " + readable(name) + ", which belongs to another file";
+  const bool calls_gtest = run(say("nm -P -g ", object, " | grep '7testing.* U'")).good();
+  return calls_gtest ? file + " calls GoogleTest, which is for tests" : "";
+}
+
+// The name of a file in src/memory is no error.
+std::string GradedBuild::first_error(const std::string& output) const {
+  for (const std::string& line : lines_of(output))
+    for (const std::string word :
+         {"error", "undefined", "multiple", "of memory", "virtual memory", "allocate memory"})
+      if (has(line, word))
+        return replaced(replaced(replaced(line, (cell_ / "tree/").string(), ""), (cell_ / "").string(), ""),
+                        "./", "");
+  return "";
+}
+
+// The student's object comes behind all that the program has of the library: of functions that several
+// objects hold, the first is taken.
+std::string GradedBuild::link(const std::string& program, const fs::path& to, const std::string& id) {
+  const std::string theirs = id.empty() ? "" : files_[id], rest = (cell_ / "objects/rest.a").string();
+  Lines objects{(cell_ / "objects/grade_main.o").string(), copy_of("tests", program).string()};
+  for (const std::string& f : all_files_)
+    if (f != theirs) objects.push_back(copy_of("solved", f).string());
+  objects.push_back(rest);
+  if (!theirs.empty()) objects.insert(objects.end(), {copy_of("student", theirs).string(), rest});
+  objects.insert(objects.end(), {(cell_ / "objects/standins.a").string(), rest});
+  const fs::path made = cell_ / "scratch/program";
+  const Ended ended =
+      cell_.limited(kCompiling, say("make -s -j1 BUILD=", cell_ / "scratch/build", " grade-link TO=", made,
+                                    " LINKED=", shell_word(joined(objects))));
+  if (!ended.good() || !fs::is_regular_file(fs::symlink_status(made))) return first_error(ended.output) + " ";
+  put(made, to);
+  return "";
+}
+
+}  // namespace gradus::course

@@ -29,7 +29,8 @@ std::string failed_test(const std::string& log) {
 class LessonTests {
  public:
   LessonTests(const TrialTree& tree, const std::string& nn) : tree_(tree), nn_(nn) {
-    const std::string sources = run(say("grep -lE 'L", nn, "_' $(find tests -name '*_test.cpp')")).output;
+    const std::string sources =
+        run(say("grep -l '^[TYPED_]*TEST[_FP]*.L", nn, "_' $(find tests -name '*_test.cpp')")).output;
     for (const std::string& file : lines_of(sources))
       if (has(read(file), "tests/program_testing.h")) runs_programs_ = true;
     if (sources.empty())

@@ -40,7 +40,7 @@ $(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
 # (08.2), or one alone.
 RECORDED = $(shell grep -lF '"exercise", "$(1)"' $(TEST_SRC))
 tests_of = $(sort $(or $(filter tests/$(1:_test=)/%,$(TEST_SRC)),$(filter tests/$(1).cpp,$(TEST_SRC)), \
-  $(if $(findstring .,$(1)),$(call RECORDED,$(1)),$(shell grep -l 'L$(1)_' $(TEST_SRC)))))
+  $(if $(findstring .,$(1)),$(call RECORDED,$(1)),$(shell grep -l '^[TYPED_]*TEST[_FP]*.L$(1)_' $(TEST_SRC)))))
 with_tests = $(call object,$(1)) $(call of_lessons,$(1)) \
   $(if $(shell grep -lE 'tests/(standin/|kernels/libraries_testing)' $(1)),$(STANDIN_OBJ))
 # Where allocations are made to fail: tests/fault_injection.h.

@@ -184,6 +184,12 @@ TEST_F(CheckedTree, MutantsAreKilledOrSurvive) {
   edit("tests/mutants/01.txt", "01_alive: kind: what is wrong\n",
        "01_alive: kind: what is wrong\nsurvives: it is the same\n");
   expect({"mutants", "01"}, 1, "01_alive survives: it is the same");
+  edit("tests/mutants/01.txt", "01.2_three: kind: what is wrong\n",
+       "01.2_three: kind: what is wrong\nsays: three is added\n");
+  expect({"mutants", "01"}, 1,
+         "01.2_three: error is not named: the tests of exercise 01.2 do not say: three is added");
+  edit("tests/b_test.cpp", "  EXPECT", "  if (f2(0) == 3) std::puts(\"three is added\");\n  EXPECT");
+  expect({"mutants", "01"}, 1, "01.2_three: killed by L01_T.Exercise2");
   mutant("01.2_alive", "int f2(int x) {", "int f2(const int x) {");
   expect({"check", "01"}, 1, "01.2_alive: survives");
 }

@@ -9,6 +9,7 @@
 #include "tests/course/progress.h"
 #include "tests/course/report.h"
 #include "tests/course/tree.h"
+#include "tests/mistakes.h"
 
 namespace gradus::course {
 
@@ -47,8 +48,10 @@ std::string open_in(const std::string& words) {
   return after(sentence, "exercise ", " ");
 }
 
-// Of two messages the one that names an exercise that is open, then the one that names an element.
-int rank(const std::string& words) { return !open_in(words).empty() ? 2 : has(words, "element"); }
+// Of two messages the one that names an exercise that is open, then a usual mistake, then an element.
+int rank(const std::string& words) {
+  return !open_in(words).empty() ? 3 : has(words, kUsualMistake) ? 2 : has(words, "element");
+}
 
 // What the tests of a run said, by their names; "" where they passed.
 using Results = std::map<std::string, std::string>;

@@ -41,10 +41,7 @@ class LessonTests {
   // before.
   std::string killer(const std::string& exercise, Names& killers) const {
     Lines filters;
-    std::vector<Recorded> mine;
-    for (const Recorded& r : recorded())
-      if (r.id == exercise) mine.push_back(r);
-    if (!mine.empty()) filters.push_back(filter_of(mine));
+    if (const std::string filter = filter_of(tests_of(exercise)); !filter.empty()) filters.push_back(filter);
     if (!killers.empty()) filters.push_back(joined(killers, ":"));
     filters.push_back("*L" + nn_ + "_*");
     for (const std::string& filter : filters) {
@@ -55,6 +52,10 @@ class LessonTests {
       return test + (ran.code == 124 || ran.code == 137 ? say(", stopped after ", limit_, " s") : "");
     }
     return "";
+  }
+  // All that the tests of an exercise say.
+  std::string said(const std::string& exercise) const {
+    return tests(filter_of(tests_of(exercise)), limit_, "").output;
   }
   // Without any mutant: how many pass, and how long they take.
   std::string pass() {
@@ -68,9 +69,15 @@ class LessonTests {
   }
 
  private:
-  Ran tests(const std::string& filter, int limit) const {
-    return run(say("cd ", tree_.path(), " && timeout -k 2 ", limit, " build/tests/", nn_,
-                   " --gtest_fail_fast --gtest_filter=", shell_word(filter)));
+  static std::vector<Recorded> tests_of(const std::string& exercise) {
+    std::vector<Recorded> mine;
+    for (const Recorded& r : recorded())
+      if (r.id == exercise) mine.push_back(r);
+    return mine;
+  }
+  Ran tests(const std::string& filter, int limit, const std::string& flags = "--gtest_fail_fast") const {
+    return run(say("cd ", tree_.path(), " && timeout -k 2 ", limit, " build/tests/", nn_, " ", flags,
+                   " --gtest_filter=", shell_word(filter)));
   }
   const TrialTree& tree_;
   std::string nn_;
@@ -95,7 +102,10 @@ void judge_one(const Mutant& m, const TrialTree& tree, const LessonTests& tests,
     }
     const Ran build = tests.build();
     if (!build.good()) refuse("does not compile: ", trimmed(lines_with(build.output, {"rror"}, 1)));
-    const std::string killer = tests.killer(m.name[2] == '.' ? after(m.name, "", "_") : "", killers);
+    const std::string exercise = m.name[2] == '.' ? after(m.name, "", "_") : "";
+    const std::string killer = tests.killer(exercise, killers);
+    if (!m.says.empty() && !has(tests.said(exercise), m.says))
+      refuse("is not named: the tests of exercise ", exercise, " do not say: ", m.says);
     verdict = killer.empty() ? "survives" : "killed by " + killer;
     ++(killer.empty() ? count.survive : count.killed);
     if (killer.empty())

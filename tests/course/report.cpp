@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "tests/course/text.h"
+#include "tests/mistakes.h"
 
 namespace gradus::course {
 
@@ -11,6 +12,17 @@ std::string plain_name(const std::string& full_name) {
   static const std::regex form("(.*/)?([A-Za-z_]\\w*)(/[0-9]+)?\\.(\\w+)(/.*)?");
   std::smatch part;
   return std::regex_match(full_name, part, form) ? part.str(2) + "." + part.str(4) : full_name;
+}
+
+// The first failure, or that which names a usual mistake.
+static std::string failure_of(const nlohmann::json& test) {
+  std::string first;
+  for (const nlohmann::json& failure : test.value("failures", nlohmann::json::array())) {
+    const std::string said = sentence(failure.value("failure", "?"));
+    if (has(said, kUsualMistake)) return said;
+    if (first.empty()) first = said;
+  }
+  return first;
 }
 
 std::vector<TestResult> results_in(const std::string& text) {
@@ -23,9 +35,7 @@ std::vector<TestResult> results_in(const std::string& text) {
       if (test.value("status", "") != "RUN" || test.value("result", "") != "COMPLETED") continue;
       const std::string name = test.value("name", ""), full = suite.value("name", "") + "." + name;
       const std::string turn = has(name, "/") ? after(name, "/", "\n") + ": " : "";
-      const json failures = test.value("failures", json::array());
-      results.push_back({full, plain_name(full), turn,
-                         failures.empty() ? "" : sentence(failures[0].value("failure", "?"))});
+      results.push_back({full, plain_name(full), turn, failure_of(test)});
     }
   return results;
 }
@@ -45,6 +55,10 @@ static std::string without_end(const std::string& text, const std::string& end) 
 
 std::string sentence(const std::string& message) {
   if (const std::string open = open_sentence(message); !open.empty()) return open;
+  if (const size_t named = message.find(kUsualMistake); named != message.npos) {
+    const std::string what = after(message.substr(named), "", "\n");
+    return what + " (" + sentence(replaced(message, what, "")) + ")";
+  }
   Lines line = lines_of(message);
   line.resize(std::max<size_t>(line.size(), 7));  // the first says where
   const std::string thrown = "C++ exception with description \"", which = "    Which is: ";

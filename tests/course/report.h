@@ -18,7 +18,7 @@ std::string plain_name(const std::string& full_name);
 // "exercise 08.2 is open: …", wherever it stands in what was said, up to the end of its line; "" if nowhere.
 std::string open_sentence(const std::string& said);
 // What a message of GoogleTest says: the fact (what was got, what was expected) and the words that the test
-// adds; the words alone if they have both.
+// adds; the words alone if they have both. A usual mistake (tests/mistakes.h) comes first.
 std::string sentence(const std::string& message);
 
 }  // namespace gradus::course

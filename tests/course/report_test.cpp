@@ -31,6 +31,9 @@ TEST(Sentence, SaysTheFactAndTheWords) {
       {"a.cpp:1\nExpected equality of these values:\n  code\n    Which is: 1\n  0\nit said: exercise 01.10 "
        "is open: do it\nmore",
        "exercise 01.10 is open: do it"},
+      {"a.cpp:1\nExpected equality of these values:\n  y\n    Which is: 4\n  6\n\nusual mistake: twice the "
+       "sum\nof x",
+       "usual mistake: twice the sum (y is 4, expected 6 (of x))"},
       {"only this", ""},
   };
   for (const auto& row : rows) EXPECT_EQ(sentence(row.message), row.said) << row.message;
@@ -42,15 +45,17 @@ TEST(Results, AreOfTestsThatRanToTheirEnd) {
     {"name": "Devices/L03_Golden", "testsuite": [
       {"name": "Losses/cpu", "status": "RUN", "result": "COMPLETED"},
       {"name": "Losses/emu", "status": "RUN", "result": "COMPLETED", "failures": [{"failure": "a.cpp:1\nwrong"}, {"failure": "more"}]},
+      {"name": "Named/cpu", "status": "RUN", "result": "COMPLETED", "failures": [{"failure": "a.cpp:1\nwrong"}, {"failure": "a.cpp:2\nz\nusual mistake: y"}]},
       {"name": "Skipped/emu", "status": "RUN", "result": "SKIPPED"}]},
     {"name": "L03_Types/0", "testsuite": [{"name": "Sizes", "status": "RUN", "result": "COMPLETED"},
       {"name": "Other", "status": "NOTRUN", "result": "SUPPRESSED"}]}]})");
-  ASSERT_EQ(results.size(), 3u);
+  ASSERT_EQ(results.size(), 4u);
   EXPECT_EQ(results[0].name, "L03_Golden.Losses");
   EXPECT_EQ(results[0].turn + results[0].failure, "cpu: ");
   EXPECT_EQ(results[1].turn + results[1].failure, "emu: wrong");
+  EXPECT_EQ(results[2].failure, "usual mistake: y (z)");
   EXPECT_EQ(results[1].full_name, "Devices/L03_Golden.Losses/emu");
-  EXPECT_EQ(results[2].name, "L03_Types.Sizes");
+  EXPECT_EQ(results[3].name, "L03_Types.Sizes");
   for (const std::string text : {"", "{", "[]", "7", "{\"testsuites\": []}"})
     EXPECT_TRUE(results_in(text).empty()) << text;
 }

@@ -218,10 +218,12 @@ std::vector<Mutant> mutants(const std::string& nn) {
     if (line.empty() || line[0] == '#') {
       inside = false;
     } else if (!inside) {
-      all.push_back({after(line, "", ":"), after(line, ": "), "", {}});
+      all.push_back({after(line, "", ":"), after(line, ": "), "", "", {}});
       inside = true;
     } else if (line.starts_with("survives: ")) {
       all.back().survives = line.substr(10);
+    } else if (line.starts_with("says: ")) {
+      all.back().says = line.substr(6);
     } else if (!has("-+ ", line.substr(0, 1))) {
       all.back().changes.push_back({line, "", ""});
     } else if (!all.back().changes.empty()) {

@@ -54,6 +54,7 @@ Lines hints_for(const std::string& id, const std::string& text);
 // paragraphs:
 //   NAME: the kind of mistake: what is wrong
 //   survives: why the tests cannot notice it (hardly ever there)
+//   says: words by which the exercise's tests name it, for it is a usual mistake (tests/mistakes.h)
 //   FILE
 //   -a line of FILE that the mutant takes out
 //   +a line that it puts there
@@ -64,8 +65,8 @@ struct Mutant {
   struct Change {
     std::string file, old_text, new_text;
   };
-  std::string name, why,
-      survives;  // NN.k_what changes a line of exercise NN.k; NN_what other code that it reads
+  std::string name, why, survives,
+      says;  // NN.k_what changes a line of exercise NN.k; NN_what other code that it reads
   std::vector<Change> changes;
   // The files with the mistake in them; why it does not apply is thrown.
   std::vector<std::pair<std::string, std::string>> changed(const fs::path& tree) const;

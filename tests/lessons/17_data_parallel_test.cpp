@@ -10,6 +10,7 @@
 #include "src/dist/data_parallel.h"
 #include "tests/data/loader_testing.h"
 #include "tests/lessons/report_testing.h"
+#include "tests/mistakes.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -37,9 +38,15 @@ TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
           ids.insert(ids.end(), mine.ids.begin(), mine.ids.end());
           targets.insert(targets.end(), mine.targets.begin(), mine.targets.end());
         }
-        EXPECT_EQ(ids, all.ids) << ranks << " ranks, batch " << batch;
+        EXPECT_EQ(ids, all.ids) << ranks << " ranks, batch " << batch
+                                << usual_mistake({{first < batch && first == batch / ranks * ranks,
+                                                   "the rest of batch / ranks is read by nobody"}});
         EXPECT_EQ(targets, all.targets);
-        EXPECT_LE(most - least, 1) << ranks << " ranks, batch " << batch << ": sizes differ by one at most";
+        EXPECT_LE(most - least, 1) << ranks << " ranks, batch " << batch << ": sizes differ by one at most"
+                                   << usual_mistake(
+                                          {{most - least == batch % ranks,
+                                            "one rank reads all of the rest; the ranks share it, one "
+                                            "sequence each"}});
       }
 }
 
@@ -76,7 +83,9 @@ TEST(L17_Ring, AfterTheFirstRoundEachRankHasOneFinishedPart) {
     for (int64_t r = 0; r < N; ++r)
       for (int64_t p = 0; p < N; ++p)
         EXPECT_EQ(ring.values[size_t(N - 1)][size_t(r)][size_t(p)] == whole, p == (r + 1) % N)
-            << "rank " << r << ", part " << p;
+            << "rank " << r << ", part " << p
+            << usual_mistake({{ring.values.back()[size_t(r)] == std::vector<double>(size_t(N), whole),
+                               "the sum is right, but not this ring: in step 1 rank 0 must send part 0"}});
   }
 }
 
@@ -160,7 +169,14 @@ TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
       Tape tape;
       backward(tape, net(comm.rank()));
       sum_gradients(comm, net.parameters);
-      EXPECT_EQ(net.gradients(), expected) << ranks << " ranks";
+      const double got = net.gradients()[1][0], sum = expected[1][0];
+      EXPECT_EQ(net.gradients(), expected)
+          << ranks << " ranks"
+          << usual_mistake(
+                 {{got * double(ranks) == sum,
+                   "this is the mean of the ranks; their losses are shares of one mean already, so "
+                   "gradients are added"},
+                  {comm.traffic().messages == 0, "nothing is sent: each rank keeps its own gradient"}});
       EXPECT_EQ(comm.traffic().messages, 3 * 2 * (ranks - 1)) << "one all-reduce for each parameter";
     });
   }
@@ -210,8 +226,12 @@ void expect_micro_batches(int steps) {
         if (micro == 2) sums.sum_during_backward();
         Tape tape;
         backward(tape, net(comm.rank()));
-        EXPECT_EQ(comm.traffic().messages - before, micro == 2 ? 6 : 0)
-            << "step " << step << ", micro-batch " << micro;
+        const int64_t sent = comm.traffic().messages - before;
+        EXPECT_EQ(sent, micro == 2 ? 6 : 0)
+            << "step " << step << ", micro-batch " << micro
+            << usual_mistake(
+                   {{micro == 0 && sent == 6,
+                     "buckets are summed although sum_during_backward() was not called for this pass"}});
       }
       sums.sum();
       EXPECT_EQ(net.gradients(), expected) << "step " << step;

@@ -4,6 +4,7 @@
 #include "lessons/18_zero/step.h"
 #include "src/optim/optimizer.h"
 #include "tests/dist/sharded_training.h"
+#include "tests/mistakes.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -20,9 +21,12 @@ TEST(L18_Formulas, BytesOfAKindAreSharedFromItsStageOn) {
   EXPECT_EQ(sum_of(bytes(zero, 1)), 2 * 1008 + 2 * 1008 + 12 * 252);
   EXPECT_EQ(sum_of(bytes(zero, 2)), 2 * 1008 + 14 * 252);
   EXPECT_EQ(sum_of(bytes(zero, 3)), 16 * 252);
-  EXPECT_EQ(bytes(zero, 2)[Kind::Gradient], 2 * 252);
+  const int64_t gradients = bytes(zero, 2)[Kind::Gradient], states = bytes(zero, 1)[Kind::Optimizer];
+  EXPECT_EQ(gradients, 2 * 252) << usual_mistake(
+      {{gradients == 2 * 1008, "a rank still keeps all gradients in stage 2"}});
   EXPECT_EQ(bytes(zero, 1)[Kind::Master], 4 * 252);
-  EXPECT_EQ(bytes(zero, 1)[Kind::Optimizer], 8 * 252);
+  EXPECT_EQ(states, 8 * 252) << usual_mistake(
+      {{states == 4 * 252, "AdamW keeps two states of each parameter, and one is counted"}});
   EXPECT_EQ(sum_of(bytes(fp32, 0)), 4 * 1008 + 4 * 1008 + 8 * 1000);
   EXPECT_EQ(sum_of(bytes(fp32, 3)), 16 * 252);
   EXPECT_EQ(sum_of(bytes(mixed, 1)), 2 * 1008 + 4 * 1008 + 12 * 252);
@@ -40,7 +44,9 @@ TEST(L18_Formulas, ElementsThatARankSends) {
     EXPECT_EQ(sent(0, k), 2);
     EXPECT_EQ(sent(1, k), 2);
     EXPECT_EQ(sent(2, k), k + 1);
-    EXPECT_EQ(sent(3, k), 3 * k);
+    EXPECT_EQ(sent(3, k), 3 * k) << usual_mistake(
+        {{sent(3, 5) == 2 * 5, "weights are given up after the forward pass; backward needs them again"},
+         {sent(3, 5) == 2 + 5, "weights go round once a step, but they are given up in every micro-batch"}});
     EXPECT_EQ(sent(3, k, true), 2 * k);
     EXPECT_EQ(sent(2, k, true), k + 1) << "only stage 3 gathers for a pass";
     EXPECT_EQ(sent(1, k, true), 2);
@@ -63,8 +69,13 @@ TEST(L18_Stages, InStageOneEveryRankGetsTheOthersWeights) {
   RecordProperty("exercise", "18.1");
   for (const int64_t ranks : {2, 3}) {
     const ShardedSetting set{.ranks = ranks, .steps = 3};
-    EXPECT_EQ(trained(set, {.stage = 1, .unit = unit_per_block}), train_on_one_rank(set, Summed::EachStep));
-    EXPECT_EQ(trained(set, {.stage = 1}), train_on_one_rank(set, Summed::EachStep));
+    const Weights expected = train_on_one_rank(set, Summed::EachStep),
+                  start = train_on_one_rank({.ranks = ranks, .steps = 0}, Summed::EachStep),
+                  got = trained(set, {.stage = 1, .unit = unit_per_block});
+    EXPECT_EQ(got, expected) << usual_mistake(
+        {{got[0][0] == start[0][0],
+          "what rank 0 has updated is on the last rank as it was before the first step"}});
+    EXPECT_EQ(trained(set, {.stage = 1}), expected);
   }
 }
 
@@ -89,7 +100,9 @@ TEST(L18_Stages, AtMostOneUnitAndTheRootAreGathered) {
     set.zero = args;
     return zero_step(set).most_gathered;
   };
-  EXPECT_EQ(most({.unit = unit_per_block}), 4 * (kBlock + kRoot));
+  const int64_t gathered = most({.unit = unit_per_block});
+  EXPECT_EQ(gathered, 4 * (kBlock + kRoot)) << usual_mistake(
+      {{gathered == 4 * (4 * kBlock + kRoot), "a block that was read stays when the next one is gathered"}});
   EXPECT_EQ(most({.unit = unit_per_block, .overlap = true}), 4 * (2 * kBlock + kRoot));
   EXPECT_EQ(most({.unit = unit_per_block, .keep_gathered = true}), 4 * (4 * kBlock + kRoot));
   EXPECT_EQ(most({}), 4 * (4 * kBlock + kRoot));

@@ -99,6 +99,11 @@ class Check {
         fault("exercise ", p.id, ": is in a header, which the grader cannot compile");
       if (tests_for(p.id).empty())
         fault("exercise ", p.id, ": no test has RecordProperty(\"exercise\", \"", p.id, "\")");
+      const std::vector<Mutant> known = mutants(nn);
+      if (std::none_of(known.begin(), known.end(),
+                       [&](const Mutant& m) { return m.name.starts_with(p.id + "_") && !m.says.empty(); }))
+        fault("exercise ", p.id, ": no mutant of it in tests/mutants/", nn,
+              ".txt has a line 'says:', for a usual mistake that its tests name");
     }
     for (const Recorded& r : tests_)
       if (lesson_of(r.id) == nn && !named.contains(r.id))
@@ -253,7 +258,7 @@ int check(const Lines& asked, const Names& parts) {
     const std::string hash = hash_of(nn);
     const int before = check.faults();
     check.built(nn);
-    if (parts.contains("mutants")) check.mutants_die(nn);
+    if (parts.contains("mutants") && check.faults() == before) check.mutants_die(nn);
     if (faults[nn] + check.faults() == before) record(nn, hash);
     const auto seconds =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start);

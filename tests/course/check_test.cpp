@@ -64,6 +64,10 @@ int main(int argc, char** argv) {
     write("tests/a_test.cpp", test_of("01.1", "f1(1) == 2"));
     write("tests/b_test.cpp", test_of("01.2", "f2(f1(1)) == 4"));
     commit();
+    write("tests/mutants/01.txt",
+          "01.1_two: kind: what is wrong\nsays: Failure\nsrc/a.cpp\n-  const int the_sum_01_1 = x + 1;\n+  "
+          "const int the_sum_01_1 = x + 2;\n\n01.2_three: kind: what is wrong\nsays: Failure\nsrc/b.cpp\n-" +
+              kSum + "\n+  const int the_sum_01_2 = x + 3;\n\n");
   }
   static std::string test_of(const std::string& id, const std::string& expression) {
     return "#include \"src/t.h\"\nTEST(L" + id.substr(0, 2) + "_T, Exercise" + id.substr(3) +
@@ -137,6 +141,8 @@ TEST_F(CheckedTree, FaultsOnPaperAreFound) {
   expect_fault("exercise 01.3: tests/course/faster_01.cpp does not name it");
   edit("lessons/01_a/README.md", "*\n", "*, 7 points: x\n");
   expect_fault("no row '| 01 | minutes | 21 |', the points of lessons/01_a/README.md");
+  edit("tests/mutants/01.txt", "01.2_three", "01_three");
+  expect_fault("exercise 01.2: no mutant of it in tests/mutants/01.txt has a line 'says:'");
   fs::remove("tests/b_test.cpp");
   expect_fault("exercise 01.2: no test has RecordProperty(\"exercise\", \"01.2\")");
   write("tests/c_test.cpp", test_of("01.9", "f2(f1(1)) == 4"));
@@ -169,23 +175,22 @@ TEST_F(CheckedTree, FaultsOfWhatIsBuiltAreFound) {
 
 TEST_F(CheckedTree, MutantsAreKilledOrSurvive) {
   setenv("LIMIT", "1", 1);
-  mutant("01.2_three", kSum, "  const int the_sum_01_2 = x + 3;");
   mutant("01_for_ever", kResult, "  for (volatile int i = 0; i < 1;) {} return the_sum_01_2;");
   mutant("01_crashes", kResult, "  std::abort();");
   expect({"mutants", "01"}, 0, "01.2_three: killed by L01_T.Exercise2 (");
   for (const std::string part : {"01_for_ever: killed by L01_T.Exercise2, stopped after 1 s",
-                                 "01_crashes: killed", "lesson 01: 3 of 3 mutants killed"})
+                                 "01_crashes: killed", "lesson 01: 4 of 4 mutants killed"})
     EXPECT_TRUE(has(said, part)) << said;
   EXPECT_EQ(run("git status --porcelain -- src").output, "") << "the tree itself was changed";
   expect({"check", "01"}, 0, "0 faults");
   mutant("01_alive", "int f2(int x) {", "int f2(const int x) {");
   expect({"mutants", "01"}, 1,
-         "lesson 01: 3 of 4 mutants killed\n  01_alive survives: no reason is given\n  the least is 95 %");
+         "lesson 01: 4 of 5 mutants killed\n  01_alive survives: no reason is given\n  the least is 95 %");
   edit("tests/mutants/01.txt", "01_alive: kind: what is wrong\n",
        "01_alive: kind: what is wrong\nsurvives: it is the same\n");
   expect({"mutants", "01"}, 1, "01_alive survives: it is the same");
-  edit("tests/mutants/01.txt", "01.2_three: kind: what is wrong\n",
-       "01.2_three: kind: what is wrong\nsays: three is added\n");
+  edit("tests/mutants/01.txt", "01.2_three: kind: what is wrong\nsays: Failure",
+       "01.2_three: kind: what is wrong\nsays: three is added");
   expect({"mutants", "01"}, 1,
          "01.2_three: error is not named: the tests of exercise 01.2 do not say: three is added");
   edit("tests/b_test.cpp", "  EXPECT", "  if (f2(0) == 3) std::puts(\"three is added\");\n  EXPECT");
@@ -225,6 +230,7 @@ TEST_F(CheckedTree, AMutantMayChangeSeveralFiles) {
 }
 
 TEST_F(CheckedTree, ABugIsPutInAndTakenOut) {
+  write("tests/mutants/01.txt", "");
   mutant("01_three", kSum, "  const int the_sum_01_2 = x + 3;");
   commit();
   const auto is_in = [] { return has(read("src/b.cpp"), "x + 3"); };

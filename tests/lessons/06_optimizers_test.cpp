@@ -10,6 +10,7 @@
 #include "src/nn/transformer.h"
 #include "tests/lessons/published_testing.h"
 #include "tests/lessons/report_testing.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -36,12 +37,16 @@ TEST(L06_Contenders, StateBytesOfOneParameter) {
   EXPECT_EQ(bytes("SGD", true), 0);
   EXPECT_EQ(bytes("momentum", true), 4 * 3000);
   EXPECT_EQ(bytes("Nesterov", false), 4 * 3000);
-  EXPECT_EQ(bytes("AdamW", true), 8 * 3000);
-  EXPECT_EQ(bytes("Adafactor", true), 4 * 130);
+  EXPECT_EQ(bytes("AdamW", true), 8 * 3000)
+      << usual_mistake({{bytes("AdamW", true) == 4 * 3000, "one of AdamW's two moments is forgotten"}});
+  EXPECT_EQ(bytes("Adafactor", true), 4 * 130) << usual_mistake(
+      {{bytes("Adafactor", true) == 4 * 3000, "Adafactor does not keep a number of each weight"}});
   EXPECT_EQ(bytes("Adafactor, given", false), 4 * 130);
   EXPECT_EQ(bytes("Muon", true), 4 * 3000);
   EXPECT_EQ(bytes("Muon", false), 8 * 3000);
-  EXPECT_EQ(state_bytes("Adafactor", 1, 30, false), 4 * 30);
+  const int64_t of_a_vector = state_bytes("Adafactor", 1, 30, false);
+  EXPECT_EQ(of_a_vector, 4 * 30) << usual_mistake(
+      {{of_a_vector == 4 * 31, "a vector is taken for a matrix"}});
 }
 
 Trial trial(double rate, double loss) {

@@ -2,6 +2,7 @@
 // with the same gradients, and ten steps of a GPT with each one's own.
 #include "src/nn/transformer.h"
 #include "src/optim/muon.h"
+#include "tests/mistakes.h"
 #include "tests/nn/golden_testing.h"
 #include "tests/optim/optim_testing.h"
 
@@ -84,6 +85,22 @@ void L06_Golden::expect_ten_steps_of_a_gpt(const std::string& name, double rate,
   }
 }
 
+// How far updates with the rate 1 and these gradients, the same each time, have moved a weight of this shape.
+template <class O, class Args>
+std::vector<double> moved(const Args& args, const Shape& shape, const std::vector<double>& gradient,
+                          int updates) {
+  Parameters parameters;
+  Parameter& w = parameters.add("w", shape, {});
+  w.assign(std::vector<double>(gradient.size(), 0));
+  O optimizer(parameters, args);
+  for (int step = 0; step < updates; ++step) {
+    set_gradient(w, gradient);
+    optimizer.step(1);
+  }
+  std::vector<double> moved = to_host<double>(w.value);
+  for (double& x : moved) x = -x;
+  return moved;
+}
 TEST_P(L06_Golden, SgdIsPyTorchs) {
   expect_pytorchs<Sgd>("sgd", 0.03, kPrecise, SgdArgs{.weight_decay = kDecay});
 }
@@ -92,6 +109,14 @@ TEST_P(L06_Golden, MomentumIsPyTorchs) {
   expect_pytorchs<Sgd>("momentum", 0.02, kPrecise, SgdArgs{.momentum = 0.9f, .weight_decay = kDecay});
   expect_pytorchs<Sgd>("nesterov", 0.02, kPrecise,
                        SgdArgs{.momentum = 0.9f, .weight_decay = kDecay, .nesterov = true});
+  const double plain = moved<Sgd>(SgdArgs{.momentum = 0.5f}, {1}, {1}, 2)[0];
+  EXPECT_EQ(plain, 1 + 1.5) << usual_mistake(
+      {{plain == 0.5 + 0.75, "the gradient is damped by 1 - momentum, which Adam does and SGD does not"},
+       {plain == 1 + 1, "the momentum has forgotten the update before"}});
+  const double nesterov = moved<Sgd>(SgdArgs{.momentum = 0.5f, .nesterov = true}, {1}, {1}, 2)[0];
+  EXPECT_EQ(nesterov, 1.5 + 1.75) << usual_mistake(
+      {{nesterov == 1 + 1.5,
+        "Nesterov's step looks ahead with the momentum that this gradient is in already"}});
 }
 TEST_P(L06_Golden, AdamWIsPyTorchs) {
   expect_pytorchs<AdamW>("adamw", 1e-3, kPrecise, AdamWArgs{.beta2 = 0.95f, .weight_decay = kDecay});
@@ -102,12 +127,26 @@ TEST_P(L06_Golden, AdafactorIsPyTorchsAndHuggingFaces) {
   expect_pytorchs<Adafactor>("adafactor", 1e-2, kPrecise, AdafactorArgs{.weight_decay = kDecay});
   expect_pytorchs<Adafactor>("adafactor_given", 1e-3, kPrecise,
                              AdafactorArgs{.step_size = StepSize::Given, .weight_decay = kDecay});
+  // Mean squares of 10 in both rows, of 4 and 16 in the columns.
+  const std::vector<double> step =
+      moved<Adafactor>(AdafactorArgs{.step_size = StepSize::Given}, {2, 2}, {2, 4, 2, 4}, 1);
+  EXPECT_NEAR(step[0], 1, 1e-4) << usual_mistake(
+      {{std::abs(step[0] * step[0] - 0.1) < 1e-4, "rows times columns is not divided by the mean of all"},
+       {std::abs(step[0] - 2 * step[1]) < 1e-4,
+        "a column's factor is of squares; the step divides by their root"}});
 }
 // Products are rounded to bf16, as PyTorch's, whose sums are in another order.
 TEST_P(L06_Golden, MuonIsPyTorchs) {
   RecordProperty("exercise", "06.3");
   expect_pytorchs<Muon>("muon", 1e-3, 1e-4,
                         MuonArgs{.weight_decay = kDecay, .others = {.weight_decay = kDecay}});
+  const auto of_half = [](double a, double b, double c) { return a / 2 + b / 8 + c / 32; };
+  const double x = item(
+      newton_schulz(from_host<double>(current().device, {0.5}, {1, 1}, DType::F32, Kind::Temporary, "x"), 1));
+  EXPECT_NEAR(x, of_half(3.4445, -4.775, 2.0315), 1e-5)
+      << usual_mistake({{std::abs(x - of_half(3.4445, 2.0315, -4.775)) < 1e-5,
+                         "b and c are exchanged: b belongs to the lower power"},
+                        {std::abs(x - of_half(0, -4.775, 2.0315)) < 1e-5, "the term a x is missing"}});
 }
 
 // What an update leaves in the state is what the next one begins with.

@@ -8,6 +8,7 @@
 #include "src/core/rng.h"
 #include "src/ops/ops.h"
 #include "src/tensor/context.h"
+#include "tests/mistakes.h"
 #include "tests/refusal_testing.h"
 #include "tests/tape_testing.h"
 
@@ -81,6 +82,17 @@ TEST(L03_Gradcheck, Softmax) {
   RecordProperty("exercise", "03.6");
   expect_gradients("softmax", [](In x) { return softmax(x[0]); }, {{7, 5}});
   expect_gradients("softmax", [](In x) { return softmax(add(x[0], x[0])); }, {{1, 2}});
+}
+using L03_SoftmaxByHand = TapeTest;
+TEST_F(L03_SoftmaxByHand, GradientOfTwoEqualOnes) {
+  RecordProperty("exercise", "03.6");
+  Tape tape;
+  tape.backward(softmax(trains(tensor({0, 0}, {1, 2}))), tensor({1, 0}, {1, 2}));
+  const std::vector<double> dx = to_host<double>(leaf.grad);
+  EXPECT_EQ(dx, (std::vector<double>{0.25, -0.25})) << usual_mistake(
+      {{dx == std::vector<double>{0.5, 0},
+        "each value's own derivative is there; that all share one sum is missing"},
+       {dx == std::vector<double>{0, -0.5}, "the sum over the row is of y alone, without dy"}});
 }
 using L02_Tape = TapeTest;
 TEST_F(L02_Tape, BackwardRunsEachNodeInReverse) {

@@ -1,5 +1,6 @@
 // The optimizers against formulas in fp64.
 #include "tests/kernels/updates_formula.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -91,6 +92,20 @@ TEST_P(L03_Updates, AdamWIsTheAlgorithm) {
   expect_updates(
       "adamw", every_mix(), true, [&](const Ctx& ctx, ParamList list) { table().adamw(ctx, list, args); },
       [&](const Update& u, double step) { return adamw_of(u, args, step); });
+  // The first update of a weight: however large the gradient, it moves by the learning rate.
+  Buffer w = Buffer::zeros(DType::F32, 1), m = Buffer::zeros(DType::F32, 1), v = Buffer::zeros(DType::F32, 1);
+  const Buffer g(DType::F32, {2});
+  TestCtx ctx;
+  ctx.scalars().learning_rate = 1, ctx.scalars().updates = 1;
+  const ParamUpdate item{1, w.out(Write::Set), g.in(), m.out(Write::Set), v.out(Write::Set), {}, false};
+  table().adamw(ctx, {1, &item}, {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 0});
+  const double moved = -w.values()[0];
+  const auto is = [&](double x) { return std::abs(moved - x) < 1e-3 * x; };
+  EXPECT_NEAR(moved, 1, 1e-5) << usual_mistake(
+      {{is(0.1), "m begins at 0, and is not corrected for that"},
+       {is(1 / std::sqrt(0.001)), "v begins at 0, and is not corrected for that"},
+       {is(0.5), "the step is divided by v, not by its root"},
+       {is(std::sqrt(2.0)), "v is of gradients, not of their squares"}});
 }
 void expect_sgd(const SgdArgs& args) {
   std::vector<Update> all = every_mix();

@@ -6,6 +6,7 @@
 
 #include "lessons/05_allocator/drawing.h"
 #include "lessons/05_allocator/findings.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -95,7 +96,12 @@ TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
   ASSERT_EQ(leaks.size(), 2u) << names_of(leaks) << " logits and loss leak, no others";
   EXPECT_EQ(leaks[0].name, "logits") << "the largest first";
   EXPECT_EQ(leaks[0].op, "forward");
-  EXPECT_EQ(leaks[0].bytes, 4000) << "those of the last two steps may still be freed in time";
+  const int64_t bytes = leaks[0].bytes;
+  EXPECT_EQ(bytes, 4000)
+      << "those of the last two steps may still be freed in time"
+      << usual_mistake({{bytes == 5000, "a block is judged a step too early"},
+                        {bytes == 3000, "blocks whose time is just up when the program ends are not judged"},
+                        {bytes == 1000, "a leak has the bytes of one of its blocks, not of all"}});
   EXPECT_EQ(leaks[0].steps, (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(leaks[1].name, "loss");
   EXPECT_EQ(leaks[1].steps, (std::vector<int64_t>{0, 2}));

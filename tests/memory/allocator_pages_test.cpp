@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/memory/allocator_fixture.h"
+#include "tests/mistakes.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -103,7 +104,9 @@ TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
   EXPECT_EQ(too_large->offset, 80 * kMiB)
       << "1 byte more than the first hole and the 10 MiB before it: behind c";
   Block* fits = f.get(30 * kMiB);
-  EXPECT_EQ(fits->offset, 30 * kMiB) << "in the hole of 20 MiB, with the 10 MiB free before it";
+  EXPECT_EQ(fits->offset, 30 * kMiB) << "in the hole of 20 MiB, with the 10 MiB free before it"
+                                     << usual_mistake({{fits->offset > too_large->offset,
+                                                        "what is free before a hole is not counted"}});
   EXPECT_EQ(f.meter.reserved(), 4 * kPage + 2 * kPage);
   Block* small = f.get(1);
   EXPECT_NE(small->segment, fits->segment) << "the small pool has holes of its own";
@@ -116,7 +119,9 @@ TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
   g.allocator.free(z);
   g.allocator.empty_cache();  // a hole of three pages, and one of two
   Block* first = g.get(2 * kPage);
-  EXPECT_EQ(first->offset, 0) << "the first hole with room, not the smallest";
+  EXPECT_EQ(first->offset, 0) << usual_mistake(
+      {{first->offset == 4 * kPage,
+        "the smallest hole with room is taken, or the last; the first is asked for"}});
   for (Block* block : {y, last, first}) g.allocator.free(block);
 }
 

@@ -8,6 +8,7 @@
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -23,11 +24,18 @@ TEST(L03_Training, DropoutIsWhereGpt2HasIt) {
   model.initialize(1);
   Tape tape;
   model.logits(dummy_batch(config, 2, config.context).ids);
-  std::vector<std::string> before;  // the ops whose output is dropped out
-  for (size_t i = 1; i < tape.nodes().size(); ++i)
-    if (tape.nodes()[i].op == std::string("dropout")) before.push_back(tape.nodes()[i - 1].op);
+  std::vector<std::string> ops, before;  // before: the ops whose output is dropped out
+  for (const Node& node : tape.nodes()) {
+    if (node.op == std::string("dropout")) before.push_back(ops.back());
+    ops.push_back(node.op);
+  }
   EXPECT_EQ(before, (std::vector<std::string>{"add_positions", "linear", "linear", "linear", "linear"}))
       << "the embeddings, and in each block what attention and the MLP add";
+  const auto times = [&](const char* op) { return std::count(ops.begin(), ops.end(), op); };
+  EXPECT_EQ(times("add"), 4) << usual_mistake(
+      {{times("add") == 2, "one of a block's two branches is not added to its input"}});
+  EXPECT_EQ(times("gelu"), 2) << usual_mistake(
+      {{times("gelu") == 0, "the MLP is two linear layers with nothing between them"}});
 }
 
 TEST(L03_Optim, StatesBeginAtZeroWhateverLiesInMemory) {

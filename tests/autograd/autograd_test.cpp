@@ -153,6 +153,18 @@ TEST_F(L02_TapeSums, AWeightThatIsUsedTwiceGetsBothGradients) {
   const std::vector<GradcheckInput> inputs = {{{2, 2}, {1, -2, 3, 0.5}}, {{2, 2}, {0.3, 1, -1, 2}}};
   const GradcheckResult result = gradcheck(twice, inputs);
   EXPECT_TRUE(result.passed()) << result.where << "; write to dx.out(1) as it is: it says whether to add";
+  const Tensor w = trains(tensor({1}, {1, 1}));
+  double dw[2];
+  for (double& after_a_pass : dw) {
+    Tape tape;
+    tape.backward(linear(tensor({1, 3}, {2, 1}), w), tensor({1, 1}, {2, 1}));
+    after_a_pass = to_host<double>(leaf.grad)[0];
+  }
+  EXPECT_EQ(dw[0], 1 + 3) << usual_mistake(
+      {{dw[0] == 2, "the mean over the rows; gradients of rows are added"},
+       {dw[0] == 1, "the last row is missing from the sum"}});
+  EXPECT_EQ(dw[1], 4 + 4) << usual_mistake(
+      {{dw[1] == 4, "the gradient of an earlier use is replaced, not added to"}});
 }
 
 TEST_F(L02_TapeSums, ANodeThatNothingDependsOnIsSkipped) {  // as when a value is computed only to be printed
@@ -160,7 +172,10 @@ TEST_F(L02_TapeSums, ANodeThatNothingDependsOnIsSkipped) {  // as when a value i
   Tensor x = trains(tensor({0.5, -1}, {2}));
   Tape tape;
   const Tensor y = scale(x, 3), unused = scale(y, 7);
-  tape.backward(y, tensor({1, 2}, {2}));
+  const std::string refused = refusal([&] { tape.backward(y, tensor({1, 2}, {2})); });
+  ASSERT_EQ(refused, "") << usual_mistake(
+      {{refused.find("undefined") != std::string::npos,
+        "a node runs although its output has no gradient: nothing that is asked for depends on it"}});
   EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{3, 6})) << "of 3 x; 7 (3 x) leads to nothing";
 }
 

@@ -1,5 +1,6 @@
 // Element-wise kernels against formulas in fp64, over dtypes, Writes and sizes.
 #include "tests/kernels/kernel_contract.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -28,6 +29,16 @@ TEST_P(L02_Elementwise, Tanh) {
                       [](double a, double) { return std::tanh(a); }, 4});
   expect_elementwise(
       {"tanh_bwd", table().tanh_bwd, [](double y, double dy) { return dy * (1 - y * y); }, 16});
+  const Buffer y(DType::F32, {0.5}), dy(DType::F32, {2});
+  Buffer out = Buffer::zeros(DType::F32, 1);
+  TestCtx ctx;
+  table().tanh_bwd(ctx, 1, y.in(), dy.in(), out.out(Write::Set));
+  const double dx = out.values()[0];
+  EXPECT_NEAR(dx, 1.5, 1e-6) << "where y is 0.5 and dy 2"
+                             << usual_mistake(
+                                    {{dx == 2.5, "the slope of tanh is at most 1, and this one is larger"},
+                                     {dx == 0.75, "this is the slope; the chain rule's dy is missing"},
+                                     {dx == 0.5, "this is the slope of the sigmoid"}});
 }
 TEST_P(L03_Elementwise, Gelu) {
   expect_elementwise({"gelu_fwd",

@@ -1,6 +1,7 @@
 // Matrix products against a plain fp64 loop: every mix of dtypes with Set and Add, transposes, long lines,
 // batches within batches, sizes on both sides of every block.
 #include "tests/kernels/kernel_contract.h"
+#include "tests/mistakes.h"
 #include "tests/standin/turn.h"
 
 namespace gradus {
@@ -95,6 +96,15 @@ TEST_P(L01_Matmul, EveryTranspositionAndRaggedSize) {
         for (const int64_t N : {1, 31, 33, 255})
           for (const int64_t K : {0, 1, 7, 255})
             expect_product(ctx, shape_of(M, N, K, ta, tb), DType::F32, kSet);
+  const Buffer ones(DType::F32, std::vector<double>(3 * 64, 1));
+  Buffer out = Buffer::zeros(DType::F32, 64 * 64);
+  table().matmul(ctx, shape_of(64, 64, 3, Trans::No, Trans::No), ones.in(), ones.in(), out.out(Write::Set));
+  const std::vector<double> c = out.values();
+  const auto [least, most] = std::minmax_element(c.begin(), c.end());
+  EXPECT_EQ(*least, 3) << "C = A B, of ones, K = 3"
+                       << usual_mistake({{*most == 2, "one step of K is missing"},
+                                         {*least == 1, "some elements hold the last product alone"},
+                                         {*least == 0, "some rows or columns of the tile are left at 0"}});
 }
 
 TEST_P(L01_Matmul, EveryMixOfDtypesTransposesAndWritesWithLongLines) {

@@ -10,6 +10,7 @@
 #include "src/core/rng.h"
 #include "src/tensor/context.h"
 #include "src/tensor/tensor.h"
+#include "tests/mistakes.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -119,7 +120,9 @@ class L01_GpuRungs : public testing::Test {
         first = c;
       else
         ASSERT_TRUE(c == first) << where
-                                << ": another order of threads, another result: a barrier is missing";
+                                << usual_mistake({{c != first,
+                                                   "another order of threads gives another "
+                                                   "result: a barrier is missing"}});
     }
     ASSERT_EQ(int64_t(first.size()), s.M * s.N);
     const Worst worst = worst_of(s, first);
@@ -143,7 +146,13 @@ class L01_GpuRungs : public testing::Test {
                                    << " sectors; expected " << expected.loads.requests << ", "
                                    << expected.loads.sectors << "; stores " << t.stores.sectors
                                    << ", expected " << expected.stores.sectors << " sectors; shared loads "
-                                   << t.shared_loads << ", expected " << expected.shared_loads;
+                                   << t.shared_loads << ", expected " << expected.shared_loads
+                                   << usual_mistake(
+                                          {{t.shared_loads > expected.shared_loads,
+                                            "shared memory is read for each product; what was read once "
+                                            "can stay in registers"},
+                                           {t.loads.requests > expected.loads.requests,
+                                            "global memory is read again for what is in a tile"}});
       }
       omp_set_num_threads(threads);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lessons/01_gemm/my_test.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -43,11 +44,16 @@ TEST(L01_MyTest, KillsEachMutant) {
   EXPECT_TRUE(is_a_product(product<None>)) << "a right product is refused";
   EXPECT_TRUE(is_a_product(from_behind)) << "a right product that sums in another order is refused";
   EXPECT_FALSE(is_a_product(product<LastOfTheSum>)) << "it leaves out the last product of each sum";
-  EXPECT_FALSE(is_a_product(product<NotZeroed>)) << "it adds to what C held";
-  EXPECT_FALSE(is_a_product(product<BTransposed>)) << "it multiplies by B transposed";
+  const bool refuses = !is_a_product(product<BTransposed>);
+  EXPECT_TRUE(refuses) << "it multiplies by B transposed";
+  EXPECT_FALSE(is_a_product(product<NotZeroed>))
+      << "it adds to what C held"
+      << usual_mistake({{refuses, "C holds zeros, so what adds to it is not seen"}});
   EXPECT_FALSE(is_a_product(product<OneColumn>)) << "its column 2 is wrong by 0.01, if n > 4";
   EXPECT_FALSE(is_a_product(product<LastRowOfOdd>)) << "its last row is 0, if n is odd";
-  EXPECT_FALSE(is_a_product(product<BeyondABlock>)) << "columns from 64 on are 1 % too large";
+  EXPECT_FALSE(is_a_product(product<BeyondABlock>))
+      << "columns from 64 on are 1 % too large"
+      << usual_mistake({{refuses, "no size beyond a block of 64 is tried"}});
   EXPECT_FALSE(is_a_product(product<LeftOut>)) << "it does not write the diagonal";
 }
 

@@ -11,6 +11,10 @@
 namespace gradus {
 namespace {
 
+Tensor numbers(const std::vector<double>& values, DType t = DType::F32) {
+  return from_host(current().device, values, {int64_t(values.size())}, t, Kind::Other, "x");
+}
+
 TEST(L17_Cluster, EachRankHasItsOwnContext) {
   const Context before;
   std::vector<Context*> contexts;
@@ -101,6 +105,31 @@ TEST(L17_Cluster, WhatIsOverLetsGoOfItsTensors) {
   });
 }
 
+// "A second wait() does nothing."
+TEST(L17_Cluster, ASecondWaitDoesNothing) {
+  run_cluster({.ranks = 2}, [](Comm& comm) {
+    Tensor x = numbers({1, 2}), y = numbers({5, 6});
+    const auto sum = comm.all_reduce(x);
+    sum->wait();
+    const double rank = double(comm.rank());
+    copy_from_host(x, std::vector<double>{rank, rank});
+    sum->wait();
+    EXPECT_EQ(to_host<double>(x), (std::vector<double>{rank, rank}));
+    if (comm.rank() == 0) {
+      comm.send(x, 1);
+      comm.send(y, 1);
+    } else {
+      const auto first = comm.recv(x, 0);
+      first->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{0, 0}));
+      first->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{0, 0}));
+      comm.recv(x, 0)->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{5, 6}));
+    }
+  });
+}
+
 TEST(L17_Cluster, ADeadlockOfManyRanksIsToldOfTheFirstOnes) {
   const auto told = [](int64_t ranks) {
     return refusal([&] {
@@ -118,10 +147,12 @@ TEST(L17_Cluster, ADeadlockOfManyRanksIsToldOfTheFirstOnes) {
 
 TEST(L17_Cluster, ByDefaultTheTimeIsMeasured) {
   const ClusterRun ran = run_cluster({.ranks = 3}, [](Comm& comm) {
+    const double begin = comm.seconds();
     if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (comm.rank() == 2) {
       comm.send(Tensor(current().device, {1}, DType::F32, Kind::Other, "x"), 0)->wait();
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      EXPECT_GE(comm.seconds() - begin, 0.3) << "it goes on while the rank computes";
     }
   });
   EXPECT_LT(ran.seconds[0], 0.1);  // the others' time is not its own

@@ -110,9 +110,7 @@ inline Weights layered_on_one_rank(const LayeredRun& run) {
     }
     optimizer.step(0.01);
   }
-  Weights all;
-  for (const Parameter& p : model.parameters) all.push_back(to_host<double>(p.value));
-  return all;
+  return weights_of(model.parameters);
 }
 
 inline void layered_gradients(const LayeredRun& run, int64_t step, Comm& comm, LayeredModel& model,
@@ -135,12 +133,22 @@ inline void layered_gradients(const LayeredRun& run, int64_t step, Comm& comm, L
   }
 }
 
+// Such a model, shared out.
+struct ShardedLayers {
+  LayeredModel model{Allocate::Later};
+  std::unique_ptr<Zero> zero;
+  ShardedLayers(Comm& comm, const ZeroArgs& args, const Declare& declare = declare_five) {
+    declare(model);
+    zero = std::make_unique<Zero>(comm, model.parameters, args);
+    for (Parameter& p : model.parameters) zero->assign(p, first_values(p));
+  }
+};
+
 inline void layered_with_zero(const LayeredRun& run, Comm& comm, const ZeroArgs& args,
                               const std::function<void(LayeredModel&, Zero&)>& inspect) {
-  LayeredModel model(Allocate::Later);
-  run.declare(model);
-  Zero zero(comm, model.parameters, args);
-  for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+  ShardedLayers sharded(comm, args, run.declare);
+  LayeredModel& model = sharded.model;
+  Zero& zero = *sharded.zero;
   Sgd optimizer(zero.shards, {.momentum = 0.9f});
   for (int64_t step = 0; step < run.steps; ++step) {
     layered_gradients(run, step, comm, model, zero);
@@ -157,11 +165,7 @@ inline void expect_layered_trains(
   run_cluster({.ranks = run.ranks, .seed = 3}, [&](Comm& comm) {
     layered_with_zero(run, comm, args, [&](LayeredModel& model, Zero& zero) {
       inspect(model, zero);
-      size_t i = 0;
-      for (const Parameter& p : model.parameters) {
-        EXPECT_EQ(to_host<double>(p.value), expected[i]) << p.name << ", stage " << args.stage;
-        ++i;
-      }
+      expect_weights(model.parameters, expected, "stage " + std::to_string(args.stage));
     });
   });
 }

@@ -14,7 +14,7 @@ namespace gradus {
 
 struct ShardedSetting {
   TransformerConfig model{.vocab = 37, .context = 6, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
-  int64_t ranks = 2, micro_batches = 1, steps = 20;
+  int64_t ranks = 2, micro_batches = 1, first_step = 0, steps = 20;
   int64_t batch = 24;    // sequences a step: of all ranks and micro-batches
   double max_norm = -1;  // -1: no clipping
   std::string device = "cpu";
@@ -23,13 +23,25 @@ struct ShardedSetting {
   std::function<Tensor(const Tensor& loss, int64_t step, int64_t rank)> bend = [](const Tensor& loss, int64_t,
                                                                                   int64_t) { return loss; };
   std::function<void(int64_t step, Optimizer&)> before_update = [](int64_t, Optimizer&) {};
+  // With ZeRO: what gives the first values, in place of an initialization.
+  std::function<void(Zero&, Optimizer&)> load = {};
 };
 
 using Weights = std::vector<std::vector<double>>;  // of each parameter
-inline Weights weights_of(Transformer& model) {
+inline Weights weights_of(Parameters& parameters) {
   Weights all;
-  for (const Parameter& p : model.parameters) all.push_back(to_host<double>(p.value));
+  for (const Parameter& p : parameters) all.push_back(to_host<double>(p.value));
   return all;
+}
+inline Weights weights_of(Transformer& model) { return weights_of(model.parameters); }
+inline void expect_weights(Parameters& parameters, const Weights& expected, const std::string& what) {
+  const Weights got = weights_of(parameters);
+  ASSERT_EQ(got.size(), expected.size());
+  size_t i = 0;
+  for (const Parameter& p : parameters) {
+    EXPECT_EQ(got[i], expected[i]) << what << ", " << p.name;
+    ++i;
+  }
 }
 
 // The loss of micro-batch `micro` of rank `rank`: its share of the mean over the whole batch.
@@ -114,6 +126,16 @@ inline Weights train_on_one_rank(
   return weights_of(model);
 }
 
+// A model that is shared out, with its first values.
+struct ShardedTransformer {
+  Transformer model;
+  Zero zero;
+  ShardedTransformer(const TransformerConfig& config, Comm& comm, const ZeroArgs& args)
+      : model(config, Allocate::Later), zero(comm, model.parameters, args) {
+    model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
+  }
+};
+
 // What a rank does with ZeRO; `inspect` is called with its end.
 inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args,
                             const std::function<void(Transformer&, Zero&, Optimizer&)>& inspect,
@@ -121,9 +143,11 @@ inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args
   Transformer model(set.model, Allocate::Later);
   set.prepare(model);
   Zero zero(comm, model.parameters, std::move(args));
-  model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
+  if (!set.load)
+    model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
   const auto optimizer = make(zero.shards);
-  for (int64_t step = 0; step < set.steps; ++step) {
+  if (set.load) set.load(zero, *optimizer);
+  for (int64_t step = set.first_step; step < set.steps; ++step) {
     zero.model().zero_grad();
     for (int64_t micro = 0; micro < set.micro_batches; ++micro) {
       zero.last_micro_batch = micro == set.micro_batches - 1;

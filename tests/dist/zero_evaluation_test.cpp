@@ -18,10 +18,9 @@ TEST(L18_ZeroEvaluation, IsThatOfTheWholeModel) {
   for (ZeroArgs args : all_ways()) {
     args.unit = unit_per_layer;
     run_cluster({.ranks = 3}, [&](Comm& comm) {
-      LayeredModel model(Allocate::Later);
-      declare_five(model);
-      Zero zero(comm, model.parameters, args);
-      for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+      ShardedLayers sharded(comm, args);
+      LayeredModel& model = sharded.model;
+      Zero& zero = *sharded.zero;
       const Usage before = current().device.meter().now();
       for (int i = 0; i < 3; ++i) {
         const Evaluation evaluation;
@@ -60,10 +59,9 @@ TEST(L18_ZeroEvaluation, APassThatEndsInTheMiddle) {
     if (args.keep_gathered) continue;
     args.unit = unit_per_layer;
     run_cluster({.ranks = 2}, [&](Comm& comm) {
-      LayeredModel model(Allocate::Later);
-      declare_five(model);
-      Zero zero(comm, model.parameters, args);
-      for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+      ShardedLayers sharded(comm, args);
+      LayeredModel& model = sharded.model;
+      Zero& zero = *sharded.zero;
       const Usage before = current().device.meter().now();
       const Tensor x = rows_of(0, 0, 4, 1);
       for (size_t layers = 1; layers < 5; ++layers) {

@@ -29,63 +29,48 @@ std::vector<Parameter*> with_values(const std::vector<Parameter*>& all) {
   return all;
 }
 
+// `add` declares a model.
+void expect_not_sharded(
+    int64_t ranks, const std::string& part, const ZeroArgs& args, Allocate allocate = Allocate::Later,
+    const std::function<void(Parameters&)>& add = [](Parameters& p) { add_three(p); }) {
+  expect_of_ranks(ranks, part, [&](Comm& comm) {
+    Parameters model(allocate);
+    add(model);
+    const Zero zero(comm, model, args);
+  });
+}
+
 TEST(L18_ZeroRefusals, ModelsItCannotShard) {
+  const auto frozen = [](Parameters& p) {
+    add_three(p);
+    p.set_trainable(p.find("b"), false);
+  };
+  const auto of_two_precisions = [](Parameters& p) {
+    add_three(p);
+    p.add("d", {4}, precision_recipe("mixed"));
+  };
   for (const int stage : {0, 1, 2, 3}) {
-    expect_of_ranks(2, "'b'", [&](Comm& comm) {  // frozen
-      Parameters model(Allocate::Later);
-      add_three(model);
-      model.set_trainable(model.find("b"), false);
-      const Zero zero(comm, model, {.stage = stage});
-    });
-    expect_of_ranks(2, "Allocate::Later", [&](Comm& comm) {
-      Parameters model;
-      add_three(model);
-      const Zero zero(comm, model, {.stage = stage});
-    });
+    expect_not_sharded(2, "'b'", {.stage = stage}, Allocate::Later, frozen);
+    expect_not_sharded(2, "Allocate::Later", {.stage = stage}, Allocate::Now);
   }
-  expect_of_ranks(2, "'d'", [&](Comm& comm) {  // another precision in a unit
-    Parameters model(Allocate::Later);
-    add_three(model);
-    model.add("d", {4}, precision_recipe("mixed"));
-    const Zero zero(comm, model, {});
-  });
-  expect_of_ranks(2, "", [&](Comm& comm) {
-    Parameters model(Allocate::Later);
-    const Zero zero(comm, model, {});
-  });
+  expect_not_sharded(2, "'d'", {}, Allocate::Later, of_two_precisions);
+  expect_not_sharded(2, "", {}, Allocate::Later, [](Parameters&) {});
 }
 
 TEST(L18_ZeroRefusals, ArgumentsThatCannotBe) {
-  for (const int stage : {4, -1})
-    expect_of_ranks(2, std::to_string(stage), [&](Comm& comm) {
-      Parameters model(Allocate::Later);
-      add_three(model);
-      const Zero zero(comm, model, {.stage = stage});
-    });
-  for (const int64_t align : {0, -3})
-    expect_of_ranks(2, std::to_string(align), [&](Comm& comm) {
-      Parameters model(Allocate::Later);
-      add_three(model);
-      const Zero zero(comm, model, {.align = align});
-    });
+  for (const int stage : {4, -1}) expect_not_sharded(2, std::to_string(stage), {.stage = stage});
+  for (const int64_t align : {0, -3}) expect_not_sharded(2, std::to_string(align), {.align = align});
 }
 
 TEST(L18_ZeroRefusals, TooFewParametersForTheRanks) {
+  const auto one = [](Parameters& p) { p.add("a", {3}, {}); };
   for (const int stage : {1, 2, 3}) {
-    expect_of_ranks(4, "of 4", [&](Comm& comm) {
-      Parameters model(Allocate::Later);
-      model.add("a", {3}, {});
-      const Zero zero(comm, model, {.stage = stage});
-    });
-    expect_of_ranks(4, "rank 3", [&](Comm& comm) {  // by the alignment
-      Parameters model(Allocate::Later);
-      add_three(model);
-      const Zero zero(comm, model, {.stage = stage, .align = 256});
-    });
+    expect_not_sharded(4, "of 4", {.stage = stage}, Allocate::Later, one);
+    expect_not_sharded(4, "rank 3", {.stage = stage, .align = 256});  // by the alignment
   }
   run_cluster({.ranks = 4}, [&](Comm& comm) {  // all have all
     Parameters model(Allocate::Later);
-    model.add("a", {3}, {});
+    one(model);
     const Zero zero(comm, model, {.stage = 0});
     EXPECT_EQ(zero.shards.numel(), 3);
   });

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "src/core/timing.h"
@@ -16,61 +17,33 @@ Tensor numbers(const std::vector<double>& values, DType t = DType::F32) {
 }
 
 TEST(L17_Cluster, EachRankHasItsOwnContext) {
-  const Context before;
-  std::vector<Context*> contexts;
-  run_cluster({.ranks = 3, .device = "emu"}, [&](Comm& comm) {
-    Context& own = current();
-    contexts.push_back(&own);
-    EXPECT_EQ(own.device.name(), std::string("emu"));
-    for (int i = 0; i < 3; ++i) {
-      comm.barrier();
-      EXPECT_EQ(&current(), &own);
-    }
-  });
-  ASSERT_EQ(contexts.size(), 3u);
-  EXPECT_NE(contexts[0], contexts[1]);
-  EXPECT_NE(contexts[0], contexts[2]);
-  EXPECT_NE(contexts[1], contexts[2]);
-  EXPECT_EQ(&current(), &before);
-}
-
-TEST(L17_Cluster, WhatARankMakesCurrentIsCurrentOnlyThere) {
-  run_cluster({.ranks = 3}, [](Comm& comm) {
-    Context& given = current();
-    Context own("meta");
-    comm.barrier();
-    EXPECT_EQ(&current(), &own);
-    if (comm.rank() != 1) given.make_current();
-    comm.barrier();
-    EXPECT_EQ(&current(), comm.rank() == 1 ? &own : &given);
-    given.make_current();
-  });
-}
-
-TEST(L17_Cluster, WhereAContextEndsTheRanksOwnIsCurrentAgain) {
-  run_cluster({.ranks = 3}, [](Comm& comm) {
-    const Context& given = current();
-    {
-      const Context inner("meta");
-      comm.barrier();
-    }
-    EXPECT_EQ(&current(), &given) << "rank " << comm.rank();
-  });
-}
-
-TEST(L17_Cluster, TheCallersCurrentContextIsCurrentAgain) {
   Context older;
   const Context newer;
   older.make_current();
-  run_cluster({.ranks = 2}, [](Comm& comm) { comm.barrier(); });
-  EXPECT_EQ(&current(), &older);
+  for (const uint64_t seed : {1, 77}) {
+    std::set<Context*> contexts;
+    run_cluster({.ranks = 3, .device = "emu", .seed = seed}, [&](Comm& comm) {
+      Context& given = current();
+      contexts.insert(&given);
+      EXPECT_EQ(given.device.name(), std::string("emu"));
+      EXPECT_EQ(given.seed, seed);
+      comm.barrier();
+      EXPECT_EQ(&current(), &given);
+      {
+        const Context inner("meta");
+        comm.barrier();
+        EXPECT_EQ(&current(), &inner);
+        if (comm.rank() != 1) given.make_current();
+        comm.barrier();
+        EXPECT_EQ(&current(), comm.rank() == 1 ? &inner : &given);
+      }
+      EXPECT_EQ(&current(), &given) << "rank " << comm.rank() << "'s own, where another ends";
+    });
+    EXPECT_EQ(contexts.size(), 3u);
+    EXPECT_EQ(&current(), &older) << "the caller's";
+  }
   expect_refused("no luck", [] { run_cluster({.ranks = 2}, [](Comm&) { fail("no luck"); }); });
   EXPECT_EQ(&current(), &older);
-}
-
-TEST(L17_Cluster, SeedsAreAsAsked) {
-  for (const uint64_t seed : {1, 2, 77})
-    run_cluster({.ranks = 2, .seed = seed}, [&](Comm&) { EXPECT_EQ(current().seed, seed); });
 }
 
 TEST(L17_Cluster, ARankWithoutMemorySaysSo) {

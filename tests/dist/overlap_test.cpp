@@ -31,7 +31,7 @@ Exposed exposed(const std::function<void(Comm&, const std::function<void(double 
 }
 
 constexpr int64_t kSteps = 2;  // the second one begins as the first one did
-Exposed with_zero(const ZeroArgs& args, int64_t evaluations = 0) {
+Exposed with_zero(const ZeroArgs& args, int64_t evaluations) {
   const ShardedSetting set = eight_blocks();
   return exposed([&](Comm& comm, const auto& to) {
     Transformer model(set.model, Allocate::Later);
@@ -57,7 +57,8 @@ Exposed with_zero(const ZeroArgs& args, int64_t evaluations = 0) {
   });
 }
 
-// Each way only the root and one of eight blocks are waited for.
+// Each way only the root and one of eight blocks are waited for, also after passes that only evaluate: in each
+// the unit after the first is gathered while the first computes.
 TEST(L18_Overlap, HidesGathersAndSums) {
   const ShardedSetting set = eight_blocks();
   const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
@@ -67,33 +68,24 @@ TEST(L18_Overlap, HidesGathersAndSums) {
   for (const int stage : {0, 1, 2, 3})
     for (const bool keep : {false, true}) {
       if (keep && stage < 3) continue;
-      ZeroArgs args{.stage = stage, .unit = unit_per_block, .keep_gathered = keep};
-      const Exposed plain = with_zero(args);
-      args.overlap = true;
-      const Exposed overlapped = with_zero(args);
-      const std::string what = text_of(args);
-      const int forward = stage == 3, backward = stage == 0 || (stage == 3 && !keep) ? 2 : 1;
-      EXPECT_NEAR(plain.forward, forward * all, 1e-6 * all) << what;
-      EXPECT_NEAR(overlapped.forward, forward * one, 1e-6 * all) << what;
-      EXPECT_NEAR(plain.backward, backward * all, 1e-6 * all) << what;
-      EXPECT_LT(overlapped.backward, (backward + 1e-6) * one) << what;
-      EXPECT_GT(overlapped.backward, seconds(root)) << what << ": somebody has to wait for the last sum";
+      double alone = 0;  // without evaluations
+      for (const int64_t evaluations : {0, 2}) {
+        ZeroArgs args{.stage = stage, .unit = unit_per_block, .keep_gathered = keep};
+        const Exposed plain = with_zero(args, evaluations);
+        args.overlap = true;
+        const Exposed overlapped = with_zero(args, evaluations);
+        const std::string what = text_of(args) + ", evaluations: " + std::to_string(evaluations);
+        const double forward = stage == 3 ? 1 + double(evaluations) : 0;
+        const int backward = stage == 0 || (stage == 3 && !keep) ? 2 : 1;
+        EXPECT_NEAR(plain.forward, forward * all, 1e-6 * all) << what;
+        EXPECT_NEAR(overlapped.forward, forward * one, 1e-6 * all) << what;
+        EXPECT_NEAR(plain.backward, backward * all, 1e-6 * all) << what;
+        EXPECT_LT(overlapped.backward, (backward + 1e-6) * one) << what;
+        EXPECT_GT(overlapped.backward, seconds(root)) << what << ": somebody has to wait for the last sum";
+        if (evaluations == 0) alone = overlapped.backward;
+        EXPECT_NEAR(overlapped.backward, alone, 1e-6 * one) << what;
+      }
     }
-}
-
-// Passes follow each other; in each the unit after the first is gathered while the first computes.
-TEST(L18_Overlap, HidesGathersAlsoAfterEvaluations) {
-  const ShardedSetting set = eight_blocks();
-  const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
-                root = (set.model.vocab + set.model.context + 2) * C;
-  const double one = double(kSteps) * double(root + block) / 2 * 4 / kBandwidth;
-  for (const bool keep : {false, true}) {
-    const ZeroArgs args{.stage = 3, .unit = unit_per_block, .overlap = true, .keep_gathered = keep};
-    const Exposed without = with_zero(args), with = with_zero(args, 2);
-    EXPECT_NEAR(without.forward, one, 1e-6 * one) << text_of(args);
-    EXPECT_NEAR(with.forward, 3 * one, 1e-6 * one) << text_of(args);
-    EXPECT_NEAR(with.backward, without.backward, 1e-6 * one) << text_of(args);
-  }
 }
 
 TEST(L17_Overlap, BucketsHideSums) {

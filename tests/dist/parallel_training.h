@@ -15,12 +15,11 @@ struct BucketSetting {
 
 // What a rank does that has the whole model; `inspect` is called with its end. No buckets: nullptr.
 inline void train_with_sums(const ShardedSetting& set, Comm& comm, const BucketSetting& how,
-                            const std::function<void(Transformer&, GradientBuckets*, Optimizer&)>& inspect,
-                            const MakeOptimizer& make = make_adamw) {
+                            const std::function<void(Transformer&, GradientBuckets*, Optimizer&)>& inspect) {
   Transformer model(set.model);
   set.prepare(model);
   model.initialize(1);
-  const auto optimizer = make(model.parameters);
+  const auto optimizer = set.make(model.parameters);
   std::unique_ptr<GradientBuckets> buckets;
   if (how.bytes) buckets = std::make_unique<GradientBuckets>(comm, model.parameters, how.bytes);
   for (int64_t step = 0; step < set.steps; ++step) {
@@ -30,10 +29,7 @@ inline void train_with_sums(const ShardedSetting& set, Comm& comm, const BucketS
       Tape tape;
       tape.backward(share_of_loss(set, model, step, comm.rank(), micro));
     }
-    if (buckets)
-      buckets->sum();
-    else
-      sum_gradients(comm, model.parameters);
+    buckets ? buckets->sum() : sum_gradients(comm, model.parameters);
     if (set.max_norm >= 0) optimizer->clip_grad_norm(set.max_norm);
     set.before_update(step, *optimizer);
     optimizer->step(1e-2);
@@ -45,7 +41,7 @@ inline ClusterArgs cluster_of(const ShardedSetting& set) {
   return {.ranks = set.ranks, .device = set.device, .seed = 3};
 }
 inline std::string text_of(const ShardedSetting& set) {
-  return "N = " + std::to_string(set.ranks) + ", k = " + std::to_string(set.micro_batches) + " on " +
+  return set.name + ", N = " + std::to_string(set.ranks) + ", k = " + std::to_string(set.micro_batches) + " on " +
          set.device;
 }
 inline std::string text_of(const BucketSetting& how) {
@@ -66,24 +62,24 @@ struct Way {
   // Trains; `inspect` is called with the end: the model, what the rank keeps of it, and the optimizer of
   // that.
   using Inspect = std::function<void(Transformer&, Parameters&, Optimizer&)>;
-  std::function<void(const ShardedSetting&, Comm&, const Inspect&, const MakeOptimizer&)> train;
+  std::function<void(const ShardedSetting&, Comm&, const Inspect&)> train;
 };
 
 inline Way way_of(const BucketSetting& how) {
-  return {
-      text_of(how), Summed::EachStep, true,
-      [how](const ShardedSetting& set, Comm& comm, const Way::Inspect& inspect, const MakeOptimizer& make) {
-        const auto end = [&](Transformer& m, GradientBuckets*, Optimizer& o) { inspect(m, m.parameters, o); };
-        train_with_sums(set, comm, how, end, make);
-      }};
+  return {text_of(how), Summed::EachStep, true,
+          [how](const ShardedSetting& set, Comm& comm, const Way::Inspect& inspect) {
+            const auto end = [&](Transformer& m, GradientBuckets*, Optimizer& o) {
+              inspect(m, m.parameters, o);
+            };
+            train_with_sums(set, comm, how, end);
+          }};
 }
 inline Way way_of(const ZeroArgs& args) {
-  return {
-      text_of(args), args.stage >= 2 ? Summed::EachMicroBatch : Summed::EachStep, args.stage == 0,
-      [args](const ShardedSetting& set, Comm& comm, const Way::Inspect& inspect, const MakeOptimizer& make) {
-        const auto end = [&](Transformer& m, Zero& zero, Optimizer& o) { inspect(m, zero.shards, o); };
-        train_with_zero(set, comm, args, end, make);
-      }};
+  return {text_of(args), args.stage >= 2 ? Summed::EachMicroBatch : Summed::EachStep, args.stage == 0,
+          [args](const ShardedSetting& set, Comm& comm, const Way::Inspect& inspect) {
+            const auto end = [&](Transformer& m, Zero& zero, Optimizer& o) { inspect(m, zero.shards, o); };
+            train_with_zero(set, comm, args, end);
+          }};
 }
 template <class Setting>
 std::vector<Way> ways_of(const std::vector<Setting>& settings) {
@@ -119,17 +115,6 @@ inline std::vector<ZeroArgs> some_ways(int64_t align = 1) {
 
 // ---- settings ----
 
-struct NamedSetting {
-  std::string name;
-  ShardedSetting set;
-  MakeOptimizer make = make_adamw;
-};
-
-template <class O, class... Args>
-MakeOptimizer optimizer_of(Args... args) {
-  return [=](Parameters& p) { return std::make_unique<O>(p, args...); };
-}
-
 // How a model of three blocks may be run again.
 inline std::vector<std::function<void(Transformer&)>> checkpointings() {
   const auto segments = [](std::vector<BlockSegment> all) {
@@ -143,43 +128,37 @@ inline std::vector<std::function<void(Transformer&)>> checkpointings() {
 // In `recipe`, scaled where that is needed. No maximum of the norm: clip_grad_norm() looks for overflows
 // alone.
 inline ShardedSetting in_precision(const char* recipe, int64_t ranks, int64_t k) {
-  ShardedSetting set{.ranks = ranks, .micro_batches = k, .steps = 4, .batch = 2 * ranks * k, .max_norm = 0};
+  ShardedSetting set{.name = recipe, .ranks = ranks, .micro_batches = k, .steps = 4};
+  set.batch = 2 * ranks * k, set.max_norm = 0;
   set.model.layers = 2, set.model.precision = precision_recipe(recipe);
-  if (std::string(recipe) != "mixed")
+  if (set.name != "mixed")
     set.prepare = [](Transformer&) { start_loss_scaling(current().device, 1024, 2); };
   return set;
 }
 
 // What every way must train as one rank does. Some maxima are not reached, so the order in which squares are
 // added does not show.
-inline std::vector<NamedSetting> all_settings() {
-  std::vector<NamedSetting> all;
-  for (const int64_t ranks : {1, 2, 3, 4, 8}) {
-    all.push_back({"any number of ranks", {.ranks = ranks}});
-    all.back().set.model.layers = 2;
-  }
+inline std::vector<ShardedSetting> all_settings() {
+  const SgdArgs momentum{.momentum = 0.9f, .weight_decay = 0.1f};
+  std::vector<ShardedSetting> all{
+      {.name = "SGD", .ranks = 3, .steps = 4, .batch = 12, .make = optimizer_of<Sgd>()},
+      {.name = "momentum", .ranks = 3, .steps = 4, .batch = 12, .make = optimizer_of<Sgd>(momentum)},
+      {.name = "a maximum that is not reached", .ranks = 3, .steps = 4, .batch = 12, .max_norm = 1e3}};
+  for (const int64_t ranks : {1, 2, 3, 4, 8}) all.push_back({.name = "any number of ranks", .ranks = ranks});
   for (const int64_t ranks : {2, 3})
     for (const int64_t k : {2, 3})
-      all.push_back(
-          {"micro-batches", {.ranks = ranks, .micro_batches = k, .steps = 2, .batch = 2 * ranks * k}});
+      all.push_back({.ranks = ranks, .micro_batches = k, .steps = 2, .batch = 2 * ranks * k});
   for (const auto& cut : checkpointings())
     for (const int64_t k : {1, 2})
-      all.push_back({"checkpointing", {.micro_batches = k, .steps = 2, .batch = 8, .prepare = cut}});
-  const ShardedSetting three{.ranks = 3, .steps = 4, .batch = 12};
-  all.push_back({"SGD", three, optimizer_of<Sgd>()});
-  all.push_back({"momentum", three, optimizer_of<Sgd>(SgdArgs{.momentum = 0.9f, .weight_decay = 0.1f})});
-  all.push_back({"a maximum that is not reached", three});
-  all.back().set.max_norm = 1e3;
+      all.push_back({.name = "checkpointing", .micro_batches = k, .steps = 2, .batch = 8, .prepare = cut});
   for (const char* recipe : {"fp32", "mixed", "mixed-fp16", "zero", "half"})
-    for (const auto& [ranks, k] : {std::pair(2, 1), {3, 2}})
-      all.push_back({recipe, in_precision(recipe, ranks, k)});
+    for (const auto& [ranks, k] : {std::pair(2, 1), {3, 2}}) all.push_back(in_precision(recipe, ranks, k));
   return all;
 }
-inline std::vector<NamedSetting> settings_on_emu() {
-  std::vector<NamedSetting> all{{"fp32", {.ranks = 3, .micro_batches = 2, .steps = 2, .batch = 6}},
-                                {"zero", in_precision("zero", 2, 2)}};
-  for (NamedSetting& s : all)
-    s.set.device = "emu", s.set.steps = 2, s.set.model.layers = 2, s.set.model.context = 4;
+inline std::vector<ShardedSetting> settings_on_emu() {
+  std::vector<ShardedSetting> all{{.ranks = 3, .micro_batches = 2, .batch = 6}, in_precision("zero", 2, 2)};
+  for (ShardedSetting& set : all)
+    set.device = "emu", set.steps = 2, set.model.layers = 2, set.model.context = 4;
   return all;
 }
 
@@ -190,10 +169,9 @@ struct Ended {
   StepScalars scalars = {};
   int64_t updates = 0;
 };
-inline Ended end_on_one_rank(const ShardedSetting& set, Summed summed,
-                             const MakeOptimizer& make = make_adamw) {
+inline Ended end_on_one_rank(const ShardedSetting& set, Summed summed) {
   Ended end;
-  end.weights = train_on_one_rank(set, summed, make, [&](Transformer& m, Optimizer& o) {
+  end.weights = train_on_one_rank(set, summed, [&](Transformer& m, Optimizer& o) {
     for (const Parameter& p : m.parameters) end.kept.push_back(to_host<double>(p.kept()));
     current().end_attempt();
     end.scalars = current().device.scalars(), end.updates = o.scalars().updates;
@@ -203,10 +181,10 @@ inline Ended end_on_one_rank(const ShardedSetting& set, Summed summed,
 }
 
 // That all ranks end like this, to the bit; what they keep are parts that follow each other in rank order.
-inline void expect_end(const NamedSetting& of, const Way& way, const Ended& expected) {
-  const std::string what = of.name + ", " + text_of(of.set) + ", " + way.name;
+inline void expect_end(const ShardedSetting& set, const Way& way, const Ended& expected) {
+  const std::string what = text_of(set) + ", " + way.name;
   std::map<std::string, std::vector<double>> kept;
-  run_cluster(cluster_of(of.set), [&](Comm& comm) {
+  run_cluster(cluster_of(set), [&](Comm& comm) {
     const auto inspect = [&](Transformer& model, Parameters& own, Optimizer& optimizer) {
       expect_weights(model.parameters, expected.weights, what + ", rank " + std::to_string(comm.rank()));
       current().end_attempt();
@@ -224,19 +202,18 @@ inline void expect_end(const NamedSetting& of, const Way& way, const Ended& expe
         EXPECT_TRUE(!is_all || kept[p.name] == expected.kept[i++]) << what << ", what is kept of " << p.name;
       for (int64_t r = comm.rank(); r < comm.size(); ++r) comm.barrier();
     };
-    way.train(of.set, comm, inspect, of.make);
+    way.train(set, comm, inspect);
   });
 }
 
-inline void expect_trains(const NamedSetting& of, const std::vector<Way>& ways) {
-  const Ended by_step = end_on_one_rank(of.set, Summed::EachStep, of.make),
-              by_micro = of.set.micro_batches == 1 ? by_step
-                                                   : end_on_one_rank(of.set, Summed::EachMicroBatch, of.make);
-  for (const Way& way : ways) expect_end(of, way, way.summed == Summed::EachStep ? by_step : by_micro);
+inline void expect_trains(const ShardedSetting& set, const std::vector<Way>& ways) {
+  const Ended by_step = end_on_one_rank(set, Summed::EachStep),
+              by_micro = set.micro_batches == 1 ? by_step : end_on_one_rank(set, Summed::EachMicroBatch);
+  for (const Way& way : ways) expect_end(set, way, way.summed == Summed::EachStep ? by_step : by_micro);
 }
-inline void expect_all_train(const std::vector<NamedSetting>& settings, const std::vector<Way>& ways) {
-  for (const NamedSetting& of : settings)
-    if (!testing::Test::HasFailure()) expect_trains(of, ways);
+inline void expect_all_train(const std::vector<ShardedSetting>& settings, const std::vector<Way>& ways) {
+  for (const ShardedSetting& set : settings)
+    if (!testing::Test::HasFailure()) expect_trains(set, ways);
 }
 
 }  // namespace gradus

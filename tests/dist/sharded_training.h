@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 
 #include "src/core/rng.h"
 #include "src/dist/cluster.h"
@@ -12,7 +13,14 @@
 
 namespace gradus {
 
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
+template <class O, class... Args>
+MakeOptimizer optimizer_of(Args... args) {
+  return [=](Parameters& p) { return std::make_unique<O>(p, args...); };
+}
+
 struct ShardedSetting {
+  std::string name = "";
   TransformerConfig model{.vocab = 37, .context = 6, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
   int64_t ranks = 2, micro_batches = 1, first_step = 0, steps = 20;
   int64_t batch = 24;    // sequences a step: of all ranks and micro-batches
@@ -23,6 +31,7 @@ struct ShardedSetting {
   std::function<Tensor(const Tensor& loss, int64_t step, int64_t rank)> bend = [](const Tensor& loss, int64_t,
                                                                                   int64_t) { return loss; };
   std::function<void(int64_t step, Optimizer&)> before_update = [](int64_t, Optimizer&) {};
+  MakeOptimizer make = optimizer_of<AdamW>(AdamWArgs{.weight_decay = 0.1f});
   // With ZeRO: what gives the first values, in place of an initialization.
   std::function<void(Zero&, Optimizer&)> load = {};
 };
@@ -65,11 +74,6 @@ inline Tensor share_of_loss(const ShardedSetting& set, const Transformer& model,
   return set.bend(model.loss(tensor(ids), tensor(targets), {}, all), step, rank);
 }
 
-using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
-inline std::unique_ptr<Optimizer> make_adamw(Parameters& p) {
-  return std::make_unique<AdamW>(p, AdamWArgs{.weight_decay = 0.1f});
-}
-
 // What gradients in their dtype make of such numbers; they stay in the leaves.
 inline std::vector<std::vector<float>> rounded_as_gradients(Transformer& model,
                                                             std::vector<std::vector<float>> x) {
@@ -86,13 +90,13 @@ enum class Summed : uint8_t { EachStep, EachMicroBatch };
 // All ranks' gradients on one device, one after the other, each in a buffer of its own; the buffers are added
 // in rank order, after the last micro-batch or after each, in fp32, and each sum is rounded once.
 inline Weights train_on_one_rank(
-    const ShardedSetting& set, Summed summed, const MakeOptimizer& make = make_adamw,
+    const ShardedSetting& set, Summed summed,
     const std::function<void(Transformer&, Optimizer&)>& inspect = [](Transformer&, Optimizer&) {}) {
   Context context(set.device, 3);
   Transformer model(set.model);
   set.prepare(model);
   model.initialize(1);
-  const auto optimizer = make(model.parameters);
+  const auto optimizer = set.make(model.parameters);
   using Buffers = std::vector<std::vector<float>>;
   const auto add = [](Buffers& to, const Buffers& x) {
     if (to.empty()) return void(to = x);
@@ -138,14 +142,13 @@ struct ShardedTransformer {
 
 // What a rank does with ZeRO; `inspect` is called with its end.
 inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args,
-                            const std::function<void(Transformer&, Zero&, Optimizer&)>& inspect,
-                            const MakeOptimizer& make = make_adamw) {
+                            const std::function<void(Transformer&, Zero&, Optimizer&)>& inspect) {
   Transformer model(set.model, Allocate::Later);
   set.prepare(model);
   Zero zero(comm, model.parameters, std::move(args));
   if (!set.load)
     model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
-  const auto optimizer = make(zero.shards);
+  const auto optimizer = set.make(zero.shards);
   if (set.load) set.load(zero, *optimizer);
   for (int64_t step = set.first_step; step < set.steps; ++step) {
     zero.model().zero_grad();

@@ -34,7 +34,7 @@ Declare failing_at(size_t layer, bool forward, const bool& fails) {
 // All ranks fail at the same place, one after the other, and each goes on with another model and its Zero.
 TEST(L18_ZeroErrors, ThatAreCaughtLeaveNothingBehind) {
   const LayeredRun next{.declare = declare_five};
-  const Weights expected = layered_on_one_rank(next);
+  const Weights expected = layered_with_sums(next);
   for (const bool forward : {false, true})
     for (ZeroArgs args : all_ways()) {
       args.unit = unit_per_layer;
@@ -62,7 +62,7 @@ TEST(L18_ZeroErrors, AStepThatFailedEverywhereIsTakenAgain) {
     for (ZeroArgs args : all_ways()) {
       args.unit = unit_per_layer;
       const LayeredRun run{.declare = declare_five, .ranks = 2};
-      const Weights expected = layered_on_one_rank(run);
+      const Weights expected = layered_with_sums(run);
       const std::string text = refusal([&] {
         run_cluster({.ranks = 2}, [&](Comm& comm) {
           bool now = false;
@@ -74,7 +74,7 @@ TEST(L18_ZeroErrors, AStepThatFailedEverywhereIsTakenAgain) {
             for (const bool f : {true, false}) {
               now = f && step == 1;
               try {
-                layered_gradients(run, step, comm, model, zero);
+                layered_gradients(run, step, comm, model, &zero);
               } catch (const Error& e) {
                 if (std::string(e.what()) != "boom") throw;
                 EXPECT_TRUE(now);

@@ -10,11 +10,11 @@ namespace {
 void expect_of_ranks(int64_t ranks, const std::string& part, const std::function<void(Comm&)>& body) {
   expect_refused(part, [&] { run_cluster({.ranks = ranks}, body); });
 }
-// A gradient of ones, times a factor, for each of the parameters.
-void pass(const std::vector<Parameter*>& parameters, double factor = 1) {
+// A gradient of ones for each of the parameters.
+void pass(const std::vector<Parameter*>& parameters) {
   for (Parameter* p : parameters) {
     Tape tape;
-    const Tensor y = scale(p->value, factor);
+    const Tensor y = scale(p->value, 1);
     const std::vector<float> ones(size_t(p->leaf.shape.numel()), 1);
     tape.backward(y, from_host(current().device, ones, p->leaf.shape, DType::F32, Kind::Data, "ones"));
   }
@@ -55,6 +55,10 @@ TEST(L18_ZeroRefusals, ModelsItCannotShard) {
   }
   expect_not_sharded(2, "'d'", {}, Allocate::Later, of_two_precisions);
   expect_not_sharded(2, "", {}, Allocate::Later, [](Parameters&) {});
+  // An operation reads both, and only one unit is gathered at a time.
+  const ZeroArgs each_alone{.unit = [](const Parameter& p) { return p.name; }};
+  expect_not_sharded(2, "'a.bias' is in another unit than the rest of its layer", each_alone, Allocate::Later,
+                     [](Parameters& p) { p.add("a.weight", {6, 6}, {}), p.add("a.bias", {6}, {}); });
 }
 
 TEST(L18_ZeroRefusals, ArgumentsThatCannotBe) {
@@ -110,15 +114,11 @@ TEST(L18_ZeroRefusals, AModelThatWasRefused) {
 
 TEST(L18_ZeroRefusals, OptimizersOfMatricesOnShards) {
   for (const int stage : {1, 2, 3}) {
-    const auto with = [&](const MakeOptimizer& make) {
-      return [=](Comm& comm) {
-        train_with_zero(
-            {.steps = 1, .batch = 2}, comm, {.stage = stage}, [](Transformer&, Zero&, Optimizer&) {}, make);
-      };
-    };
-    const std::string sentence = "is a shard of a parameter of ";
-    expect_of_ranks(2, sentence, with([](Parameters& p) { return std::make_unique<Adafactor>(p); }));
-    expect_of_ranks(2, sentence, with([](Parameters& p) { return std::make_unique<Muon>(p); }));
+    for (const MakeOptimizer& make : {optimizer_of<Adafactor>(), optimizer_of<Muon>()})
+      expect_of_ranks(2, "is a shard of a parameter of ", [&](Comm& comm) {
+        train_with_zero({.steps = 1, .batch = 2, .make = make}, comm, {.stage = stage},
+                        [](Transformer&, Zero&, Optimizer&) {});
+      });
   }
 }
 

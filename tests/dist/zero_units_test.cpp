@@ -126,22 +126,6 @@ TEST(L18_ZeroUnits, NamesOfBlocks) {
     EXPECT_EQ(unit(name), "") << name;
 }
 
-// An operation reads both, and only one unit is gathered at a time.
-TEST(L18_ZeroUnits, TheParametersOfALayerMustBeInOneUnit) {
-  run_cluster({.ranks = 2}, [](Comm& comm) {
-    for (const bool norm : {false, true}) {
-      LayeredModel m(Allocate::Later);
-      if (norm)
-        m.norm("a", 6);
-      else
-        m.linear("a", 6, 6);
-      expect_refused("'a.bias' is in another unit than the rest of its layer", [&] {
-        const Zero zero(comm, m.parameters, {.unit = [](const Parameter& p) { return p.name; }});
-      });
-    }
-  });
-}
-
 // With several passes all tapes are there at once: then a gradient is final when the last has been through.
 TEST(L18_ZeroUnits, InAnyOrderAndUsedTwice) {
   using Forward = std::function<Tensor(LayeredModel&, const Tensor&)>;

@@ -1,5 +1,5 @@
-// The clock of a simulated cluster: the closed forms of a network, and random programs against the longest
-// paths through their events.
+// The clock of a simulated cluster: random programs on many networks against the longest paths through their
+// events.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,30 +15,6 @@ void expect_same(double a, double b, const std::string& what) {
   EXPECT_TRUE(near(a, b)) << what << ": " << a << ", not " << b;
 }
 
-// The ring among n ranks, step by step: in each, a latency and the bytes that a rank sends in it.
-double ring_seconds(const Link& link, Collective what, int64_t n, double bytes) {
-  if (n == 1) return 0;
-  double seconds = 0;
-  const auto steps = [&](double part) {
-    for (int64_t i = 0; i < n - 1; ++i) seconds += link.latency + part / link.bandwidth;
-  };
-  switch (what) {
-    case Collective::AllReduce: steps(bytes / double(n)); [[fallthrough]];
-    case Collective::ReduceScatter:
-    case Collective::AllGather: steps(bytes / double(n)); break;
-    case Collective::Broadcast: steps(0), seconds += bytes / link.bandwidth; break;
-    case Collective::Barrier: steps(0), steps(0); break;
-  }
-  return seconds;
-}
-
-double nodes_seconds(const Network& net, Collective what, int64_t n, double bytes) {
-  const int64_t g = net.per_node;
-  if (g == 0 || n <= g) return ring_seconds(net.link, what, n, bytes);
-  const double between = what == Collective::Broadcast ? bytes : bytes / double(g);
-  return ring_seconds(net.link, what, g, bytes) + ring_seconds(net.between, what, n / g, between);
-}
-
 std::vector<Network> networks() {
   std::vector<Network> all = published_networks();
   all.push_back({});
@@ -47,32 +23,6 @@ std::vector<Network> networks() {
   all.push_back({.name = "threes", .source = "", .link = {0, 1e5}, .per_node = 3, .between = {0.5, 1e30}});
   all.push_back({.name = "ones", .source = "", .link = {7, 1}, .per_node = 1, .between = {0.1, 1e4}});
   return all;
-}
-
-TEST(L17_Clock, CollectivesTakeTheTimeOfTheRing) {
-  for (const Network& net : networks())
-    for (int64_t n = 1; n <= 64; ++n) {
-      if (net.per_node > 0 && n > net.per_node && n % net.per_node != 0) continue;
-      for (int what = 0; what < 5; ++what)
-        for (const double bytes : {0.0, 1.0, 7.0, 4096.0, 1e6 + 3, 26e9}) {
-          const Collective c = Collective(what);
-          if (c == Collective::Barrier && bytes > 0) continue;
-          expect_same(collective_seconds(net, c, n, bytes), nodes_seconds(net, c, n, bytes),
-                      net.name + ", " + std::to_string(n) + " ranks, call " + std::to_string(what));
-        }
-    }
-}
-
-TEST(L17_Clock, MessagesTakeALatencyAndTheirBytes) {
-  for (const Network& net : networks())
-    for (int64_t from = 0; from < 12; ++from)
-      for (int64_t to = 0; to < 12; ++to) {
-        if (from == to) continue;
-        const bool same_node = net.per_node == 0 || from / net.per_node == to / net.per_node;
-        const Link& link = same_node ? net.link : net.between;
-        for (const double bytes : {0.0, 5.0, 1e9})
-          expect_same(message_seconds(net, from, to, bytes), link.latency + bytes / link.bandwidth, net.name);
-      }
 }
 
 TimedProgram timed_program(Rng& rng, int64_t ranks, bool messages) {

@@ -15,25 +15,19 @@ ShardedSetting eight_blocks() {
   set.model.layers = 8;
   return set;
 }
-Exposed exposed(const std::function<void(Comm&, const std::function<void(double Exposed::*)>& to)>& body) {
+constexpr int64_t kSteps = 2;  // the second one begins as the first one did
+Exposed with_zero(const ZeroArgs& args, int64_t evaluations) {
+  const ShardedSetting set = eight_blocks();
   const auto computed = [](int64_t, Context& c) { return double(c.device.meter().flops()) * 1e-6; };
   Exposed e;
   const Network net{.name = "test", .source = "", .link = {0, kBandwidth}};
   run_cluster({.ranks = 2, .device = "meta", .network = net, .computed = computed}, [&](Comm& comm) {
     double before = comm.seconds(), flops = computed(0, current());
-    body(comm, [&](double Exposed::*phase) {
+    const auto to = [&](double Exposed::*phase) {
       const double now = comm.seconds(), ran = computed(0, current());
       if (phase && comm.rank() == 0) e.*phase += now - before - (ran - flops);
       before = now, flops = ran;
-    });
-  });
-  return e;
-}
-
-constexpr int64_t kSteps = 2;  // the second one begins as the first one did
-Exposed with_zero(const ZeroArgs& args, int64_t evaluations) {
-  const ShardedSetting set = eight_blocks();
-  return exposed([&](Comm& comm, const auto& to) {
+    };
     Transformer model(set.model, Allocate::Later);
     Zero zero(comm, model.parameters, args);
     for (int64_t step = 0; step < kSteps; ++step) {
@@ -55,6 +49,7 @@ Exposed with_zero(const ZeroArgs& args, int64_t evaluations) {
       to(&Exposed::backward);
     }
   });
+  return e;
 }
 
 // Each way only the root and one of eight blocks are waited for, also after passes that only evaluate: in each
@@ -86,29 +81,6 @@ TEST(L18_Overlap, HidesGathersAndSums) {
         EXPECT_NEAR(overlapped.backward, alone, 1e-6 * one) << what;
       }
     }
-}
-
-TEST(L17_Overlap, BucketsHideSums) {
-  const ShardedSetting set = eight_blocks();
-  const auto seconds = [&](bool overlap) {
-    return exposed([&](Comm& comm, const auto& to) {
-      Transformer model(set.model);
-      GradientBuckets buckets(comm, model.parameters, 7000);
-      for (int64_t step = 0; step < 2 * kSteps; ++step) {  // two micro-batches a step
-        if (step % 2 == 0) model.parameters.zero_grad();
-        if (overlap && step % 2) buckets.sum_during_backward();
-        Tape tape;
-        const Tensor loss = share_of_loss(set, model, 0, comm.rank(), 0);
-        to(nullptr);
-        tape.backward(loss);
-        if (step % 2) buckets.sum();
-        to(&Exposed::backward);
-      }
-    });
-  };
-  const double plain = seconds(false).backward, overlapped = seconds(true).backward;
-  EXPECT_GT(overlapped, 0);
-  EXPECT_LT(overlapped, 0.3 * plain);
 }
 
 }  // namespace

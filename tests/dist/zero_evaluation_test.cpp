@@ -46,32 +46,27 @@ TEST(L18_ZeroEvaluation, IsThatOfTheWholeModel) {
   }
 }
 
-// Between steps, and between a step's forward passes with a tape: training does not notice.
+// Between steps, and between a step's passes with a tape: training does not notice. Nor does it where somebody
+// looks at the weights when a backward pass is over, and they are updated then.
 TEST(L18_ZeroEvaluation, DoesNotChangeTraining) {
-  for (const bool between : {false, true})
-    for (ZeroArgs args : all_ways()) {
-      args.unit = unit_per_layer;
-      const auto evaluate = [](LayeredModel& model, Zero& zero) {
-        const Evaluation evaluation;
-        model.forward(rows_of(9, 0, 4, 5));
-        zero.end_forward();
-      };
-      LayeredRun run{.declare = declare_five, .after_update = evaluate};
-      if (between) run.after_forward = run.after_backward = evaluate;
-      expect_layered_trains(run, args);
-    }
-}
-
-// Somebody looks at the weights when a backward pass is over, and they are updated then.
-TEST(L18_ZeroEvaluation, AReadBeforeTheUpdateDoesNotKeepOldWeights) {
-  for (const bool layers : {false, true})
-    for (ZeroArgs args : all_ways()) {
-      if (layers) args.unit = unit_per_layer;
-      const auto read = [](LayeredModel& model, Zero&) {
-        to_host<double>(model.parameters.find("l2.weight").value);
-      };
-      expect_layered_trains({.declare = declare_five, .after_backward = read}, args);
-    }
+  const auto evaluate = [](LayeredModel& model, Zero& zero) {
+    const Evaluation evaluation;
+    model.forward(rows_of(9, 0, 4, 5));
+    zero.end_forward();
+  };
+  const auto read = [](LayeredModel& model, Zero&) {
+    to_host<double>(model.parameters.find("l2.weight").value);
+  };
+  const LayeredRun runs[] = {
+      {.declare = declare_five, .after_update = evaluate},
+      {.declare = declare_five, .after_forward = evaluate, .after_backward = evaluate, .after_update = evaluate},
+      {.declare = declare_five, .after_backward = read}};
+  for (const LayeredRun& run : runs)
+    for (const bool layers : {false, true})
+      for (ZeroArgs args : all_ways()) {
+        if (layers) args.unit = unit_per_layer;
+        expect_layered_trains(run, args);
+      }
 }
 
 }  // namespace

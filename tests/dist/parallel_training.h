@@ -41,8 +41,8 @@ inline ClusterArgs cluster_of(const ShardedSetting& set) {
   return {.ranks = set.ranks, .device = set.device, .seed = 3};
 }
 inline std::string text_of(const ShardedSetting& set) {
-  return set.name + ", N = " + std::to_string(set.ranks) + ", k = " + std::to_string(set.micro_batches) + " on " +
-         set.device;
+  return set.name + ", N = " + std::to_string(set.ranks) + ", k = " + std::to_string(set.micro_batches) +
+         " on " + set.device;
 }
 inline std::string text_of(const BucketSetting& how) {
   return (how.bytes ? "buckets of " + std::to_string(how.bytes) : "no buckets") +
@@ -131,8 +131,7 @@ inline ShardedSetting in_precision(const char* recipe, int64_t ranks, int64_t k)
   ShardedSetting set{.name = recipe, .ranks = ranks, .micro_batches = k, .steps = 4};
   set.batch = 2 * ranks * k, set.max_norm = 0;
   set.model.layers = 2, set.model.precision = precision_recipe(recipe);
-  if (set.name != "mixed")
-    set.prepare = [](Transformer&) { start_loss_scaling(current().device, 1024, 2); };
+  if (set.name != "mixed") set.prepare = [](Transformer&) { start_loss_scaling(current().device, 1024, 2); };
   return set;
 }
 

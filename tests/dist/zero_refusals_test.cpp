@@ -58,7 +58,9 @@ TEST(L18_ZeroRefusals, ModelsItCannotShard) {
   // An operation reads both, and only one unit is gathered at a time.
   const ZeroArgs each_alone{.unit = [](const Parameter& p) { return p.name; }};
   expect_not_sharded(2, "'a.bias' is in another unit than the rest of its layer", each_alone, Allocate::Later,
-                     [](Parameters& p) { p.add("a.weight", {6, 6}, {}), p.add("a.bias", {6}, {}); });
+                     [](Parameters& p) {
+                       p.add("a.weight", {6, 6}, {}), p.add("a.bias", {6}, {});
+                     });
 }
 
 TEST(L18_ZeroRefusals, ArgumentsThatCannotBe) {

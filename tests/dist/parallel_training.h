@@ -93,14 +93,14 @@ inline std::vector<BucketSetting> all_buckets() {
   return {{}, {4}, {4, true}, {3000}, {3000, true}, {1 << 20}, {1 << 20, true}};
 }
 // Every stage with and without overlap, in one unit and in one a block, and with weights that stay.
-inline std::vector<ZeroArgs> all_ways(int64_t align = 1) {
+inline std::vector<ZeroArgs> all_ways() {
   std::vector<ZeroArgs> all;
   for (const int stage : {0, 1, 2, 3})
     for (const bool overlap : {false, true})
       for (const bool blocks : {false, true})
         for (const bool keep : {false, true}) {
           if (keep && stage != 3) continue;
-          all.push_back({.stage = stage, .overlap = overlap, .keep_gathered = keep, .align = align});
+          all.push_back({.stage = stage, .overlap = overlap, .keep_gathered = keep});
           if (blocks) all.back().unit = unit_per_block;
         }
   return all;

@@ -1,5 +1,4 @@
 // What data parallelism and ZeRO refuse, by sentences that say what is wrong.
-#include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
 #include "tests/dist/parallel_training.h"
 #include "tests/refusal_testing.h"
@@ -40,7 +39,8 @@ void expect_not_sharded(
   });
 }
 
-TEST(L18_ZeroRefusals, ModelsItCannotShard) {
+TEST(L18_ZeroRefusals, ModelsAndArgumentsThatCannotBe) {
+  const auto one = [](Parameters& p) { p.add("a", {3}, {}); };
   const auto frozen = [](Parameters& p) {
     add_three(p);
     p.set_trainable(p.find("b"), false);
@@ -49,37 +49,22 @@ TEST(L18_ZeroRefusals, ModelsItCannotShard) {
     add_three(p);
     p.add("d", {4}, precision_recipe("mixed"));
   };
+  const auto layer = [](Parameters& p) { p.add("a.weight", {6, 6}, {}), p.add("a.bias", {6}, {}); };
   for (const int stage : {0, 1, 2, 3}) {
     expect_not_sharded(2, "'b'", {.stage = stage}, Allocate::Later, frozen);
     expect_not_sharded(2, "Allocate::Later", {.stage = stage}, Allocate::Now);
+    if (stage == 0) continue;  // every rank has all
+    expect_not_sharded(4, "of 4", {.stage = stage}, Allocate::Later, one);
+    expect_not_sharded(4, "rank 3", {.stage = stage, .align = 256});  // by the alignment
   }
   expect_not_sharded(2, "'d'", {}, Allocate::Later, of_two_precisions);
   expect_not_sharded(2, "", {}, Allocate::Later, [](Parameters&) {});
   // An operation reads both, and only one unit is gathered at a time.
   const ZeroArgs each_alone{.unit = [](const Parameter& p) { return p.name; }};
   expect_not_sharded(2, "'a.bias' is in another unit than the rest of its layer", each_alone, Allocate::Later,
-                     [](Parameters& p) {
-                       p.add("a.weight", {6, 6}, {}), p.add("a.bias", {6}, {});
-                     });
-}
-
-TEST(L18_ZeroRefusals, ArgumentsThatCannotBe) {
+                     layer);
   for (const int stage : {4, -1}) expect_not_sharded(2, std::to_string(stage), {.stage = stage});
   for (const int64_t align : {0, -3}) expect_not_sharded(2, std::to_string(align), {.align = align});
-}
-
-TEST(L18_ZeroRefusals, TooFewParametersForTheRanks) {
-  const auto one = [](Parameters& p) { p.add("a", {3}, {}); };
-  for (const int stage : {1, 2, 3}) {
-    expect_not_sharded(4, "of 4", {.stage = stage}, Allocate::Later, one);
-    expect_not_sharded(4, "rank 3", {.stage = stage, .align = 256});  // by the alignment
-  }
-  run_cluster({.ranks = 4}, [&](Comm& comm) {  // all have all
-    Parameters model(Allocate::Later);
-    one(model);
-    const Zero zero(comm, model, {.stage = 0});
-    EXPECT_EQ(zero.shards.numel(), 3);
-  });
 }
 
 // Too few or too many first values, on every rank, also on one whose part would be among them.

@@ -2,7 +2,6 @@
 // hides.
 #include "tests/dist/layered_model.h"
 #include "tests/dist/parallel_training.h"
-#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {

@@ -76,43 +76,28 @@ TEST(L17_Buckets, BeginEmptyAndLeaveNothing) {
 // ---- gradients that are final in another order on some ranks, or have nothing to add in the last backward
 // pass: no rank may add up what belongs to different parameters, which have the same size here ----
 
-constexpr int64_t kSize = 8;
-std::vector<Parameter*> add_three(Parameters& parameters) {
-  std::vector<Parameter*> all;
-  for (const char* name : {"a", "b", "c"}) all.push_back(&parameters.add(name, {kSize}, {}));
-  return all;
-}
-// One backward pass through x_0 + x_1 + ..., times `factor`: the last one's gradient is final first.
-void pass(const std::vector<std::pair<Parameter*, double>>& terms) {
-  Tape tape;
-  Tensor y = scale(terms[0].first->value, terms[0].second);
-  for (size_t i = 1; i < terms.size(); ++i) y = add(y, scale(terms[i].first->value, terms[i].second));
-  const std::vector<float> ones(kSize, 1);
-  tape.backward(y, from_host(current().device, ones, {kSize}, DType::F32, Kind::Data, "ones"));
-}
-
 TEST(L17_GradientOrder, OfBuckets) {
+  const std::vector<double> factors{1, 10, 100};
   for (const bool overlap : {false, true})
     for (const int64_t ranks : {2, 3})
       run_cluster({.ranks = ranks}, [&](Comm& comm) {
         Parameters model;
-        const auto p = add_three(model);
-        for (Parameter* x : p) x->assign(std::vector<double>(kSize, 1));
+        const auto p = with_values(add_three(model));
         GradientBuckets buckets(comm, model, 4);
         EXPECT_EQ(buckets.buckets(), 3);
         for (int step = 0; step < 2; ++step) {
           model.zero_grad();
-          pass({{p[0], 1}, {p[1], 10}, {p[2], 100}});
+          pass(p, factors);
           if (overlap) buckets.sum_during_backward();
           if (comm.rank() == 0)
-            pass({{p[0], 1}, {p[1], 10}, {p[2], 100}});
+            pass(p, factors);
           else
-            pass({{p[2], 100}, {p[0], 1}});  // b has nothing to add
+            pass({p[2], p[0]}, {100, 1});  // b has nothing to add
           buckets.sum();
-          const double N = double(ranks), factors[] = {1, 10, 100};
+          const double N = double(ranks);
           for (size_t i = 0; i < 3; ++i) {
             const double expected = factors[i] * (i == 1 ? N + 1 : 2 * N);
-            EXPECT_EQ(to_host<double>(p[i]->leaf.grad), std::vector<double>(kSize, expected))
+            EXPECT_EQ(to_host<double>(p[i]->leaf.grad), std::vector<double>(4, expected))
                 << p[i]->name << (overlap ? ", overlapped" : "");
           }
         }
@@ -121,6 +106,7 @@ TEST(L17_GradientOrder, OfBuckets) {
 
 // As above; in stages 2 and 3 every pass has to reach every parameter, or there is an error.
 TEST(L18_GradientOrder, OfZero) {
+  const std::vector<double> factors{1, 10, 100};
   for (const int stage : {0, 1, 2, 3})
     for (const bool overlap : {false, true})
       for (const bool missing : {false, true}) {
@@ -132,26 +118,26 @@ TEST(L18_GradientOrder, OfZero) {
             Zero zero(
                 comm, model,
                 {.stage = stage, .unit = [](const Parameter& q) { return q.name; }, .overlap = overlap});
-            for (Parameter* x : p) zero.assign(*x, std::vector<double>(kSize, 1));
+            for (Parameter* x : p) zero.assign(*x, std::vector<double>(4, 1));
             Sgd optimizer(zero.shards);
             zero.model().zero_grad();
             for (const bool last : {false, true}) {
               zero.last_micro_batch = last;
               if (!last || comm.rank() == 0)
-                pass({{p[0], 1}, {p[1], 10}, {p[2], 100}});
+                pass(p, factors);
               else if (missing)
-                pass({{p[0], 1}, {p[2], 100}});
+                pass({p[0], p[2]}, {1, 100});
               else if (stage == 3)  // forward passes gather, so they have one order
-                pass({{p[0], 1}, {p[1], 10}, {p[2], 100}});
+                pass(p, factors);
               else
-                pass({{p[2], 100}, {p[0], 1}, {p[1], 10}});
+                pass({p[2], p[0], p[1]}, {100, 1, 10});
               zero.end_forward();
               zero.end_backward();
             }
             optimizer.step(1);
             const double expected[] = {-3, missing ? -29.0 : -39.0, -399};
             for (size_t i = 0; i < 3; ++i)
-              EXPECT_EQ(to_host<double>(p[i]->value), std::vector<double>(kSize, expected[i]))
+              EXPECT_EQ(to_host<double>(p[i]->value), std::vector<double>(4, expected[i]))
                   << what << (missing ? ", b is missing, " : ", ") << p[i]->name
                   << (overlap ? ", overlapped" : "");
           });

@@ -215,4 +215,24 @@ inline void expect_all_train(const std::vector<ShardedSetting>& settings, const 
     if (!testing::Test::HasFailure()) expect_trains(set, ways);
 }
 
+// ---- three parameters of one size, of which each gradient is a number ----
+
+inline std::vector<Parameter*> add_three(Parameters& parameters) {
+  std::vector<Parameter*> all;
+  for (const char* name : {"a", "b", "c"}) all.push_back(&parameters.add(name, {4}, {}));
+  return all;
+}
+inline std::vector<Parameter*> with_values(const std::vector<Parameter*>& all) {
+  for (Parameter* p : all) p->assign({1, 2, 3, 4});
+  return all;
+}
+// One backward pass through the sum of terms times factors: the last one's gradient is final first.
+inline void pass(const std::vector<Parameter*>& terms, const std::vector<double>& factors = {1, 1, 1}) {
+  Tape tape;
+  Tensor y = scale(terms[0]->value, factors[0]);
+  for (size_t i = 1; i < terms.size(); ++i) y = add(y, scale(terms[i]->value, factors[i]));
+  const std::vector<float> ones(size_t(y.numel()), 1);
+  tape.backward(y, from_host(current().device, ones, y.shape(), DType::F32, Kind::Data, "ones"));
+}
+
 }  // namespace gradus

@@ -9,25 +9,6 @@ namespace {
 void expect_of_ranks(int64_t ranks, const std::string& part, const std::function<void(Comm&)>& body) {
   expect_refused(part, [&] { run_cluster({.ranks = ranks}, body); });
 }
-// A gradient of ones for each of the parameters.
-void pass(const std::vector<Parameter*>& parameters) {
-  for (Parameter* p : parameters) {
-    Tape tape;
-    const Tensor y = scale(p->value, 1);
-    const std::vector<float> ones(size_t(p->leaf.shape.numel()), 1);
-    tape.backward(y, from_host(current().device, ones, p->leaf.shape, DType::F32, Kind::Data, "ones"));
-  }
-}
-std::vector<Parameter*> add_three(Parameters& parameters) {
-  std::vector<Parameter*> all;
-  for (const char* name : {"a", "b", "c"}) all.push_back(&parameters.add(name, {4}, {}));
-  return all;
-}
-std::vector<Parameter*> with_values(const std::vector<Parameter*>& all) {
-  for (Parameter* p : all) p->assign({1, 2, 3, 4});
-  return all;
-}
-
 // `add` declares a model.
 void expect_not_sharded(
     int64_t ranks, const std::string& part, const ZeroArgs& args, Allocate allocate = Allocate::Later,

@@ -6,6 +6,37 @@
 
 namespace gradus {
 
+// The ring among n ranks, step by step: in each, a latency and the bytes that a rank sends in it.
+inline double ring_seconds(const Link& link, Collective what, int64_t n, double bytes) {
+  if (n == 1) return 0;
+  double seconds = 0;
+  const auto steps = [&](double part) {
+    for (int64_t i = 0; i < n - 1; ++i) seconds += link.latency + part / link.bandwidth;
+  };
+  switch (what) {
+    case Collective::AllReduce: steps(bytes / double(n)); [[fallthrough]];
+    case Collective::ReduceScatter:
+    case Collective::AllGather: steps(bytes / double(n)); break;
+    case Collective::Broadcast: steps(0), seconds += bytes / link.bandwidth; break;
+    case Collective::Barrier: steps(0), steps(0); break;
+  }
+  return seconds;
+}
+
+// Within the nodes first, then between them.
+inline double nodes_seconds(const Network& net, Collective what, int64_t n, double bytes) {
+  const int64_t g = net.per_node;
+  if (g == 0 || n <= g) return ring_seconds(net.link, what, n, bytes);
+  const double between = what == Collective::Broadcast ? bytes : bytes / double(g);
+  return ring_seconds(net.link, what, g, bytes) + ring_seconds(net.between, what, n / g, between);
+}
+
+inline double message_over(const Network& net, int64_t from, int64_t to, double bytes) {
+  const bool same_node = net.per_node == 0 || from / net.per_node == to / net.per_node;
+  const Link& link = same_node ? net.link : net.between;
+  return link.latency + bytes / link.bandwidth;
+}
+
 struct TimedProgram {
   Program program;
   std::vector<std::vector<double>> computes;  // of each rank before each of its acts, and after the last
@@ -54,8 +85,8 @@ class Reference {
       const double bytes = double(op.numel(program_.ranks) * size_of(op.dtype));
       const bool message = op.what == Op::What::Send;
       edge(called_[k], over_[k],
-           message ? message_seconds(network, op.rank, op.other, bytes)
-                   : collective_seconds(network, Collective(int(op.what)), program_.ranks, bytes));
+           message ? message_over(network, op.rank, op.other, bytes)
+                   : nodes_seconds(network, Collective(int(op.what)), program_.ranks, bytes));
       int64_t& last = message ? before_on.try_emplace({op.rank, op.other}, -1).first->second : before;
       if (last >= 0) edge(last, called_[k], 0);
       last = over_[k];

@@ -1,43 +1,18 @@
-// The clock of a simulated cluster: the closed forms of a network, and random programs against the longest
-// paths through their events.
+// The clock of a simulated cluster: random programs on many networks against the longest paths through their
+// events.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <set>
 
-#include "src/core/timing.h"
 #include "src/dist/cluster.h"
 #include "tests/dist/clock_reference.h"
 
 namespace gradus {
 namespace {
 
+bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b)); }
 void expect_same(double a, double b, const std::string& what) {
-  EXPECT_NEAR(a, b, 1e-12 * std::max(std::abs(a), std::abs(b))) << what;
-}
-
-// The ring among n ranks, step by step: in each, a latency and the bytes that a rank sends in it.
-double ring_seconds(const Link& link, Collective what, int64_t n, double bytes) {
-  if (n == 1) return 0;
-  double seconds = 0;
-  const auto steps = [&](double part) {
-    for (int64_t i = 0; i < n - 1; ++i) seconds += link.latency + part / link.bandwidth;
-  };
-  switch (what) {
-    case Collective::AllReduce: steps(bytes / double(n)); [[fallthrough]];
-    case Collective::ReduceScatter:
-    case Collective::AllGather: steps(bytes / double(n)); break;
-    case Collective::Broadcast: steps(0), seconds += bytes / link.bandwidth; break;
-    case Collective::Barrier: steps(0), steps(0); break;
-  }
-  return seconds;
-}
-
-double nodes_seconds(const Network& net, Collective what, int64_t n, double bytes) {
-  const int64_t g = net.per_node;
-  if (g == 0 || n <= g) return ring_seconds(net.link, what, n, bytes);
-  const double between = what == Collective::Broadcast ? bytes : bytes / double(g);
-  return ring_seconds(net.link, what, g, bytes) + ring_seconds(net.between, what, n / g, between);
+  EXPECT_TRUE(near(a, b)) << what << ": " << a << ", not " << b;
 }
 
 std::vector<Network> networks() {
@@ -48,54 +23,6 @@ std::vector<Network> networks() {
   all.push_back({.name = "threes", .source = "", .link = {0, 1e5}, .per_node = 3, .between = {0.5, 1e30}});
   all.push_back({.name = "ones", .source = "", .link = {7, 1}, .per_node = 1, .between = {0.1, 1e4}});
   return all;
-}
-
-TEST(L17_Clock, CollectivesTakeTheTimeOfTheRing) {
-  for (const Network& net : networks())
-    for (int64_t n = 1; n <= 64; ++n) {
-      if (net.per_node > 0 && n > net.per_node && n % net.per_node != 0) continue;
-      for (int what = 0; what < 5; ++what)
-        for (const double bytes : {0.0, 1.0, 7.0, 4096.0, 1e6 + 3, 26e9}) {
-          const Collective c = Collective(what);
-          if (c == Collective::Barrier && bytes > 0) continue;
-          if (c == Collective::Broadcast && net.per_node > 0 && n > net.per_node) continue;  // the next test
-          expect_same(collective_seconds(net, c, n, bytes), nodes_seconds(net, c, n, bytes),
-                      net.name + ", " + std::to_string(n) + " ranks, call " + std::to_string(what));
-        }
-    }
-}
-
-TEST(L17_Clock, ABroadcastSendsEachNodesRanksTheirPartBetweenNodes) {
-  for (const Network& net : networks())
-    for (int64_t nodes = 2; net.per_node > 0 && nodes <= 8; ++nodes)
-      for (const double bytes : {0.0, 1e3, 1e9}) {
-        const int64_t n = nodes * net.per_node;
-        expect_same(collective_seconds(net, Collective::Broadcast, n, bytes),
-                    nodes_seconds(net, Collective::Broadcast, n, bytes), net.name);
-      }
-}
-
-TEST(L17_Clock, MessagesTakeALatencyAndTheirBytes) {
-  for (const Network& net : networks())
-    for (int64_t from = 0; from < 12; ++from)
-      for (int64_t to = 0; to < 12; ++to) {
-        if (from == to) continue;
-        const bool near = net.per_node == 0 || from / net.per_node == to / net.per_node;
-        const Link& link = near ? net.link : net.between;
-        for (const double bytes : {0.0, 5.0, 1e9})
-          expect_same(message_seconds(net, from, to, bytes), link.latency + bytes / link.bandwidth, net.name);
-      }
-}
-
-TEST(L17_Clock, PublishedNetworksAreOfThisWorld) {
-  std::set<std::string> names;
-  for (const Network& net : published_networks()) {
-    EXPECT_TRUE(names.insert(net.name).second) << net.name << " is there twice";
-    for (const Link& link : {net.link, net.per_node > 0 ? net.between : net.link}) {
-      EXPECT_TRUE(link.latency > 1e-7 && link.latency < 1e-2) << net.name << ": " << link.latency;
-      EXPECT_TRUE(link.bandwidth > 1e7 && link.bandwidth < 2e12) << net.name << ": " << link.bandwidth;
-    }
-  }
 }
 
 TimedProgram timed_program(Rng& rng, int64_t ranks, bool messages) {
@@ -150,24 +77,6 @@ int64_t random_ranks(Rng& rng, const Network& net) {
   return net.per_node > 0 && ranks > net.per_node ? ranks / net.per_node * net.per_node : ranks;
 }
 
-TEST(L17_Clock, RandomProgramsTakeTheirLongestPaths) {
-  const std::vector<Network> all = networks();
-  for (uint64_t i = 0; i < 1000 && !HasFailure(); ++i) {
-    Rng rng(19, i);
-    const Network& net = all[i % all.size()];
-    const TimedProgram timed = timed_program(rng, random_ranks(rng, net), i % 4 != 0);
-    const ClusterRun ran = run(timed, net, false);
-    ASSERT_EQ(ran.seconds.size(), timed.computes.size());
-    EXPECT_TRUE(ran.timeline.empty());
-    const Reference reference(net, timed);
-    for (size_t r = 0; r < ran.seconds.size(); ++r)
-      expect_same(ran.seconds[r], reference.end_of_rank(r),
-                  "program " + std::to_string(i) + ", rank " + std::to_string(r));
-  }
-}
-
-bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b)); }
-
 // That the rank's phases are what it computes, each where it does, with the waits between them.
 void expect_phases(const std::vector<Span>& phases, size_t rank, const TimedProgram& timed,
                    const Reference& reference) {
@@ -191,9 +100,8 @@ void expect_phases(const std::vector<Span>& phases, size_t rank, const TimedProg
   EXPECT_NEAR(in_phases, computed, 1e-11 * (computed + last));
 }
 
-void expect_timeline(const ClusterRun& ran, const TimedProgram& timed, const Network& net) {
+void expect_timeline(const ClusterRun& ran, const TimedProgram& timed, const Reference& reference) {
   const Program& p = timed.program;
-  const Reference reference(net, timed);
   std::vector<std::vector<Span>> phases(timed.computes.size()), collectives = phases;
   for (const Span& s : ran.timeline) {
     ASSERT_TRUE(s.rank >= 0 && s.rank < p.ranks);
@@ -219,54 +127,25 @@ void expect_timeline(const ClusterRun& ran, const TimedProgram& timed, const Net
   }
 }
 
-TEST(L17_Clock, TimelinesShowWhatWasComputedAndWhatWasSent) {
+// And timelines, if they are kept, show what was computed and what was sent.
+TEST(L17_Clock, RandomProgramsTakeTheirLongestPaths) {
   const std::vector<Network> all = networks();
-  for (uint64_t i = 0; i < 300 && !HasFailure(); ++i) {
+  for (uint64_t i = 0; i < 1000 && !HasFailure(); ++i) {
     SCOPED_TRACE("program " + std::to_string(i));
-    Rng rng(20, i);
+    Rng rng(19, i);
     const Network& net = all[i % all.size()];
-    const TimedProgram timed = timed_program(rng, random_ranks(rng, net), true);
-    expect_timeline(run(timed, net, true), timed, net);
+    const TimedProgram timed = timed_program(rng, random_ranks(rng, net), i % 4 != 0);
+    const bool keep_timeline = i % 3 == 0;
+    const ClusterRun ran = run(timed, net, keep_timeline);
+    const Reference reference(net, timed);
+    ASSERT_EQ(ran.seconds.size(), timed.computes.size());
+    for (size_t r = 0; r < ran.seconds.size(); ++r)
+      expect_same(ran.seconds[r], reference.end_of_rank(r), "rank " + std::to_string(r));
+    if (keep_timeline)
+      expect_timeline(ran, timed, reference);
+    else
+      EXPECT_TRUE(ran.timeline.empty());
   }
-}
-
-// Without `computed` a rank's clock is the time for which it ran; the other ranks' turns do not count.
-TEST(L17_Clock, ByDefaultItMeasures) {
-  const auto spend = [](double seconds) {
-    for (const double begin = seconds_now(); seconds_now() - begin < seconds;) {
-    }
-  };
-  const ClusterRun ran = run_cluster({.ranks = 2}, [&](Comm& comm) {
-    const double begin = comm.seconds();
-    spend(0.01);
-    EXPECT_GE(comm.seconds() - begin, 0.01) << "it goes on while the rank computes";
-    comm.barrier();
-    if (comm.rank() == 1) spend(0.2);
-  });
-  EXPECT_LT(ran.seconds[0], ran.seconds[1] - 0.1);
-}
-
-TEST(L17_Clock, MessagesOnOneWayFollowEachOther) {
-  const Network net{.name = "slow", .source = "", .link = {1, 10}};
-  std::vector<double> clocks(3);
-  const ClusterRun ran = run_cluster(
-      {.ranks = 3, .network = net, .computed = [&](int64_t r, Context&) { return clocks[size_t(r)]; }},
-      [&](Comm& comm) {
-        const Tensor x(current().device, {20}, DType::U8, Kind::Other, "x");
-        if (comm.rank() == 0) {
-          clocks[0] += 5;
-          const auto a = comm.send(x, 1), b = comm.send(x, 1), c = comm.send(x, 2);  // 3 s each
-          clocks[0] += 1;
-          a->wait();
-          EXPECT_EQ(comm.traffic().messages, 3);
-        } else {
-          comm.recv(x, 0)->wait();
-          if (comm.rank() == 1) comm.recv(x, 0)->wait();
-        }
-      });
-  EXPECT_DOUBLE_EQ(ran.seconds[0], 6);
-  EXPECT_DOUBLE_EQ(ran.seconds[1], 5 + 3 + 3);
-  EXPECT_DOUBLE_EQ(ran.seconds[2], 5 + 3);
 }
 
 }  // namespace

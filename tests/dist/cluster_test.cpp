@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "src/core/timing.h"
@@ -11,62 +12,38 @@
 namespace gradus {
 namespace {
 
+Tensor numbers(const std::vector<double>& values, DType t = DType::F32) {
+  return from_host(current().device, values, {int64_t(values.size())}, t, Kind::Other, "x");
+}
+
 TEST(L17_Cluster, EachRankHasItsOwnContext) {
-  const Context before;
-  std::vector<Context*> contexts;
-  run_cluster({.ranks = 3, .device = "emu"}, [&](Comm& comm) {
-    Context& own = current();
-    contexts.push_back(&own);
-    EXPECT_EQ(own.device.name(), std::string("emu"));
-    for (int i = 0; i < 3; ++i) {
-      comm.barrier();
-      EXPECT_EQ(&current(), &own);
-    }
-  });
-  ASSERT_EQ(contexts.size(), 3u);
-  EXPECT_NE(contexts[0], contexts[1]);
-  EXPECT_NE(contexts[0], contexts[2]);
-  EXPECT_NE(contexts[1], contexts[2]);
-  EXPECT_EQ(&current(), &before);
-}
-
-TEST(L17_Cluster, WhatARankMakesCurrentIsCurrentOnlyThere) {
-  run_cluster({.ranks = 3}, [](Comm& comm) {
-    Context& given = current();
-    Context own("meta");
-    comm.barrier();
-    EXPECT_EQ(&current(), &own);
-    if (comm.rank() != 1) given.make_current();
-    comm.barrier();
-    EXPECT_EQ(&current(), comm.rank() == 1 ? &own : &given);
-    given.make_current();
-  });
-}
-
-TEST(L17_Cluster, WhereAContextEndsTheRanksOwnIsCurrentAgain) {
-  run_cluster({.ranks = 3}, [](Comm& comm) {
-    const Context& given = current();
-    {
-      const Context inner("meta");
-      comm.barrier();
-    }
-    EXPECT_EQ(&current(), &given) << "rank " << comm.rank();
-  });
-}
-
-TEST(L17_Cluster, TheCallersCurrentContextIsCurrentAgain) {
   Context older;
   const Context newer;
   older.make_current();
-  run_cluster({.ranks = 2}, [](Comm& comm) { comm.barrier(); });
-  EXPECT_EQ(&current(), &older);
+  for (const uint64_t seed : {1, 77}) {
+    std::set<Context*> contexts;
+    run_cluster({.ranks = 3, .device = "emu", .seed = seed}, [&](Comm& comm) {
+      Context& given = current();
+      contexts.insert(&given);
+      EXPECT_EQ(given.device.name(), std::string("emu"));
+      EXPECT_EQ(given.seed, seed);
+      comm.barrier();
+      EXPECT_EQ(&current(), &given);
+      {
+        const Context inner("meta");
+        comm.barrier();
+        EXPECT_EQ(&current(), &inner);
+        if (comm.rank() != 1) given.make_current();
+        comm.barrier();
+        EXPECT_EQ(&current(), comm.rank() == 1 ? &inner : &given);
+      }
+      EXPECT_EQ(&current(), &given) << "rank " << comm.rank() << "'s own, where another ends";
+    });
+    EXPECT_EQ(contexts.size(), 3u);
+    EXPECT_EQ(&current(), &older) << "the caller's";
+  }
   expect_refused("no luck", [] { run_cluster({.ranks = 2}, [](Comm&) { fail("no luck"); }); });
   EXPECT_EQ(&current(), &older);
-}
-
-TEST(L17_Cluster, SeedsAreAsAsked) {
-  for (const uint64_t seed : {1, 2, 77})
-    run_cluster({.ranks = 2, .seed = seed}, [&](Comm&) { EXPECT_EQ(current().seed, seed); });
 }
 
 TEST(L17_Cluster, ARankWithoutMemorySaysSo) {
@@ -101,6 +78,31 @@ TEST(L17_Cluster, WhatIsOverLetsGoOfItsTensors) {
   });
 }
 
+// "A second wait() does nothing."
+TEST(L17_Cluster, ASecondWaitDoesNothing) {
+  run_cluster({.ranks = 2}, [](Comm& comm) {
+    Tensor x = numbers({1, 2}), y = numbers({5, 6});
+    const auto sum = comm.all_reduce(x);
+    sum->wait();
+    const double rank = double(comm.rank());
+    copy_from_host(x, std::vector<double>{rank, rank});
+    sum->wait();
+    EXPECT_EQ(to_host<double>(x), (std::vector<double>{rank, rank}));
+    if (comm.rank() == 0) {
+      comm.send(x, 1);
+      comm.send(y, 1);
+    } else {
+      const auto first = comm.recv(x, 0);
+      first->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{0, 0}));
+      first->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{0, 0}));
+      comm.recv(x, 0)->wait();
+      EXPECT_EQ(to_host<double>(x), (std::vector<double>{5, 6}));
+    }
+  });
+}
+
 TEST(L17_Cluster, ADeadlockOfManyRanksIsToldOfTheFirstOnes) {
   const auto told = [](int64_t ranks) {
     return refusal([&] {
@@ -118,10 +120,12 @@ TEST(L17_Cluster, ADeadlockOfManyRanksIsToldOfTheFirstOnes) {
 
 TEST(L17_Cluster, ByDefaultTheTimeIsMeasured) {
   const ClusterRun ran = run_cluster({.ranks = 3}, [](Comm& comm) {
+    const double begin = comm.seconds();
     if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     if (comm.rank() == 2) {
       comm.send(Tensor(current().device, {1}, DType::F32, Kind::Other, "x"), 0)->wait();
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      EXPECT_GE(comm.seconds() - begin, 0.3) << "it goes on while the rank computes";
     }
   });
   EXPECT_LT(ran.seconds[0], 0.1);  // the others' time is not its own

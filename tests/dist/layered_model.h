@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "src/dist/data_parallel.h"
 #include "src/nn/layers.h"
 #include "tests/dist/sharded_training.h"
 
@@ -81,69 +82,66 @@ struct LayeredRun {
   std::function<void(LayeredModel&, Zero&)> after_forward = {}, after_backward = {}, after_update = {};
 };
 
-inline Weights layered_on_one_rank(const LayeredRun& run) {
-  Context context("cpu", 3);
-  LayeredModel model(Allocate::Now);
-  run.declare(model);
-  for (Parameter& p : model.parameters) p.assign(first_values(p));
-  Sgd optimizer(model.parameters, {.momentum = 0.9f});
-  for (int64_t step = 0; step < run.steps; ++step) {
-    std::vector<std::vector<float>> total(model.parameters.size());
-    for (int64_t rank = 0; rank < run.ranks; ++rank) {
-      model.parameters.zero_grad();
-      for (int64_t pass = run.passes - 1; pass >= 0; --pass) {
-        Tape tape;
-        const Tensor y = model.forward(rows_of(step, rank, model.in, 2 * uint64_t(pass)));
-        tape.backward(y, rows_of(step, rank, model.out, 2 * uint64_t(pass) + 1));
-      }
-      size_t i = 0;
-      for (const Parameter& p : model.parameters) {
-        std::vector<float> g = to_host<float>(p.leaf.grad);
-        for (size_t k = 0; rank > 0 && k < g.size(); ++k) g[k] = total[i][k] + g[k];
-        total[i++] = g;
-      }
-    }
-    size_t i = 0;
-    for (Parameter& p : model.parameters) {
-      copy_from_host(p.leaf.grad, std::vector<double>(total[i].begin(), total[i].end()));
-      ++i;
-    }
-    optimizer.step(0.01);
-  }
-  Weights all;
-  for (const Parameter& p : model.parameters) all.push_back(to_host<double>(p.value));
-  return all;
-}
-
+// A step's gradients; without `zero` every rank has the whole model.
 inline void layered_gradients(const LayeredRun& run, int64_t step, Comm& comm, LayeredModel& model,
-                              Zero& zero) {
-  zero.model().zero_grad();
+                              Zero* zero) {
+  model.parameters.zero_grad();
   std::vector<std::unique_ptr<Tape>> tapes;
   std::vector<Tensor> y;
   for (int64_t pass = 0; pass < run.passes; ++pass) {
     tapes.push_back(std::make_unique<Tape>());
     y.push_back(model.forward(rows_of(step, comm.rank(), model.in, 2 * uint64_t(pass))));
-    zero.end_forward();
-    if (run.after_forward) run.after_forward(model, zero);
+    if (!zero) continue;
+    zero->end_forward();
+    if (run.after_forward) run.after_forward(model, *zero);
   }
   for (int64_t pass = run.passes - 1; pass >= 0; --pass) {
-    zero.last_micro_batch = pass == 0;
+    if (zero) zero->last_micro_batch = pass == 0;
     tapes[size_t(pass)]->backward(y[size_t(pass)],
                                   rows_of(step, comm.rank(), model.out, 2 * uint64_t(pass) + 1));
-    zero.end_backward();
-    if (run.after_backward) run.after_backward(model, zero);
+    if (!zero) continue;
+    zero->end_backward();
+    if (run.after_backward) run.after_backward(model, *zero);
   }
+  if (!zero) sum_gradients(comm, model.parameters);
 }
+
+// What ZeRO must equal: whole gradients are summed, which data_parallel_test.cpp compares with one rank.
+inline Weights layered_with_sums(const LayeredRun& run) {
+  Weights weights;
+  run_cluster({.ranks = run.ranks, .seed = 3}, [&](Comm& comm) {
+    LayeredModel model(Allocate::Now);
+    run.declare(model);
+    for (Parameter& p : model.parameters) p.assign(first_values(p));
+    Sgd optimizer(model.parameters, {.momentum = 0.9f});
+    for (int64_t step = 0; step < run.steps; ++step) {
+      layered_gradients(run, step, comm, model, nullptr);
+      optimizer.step(0.01);
+    }
+    weights = weights_of(model.parameters);
+  });
+  return weights;
+}
+
+// Such a model, shared out.
+struct ShardedLayers {
+  LayeredModel model{Allocate::Later};
+  std::unique_ptr<Zero> zero;
+  ShardedLayers(Comm& comm, const ZeroArgs& args, const Declare& declare = declare_five) {
+    declare(model);
+    zero = std::make_unique<Zero>(comm, model.parameters, args);
+    for (Parameter& p : model.parameters) zero->assign(p, first_values(p));
+  }
+};
 
 inline void layered_with_zero(const LayeredRun& run, Comm& comm, const ZeroArgs& args,
                               const std::function<void(LayeredModel&, Zero&)>& inspect) {
-  LayeredModel model(Allocate::Later);
-  run.declare(model);
-  Zero zero(comm, model.parameters, args);
-  for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+  ShardedLayers sharded(comm, args, run.declare);
+  LayeredModel& model = sharded.model;
+  Zero& zero = *sharded.zero;
   Sgd optimizer(zero.shards, {.momentum = 0.9f});
   for (int64_t step = 0; step < run.steps; ++step) {
-    layered_gradients(run, step, comm, model, zero);
+    layered_gradients(run, step, comm, model, &zero);
     optimizer.step(0.01);
     if (run.after_update) run.after_update(model, zero);
   }
@@ -153,15 +151,11 @@ inline void layered_with_zero(const LayeredRun& run, Comm& comm, const ZeroArgs&
 inline void expect_layered_trains(
     const LayeredRun& run, const ZeroArgs& args,
     const std::function<void(LayeredModel&, Zero&)>& inspect = [](LayeredModel&, Zero&) {}) {
-  const Weights expected = layered_on_one_rank(run);
+  const Weights expected = layered_with_sums(run);
   run_cluster({.ranks = run.ranks, .seed = 3}, [&](Comm& comm) {
     layered_with_zero(run, comm, args, [&](LayeredModel& model, Zero& zero) {
       inspect(model, zero);
-      size_t i = 0;
-      for (const Parameter& p : model.parameters) {
-        EXPECT_EQ(to_host<double>(p.value), expected[i]) << p.name << ", stage " << args.stage;
-        ++i;
-      }
+      expect_weights(model.parameters, expected, "stage " + std::to_string(args.stage));
     });
   });
 }

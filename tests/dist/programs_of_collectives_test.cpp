@@ -61,17 +61,19 @@ void expect_program(const char* device, uint64_t number, const std::vector<int64
 const std::vector<int64_t> kSmall{0, 1, 2, 3, 5, 7, 12, 16, 33, 61, 64, 100, 255};
 const std::vector<int64_t> kLarge{65'536, 65'537, 65'535, 131'075};
 
+// Large ones are made in pieces.
 TEST(L17_ProgramsOfCollectives, EachByteIsAsComputedOnTheHost) {
-  for (uint64_t i = 0; i < 1000 && !HasFailure(); ++i) expect_program("cpu", i, kSmall);
-}
-
-TEST(L17_ProgramsOfCollectives, LargeOnesAreMadeInPieces) {
-  for (uint64_t i = 1000; i < 1012 && !HasFailure(); ++i) expect_program("cpu", i, kLarge);
-}
-
-TEST(L17_ProgramsOfCollectives, OnTheEmulatedGpu) {
-  for (uint64_t i = 2000; i < 2100 && !HasFailure(); ++i) expect_program("emu", i, kSmall);
-  expect_program("emu", 2100, kLarge);
+  const struct {
+    const char* device;
+    uint64_t first, count;
+    const std::vector<int64_t>& sizes;
+  } programs[] = {{"cpu", 0, 1000, kSmall},
+                  {"cpu", 1000, 12, kLarge},
+                  {"emu", 2000, 100, kSmall},
+                  {"emu", 2100, 1, kLarge}};
+  for (const auto& p : programs)
+    for (uint64_t i = p.first; i < p.first + p.count && !HasFailure(); ++i)
+      expect_program(p.device, i, p.sizes);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <memory>
 
 #include "src/core/rng.h"
 #include "src/dist/cluster.h"
@@ -12,9 +13,16 @@
 
 namespace gradus {
 
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
+template <class O, class... Args>
+MakeOptimizer optimizer_of(Args... args) {
+  return [=](Parameters& p) { return std::make_unique<O>(p, args...); };
+}
+
 struct ShardedSetting {
+  std::string name = "";
   TransformerConfig model{.vocab = 37, .context = 6, .layers = 3, .heads = 2, .channels = 12, .dropout = 0.1};
-  int64_t ranks = 2, micro_batches = 1, steps = 20;
+  int64_t ranks = 2, micro_batches = 1, first_step = 0, steps = 20;
   int64_t batch = 24;    // sequences a step: of all ranks and micro-batches
   double max_norm = -1;  // -1: no clipping
   std::string device = "cpu";
@@ -23,13 +31,26 @@ struct ShardedSetting {
   std::function<Tensor(const Tensor& loss, int64_t step, int64_t rank)> bend = [](const Tensor& loss, int64_t,
                                                                                   int64_t) { return loss; };
   std::function<void(int64_t step, Optimizer&)> before_update = [](int64_t, Optimizer&) {};
+  MakeOptimizer make = optimizer_of<AdamW>(AdamWArgs{.weight_decay = 0.1f});
+  // With ZeRO: what gives the first values, in place of an initialization.
+  std::function<void(Zero&, Optimizer&)> load = {};
 };
 
 using Weights = std::vector<std::vector<double>>;  // of each parameter
-inline Weights weights_of(Transformer& model) {
+inline Weights weights_of(Parameters& parameters) {
   Weights all;
-  for (const Parameter& p : model.parameters) all.push_back(to_host<double>(p.value));
+  for (const Parameter& p : parameters) all.push_back(to_host<double>(p.value));
   return all;
+}
+inline Weights weights_of(Transformer& model) { return weights_of(model.parameters); }
+inline void expect_weights(Parameters& parameters, const Weights& expected, const std::string& what) {
+  const Weights got = weights_of(parameters);
+  ASSERT_EQ(got.size(), expected.size());
+  size_t i = 0;
+  for (const Parameter& p : parameters) {
+    EXPECT_EQ(got[i], expected[i]) << what << ", " << p.name;
+    ++i;
+  }
 }
 
 // The loss of micro-batch `micro` of rank `rank`: its share of the mean over the whole batch.
@@ -53,11 +74,6 @@ inline Tensor share_of_loss(const ShardedSetting& set, const Transformer& model,
   return set.bend(model.loss(tensor(ids), tensor(targets), {}, all), step, rank);
 }
 
-using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
-inline std::unique_ptr<Optimizer> make_adamw(Parameters& p) {
-  return std::make_unique<AdamW>(p, AdamWArgs{.weight_decay = 0.1f});
-}
-
 // What gradients in their dtype make of such numbers; they stay in the leaves.
 inline std::vector<std::vector<float>> rounded_as_gradients(Transformer& model,
                                                             std::vector<std::vector<float>> x) {
@@ -74,13 +90,13 @@ enum class Summed : uint8_t { EachStep, EachMicroBatch };
 // All ranks' gradients on one device, one after the other, each in a buffer of its own; the buffers are added
 // in rank order, after the last micro-batch or after each, in fp32, and each sum is rounded once.
 inline Weights train_on_one_rank(
-    const ShardedSetting& set, Summed summed, const MakeOptimizer& make = make_adamw,
+    const ShardedSetting& set, Summed summed,
     const std::function<void(Transformer&, Optimizer&)>& inspect = [](Transformer&, Optimizer&) {}) {
   Context context(set.device, 3);
   Transformer model(set.model);
   set.prepare(model);
   model.initialize(1);
-  const auto optimizer = make(model.parameters);
+  const auto optimizer = set.make(model.parameters);
   using Buffers = std::vector<std::vector<float>>;
   const auto add = [](Buffers& to, const Buffers& x) {
     if (to.empty()) return void(to = x);
@@ -114,16 +130,27 @@ inline Weights train_on_one_rank(
   return weights_of(model);
 }
 
+// A model that is shared out, with its first values.
+struct ShardedTransformer {
+  Transformer model;
+  Zero zero;
+  ShardedTransformer(const TransformerConfig& config, Comm& comm, const ZeroArgs& args)
+      : model(config, Allocate::Later), zero(comm, model.parameters, args) {
+    model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
+  }
+};
+
 // What a rank does with ZeRO; `inspect` is called with its end.
 inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args,
-                            const std::function<void(Transformer&, Zero&, Optimizer&)>& inspect,
-                            const MakeOptimizer& make = make_adamw) {
+                            const std::function<void(Transformer&, Zero&, Optimizer&)>& inspect) {
   Transformer model(set.model, Allocate::Later);
   set.prepare(model);
   Zero zero(comm, model.parameters, std::move(args));
-  model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
-  const auto optimizer = make(zero.shards);
-  for (int64_t step = 0; step < set.steps; ++step) {
+  if (!set.load)
+    model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
+  const auto optimizer = set.make(zero.shards);
+  if (set.load) set.load(zero, *optimizer);
+  for (int64_t step = set.first_step; step < set.steps; ++step) {
     zero.model().zero_grad();
     for (int64_t micro = 0; micro < set.micro_batches; ++micro) {
       zero.last_micro_batch = micro == set.micro_batches - 1;

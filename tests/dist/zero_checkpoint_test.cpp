@@ -1,10 +1,7 @@
 // Sharded training that is saved goes on with any number of ranks.
 #include "src/dist/zero_checkpoint.h"
 
-#include <sys/resource.h>
-
-#include <csignal>
-
+#include "src/io/checkpoint.h"
 #include "src/optim/adamw_8bit.h"
 #include "tests/dist/sharded_training.h"
 #include "tests/folder_testing.h"
@@ -17,27 +14,17 @@ struct L18_ZeroCheckpoint : FolderTest {};
 
 // Trains from `from` on, after loading if that is not 0, and saves at the end if there is a `save`.
 Weights train_part(ShardedSetting set, int stage, int64_t from, const std::string& load,
-                   const std::string& save, const MakeOptimizer& make = make_adamw, int64_t align = 1) {
+                   const std::string& save, int64_t align = 1) {
   Weights weights;
+  set.first_step = from;
+  if (from > 0) set.load = [&](Zero& zero, Optimizer& o) { load_sharded(load, zero, o); };
   run_cluster({.ranks = set.ranks, .seed = 3}, [&](Comm& comm) {
-    Transformer model(set.model, Allocate::Later);
-    Zero zero(comm, model.parameters, {.stage = stage, .unit = unit_per_block, .align = align});
-    if (from == 0)
-      model.initialize(1, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
-    const auto optimizer = make(zero.shards);
-    if (from > 0) load_sharded(load, zero, *optimizer);
-    for (int64_t step = from; step < set.steps; ++step) {
-      zero.model().zero_grad();
-      Tape tape;
-      const Tensor loss = share_of_loss(set, model, step, comm.rank(), 0);
-      zero.end_forward();
-      tape.backward(loss);
-      zero.end_backward();
-      optimizer->step(1e-2);
-    }
-    if (!save.empty()) save_sharded(save, comm, zero, *optimizer, {{"note", "half way"}});
-    const Weights mine = weights_of(model);
-    if (comm.rank() == 0) weights = mine;
+    const auto inspect = [&](Transformer& model, Zero& zero, Optimizer& optimizer) {
+      if (!save.empty()) save_sharded(save, comm, zero, optimizer, {{"note", "half way"}});
+      const Weights mine = weights_of(model);
+      if (comm.rank() == 0) weights = mine;
+    };
+    train_with_zero(set, comm, {.stage = stage, .unit = unit_per_block, .align = align}, inspect);
   });
   return weights;
 }
@@ -51,62 +38,30 @@ TEST_F(L18_ZeroCheckpoint, OnAsManyRanksItIsTheUnbrokenRun) {
   }
 }
 
-double farthest(const Weights& a, const Weights& b) {
-  double most = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    for (size_t k = 0; k < a[i].size(); ++k) most = std::max(most, std::abs(a[i][k] - b[i][k]));
-  return most;
-}
-
-// There sums are taken in another order, so their last bits differ: by 1 % of one update at most.
-TEST_F(L18_ZeroCheckpoint, OnAnotherNumberOfRanksItEndsNearTheUnbrokenRun) {
-  ShardedSetting whole{.ranks = 4, .steps = 10}, half = whole;
-  half.steps = 5;
-  const Weights unbroken = train_part(whole, 3, 0, "", ""), saved = train_part(half, 3, 0, "", path("half"));
-  EXPECT_GT(farthest(unbroken, saved), 1e-2);
-  for (const int64_t ranks : {1, 2, 3, 8})
-    for (const int stage : {0, 3}) {
-      ShardedSetting other = whole;
-      other.ranks = ranks;
-      EXPECT_LT(farthest(train_part(other, stage, 5, path("half"), ""), unbroken), 1e-4)
-          << ranks << " ranks, stage " << stage;
-    }
-}
-
+// And at once, before any step, the weights are those that were saved, in 16 bits too.
 TEST_F(L18_ZeroCheckpoint, WhatIsLoadedAndSavedIsTheSameFileOnAnyNumberOfRanks) {
-  const MakeOptimizer in_8_bits = [](Parameters& p) { return std::make_unique<AdamW8bit>(p); };
   ShardedSetting set{.ranks = 4, .steps = 3};
   set.model.channels = 40, set.model.precision = precision_recipe("zero");
-  for (const bool bits : {false, true}) {
-    const MakeOptimizer make = bits ? in_8_bits : MakeOptimizer(make_adamw);
-    train_part(set, 3, 0, "", path("saved"), make, bits ? kStateBlock : 1);
+  for (const int64_t align : {int64_t(1), kStateBlock}) {
+    if (align > 1) set.make = optimizer_of<AdamW8bit>();
+    const Weights weights = train_part(set, 3, 0, "", path("saved"), align);
     const std::string saved = read("saved");
     for (const int64_t ranks : {1, 2, 3, 4, 8})
       for (const int stage : {0, 1, 2, 3}) {
         ShardedSetting other = set;
         other.ranks = ranks;
-        train_part(other, stage, 3, path("saved"), path("again"), make, bits ? kStateBlock : 1);
+        EXPECT_EQ(train_part(other, stage, 3, path("saved"), path("again"), align), weights);
         EXPECT_TRUE(read("again") == saved) << ranks << " ranks, stage " << stage;
       }
-  }
-}
-
-// What a rank has at once after loading, in 16 bits too: before any step.
-TEST_F(L18_ZeroCheckpoint, LoadedWeightsAreThoseThatWereSaved) {
-  ShardedSetting set{.ranks = 2, .steps = 2};
-  set.model.precision = precision_recipe("zero");
-  for (const int stage : {0, 1, 2, 3}) {
-    const Weights saved = train_part(set, stage, 0, "", path("saved"));
-    EXPECT_EQ(train_part(set, 3 - stage, 2, path("saved"), ""), saved) << stage;
   }
 }
 
 TEST_F(L18_ZeroCheckpoint, EveryRankFindsTheFileAndOnlyOwnersSend) {
   for (const int stage : {0, 1, 3})
     run_cluster({.ranks = 3}, [&](Comm& comm) {
-      Transformer model({.vocab = 8, .context = 4, .layers = 2, .heads = 1, .channels = 6}, Allocate::Later);
-      Zero zero(comm, model.parameters, {.stage = stage, .unit = unit_per_block});
-      model.initialize(1, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
+      ShardedTransformer sharded({.vocab = 8, .context = 4, .layers = 2, .heads = 1, .channels = 6}, comm,
+                                 {.stage = stage, .unit = unit_per_block});
+      Zero& zero = sharded.zero;
       const AdamW optimizer(zero.shards);
       fs::remove(path("f"));
       comm.barrier();
@@ -119,56 +74,53 @@ TEST_F(L18_ZeroCheckpoint, EveryRankFindsTheFileAndOnlyOwnersSend) {
     });
 }
 
-TEST_F(L18_ZeroCheckpoint, AFileThatIsWrongInOneTensorChangesNothing) {
+TEST_F(L18_ZeroCheckpoint, FilesOfOthersAreRefusedAndChangeNothing) {
   const ShardedSetting set{.ranks = 2, .steps = 1};
   ShardedSetting longer = set, later = set;
   longer.model.layers = 4;   // all tensors of the smaller model are there, and more
   later.model.context = 17;  // wte.weight, the first, is as it should be, wpe.weight is not
   train_part(longer, 3, 0, "", path("longer"));
   train_part(later, 3, 0, "", path("later"));
+  train_part(set, 3, 0, "", path("saved"));
+  write("cut", read("saved").substr(0, 3000));
   run_cluster({.ranks = 2}, [&](Comm& comm) {
-    Transformer model(set.model, Allocate::Later);
-    Zero zero(comm, model.parameters, {.stage = 2, .unit = unit_per_block});
-    model.initialize(7, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
-    const auto optimizer = make_adamw(zero.shards);
+    ShardedTransformer sharded(set.model, comm, {.stage = 2, .unit = unit_per_block});
+    auto& [model, zero] = sharded;
+    const auto optimizer = set.make(zero.shards);
     const Weights before = weights_of(model);
     expect_refused("this model needs", [&] { load_sharded(path("longer"), zero, *optimizer); });
     expect_refused("tensor wpe.weight is", [&] { load_sharded(path("later"), zero, *optimizer); });
+    expect_refused("missing", [&] { load_sharded(path("missing"), zero, *optimizer); });
+    expect_refused("cut", [&] { load_sharded(path("cut"), zero, *optimizer); });
+    Sgd sgd(zero.shards);
+    expect_refused("this model needs", [&] { load_sharded(path("saved"), zero, sgd); });
     EXPECT_EQ(weights_of(model), before);
   });
 }
 
-TEST_F(L18_ZeroCheckpoint, PartsWithinABlockOfCodesAreRefused) {
-  ShardedSetting set{.ranks = 2, .steps = 1};
-  set.model.channels = 40;
-  const MakeOptimizer in_8_bits = [](Parameters& p) { return std::make_unique<AdamW8bit>(p); };
-  expect_refused("give ZeroArgs::align", [&] { train_part(set, 3, 0, "", path("f"), in_8_bits); });
-}
-
 TEST_F(L18_ZeroCheckpoint, AnOptimizerOfSomeOfTheShardsIsRefused) {
-  const ShardedSetting set{.ranks = 2, .steps = 1};
+  ShardedSetting set{.ranks = 2, .steps = 1};
   train_part(set, 3, 0, "", path("saved"));
-  const MakeOptimizer of_matrices = [](Parameters& p) {
+  set.make = [](Parameters& p) {
     return std::make_unique<AdamW>(p, AdamWArgs{}, [](const Parameter& q) { return q.decay; });
   };
   for (const int stage : {0, 3}) {
-    expect_refused("one optimizer of all", [&] { train_part(set, stage, 0, "", path("some"), of_matrices); });
-    expect_refused("one optimizer of all",
-                   [&] { train_part(set, stage, 1, path("saved"), "", of_matrices); });
+    expect_refused("one optimizer of all", [&] { train_part(set, stage, 0, "", path("some")); });
+    expect_refused("one optimizer of all", [&] { train_part(set, stage, 1, path("saved"), ""); });
   }
   EXPECT_EQ(files(), 1);
 }
 
-// A file that fits, loaded where parts begin within blocks.
+// Also of a file that fits, loaded where parts begin within blocks.
 TEST_F(L18_ZeroCheckpoint, PartsWithinABlockAreRefusedBeforeAnythingChanges) {
-  ShardedSetting set{.ranks = 2, .steps = 1};
+  ShardedSetting set{.ranks = 2, .steps = 1, .make = optimizer_of<AdamW8bit>()};
   set.model.channels = 40;
-  const MakeOptimizer in_8_bits = [](Parameters& p) { return std::make_unique<AdamW8bit>(p); };
-  train_part(set, 3, 0, "", path("aligned"), in_8_bits, kStateBlock);
+  expect_refused("give ZeroArgs::align", [&] { train_part(set, 3, 0, "", path("f")); });
+  train_part(set, 3, 0, "", path("aligned"), kStateBlock);
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     Transformer model(set.model, Allocate::Later);
     Zero zero(comm, model.parameters, {.stage = 3, .unit = unit_per_block});
-    const auto optimizer = in_8_bits(zero.shards);
+    const auto optimizer = set.make(zero.shards);
     for (Parameter& p : zero.shards) p.assign(std::vector<double>(size_t(p.value.numel()), 7));
     if (comm.rank() == 0) return;
     expect_refused("give ZeroArgs::align", [&] { load_sharded(path("aligned"), zero, *optimizer); });
@@ -177,38 +129,33 @@ TEST_F(L18_ZeroCheckpoint, PartsWithinABlockAreRefusedBeforeAnythingChanges) {
   });
 }
 
-// A disk that is full after any number of bytes.
-TEST_F(L18_ZeroCheckpoint, ASaveThatEndsAtAnyByteLeavesTheOldOne) {
-  ShardedSetting set{.ranks = 2, .steps = 1};
-  set.model.layers = 1, set.model.vocab = 8, set.model.channels = 4, set.model.heads = 1;
-  train_part(set, 3, 0, "", path("saved"));
-  const std::string old = read("saved");
-  rlimit limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
-  ASSERT_NE(std::signal(SIGXFSZ, SIG_IGN), SIG_ERR);
-  for (size_t bytes = 0; bytes < old.size(); bytes += bytes < 24 || bytes + 24 > old.size() ? 1 : 97) {
-    const rlimit small{bytes, limit.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-    const std::string text = refusal([&] { train_part(set, 2, 0, "", path("saved")); });
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-    EXPECT_EQ(text.find("rank 0: "), 0u) << bytes << " bytes: " << text;
-    EXPECT_TRUE(read("saved") == old) << bytes << " bytes";
-    EXPECT_EQ(files(), 1) << "nothing half written is left";
-  }
-  EXPECT_EQ(train_part(set, 3, 1, path("saved"), "").size(), train_part(set, 3, 0, "", "").size());
-}
+// ---- a file of whole weights: each rank keeps its part, or it is refused and nothing has changed ----
 
-TEST_F(L18_ZeroCheckpoint, FilesOfOthersAreRefusedAndNothingChanges) {
-  ShardedSetting set{.ranks = 2, .steps = 1}, wider = set;
-  wider.model.channels = 16;
-  train_part(set, 3, 0, "", path("saved"));
-  train_part(wider, 3, 0, "", path("wider"));
-  const MakeOptimizer sgd = [](Parameters& p) { return std::make_unique<Sgd>(p); };
-  expect_refused("wte.weight", [&] { train_part(set, 3, 1, path("wider"), ""); });
-  expect_refused("this model needs", [&] { train_part(set, 3, 1, path("saved"), "", sgd); });
-  expect_refused("missing", [&] { train_part(set, 3, 1, path("missing"), ""); });
-  write("cut", read("saved").substr(0, 3000));
-  expect_refused("cut", [&] { train_part(set, 3, 1, path("cut"), ""); });
+struct L18_ZeroWeightsFile : FolderTest {};
+
+// What counts is what is there after an update.
+TEST_F(L18_ZeroWeightsFile, IsLoadedOrRefused) {
+  for (const Precision& precision : {uniform(DType::F32), mixed(DType::BF16)}) {
+    ShardedSetting set;
+    set.model.precision = precision;
+    Context context("cpu");
+    Transformer whole(set.model);
+    whole.initialize(2);
+    for (Parameter& p : whole.parameters) p.master = {};  // saved as what computes
+    save_weights(path("w"), whole.parameters);
+    for (const int stage : {0, 1, 2, 3})
+      run_cluster({.ranks = 2, .seed = 3}, [&](Comm& comm) {
+        ShardedTransformer sharded(set.model, comm, {.stage = stage, .unit = unit_per_block});
+        auto& [model, zero] = sharded;
+        const Weights before = weights_of(model);
+        zero.end_forward();
+        const std::string text = refusal([&] { load_weights(path("w"), model.parameters); });
+        zero.shards.shares->updated();  // what other ranks own
+        EXPECT_EQ(text.empty(), stage < 3 && !precision.master) << text;
+        EXPECT_EQ(weights_of(model), text.empty() ? weights_of(whole) : before) << "stage " << stage;
+        EXPECT_EQ(text.empty(), text.find("load_sharded()") == std::string::npos) << text;
+      });
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What becomes of a model when a rank fails, and after its Zero has ended.
+// What becomes of a model that is shared out when a rank fails, after its Zero has ended, and while nobody
+// trains it.
 #include "tests/dist/layered_model.h"
 #include "tests/dist/parallel_training.h"
 #include "tests/refusal_testing.h"
@@ -31,34 +32,10 @@ Declare failing_at(size_t layer, bool forward, const bool& fails) {
   };
 }
 
-TEST(L18_ZeroErrors, OfOneRankEndsAllAndTheNextRunIsAsIfNothingHadBeen) {
-  for (const bool forward : {false, true})
-    for (const size_t layer : {0, 2, 4})
-      for (ZeroArgs args : all_ways()) {
-        args.unit = unit_per_layer;
-        for (const int64_t at : {0, 1})
-          expect_refused("rank 1: boom", [&] {
-            run_cluster({.ranks = 3}, [&](Comm& comm) {
-              bool fails = false;
-              LayeredRun run{.declare = failing_at(layer, forward, fails)};
-              const auto declare = run.declare;
-              run.declare = [&](LayeredModel& m) {
-                declare(m);
-                const auto inner = m.forward;
-                m.forward = [&, inner, calls = int64_t(0)](const Tensor& x) mutable {
-                  fails = comm.rank() == 1 && calls++ == at;
-                  return inner(x);
-                };
-              };
-              layered_with_zero(run, comm, args, [](LayeredModel&, Zero&) {});
-            });
-          });
-      }
-  expect_layered_trains({.declare = declare_five}, {.unit = unit_per_layer, .overlap = true});
-}
-
-// All ranks fail at the same place, one after the other, and each goes on with another Zero.
+// All ranks fail at the same place, one after the other, and each goes on with another model and its Zero.
 TEST(L18_ZeroErrors, ThatAreCaughtLeaveNothingBehind) {
+  const LayeredRun next{.declare = declare_five};
+  const Weights expected = layered_with_sums(next);
   for (const bool forward : {false, true})
     for (ZeroArgs args : all_ways()) {
       args.unit = unit_per_layer;
@@ -72,40 +49,11 @@ TEST(L18_ZeroErrors, ThatAreCaughtLeaveNothingBehind) {
         const Usage& now = current().device.meter().now();
         for (const Kind k : {Kind::Weight, Kind::Gradient, Kind::Master, Kind::Optimizer, Kind::Activation})
           EXPECT_EQ(now[k], 0) << text_of(args) << name_of(k);
+        layered_with_zero(next, comm, args, [&](LayeredModel& model, Zero&) {
+          expect_weights(model.parameters, expected, text_of(args));
+        });
       });
     }
-}
-
-// With less and less memory: every rank runs out of it wherever that may be, and says so.
-TEST(L18_ZeroErrors, OutOfMemoryAnywhere) {
-  const auto step = [](Comm& comm, const ZeroArgs& args) {
-    LayeredModel m(Allocate::Later);
-    for (int i = 0; i < 6; ++i) m.linear("l" + std::to_string(i), 700, 700);
-    Zero zero(comm, m.parameters, args);
-    AdamW optimizer(zero.shards);
-    zero.model().zero_grad();
-    Tape tape;
-    Tensor y(current().device, {1, 700}, DType::F32, Kind::Data, "x");
-    for (const Linear& l : m.linears) y = l(y);
-    zero.end_forward();
-    tape.backward(y, Tensor(current().device, {1, 700}, DType::F32, Kind::Data, "dy"));
-    zero.end_backward();
-    optimizer.step(0.1);
-  };
-  for (ZeroArgs args : all_ways()) {
-    args.unit = unit_per_layer;
-    int64_t trained = 0, refused = 0;
-    for (int64_t budget = int64_t(160) << 20; budget > int64_t(4) << 20; budget -= int64_t(4) << 20) {
-      const std::string text = refusal([&] {
-        run_cluster({.ranks = 2, .device = "meta", .memory_budget = budget},
-                    [&](Comm& comm) { step(comm, args); });
-      });
-      EXPECT_TRUE(text.empty() || text.find(": out of memory") == 6) << text;
-      ++(text.empty() ? trained : refused);
-    }
-    EXPECT_GT(trained, 0) << text_of(args);
-    EXPECT_GT(refused, 0) << text_of(args);
-  }
 }
 
 // An error on every rank, that a program catches: it takes the step again, and that is as if nothing had
@@ -115,20 +63,19 @@ TEST(L18_ZeroErrors, AStepThatFailedEverywhereIsTakenAgain) {
     for (ZeroArgs args : all_ways()) {
       args.unit = unit_per_layer;
       const LayeredRun run{.declare = declare_five, .ranks = 2};
-      const Weights expected = layered_on_one_rank(run);
+      const Weights expected = layered_with_sums(run);
       const std::string text = refusal([&] {
         run_cluster({.ranks = 2}, [&](Comm& comm) {
-          LayeredModel model(Allocate::Later);
           bool now = false;
-          failing_at(2, forward, now)(model);
-          Zero zero(comm, model.parameters, args);
-          for (Parameter& p : model.parameters) zero.assign(p, first_values(p));
+          ShardedLayers sharded(comm, args, failing_at(2, forward, now));
+          LayeredModel& model = sharded.model;
+          Zero& zero = *sharded.zero;
           Sgd optimizer(zero.shards, {.momentum = 0.9f});
           for (int64_t step = 0; step < run.steps; ++step) {
             for (const bool f : {true, false}) {
               now = f && step == 1;
               try {
-                layered_gradients(run, step, comm, model, zero);
+                layered_gradients(run, step, comm, model, &zero);
               } catch (const Error& e) {
                 if (std::string(e.what()) != "boom") throw;
                 EXPECT_TRUE(now);
@@ -137,10 +84,7 @@ TEST(L18_ZeroErrors, AStepThatFailedEverywhereIsTakenAgain) {
             }
             optimizer.step(0.01);
           }
-          size_t i = 0;
-          for (const Parameter& p : model.parameters)
-            EXPECT_EQ(to_host<double>(p.value), expected[i++])
-                << text_of(args) << (forward ? ", forward, " : ", backward, ") << p.name;
+          expect_weights(model.parameters, expected, text_of(args) + (forward ? ", forward" : ", backward"));
         });
       });
       EXPECT_TRUE(text.empty() || !forward) << text_of(args) << ": " << text;
@@ -187,20 +131,72 @@ TEST(L18_ZeroEnds, BeforeItsModel) {
     });
 }
 
-// Twice in one cluster, with models of their own.
-TEST(L18_ZeroEnds, AnotherModelComesAfterIt) {
-  const LayeredRun run{.declare = declare_five};
-  const Weights expected = layered_on_one_rank(run);
+// ---- while nobody trains it ----
+
+// Without a tape, in every stage: what one rank with the whole model says; and then the memory is given back,
+// also after a pass that ends in the middle, of what was gathered ahead.
+TEST(L18_ZeroEvaluation, IsThatOfTheWholeModel) {
+  std::vector<double> expected;
+  {
+    const Context context("cpu", 3);
+    LayeredModel model(Allocate::Now);
+    declare_five(model);
+    for (Parameter& p : model.parameters) p.assign(first_values(p));
+    expected = to_host<double>(model.forward(rows_of(0, 0, 4, 1)));
+  }
   for (ZeroArgs args : all_ways()) {
     args.unit = unit_per_layer;
-    run_cluster({.ranks = run.ranks}, [&](Comm& comm) {
-      for (int i = 0; i < 2; ++i)
-        layered_with_zero(run, comm, args, [&](LayeredModel& model, Zero&) {
-          size_t k = 0;
-          for (const Parameter& p : model.parameters) EXPECT_EQ(to_host<double>(p.value), expected[k++]);
-        });
+    run_cluster({.ranks = 3}, [&](Comm& comm) {
+      ShardedLayers sharded(comm, args);
+      LayeredModel& model = sharded.model;
+      Zero& zero = *sharded.zero;
+      const Usage before = current().device.meter().now();
+      const Tensor x = rows_of(0, 0, 4, 1);
+      for (size_t layers = 1; layers < 5 && !args.keep_gathered; ++layers) {
+        const Evaluation evaluation;
+        Tensor y = x;
+        for (size_t i = 0; i < layers; ++i) y = model.linears[i](y);
+        zero.end_forward();
+        for (const Kind k : {Kind::Weight, Kind::Comm})
+          EXPECT_EQ(current().device.meter().now()[k], before[k]) << text_of(args) << ", " << layers;
+      }
+      for (int i = 0; i < 3; ++i) {
+        const Evaluation evaluation;
+        const Tensor y = model.forward(x);
+        if (i < 2) zero.end_forward();  // and twice in a row
+        EXPECT_EQ(to_host<double>(y), expected) << text_of(args);
+      }
+      zero.end_forward();
+      for (const Kind k : {Kind::Weight, Kind::Gradient})
+        EXPECT_EQ(current().device.meter().now()[k], before[k]) << text_of(args) << name_of(k);
+      EXPECT_LE(current().device.meter().now()[Kind::Comm], 256 << 10) << text_of(args);
     });
   }
+}
+
+// Between steps, and between a step's passes with a tape: training does not notice. Nor does it where
+// somebody looks at the weights when a backward pass is over, and they are updated then.
+TEST(L18_ZeroEvaluation, DoesNotChangeTraining) {
+  const auto evaluate = [](LayeredModel& model, Zero& zero) {
+    const Evaluation evaluation;
+    model.forward(rows_of(9, 0, 4, 5));
+    zero.end_forward();
+  };
+  const auto read = [](LayeredModel& model, Zero&) {
+    to_host<double>(model.parameters.find("l2.weight").value);
+  };
+  const LayeredRun runs[] = {{.declare = declare_five, .after_update = evaluate},
+                             {.declare = declare_five,
+                              .after_forward = evaluate,
+                              .after_backward = evaluate,
+                              .after_update = evaluate},
+                             {.declare = declare_five, .after_backward = read}};
+  for (const LayeredRun& run : runs)
+    for (const bool layers : {false, true})
+      for (ZeroArgs args : all_ways()) {
+        if (layers) args.unit = unit_per_layer;
+        expect_layered_trains(run, args);
+      }
 }
 
 }  // namespace

@@ -14,9 +14,8 @@ TEST(L18_ZeroLoops, ALoopForWholeParametersTrainsTheSame) {
   const Weights by_step = train_on_one_rank(set, Summed::EachStep);
   for (const ZeroArgs& args : all_ways())
     run_cluster(cluster_of(set), [&](Comm& comm) {
-      Transformer model(set.model, Allocate::Later);
-      Zero zero(comm, model.parameters, args);
-      model.initialize(1, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
+      ShardedTransformer sharded(set.model, comm, args);
+      auto& [model, zero] = sharded;
       AdamW optimizer(zero.shards, {.weight_decay = 0.1f});
       for (int64_t step = 0; step < set.steps; ++step) {
         model.parameters.zero_grad();
@@ -39,9 +38,8 @@ TEST(L18_ZeroLoops, WhatWouldTrainOtherWeightsIsRefused) {
   for (const ZeroArgs& args : all_ways())
     run_cluster({.ranks = 2}, [&](Comm& comm) {
       const ShardedSetting set{.steps = 1, .batch = 4};
-      Transformer model(set.model, Allocate::Later);
-      Zero zero(comm, model.parameters, args);
-      model.initialize(1, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
+      ShardedTransformer sharded(set.model, comm, args);
+      auto& [model, zero] = sharded;
       const auto refused = [&](const char* part, const std::function<void()>& f) {
         const std::string said = refusal(f);
         EXPECT_NE(said.find(part), std::string::npos) << text_of(args) << ": " << said;
@@ -60,9 +58,8 @@ TEST(L18_ZeroLoops, WithoutEndBackwardAnOverlappedStepIsRefused) {
     if (args.overlap)
       run_cluster({.ranks = 2}, [&](Comm& comm) {
         const ShardedSetting set{.steps = 1, .batch = 4};
-        Transformer model(set.model, Allocate::Later);
-        Zero zero(comm, model.parameters, args);
-        model.initialize(1, [&](Parameter& p, const std::vector<double>& v) { zero.assign(p, v); });
+        ShardedTransformer sharded(set.model, comm, args);
+        auto& [model, zero] = sharded;
         Sgd optimizer(zero.shards);
         model.parameters.zero_grad();
         Tape tape;
@@ -94,7 +91,7 @@ TEST(L18_ZeroLoops, AFaultOnOneRankEndsAllWithItsSentence) {
             } const at_the_end{faulty && comm.rank() == 1};
             if (at_the_end.was_armed) Faults::arm(device, what, n);
             train_with_zero(set, comm, args, [&](Transformer& model, Zero&, Optimizer&) {
-              if (!faulty) expect_weights(model, expected, text_of(args));
+              if (!faulty) expect_weights(model.parameters, expected, text_of(args));
             });
           });
         };

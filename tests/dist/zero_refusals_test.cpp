@@ -1,5 +1,4 @@
 // What data parallelism and ZeRO refuse, by sentences that say what is wrong.
-#include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
 #include "tests/dist/parallel_training.h"
 #include "tests/refusal_testing.h"
@@ -10,85 +9,43 @@ namespace {
 void expect_of_ranks(int64_t ranks, const std::string& part, const std::function<void(Comm&)>& body) {
   expect_refused(part, [&] { run_cluster({.ranks = ranks}, body); });
 }
-// A gradient of ones, times a factor, for each of the parameters.
-void pass(const std::vector<Parameter*>& parameters, double factor = 1) {
-  for (Parameter* p : parameters) {
-    Tape tape;
-    const Tensor y = scale(p->value, factor);
-    const std::vector<float> ones(size_t(p->leaf.shape.numel()), 1);
-    tape.backward(y, from_host(current().device, ones, p->leaf.shape, DType::F32, Kind::Data, "ones"));
-  }
-}
-std::vector<Parameter*> add_three(Parameters& parameters) {
-  std::vector<Parameter*> all;
-  for (const char* name : {"a", "b", "c"}) all.push_back(&parameters.add(name, {4}, {}));
-  return all;
-}
-std::vector<Parameter*> with_values(const std::vector<Parameter*>& all) {
-  for (Parameter* p : all) p->assign({1, 2, 3, 4});
-  return all;
+// `add` declares a model.
+void expect_not_sharded(
+    int64_t ranks, const std::string& part, const ZeroArgs& args, Allocate allocate = Allocate::Later,
+    const std::function<void(Parameters&)>& add = [](Parameters& p) { add_three(p); }) {
+  expect_of_ranks(ranks, part, [&](Comm& comm) {
+    Parameters model(allocate);
+    add(model);
+    const Zero zero(comm, model, args);
+  });
 }
 
-TEST(L18_ZeroRefusals, ModelsItCannotShard) {
+TEST(L18_ZeroRefusals, ModelsAndArgumentsThatCannotBe) {
+  const auto one = [](Parameters& p) { p.add("a", {3}, {}); };
+  const auto frozen = [](Parameters& p) {
+    add_three(p);
+    p.set_trainable(p.find("b"), false);
+  };
+  const auto of_two_precisions = [](Parameters& p) {
+    add_three(p);
+    p.add("d", {4}, precision_recipe("mixed"));
+  };
+  const auto layer = [](Parameters& p) { p.add("a.weight", {6, 6}, {}), p.add("a.bias", {6}, {}); };
   for (const int stage : {0, 1, 2, 3}) {
-    expect_of_ranks(2, "'b'", [&](Comm& comm) {  // frozen
-      Parameters model(Allocate::Later);
-      add_three(model);
-      model.set_trainable(model.find("b"), false);
-      const Zero zero(comm, model, {.stage = stage});
-    });
-    expect_of_ranks(2, "Allocate::Later", [&](Comm& comm) {
-      Parameters model;
-      add_three(model);
-      const Zero zero(comm, model, {.stage = stage});
-    });
+    expect_not_sharded(2, "'b'", {.stage = stage}, Allocate::Later, frozen);
+    expect_not_sharded(2, "Allocate::Later", {.stage = stage}, Allocate::Now);
+    if (stage == 0) continue;  // every rank has all
+    expect_not_sharded(4, "of 4", {.stage = stage}, Allocate::Later, one);
+    expect_not_sharded(4, "rank 3", {.stage = stage, .align = 256});  // by the alignment
   }
-  expect_of_ranks(2, "'d'", [&](Comm& comm) {  // another precision in a unit
-    Parameters model(Allocate::Later);
-    add_three(model);
-    model.add("d", {4}, precision_recipe("mixed"));
-    const Zero zero(comm, model, {});
-  });
-  expect_of_ranks(2, "", [&](Comm& comm) {
-    Parameters model(Allocate::Later);
-    const Zero zero(comm, model, {});
-  });
-}
-
-TEST(L18_ZeroRefusals, ArgumentsThatCannotBe) {
-  for (const int stage : {4, -1})
-    expect_of_ranks(2, std::to_string(stage), [&](Comm& comm) {
-      Parameters model(Allocate::Later);
-      add_three(model);
-      const Zero zero(comm, model, {.stage = stage});
-    });
-  for (const int64_t align : {0, -3})
-    expect_of_ranks(2, std::to_string(align), [&](Comm& comm) {
-      Parameters model(Allocate::Later);
-      add_three(model);
-      const Zero zero(comm, model, {.align = align});
-    });
-}
-
-TEST(L18_ZeroRefusals, TooFewParametersForTheRanks) {
-  for (const int stage : {1, 2, 3}) {
-    expect_of_ranks(4, "of 4", [&](Comm& comm) {
-      Parameters model(Allocate::Later);
-      model.add("a", {3}, {});
-      const Zero zero(comm, model, {.stage = stage});
-    });
-    expect_of_ranks(4, "rank 3", [&](Comm& comm) {  // by the alignment
-      Parameters model(Allocate::Later);
-      add_three(model);
-      const Zero zero(comm, model, {.stage = stage, .align = 256});
-    });
-  }
-  run_cluster({.ranks = 4}, [&](Comm& comm) {  // all have all
-    Parameters model(Allocate::Later);
-    model.add("a", {3}, {});
-    const Zero zero(comm, model, {.stage = 0});
-    EXPECT_EQ(zero.shards.numel(), 3);
-  });
+  expect_not_sharded(2, "'d'", {}, Allocate::Later, of_two_precisions);
+  expect_not_sharded(2, "", {}, Allocate::Later, [](Parameters&) {});
+  // An operation reads both, and only one unit is gathered at a time.
+  const ZeroArgs each_alone{.unit = [](const Parameter& p) { return p.name; }};
+  expect_not_sharded(2, "'a.bias' is in another unit than the rest of its layer", each_alone, Allocate::Later,
+                     layer);
+  for (const int stage : {4, -1}) expect_not_sharded(2, std::to_string(stage), {.stage = stage});
+  for (const int64_t align : {0, -3}) expect_not_sharded(2, std::to_string(align), {.align = align});
 }
 
 // Too few or too many first values, on every rank, also on one whose part would be among them.
@@ -125,15 +82,11 @@ TEST(L18_ZeroRefusals, AModelThatWasRefused) {
 
 TEST(L18_ZeroRefusals, OptimizersOfMatricesOnShards) {
   for (const int stage : {1, 2, 3}) {
-    const auto with = [&](const MakeOptimizer& make) {
-      return [=](Comm& comm) {
-        train_with_zero(
-            {.steps = 1, .batch = 2}, comm, {.stage = stage}, [](Transformer&, Zero&, Optimizer&) {}, make);
-      };
-    };
-    const std::string sentence = "is a shard of a parameter of ";
-    expect_of_ranks(2, sentence, with([](Parameters& p) { return std::make_unique<Adafactor>(p); }));
-    expect_of_ranks(2, sentence, with([](Parameters& p) { return std::make_unique<Muon>(p); }));
+    for (const MakeOptimizer& make : {optimizer_of<Adafactor>(), optimizer_of<Muon>()})
+      expect_of_ranks(2, "is a shard of a parameter of ", [&](Comm& comm) {
+        train_with_zero({.steps = 1, .batch = 2, .make = make}, comm, {.stage = stage},
+                        [](Transformer&, Zero&, Optimizer&) {});
+      });
   }
 }
 

@@ -1,7 +1,7 @@
-// Units of ZeRO's stage 3: how much is gathered at once, and that what is released is what nobody reads.
+// Units of ZeRO: how much is gathered at once, that what is released is what nobody reads, and what overlap
+// hides.
 #include "tests/dist/layered_model.h"
 #include "tests/dist/parallel_training.h"
-#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -88,57 +88,26 @@ TEST(L18_ZeroUnits, AHundredLayersInUnitsOfAnySize) {
   }
 }
 
-// A stage below 3 trains such a model as well.
-TEST(L18_ZeroUnits, EveryStageTrainsIt) {
-  for (const int stage : {0, 1, 2})
-    for (const bool overlap : {false, true})
-      expect_layered_trains({.declare = declare_hundred, .ranks = 2, .steps = 2},
-                            {.stage = stage, .unit = unit_per_layer, .overlap = overlap});
-}
-
-TEST(L18_ZeroUnits, OfATransformerOneBlockIsGatheredAndTheRoot) {
-  for (const bool overlap : {false, true})
-    for (const bool cut : {false, true}) {
-      ShardedSetting set{.ranks = 2, .micro_batches = 2, .steps = 2, .batch = 4, .device = "meta"};
-      set.model.precision = precision_recipe("mixed");
-      if (cut)
-        set.prepare = [](Transformer& m) { m.segments = std::vector<BlockSegment>(3, {1, Keep::Input}); };
-      const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
-                    root = set.model.vocab * C + set.model.context * C + 2 * C;
-      run_cluster(cluster_of(set), [&](Comm& comm) {
-        train_with_zero(set, comm, {.unit = unit_per_block, .overlap = overlap},
-                        [&](Transformer&, Zero& zero, Optimizer&) {
-                          EXPECT_EQ(zero.most_gathered(),
-                                    2 * (round_up(root, 2) + (overlap ? 2 : 1) * round_up(block, 2)));
-                        });
-      });
-    }
-}
-
 // Segments run again from their beginning, so the order of units goes up and down. No more than one unit, and
 // with overlap one more, is gathered beside the root.
 TEST(L18_ZeroUnits, OfATransformerWithSegmentsOfSeveralBlocks) {
-  const std::vector<std::function<void(Transformer&)>> cuts{
-      [](Transformer& m) {
-        m.segments = std::vector<BlockSegment>(6, {2, Keep::Input});
-      },
-      [](Transformer& m) {
-        m.segments = std::vector<BlockSegment>(3, {4, Keep::Input});
-      },
-      [](Transformer& m) {
-        m.segments = {{5, Keep::Input}, {1, Keep::All}, {6, Keep::LessAttention}};
-      },
-      [](Transformer& m) { m.from_the_start = true; }};
+  const std::vector<std::vector<BlockSegment>> cuts{
+      std::vector<BlockSegment>(6, {2, Keep::Input}),
+      std::vector<BlockSegment>(3, {4, Keep::Input}),
+      {{5, Keep::Input}, {1, Keep::All}, {6, Keep::LessAttention}},
+      {}};  // from the start
   for (size_t cut = 0; cut < cuts.size(); ++cut)
     for (const bool overlap : {false, true}) {
-      ShardedSetting set{.ranks = 2, .steps = 1, .batch = 2, .device = "meta", .prepare = cuts[cut]};
-      set.model.layers = 12;
+      ShardedSetting set{.ranks = 2, .steps = 1, .batch = 2, .device = "meta"};
+      set.prepare = [&](Transformer& m) { m.segments = cuts[cut], m.from_the_start = cuts[cut].empty(); };
+      set.model.layers = 12, set.model.precision = precision_recipe("mixed");
       const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
                     root = set.model.vocab * C + set.model.context * C + 2 * C;
       run_cluster(cluster_of(set), [&](Comm& comm) {
         train_with_zero(set, comm, {.unit = unit_per_block, .overlap = overlap},
                         [&](Transformer&, Zero& zero, Optimizer&) {
-                          EXPECT_LE(zero.most_gathered(), 4 * (root + (overlap ? 2 : 1) * block))
+                          EXPECT_LE(zero.most_gathered(),
+                                    2 * (round_up(root, 2) + (overlap ? 2 : 1) * round_up(block, 2)))
                               << "cut " << cut << (overlap ? ", overlapped" : "");
                         });
       });
@@ -157,70 +126,124 @@ TEST(L18_ZeroUnits, NamesOfBlocks) {
     EXPECT_EQ(unit(name), "") << name;
 }
 
-// Two layers with names of their own, and what else a forward function does with them.
-Declare three_layers(const std::function<Tensor(LayeredModel&, const Tensor&)>& forward) {
-  return [=](LayeredModel& m) {
-    for (const char* name : {"a", "b", "c"}) m.linear(name, 4, 4);
-    m.norm("n", 4);
-    m.forward = [&m, forward](const Tensor& x) { return forward(m, x); };
-  };
-}
-std::vector<ZeroArgs> ways_of_units(const std::function<std::string(const Parameter&)>& unit) {
-  std::vector<ZeroArgs> ways = all_ways();
-  for (ZeroArgs& a : ways) a.unit = unit;
-  return ways;
-}
-void expect_any_order(const Declare& declare, const std::function<std::string(const Parameter&)>& unit,
-                      int64_t passes = 1) {
-  for (const ZeroArgs& args : ways_of_units(unit))
-    for (const int64_t ranks : {2, 3}) {
-      SCOPED_TRACE(text_of(args));
-      expect_layered_trains({.declare = declare, .ranks = ranks, .passes = passes}, args);
-    }
+// With several passes all tapes are there at once: then a gradient is final when the last has been through.
+TEST(L18_ZeroUnits, InAnyOrderAndUsedTwice) {
+  using Forward = std::function<Tensor(LayeredModel&, const Tensor&)>;
+  const struct {
+    const char* what;
+    Forward forward;
+    int64_t passes = 1;
+  } cases[] = {{"twice in its unit",
+                [](LayeredModel& m, const Tensor& x) {
+                  return m.norms[0](m.linears[2](m.linears[1](m.linears[1](m.linears[0](m.linears[0](x))))));
+                }},
+               {"twice, after other units",
+                [](LayeredModel& m, const Tensor& x) {
+                  const Linear &a = m.linears[0], &b = m.linears[1], &c = m.linears[2];
+                  return linear(c(linear(m.norms[0](b(a(x))), a.weight.value)), b.weight.value);
+                }},
+               {"in another order than declared",
+                [](LayeredModel& m, const Tensor& x) {
+                  return m.linears[0](m.linears[2](m.linears[1](m.norms[0](x))));
+                }},
+               {"several passes in a row",
+                [](LayeredModel& m, const Tensor& x) {
+                  return m.norms[0](m.linears[2](m.linears[1](m.linears[0](x))));
+                },
+                3}};
+  for (const auto& c : cases)
+    for (ZeroArgs args : all_ways())
+      for (const int64_t ranks : {2, 3}) {
+        args.unit = unit_per_layer;
+        SCOPED_TRACE(c.what + (", " + text_of(args)));
+        const Declare declare = [&](LayeredModel& m) {
+          for (const char* name : {"a", "b", "c"}) m.linear(name, 4, 4);
+          m.norm("n", 4);
+          m.forward = [&](const Tensor& x) { return c.forward(m, x); };
+        };
+        expect_layered_trains({.declare = declare, .ranks = ranks, .passes = c.passes}, args);
+      }
 }
 
-TEST(L18_ZeroUnits, AParameterThatIsUsedTwice) {
-  const auto twice = [](LayeredModel& m, const Tensor& x) {  // in its unit
-    return m.norms[0](m.linears[2](m.linears[1](m.linears[1](m.linears[0](m.linears[0](x))))));
-  };
-  expect_any_order(three_layers(twice), unit_per_layer);
-  const auto tied = [](LayeredModel& m, const Tensor& x) {  // after other units
-    const Linear &a = m.linears[0], &b = m.linears[1], &c = m.linears[2];
-    return linear(c(linear(m.norms[0](b(a(x))), a.weight.value)), b.weight.value);
-  };
-  expect_any_order(three_layers(tied), unit_per_layer);
-}
+// ---- overlap hides what the ranks say to each other behind what they compute, on the simulated clock ----
 
-// An operation reads both, and only one unit is gathered at a time.
-TEST(L18_ZeroUnits, TheParametersOfALayerMustBeInOneUnit) {
-  run_cluster({.ranks = 2}, [](Comm& comm) {
-    for (const bool norm : {false, true}) {
-      LayeredModel m(Allocate::Later);
-      if (norm)
-        m.norm("a", 6);
-      else
-        m.linear("a", 6, 6);
-      expect_refused("'a.bias' is in another unit than the rest of its layer", [&] {
-        const Zero zero(comm, m.parameters, {.unit = [](const Parameter& p) { return p.name; }});
-      });
+struct Exposed {  // seconds in which a rank only waits
+  double forward = 0, backward = 0;
+};
+
+constexpr double kBandwidth = 5e5;
+// Computing takes as long as its operations; all that is sent takes a fifth of that.
+ShardedSetting eight_blocks() {
+  ShardedSetting set{.ranks = 2, .steps = 1, .batch = 2, .device = "meta"};
+  set.model.layers = 8;
+  return set;
+}
+constexpr int64_t kSteps = 2;  // the second one begins as the first one did
+Exposed with_zero(const ZeroArgs& args, int64_t evaluations) {
+  const ShardedSetting set = eight_blocks();
+  const auto computed = [](int64_t, Context& c) { return double(c.device.meter().flops()) * 1e-6; };
+  Exposed e;
+  const Network net{.name = "test", .source = "", .link = {0, kBandwidth}};
+  run_cluster({.ranks = 2, .device = "meta", .network = net, .computed = computed}, [&](Comm& comm) {
+    double before = comm.seconds(), flops = computed(0, current());
+    const auto to = [&](double Exposed::*phase) {
+      const double now = comm.seconds(), ran = computed(0, current());
+      if (phase && comm.rank() == 0) e.*phase += now - before - (ran - flops);
+      before = now, flops = ran;
+    };
+    Transformer model(set.model, Allocate::Later);
+    Zero zero(comm, model.parameters, args);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      zero.model().zero_grad();
+      to(nullptr);
+      for (int64_t i = 0; i < evaluations; ++i) {
+        const Evaluation evaluation;
+        share_of_loss(set, model, 0, comm.rank(), 0);
+        zero.end_forward();
+        to(&Exposed::forward);
+      }
+      Tape tape;
+      to(nullptr);
+      const Tensor loss = share_of_loss(set, model, 0, comm.rank(), 0);
+      zero.end_forward();
+      to(&Exposed::forward);
+      tape.backward(loss);
+      zero.end_backward();
+      to(&Exposed::backward);
     }
   });
+  return e;
 }
 
-TEST(L18_ZeroUnits, UnitsInAnotherOrderThanTheyWereDeclared) {
-  const auto backwards = [](LayeredModel& m, const Tensor& x) {
-    return m.linears[0](m.linears[2](m.linears[1](m.norms[0](x))));
-  };
-  expect_any_order(three_layers(backwards), unit_per_layer);
-}
-
-// With all tapes at once: then a gradient is final when the last of them has been through.
-TEST(L18_ZeroUnits, TwoForwardPassesInARow) {
-  const auto forward = [](LayeredModel& m, const Tensor& x) {
-    return m.norms[0](m.linears[2](m.linears[1](m.linears[0](x))));
-  };
-  for (const ZeroArgs& args : ways_of_units(unit_per_layer))
-    expect_layered_trains({.declare = three_layers(forward), .ranks = 2, .passes = 3}, args);
+// Each way only the root and one of eight blocks are waited for, also after passes that only evaluate: in
+// each the unit after the first is gathered while the first computes.
+TEST(L18_Overlap, HidesGathersAndSums) {
+  const ShardedSetting set = eight_blocks();
+  const int64_t C = set.model.channels, block = 12 * C * C + 13 * C,
+                root = (set.model.vocab + set.model.context + 2) * C;
+  const auto seconds = [&](int64_t n) { return double(kSteps) * double(n) / 2 * 4 / kBandwidth; };
+  const double one = seconds(root + block), all = seconds(root + 8 * block);
+  for (const int stage : {0, 1, 2, 3})
+    for (const bool keep : {false, true}) {
+      if (keep && stage < 3) continue;
+      double alone = 0;  // without evaluations
+      for (const int64_t evaluations : {0, 2}) {
+        ZeroArgs args{.stage = stage, .unit = unit_per_block, .keep_gathered = keep};
+        const Exposed plain = with_zero(args, evaluations);
+        args.overlap = true;
+        const Exposed overlapped = with_zero(args, evaluations);
+        const std::string what = text_of(args) + ", evaluations: " + std::to_string(evaluations);
+        const double forward = stage == 3 ? 1 + double(evaluations) : 0;
+        const int backward = stage == 0 || (stage == 3 && !keep) ? 2 : 1;
+        EXPECT_NEAR(plain.forward, forward * all, 1e-6 * all) << what;
+        EXPECT_NEAR(overlapped.forward, forward * one, 1e-6 * all) << what;
+        EXPECT_NEAR(plain.backward, backward * all, 1e-6 * all) << what;
+        EXPECT_LT(overlapped.backward, (backward + 1e-6) * one) << what;
+        EXPECT_GT(overlapped.backward, seconds(root)) << what << ": somebody has to wait for the last sum";
+        if (evaluations == 0) alone = overlapped.backward;
+        EXPECT_NEAR(overlapped.backward, alone, 1e-6 * one) << what;
+      }
+    }
 }
 
 }  // namespace

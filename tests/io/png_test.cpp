@@ -81,18 +81,5 @@ TEST(L01_Png, ADiscIsRoundAndCutOffOutside) {
   EXPECT_EQ(count(none, kRed), 200);
 }
 
-TEST_F(L01_PngFile, IsAPngInANewFolder) {
-  const std::string file = path("plots/a.png");
-  Image image(3, 2);
-  image.write_png(file);
-  const std::string bytes = read(file);
-  ASSERT_GT(bytes.size(), 40u);
-  EXPECT_EQ(bytes.substr(0, 16), std::string("\x89PNG\r\n\x1A\n\0\0\0\rIHDR", 16));
-  EXPECT_EQ(bytes.substr(16, 10), std::string("\0\0\0\3\0\0\0\2\10\2", 10));  // 3 x 2, 8 bits, RGB
-  EXPECT_EQ(bytes.substr(bytes.size() - 8, 4), "IEND");
-  EXPECT_EQ(std::distance(fs::directory_iterator(root_ / "plots"), fs::directory_iterator()), 1);
-  EXPECT_THROW(image.write_png("/dev/null/a.png"), Error);
-}
-
 }  // namespace
 }  // namespace gradus

@@ -116,15 +116,6 @@ TEST(L18_Stages, MicroBatchesAddUp) {
   EXPECT_EQ(trained(set, {.stage = 1, .unit = unit_per_block}), train_on_one_rank(set, Summed::EachStep));
 }
 
-TEST(L18_Stages, ABudgetIsOfEachRank) {
-  ZeroSetting set{
-      .model = {.vocab = 31, .context = 8, .layers = 3, .heads = 2, .channels = 12}, .ranks = 2, .tokens = 8};
-  set.budget = int64_t(64) << 20;
-  EXPECT_GT(zero_step(set).reserved, 0);
-  set.budget = int64_t(4) << 20;
-  EXPECT_THROW(zero_step(set), OutOfMemory);
-}
-
 // Rajbhandari et al. 2020, table 2: the largest model whose states fit 64 GPUs of 32 GB (10^9), in 10^9
 // parameters.
 TEST(L18_Published, LargestModels) {

@@ -24,21 +24,23 @@ TrainingRun tiny(const char* family, const char* recipe, int64_t batch = 3, int6
   return {c, batch, seq};
 }
 
-// Three steps as a lesson runs them.
+// A step as a lesson runs it.
+void train(Transformer& model, Optimizer& optimizer, const TrainingRun& run, uint64_t step) {
+  const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq, step);
+  Tape tape;
+  const Tensor loss = batch.loss(model);
+  model.parameters.zero_grad();
+  tape.backward(loss);
+  optimizer.step(1e-3);
+}
+
 void expect_needed_on_cpu(const TrainingRun& run) {
   const MemoryNeed need = memory_need(run);
   Context context("cpu", 1);
   Transformer model(run.model);
   model.initialize(1);
   AdamW optimizer(model.parameters);
-  for (uint64_t step = 0; step < 3; ++step) {
-    const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq, step);
-    Tape tape;
-    const Tensor loss = batch.loss(model);
-    model.parameters.zero_grad();
-    tape.backward(loss);
-    optimizer.step(1e-3);
-  }
+  for (uint64_t step = 0; step < 3; ++step) train(model, optimizer, run, step);
   const Meter& meter = context.device.meter();
   for (int k = 0; k < kKinds; ++k)
     EXPECT_EQ(need.peak.usage.by_kind[k], meter.at_peak().by_kind[k]) << name_of(Kind(k));
@@ -186,12 +188,7 @@ TEST(L04_MemoryNeed, ManyStepsNeedNoMoreThanPredicted) {
   Context context("meta", 1);
   Transformer model(run.model);
   AdamW optimizer(model.parameters);
-  for (int step = 0; step < 10; ++step) {
-    const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
-    Tape tape;
-    tape.backward(batch.loss(model));
-    optimizer.step(1e-3);
-  }
+  for (uint64_t step = 0; step < 10; ++step) train(model, optimizer, run, step);
   const MemoryNeed need = memory_need(run);
   EXPECT_EQ(need.reserved, context.device.meter().peak_reserved());
   EXPECT_EQ(need.peak.usage, context.device.meter().at_peak());
@@ -206,11 +203,8 @@ TEST(L04_MemoryNeed, TheFlopsOfTheLargestBatchCanBeCounted) {
   Context context("meta", 1, kNoLimit);
   Transformer model(run.model);
   AdamW optimizer(model.parameters);
-  for (int step = 0; step < 4; ++step) {  // as many as the calculator runs
-    const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
-    Tape tape;
-    tape.backward(batch.loss(model));
-    optimizer.step(0);
+  for (uint64_t step = 0; step < 4; ++step) {  // as many as the calculator runs
+    train(model, optimizer, run, step);
     const double expected = double(step + 1) * 6 * double(run.batch) * 1024 * 85e6;  // the blocks' alone
     EXPECT_GT(double(context.device.meter().flops()), expected) << "step " << step;
   }

@@ -9,7 +9,7 @@ failures=0
 # A tree without a violation.
 fresh() {
   rm -rf "${tree:?}"/*
-  mkdir -p src/io src/data src/core kernels lessons/01_a lessons/02_b tests/tools build
+  mkdir -p src/io src/data src/core kernels lessons/01_a lessons/02_b tests/tools tests/mutants build
   : >tests/tools/exceptions.txt
   for id in 01.1 02.1; do
     page=$(echo lessons/"${id%.*}"_*)/README.md
@@ -17,6 +17,7 @@ fresh() {
     printf 'steps 300\n\nPASS\n' >"${page%README.md}output.txt"
     printf '**%s** 1. a 2. b\n3. c\n' $id >"${page%README.md}hints.md"
     exercise $id 3 >src/core/c"$id".cpp
+    printf '%s_x: kind: what\nsays: words\n' $id >tests/mutants/"${id%.*}".txt
   done
   echo "int main() { return 0; }" | tee lessons/01_a/main.cpp >lessons/02_b/main.cpp
   echo "#pragma once" | tee kernels/k.h src/core/c.h src/io/i.h src/data/d.h >lessons/01_a/a.h

@@ -1,6 +1,7 @@
 // quantize from its contract: the scale of each block, the nearest value for each element, the packing; and
 // dequantize: what each code comes back as. On every device, in every dtype, at sizes around every block.
 #include "tests/kernels/quantize_testing.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -158,7 +159,12 @@ TEST_P(L10_Quantize, Packing) {
   std::fill_n(absmax.book.boundary, 256, NAN);
   const QuantCall run(absmax, 5, 64);
   const Buffer x(DType::F32, {-7, 7, 0, 3, -5});
-  EXPECT_EQ(run.quantize(x).bytes, (std::vector<uint8_t>{0x0E, 0x7A, 0x20}));
+  const std::vector<uint8_t> bytes = run.quantize(x).bytes;
+  EXPECT_EQ(bytes, (std::vector<uint8_t>{0x0E, 0x7A, 0x20}))
+      << usual_mistake({{bytes[0] == 0xE0 && bytes[1] == 0xA7,
+                         "the halves of a byte are exchanged: which has the first code?"},
+                        {bytes == std::vector<uint8_t>{0x0E, 0x7A, 0x02},
+                         "the last of an odd number of codes is in the low half, which must stay 0"}});
   for (const int64_t n : {4097, 20001, 20003})
     EXPECT_EQ(QuantCall(absmax, n, 64).quantize(Buffer::random(DType::F32, n, 1)).bytes.back() & 15, 0)
         << "the last half of a byte, of " << n << " codes";

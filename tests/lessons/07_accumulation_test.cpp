@@ -11,6 +11,7 @@
 #include "lessons/07_accumulation/ways.h"
 #include "tests/data/loader_testing.h"
 #include "tests/lessons/published_testing.h"
+#include "tests/mistakes.h"
 #include "tests/nn/generate_testing.h"
 
 namespace gradus {
@@ -126,8 +127,15 @@ TEST_F(L07_Accumulate, APartOfABatchIsABatchAtItsPlace) {
   RecordProperty("exercise", "07.1");
   const TextBatch part = batch.part(2, 4);
   const Whole whole(model, part);
-  accumulate(model, part, {1, 3});
+  const double loss = accumulate(model, part, {1, 3}).loss;
   EXPECT_LE(distance(gradients_of(model), whole.gradients), 1e-6);
+  TextBatch one = part.part(0, 1), three = part.part(1, 3);
+  const double means = Whole(model, one).loss + Whole(model, three).loss;
+  one.first_sample = three.first_sample = 0;
+  const double masks = 0.3 * Whole(model, one).loss + 0.7 * Whole(model, three).loss;
+  EXPECT_NEAR(loss, whole.loss, 1e-6) << usual_mistake(
+      {{std::abs(loss - means) < 1e-6, "each micro-batch's loss is its own mean: over which targets?"},
+       {std::abs(loss - masks) < 1e-6, "each micro-batch has the dropout masks of samples 0, 1, ..."}});
   TextBatch at_zero = part;
   at_zero.first_sample = 0;
   EXPECT_GT(distance(Whole(model, at_zero).gradients, whole.gradients), 1e-2) << "with other masks";
@@ -184,9 +192,10 @@ TEST_F(L07_Accumulate, ReadBatchIsTheWindowsOfTheStep) {
 TEST_F(L07_Accumulate, EvenSplit) {
   RecordProperty("exercise", "07.6");
   EXPECT_EQ(even_split(16, 4), (Split{4, 4, 4, 4}));
-  EXPECT_EQ(even_split(16, 1), Split{16});
-  EXPECT_EQ(even_split(7, 2), (Split{4, 3})) << "the larger one first";
-  EXPECT_EQ(even_split(16, 3), (Split{6, 5, 5}));
+  const Split three = even_split(17, 3);
+  EXPECT_EQ(three, (Split{6, 6, 5})) << usual_mistake(
+      {{three == Split{5, 5, 5}, "15 of 17 sequences are in a micro-batch: where do the other 2 go?"},
+       {three == Split{7, 5, 5} || three == Split{5, 5, 7}, "one micro-batch takes all that is left over"}});
   for (int64_t sequences = 1; sequences <= 40; ++sequences)
     for (int64_t n = 1; n <= sequences; ++n) {
       const Split split = even_split(sequences, n);
@@ -213,7 +222,11 @@ TEST_F(L07_Accumulate, WeightsOfMeans) {
   for (const auto& [n, expected] : cases) {
     const std::vector<double> weights = weights_of_means(n);
     ASSERT_EQ(weights.size(), n.size());
-    for (size_t i = 0; i < n.size(); ++i) EXPECT_NEAR(weights[i], expected[i], 1e-15) << "micro-batch " << i;
+    const bool equal = weights == std::vector<double>(n.size(), 1 / double(n.size()));
+    for (size_t i = 0; i < n.size(); ++i)
+      EXPECT_NEAR(weights[i], expected[i], 1e-15) << usual_mistake(
+          {{equal, "all means have the same weight, whether they are over many targets or few"},
+           {weights[i] == double(n[i]), "the weights are numbers of targets; is their sum 1?"}});
   }
   // Of 1 and 2, of 4, and of 8, 16 and 32: the mean of all six is 63 / 6.
   const std::vector<double> w = weights_of_means({2, 1, 3});

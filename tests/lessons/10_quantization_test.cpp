@@ -9,6 +9,7 @@
 #include "lessons/10_quantization/formats.h"
 #include "lessons/10_quantization/picture.h"
 #include "tests/devices.h"
+#include "tests/mistakes.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
@@ -18,7 +19,10 @@ TEST(L10_Formats, BitsOfANumber) {
   RecordProperty("exercise", "10.7");
   EXPECT_DOUBLE_EQ(bits_a_number(8, 64, 1), 8.5);
   EXPECT_DOUBLE_EQ(bits_a_number(4, 64, 1), 4.5);
-  EXPECT_DOUBLE_EQ(bits_a_number(8, 64, 2), 9);
+  const double two = bits_a_number(8, 64, 2);
+  EXPECT_DOUBLE_EQ(two, 9) << usual_mistake(
+      {{two == 8.125, "the constants are counted in bytes, the codes in bits"},
+       {two == 8.5, "two constants of a block count as 32 bits together: how many bits has each?"}});
   EXPECT_DOUBLE_EQ(bits_a_number(4, 1 << 20, 1), 4 + 0x1p-15);
   EXPECT_DOUBLE_EQ(bits_a_number(8, 3, 1), 8 + 32.0 / 3);
   EXPECT_DOUBLE_EQ(bits_a_number(4, 2, 0), 4);

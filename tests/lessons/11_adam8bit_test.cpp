@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "lessons/11_adam8bit/contenders.h"
 #include "lessons/11_adam8bit/quantized_adamw.h"
 #include "tests/devices.h"
 #include "tests/lessons/published_testing.h"
+#include "tests/mistakes.h"
 #include "tests/quant/golden_inputs.h"
 
 namespace gradus {
@@ -19,7 +21,10 @@ TEST(L11_Adam8bit, BytesOfStates) {
   EXPECT_EQ(state_bytes(1 << 20, 0), (2 << 20) + 8);
   EXPECT_EQ(state_bytes(4095, 256), 8 * 4095);
   EXPECT_EQ(state_bytes(4096, 256), 2 * 4096 + 8 * 16);
-  EXPECT_EQ(state_bytes(4097, 256), 2 * 4097 + 8 * 17) << "a last block that is not whole has scales, too";
+  const int64_t odd = state_bytes(4097, 256);
+  EXPECT_EQ(odd, 2 * 4097 + 8 * 17) << usual_mistake(
+      {{odd == 2 * 4097 + 8 * 16, "the last block, which is not whole, has no scales"},
+       {odd == 2 * 4097 + 4 * 17, "each block has one scale of 4 bytes: for m or for v?"}});
   EXPECT_EQ(state_bytes(1, 0), 8);
 }
 
@@ -27,6 +32,7 @@ TEST(L11_Adam8bit, BytesOfStates) {
 struct Updated {
   std::vector<double> large, small;
   std::vector<int32_t> m, v;
+  std::vector<double> m_scales;
 };
 template <class MakeOptimizer>
 Updated updated(MakeOptimizer make, int steps = 3) {
@@ -46,7 +52,7 @@ Updated updated(MakeOptimizer make, int steps = 3) {
   }
   const Optimizer::State& s = optimizer->states[1];
   return {to_host<double>(parameters.find("large").value), to_host<double>(parameters.find("small").value),
-          to_host<int32_t>(s.tensors[0]), to_host<int32_t>(s.tensors[1])};
+          to_host<int32_t>(s.tensors[0]), to_host<int32_t>(s.tensors[1]), to_host<double>(s.tensors[2])};
 }
 double worst(const std::vector<double>& a, const std::vector<double>& b) {
   double most = 0;
@@ -70,8 +76,13 @@ TEST(L11_Adam8bit, OneStepAfterTheOtherIsWhatTheFusedKernelDoes) {
       [&](Parameters& p) { return std::make_unique<QuantizedAdamW>(p, state_formats().back(), args); });
   EXPECT_LE(worst(steps.large, fused.large), 1e-6);
   EXPECT_EQ(steps.small, fused.small);
-  EXPECT_LE(others(steps.m, fused.m), 5);
-  EXPECT_LE(others(steps.v, fused.v), 5);
+  const auto unchanged = [](const std::vector<int32_t>& codes) {
+    return std::set(codes.begin(), codes.end()).size() == 1;
+  };
+  EXPECT_LE(others(steps.m, fused.m), 5) << usual_mistake(
+      {{unchanged(steps.m), "after three updates the codes of m have not changed: is the new m quantized?"}});
+  EXPECT_LE(others(steps.v, fused.v), 5) << usual_mistake(
+      {{unchanged(steps.v), "after three updates the codes of v have not changed: is the new v quantized?"}});
 }
 // The codes of both states after an update on the CPU are those of the values nearest to AdamW's.
 TEST(L11_Adam8bit, StatesBecomeTheNearestCodes) {
@@ -84,6 +95,13 @@ TEST(L11_Adam8bit, StatesBecomeTheNearestCodes) {
   EXPECT_LE(others(cpu.m, emu.m), 5);
   EXPECT_LE(others(cpu.v, emu.v), 5);
   EXPECT_LE(worst(cpu.large, emu.large), 1e-4);
+  const std::vector<double>& scales = cpu.m_scales;
+  const auto zero = std::count(scales.begin(), scales.end(), 0);
+  EXPECT_EQ(zero, 0) << usual_mistake(
+      {{zero == int64_t(scales.size()),
+        "after four updates all scales are still 0: where is a new scale stored?"},
+       {zero == int64_t(scales.size()) - 1 && scales[0] != 0,
+        "only the first block has a scale: which block begins with element `at`?"}});
 }
 
 // Gradients of both signs move weights both ways.

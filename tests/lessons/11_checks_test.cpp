@@ -5,6 +5,7 @@
 
 #include "lessons/11_adam8bit/moves.h"
 #include "tests/lessons/report_testing.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -127,7 +128,13 @@ TEST(L11_Moves, AMoveWithoutAGradientIsAdamWs) {
     }
   }
   const double lost = move_without_gradient(1e-5, 0, 1, {});
-  EXPECT_NEAR(lost, 0.9 * 1e-5 / 0.19 / 1e-8, 1) << "v became 0: m is divided by epsilon alone";
+  EXPECT_NEAR(lost, 0.9 * 1e-5 / 0.19 / 1e-8, 1)
+      << "v became 0: m is divided by epsilon alone"
+      << usual_mistake({{std::abs(lost - 1e-5 / 0.19 / 1e-8) < 1,
+                         "m moves the weight as it is: what does a gradient of 0 do to m first?"},
+                        {std::abs(lost - 0.9 * 1e-5 / 0.1 / 1e-8) < 1,
+                         "the bias correction is that of the last update, not of the next"},
+                        {std::abs(lost - 0.9 * 1e-5 / 1e-8) < 1, "the bias of m and v is not corrected"}});
   EXPECT_NEAR(move_without_gradient(-1e-5, 3.25e-7, 1, {}),
               0.9 * 1e-5 / 0.19 / std::sqrt(3.25e-7 * 0.999 / 0.001999), 1e-4)
       << "it is a distance";

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "src/core/rng.h"
+#include "tests/mistakes.h"
 #include "tests/nn/golden_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -68,6 +69,11 @@ TEST(L10_Book, NF4IsMadeOfQuantiles) {
     EXPECT_NEAR(made[i], table[i], 2e-7) << "code " << i;
   }
   EXPECT_GT(worst, 0) << "else the table was copied";
+  std::string signs;
+  for (const float v : made) signs += std::abs(v) < 1e-6f ? '0' : v < 0 ? '-' : '+';
+  EXPECT_EQ(signs, "-------0++++++++") << usual_mistake(
+      {{signs == "------000+++++++", "three values are 0: do the steps of both sides end before 1/2?"},
+       {signs == "--------0+++++++", "8 values are below 0 and 7 above: which side has one more?"}});
   RecordProperty("largest difference", std::to_string(worst));
   const std::vector<float> narrow = normal_float(0.75);  // other offsets give other values
   EXPECT_NEAR(narrow[15], 1, 0);
@@ -140,6 +146,13 @@ TEST(L10_Book, TheNearestValueOfAnyNumber) {
 // takes over. Only where values are very close there are more than two.
 TEST(L10_Book, WhatTheUpperBitsTell) {
   RecordProperty("exercise", "10.1");
+  const QuantBook five = listed_book({-1, -0.5f, 0, 0.5f, 1});
+  std::string found;
+  for (const double v : values_of(five)) found += std::to_string(nearest_or_below(five, float(v)));
+  EXPECT_EQ(found, "01234") << usual_mistake(
+      {{found == "01134",
+        "0 is found below a boundary that it is above: which answers does one step rule out?"},
+       {found == "44400", "small numbers get the largest code: in which half does the search continue?"}});
   for (const auto& [name, book] : all_books()) {
     int most = 0;
     for (uint32_t upper = 0; upper < 65536; ++upper) {

@@ -1,6 +1,7 @@
 // Dynamic loss scaling in the kernels: what is decided, and that a skipped update writes nothing. (What the
 // norm becomes: grad_norm_test.cpp.)
 #include "tests/kernels/kernel_contract.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -76,7 +77,14 @@ TEST_P(L09_LossScaling, TheDecision) {
     ctx.scalars().overflows = d.overflows;
     table().update_loss_scale(ctx);
     const TestScalars s = ctx.scalars();
-    EXPECT_EQ(s.good_updates, d.good) << "attempt " << attempt;
+    EXPECT_EQ(s.good_updates, d.good)
+        << "attempt " << attempt
+        << usual_mistake({{attempt == 2 && s.good_updates == 3 && s.loss_scale == 1024,
+                           "the third good update in a row does not double the scale: is it counted before "
+                           "the comparison?"},
+                          {attempt == 4 && s.good_updates == 1 && s.loss_scale == 1024,
+                           "after an overflow the good updates before it still count: when does the count "
+                           "begin anew?"}});
     EXPECT_EQ(s.loss_scale, d.scale) << "attempt " << attempt;
     EXPECT_EQ(s.overflows, 0) << "attempt " << attempt;
     ++attempt;

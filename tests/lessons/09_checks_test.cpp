@@ -1,9 +1,11 @@
-// Each check that lesson 09 makes passes with right values, and fails with a planted wrong one.
+// Each check that lesson 09 makes passes with right values, and fails with a planted wrong one; and the
+// published runs.
 #include <cmath>
 
 #include "lessons/09_mixed_precision/batches.h"
 #include "lessons/09_mixed_precision/recipes.h"
 #include "lessons/09_mixed_precision/underflow.h"
+#include "tests/lessons/published_testing.h"
 #include "tests/lessons/report_testing.h"
 
 namespace gradus {
@@ -112,6 +114,16 @@ TEST(L09_Checks, Batches) {
   EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.bytes = 91; }),
             Names{"four times that batch: bytes, mixed / fp32"});
   EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.seconds = 9; }), Names{}) << "time never fails";
+}
+
+// Reference numbers, 4.3, in MiB.
+TEST(L09_PublishedRuns, BertLargeInFp16) {
+  const PublishedRuns runs = published_mixed_precision();
+  expect_figures(runs, {14'949, 13'939, 7'275});
+  expect_taken_apart(runs.gap, runs.figures[1]);
+  const PublishedFigure fp32 = published_checkpointing().figures[1];
+  EXPECT_GT(runs.figures[2].theirs, fp32.theirs) << "with checkpointing, fp16 raises memory";
+  EXPECT_GT(runs.figures[2].ours, fp32.ours) << "ours too";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "lessons/12_lora/adapt.h"
 #include "lessons/12_lora/same.h"
@@ -13,6 +14,7 @@
 #include "tests/devices.h"
 #include "tests/folder_testing.h"
 #include "tests/lessons/published_testing.h"
+#include "tests/mistakes.h"
 
 namespace gradus {
 namespace {
@@ -73,7 +75,12 @@ TEST(L12_Exercises, AnAdapterAddsAScaledProduct) {
   const LoraAdapter adapter{a, b, 6, 0};  // x A^T = 0.5, 3 and -2, 0
   const Tensor x =
       from_host(current().device, std::vector<double>{2, 1, 1, 0, 0, 4}, {2, 3}, DType::F32, Kind::Data, "x");
-  EXPECT_EQ(to_host<double>(adapter(x)), (std::vector<double>{0.375, 3, -1.5, 6}));
+  const std::vector<double> y = to_host<double>(adapter(x));
+  EXPECT_EQ(y, (std::vector<double>{0.375, 3, -1.5, 6}))
+      << usual_mistake({{y == std::vector<double>{0.125, 1, -0.5, 2},
+                         "the product of x, A and B is right; alpha/r is left out"},
+                        {y == std::vector<double>{0.75, 6, -3, 12},
+                         "the product is scaled by alpha; by what is alpha divided?"}});
 }
 
 TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
@@ -89,11 +96,18 @@ TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
   merge_lora(model);
   const std::vector<double> merged = to_host<double>(l.weight.value);
   for (size_t o = 0; o < 64; ++o)
-    for (size_t i = 0; i < 16; ++i)
-      ASSERT_NEAR(merged[o * 16 + i], w[o * 16 + i] + 1.5 * (b[2 * o] * a[i] + b[2 * o + 1] * a[16 + i]),
-                  1e-6);
+    for (size_t i = 0; i < 16; ++i) {
+      const double got = merged[o * 16 + i], ba = b[2 * o] * a[i] + b[2 * o + 1] * a[16 + i];
+      ASSERT_NEAR(got, w[o * 16 + i] + 1.5 * ba, 1e-6) << usual_mistake(
+          {{std::abs(got - 1.5 * ba) < 1e-6, "the weight has become the product, and what it was is lost"},
+           {std::abs(got - w[o * 16 + i] - ba) < 1e-6, "B A is added without its factor alpha/r"}});
+    }
   unmerge_lora(model);
-  for (size_t i = 0; i < w.size(); ++i) ASSERT_NEAR(to_host<double>(l.weight.value)[i], w[i], 1e-6);
+  const std::vector<double> after = to_host<double>(l.weight.value);
+  for (size_t i = 0; i < w.size(); ++i)
+    ASSERT_NEAR(after[i], w[i], 1e-6)
+        << usual_mistake({{std::abs(after[i] - (2 * merged[i] - w[i])) < 1e-6,
+                           "unmerging adds the product a second time: which sign has it then?"}});
 }
 
 // On two tiles, of which the second begins in the middle of a span.
@@ -120,8 +134,16 @@ TEST(L12_Exercises, AProductFromCodesIsThatOfTheirNumbers) {
     tape.backward(y, y);
     gradients.push_back(to_host<double>(leaf.grad));
   }
+  // The second tile: of its first output, what it is with the numbers from the beginning of the span on.
+  const int64_t row = (1 << 20) / in, begin = row * in / kSpan * kSpan;
+  const std::vector<double> from_begin = to_host<double>(dequantize(q, begin, in * out, DType::F32));
+  const double shifted = std::inner_product(ramp.begin(), ramp.begin() + in, from_begin.begin(), 0.0);
   for (size_t i = 0; i < outputs[0].size(); ++i)
-    ASSERT_NEAR(outputs[1][i], outputs[0][i], 1e-3) << "output " << i;
+    ASSERT_NEAR(outputs[1][i], outputs[0][i], 1e-3)
+        << "output " << i
+        << usual_mistake({{int64_t(i) == row && std::abs(outputs[1][i] - shifted) < 1e-3,
+                           "the second tile has numbers from before its first row: where in the span does "
+                           "this row begin?"}});
   for (size_t i = 0; i < gradients[0].size(); ++i)  // sums over the rows of both tiles, some thousands
     ASSERT_NEAR(gradients[1][i], gradients[0][i], 1e-2) << "gradient of x, element " << i;
 }

@@ -190,7 +190,7 @@ TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
                                     brute = best_by_brute_force(sizes, cost, budget);
         int64_t blocks = 0;
         for (size_t g = 0; best && g < best->segments.size(); ++g) blocks += best->segments[g].blocks;
-        if (best)
+        if (best) {
           EXPECT_LE(peak_activations(*best, sizes), budget)
               << text_of(*best)
               << usual_mistake({{blocks == L && saved_bytes(*best, sizes) <= budget,
@@ -199,6 +199,7 @@ TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
                                 {blocks == L && saved_bytes(*best, sizes) > budget,
                                  "the plan keeps more than its budget: are the bytes that earlier segments "
                                  "keep added up?"}});
+        }
         if (brute) {
           ASSERT_TRUE(best) << "L " << L << ", budget " << budget;
           EXPECT_NEAR(extra_cost(*best, cost, L), extra_cost(*brute, cost, L), 1e-9 * again * double(L));

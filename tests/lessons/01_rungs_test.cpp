@@ -28,18 +28,22 @@ void expect_the_product(const Rung& rung, float (*rounded)(double) = in_fp32) {
     rung.multiply(n, a.data(), b.data(), c.data());
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j) {
-        double sum = 0, size = 0, of_rows_of_b = 0, last = 0;
+        double sum = 0, size = 0;
         for (int64_t k = 0; k < n; ++k) {
           sum += double(a[i * n + k]) * b[k * n + j];
           size += std::abs(double(a[i * n + k]) * b[k * n + j]);
-          of_rows_of_b += double(a[i * n + k]) * b[j * n + k];
-          last = double(a[i * n + k]) * b[k * n + j];
         }
+        const double last = double(a[i * n + n - 1]) * b[(n - 1) * n + j];
+        const auto with_rows_of_b = [&] {
+          double wrong = 0;
+          for (int64_t k = 0; k < n; ++k) wrong += double(a[i * n + k]) * b[j * n + k];
+          return wrong;
+        };
         const auto is = [&](double x) { return std::abs(c[i * n + j] - x) <= double(n) * 0x1p-24 * size; };
         ASSERT_LE(std::abs(c[i * n + j] - sum), double(n) * 0x1p-24 * size)
             << rung.name << ", n = " << n << ", element (" << i << ", " << j << "): expected " << sum
             << ", got " << c[i * n + j] << "; c[i,j] = sum over k of a[i,k] b[k,j]"
-            << usual_mistake({{is(of_rows_of_b), "a row of B is read in place of its column"},
+            << usual_mistake({{is(with_rows_of_b()), "a row of B is read in place of its column"},
                               {is(last), "this is the last product alone; nothing is summed"},
                               {is(sum - last), "the last product of the sum is missing"}});
       }

@@ -93,13 +93,13 @@ class Check {
       if ((e.judge == "predict" || e.judge == "faster") && !has(read(judge), "\"" + e.id + "\""))
         fault("exercise ", e.id, ": ", judge, " does not name it, which is to judge it");
     }
+    const std::vector<Mutant> known = mutants(nn);
     for (const Place& p : regions_of(nn)) {
       if (!named.contains(p.id)) fault(page, ": exercise ", p.id, " is in the sources and not on the page");
       if (p.file.ends_with(".h"))
         fault("exercise ", p.id, ": is in a header, which the grader cannot compile");
-      if (tests_for(p.id).empty())
+      if (tests_of(p.id, tests_).empty())
         fault("exercise ", p.id, ": no test has RecordProperty(\"exercise\", \"", p.id, "\")");
-      const std::vector<Mutant> known = mutants(nn);
       if (std::none_of(known.begin(), known.end(),
                        [&](const Mutant& m) { return m.name.starts_with(p.id + "_") && !m.says.empty(); }))
         fault("exercise ", p.id, ": no mutant of it in tests/mutants/", nn,
@@ -157,12 +157,6 @@ class Check {
     std::sort(found.begin(), found.end(), [](const Place& a, const Place& b) {
       return std::stoi(a.id.substr(3)) < std::stoi(b.id.substr(3));
     });
-    return found;
-  }
-  std::vector<Recorded> tests_for(const std::string& id) const {
-    std::vector<Recorded> found;
-    std::copy_if(tests_.begin(), tests_.end(), std::back_inserter(found),
-                 [&](const Recorded& r) { return r.id == id; });
     return found;
   }
   bool hand_out_to_tree(const std::string& nn, const Lines& open) {

@@ -39,15 +39,15 @@ int student(const std::string& lesson, const std::string& out);
 std::string hand_out(const std::string& lesson, const std::string& out, const Names& open);
 
 // Proves for each exercise of these lessons (none: all) that a student can be given it; each fault is a line.
-//   on paper   the marks are right; the id is on the lesson's page; it has three hints and a test that
-//   records it; what
-//              is to be predicted or made faster is judged by predict_NN or faster_NN
-//   built      in the tree that is handed out, where later lessons are not there: with the exercise and those
-//   after it
-//              open, its test fails and names it, and the tests of those before it pass; with it solved too,
-//              its test passes; with all solved, `make test-NN` passes; with a bug that is to be found put
-//              in, the tree builds and the bug's test fails
-//   mutants    of the lines of its exercises (tests/mutants/NN.txt) are all killed by the lesson's tests
+//   on paper   the marks are right; the id is on the lesson's page; it has three hints, a test that records
+//              it, and a mutant that the test names (`says:`); what is to be predicted or made faster is
+//              judged by predict_NN or faster_NN
+//   built      in the tree that is handed out, where later lessons are not there: with the exercise and
+//              those after it open, its test fails and names it, and the tests of those before it pass;
+//              with it solved too, its test passes; with all solved, `make test-NN` passes; with a bug that
+//              is to be found put in, the tree builds and the bug's test fails
+//   mutants    of the lines of its exercises (tests/mutants/NN.txt) are all killed by the lesson's tests,
+//              and named where they say so
 // `parts` names those after the first. A lesson without a fault is kept as checked, in
 // tests/course/checked.txt.
 int check(const Lines& lessons, const Names& parts);
@@ -63,7 +63,7 @@ int judge_mutants(const Lines& what);
 int show_marks();
 
 // Points for what a student handed in for one lesson, in the file `out` and, beside it, results.json
-// (Gradescope), junit.xml and autolab.txt; grade.h says how.
+// (Gradescope), junit.xml and autolab.txt; grade.cpp says how.
 int grade(const std::string& lesson, const std::string& submission, std::string out,
           const std::string& student);
 

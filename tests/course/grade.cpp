@@ -99,8 +99,7 @@ class Grader {
     row.state = build_.problem_of(id).state, row.message = build_.problem_of(id).message;
     if (!row.state.empty()) return;
     std::map<std::string, std::vector<Recorded>> programs;
-    for (const Recorded& r : build_.tests())
-      if (r.id == id) programs[r.program].push_back(r);
+    for (const Recorded& r : tests_of(id, build_.tests())) programs[r.program].push_back(r);
     if (programs.empty()) throw GraderError("no test records exercise " + id);
     for (const auto& [program, tests] : programs) {
       const std::string filter = " --gtest_filter=" + shell_word(filter_of(tests));

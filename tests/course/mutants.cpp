@@ -41,7 +41,8 @@ class LessonTests {
   // before.
   std::string killer(const std::string& exercise, Names& killers) const {
     Lines filters;
-    if (const std::string filter = filter_of(tests_of(exercise)); !filter.empty()) filters.push_back(filter);
+    if (const std::string filter = filter_of(tests_of(exercise, recorded_)); !filter.empty())
+      filters.push_back(filter);
     if (!killers.empty()) filters.push_back(joined(killers, ":"));
     filters.push_back("*L" + nn_ + "_*");
     for (const std::string& filter : filters) {
@@ -55,7 +56,7 @@ class LessonTests {
   }
   // All that the tests of an exercise say.
   std::string said(const std::string& exercise) const {
-    return tests(filter_of(tests_of(exercise)), limit_, "").output;
+    return tests(filter_of(tests_of(exercise, recorded_)), limit_, "").output;
   }
   // Without any mutant: how many pass, and how long they take.
   std::string pass() {
@@ -69,18 +70,13 @@ class LessonTests {
   }
 
  private:
-  static std::vector<Recorded> tests_of(const std::string& exercise) {
-    std::vector<Recorded> mine;
-    for (const Recorded& r : recorded())
-      if (r.id == exercise) mine.push_back(r);
-    return mine;
-  }
   Ran tests(const std::string& filter, int limit, const std::string& flags = "--gtest_fail_fast") const {
     return run(say("cd ", tree_.path(), " && timeout -k 2 ", limit, " build/tests/", nn_, " ", flags,
                    " --gtest_filter=", shell_word(filter)));
   }
   const TrialTree& tree_;
   std::string nn_;
+  std::vector<Recorded> recorded_ = recorded();
   bool runs_programs_ = false;
   int limit_ = 0;
 };

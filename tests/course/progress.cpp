@@ -82,8 +82,8 @@ std::string cell(const std::string& id, const std::string& state, bool colour) {
 int progress() {
   const bool colour = isatty(1) && !std::getenv("NO_COLOR");
   const auto results = kept();
-  std::map<std::string, std::vector<Exercise>>
-      shown;  // those for practice, without points, once they have a result
+  // Of each lesson; those for practice, without points, once they have a result.
+  std::map<std::string, std::vector<Exercise>> shown;
   size_t widest = 0;
   for (const Exercise& e : exercises()) {
     std::vector<Exercise>& row = shown[lesson_of(e.id)];

@@ -188,6 +188,13 @@ std::vector<Recorded> recorded() {
   return recorded(tests);
 }
 
+std::vector<Recorded> tests_of(const std::string& id, const std::vector<Recorded>& all) {
+  std::vector<Recorded> mine;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(mine),
+               [&](const Recorded& r) { return r.id == id; });
+  return mine;
+}
+
 std::string filter_of(const std::vector<Recorded>& tests) {
   Lines patterns;
   for (const Recorded& r : tests) patterns.push_back(r.test + ":*/" + r.test + "/*");

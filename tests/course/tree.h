@@ -45,6 +45,7 @@ struct Recorded {
 };
 std::vector<Recorded> recorded(const Lines& test_files);
 std::vector<Recorded> recorded();
+std::vector<Recorded> tests_of(const std::string& id, const std::vector<Recorded>& all = recorded());
 std::string filter_of(const std::vector<Recorded>& tests);  // GoogleTest's, of all devices
 
 // The three hints of an exercise, fewer where they are not numbered 1. 2. 3. below **NN.k**.
@@ -65,8 +66,8 @@ struct Mutant {
   struct Change {
     std::string file, old_text, new_text;
   };
-  std::string name, why, survives,
-      says;  // NN.k_what changes a line of exercise NN.k; NN_what other code that it reads
+  std::string name;  // NN.k_what changes a line of exercise NN.k; NN_what other code that it reads
+  std::string why, survives, says;
   std::vector<Change> changes;
   // The files with the mistake in them; why it does not apply is thrown.
   std::vector<std::pair<std::string, std::string>> changed(const fs::path& tree) const;

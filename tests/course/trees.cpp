@@ -41,11 +41,8 @@ Ran TrialTree::make(const std::string& goals) const {
 }
 
 Ran TrialTree::tests_of(const std::string& id) const {
-  std::vector<Recorded> mine;
-  for (const Recorded& r : recorded())
-    if (r.id == id) mine.push_back(r);
   return run(say("cd ", folder_, " && build/tests/", lesson_of(id),
-                 " --gtest_filter=", shell_word(filter_of(mine))));
+                 " --gtest_filter=", shell_word(filter_of(course::tests_of(id)))));
 }
 
 std::string lines_with(const std::string& log, const Lines& parts, size_t most) {

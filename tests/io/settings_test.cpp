@@ -109,8 +109,7 @@ struct L12_Settings : FolderTest, ::testing::WithParamInterface<const char*> {
     load_training(tensors(from), trained.model.parameters, *trained.optimizer);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L12_Settings, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L12_Settings);
 
 // Frozen weights that had master copies; the run that is resumed is the one that was not interrupted.
 TEST_P(L12_Settings, QLoraInSixteenBitsGoesOn) {

@@ -117,8 +117,7 @@ struct L09_MeasuredOn : ::testing::TestWithParam<const char*> {
   Transformer model{kModel};
   L09_MeasuredOn() { model.initialize(1); }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L09_MeasuredOn, testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L09_MeasuredOn);
 
 // (p - [target]) / n: a row adds up to 0, and only the target's is negative.
 TEST_P(L09_MeasuredOn, GradientsOfLogits) {

@@ -88,8 +88,7 @@ TEST(L10_Checks, HeldOutLosses) {
 struct L10_MeasuredOn : ::testing::TestWithParam<const char*> {
   Context context{GetParam()};
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L10_MeasuredOn, testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L10_MeasuredOn);
 
 TEST_P(L10_MeasuredOn, DamageOfNormalNumbersWithAnOutlierAndOfWeights) {
   const std::vector<float> normal = normal_numbers(4096, 3), weights = normal_numbers(1000, 4);

@@ -112,8 +112,7 @@ TEST(L12_Checks, PagedRuns) {
 struct L12_MeasuredOn : ::testing::TestWithParam<const char*> {
   Context context{GetParam()};
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L12_MeasuredOn, testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L12_MeasuredOn);
 
 TEST_P(L12_MeasuredOn, LogitsOfTheBaseWithAdaptersAndMerged) {
   const TransformerConfig c{.vocab = 40, .context = 8, .layers = 1, .heads = 2, .channels = 16};

@@ -24,8 +24,7 @@ class L11_AdamW8bit : public ::testing::TestWithParam<const char*> {
   }
   static std::vector<int32_t> bytes_of(const Tensor& t) { return to_host<int32_t>(t); }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L11_AdamW8bit, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L11_AdamW8bit);
 
 // Two codes a parameter and two scales a block of 256: 2.03125 bytes; below 4,096 elements two numbers of
 // fp32.

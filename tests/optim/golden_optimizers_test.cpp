@@ -33,8 +33,7 @@ class L06_Golden : public ::testing::TestWithParam<const char*> {
   Context context{GetParam()};
   Golden file{"tests/golden/optimizers.safetensors"};
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L06_Golden, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L06_Golden);
 
 void L06_Golden::set_gradients(Parameters& parameters, int step) {
   for (Parameter& p : parameters) {

@@ -25,8 +25,7 @@ struct L06_MuonOptimizer : ::testing::TestWithParam<const char*> {
     return {x.rows, x.cols, to_host<double>(y)};
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L06_MuonOptimizer, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L06_MuonOptimizer);
 
 constexpr DType kProducts[] = {DType::F32, DType::BF16};
 constexpr std::pair<int64_t, int64_t> kShapes[] = {{8, 24},  {24, 8}, {16, 16}, {33, 65},

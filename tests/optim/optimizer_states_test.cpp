@@ -81,8 +81,7 @@ struct Training {
 };
 
 struct L06_Optim : ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Devices, L06_Optim, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L06_Optim);
 
 TEST_P(L06_Optim, StatesHaveNamesShapesKindsAndDtypes) {
   const auto of = [](const std::string& optimizer, const Parameter& p) -> std::map<std::string, Shape> {

@@ -12,8 +12,7 @@ namespace {
 struct L03_OptimContract : ::testing::TestWithParam<const char*> {
   Context context{GetParam(), 3};
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L03_OptimContract, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L03_OptimContract);
 
 // The norm is over whatever trains and has a gradient.
 TEST_P(L03_OptimContract, TheNormIsOfWhatIsUpdated) {

@@ -46,8 +46,7 @@ void expect_equal(Training& paged, Training& at_home, const std::string& what) {
 }
 
 struct L12_PagedStates : ::testing::TestWithParam<const char*> {};
-const auto kName = [](const auto& info) { return std::string(info.param); };
-INSTANTIATE_TEST_SUITE_P(Devices, L12_PagedStates, ::testing::ValuesIn(devices_with_data()), kName);
+ON_DEVICES_WITH_DATA(L12_PagedStates);
 
 bool slow(const char* device) { return std::string_view(device) == "emu"; }
 const Shapes& shapes_for(const char* device) { return slow(device) ? kFew : kMany; }

@@ -22,8 +22,7 @@ struct L12_DoubleQuantized : ::testing::TestWithParam<const char*> {
   }
   DoubleQuantized quantized(int64_t n) { return quantizer.quantize(tensor(golden_inputs(n), {n})); }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L12_DoubleQuantized, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L12_DoubleQuantized);
 
 std::vector<double> part(const DoubleQuantized& q, int64_t begin, int64_t end, DType t = DType::F32) {
   return to_host<double>(dequantize(q, begin, end, t));

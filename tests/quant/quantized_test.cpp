@@ -15,8 +15,7 @@ class L10_Quantized : public ::testing::TestWithParam<const char*> {
     return from_host(context.device, values, shape, dtype, Kind::Weight, "w");
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, L10_Quantized, ::testing::ValuesIn(devices_with_data()),
-                         [](const auto& info) { return std::string(info.param); });
+ON_DEVICES_WITH_DATA(L10_Quantized);
 
 TEST_P(L10_Quantized, FourBitsAsBitsandbytesHasThem) {
   Golden file("tests/golden/quantization.safetensors");

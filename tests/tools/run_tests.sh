@@ -3,6 +3,7 @@
 # from GoogleTest's XML reports. LEAVE_OUT: patterns of tests that are not run. A program that crashes counts as a failed test, and so does a lesson without a test. The last line is
 # "N passed, N failed"; the exit code is 0 only if something passed and nothing failed.
 export filter="*${LEAVE_OUT:+-$LEAVE_OUT}"
+at_once=$(nproc)  # asked before OMP_NUM_THREADS is set, which nproc obeys
 # Where tests put files: a folder of this run's, for another may go on beside it.
 TEST_TMPDIR=$(mktemp -d) || exit 1
 export TEST_TMPDIR OMP_NUM_THREADS=1
@@ -46,7 +47,7 @@ run_one='
   [ $((p + f + s + d)) -eq 0 ] ||
     echo "${program##*/}: $p passed, $f failed, $s skipped, $d disabled$note ($took s)"
   echo $p $f $s $d >"$program.counts"'
-printf '%s\n' "$@" | xargs -P "$(nproc)" -I '{}' sh -c "$run_one" - '{}'
+printf '%s\n' "$@" | xargs -P "$at_once" -I '{}' sh -c "$run_one" - '{}'
 
 passed=0 failed=0 skipped=0 disabled=0 suites=
 for program; do

@@ -64,7 +64,7 @@ void Block::start(Thread& t) {
 void Block::continue_with(Thread& t) {
   t.state = State::Running;
   running_ = &t;
-  threadIdx = place(&t - threads_.data(), launch_->block);
+  threadIdx = t.index;
 }
 
 void Block::threads_main(void*) {
@@ -100,6 +100,7 @@ void Block::run(const Launch& launch, void (*call)(const void*), const void* arg
   std::fill(std::begin(meeting_), std::end(meeting_), 0);
   blockIdx = place(block, launch.grid), blockDim = launch.block, gridDim = launch.grid;
   threads_.assign(count_, Thread());
+  for (int64_t i = 0; i < count_; ++i) threads_[i].index = place(i, launch.block);
   unused_.clear();
   for (const auto& f : fibers_) unused_.push_back(f.get());
   shared_.reset(new char[launch.shared_bytes + kGuard]);
@@ -115,13 +116,13 @@ void Block::run(const Launch& launch, void (*call)(const void*), const void* arg
          " bytes of dynamic shared memory");
 }
 
-void Block::wait_for_block(Where where) {
+void Block::wait_for_block(Here where) {
   Thread& me = *running_;
-  if (at_barrier_ == 0) barrier_ = where;
-  me.where = where;
-  if (!(where == barrier_))
+  if (at_barrier_ == 0) barrier_ = &where;
+  me.where = &where;
+  if (!(where == *barrier_))
     stop("divergent barrier: " + name_of(me) + " is at " + waiting(me) + ", others of its block at line " +
-         std::to_string(barrier_.line));
+         std::to_string(barrier_->line));
   if (++at_barrier_ < count_) {
     me.state = State::AtBarrier;
     return pass_turn();
@@ -134,11 +135,11 @@ void Block::wait_for_block(Where where) {
   pass_turn();
 }
 
-uint64_t Block::exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Where where) {
+uint64_t Block::exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Here where) {
   Thread& me = *running_;
   const int64_t first = (&me - threads_.data()) / 32 * 32, lanes = std::min<int64_t>(32, count_ - first);
   Thread* const warp = &threads_[first];
-  me.where = where, me.op = op, me.mask = mask, me.bits = bits, me.source = source;
+  me.where = &where, me.op = op, me.mask = mask, me.bits = bits, me.source = source;
   if (!(mask >> lane() & 1))
     stop(name_of(me) + " calls a warp function at " + waiting(me) + " with a mask without itself");
   me.state = State::InWarp;
@@ -160,7 +161,7 @@ void Block::finish_exchange(Thread* warp, uint32_t mask) {
   uint32_t ballot = 0;
   for (int64_t l = 0; l < lanes; ++l) {
     if (!(mask >> l & 1)) continue;
-    if (!(warp[l].where == running_->where) || warp[l].op != running_->op)
+    if (!(*warp[l].where == *running_->where) || warp[l].op != running_->op)
       stop("divergent warp: " + name_of(warp[l]) + " is at " + waiting(warp[l]) + ", " + name_of(*running_) +
            " at " + waiting(*running_));
     ballot |= uint32_t(warp[l].bits != 0) << l;
@@ -174,11 +175,9 @@ void Block::finish_exchange(Thread* warp, uint32_t mask) {
   }
 }
 
-std::string Block::name_of(const Thread& t) const {
-  return "thread " + text(place(&t - threads_.data(), launch_->block));
-}
+std::string Block::name_of(const Thread& t) const { return "thread " + text(t.index); }
 std::string Block::waiting(const Thread& t) const {
-  return std::string(t.where.file) + ":" + std::to_string(t.where.line) +
+  return std::string(t.where->file) + ":" + std::to_string(t.where->line) +
          (t.state == State::AtBarrier ? " (__syncthreads)" : "");
 }
 

@@ -42,8 +42,8 @@ class Block {
   // Runs block number `block` of a launch to its end.
   void run(const Launch& launch, void (*call)(const void*), const void* arguments, int64_t block,
            Order order);
-  void wait_for_block(Where where);
-  uint64_t exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Where where);
+  void wait_for_block(Here where);
+  uint64_t exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Here where);
   void* shared() { return shared_.get(); }
   int lane() const { return int(running_ - threads_.data()) % 32; }
   static Block& current() {
@@ -56,11 +56,12 @@ class Block {
   struct Thread {
     State state = State::New;
     Fiber* fiber = nullptr;
-    Where where;  // of the function it waits in
-    WarpOp op{};  // InWarp: what it waits for, and its part in it
+    const Where* where = nullptr;  // the function it waits in, whose argument this is
+    WarpOp op{};                   // InWarp: what it waits for, and its part in it
     uint32_t mask = 0;
     uint64_t bits = 0, result = 0;
     int source = 0;
+    dim3 index;
   };
 
   static void threads_main(void*);  // what every fiber runs
@@ -81,10 +82,10 @@ class Block {
   Thread* running_ = nullptr;
   Turns turns_{Order::Forward, 1};
   int64_t count_ = 0, done_ = 0, at_barrier_ = 0;
-  int64_t last_ = 0;  // the thread that had its turn last
-  int meeting_[32];   // how many lanes of each warp are InWarp
-  Where barrier_;
-  Fiber outside_;  // the CPU thread itself
+  int64_t last_ = 0;                // the thread that had its turn last
+  int meeting_[32];                 // how many lanes of each warp are InWarp
+  const Where* barrier_ = nullptr;  // that of the first thread there
+  Fiber outside_;                   // the CPU thread itself
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> unused_;
   std::unique_ptr<char[]> shared_;  // exactly as long as asked for under AddressSanitizer, else with a guard

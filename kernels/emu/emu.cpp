@@ -13,8 +13,8 @@ static int64_t launches_so_far = 0;
 void set_order(Order order) { order_now = order; }
 int64_t launches() { return launches_so_far; }
 void* dynamic_shared() { return Block::current().shared(); }
-void wait_for_block(Where where) { Block::current().wait_for_block(where); }
-uint64_t exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Where where) {
+void wait_for_block(Here where) { Block::current().wait_for_block(where); }
+uint64_t exchange(WarpOp op, uint32_t mask, uint64_t bits, int source, Here where) {
   return Block::current().exchange(op, mask, bits, source, where);
 }
 int lane() { return Block::current().lane(); }

@@ -57,15 +57,15 @@ int64_t launches();  // so far, the running one among them
 enum class WarpOp { Shuffle, Ballot, Sync };
 
 void* dynamic_shared();  // of the running block, filled with 0xFF bytes (NaN) when the block starts
-void wait_for_block(Where);
+void wait_for_block(Here);
 // Waits for all lanes of `mask`. Shuffle: returns the bits that lane `source` gave. Ballot: the lanes whose
 // bits are not 0.
-uint64_t exchange(WarpOp, uint32_t mask, uint64_t bits, int source, Where);
+uint64_t exchange(WarpOp, uint32_t mask, uint64_t bits, int source, Here);
 int lane();
 
 // shfl: a lane outside [0, width) of its group, or not in the warp, gives the caller's own value.
 template <class T>
-T shuffle(uint32_t mask, T value, int source, bool inside, Where where) {
+T shuffle(uint32_t mask, T value, int source, bool inside, Here where) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   const uint64_t got =
@@ -75,34 +75,34 @@ T shuffle(uint32_t mask, T value, int source, bool inside, Where where) {
 
 }  // namespace gradus::emu
 
-inline void __syncthreads(gradus::emu::Where where = gradus::emu::Where::current()) {
+inline void __syncthreads(gradus::emu::Here where = gradus::emu::Where::current()) {
   gradus::emu::wait_for_block(where);
 }
-inline void __syncwarp(uint32_t mask = 0xFFFFFFFF, gradus::emu::Where where = gradus::emu::Where::current()) {
+inline void __syncwarp(uint32_t mask = 0xFFFFFFFF, gradus::emu::Here where = gradus::emu::Where::current()) {
   gradus::emu::exchange(gradus::emu::WarpOp::Sync, mask, 0, 0, where);
 }
 template <class T>
-T __shfl_sync(uint32_t mask, T v, int source, gradus::emu::Where where = gradus::emu::Where::current()) {
+T __shfl_sync(uint32_t mask, T v, int source, gradus::emu::Here where = gradus::emu::Where::current()) {
   return gradus::emu::shuffle(mask, v, source % 32, true, where);
 }
 template <class T>
-T __shfl_xor_sync(uint32_t mask, T v, int lanes, gradus::emu::Where where = gradus::emu::Where::current()) {
+T __shfl_xor_sync(uint32_t mask, T v, int lanes, gradus::emu::Here where = gradus::emu::Where::current()) {
   const int source = gradus::emu::lane() ^ lanes;
   return gradus::emu::shuffle(mask, v, source, source < 32, where);
 }
 template <class T>
-T __shfl_down_sync(uint32_t mask, T v, int by, gradus::emu::Where where = gradus::emu::Where::current()) {
+T __shfl_down_sync(uint32_t mask, T v, int by, gradus::emu::Here where = gradus::emu::Where::current()) {
   const int source = gradus::emu::lane() + by;
   return gradus::emu::shuffle(mask, v, source, source < 32, where);
 }
 inline uint32_t __ballot_sync(uint32_t mask, int yes,
-                              gradus::emu::Where where = gradus::emu::Where::current()) {
+                              gradus::emu::Here where = gradus::emu::Where::current()) {
   return uint32_t(gradus::emu::exchange(gradus::emu::WarpOp::Ballot, mask, yes != 0, 0, where));
 }
-inline int __any_sync(uint32_t mask, int yes, gradus::emu::Where where = gradus::emu::Where::current()) {
+inline int __any_sync(uint32_t mask, int yes, gradus::emu::Here where = gradus::emu::Where::current()) {
   return __ballot_sync(mask, yes, where) != 0;
 }
-inline int __all_sync(uint32_t mask, int yes, gradus::emu::Where where = gradus::emu::Where::current()) {
+inline int __all_sync(uint32_t mask, int yes, gradus::emu::Here where = gradus::emu::Where::current()) {
   return __ballot_sync(mask, !yes, where) == 0;
 }
 

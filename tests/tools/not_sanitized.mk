@@ -14,4 +14,4 @@ LEAVE_OUT := $(LEAVE_OUT):L03_Devices.EveryDeviceNeedsTheSameBytes*:L03_ReportTi
 # bytes and network times; a model that learns; two models with dropout.
 LEAVE_OUT := $(LEAVE_OUT):*L12_LinearQuantized.*/emu_??16:*L06_Golden.*/emu:*L04_Generate.Beam*/emu:*L06_MuonOptimizer.AStep*/emu
 LEAVE_OUT := $(LEAVE_OUT):*L11_AdamW8bit.AWeightWhose*/emu:*L09_GradNorm.*/emu:*L18_GradNorm.*/emu:L18_ZeroBytes.AreKept*
-LEAVE_OUT := $(LEAVE_OUT):L04_Precision.*:L18_WhatIf.*:L17_Scaling.StepsAre*:L18_Tables.*:L03_TwoModels.WithDropout*
+LEAVE_OUT := $(LEAVE_OUT):L04_Precision.*Bytes*:L04_Precision.MixedLearns*:L18_WhatIf.*:L17_Scaling.StepsAre*:L18_Tables.StatesAre*:L03_TwoModels.WithDropout*

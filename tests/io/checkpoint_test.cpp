@@ -77,6 +77,27 @@ TEST_F(L09_Checkpoint, EveryLossScaleComesBackToTheBit) {
   }
 }
 
+TEST_F(L09_Checkpoint, ASkippedUpdateIsForgottenByALoad) {
+  const auto step = [&](double gradient) {
+    for (Parameter& p : parameters) {
+      p.leaf.grad = Tensor(context.device, p.value.shape(), DType::F32, Kind::Gradient, "gradient");
+      copy_from_host(p.leaf.grad, std::vector<double>(size_t(p.value.numel()), gradient));
+      p.leaf.empty = false;
+    }
+    if (context.device.scalars().growth_interval > 0) optimizer.clip_grad_norm(0);
+    optimizer.step(0.1);
+  };
+  const auto weight = [&] { return to_host<double>(parameters.begin()->value)[0]; };
+  save_training(file_, parameters, optimizer);
+  start_loss_scaling(context.device, 1024, 5);
+  step(INFINITY);
+  EXPECT_EQ(weight(), 0.5) << "the update is skipped";
+  load_training(file_, parameters, optimizer);
+  EXPECT_EQ(optimizer.scalars().skip, 0);
+  step(1);
+  EXPECT_LT(weight(), 0.5);
+}
+
 TEST_F(L03_Checkpoint, AScaleThatCannotBeChangesNothing) {
   start_loss_scaling(context.device, 1024, 5);
   for (const auto& [field, value] : std::vector<std::pair<std::string, std::string>>{

@@ -33,9 +33,10 @@ void InputFile::read(int64_t position, int64_t bytes, void* out, const std::stri
   }
 }
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, int64_t most) {
   const InputFile file(path);
   check(file.bytes() > 0, path, " is empty");
+  check(file.bytes() <= most, path, " has ", file.bytes(), " bytes; the most are ", most);
   std::string text(size_t(file.bytes()), '\0');
   file.read(0, file.bytes(), text.data(), "the text");
   return text;

@@ -24,6 +24,7 @@ class InputFile {
   int64_t bytes_ = 0;
 };
 
-std::string read_text_file(const std::string& path);  // the whole file; refuses an empty one
+// The whole file; refuses an empty one, and one of more than `most` bytes.
+std::string read_text_file(const std::string& path, int64_t most = INT64_MAX);
 
 }  // namespace gradus

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/core/table.h"
 #include "src/core/timing.h"
@@ -37,9 +38,11 @@ void Progress::show(int64_t done, double loss, double now) {
     bar.assign(size_t(30 * double(done) / double(total_)), '#');
     bar = " [" + bar + std::string(30 - bar.size(), ' ') + "]";
   }
+  char shown[64] = "no number";  // on meta, and of a run that diverged
+  if (!std::isnan(loss)) std::snprintf(shown, sizeof shown, "%.4f", loss);
   // On a terminal: back to the start of the line, and erase what is left of the old one (ESC [ K).
-  std::fprintf(out_, "%s%s%s %s  loss %.4f  %s left%s", terminal_ ? "\r" : "", what_.c_str(), bar.c_str(),
-               counts.c_str(), loss, seconds_text(left).c_str(), terminal_ ? "\033[K" : "\n");
+  std::fprintf(out_, "%s%s%s %s  loss %s  %s left%s", terminal_ ? "\r" : "", what_.c_str(), bar.c_str(),
+               counts.c_str(), shown, seconds_text(left).c_str(), terminal_ ? "\033[K" : "\n");
   std::fflush(out_);
   line_open_ = terminal_;
 }

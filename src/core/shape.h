@@ -34,7 +34,7 @@ class Shape {
   }
   // The number of elements; refuses products that do not fit.
   int64_t numel() const {
-    int64_t n = 1;
+    int64_t n = std::count(begin(), end(), 0) == 0;
     for (int i = 0; i < rank_; ++i)
       check(!__builtin_mul_overflow(n, dims_[i], &n), "shape: ", *this,
             " has more elements than an int64 can count");

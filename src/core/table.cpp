@@ -86,6 +86,7 @@ std::string count_text(int64_t n) {
 }
 
 std::string number_text(double x) {
+  if (std::isnan(x)) return "nan";  // whatever its sign
   return format(x == std::floor(x) && std::abs(x) < 1e15 ? "%.0f" : "%.4g", x);
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -34,12 +35,18 @@ static void remove_left_over(const fs::path& path) {
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  std::error_code error, unknown;
+  target_ = fs::canonical(path_, error).string();
+  check(!error || !fs::is_symlink(path_, unknown), path_,
+        " is a link that leads to no file; make one, or remove the link");
+  if (error) target_ = path_;     // there is none yet
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files (ulimit -f): writing fails, with a sentence
   struct stat status;
-  check(::stat(path_.c_str(), &status) != 0 || S_ISREG(status.st_mode), path_,
+  check(::stat(target_.c_str(), &status) != 0 || S_ISREG(status.st_mode), path_,
         " is there and is no regular file; choose another name");
-  remove_left_over(path_);
+  remove_left_over(target_);
   for (int number = 0; fd_ < 0; ++number) {  // the first name that is free
-    temporary_ = path_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(number);
+    temporary_ = target_ + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(number);
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     check(fd_ >= 0 || errno == EEXIST, path_, " cannot be written: ", std::strerror(errno),
           " (its folder must exist and be writable)");
@@ -68,13 +75,13 @@ void AtomicFile::write(const void* data, int64_t bytes) {
 
 void AtomicFile::commit() {
   if (::fsync(fd_) != 0) fail_with_errno("syncing");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_with_errno("renaming");
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail_with_errno("renaming");
   const bool closed = ::close(fd_) == 0;
   fd_ = -1;
   check(closed, path_, ": closing failed: ", std::strerror(errno));
   // The name is on the disk once its folder is. Not every file system can sync a folder; the file is
   // complete.
-  const std::string folder = fs::path(path_).parent_path().string();
+  const std::string folder = fs::path(target_).parent_path().string();
   const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_fd < 0) return;
   ::fsync(folder_fd);

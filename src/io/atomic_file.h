@@ -9,7 +9,7 @@ namespace gradus {
 
 class AtomicFile {
  public:
-  // Creates the temporary file; its folder must exist. What killed runs left of this name is removed.
+  // Creates the temporary file; its folder must exist. Links are followed. What killed runs left is removed.
   explicit AtomicFile(std::string path);
   ~AtomicFile();  // without commit(): removes it and leaves the old file as it was
   AtomicFile(const AtomicFile&) = delete;
@@ -21,7 +21,7 @@ class AtomicFile {
  private:
   [[noreturn]] void fail_with_errno(const char* doing) const;
 
-  std::string path_, temporary_;
+  std::string path_, target_, temporary_;
   int fd_ = -1;
   int64_t written_ = 0;
 };

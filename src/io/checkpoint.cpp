@@ -108,18 +108,19 @@ void save_training(const std::string& path, const Parameters& parameters, const 
                 with_counts(std::move(metadata), optimizer));
 }
 
-// A number that save_training has written into the metadata.
+// A number that save_training has written into the metadata. Counts are far below where adding overflows.
 template <class T = int64_t>
 static T number_in(const SafetensorsFile& file, const std::string& path, const char* name) {
   const auto found = file.metadata().find(name);
+  constexpr T most = std::is_integral_v<T> ? T(1e15) : std::numeric_limits<T>::max();
   T count = -1;
   if (found != file.metadata().end()) {
     const std::string& text = found->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
     if (error != std::errc() || end != text.data() + text.size()) count = -1;
   }
-  check(count >= 0 && count <= std::numeric_limits<T>::max(), "load: ", path,
-        " does not say the number of its ", name, "; it holds weights only, or is corrupt");
+  check(count >= 0 && count <= most, "load: ", path, " does not say the number of its ", name,
+        "; it holds weights only, or is corrupt");
   return count;
 }
 

@@ -97,18 +97,18 @@ static LoraArgs read_config(const std::string& path) {
       "auto_mapping|base_model_name_or_path|bias|eva_config|exclude_modules|fan_in_fan_out|inference_mode|"
       "init_lora_weights|layers_pattern|layers_to_transform|lora_alpha|lora_dropout|megatron_core|peft_type|"
       "peft_version|qalora_group_size|r|revision|target_modules|task_type");
-  const std::string text = read_text_file(path);
+  const std::string text = read_text_file(path, 1 << 20);
   try {
-    const Json config = parse_json(text);
+    const ParsedJson config = parse_json(text);
     check(config.is_object() && config.value("peft_type", "") == "LORA", "its peft_type is not LORA");
     check(config.value("bias", "none") == "none", "biases were trained, too");
     for (const auto& [key, value] : config.items())
       check(std::regex_match(key, harmless) || value.empty() || value == false || value == "", "it has ", key,
             ", which gradus lacks");
-    const Json init = config.value("init_lora_weights", Json(true));
+    const ParsedJson init = config.value("init_lora_weights", ParsedJson(true));
     check(!init.is_string() || init == "gaussian" || init == "eva" || init == "orthogonal",
           "its init_lora_weights is ", init.dump(), ": the base was changed with it");
-    const auto r = config.at("r").get<int64_t>();
+    const int64_t r = whole_number(config.at("r"));
     check(r >= 1, "its r is ", r);
     return {
         .r = r, .alpha = config.at("lora_alpha").get<double>(), .dropout = config.value("lora_dropout", 0.0)};
@@ -121,6 +121,7 @@ static LoraArgs read_config(const std::string& path) {
 static std::vector<double> read_numbers(const SafetensorsFile& file, const std::string& name,
                                         const Shape& shape) {
   const DType dtype = file.find(name)->dtype;
+  file.expect(name, dtype, shape);               // before memory of this shape is taken
   visit_float("peft", dtype, []<class T>() {});  // refuses codes and counts
   Tensor t(current().device, shape, dtype, Kind::Temporary, name);
   std::vector<char> bytes(size_t(t.bytes()));

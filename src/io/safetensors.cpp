@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 
 #include "src/core/json.h"
@@ -37,29 +38,25 @@ const char* format_name(DType t) {
   return "?";
 }
 
-int64_t whole(const Json& value) {
-  check(value.is_number_integer(), "expected a whole number, found ", json_text(value));
-  return value.get<int64_t>();
-}
-
 // One entry of the header, its offsets counted from data_begin. Throws plain sentences; the caller adds
 // where.
-SafetensorsFile::Tensor parse_entry(const std::string& name, const Json& entry, int64_t data_begin) {
-  const auto field = [&](const char* key, Json::value_t type) -> const Json& {
+SafetensorsFile::Tensor parse_entry(const std::string& name, const ParsedJson& entry, int64_t data_begin) {
+  const auto field = [&](const char* key, ParsedJson::value_t type) -> const ParsedJson& {
     check(entry.contains(key), "it has no ", key);
     check(entry.at(key).type() == type, "its ", key, " is ", json_text(entry.at(key)));
     return entry.at(key);
   };
   SafetensorsFile::Tensor tensor{.name = name, .dtype = DType::F32, .shape = {}, .begin = 0, .bytes = 0};
-  const auto format = field("dtype", Json::value_t::string).get<std::string>();
+  const auto format = field("dtype", ParsedJson::value_t::string).get<std::string>();
   const auto known = std::find_if(kFormatNames.begin(), kFormatNames.end(),
                                   [&](const FormatName& f) { return f.name == format; });
   check(known != kFormatNames.end(), "dtype ", format, " is not one that gradus has");
   tensor.dtype = known->dtype;
-  for (const Json& dimension : field("shape", Json::value_t::array)) tensor.shape.push_back(whole(dimension));
-  const Json& offsets = field("data_offsets", Json::value_t::array);
+  for (const ParsedJson& dimension : field("shape", ParsedJson::value_t::array))
+    tensor.shape.push_back(whole_number(dimension));
+  const ParsedJson& offsets = field("data_offsets", ParsedJson::value_t::array);
   check(offsets.size() == 2, "data_offsets has ", offsets.size(), " numbers, not 2");
-  const int64_t begin = whole(offsets[0]), end = whole(offsets[1]);
+  const int64_t begin = whole_number(offsets[0]), end = whole_number(offsets[1]);
   tensor.bytes = tensor.shape.bytes(tensor.dtype);
   // Written so that no sum can overflow: begin and end come from the file and may be anything.
   check(begin >= 0 && end >= begin && end - begin == tensor.bytes, "data_offsets [", begin, ",", end,
@@ -84,17 +81,20 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
     return size_a != size_b ? size_a > size_b : a->name < b->name;
   });
 
-  Json header = Json::object();
-  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  Json::object_t header;  // a vector; put at its end, because to put by name looks at all
+  std::set<std::string> names;
+  if (!metadata.empty()) header.push_back({kMetadataKey, metadata});
   int64_t offset = 0;
   for (const TensorEntry* t : order) {
-    check(!header.contains(t->name), path, ": two tensors are called ", t->name);
+    check(names.insert(t->name).second, path, ": two tensors are called ", t->name);
     const int64_t begin = offset;
     offset += t->shape.bytes(t->dtype);
     Json shape = Json::array();
     for (const int64_t size : t->shape) shape.push_back(size);
-    header[t->name] = {
-        {"dtype", format_name(t->dtype)}, {"shape", shape}, {"data_offsets", Json::array({begin, offset})}};
+    header.push_back({t->name,
+                      {{"dtype", format_name(t->dtype)},
+                       {"shape", shape},
+                       {"data_offsets", Json::array({begin, offset})}}});
   }
   std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -124,7 +124,7 @@ void SafetensorsFile::read_header() {
   file_.read(8, int64_t(header_bytes), text.data(), "the header");
   check(text.starts_with('{'), file_.path(),
         ": the header should begin with { at byte 8; this is no safetensors file");
-  Json header;
+  ParsedJson header;
   try {
     header = parse_json(text, kMaxValues);
   } catch (const Error& e) {
@@ -158,6 +158,7 @@ void SafetensorsFile::check_coverage(int64_t data_begin) {
           ", but the one before ends at ", covered, t.begin < covered ? " (they overlap)" : " (a hole)",
           "; the header is corrupt");
     covered += t.bytes;
+    places_[t.name] = &t;
   }
   const int64_t file_bytes = file_.bytes();
   check(covered == file_bytes, file_.path(), ": the tensors end at byte ", covered, " and the file at byte ",
@@ -165,9 +166,8 @@ void SafetensorsFile::check_coverage(int64_t data_begin) {
 }
 
 const SafetensorsFile::Tensor* SafetensorsFile::find(const std::string& name) const {
-  for (const Tensor& t : tensors_)
-    if (t.name == name) return &t;
-  return nullptr;
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : found->second;
 }
 
 const SafetensorsFile::Tensor& SafetensorsFile::expect(const std::string& name, DType dtype,

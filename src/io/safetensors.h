@@ -60,6 +60,7 @@ class SafetensorsFile {
 
   InputFile file_;
   std::vector<Tensor> tensors_;
+  std::map<std::string, const Tensor*> places_;  // by name
   Metadata metadata_;
 };
 

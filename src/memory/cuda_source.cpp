@@ -148,11 +148,11 @@ class CudaSource : public Source {
     check_driver(driver().set_access(p, size_t(bytes), &access, 1), "making a page writable");
     return true;
   }
-  // cuMemUnmap need not wait for what still uses the page. Where waiting fails, a kernel has, and all memory
+  // cuMemUnmap need not wait for what still uses the page. Where either fails, a kernel has, and all memory
   // of the GPU with it: who waits next for a result says so.
   void unmap(void* page, int64_t bytes) noexcept override {
-    if (cudaStreamSynchronize(stream_) != cudaSuccess) return;
-    check_driver(driver().unmap(reinterpret_cast<CUdeviceptr>(page), size_t(bytes)), "unmapping a page");
+    if (cudaStreamSynchronize(stream_) == cudaSuccess)
+      driver().unmap(reinterpret_cast<CUdeviceptr>(page), size_t(bytes));
   }
 
   // By way of pinned memory, which the GPU reads and writes itself: the copy is queued behind the kernels

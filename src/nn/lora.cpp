@@ -65,7 +65,7 @@ void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const Lor
         " for a model that computes in ", name_of(compute));
   check(args.dropout >= 0 && args.dropout < 1, "lora: dropout ", args.dropout,
         " must be at least 0 and below 1");
-  check(std::isfinite(args.alpha), "lora: alpha is ", args.alpha);
+  check(std::isfinite(float(args.alpha)), "lora: alpha is ", args.alpha);
   for (const Linear* l : adapted) {
     const Shape& shape = l->weight.value.shape();
     check(args.r >= 1 && args.r <= std::min(shape[0], shape[1]), "lora: rank ", args.r, " for ", l->name, " ",

@@ -66,6 +66,7 @@ void Report::predict_time(int64_t steps) {
     predicted_ms_.emplace_back(m.name, predicted_seconds(device_.meter(), m) / double(steps) * 1e3);
 }
 
+static std::string loss_text(double x) { return std::isnan(x) ? "diverged" : number_text(x); }
 // One line a row; a column for each figure that some row has.
 void Report::print_rows() const {
   std::vector<std::string> columns;
@@ -83,9 +84,9 @@ void Report::print_rows() const {
     put("peak", row.peak, [](const Usage& u) { return bytes_text(u.allocated()); });
     put("reserved", row.reserved_bytes, bytes_text);
     put("predicted", row.predicted_bytes, bytes_text);
-    put("first loss", row.loss_first, number_text);
-    put("last loss", row.loss_last, number_text);
-    put("held out", row.loss_held_out, number_text);
+    put("first loss", row.loss_first, loss_text);
+    put("last loss", row.loss_last, loss_text);
+    put("held out", row.loss_held_out, loss_text);
     for (const auto& [name, value] : row.extra) put(name, std::optional(value), number_text);
   }
   if (columns.empty()) return;

@@ -59,8 +59,8 @@ TEST(L01_CoreJson, ReadsWhatOthersWrite) {
       " { \"w\" : {\"dtype\":\"F32\", \"shape\":[2,3],\"data_offsets\":[0,24]},\n"
       "\t\"x\":[ ] , \"y\":-0.5e+1, \"t\":true,\"f\":false,\"n\":null } \r\n");
   EXPECT_EQ(json_text(j),
-            R"({"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"x":[],"y":-5.0,"t":true,"f":false,)"
-            R"("n":null})");
+            R"({"f":false,"n":null,"t":true,"w":{"data_offsets":[0,24],"dtype":"F32","shape":[2,3]},"x":[],)"
+            R"("y":-5.0})");
 }
 
 TEST(L01_CoreJson, RefusesWhatIsNoJsonAndSaysWhere) {

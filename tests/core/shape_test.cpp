@@ -33,6 +33,7 @@ TEST(L01_CoreShape, NumelIsTheProductOrRefused) {
   EXPECT_EQ((Shape{7}.numel()), 7);
   EXPECT_EQ((Shape{2, 3, 5, 7, 11}.numel()), 2310);
   EXPECT_EQ((Shape{4, 0, 3}.numel()), 0);
+  EXPECT_EQ((Shape{int64_t(1) << 40, int64_t(1) << 40, 0}.numel()), 0) << "whatever the others are";
   const int64_t two31 = int64_t(1) << 31;
   EXPECT_EQ((Shape{two31, two31}.numel()), int64_t(1) << 62);
   EXPECT_EQ((Shape{INT64_MAX, 1}.numel()), INT64_MAX);

@@ -150,7 +150,8 @@ TEST(L01_CoreTable, SharesAndNumbers) {
                                          {0.00012346, "0.0001235"},
                                          {INFINITY, "inf"},
                                          {-INFINITY, "-inf"},
-                                         {NAN, "nan"}})
+                                         {NAN, "nan"},
+                                         {-NAN, "nan"}})
     EXPECT_EQ(number_text(number), text);
 }
 

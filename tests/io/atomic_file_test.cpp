@@ -3,6 +3,7 @@
 #include "src/io/atomic_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstring>
@@ -84,6 +85,34 @@ TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAloneAndWhereTheyCanBe) {
   fs::current_path(root_);
   write_file("here.txt", "in the present folder");
   EXPECT_TRUE(fs::is_regular_file(root_ / "here.txt"));
+}
+
+TEST_F(L01_AtomicFile, WhatALinkLeadsToIsWrittenAndTheLinkStays) {
+  fs::create_directories(path("elsewhere"));
+  fs::create_symlink("elsewhere/b.bin", path("one"));
+  fs::create_symlink("one", path("two"));
+  expect_refused("is a link that leads to no file", [&] { write_file(path("two"), "x"); });
+  write("elsewhere/b.bin", "");
+  for (const std::string bytes : {"it was empty", "it was not"}) {
+    write_file(path("two"), bytes);
+    EXPECT_TRUE(fs::is_symlink(path("one")) && fs::is_symlink(path("two")));
+    EXPECT_EQ(read("elsewhere/b.bin"), bytes);
+    EXPECT_EQ(files(), 3) << "a temporary file is left";
+  }
+}
+
+// As a shell's `ulimit -f` sets it: the system's signal would end the program without a word.
+TEST_F(L01_AtomicFile, ALimitOnTheSizeOfFilesIsASentence) {
+  write_file(path_, "as it was");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit{1000, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const std::string said = refusal([&] { write_file(path_, std::string(5000, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(said.find("writing failed after 1000 bytes: File too large"), std::string::npos) << said;
+  EXPECT_EQ(read(path_), "as it was");
+  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(L01_AtomicFile, WhatCannotBeRenamedIsRemoved) {

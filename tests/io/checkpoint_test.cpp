@@ -100,13 +100,19 @@ TEST_F(L09_Checkpoint, ASkippedUpdateIsForgottenByALoad) {
 
 TEST_F(L03_Checkpoint, AScaleThatCannotBeChangesNothing) {
   start_loss_scaling(context.device, 1024, 5);
-  for (const auto& [field, value] : std::vector<std::pair<std::string, std::string>>{
-           {"loss_scale", "0"}, {"growth_interval", "0"}, {"loss_scale", "nan"}}) {
+  for (const auto& [field, value] :
+       std::vector<std::pair<std::string, std::string>>{{"loss_scale", "0"},
+                                                        {"growth_interval", "0"},
+                                                        {"loss_scale", "nan"},
+                                                        {"step", "9223372036854775807"},
+                                                        {"updates", "9223372036854775807"},
+                                                        {"good_updates", "9223372036854775807"},
+                                                        {"growth_interval", "9223372036854775807"}}) {
     save_training(file_, parameters, optimizer);
     set(field, value);
     Tensor& weight = parameters.begin()->value;
     copy_from_host(weight, std::vector<double>(weight.numel(), 0.25));
-    expect_refused(value == "0" ? "both must be positive" : "does not say the number of its loss_scale",
+    expect_refused(value == "0" ? "both must be positive" : "does not say the number of its " + field,
                    [&] { load_training(file_, parameters, optimizer); });
     EXPECT_EQ(to_host<double>(weight)[0], 0.25) << field;
     copy_from_host(weight, std::vector<double>(weight.numel(), 0.5));

@@ -144,6 +144,11 @@ TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
   refuses("its init_lora_weights is \"pissa\"", with("init_lora_weights", "\"pissa\""), tensors);
   refuses("'r'", "{\"peft_type\": \"LORA\", \"lora_alpha\": 4}", tensors);
   refuses("expected", with("r", "4"), tensors);
+  refuses("expected", with("r", "1000000000000"), tensors);  // before it is allocated
+  refuses("expected a whole number, found 3.9", with("r", "3.9"), tensors);
+  refuses("expected a whole number, found 1e+300", with("r", "1e300"), tensors);
+  refuses("has 1048577 bytes", config + std::string((1 << 20) + 1 - config.size(), ' '), tensors);
+  refuses("alpha is 1e+300", with("lora_alpha", "1e300"), tensors);
   refuses("", with("r", "0"), tensors);
   refuses("", with("r", "-1"), tensors);
   refuses("dropout 1", with("lora_dropout", "1"), tensors);

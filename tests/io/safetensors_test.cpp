@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "src/core/timing.h"
 #include "tests/io/safetensors_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -195,6 +196,22 @@ TEST_F(L03_Safetensors, HeadersUpToTheLimitsAreRead) {
   write(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
   ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(most)), 0);
   EXPECT_NE(opening().find("is corrupt: json: byte 2 is zero"), std::string::npos) << opening();
+}
+
+// As many fields as a header may have, and almost as many tensors as its values allow. Looking at all that
+// came before for each of them would take minutes.
+TEST_F(L03_Safetensors, LongHeadersAreReadAndWrittenInTheTimeOfTheirLength) {
+  std::string header = "{\"__metadata__\":{\"\":\"\"";
+  for (int i = 0; i < 400'000; ++i) header += ",\"" + std::to_string(i) + "\":\"\"";
+  put_file(header + "}}", 0);
+  const double begin = seconds_now();
+  EXPECT_EQ(SafetensorsFile(file_).metadata().size(), 400'001u);
+  std::vector<TensorEntry> tensors(90'000);
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = {std::to_string(i), DType::U8, {1}, "x"};
+  write_safetensors(file_, tensors);
+  const SafetensorsFile file(file_);
+  for (const TensorEntry& t : tensors) file.expect(t.name, DType::U8, {1});
+  EXPECT_LT(seconds_now() - begin, 60);
 }
 
 TEST_F(L03_Safetensors, HeaderSizesThatCannotBeAreRefused) {

@@ -64,10 +64,10 @@ GradcheckResult gradcheck(const GradcheckFunction& f, std::vector<GradcheckInput
     }
     const double rms = std::sqrt(dot(expected, expected) / std::max<size_t>(expected.size(), 1));
     for (size_t e = 0; e < expected.size(); ++e) {
-      const double error = std::abs(got[i][e] - expected[e]),
-                   allowed = 1e-6 * (std::abs(expected[e]) + rms) + 1e-10;
-      if (error / allowed > result.worst || !std::isfinite(got[i][e])) {
-        result.worst = std::isfinite(got[i][e]) ? error / allowed : INFINITY;
+      const double allowed = 1e-6 * (std::abs(expected[e]) + rms) + 1e-10,
+                   share = std::abs(got[i][e] - expected[e]) / allowed;
+      if (!(share <= result.worst)) {  // where anything is not finite, too
+        result.worst = std::isfinite(share) ? share : INFINITY;
         std::ostringstream where;
         where << "input " << i << " " << inputs[i].shape << ", element " << e << ": expected " << expected[e]
               << " (finite difference), got " << got[i][e] << " (tape)";

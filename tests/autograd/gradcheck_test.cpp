@@ -82,6 +82,15 @@ TEST_F(L02_GradcheckContract, EveryElementOfEveryInputIsCompared) {
     }
 }
 
+// The tape makes the first call, differences the others.
+TEST_F(L02_GradcheckContract, NothingAgreesWithADifferenceThatIsNotFinite) {
+  for (const double bad : {double(NAN), double(INFINITY)}) {
+    int calls = 0;
+    const auto f = [&](In x) { return scale(x[0], calls++ == 3 ? bad : 1); };
+    EXPECT_EQ(gradcheck(f, {{{3}, {1, 2, 3}}}).worst, INFINITY);
+  }
+}
+
 TEST_F(L02_GradcheckContract, TheSeedIsThatOfTheUpstreamGradients) {
   const auto f = [](In x) { return tanh(x[0]); };
   const std::vector<GradcheckInput> inputs{{{3}, {1, -0.5, 2}}};

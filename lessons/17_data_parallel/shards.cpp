@@ -14,7 +14,7 @@ RanksArgs ranks_flags(Args& flags, int64_t most) {
   args.ranks = flags.integer("ranks", 4, "how many train together", 1, most);
   args.comm = flags.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-NN)",
                            {"sim", "mpi", "nccl"});
-  args.timeout = flags.number("comm-timeout", 60, "seconds that a process waits for another", 0.1, 1e6);
+  timeout_flag(flags);
   return args;
 }
 

@@ -64,7 +64,8 @@ static int lesson_18(int argc, char** argv) {
   RanksArgs args = ranks_flags(flags, 4096);
   WhatIf what_if;
   what_if.network =
-      flags.choice("network", "nodes", "what connects the ranks", names_of(published_networks()));
+      flags.choice("network", "auto", "what connects the ranks; auto: nodes of 8 by the machine's own link",
+                   names_of(published_networks()));
   what_if.model = flags.text(
       "model", "", "only this: does a model fit (gpt2-xl, gpt-48x8192x64, ...), and how fast is it?");
   what_if.machine =
@@ -72,10 +73,9 @@ static int lesson_18(int argc, char** argv) {
   what_if.sequences = flags.integer("batch", 4, "sequences of a rank, for --model", 1, 1 << 20);
   lesson.done({}, {lesson.plot("18_memory.svg"), lesson.plot("18_half.safetensors")});
   if (lesson.print == "example") return shards_by_hand(std::cout), 0;
-  args.network = network_called(what_if.network);
+  args.network = network_of(what_if);
   check_ranks(args.network, args.ranks);
-  if (this_rank(args) > 0)
-    std::cout.setstate(std::ios::failbit), lesson.json.clear();  // the first one speaks
+  if (this_rank(args) > 0) lesson.json.clear();  // the first one writes it
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
   // Simulated ranks are not on a GPU.
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
@@ -91,7 +91,7 @@ static int lesson_18(int argc, char** argv) {
   report.config(task.model, task.batch);
   report.config("ranks", args.ranks);
   report.config("steps", lesson.steps);
-  report.config("network", what_if.network);
+  report.config("network", args.network.name);
   const TrainRank train_rank = [&](Comm& comm, const ZeroArgs& zero, const Stretch& stretch) {
     return train(comm, task, loader, zero, stretch);
   };
@@ -106,5 +106,5 @@ static int lesson_18(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  return run_lesson([&] { return lesson_18(argc, argv); });
+  return run_lesson([&] { return run_process(argc, argv, [&] { return lesson_18(argc, argv); }); });
 }

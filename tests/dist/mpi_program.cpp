@@ -1,5 +1,5 @@
-// What mpi_test.cpp starts as processes: `mpi_program WHAT` plays random programs, or goes wrong in one of
-// the ways in which runs of many processes do.
+// What mpi_test.cpp starts as processes: it plays random programs, or goes wrong in one of the ways, and at
+// one of the times, in which and at which runs of many processes do.
 #include <unistd.h>
 
 #include <csignal>
@@ -23,17 +23,21 @@ void play_programs(Comm& comm) {
   check(!::testing::UnitTest::GetInstance()->Failed(), "bytes differ from the reference");
 }
 
-void go_wrong(Comm& comm, const std::string& how) {
+// Rank 1, or the only one.
+void go_wrong(int64_t rank, const std::string& how) {
+  if (rank != (this_process().count > 1)) return;
+  if (how == "throw") fail("no luck");
+  if (how == "kill") std::raise(SIGKILL);
+  if (how == "stop") std::raise(SIGSTOP);
+  if (how == "exit") std::exit(3);
+}
+
+void go_wrong_in(Comm& comm, const std::string& how) {
   const Tensor x(current().device, {how == "mismatch" && comm.rank() == 2 ? 7 : 8}, DType::F32, Kind::Other,
                  "x");
   comm.barrier();
-  if (how == "throw alone") fail("no luck");
-  if (comm.rank() == 1) {
-    if (how == "throw") fail("no luck");
-    if (how == "kill") std::raise(SIGKILL);
-    if (how == "leave") return;
-    if (how == "hang") sleep(1000);
-  }
+  go_wrong(comm.rank(), how);
+  if (how == "leave" && comm.rank() == 1) return;
   comm.all_reduce(x)->wait();
   if (how == "letter" && comm.rank() == 0) comm.send(x, 1)->wait();
   if (how == "letter" && comm.rank() == 1) comm.recv(x.narrow(0, 5), 0)->wait();
@@ -46,15 +50,26 @@ void go_wrong(Comm& comm, const std::string& how) {
 int main(int argc, char** argv) {
   using namespace gradus;
   ::testing::InitGoogleTest(&argc, argv);
-  const std::string what = argc > 1 ? argv[1] : "programs";
-  RanksArgs args;
-  args.comm = "mpi", args.timeout = what == "hang" ? 2 : 60;
-  args.ranks = this_process().count;
-  run_ranks(args, [&](Comm& comm) {
-    if (what == "programs")
-      play_programs(comm);
-    else
-      go_wrong(comm, what);
-    if (comm.rank() == 0) std::cout << "came to its end" << std::endl;
+  return run_process(argc, argv, [&] {
+    Args flags(argc, argv, "mpi_program", "plays random programs, or goes wrong");
+    const std::string how = flags.text("how", "programs", "what goes wrong"),
+                      when = flags.text("when", "", "start, loop, between or end");
+    timeout_flag(flags);
+    flags.done();
+    RanksArgs args;
+    args.comm = "mpi", args.ranks = this_process().count;
+    const auto at = [&](const char* time) { go_wrong(this_process().rank, when == time ? how : ""); };
+    at("start");
+    run_ranks(args, [&](Comm& comm) {
+      if (how == "programs")
+        play_programs(comm);
+      else
+        go_wrong_in(comm, when == "loop" ? how : "");
+    });
+    at("between");
+    run_ranks(args, [&](Comm& comm) { comm.barrier(); });
+    std::cout << "came to its end" << std::endl;
+    at("end");
+    return 0;
   });
 }

@@ -25,42 +25,76 @@ struct L18_Mpi : L17_Mpi {};
 
 TEST_F(L17_Mpi, RandomProgramsGiveTheReferencesBytes) {
   for (const int64_t ranks : {1, 2, 4}) {
-    const Outcome o = start(ranks, kProgram, "programs");
+    const Outcome o = start(ranks, kProgram, "");
     EXPECT_EQ(o.code, 0) << ranks << " ranks: " << o.output;
     EXPECT_NE(o.output.find("came to its end"), std::string::npos);
   }
 }
 
-TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithItsSentence) {
-  const struct {
-    const char *how, *sentence;
-  } cases[] = {
-      {"throw", "rank 1: no luck"},
-      {"mismatch", "is all_reduce of 7 fp32"},
-      {"hang", "all_reduce of 8 fp32: no answer for 2 s (--comm-timeout)"},
-      {"letter", "rank 1: recv of 5 fp32 from rank 0: what was sent are 8 fp32"},
-      {"kill", ""},  // the launcher's words
-      {"leave", "that of rank 1 is barrier"},
+// Anything that one rank does ends all, with a sentence, or the launcher's words where it can say none.
+TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
+  struct Case {
+    std::string how, when, sentence;
   };
-  const auto timed = [](const char* how, Outcome& o) {
+  std::vector<Case> cases{{"mismatch", "loop", "is all_reduce of 7 fp32"},
+                          {"letter", "loop", "rank 1: recv of 5 fp32 from rank 0: what was sent are 8 fp32"},
+                          {"leave", "loop", "that of rank 1 is barrier"},
+                          {"stop", "start", "MPI_Comm_dup: no answer for 2 s (--comm-timeout)"},
+                          {"stop", "loop", "all_reduce of 8 fp32: no answer for 2 s (--comm-timeout)"},
+                          {"stop", "between", "no answer for 2 s (--comm-timeout)"},
+                          {"stop", "end", "MPI_Finalize: no answer for 2 s (--comm-timeout)"}};
+  for (const char* when : {"start", "loop", "between", "end"}) {
+    cases.push_back({"throw", when, "rank 1: no luck"});
+    cases.push_back({"kill", when, ""});
+    cases.push_back({"exit", when, ""});
+  }
+  const auto timed = [](const Case& c, Outcome& o) {
     const double begin = seconds_now();
-    o = start(4, kProgram, how);
+    o = start(4, kProgram, "--how=" + c.how + " --when=" + c.when + " --comm-timeout=2");
     return seconds_now() - begin;
   };
   Outcome o;
-  const double good = timed("nothing", o);  // on a busy machine the start alone may take seconds
+  const double good =
+      timed({"nothing", "never", ""}, o);  // on a busy machine the start alone may take seconds
   EXPECT_EQ(o.code, 0) << o.output;
-  for (const auto& c : cases) {
-    EXPECT_LT(timed(c.how, o), 10 + 2 * good) << c.how;
-    EXPECT_NE(o.code, 0) << c.how << ": " << o.output;
-    EXPECT_NE(o.output.find(c.sentence), std::string::npos) << c.how << ": " << o.output;
-    EXPECT_EQ(o.output.find("came to its end"), std::string::npos) << c.how;
+  for (const Case& c : cases) {
+    EXPECT_LT(timed(c, o), 10 + 2 * good) << c.how << " " << c.when;
+    EXPECT_NE(o.code, 0) << c.how << " " << c.when << ": " << o.output;
+    EXPECT_NE(o.output.find(c.sentence), std::string::npos) << c.how << " " << c.when << ": " << o.output;
+    if (c.when != "end")
+      EXPECT_EQ(o.output.find("came to its end"), std::string::npos) << c.how << " " << c.when;
   }
+}
+
+// Two ranks, of which one is started with other flags, or cannot write where it is to.
+TEST_F(L17_Mpi, RanksThatAreStartedUnlikeEndAllWithASentence) {
+  const std::string program = (build_folder() / "mpi/lessons/17_data_parallel").string(),
+                    flags = " --comm=mpi --ranks=2 --steps=1 --comm-timeout=2";
+  const auto unlike = [&](const std::string& one, const std::string& other) {
+    return run(kProgram, "",
+               "timeout 120 sh tests/tools/mpiexec.sh 1 " + one + " : -n 1 " + other + " 2>&1 #");
+  };
+  for (const char* flag : {"--seed=2", "--ranks=3", "--no-such-flag", "--comm=sim", "--help"}) {
+    const Outcome o = unlike(program + flags, program + flags + " " + flag);
+    EXPECT_NE(o.code, 0) << flag;
+    EXPECT_NE(o.output.find("rank 1: it was started with other flags than rank 0"), std::string::npos)
+        << flag << ": " << o.output;
+  }
+  const std::string here = path("here"), nowhere = path("nowhere");
+  fs::create_directories(here);
+  write("nowhere/build", "in the way of the folder of plots");
+  const auto in = [&](const std::string& folder) {
+    return "sh -c 'cd " + folder + " && exec " + program + flags + "'";
+  };
+  const Outcome o = unlike(in(here), in(nowhere));
+  EXPECT_NE(o.code, 0);
+  EXPECT_NE(o.output.find("rank 1: "), std::string::npos) << o.output;
 }
 
 // A launcher that hears of the end first ends without having read the sentence.
 TEST_F(L17_Mpi, AProcessEndsOnceItsSentenceHasBeenRead) {
-  const std::string command = "'" + (build_folder() / kProgram).string() + "' 'throw alone' 2>&1; echo over";
+  const std::string command = "'" + (build_folder() / kProgram).string() +
+                              "' --how=throw --when=start 2>&1; echo 'the launcher goes on'";
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   pollfd there{fileno(pipe), POLLIN, 0};
@@ -70,7 +104,7 @@ TEST_F(L17_Mpi, AProcessEndsOnceItsSentenceHasBeenRead) {
   ASSERT_GT(::read(fileno(pipe), read_late, sizeof read_late - 1), 0);
   pclose(pipe);
   EXPECT_NE(std::string(read_late).find("rank 0: no luck"), std::string::npos) << read_late;
-  EXPECT_EQ(std::string(read_late).find("over"), std::string::npos) << read_late;
+  EXPECT_EQ(std::string(read_late).find("the launcher goes on"), std::string::npos) << read_late;
 }
 
 // Every row's loss, as it stands in the file of the report.

@@ -34,20 +34,21 @@ struct Letter {  // a message that is being sent
 
 class MpiComm : public Comm {
  public:
-  MpiComm(Process self, double timeout)
+  explicit MpiComm(Process self)
       : Comm(self.rank, self.count),
-        timeout_(timeout),
         began_(seconds_now()),
         sum_(current().device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
         received_(current().device, {kPiece}, DType::F32, Kind::Comm, "received part") {
     check(current().device.allocator().source().on_host(),
           "--comm=mpi carries host memory, and the device is ", current().device.name(),
           "; take cpu or emu, or --comm=nccl");
+    const Alarm alarm("MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &collectives_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
     worker_.start(work_of, this);
   }
   ~MpiComm() override {
+    const Alarm alarm("MPI_Comm_free");
     MPI_Comm_free(&collectives_);
     MPI_Comm_free(&messages_);
   }
@@ -78,7 +79,7 @@ class MpiComm : public Comm {
   void receive_wholes(Operation& op, Tensor y);
   void pass_on(Operation& op);
 
-  double timeout_, began_;
+  double began_;
   Tensor sum_, received_;
   MPI_Comm collectives_, messages_;
   int64_t calls_ = 0;
@@ -117,7 +118,7 @@ void MpiComm::await(Requests& requests) {
 
 template <class F>
 void MpiComm::wait(const std::string& what, const F& over) {
-  wait_until([&] { return over() || (go_on(), false); }, what, timeout_);
+  wait_until([&] { return over() || (go_on(), false); }, what);
 }
 
 std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
@@ -251,6 +252,6 @@ std::unique_ptr<Work> MpiComm::begin_recv(const Tensor& x, int64_t from) {
 
 }  // namespace
 
-std::unique_ptr<Comm> mpi_comm(double timeout) { return std::make_unique<MpiComm>(this_process(), timeout); }
+std::unique_ptr<Comm> mpi_comm() { return std::make_unique<MpiComm>(this_process()); }
 
 }  // namespace gradus

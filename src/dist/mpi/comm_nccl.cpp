@@ -4,7 +4,7 @@
 
 #ifndef GRADUS_NCCL
 namespace gradus {
-std::unique_ptr<Comm> nccl_comm(double) {
+std::unique_ptr<Comm> nccl_comm() {
   fail(
       "--comm=nccl: this program was built without NCCL; "
       "`make CUDA=1 mpi-18 COMM=nccl ARGS=--device=cuda` builds and starts one that was");
@@ -41,10 +41,11 @@ struct Event {
 // in barrier(), and to compare what the ranks do.
 class NcclComm : public Comm {
  public:
-  NcclComm(Process self, double timeout)
-      : Comm(self.rank, self.count), timeout_(timeout), began_(seconds_now()), device_(current().device) {
+  explicit NcclComm(Process self)
+      : Comm(self.rank, self.count), began_(seconds_now()), device_(current().device) {
     check(std::string_view(device_.name()) == "cuda", "--comm=nccl carries GPU memory, and the device is ",
           device_.name(), "; take --device=cuda");
+    const Alarm alarm("ncclCommInitRank");
     ncclUniqueId id;
     if (rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
     MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD);
@@ -143,11 +144,11 @@ class NcclComm : public Comm {
     MPI_Iallgather(&mine, Header::kNumel, MPI_INT64_T, theirs.data(), Header::kNumel, MPI_INT64_T,
                    MPI_COMM_WORLD, &request);
     int over = 0;
-    wait_until([&] { return MPI_Test(&request, &over, MPI_STATUS_IGNORE), over; }, mine.text(), timeout_);
+    wait_until([&] { return MPI_Test(&request, &over, MPI_STATUS_IGNORE), over; }, mine.text());
     for (int64_t r = 0; r < size(); ++r) check_same(mine, theirs[size_t(r)], calls_, r);
   }
 
-  double timeout_, began_;
+  double began_;
   Device& device_;
   ncclComm_t comm_;
   cudaStream_t stream_;
@@ -156,9 +157,7 @@ class NcclComm : public Comm {
 
 }  // namespace
 
-std::unique_ptr<Comm> nccl_comm(double timeout) {
-  return std::make_unique<NcclComm>(this_process(), timeout);
-}
+std::unique_ptr<Comm> nccl_comm() { return std::make_unique<NcclComm>(this_process()); }
 
 }  // namespace gradus
 #endif

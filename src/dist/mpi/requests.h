@@ -4,10 +4,10 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "src/core/table.h"
 #include "src/core/timing.h"
 #include "src/dist/comm.h"
 
@@ -38,13 +38,26 @@ inline void check_same(const Header& mine, const Header& theirs, int64_t number,
         " is ", theirs.text());
 }
 
+extern double comm_timeout;  // seconds
+inline std::string no_answer() {
+  return "no answer for " + number_text(comm_timeout) +
+         " s (--comm-timeout); is a rank hanging, or doing something else?";
+}
+
 // Until over(). Other processes may need this core, so it is offered to them again and again.
 template <class F>
-void wait_until(const F& over, const std::string& what, double timeout) {
+void wait_until(const F& over, const std::string& what) {
   for (const double begin = seconds_now(); !over(); sched_yield())
-    check(seconds_now() - begin < timeout, what, ": no answer for ", timeout,
-          " s (--comm-timeout); is a rank hanging, or doing something else?");
+    check(seconds_now() - begin < comm_timeout, what, ": ", no_answer());
 }
+
+// For a call of MPI that waits for other processes, and knows no timeout, as long as this lives. When it goes
+// off it says so and ends this process, without MPI, which is in the middle of something; then the launcher
+// ends all.
+struct Alarm {
+  explicit Alarm(const char* call);
+  ~Alarm();
+};
 
 class Requests {
  public:

@@ -64,5 +64,5 @@ static int parallel(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  return run_lesson([&] { return parallel(argc, argv); });
+  return run_lesson([&] { return run_process(argc, argv, [&] { return parallel(argc, argv); }); });
 }

@@ -3,10 +3,18 @@
 #include <cmath>
 #include <iostream>
 
+#include "lessons/17_data_parallel/scaling.h"
 #include "lessons/18_zero/step.h"
 #include "src/core/table.h"
 
 namespace gradus {
+
+Network network_of(const WhatIf& w) {
+  if (w.network != "auto") return network_called(w.network);
+  const Network& own = network_called(machine_called(w.machine).link);
+  return {"nodes of 8 by " + own.name, own.source + "; 100 Gb/s for each rank between nodes", own.link, 8,
+          network_called("ethernet100").link};
+}
 
 static ZeroSetting setting(const WhatIf& w, int stage) {
   ZeroSetting set{.model = transformer_config(w.model), .ranks = w.ranks, .sequences = w.sequences};
@@ -14,7 +22,7 @@ static ZeroSetting setting(const WhatIf& w, int stage) {
   set.model.precision = precision_recipe("zero");
   set.model.attention = attention_flash;
   set.zero = {.stage = stage, .unit = unit_per_block, .overlap = true};
-  set.network = network_called(w.network);
+  set.network = network_of(w);
   set.machine = machine_called(w.machine);
   return set;
 }
@@ -35,18 +43,16 @@ void what_if_table(const WhatIf& w) {
   const ZeroSetting first = setting(w, 0);
   std::cout << w.model << ", " << count_text(first.model.parameter_count()) << " parameters, on " << w.ranks
             << " x " << w.machine << " (" << bytes_text(first.machine.memory) << "; " << first.machine.source
-            << ")\nnetwork " << w.network << ": " << first.network.source << "\n"
+            << ")\nnetwork: " << first.network.name << "; " << first.network.source << "\n"
             << w.sequences << " sequences of " << first.tokens << " tokens on each\n\n";
   Table table({"stage", "states", "peak", "fits", "gathered", "sent", "step at least", "tokens/s"});
   for (const int stage : {0, 1, 2, 3}) {
     const ZeroSetting set = setting(w, stage);
     const ZeroStep s = zero_step(set);
     const double tokens = double(w.ranks * w.sequences * set.tokens);
-    table.row(
-        {std::to_string(stage),
-         bytes_text(predicted_bytes(set.model.precision, stage, s.parameters, s.padded, w.ranks).allocated()),
-         bytes_text(s.peak.allocated()), fits(set) ? "yes" : "no", bytes_text(s.most_gathered),
-         bytes_text(2 * s.sent), seconds_text(s.seconds), number_text(tokens / s.seconds)});
+    table.row({std::to_string(stage), bytes_text(state_bytes(s.between)), bytes_text(s.peak.allocated()),
+               fits(set) ? "yes" : "no", bytes_text(s.most_gathered), bytes_text(2 * s.sent),
+               seconds_text(s.seconds), number_text(tokens / s.seconds)});
   }
   std::cout << table;
 }
@@ -59,7 +65,7 @@ std::vector<StageTimes> stage_times(const WhatIf& w) {
   };
   const double alone = seconds({}, 1, 3);
   std::vector<StageTimes> times;
-  for (const Network& network : published_networks())
+  for (const Network& network : networks_of_a100())
     times.push_back({network.name, alone, seconds(network, w.ranks, 1), seconds(network, w.ranks, 2),
                      seconds(network, w.ranks, 3), seconds(network, w.ranks, 3, true)});
   return times;

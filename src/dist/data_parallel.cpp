@@ -23,7 +23,8 @@ void sum_gradients(Comm& comm, Parameters& parameters) {
   }
 }
 
-GradientBuckets::GradientBuckets(Comm& comm, Parameters& parameters, int64_t bucket_bytes) : comm_(comm) {
+GradientBuckets::GradientBuckets(Comm& comm, Parameters& parameters, int64_t bucket_bytes)
+    : comm_(comm), parameters_(parameters) {
   check_whole(parameters);
   check(bucket_bytes > 0, "data parallel: buckets of ", bucket_bytes, " bytes; they must hold something");
   std::vector<Parameter*> last_first, bucket;
@@ -37,6 +38,7 @@ GradientBuckets::GradientBuckets(Comm& comm, Parameters& parameters, int64_t buc
     add_bucket(std::exchange(bucket, {}));
     bytes = 0;
   }
+  parameters.on_zero_grad = [this] { end(); };
 }
 
 void GradientBuckets::add_bucket(const std::vector<Parameter*>& parameters) {
@@ -70,6 +72,7 @@ void GradientBuckets::one_is_final(Bucket& b) {
 }
 
 GradientBuckets::~GradientBuckets() {
+  parameters_.on_zero_grad = nullptr;
   for (const Bucket& b : buckets_) b.detach();
 }
 
@@ -85,8 +88,12 @@ void GradientBuckets::begin(Bucket& b) {
 
 void GradientBuckets::sum() {
   while (begun_ < buckets_.size()) begin(buckets_[begun_]);
+  end();
+}
+
+void GradientBuckets::end() {
   for (Bucket& b : buckets_) {
-    std::exchange(b.work, nullptr)->wait();
+    if (b.work) std::exchange(b.work, nullptr)->wait();
     b.final = 0;
   }
   begun_ = 0;

@@ -27,7 +27,8 @@ class GradientBuckets {
   // From now on, until sum(), a backward pass begins to sum a bucket as soon as its gradients are final. To
   // be called before the last backward pass of a step.
   void sum_during_backward() { during_backward_ = true; }
-  // Begins to sum what has not begun, and waits for all. Every parameter must have a gradient.
+  // Begins to sum what has not begun, and waits for all. Every parameter must have a gradient. After a pass
+  // that an error has ended on all ranks, zero_grad() waits for what had begun, and forgets it.
   void sum();
   int64_t buckets() const { return int64_t(buckets_.size()); }
   // Of all buckets, with the padding to a multiple of the number of ranks.
@@ -42,8 +43,10 @@ class GradientBuckets {
   void add_bucket(const std::vector<Parameter*>& parameters);
   void one_is_final(Bucket& bucket);
   void begin(Bucket& bucket);
+  void end();
 
   Comm& comm_;
+  Parameters& parameters_;
   std::deque<Bucket> buckets_;
   size_t begun_ = 0;  // so many sums, from the first bucket on
   bool during_backward_ = false;

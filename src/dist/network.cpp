@@ -7,15 +7,20 @@ namespace gradus {
 constexpr double kGiga = 1e9, kMicro = 1e-6;
 
 const std::vector<Network>& published_networks() {
-  // Latencies: what NCCL reckons with for a step of its ring (src/graph/tuning.cc, "Simple").
-  constexpr Link nvlink{3.4 * kMicro, 300 * kGiga}, pcie{5.7 * kMicro, 31.5 * kGiga},
-      ethernet100{9.6 * kMicro, 12.5 * kGiga}, ethernet10{9.6 * kMicro, 1.25 * kGiga};
+  // NCCL 2.20.3 (src/graph/tuning.cc, hwLat, a ring, "Simple"); 2.7.5 had 9.6 for networks.
+  constexpr double nvlink = 3.4 * kMicro, pcie = 5.7 * kMicro, net = 14.0 * kMicro;
   static const std::vector<Network> networks = {
-      {"nvlink", "NVLink 3, 600 GB/s both ways: NVIDIA A100 data sheet, 2021", nvlink},
-      {"pcie", "PCI Express 4.0 x16, 16 GT/s a lane, 128 of 130 bits: PCI-SIG, 2017", pcie},
-      {"ethernet100", "100 Gb/s Ethernet: IEEE 802.3ba, 2010", ethernet100},
-      {"ethernet10", "10 Gb/s Ethernet: IEEE 802.3ae, 2002", ethernet10},
-      {"nodes", "nodes of 8 by NVLink 3, 100 Gb/s for each rank between them", nvlink, 8, ethernet100},
+      {"nvlink2", "NVLink 2, 300 GB/s both ways: NVIDIA V100 data sheet, 2020", {nvlink, 150 * kGiga}},
+      {"nvlink", "NVLink 3, 600 GB/s both ways: NVIDIA A100 data sheet, 2021", {nvlink, 300 * kGiga}},
+      {"nvlink4", "NVLink 4, 900 GB/s both ways: NVIDIA H100 data sheet, 2023", {nvlink, 450 * kGiga}},
+      {"pcie3", "PCI Express 3.0 x16, 8 GT/s a lane, 128 of 130 bits: PCI-SIG, 2010", {pcie, 15.75 * kGiga}},
+      {"pcie", "PCI Express 4.0 x16, 16 GT/s a lane, 128 of 130 bits: PCI-SIG, 2017", {pcie, 31.5 * kGiga}},
+      {"pcie5", "PCI Express 5.0 x16, 32 GT/s a lane, 128 of 130 bits: PCI-SIG, 2019", {pcie, 63 * kGiga}},
+      {"infiniband400", "InfiniBand NDR, 400 Gb/s: NVIDIA ConnectX-7, 2022", {net, 50 * kGiga}},
+      {"infiniband200", "InfiniBand HDR, 200 Gb/s: NVIDIA ConnectX-6, 2020", {net, 25 * kGiga}},
+      {"ethernet100", "100 Gb/s Ethernet: IEEE 802.3ba, 2010", {net, 12.5 * kGiga}},
+      {"ethernet10", "10 Gb/s Ethernet: IEEE 802.3ae, 2002", {net, 1.25 * kGiga}},
+      {"nodes", "8 by NVLink 3, 100 Gb/s for each between", {nvlink, 300 * kGiga}, 8, {net, 12.5 * kGiga}},
   };
   return networks;
 }

@@ -38,8 +38,6 @@ Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
       attach(u);
     }
     model.shares = shards.shares = this;
-    check(shards.size() > 0, "zero: of ", model.numel(), " parameters rank ", comm.rank(), " of ",
-          comm.size(), " would own none; take fewer ranks");
   } catch (...) {
     detach();
     throw;

@@ -49,6 +49,7 @@ void Parameters::set_trainable(Parameter& p, bool trainable) {
 
 void Parameters::zero_grad() {
   if (shares) return shares->zero_grad();
+  if (on_zero_grad) on_zero_grad();
   for (Parameter& p : list_) p.leaf.zero();
 }
 

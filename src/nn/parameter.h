@@ -71,6 +71,8 @@ class Parameters {
   auto begin() const { return list_.begin(); }
   auto end() const { return list_.end(); }
   RankShares* shares = nullptr;  // of these parameters, and of the parts
+  // Called first by zero_grad(): whoever keeps the gradients forgets what an error left half done.
+  std::function<void()> on_zero_grad = {};
 
  private:
   Allocate allocate_;

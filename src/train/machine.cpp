@@ -14,15 +14,15 @@ constexpr double kTera = 1e12, kGiga = 1e9;
 
 const std::vector<Machine>& published_machines() {
   static const std::vector<Machine> machines = {
-      {"T4", "NVIDIA T4 data sheet, 2019", 8.1 * kTera, 65 * kTera, 320 * kGiga, int64_t(16) << 30},
-      {"V100", "NVIDIA V100 SXM2 data sheet, 2020", 15.7 * kTera, 125 * kTera, 900 * kGiga,
-       int64_t(32) << 30},
+      {"T4", "NVIDIA T4 data sheet, 2019", 8.1 * kTera, 65 * kTera, 320 * kGiga, int64_t(16) << 30, "pcie3"},
+      {"V100", "NVIDIA V100 SXM2 data sheet, 2020", 15.7 * kTera, 125 * kTera, 900 * kGiga, int64_t(32) << 30,
+       "nvlink2"},
       {"A100", "NVIDIA A100 80GB SXM data sheet, 2021", 19.5 * kTera, 312 * kTera, 2039 * kGiga,
-       int64_t(80) << 30},
-      {"H100", "NVIDIA H100 SXM data sheet, 2023", 67 * kTera, 989.4 * kTera, 3350 * kGiga,
-       int64_t(80) << 30},
+       int64_t(80) << 30, "nvlink"},
+      {"H100", "NVIDIA H100 SXM data sheet, 2023", 67 * kTera, 989.4 * kTera, 3350 * kGiga, int64_t(80) << 30,
+       "nvlink4"},
       {"H200", "NVIDIA H200 SXM data sheet, 2024", 67 * kTera, 989.4 * kTera, 4800 * kGiga,
-       int64_t(141'000'000'000)},
+       int64_t(141'000'000'000), "nvlink4"},
   };
   return machines;
 }
@@ -47,7 +47,7 @@ static double measure_copy_bandwidth() {
 Machine measured_machine() {
   Device cpu("cpu");
   const double flops = measure_gemm_peak(cpu);
-  return {"this CPU", "measured now", flops, flops, measure_copy_bandwidth(), 0};
+  return {"this CPU", "measured now", flops, flops, measure_copy_bandwidth(), 0, ""};
 }
 
 double predicted_seconds(const Meter& meter, const Machine& m) {

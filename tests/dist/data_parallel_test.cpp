@@ -73,6 +73,35 @@ TEST(L17_Buckets, BeginEmptyAndLeaveNothing) {
   });
 }
 
+// With an error on the way back, when the last parameter's gradient is being summed and the first's is not
+// there.
+TEST(L17_Buckets, AStepThatAnErrorHasEndedIsTakenAgain) {
+  for (const bool overlaps : {true, false})
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      Parameters model;
+      const auto p = with_values(add_three(model));
+      GradientBuckets buckets(comm, model, 4);
+      const auto start = [&](bool during_backward) {
+        model.zero_grad();
+        if (during_backward) buckets.sum_during_backward();
+      };
+      start(true);
+      expect_refused("boom", [&] {
+        Tape tape;
+        const Tensor a = scale(p[0]->value, 1),
+                     fails = record("fails", {a}, {}, a.detach(),
+                                    [](const Node&, const Tensor&, Grads&) { fail("boom"); });
+        const Tensor y = add(fails, scale(p[2]->value, 1));
+        tape.backward(y, from_host<float>(current().device, {1, 1, 1, 1}, {4}, DType::F32, Kind::Data, "1"));
+      });
+      start(overlaps);
+      pass(p, {1, 10, 100});
+      buckets.sum();
+      for (size_t i = 0; i < 3; ++i)
+        EXPECT_EQ(to_host<double>(p[i]->leaf.grad), std::vector<double>(4, i == 0 ? 2 : i == 1 ? 20 : 200));
+    });
+}
+
 // ---- gradients that are final in another order on some ranks, or have nothing to add in the last backward
 // pass: no rank may add up what belongs to different parameters, which have the same size here ----
 

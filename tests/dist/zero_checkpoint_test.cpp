@@ -3,12 +3,47 @@
 
 #include "src/io/checkpoint.h"
 #include "src/optim/adamw_8bit.h"
+#include "tests/dist/parallel_training.h"
 #include "tests/dist/sharded_training.h"
 #include "tests/folder_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
+
+// 12 elements on 5 and on 20 ranks, and all of them on the first one: an empty shard is a shard.
+TEST(L18_ZeroShards, ARankMayOwnNothing) {
+  const std::string path = testing::TempDir() + "empty_shards.safetensors";
+  for (const int stage : {0, 1, 2, 3})
+    for (const auto& [ranks, align] : {std::pair(5, 1), {20, 1}, {3, 256}})
+      run_cluster({.ranks = ranks}, [&, ranks = ranks, align = align](Comm& comm) {
+        Parameters model(Allocate::Later);
+        const auto p = add_three(model);
+        Zero zero(comm, model, {.stage = stage, .align = align});
+        for (Parameter* x : p) zero.assign(*x, {1, 2, 3, 4});
+        Sgd optimizer(zero.shards, {.momentum = 0.5f});
+        const auto step = [&] {
+          model.zero_grad();
+          pass(p, {1, 10, 100});
+          zero.end_backward();
+          optimizer.clip_grad_norm(1e9);
+          optimizer.step(1.0 / ranks);
+        };
+        step();
+        save_sharded(path, comm, zero, optimizer);
+        step();
+        load_sharded(path, zero, optimizer);
+        step();
+        for (size_t i = 0; i < 3; ++i) {
+          const double g = i == 0 ? 1 : i == 1 ? 10 : 100;
+          const std::vector<double> got = to_host<double>(p[i]->value);
+          for (size_t at = 0; at < 4; ++at)
+            EXPECT_NEAR(got[at], double(at + 1) - g - 1.5 * g, 1e-4) << stage << ", " << ranks << " ranks";
+        }
+        comm.barrier();
+      });
+  std::filesystem::remove(path);
+}
 
 struct L18_ZeroCheckpoint : FolderTest {};
 

@@ -1,6 +1,7 @@
 // Each check that lesson 18 makes passes with right values, and fails with a planted wrong one.
 #include <cmath>
 
+#include "lessons/17_data_parallel/scaling.h"
 #include "lessons/18_zero/memory.h"
 #include "lessons/18_zero/stages.h"
 #include "lessons/18_zero/units.h"
@@ -184,12 +185,12 @@ TEST_F(L18_Tables, Units) {
 TEST_F(L18_Tables, Times) {
   const WhatIf small{.model = "gpt2", .ranks = 8};
   const std::vector<StageTimes> right = stage_times(small);
-  ASSERT_EQ(right.size(), published_networks().size());
+  ASSERT_EQ(right.size(), networks_of_a100().size());
   const Checked failed(right, [&](const auto& times, Report& r) { times_table(small, times, r); });
   size_t at = 0;
   for (size_t i = 0; i < right.size(); ++i) {
     const StageTimes& t = right[i];
-    EXPECT_EQ(t.network, published_networks()[i].name);
+    EXPECT_EQ(t.network, networks_of_a100()[i].name);
     if (t.network == "ethernet10") at = i;
     EXPECT_EQ(t.alone, right[0].alone);
     EXPECT_GT(t.stage_1, 0.97 * t.alone) << "its part of the update takes less";
@@ -206,6 +207,23 @@ TEST_F(L18_Tables, Times) {
   EXPECT_EQ(with(1.61), most);
   EXPECT_EQ(with(NAN), Names({least[0], most[0]}));
   EXPECT_EQ(failed([](auto& times) { times.resize(1); }), Names({least[0], most[0]})) << "without 10 Gb/s";
+}
+
+// NVLink 2 on V100, 4 on H100 and H200; what the user names is taken.
+TEST(L18_WhatIf, AMachineChoosesItsLinkUnlessTheUserDoes) {
+  const auto link = [](const char* machine, const char* network) {
+    return network_of({.machine = machine, .network = network}).link.bandwidth;
+  };
+  EXPECT_EQ(link("T4", "auto"), 15.75e9);
+  EXPECT_EQ(link("V100", "auto"), 150e9);
+  EXPECT_EQ(link("A100", "auto"), 300e9);
+  EXPECT_EQ(link("H100", "auto"), 450e9);
+  EXPECT_EQ(link("H200", "auto"), 450e9);
+  EXPECT_EQ(link("V100", "nvlink"), 300e9);
+  const Network nodes = network_of({.machine = "V100"}), published = network_called("nodes");
+  EXPECT_EQ(nodes.per_node, 8);
+  EXPECT_EQ(nodes.between.bandwidth, published.between.bandwidth);
+  EXPECT_EQ(nodes.between.latency, published.between.latency);
 }
 
 // 1,557,611,200 parameters in 16 bytes, and in 16/64; with its activations stage 0 needs more than 32 GiB.

@@ -147,7 +147,7 @@ TEST(L01_Machine, FiguresAreThoseOfTheDataSheets) {
 }
 
 TEST(L03_Machine, MatrixUnitsAreForProductsIn16Bits) {
-  const Machine m{"m", "", 1e9, 8e9, 1e6, 0};
+  const Machine m{"m", "", 1e9, 8e9, 1e6, 0, ""};
   const auto seconds = [&](OpClass c, int64_t flops, int64_t bytes, DType t, int times = 1) {
     Meter meter;
     meter.keep_trace();

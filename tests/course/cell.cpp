@@ -13,11 +13,18 @@ namespace gradus::course {
 
 constexpr int kMemory = 512, kLargestFile = 64;  // MiB
 
-// A user id that nobody has. 0: this is not root, and everything runs as the one who grades.
+// Where a run may leave files, besides its own folder.
+static std::string folders_of_all() { return say(fs::temp_directory_path(), " /dev/shm /var/tmp"); }
+
+// A user id that nobody has, and nothing belongs to: what does later, the run has made. 0: this is not root,
+// and everything runs as the one who grades.
 static uid_t free_user() {
   if (getuid() != 0) return 0;
   for (uid_t user = 20000 + uid_t(getpid()) % 40000;; ++user)
-    if (!getpwuid(user) && !run(say("grep -q '^Uid:.*[[:blank:]]", user, "' /proc/[0-9]*/status")).good())
+    if (!getpwuid(user) &&
+        !run(say("grep -q '^Uid:.*[[:blank:]]", user, "' /proc/[0-9]*/status || grep -qw ", user,
+                 " /proc/sysvipc/* || find ", folders_of_all(), " -user ", user, " 2>/dev/null | grep -q ."))
+             .good())
       return user;
 }
 
@@ -47,8 +54,9 @@ Cell::Cell() : user_(free_user()) {
   fs::permissions(work_ / "out", fs::perms(0700));  // not the student's
 }
 Cell::~Cell() {
-  if (user_ != 0)
-    run(say("find ", fs::temp_directory_path(), " /dev/shm /var/tmp -user ", user_, " -delete"));
+  if (user_ == 0) return;
+  run(say("find ", folders_of_all(), " -user ", user_, " -delete"));
+  run(as_user() + "ipcrm --all");  // shared memory and the like, which outlives whoever made it
 }
 
 std::string Cell::as_user() const {

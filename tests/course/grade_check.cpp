@@ -1,8 +1,6 @@
 // grade_check [NN…]: grades submissions of which is known what they deserve (make check-grade).
 //   hostile   to lesson 02: each does in its own way what must not be; no other exercise may suffer
-//   lessons   for each lesson NN (by default all): the solution has all points; with one exercise open, just
-//   its points
-//             are gone
+//   lessons   for each lesson NN (by default all): solved, it has all points; an open exercise loses its own
 // No submission is stored: each is made of the solved files, without their marks.
 #include <unistd.h>
 
@@ -128,7 +126,6 @@ class GradeCheck {
 
   // ---- hostile ones
   void crashes() {
-    const std::string result = out().string();
     const struct {
       std::string what, state, body, top;
     } rows[] = {
@@ -138,12 +135,7 @@ class GradeCheck {
         {"10 GB", "memory",
          "volatile char* p = new char[10L << 30]; for (long i = 0; i < 10L << 30; i += 4096) p[i] = 1;", ""},
         {"fork bomb", "timeout", "for (;;) if (fork() == 0) setsid();", ""},
-        {"writes to results", "failed",
-         "for (const char* file : {RESULTS, \"../out/report\", \"../out/code\", \"Makefile\", "
-         "\"../bin/student\"})\n"
-         "if (FILE* open = std::fopen(file, \"w\")) std::fputs(file, open), std::fclose(open), "
-         "std::abort();\nreturn;",
-         "#define RESULTS \"" + result + "\""},
+        {"opens files", "not_built", "std::fopen(\"../out/report\", \"w\");\nreturn;", ""},
         {"fake JSON", "crashed", "for (int fd = 1; fd < 16; fd++) dprintf(fd, \"%s\", fake); _exit(0);",
          "static const char* fake = \"{\\\"testsuites\\\": [{\\\"name\\\": \\\"L02_Gradcheck\\\", "
          "\\\"testsuite\\\": [\"\n"
@@ -152,8 +144,7 @@ class GradeCheck {
         {"does not compile", "not_built", "this is not C++;", ""},
         {"shadows RUN_ALL_TESTS", "failed", "return;", "int RUN_ALL_TESTS() { return 0; }"},
         {"exits in a static constructor", "crashed", "", "struct S { S() { _exit(0); } } s;"},
-        {"huge output", "failed", "for (int i = 0; i < 100000; i++) std::printf(\"%01000d\\n\", i);\nreturn;",
-         ""},
+        {"huge output", "failed", "for (int i = 99999; i--;) std::printf(\"%01000d\\n\", i);\nreturn;", ""},
         {"signal handler", "crashed",
          "for (int s = 1; s < 32; s++) std::signal(s, [](int) { _exit(0); });\n*static_cast<volatile "
          "int*>(nullptr) = 1;",
@@ -191,6 +182,17 @@ class GradeCheck {
     expect("a main of its own", "not_built");
     with("", "extern \"C\" ssize_t write(int, const void*, size_t n) { return n; }");
     expect("a write of its own", "not_built");
+    with("return;", "extern \"C\" [[gnu::weak]] ssize_t write(int, const void*, size_t) { _exit(0); }");
+    expect("a weak write of its own", "failed");
+    with("return;",
+         "extern \"C\" __attribute__((weak)) int failed() __asm__(\"_ZNK7testing10TestResult6FailedEv\");\n"
+         "int failed() { return 0; }");
+    expect("a weak function of the test's", "failed");
+    with("return;",
+         "extern \"C\" {\nstatic void go() {}\nstatic void (*choose())() { return go; }\n"
+         "static void chosen() __attribute__((ifunc(\"choose\"), used));\n}");
+    expect("a function that is chosen before the key is read", "not_built");
+    outlives();
     with(
         "static testing::TestPartResultArray results;\nstatic testing::ScopedFakeTestPartResultReporter "
         "swallow(\n"
@@ -205,6 +207,17 @@ class GradeCheck {
       fs::rename(sub() / file, sub() / fs::path(file).filename());
     for (const std::string folder : {"src", "kernels"}) fs::remove_all(sub() / folder);
     expect("all files in one folder", "passed");
+  }
+  // Shared memory goes with its run; a file of the user id that the run would have drawn stays.
+  void outlives() {
+    const std::string there = read("/proc/sysvipc/shm"), mine = (base_ / "mine").string();
+    write(mine, "");
+    if (getuid() == 0 && chown(mine.c_str(), 20000 + uid_t(getpid()) % 40000, 0)) fail("no chown");
+    with("shmget(IPC_PRIVATE, 1 << 20, IPC_CREAT | 0600);\nreturn;",
+         "#include <sys/ipc.h>\n#include <sys/shm.h>");
+    expect("shared memory", "failed");
+    if (getuid() == 0 && (read("/proc/sysvipc/shm") != there || !fs::exists(mine)))
+      fail("shared memory is left, or a file of another's is gone");
   }
   // The other formats say what grade.json says, whatever a message holds.
   void formats() {

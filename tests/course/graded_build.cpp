@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <regex>
 
 namespace gradus::course {
 
@@ -20,6 +21,11 @@ static void put(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
   if (error) throw GraderError(say(from.string(), " cannot be copied: ", error.message()));
+}
+
+// Of nm's types: defined by each object that uses it, and the linker takes the first.
+static bool is_shared(const std::string& type) {
+  return !type.empty() && (type[0] == 'W' || type[0] == 'V' || type[0] == 'u');
 }
 
 GradedBuild::GradedBuild(const std::string& lesson, const fs::path& submission, Cell& cell)
@@ -55,8 +61,12 @@ void GradedBuild::prepare(const Lines& other_programs) {
   run(say("mkdir ", objects / "student", "; chmod -R a+rX ", cell_ / "tree", " ", cell_ / "bin", " ",
           objects));
   const Ran all = run(
-      say("nm -P -g ", objects, "/*.[ao] ", objects, "/*/*.o $(${CXX:-g++} -print-file-name=libgtest.a)"));
-  for (const std::string& line : lines_of(all.output)) taken_.insert(after(line, "", " "));
+      say("nm -P -A -g ", objects, "/*.[ao] ", objects, "/*/*.o $(${CXX:-g++} -print-file-name=libgtest.a)"));
+  for (const std::string& line : lines_of(all.output)) {  // "FILE: NAME TYPE ..."
+    const std::string name = after(line, ": ", " ");
+    taken_.insert(name);
+    if (is_shared(after(line, ": " + name + " "))) shared_[name].push_back(after(line, "", ": "));
+  }
 }
 
 // ---- the student's files ------------------------------------------------------------------------------
@@ -101,10 +111,12 @@ void GradedBuild::compile_one(const std::string& file) {
   } else {
     wrong = wrong_symbols(file, object);
   }
-  if (wrong.empty())
-    put(object, copy_of("student", file));
-  else
+  if (!wrong.empty()) {
     problem = {"not_built", wrong};
+    return;
+  }
+  put(object, copy_of("student", file));
+  keep_to_itself(file, copy_of("student", file));
 }
 
 std::string GradedBuild::included_from_outside(fs::path object) const {
@@ -116,27 +128,79 @@ std::string GradedBuild::included_from_outside(fs::path object) const {
   return "";
 }
 
+static std::map<std::string, char> symbols_of(const fs::path& object) {  // their types, by name
+  std::map<std::string, char> types;
+  for (const std::string& line : lines_of(run(say("nm -P ", object)).output))
+    types[after(line, "", " ")] = (after(line, " ", " ") + " ")[0];
+  return types;
+}
+
+// Of gradus, of C++ and of mathematics; and by what nothing is gained in the cell. Not of GoogleTest, and not
+// what changes or reads the program that it is part of.
+static bool may_call(const std::string& name) {
+  static const std::regex of_these(
+      "_Z(N[KO]*6gradus|N?[KO]*S[absiodt]|GVN?6gradus|T[HW]N6gradus|T[ISV]|[nd][wa]).*|"
+      "__(cxa_|gxx_|dso_handle|stack_chk|tls_get_addr|assert_fail|errno).*|_Unwind_Resume|_GLOBAL_OFFSET_"
+      "TABLE_|"
+      "(GOMP|omp)_.*|mem(cpy|move|set|cmp|chr)|str(len|n?cmp|chr|to.*)|malloc|calloc|free|"
+      "f?abs[fl]?|fm(a|in|ax|od)[fl]?|(a?(sin|cos|tan)h?|atan2|exp(2|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|erfc?"
+      "|[lt]gamma|"
+      "floor|ceil|trunc|l?l?r(ound|int)|nearbyint|ldexp|frexp|modf|hypot|copysign|remainder|nextafter|fdim)["
+      "fl]?|"
+      "[dfs]?n?printf|put(s|char)|fputs?|fflush|std(out|err)|_?[eE]xit|abort|pthread_.*mutex.*|fork|setsid|"
+      "signal|shmget|rand"),
+      not_these(".*(basic_file|basic_.?fstream|6thread|10filesystem|7testing).*");
+  return std::regex_match(name, of_these) && !std::regex_match(name, not_these);
+}
+
+// What the solution's object defines for others.
+Names GradedBuild::wanted_of(const std::string& file) const {
+  Names names;
+  for (const auto& [name, type] : symbols_of(copy_of("solved", file)))
+    if (type <= 'T') names.insert(name);
+  return names;
+}
+
 // It must define what the solution's does, and may not define what other files take from elsewhere, such as
-// main, write or a function of the test's.
+// main, write or a function of the test's; nor a function that is chosen before anything else runs (ifunc).
 std::string GradedBuild::wrong_symbols(const std::string& file, const fs::path& object) const {
-  const auto defined_in = [](const fs::path& o) {
-    Names names;
-    for (const std::string& line : lines_of(run(say("nm -P -g ", o)).output))
-      if (const char type = (after(line, " ", " ") + " ")[0]; type <= 'T' || type == 'i')
-        names.insert(after(line, "", " "));
-    return names;
-  };
   const auto readable = [](const std::string& name) {
     return trimmed(run("c++filt " + shell_word(name)).output);
   };
-  const Names defined = defined_in(object), wanted = defined_in(copy_of("solved", file));
+  const std::map<std::string, char> defined = symbols_of(object);
+  const Names wanted = wanted_of(file);
   for (const std::string& name : wanted)
-    if (!defined.contains(name)) return file + " no longer defines " + readable(name);
-  for (const std::string& name : defined)
-    if (!wanted.contains(name) && taken_.contains(name))
+    if (const auto it = defined.find(name); it == defined.end() || it->second > 'T')
+      return file + " no longer defines " + readable(name);
+  for (const auto& [name, type] : defined) {
+    if (type == 'i') return file + " has the linker choose a function, " + readable(name);
+    if (type <= 'T' && !wanted.contains(name) && taken_.contains(name))
       return file + " defines " + readable(name) + ", which belongs to another file";
-  const bool calls_gtest = run(say("nm -P -g ", object, " | grep '7testing.* U'")).good();
-  return calls_gtest ? file + " calls GoogleTest, which is for tests" : "";
+  }
+  const std::map<std::string, char> solved = symbols_of(copy_of("solved", file));
+  for (const auto& [name, type] : defined)
+    if ((type == 'U' || type == 'w') && !may_call(name) && !solved.contains(name))
+      return file + " calls " + readable(name) + ", which no exercise needs";
+  const bool has_own_code =
+      run(say("objdump -h ", object, " | grep -E '[.](pre|init|fini|ctors|dtors)' | grep -v init_array; ",
+              "objdump -d ", object, " | grep -wE 'syscall|sysenter|int +[$]0x80'"))
+          .good();
+  return has_own_code ? file + " has code of its own for the system" : "";
+}
+
+// No other file sees what it defines besides, whatever its name: only what is wanted of it, and what others
+// define, too, whose definitions are linked before.
+void GradedBuild::keep_to_itself(const std::string& file, const fs::path& object) const {
+  const std::string solved = copy_of("solved", file).string(), list = (cell_ / "objects/seen").string();
+  Names seen = wanted_of(file);
+  for (const auto& [name, type] : symbols_of(object))
+    if (const auto found = shared_.find(name); found != shared_.end() && is_shared({type}))
+      if (std::any_of(found->second.begin(), found->second.end(),
+                      [&](const std::string& o) { return o != solved; }))
+        seen.insert(name);
+  write(list, joined(seen, "\n") + "\n");
+  if (!run(say("objcopy --keep-global-symbols=", list, " ", object)).good())
+    throw GraderError(file + ": its names cannot be kept to itself");
 }
 
 // The name of a file in src/memory is no error.
@@ -150,16 +214,15 @@ std::string GradedBuild::first_error(const std::string& output) const {
   return "";
 }
 
-// The student's object comes behind all that the program has of the library: of functions that several
-// objects hold, the first is taken.
+// The student's object comes behind all others: of functions that several objects hold, the first is taken.
 std::string GradedBuild::link(const std::string& program, const fs::path& to, const std::string& id) {
   const std::string theirs = id.empty() ? "" : files_[id], rest = (cell_ / "objects/rest.a").string();
   Lines objects{(cell_ / "objects/grade_main.o").string(), copy_of("tests", program).string()};
   for (const std::string& f : all_files_)
     if (f != theirs) objects.push_back(copy_of("solved", f).string());
-  objects.push_back(rest);
-  if (!theirs.empty()) objects.insert(objects.end(), {copy_of("student", theirs).string(), rest});
-  objects.insert(objects.end(), {(cell_ / "objects/standins.a").string(), rest});
+  objects.insert(objects.end(), {"-Wl,--whole-archive", rest, "-lgtest", "-Wl,--no-whole-archive"});
+  if (!theirs.empty()) objects.push_back(copy_of("student", theirs).string());
+  objects.push_back((cell_ / "objects/standins.a").string());
   const fs::path made = cell_ / "scratch/program";
   const Ended ended =
       cell_.limited(kCompiling, say("make -s -j1 BUILD=", cell_ / "scratch/build", " grade-link TO=", made,

@@ -34,7 +34,9 @@ class GradedBuild {
 
  private:
   void compile_one(const std::string& file);
+  Names wanted_of(const std::string& file) const;
   std::string wrong_symbols(const std::string& file, const fs::path& object) const;
+  void keep_to_itself(const std::string& file, const fs::path& object) const;
   std::string included_from_outside(fs::path object) const;
   std::string first_error(const std::string& output) const;
   fs::path copy_of(const std::string& whose, const std::string& file) const;
@@ -44,6 +46,7 @@ class GradedBuild {
   Cell& cell_;
   std::map<std::string, std::string> files_;  // of the exercises with marks
   Names all_files_, taken_;                   // taken: the names that other objects define or use
+  std::map<std::string, Lines> shared_;       // inline functions and the like: the objects that define them
   std::vector<Recorded> tests_;
   std::map<std::string, Problem> problems_;
 };

@@ -99,12 +99,6 @@ inline uint32_t __ballot_sync(uint32_t mask, int yes,
                               gradus::emu::Here where = gradus::emu::Where::current()) {
   return uint32_t(gradus::emu::exchange(gradus::emu::WarpOp::Ballot, mask, yes != 0, 0, where));
 }
-inline int __any_sync(uint32_t mask, int yes, gradus::emu::Here where = gradus::emu::Where::current()) {
-  return __ballot_sync(mask, yes, where) != 0;
-}
-inline int __all_sync(uint32_t mask, int yes, gradus::emu::Here where = gradus::emu::Where::current()) {
-  return __ballot_sync(mask, !yes, where) == 0;
-}
 
 template <class T>
 T atomicAdd(T* p, T v) {
@@ -112,5 +106,3 @@ T atomicAdd(T* p, T v) {
 }
 
 inline float __fadd_rn(float a, float b) { return a + b; }
-inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
-inline float __expf(float x) { return std::exp(x); }

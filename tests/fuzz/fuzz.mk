@@ -19,4 +19,13 @@ $(PLANTED) $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(DRIVER) $$
 	@echo 'link $@'
 	@$(CXX) $^ $(LDLIBS) -lgtest -o $@
 
+# Lessons' own main functions, each by a name of its own, and what they need; and the judge of answers.
+MAIN_OBJ := $(patsubst lessons/%/main.cpp,$(BUILD)/fuzz/main_%.o,$(MAINS))
+$(MAIN_OBJ): $(BUILD)/fuzz/main_%.o: $(BUILD)/obj/lessons/%/main.o
+	@mkdir -p $(@D)
+	@objcopy --redefine-sym main=main_$* $< $@
+$(BUILD)/obj/tests/fuzz/lessons.o: CPPFLAGS += '-DGRADUS_MAINS=$(MAIN_OBJ:$(BUILD)/fuzz/%.o=X(%))'
+$(BUILD)/fuzz/lessons: $(MAIN_OBJ) $(LESSON_OBJ)
+$(BUILD)/fuzz/answers: $(BUILD)/obj/tests/course/predict.o
+
 -include $(patsubst %.cpp,$(BUILD)/obj/%.d,$(FUZZ_SRC))

@@ -33,8 +33,8 @@ TEST_F(L01_EmuWarps, AWarpThatHasMetGoesOnAtOnceButInTheShuffledOrder) {
 TEST_F(L01_EmuWarps, AllMeansAllLanesThatThereAre) {
   std::vector<int> all(8), not_all(8);
   launch("short_warp", 1, 8, 0, [&] {
-    all[threadIdx.x] = __all_sync(0xFFFFFFFF, 1);
-    not_all[threadIdx.x] = __all_sync(0xFFFFFFFF, threadIdx.x != 5);
+    all[threadIdx.x] = __ballot_sync(0xFFFFFFFF, 1) == 0xFF;
+    not_all[threadIdx.x] = __ballot_sync(0xFFFFFFFF, threadIdx.x != 5) == 0xFF;
   });
   EXPECT_EQ(all, std::vector<int>(8, 1));
   EXPECT_EQ(not_all, std::vector<int>(8, 0));

@@ -17,7 +17,7 @@ run-fuzzers: $(PLANTED) $(CHOSEN)
 $(PLANTED) $(FUZZERS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(DRIVER) $$(call of_lessons,tests/fuzz/$$*.cpp) $(LIB)
 	@mkdir -p $(@D)
 	@echo 'link $@'
-	@$(CXX) $^ $(LDLIBS) -lgtest -o $@
+	@$(CXX) $(filter %.o,$^) $(filter-out %.o,$^) $(LDLIBS) -lgtest -o $@
 
 # Lessons' own main functions, each by a name of its own, and what they need; and the judge of answers.
 MAIN_OBJ := $(patsubst lessons/%/main.cpp,$(BUILD)/fuzz/main_%.o,$(MAINS))

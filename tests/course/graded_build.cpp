@@ -65,7 +65,9 @@ void GradedBuild::prepare(const Lines& other_programs) {
   for (const std::string& line : lines_of(all.output)) {  // "FILE: NAME TYPE ..."
     const std::string name = after(line, ": ", " ");
     taken_.insert(name);
-    if (is_shared(after(line, ": " + name + " "))) shared_[name].push_back(after(line, "", ": "));
+    const std::string type = after(line, ": " + name + " ");
+    if (is_shared(type)) shared_[name].push_back(after(line, "", ": "));
+    if (type.starts_with("U")) used_.insert(name);
   }
 }
 
@@ -153,11 +155,13 @@ static bool may_call(const std::string& name) {
   return std::regex_match(name, of_these) && !std::regex_match(name, not_these);
 }
 
-// What the solution's object defines for others.
+// What the solution's object defines for others: functions and data, and what the compiler puts beside a
+// class's first virtual function alone, its vtable.
 Names GradedBuild::wanted_of(const std::string& file) const {
   Names names;
   for (const auto& [name, type] : symbols_of(copy_of("solved", file)))
-    if (type <= 'T') names.insert(name);
+    if (type <= 'T' || (is_shared({type}) && shared_.at(name).size() == 1 && used_.contains(name)))
+      names.insert(name);
   return names;
 }
 
@@ -170,7 +174,8 @@ std::string GradedBuild::wrong_symbols(const std::string& file, const fs::path& 
   const std::map<std::string, char> defined = symbols_of(object);
   const Names wanted = wanted_of(file);
   for (const std::string& name : wanted)
-    if (const auto it = defined.find(name); it == defined.end() || it->second > 'T')
+    if (const auto it = defined.find(name);
+        it == defined.end() || (it->second > 'T' && !is_shared({it->second})))
       return file + " no longer defines " + readable(name);
   for (const auto& [name, type] : defined) {
     if (type == 'i') return file + " has the linker choose a function, " + readable(name);

@@ -45,8 +45,8 @@ class GradedBuild {
   fs::path submission_;
   Cell& cell_;
   std::map<std::string, std::string> files_;  // of the exercises with marks
-  Names all_files_, taken_;                   // taken: the names that other objects define or use
-  std::map<std::string, Lines> shared_;       // inline functions and the like: the objects that define them
+  Names all_files_, taken_, used_;       // taken: the names that objects define or use; used: from others
+  std::map<std::string, Lines> shared_;  // inline functions and the like: the objects that define them
   std::vector<Recorded> tests_;
   std::map<std::string, Problem> problems_;
 };

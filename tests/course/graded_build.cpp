@@ -141,15 +141,16 @@ static std::map<std::string, char> symbols_of(const fs::path& object) {  // thei
 // what changes or reads the program that it is part of.
 static bool may_call(const std::string& name) {
   static const std::regex of_these(
-      "_Z(N[KO]*6gradus|N?[KO]*S[absiodt]|GVN?6gradus|T[HW]N6gradus|T[ISV]|[nd][wa]).*|"
-      "__(cxa_|gxx_|dso_handle|stack_chk|tls_get_addr|assert_fail|errno).*|_Unwind_Resume|_GLOBAL_OFFSET_"
-      "TABLE_|"
-      "(GOMP|omp)_.*|mem(cpy|move|set|cmp|chr)|str(len|n?cmp|chr|to.*)|malloc|calloc|free|"
-      "f?abs[fl]?|fm(a|in|ax|od)[fl]?|(a?(sin|cos|tan)h?|atan2|exp(2|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|erfc?"
-      "|[lt]gamma|"
-      "floor|ceil|trunc|l?l?r(ound|int)|nearbyint|ldexp|frexp|modf|hypot|copysign|remainder|nextafter|fdim)["
-      "fl]?|"
-      "[dfs]?n?printf|put(s|char)|fputs?|fflush|std(out|err)|_?[eE]xit|abort|pthread_.*mutex.*|fork|setsid|"
+      "_Z(N[KOR]*6gradus|N?[KOR]*S[absiodt]|GVN?6gradus|T[HW]N6gradus|T[ISTV]|nw|na|dl|da).*|"
+      "__(cxa_|gxx_|dso_handle|dynamic_cast|libc_single|stack_chk|tls_get_addr|assert_fail|errno).*|"
+      "__[a-z]+[hsdxtb][cfi]([hsdxtb][cfi])?[2-4]|"  // of libgcc
+      "_Unwind_Resume|_GLOBAL_OFFSET_TABLE_|(GOMP|omp)_.*|"
+      "mem(cpy|move|set|cmp|chr)|str(len|n?cmp|chr|to.*)|malloc|calloc|realloc|free|qsort|"
+      "is(al(num|pha)|digit|graph|p(rint|unct)|space|upper|lower)|to(upper|lower)|"
+      "f?abs[fl]?|fm(a|in|ax|od)[fl]?|"
+      "(a?(sin|cos|tan)h?|sincos|atan2|exp(2|m1)?|i?log(2|10|1p|b)?|pow|sqrt|cbrt|erfc?|[lt]gamma|floor|ceil|"
+      "trunc|l?l?r(ound|int)|nearbyint|ldexp|frexp|modf|hypot|copysign|remainder|nextafter|fdim)[fl]?|"
+      "[dfs]?n?printf|f?put(s|c|char)|fflush|std(out|err)|_?[eE]xit|abort|pthread_.*mutex.*|fork|setsid|"
       "signal|shmget|rand"),
       not_these(".*(basic_file|basic_.?fstream|6thread|10filesystem|7testing).*");
   return std::regex_match(name, of_these) && !std::regex_match(name, not_these);

@@ -3,8 +3,6 @@
 // kernels refuse too.
 #pragma once
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <mutex>
 #include <sstream>
 #include <stdexcept>

@@ -1,6 +1,5 @@
 // What every kernel of kernels/cuda starts from.
 #pragma once
-#include <type_traits>
 #include <utility>
 
 #include "kernels/checks.h"

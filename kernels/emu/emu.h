@@ -9,7 +9,6 @@
 #pragma once
 #include <atomic>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 #include "kernels/check.h"

@@ -1,34 +1,53 @@
 #include "src/core/json.h"
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
-#include <vector>
 
 #include "kernels/check.h"
 
 namespace gradus {
 
-ParsedJson parse_json(std::string_view text, int64_t most_values) {
+// The library holds several copies of a string or number while it reads it.
+static void refuse_long_words(std::string_view text) {
+  for (size_t i = 0, begin = 0, in_string = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string ^= 1;
+    if (text[i] == '"' || (!in_string && std::strchr(" \t\n\r,:[]{}", text[i]))) begin = i;
+    if (in_string && text[i] == '\\') ++i;
+    check(i - begin <= 1 << 20, "json: a string or number of more than 1 MiB, at byte ", begin);
+  }
+}
+
+void parse_fields(std::string_view text, size_t most,
+                  const std::function<void(const std::string&, ParsedJson&)>& take) {
   using Event = ParsedJson::parse_event_t;
   const size_t zero = text.find('\0');  // which the library takes for the end
   check(zero == text.npos, "json: byte ", zero, " is zero; no JSON has one");
-  std::vector<std::unordered_set<std::string>> names;  // of the fields, in each object that is open
+  refuse_long_words(text);
+  std::unordered_set<std::string> names[2];  // of the fields, and of the fields of one
+  std::string name;
+  size_t values = 0;
   const auto look = [&](int depth, Event event, ParsedJson& parsed) {
-    const bool opens = event == Event::object_start || event == Event::array_start;
-    check(!opens || depth < 64, "json: more than 64 levels");
-    check(!(opens || event == Event::value) || most_values-- > 0, "json: more values than are allowed");
-    if (event == Event::object_start) names.emplace_back();
-    if (event == Event::object_end) names.pop_back();
-    if (event == Event::key)
-      check(names.back().insert(parsed.get<std::string>()).second, "json: two fields are called ",
-            parsed.dump());
+    const bool is_object = event == Event::object_start, opens = is_object || event == Event::array_start;
+    check(depth > 0 || is_object || event == Event::object_end, "json: it is no object");
+    check(depth < 2 || !is_object, "json: ", name, " has an object deeper than in a field");
+    check(depth < 64 || !opens, "json: more than 64 levels");
+    if (event == Event::key) {
+      if (depth == 1) name = parsed, values = 0, names[1].clear();
+      check(names[depth - 1].insert(parsed).second, "json: two fields are called ", brief(parsed));
+      check(names[0].size() <= most, "json: more than ", most, " fields");
+      return true;
+    }
     check(event != Event::value || !parsed.is_number_unsigned() || parsed.get<uint64_t>() <= INT64_MAX,
-          "json: ", parsed.dump(), " does not fit an int64");
-    return opens || event == Event::key;  // keeps nothing: it would look through all of it at each end
+          "json: ", brief(parsed), " does not fit an int64");
+    check(depth < 2 || !(opens || event == Event::value) || ++values <= most, "json: more than ", most,
+          " values in ", name);
+    if (depth != 1 || opens) return true;
+    take(name, parsed);
+    return false;
   };
   try {
     const ParsedJson nothing = ParsedJson::parse(text, look);
-    return ParsedJson::parse(text);
   } catch (const ParsedJson::exception& e) {
     const std::string said = e.what();  // after a word in brackets
     fail("json: ", said.substr(said.find(' ') + 1));
@@ -36,12 +55,17 @@ ParsedJson parse_json(std::string_view text, int64_t most_values) {
 }
 
 int64_t whole_number(const ParsedJson& value) {
-  check(value.is_number_integer(), "expected a whole number, found ", json_text(value));
+  check(value.is_number_integer(), "expected a whole number, found ", brief(value));
   return value.get<int64_t>();
 }
 
 std::string json_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string brief(const ParsedJson& value) {
+  const std::string text = json_text(value);
+  return text.size() <= 60 ? text : text.substr(0, 60) + "...";
 }
 
 }  // namespace gradus

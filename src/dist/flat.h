@@ -1,6 +1,5 @@
 // Parameters side by side in one buffer, so that one collective serves them all.
 #pragma once
-#include <string>
 #include <vector>
 
 #include "src/nn/parameter.h"

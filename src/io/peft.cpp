@@ -99,15 +99,16 @@ static LoraArgs read_config(const std::string& path) {
       "peft_version|qalora_group_size|r|revision|target_modules|task_type");
   const std::string text = read_text_file(path, 1 << 20);
   try {
-    const ParsedJson config = parse_json(text);
-    check(config.is_object() && config.value("peft_type", "") == "LORA", "its peft_type is not LORA");
+    ParsedJson config = ParsedJson::object();
+    parse_fields(text, 100'000, [&](const std::string& key, ParsedJson& value) { config[key] = value; });
+    check(config.value("peft_type", "") == "LORA", "its peft_type is not LORA");
     check(config.value("bias", "none") == "none", "biases were trained, too");
     for (const auto& [key, value] : config.items())
       check(std::regex_match(key, harmless) || value.empty() || value == false || value == "", "it has ", key,
             ", which gradus lacks");
     const ParsedJson init = config.value("init_lora_weights", ParsedJson(true));
     check(!init.is_string() || init == "gaussian" || init == "eva" || init == "orthogonal",
-          "its init_lora_weights is ", init.dump(), ": the base was changed with it");
+          "its init_lora_weights is ", brief(init), ": the base was changed with it");
     const int64_t r = whole_number(config.at("r"));
     check(r >= 1, "its r is ", r);
     return {

@@ -1,7 +1,6 @@
 #include "src/io/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,43 +14,26 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data are little-endian");
 constexpr int64_t kMaxHeader = 100'000'000;
-constexpr int64_t kMaxValues =
-    1'000'000;  // of the header: a tensor has 6 to 11, and each takes a hundred bytes
+constexpr size_t kMostFields = 100'000;  // of the header, and of its metadata
 constexpr const char* kMetadataKey = "__metadata__";
 
-struct FormatName {
-  DType dtype;
-  const char* name;
-};
-constexpr std::array<FormatName, 8> kFormatNames{{{DType::F64, "F64"},
-                                                  {DType::F32, "F32"},
-                                                  {DType::BF16, "BF16"},
-                                                  {DType::F16, "F16"},
-                                                  {DType::I64, "I64"},
-                                                  {DType::I32, "I32"},
-                                                  {DType::I8, "I8"},
-                                                  {DType::U8, "U8"}}};
+using enum DType;
+const std::map<DType, std::string> kFormatNames{{F64, "F64"}, {F32, "F32"}, {BF16, "BF16"}, {F16, "F16"},
+                                                {I64, "I64"}, {I32, "I32"}, {I8, "I8"},     {U8, "U8"}};
 
-const char* format_name(DType t) {
-  for (const auto& [dtype, name] : kFormatNames)
-    if (dtype == t) return name;
-  return "?";
-}
-
-// One entry of the header, its offsets counted from data_begin. Throws plain sentences; the caller adds
-// where.
+// One entry of the header, its offsets counted from data_begin. To its sentences the caller adds where.
 SafetensorsFile::Tensor parse_entry(const std::string& name, const ParsedJson& entry, int64_t data_begin) {
   const auto field = [&](const char* key, ParsedJson::value_t type) -> const ParsedJson& {
     check(entry.contains(key), "it has no ", key);
-    check(entry.at(key).type() == type, "its ", key, " is ", json_text(entry.at(key)));
+    check(entry.at(key).type() == type, "its ", key, " is ", brief(entry.at(key)));
     return entry.at(key);
   };
   SafetensorsFile::Tensor tensor{.name = name, .dtype = DType::F32, .shape = {}, .begin = 0, .bytes = 0};
   const auto format = field("dtype", ParsedJson::value_t::string).get<std::string>();
   const auto known = std::find_if(kFormatNames.begin(), kFormatNames.end(),
-                                  [&](const FormatName& f) { return f.name == format; });
+                                  [&](const auto& f) { return f.second == format; });
   check(known != kFormatNames.end(), "dtype ", format, " is not one that gradus has");
-  tensor.dtype = known->dtype;
+  tensor.dtype = known->first;
   for (const ParsedJson& dimension : field("shape", ParsedJson::value_t::array))
     tensor.shape.push_back(whole_number(dimension));
   const ParsedJson& offsets = field("data_offsets", ParsedJson::value_t::array);
@@ -81,6 +63,8 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
     return size_a != size_b ? size_a > size_b : a->name < b->name;
   });
 
+  check(std::max(tensors.size(), metadata.size()) <= kMostFields, path, ": more than ", kMostFields,
+        " tensors or metadata are not read back");
   Json::object_t header;  // a vector; put at its end, because to put by name looks at all
   std::set<std::string> names;
   if (!metadata.empty()) header.push_back({kMetadataKey, metadata});
@@ -92,7 +76,7 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
     Json shape = Json::array();
     for (const int64_t size : t->shape) shape.push_back(size);
     header.push_back({t->name,
-                      {{"dtype", format_name(t->dtype)},
+                      {{"dtype", kFormatNames.at(t->dtype)},
                        {"shape", shape},
                        {"data_offsets", Json::array({begin, offset})}}});
   }
@@ -124,25 +108,23 @@ void SafetensorsFile::read_header() {
   file_.read(8, int64_t(header_bytes), text.data(), "the header");
   check(text.starts_with('{'), file_.path(),
         ": the header should begin with { at byte 8; this is no safetensors file");
-  ParsedJson header;
+  std::string in_entry;  // whose turn it is
   try {
-    header = parse_json(text, kMaxValues);
-  } catch (const Error& e) {
-    fail(file_.path(), ": the header, from byte 8 on, is corrupt: ", e.what());
-  }
-  for (const auto& [name, entry] : header.items()) {
-    try {
-      check(entry.is_object(), "it is ", json_text(entry), ", no object");
+    parse_fields(text, kMostFields, [&](const std::string& name, ParsedJson& entry) {
+      in_entry = "'s entry " + name;
+      check(entry.is_object(), "it is ", brief(entry), ", no object");
       if (name != kMetadataKey)
         tensors_.push_back(parse_entry(name, entry, data_begin));
       else
-        for (const auto& [key, value] : entry.items()) {
-          check(value.is_string(), key, " is ", json_text(value), ", no string");
-          metadata_[key] = value.get<std::string>();
+        for (auto& [key, value] : entry.items()) {
+          check(value.is_string(), key, " is ", brief(value), ", no string");
+          metadata_[key] = std::move(value.get_ref<std::string&>());
         }
-    } catch (const Error& e) {
-      fail(file_.path(), ": the header's entry ", name, " is corrupt: ", e.what());
-    }
+      in_entry.clear();
+    });
+  } catch (const Error& e) {
+    fail(file_.path(), ": the header", in_entry.empty() ? ", from byte 8 on," : in_entry,
+         " is corrupt: ", e.what());
   }
   check_coverage(data_begin);
 }

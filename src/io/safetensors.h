@@ -33,8 +33,8 @@ void write_safetensors(const std::string& path, const std::vector<TensorEntry>& 
 // An open file whose header has been read and checked; tensors are read when asked for. The checks are the
 // format's: header at most 100,000,000 bytes and beginning with '{', no name twice, every tensor's bytes as
 // many as its shape says, and the data covered exactly: no holes, no overlaps, no bytes left over. Errors
-// name the file, the tensor and the byte. dtypes that gradus lacks, more than 5 dimensions and headers of
-// more than a million values (90,000 tensors) are refused.
+// name the file, the tensor and the byte. Refused are dtypes that gradus lacks, more than 5 dimensions, more
+// than 100,000 tensors or metadata, and text of more than 1 MiB in one.
 class SafetensorsFile {
  public:
   struct Tensor {

@@ -1,7 +1,5 @@
 #include "src/tensor/tensor.h"
 
-#include <cstring>
-
 #include "src/memory/device_timing.h"
 #include "src/tensor/context.h"
 

@@ -1,7 +1,6 @@
 #include "src/train/machine.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "src/core/named.h"
 #include "src/core/rng.h"

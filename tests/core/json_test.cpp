@@ -13,8 +13,14 @@
 namespace gradus {
 namespace {
 
-std::string refusal_of(std::string_view text, int64_t most = INT64_MAX) {
-  return refusal([&] { parse_json(text, most); });
+// Of a field whose value is `text`.
+ParsedJson value_of(const std::string& text) {
+  ParsedJson read;
+  parse_fields("{\"a\":" + text + "}", SIZE_MAX, [&](const std::string&, ParsedJson& v) { read = v; });
+  return read;
+}
+std::string refusal_of(const std::string& text) {
+  return refusal([&] { value_of(text); });
 }
 
 TEST(L01_CoreJson, WritesInOrder) {
@@ -26,15 +32,14 @@ TEST(L01_CoreJson, WritesInOrder) {
 TEST(L01_CoreJson, NumbersAreExact) {
   for (const int64_t n : {int64_t(0), int64_t(-1), INT64_MAX, INT64_MIN, (int64_t(1) << 53) + 1}) {
     EXPECT_EQ(json_text(n), std::to_string(n));
-    EXPECT_TRUE(parse_json(json_text(n)).is_number_integer());
-    EXPECT_EQ(parse_json(json_text(n)).get<int64_t>(), n);
+    EXPECT_EQ(whole_number(value_of(json_text(n))), n);
   }
   EXPECT_EQ(json_text(1.0), "1.0");  // so that it is read back as a double
   Rng rng(3, 1);
   for (int i = 0; i < 20000; ++i) {
     const double x = std::bit_cast<double>(rng.bits64());
     if (!std::isfinite(x)) continue;
-    const Json back = parse_json(json_text(x));
+    const ParsedJson back = value_of(json_text(x));
     ASSERT_EQ(std::bit_cast<uint64_t>(back.get<double>()), std::bit_cast<uint64_t>(x)) << json_text(x);
     ASSERT_FALSE(back.is_number_integer());
   }
@@ -46,21 +51,22 @@ TEST(L01_CoreJson, NumbersAreExact) {
 
 TEST(L01_CoreJson, StringsSurvive) {
   const std::string all("\0\x01\x1f \"\\/\b\f\n\r\t\x7f \u00e4\u20ac\U0001F600", 23);
-  EXPECT_EQ(parse_json(json_text(all)).get<std::string>(), all);
+  EXPECT_EQ(value_of(json_text(all)).get<std::string>(), all);
   EXPECT_EQ(json_text("a\"b\\c\nd\x01"), R"("a\"b\\c\nd\u0001")");
   EXPECT_EQ(json_text("a\xff\xc3"), "\"a\uFFFD\uFFFD\"") << "what is not UTF-8 cannot be written as JSON";
   EXPECT_EQ(json_text(Json{{"a\xff", 1}}), "{\"a\uFFFD\":1}");
-  EXPECT_EQ(parse_json(R"("\u0041\u00e4\u20ac\ud83d\ude00\/\b")").get<std::string>(),
+  EXPECT_EQ(value_of(R"("\u0041\u00e4\u20ac\ud83d\ude00\/\b")").get<std::string>(),
             "A\u00e4\u20ac\U0001F600/\b");
 }
 
 TEST(L01_CoreJson, ReadsWhatOthersWrite) {
-  const Json j = parse_json(
+  std::string taken;
+  parse_fields(
       " { \"w\" : {\"dtype\":\"F32\", \"shape\":[2,3],\"data_offsets\":[0,24]},\n"
-      "\t\"x\":[ ] , \"y\":-0.5e+1, \"t\":true,\"f\":false,\"n\":null } \r\n");
-  EXPECT_EQ(json_text(j),
-            R"({"f":false,"n":null,"t":true,"w":{"data_offsets":[0,24],"dtype":"F32","shape":[2,3]},"x":[],)"
-            R"("y":-5.0})");
+      "\t\"x\":[ ] , \"y\":-0.5e+1, \"t\":true,\"f\":false,\"n\":null } \r\n",
+      7, [&](const std::string& name, ParsedJson& v) { taken += name + "=" + json_text(v) + " "; });
+  EXPECT_EQ(taken,
+            R"(w={"data_offsets":[0,24],"dtype":"F32","shape":[2,3]} x=[] y=-5.0 t=true f=false n=null )");
 }
 
 TEST(L01_CoreJson, RefusesWhatIsNoJsonAndSaysWhere) {
@@ -73,6 +79,7 @@ TEST(L01_CoreJson, RefusesWhatIsNoJsonAndSaysWhere) {
                                  "{\"a\" 1}",
                                  "{a:1}",
                                  "1 2",
+                                 "1}}",
                                  "nul",
                                  "NaN",
                                  "+1",
@@ -95,41 +102,72 @@ TEST(L01_CoreJson, RefusesWhatIsNoJsonAndSaysWhere) {
                                  "{1:2}"})
     EXPECT_TRUE(refusal_of(text).starts_with("json: parse error at line "))
         << text << ": " << refusal_of(text);
-  EXPECT_NE(refusal_of("{\"a\":1,}").find("line 1, column 8"), std::string::npos) << refusal_of("{\"a\":1,}");
-  EXPECT_EQ(refusal_of(std::string_view("{}\0", 3)), "json: byte 2 is zero; no JSON has one");
+  EXPECT_NE(refusal_of("{\"a\":1,}").find("line 1, column 13"), std::string::npos)
+      << refusal_of("{\"a\":1,}");
+  EXPECT_EQ(refusal_of(std::string("1\0", 2)), "json: byte 6 is zero; no JSON has one");
   EXPECT_NE(refusal_of("1e999").find("number overflow"), std::string::npos) << refusal_of("1e999");
 }
 
 TEST(L01_CoreJson, RefusesASecondFieldOfOneNameInTheSameObject) {
   for (const char* text :
-       {R"({"a":1,"b":2,"a":3})", R"({"a":1,"\u0061":3})", R"([{"x":{"a":{"a":1},"a":2}}])"})
+       {R"({"a":1,"b":2,"a":3})", R"({"a":1,"\u0061":3})", R"(1,"a":2)", R"({"b":1},"a":2)"})
     EXPECT_EQ(refusal_of(text), "json: two fields are called \"a\"") << text;
-  EXPECT_EQ(refusal_of(R"({"":1,"b":true,"c":{"b":2},"d":[{"b":3},{"b":4}]})"), "") << "in several objects";
+  EXPECT_EQ(refusal_of(R"({"":1,"a":true},"b":{"a":1,"b":2})"), "") << "in several objects";
 }
 
 TEST(L01_CoreJson, RefusesMoreThan64Levels) {
   const auto arrays = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
-  const auto objects = [](int n) {
-    std::string text = "{}";
-    for (int i = 1; i < n; ++i) text = "{\"a\":" + text + "}";
-    return text;
-  };
-  EXPECT_EQ(refusal_of(arrays(64)), "");
-  EXPECT_EQ(refusal_of(arrays(65)), "json: more than 64 levels");
-  EXPECT_EQ(refusal_of(objects(64)), "");
-  EXPECT_EQ(refusal_of(objects(65)), "json: more than 64 levels");
+  EXPECT_EQ(refusal_of(arrays(63)), "");
+  EXPECT_EQ(refusal_of(arrays(64)), "json: more than 64 levels");
   EXPECT_EQ(refusal_of(std::string(10'000'000, '[')), "json: more than 64 levels");
 }
 
-TEST(L03_CoreJson, ValuesAreCountedUpToTheMost) {
-  for (const auto& [text, values] : {std::pair("1", 1),
-                                     {"[]", 1},
-                                     {"[1,2]", 3},
-                                     {R"({"a":1,"b":[null,{}]})", 5},
-                                     {R"(["x",[true]])", 4}}) {
-    EXPECT_EQ(refusal_of(text, values), "") << text;
-    EXPECT_EQ(refusal_of(text, values - 1), "json: more values than are allowed") << text;
+// As text, what is taken of an object of fields.
+std::string fields_of(std::string_view text, size_t most = 100) {
+  std::string taken;
+  const std::string why = refusal([&] {
+    parse_fields(text, most,
+                 [&](const std::string& name, ParsedJson& v) { taken += name + "=" + json_text(v) + " "; });
+  });
+  return taken + why;
+}
+
+TEST(L03_CoreJson, FieldsAreTakenOneByOneInTheirOrder) {
+  EXPECT_EQ(fields_of("{}"), "");
+  EXPECT_EQ(fields_of(R"({"z":[1,[2],{"x":3}]})"), "json: z has an object deeper than in a field");
+  EXPECT_EQ(fields_of(R"({"y":1,"a":{"b":{}}})"), "y=1 json: a has an object deeper than in a field");
+  EXPECT_EQ(fields_of(R"({"z":[1,[2]],"a":{"b":1,"c":[]},"":null,"y":"t"})"),
+            R"(z=[1,[2]] a={"b":1,"c":[]} =null y="t" )");
+  EXPECT_EQ(fields_of(R"({"z":1,"z":2})"), "z=1 json: two fields are called \"z\"");
+  EXPECT_EQ(fields_of(R"({"a":{"z":1,"z":2}})"), "json: two fields are called \"z\"");
+  EXPECT_TRUE(fields_of(R"({"z":1,)").starts_with("z=1 json: parse error at line 1, column 8"));
+  for (const char* text : {"[]", "[{}]", "1", "\"a\"", "[1]"})
+    EXPECT_EQ(fields_of(text), "json: it is no object") << text;
+}
+
+TEST(L03_CoreJson, FieldsAndTheirValuesAreCountedUpToTheMost) {
+  EXPECT_EQ(fields_of(R"({"a":1,"b":2})", 2), "a=1 b=2 ");
+  EXPECT_EQ(fields_of(R"({"a":1,"b":2})", 1), "a=1 json: more than 1 fields");
+  for (const char* text : {"[1,2]", "[[],2]", "[[[]]]", R"({"x":1,"y":2})", R"({"x":[3]})"}) {
+    const std::string both = "{\"a\":" + std::string(text) + ",\"b\":" + text + "}";
+    EXPECT_EQ(fields_of(both, 2), "a=" + std::string(text) + " b=" + text + " ");
+    EXPECT_EQ(fields_of("{\"a\":" + std::string(text) + "}", 1), "json: more than 1 values in a");
   }
+}
+
+TEST(L03_CoreJson, StringsAndNumbersHaveAtMostAMebibyte) {
+  const std::string most(1 << 20, '1');
+  EXPECT_EQ(value_of("\"" + most + "\"").get<std::string>(), most);
+  EXPECT_EQ(refusal_of("[" + std::string(5 << 20, ' ') + "1" + std::string(5 << 20, '\n') + "]"), "");
+  for (const std::string& text : {"\"" + most + "1\"", most + "11", "\"" + most.substr(2) + "\\\"x\"",
+                                  "-" + most, "[1, \"\\\\\", \"" + most + "1"})
+    EXPECT_NE(refusal_of(text).find("a string or number of more than 1 MiB, at byte "), std::string::npos);
+}
+
+TEST(L03_CoreJson, SentencesShowTheBeginningOfAValue) {
+  EXPECT_EQ(brief("x"), "\"x\"");
+  EXPECT_EQ(brief(std::string(58, 'x')), '"' + std::string(58, 'x') + '"');
+  EXPECT_EQ(brief(std::string(59, 'x')), '"' + std::string(59, 'x') + "...");
 }
 
 }  // namespace

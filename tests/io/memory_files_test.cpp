@@ -35,7 +35,7 @@ struct L04_MemoryFiles : FolderTest {
   Json data_of_page(const std::string& title) const {
     const std::string text = page(title), begin = "type=\"application/json\">";
     const size_t from = text.find(begin) + begin.size();
-    return parse_json(text.substr(from, text.find("</script>", from) - from));
+    return Json::parse(text.substr(from, text.find("</script>", from) - from));
   }
   SvgText plot(const std::string& title) const {
     write_memory_plot(path("plot.svg"), f.allocator, title);

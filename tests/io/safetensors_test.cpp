@@ -183,29 +183,33 @@ TEST_F(L03_Safetensors, TheHeaderIsPaddedWithSpaces) {
 }
 
 TEST_F(L03_Safetensors, HeadersUpToTheLimitsAreRead) {
-  const auto with_values = [&](int n) {  // 9 and the numbers of a note
-    std::string header = R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"note":[1)";
-    for (int i = 10; i < n; ++i) header += ",1";
-    put_file(header + "]}}", 0);
+  const auto repeated = [](const std::string& begin, const std::string& piece, int n) {
+    std::string header = begin;
+    for (int i = 0; i < n; ++i) header += (i ? ",\"" : "\"") + std::to_string(i) + "\":" + piece;
+    return header;
   };
-  with_values(1'000'000);
-  EXPECT_EQ(opening(), "");
-  with_values(1'000'001);
-  EXPECT_NE(opening().find("more values than are allowed"), std::string::npos) << opening();
+  const std::string empty = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})",
+                    metadata = R"({"__metadata__":{)";
+  for (const auto& [header, end] :
+       {std::pair(repeated("{", empty, 100'000), "}"), {repeated(metadata, "\"\"", 100'000), "}}"}}) {
+    put_file(header + end, 0);
+    EXPECT_EQ(opening(), "");
+    put_file(header + (header.starts_with(metadata) ? R"(,"z":"")" : R"(,"z":)" + empty) + end, 0);
+    EXPECT_NE(opening().find("more than 100000 "), std::string::npos) << opening();
+  }
   const uint64_t most = 100'000'000;  // mostly a hole, which is no JSON, but is read
-  write(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
-  ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(most)), 0);
-  EXPECT_NE(opening().find("is corrupt: json: byte 2 is zero"), std::string::npos) << opening();
+  for (const uint64_t size : {most, most + 1}) {
+    write(file_, std::string(reinterpret_cast<const char*>(&size), 8) + "{}");
+    ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(size)), 0);
+    EXPECT_NE(opening().find(size == most ? "json: byte 2 is zero" : "the format allows 100000000"),
+              std::string::npos)
+        << opening();
+  }
 }
 
-// As many fields as a header may have, and almost as many tensors as its values allow. Looking at all that
-// came before for each of them would take minutes.
+// Looking at all that came before for each tensor would take minutes.
 TEST_F(L03_Safetensors, LongHeadersAreReadAndWrittenInTheTimeOfTheirLength) {
-  std::string header = "{\"__metadata__\":{\"\":\"\"";
-  for (int i = 0; i < 400'000; ++i) header += ",\"" + std::to_string(i) + "\":\"\"";
-  put_file(header + "}}", 0);
   const double begin = seconds_now();
-  EXPECT_EQ(SafetensorsFile(file_).metadata().size(), 400'001u);
   std::vector<TensorEntry> tensors(90'000);
   for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = {std::to_string(i), DType::U8, {1}, "x"};
   write_safetensors(file_, tensors);
@@ -238,15 +242,14 @@ int64_t peak_resident() {
 }
 
 TEST_F(L03_Safetensors, AHeaderOfManyValuesIsRefusedBeforeItTakesMuchMemory) {
-  const int64_t limit = int64_t(700) << 20;
   const uint64_t n = 98'000'000;
   std::string bytes(8 + n, '0');
   for (size_t i = 9; i < bytes.size(); i += 2) bytes[i] = ',';
   std::memcpy(bytes.data(), &n, 8);
   bytes.replace(8, 6, "{\"a\":[").replace(bytes.size() - 2, 2, "]}");
   write(file_, bytes);
-  ASSERT_LT(peak_resident(), limit);
-  EXPECT_NE(opening().find("more values than"), std::string::npos) << opening();
+  const int64_t limit = peak_resident() + int64_t(n) + (int64_t(64) << 20);
+  EXPECT_NE(opening().find("more than 100000 values in a"), std::string::npos) << opening();
   EXPECT_LT(peak_resident(), limit);
   // What large models need is far below the limit: 20,000 tensors in one file.
   std::vector<TensorEntry> many;

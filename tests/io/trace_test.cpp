@@ -19,7 +19,7 @@ const std::vector<Span> kSpans = {{"forward", 0, false, 5.0, 5.25},
 
 TEST_F(L17_Trace, IsAnEventForEachSpan) {
   write_trace(path("t.json"), kSpans);
-  const Json events = parse_json(read("t.json")).at("traceEvents");
+  const Json events = Json::parse(read("t.json")).at("traceEvents");
   std::vector<Json> complete, names;
   for (const Json& e : events) (e.at("ph") == "X" ? complete : names).push_back(e);
   ASSERT_EQ(complete.size(), kSpans.size());

@@ -20,7 +20,7 @@ TEST_F(L17_Scaling, TheTraceIsThatOfTheStepThatOverlaps) {
   timelines(lesson_with({}, "17_data_parallel"));
   double backward_ends = 0, sums_begin = INFINITY;
   int64_t sums = 0;
-  const Json trace = parse_json(read("build/plots/17_overlapped.json"));
+  const Json trace = Json::parse(read("build/plots/17_overlapped.json"));
   for (const Json& e : trace.at("traceEvents")) {
     if (e.at("ph") != "X" || e.at("pid") != 0) continue;
     const double begin = e.at("ts").get<double>();

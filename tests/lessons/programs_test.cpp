@@ -57,7 +57,7 @@ TEST_F(L03_Programs, ChecksHoldOrAreSkippedAtEachNumberOfSteps) {
   const auto checks = [&](const std::string& program, const std::string& args) {
     const Outcome outcome = run(program, args + " --json=checks.json", there);
     EXPECT_EQ(outcome.code, 0) << program << " " << args << "\n" << outcome.output;
-    const Json report = parse_json(read("checks.json"));
+    const Json report = Json::parse(read("checks.json"));
     std::vector<std::string> names;
     for (const Json& check : report.at("checks")) names.push_back(check.at("name"));
     return names;

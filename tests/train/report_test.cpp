@@ -31,7 +31,7 @@ class L01_Report : public FolderTest {
     printed_ = testing::internal::GetCapturedStdout() + problem;
     return code;
   }
-  Json json() const { return parse_json(read(path_)); }
+  Json json() const { return Json::parse(read(path_)); }
   // The cells of the line of output that begins with that name.
   std::string line(const std::string& name) const {
     std::istringstream lines(printed_);
@@ -50,8 +50,8 @@ TEST_F(L03_Report, AModelsSizes) {
   Report report("03_test", cpu_);
   report.config(model, 5);
   EXPECT_EQ(finish(report), 0);
-  EXPECT_EQ(json().at("config"), parse_json(R"({"parameters":)" + std::to_string(model.parameter_count()) +
-                                            R"(,"layers":2,"channels":12,"context":7,"batch":5})"));
+  EXPECT_EQ(json().at("config"), Json::parse(R"({"parameters":)" + std::to_string(model.parameter_count()) +
+                                             R"(,"layers":2,"channels":12,"context":7,"batch":5})"));
 }
 
 TEST_F(L01_Report, ChecksPassUpToTheirBound) {

@@ -4,7 +4,6 @@
 #include <deque>
 #include <list>
 #include <map>
-#include <utility>
 
 #include "kernels/fiber.h"
 #include "src/dist/mpi/requests.h"

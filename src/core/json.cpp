@@ -33,7 +33,7 @@ void parse_fields(std::string_view text, size_t most,
     check(depth < 2 || !is_object, "json: ", name, " has an object deeper than in a field");
     check(depth < 64 || !opens, "json: more than 64 levels");
     if (event == Event::key) {
-      if (depth == 1) name = parsed, values = 0, names[1].clear();
+      if (depth == 1) name = parsed, values = 0, names[1] = {};
       check(names[depth - 1].insert(parsed).second, "json: two fields are called ", brief(parsed));
       check(names[0].size() <= most, "json: more than ", most, " fields");
       return true;
@@ -49,8 +49,7 @@ void parse_fields(std::string_view text, size_t most,
   try {
     const ParsedJson nothing = ParsedJson::parse(text, look);
   } catch (const ParsedJson::exception& e) {
-    const std::string said = e.what();  // after a word in brackets
-    fail("json: ", said.substr(said.find(' ') + 1));
+    fail("json: ", std::strchr(e.what(), ' ') + 1);  // after a word in brackets
   }
 }
 

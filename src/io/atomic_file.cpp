@@ -17,15 +17,16 @@ namespace gradus {
 
 namespace fs = std::filesystem;
 
-// Temporary files are locked as long as they are written. One that can be locked was left by a run that was
-// killed, and goes.
+// Temporary files, NAME.tmp-PROCESS-NUMBER, are locked as long as they are written. One that can be locked
+// was left by a run that was killed, and goes.
 static void remove_left_over(const fs::path& path) {
   const std::string prefix = path.filename().string() + ".tmp-";
   std::error_code error;
   for (fs::directory_iterator it(path.has_parent_path() ? path.parent_path() : ".", error), end;
        !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (!name.starts_with(prefix) || name.find_first_not_of("0123456789-", prefix.size()) != name.npos)
+    if (!name.starts_with(prefix) || name.find_first_not_of("0123456789-", prefix.size()) != name.npos ||
+        name.find('-', prefix.size()) != name.rfind('-'))
       continue;
     const int fd = ::open(it->path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) continue;
@@ -41,8 +42,8 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
         " is a link that leads to no file; make one, or remove the link");
   if (error) target_ = path_;     // there is none yet
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files (ulimit -f): writing fails, with a sentence
-  struct stat status;
-  check(::stat(target_.c_str(), &status) != 0 || S_ISREG(status.st_mode), path_,
+  struct stat status, old;
+  check(::stat(target_.c_str(), &old) != 0 || S_ISREG(old.st_mode), path_,
         " is there and is no regular file; choose another name");
   remove_left_over(target_);
   for (int number = 0; fd_ < 0; ++number) {  // the first name that is free
@@ -55,6 +56,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     if (::fstat(fd_, &status) == 0 && status.st_nlink > 0) continue;
     ::close(std::exchange(fd_, -1));  // another run has found it before it was locked
   }
+  if (!error) ::fchmod(fd_, old.st_mode & 0777);
 }
 
 AtomicFile::~AtomicFile() {

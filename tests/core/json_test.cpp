@@ -159,8 +159,9 @@ TEST(L03_CoreJson, StringsAndNumbersHaveAtMostAMebibyte) {
   const std::string most(1 << 20, '1');
   EXPECT_EQ(value_of("\"" + most + "\"").get<std::string>(), most);
   EXPECT_EQ(refusal_of("[" + std::string(5 << 20, ' ') + "1" + std::string(5 << 20, '\n') + "]"), "");
-  for (const std::string& text : {"\"" + most + "1\"", most + "11", "\"" + most.substr(2) + "\\\"x\"",
-                                  "-" + most, "[1, \"\\\\\", \"" + most + "1"})
+  for (const std::string& text :
+       {"\"" + most + "1\"", most + "11", "\"" + most.substr(2) + "\\\"x\"", "-" + most,
+        "\"" + std::string(2 << 20, ' ') + "\"", "[1, \"\\\\\", \"" + most + "1"})
     EXPECT_NE(refusal_of(text).find("a string or number of more than 1 MiB, at byte "), std::string::npos);
 }
 

@@ -133,7 +133,7 @@ class GradeCheck {
          "volatile char* p = new char[10L << 30]; for (long i = 0; i < 10L << 30; i += 4096) p[i] = 1;", ""},
         {"fork bomb", "timeout", "for (;;) if (fork() == 0) setsid();", ""},
         {"opens files", "not_built", "std::fopen(\"../out/report\", \"w\");\nreturn;", ""},
-        {"fake JSON", "crashed", "for (int fd = 1; fd < 16; fd++) dprintf(fd, \"%s\", fake); _exit(0);",
+        {"fake JSON", "not_built", "for (int fd = 1; fd < 16; fd++) dprintf(fd, \"%s\", fake); _exit(0);",
          R"(static const char* fake = "{\"testsuites\": [{\"name\": \"L02_Gradcheck\", \"testsuite\": ["
 "{\"name\": \"Tanh\", \"status\": \"RUN\", \"result\": \"COMPLETED\"}]}]}\n[  PASSED  ] 1 test.\n";)"},
         {"does not compile", "not_built", "this is not C++;", ""},
@@ -162,12 +162,12 @@ class GradeCheck {
             return;)",
          "#include <gtest/gtest-spi.h>"},
         {"calls much of C++, which is no cheat", "passed",
-         R"(std::map<std::string, std::vector<float>> rows;
+         R"(std::ostringstream text; std::map<std::string, std::vector<float>> rows;
             for (int i = 0; i < 9; i++) rows[std::to_string(i % 3)].push_back(sinf(i) + cosf(i) + isspace(i));
             for (auto& [name, row] : rows) std::sort(row.begin(), row.end()), std::cerr << name << row.at(0);
-            std::ostringstream text;
             if (!dynamic_cast<std::ostringstream*>((std::ostream*)&text)) throw std::runtime_error("no");
-            std::cerr << std::move(text).str() << int(__int128(n) / rows.size()) << std::endl;)",
+            std::cerr << std::move(text).str() << double(__int128(n) / rows.size()) << std::to_string(1.f);
+            std::fprintf(stderr, "here\n"), std::cerr << std::abs(std::exp(std::complex<float>(1, 2)));)",
          "#include <bits/stdc++.h>"}};
     for (const auto& r : rows) {
       with(r.body, r.top);

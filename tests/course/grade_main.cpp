@@ -1,9 +1,10 @@
 // The main of a test program when it is graded (grade.sh), in place of GoogleTest's. The program holds a
 // student's code, so what it prints or writes proves nothing. What counts is GoogleTest's report, written to
 // memory and sent to the grader (file descriptor 4) behind the key that the grader gave (3). The key is read
-// before the first constructor of the student's files runs, and nowhere else to be had: a program that ends
-// before this main does has no report.
-#include <fcntl.h>
+// when the tests are over, and the submission may call nothing that reads or writes what is open
+// (graded_build.cpp); a program that ends before this main does has no report. Who bends C's streams in
+// memory by hand can still cheat: code of one process cannot be kept from another part of it. Read what was
+// handed in.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -13,16 +14,6 @@
 namespace {
 
 constexpr int kKey = 3, kReport = 4;
-char key[64];
-
-void read_key(int, char**, char**) {
-  if (read(kKey, key, sizeof key) != sizeof key) _exit(2);
-  close(kKey);
-  fcntl(kReport, F_SETFD, FD_CLOEXEC);
-}
-
-// The program's first object, so the first of these functions; and all of them come before constructors.
-__attribute__((section(".preinit_array"), used)) void (*const before_all)(int, char**, char**) = read_key;
 
 void send(const char* text, size_t size) {
   while (size > 0) {
@@ -44,6 +35,8 @@ int main(int, char** argv) {
   const int status = testing::UnitTest::GetInstance()->Run();
   std::string report(static_cast<size_t>(lseek(memory, 0, SEEK_END)), ' ');
   if (pread(memory, report.data(), report.size(), 0) != static_cast<ssize_t>(report.size())) _exit(2);
+  char key[64];
+  if (read(kKey, key, sizeof key) != sizeof key) _exit(2);
   send(key, sizeof key);
   send(report.data(), report.size());
   close(kReport);

@@ -41,6 +41,9 @@ void go_wrong_in(Comm& comm, const std::string& how) {
   comm.all_reduce(x)->wait();
   if (how == "letter" && comm.rank() == 0) comm.send(x, 1)->wait();
   if (how == "letter" && comm.rank() == 1) comm.recv(x.narrow(0, 5), 0)->wait();
+  if (how == "kind of letter" && comm.rank() == 0) comm.send(x, 1)->wait();
+  if (how == "kind of letter" && comm.rank() == 1)
+    comm.recv(Tensor(current().device, {8}, DType::I32, Kind::Other, "y"), 0)->wait();
   comm.barrier();
 }
 

@@ -36,13 +36,15 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
   struct Case {
     std::string how, when, sentence;
   };
-  std::vector<Case> cases{{"mismatch", "loop", "is all_reduce of 7 fp32"},
-                          {"letter", "loop", "rank 1: recv of 5 fp32 from rank 0: what was sent are 8 fp32"},
-                          {"leave", "loop", "that of rank 1 is barrier"},
-                          {"stop", "start", "MPI_Comm_dup: no answer for 2 s (--comm-timeout)"},
-                          {"stop", "loop", "all_reduce of 8 fp32: no answer for 2 s (--comm-timeout)"},
-                          {"stop", "between", "no answer for 2 s (--comm-timeout)"},
-                          {"stop", "end", "MPI_Finalize: no answer for 2 s (--comm-timeout)"}};
+  std::vector<Case> cases{
+      {"mismatch", "loop", "is all_reduce of 7 fp32"},
+      {"'kind of letter'", "loop", "rank 1: recv of 8 int32 from rank 0: what was sent are 8 fp32"},
+      {"letter", "loop", "rank 1: recv of 5 fp32 from rank 0: what was sent are 8 fp32"},
+      {"leave", "loop", "that of rank 1 is barrier"},
+      {"stop", "start", "MPI_Comm_dup: no answer for 2 s (--comm-timeout)"},
+      {"stop", "loop", "all_reduce of 8 fp32: no answer for 2 s (--comm-timeout)"},
+      {"stop", "between", "no answer for 2 s (--comm-timeout)"},
+      {"stop", "end", "MPI_Finalize: no answer for 2 s (--comm-timeout)"}};
   for (const char* when : {"start", "loop", "between", "end"}) {
     cases.push_back({"throw", when, "rank 1: no luck"});
     cases.push_back({"kill", when, ""});
@@ -57,6 +59,7 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
   const double good =
       timed({"nothing", "never", ""}, o);  // on a busy machine the start alone may take seconds
   EXPECT_EQ(o.code, 0) << o.output;
+  EXPECT_EQ(o.output.find("came to its end"), o.output.rfind("came to its end")) << "one rank speaks";
   for (const Case& c : cases) {
     EXPECT_LT(timed(c, o), 10 + 2 * good) << c.how << " " << c.when;
     EXPECT_NE(o.code, 0) << c.how << " " << c.when << ": " << o.output;

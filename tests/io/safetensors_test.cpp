@@ -64,11 +64,19 @@ TEST_F(L03_Safetensors, NoTensorsAtAll) {
 TEST_F(L03_Safetensors, NamesThatCannotBeWrittenAreRefused) {
   const float x = 1;
   write(file_, "as it was");
+  const auto refused = [&](const std::string& why, const std::vector<TensorEntry>& tensors,
+                           const Metadata& metadata = {}) {
+    expect_refused(why, [&] { write_safetensors(file_, tensors, metadata); });
+  };
   for (const TensorEntry& second : {TensorEntry{"x", DType::F32, {}, &x}, {"x", DType::U8, {1}, &x}})
-    expect_refused("two tensors are called x", [&] {
-      write_safetensors(file_, {{"x", DType::F32, {}, &x}, second});
-    });
-  expect_refused("__metadata__", [&] { write_safetensors(file_, {{"__metadata__", DType::F32, {}, &x}}); });
+    refused("two fields are called \"x\"", {{"x", DType::F32, {}, &x}, second});
+  refused("__metadata__", {{"__metadata__", DType::F32, {}, &x}});
+  refused("UTF-8", {{"a\xff", DType::F32, {}, &x}});
+  refused("UTF-8", {}, {{"a", "\xff"}});
+  refused("more than 1 MiB", {}, {{"a", std::string(2 << 20, 'x')}});
+  std::vector<TensorEntry> many(100'001);
+  for (size_t i = 0; i < many.size(); ++i) many[i].name = std::to_string(i), many[i].shape = {0};
+  refused("more than 100000 fields", many);
   EXPECT_EQ(read(file_), "as it was");
 }
 
@@ -198,13 +206,9 @@ TEST_F(L03_Safetensors, HeadersUpToTheLimitsAreRead) {
     EXPECT_NE(opening().find("more than 100000 "), std::string::npos) << opening();
   }
   const uint64_t most = 100'000'000;  // mostly a hole, which is no JSON, but is read
-  for (const uint64_t size : {most, most + 1}) {
-    write(file_, std::string(reinterpret_cast<const char*>(&size), 8) + "{}");
-    ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(size)), 0);
-    EXPECT_NE(opening().find(size == most ? "json: byte 2 is zero" : "the format allows 100000000"),
-              std::string::npos)
-        << opening();
-  }
+  write(file_, std::string(reinterpret_cast<const char*>(&most), 8) + "{}");
+  ASSERT_EQ(::truncate(file_.c_str(), 8 + int64_t(most)), 0);
+  EXPECT_NE(opening().find("json: byte 2 is zero"), std::string::npos) << opening();
 }
 
 // Looking at all that came before for each tensor would take minutes.
@@ -251,12 +255,6 @@ TEST_F(L03_Safetensors, AHeaderOfManyValuesIsRefusedBeforeItTakesMuchMemory) {
   const int64_t limit = peak_resident() + int64_t(n) + (int64_t(64) << 20);
   EXPECT_NE(opening().find("more than 100000 values in a"), std::string::npos) << opening();
   EXPECT_LT(peak_resident(), limit);
-  // What large models need is far below the limit: 20,000 tensors in one file.
-  std::vector<TensorEntry> many;
-  for (int i = 0; i < 20'000; ++i)
-    many.push_back({"layer." + std::to_string(i), DType::F32, {0, 4}, nullptr});
-  write_safetensors(file_, many);
-  EXPECT_EQ(SafetensorsFile(file_).tensors().size(), 20'000u);
 }
 
 TEST_F(L03_Safetensors, EveryCorruptedHeaderByteIsAnErrorOrChangesNothing) {

@@ -128,19 +128,30 @@ TEST_F(L03_System, TheNextSaveRemovesWhatKilledRunsLeft) {
   } else {
     ::waitpid(child, nullptr, 0);
   }
-  write(file_ + ".tmp-1", "of a version that had no lock");
   write(file_ + ".tmp-mine", "no number: not ours");
+  write(file_ + ".tmp-1", "one number");
+  write(file_ + ".tmp-2024-11-26", "three");
   write(path("b.safetensors.tmp-1-0"), "of another file");
-  fs::create_directory(file_ + ".tmp-2");
-  ASSERT_EQ(files(), 6);
+  fs::create_directory(file_ + ".tmp-2-0");
+  ASSERT_EQ(files(), 7);
   EXPECT_EQ(read(file_), "old");
   write_file(file_, "new");
   EXPECT_EQ(read(file_), "new");
-  EXPECT_EQ(names(), (std::vector<std::string>{"a.safetensors", "a.safetensors.tmp-2",
+  EXPECT_EQ(names(), (std::vector<std::string>{"a.safetensors", "a.safetensors.tmp-1",
+                                               "a.safetensors.tmp-2-0", "a.safetensors.tmp-2024-11-26",
                                                "a.safetensors.tmp-mine", "b.safetensors.tmp-1-0"}));
   fs::current_path(root_);
   write_file("b.safetensors", "named without a folder");
-  EXPECT_EQ(files(), 4) << "its left-over became the file's place";
+  EXPECT_EQ(files(), 6) << "its left-over became the file's place";
+}
+
+TEST_F(L03_System, AFileKeepsItsPermissions) {
+  for (const auto mode : {fs::perms(0600), fs::perms(0664), fs::perms(0640)}) {
+    write(file_, "old");
+    fs::permissions(file_, mode);
+    write_file(file_, "new");
+    EXPECT_EQ(fs::status(file_).permissions(), mode);
+  }
 }
 
 TEST_F(L03_System, WhatIsBeingWrittenIsNotRemoved) {

@@ -34,12 +34,12 @@ void parse_fields(std::string_view text, size_t most,
     check(depth < 64 || !opens, "json: more than 64 levels");
     if (event == Event::key) {
       if (depth == 1) name = parsed, values = 0, names[1] = {};
-      check(names[depth - 1].insert(parsed).second, "json: two fields are called ", brief(parsed));
+      check(names[depth - 1].insert(parsed).second, "json: two fields are called ", Brief{parsed});
       check(names[0].size() <= most, "json: more than ", most, " fields");
       return true;
     }
     check(event != Event::value || !parsed.is_number_unsigned() || parsed.get<uint64_t>() <= INT64_MAX,
-          "json: ", brief(parsed), " does not fit an int64");
+          "json: ", Brief{parsed}, " does not fit an int64");
     check(depth < 2 || !(opens || event == Event::value) || ++values <= most, "json: more than ", most,
           " values in ", name);
     if (depth != 1 || opens) return true;
@@ -54,7 +54,7 @@ void parse_fields(std::string_view text, size_t most,
 }
 
 int64_t whole_number(const ParsedJson& value) {
-  check(value.is_number_integer(), "expected a whole number, found ", brief(value));
+  check(value.is_number_integer(), "expected a whole number, found ", Brief{value});
   return value.get<int64_t>();
 }
 
@@ -62,9 +62,9 @@ std::string json_text(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string brief(const ParsedJson& value) {
-  const std::string text = json_text(value);
-  return text.size() <= 60 ? text : text.substr(0, 60) + "...";
+std::ostream& operator<<(std::ostream& out, const Brief& brief) {
+  const std::string text = json_text(brief.value);
+  return text.size() <= 60 ? out << text : out << text.substr(0, 60) << "...";
 }
 
 }  // namespace gradus

@@ -21,6 +21,9 @@ int64_t whole_number(const ParsedJson& value);  // refuses 3.9 and 1e300
 // On one line; a number reads back to the same value, and one that is not finite is null. Bytes of strings
 // that are no UTF-8 become U+FFFD.
 std::string json_text(const Json& value);
-std::string brief(const ParsedJson& value);  // its first 60 bytes, for sentences
+struct Brief {  // in a sentence: the first 60 bytes of its text, made only if the sentence is
+  const ParsedJson& value;
+};
+std::ostream& operator<<(std::ostream& out, const Brief& brief);
 
 }  // namespace gradus

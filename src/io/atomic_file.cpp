@@ -42,7 +42,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
         " is a link that leads to no file; make one, or remove the link");
   if (error) target_ = path_;     // there is none yet
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files (ulimit -f): writing fails, with a sentence
-  struct stat status, old;
+  struct stat status, old = {};   // old: of what is replaced, if there is anything
   check(::stat(target_.c_str(), &old) != 0 || S_ISREG(old.st_mode), path_,
         " is there and is no regular file; choose another name");
   remove_left_over(target_);
@@ -56,7 +56,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     if (::fstat(fd_, &status) == 0 && status.st_nlink > 0) continue;
     ::close(std::exchange(fd_, -1));  // another run has found it before it was locked
   }
-  if (!error) ::fchmod(fd_, old.st_mode & 0777);
+  if (old.st_mode != 0) ::fchmod(fd_, old.st_mode & 0777);
 }
 
 AtomicFile::~AtomicFile() {

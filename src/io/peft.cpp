@@ -108,7 +108,7 @@ static LoraArgs read_config(const std::string& path) {
             ", which gradus lacks");
     const ParsedJson init = config.value("init_lora_weights", ParsedJson(true));
     check(!init.is_string() || init == "gaussian" || init == "eva" || init == "orthogonal",
-          "its init_lora_weights is ", brief(init), ": the base was changed with it");
+          "its init_lora_weights is ", Brief{init}, ": the base was changed with it");
     const int64_t r = whole_number(config.at("r"));
     check(r >= 1, "its r is ", r);
     return {

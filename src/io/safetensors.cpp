@@ -24,27 +24,25 @@ const std::map<DType, std::string> kFormatNames{{F64, "F64"}, {F32, "F32"}, {BF1
 SafetensorsFile::Tensor parse_entry(const std::string& name, const ParsedJson& entry, int64_t data_begin) {
   const auto field = [&](const char* key, ParsedJson::value_t type) -> const ParsedJson& {
     check(entry.contains(key), "it has no ", key);
-    check(entry.at(key).type() == type, "its ", key, " is ", brief(entry.at(key)));
+    check(entry.at(key).type() == type, "its ", key, " is ", Brief{entry.at(key)});
     return entry.at(key);
   };
-  SafetensorsFile::Tensor tensor{.name = name, .dtype = DType::F32, .shape = {}, .begin = 0, .bytes = 0};
   const auto format = field("dtype", ParsedJson::value_t::string).get<std::string>();
   const auto known = std::find_if(kFormatNames.begin(), kFormatNames.end(),
                                   [&](const auto& f) { return f.second == format; });
   check(known != kFormatNames.end(), "dtype ", format, " is not one that gradus has");
-  tensor.dtype = known->first;
+  Shape shape;
   for (const ParsedJson& dimension : field("shape", ParsedJson::value_t::array))
-    tensor.shape.push_back(whole_number(dimension));
+    shape.push_back(whole_number(dimension));
   const ParsedJson& offsets = field("data_offsets", ParsedJson::value_t::array);
   check(offsets.size() == 2, "data_offsets has ", offsets.size(), " numbers, not 2");
   const int64_t begin = whole_number(offsets[0]), end = whole_number(offsets[1]);
-  tensor.bytes = tensor.shape.bytes(tensor.dtype);
+  const int64_t bytes = shape.bytes(known->first);
   // Written so that no sum can overflow: begin and end come from the file and may be anything.
-  check(begin >= 0 && end >= begin && end - begin == tensor.bytes, "data_offsets [", begin, ",", end,
-        "] do not fit ", tensor.shape, " of ", format, ", which takes ", tensor.bytes, " bytes");
+  check(begin >= 0 && end >= begin && end - begin == bytes, "data_offsets [", begin, ",", end,
+        "] do not fit ", shape, " of ", format, ", which takes ", bytes, " bytes");
   check(end <= INT64_MAX - data_begin, "data_offsets [", begin, ",", end, "] are past any file's end");
-  tensor.begin = data_begin + begin;
-  return tensor;
+  return {name, known->first, shape, data_begin + begin, bytes};
 }
 
 }  // namespace
@@ -110,12 +108,12 @@ void SafetensorsFile::read_header() {
   try {
     parse_fields(text, kMostFields, [&](const std::string& name, ParsedJson& entry) {
       in_entry = "'s entry " + name;
-      check(entry.is_object(), "it is ", brief(entry), ", no object");
+      check(entry.is_object(), "it is ", Brief{entry}, ", no object");
       if (name != kMetadataKey)
         tensors_.push_back(parse_entry(name, entry, 8 + int64_t(header_bytes)));
       else
         for (auto& [key, value] : entry.items()) {
-          check(value.is_string(), key, " is ", brief(value), ", no string");
+          check(value.is_string(), key, " is ", Brief{value}, ", no string");
           metadata_[key] = std::move(value.get_ref<std::string&>());
         }
       in_entry.clear();

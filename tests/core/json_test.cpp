@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "src/core/rng.h"
 #include "tests/refusal_testing.h"
@@ -165,6 +166,11 @@ TEST(L03_CoreJson, StringsAndNumbersHaveAtMostAMebibyte) {
     EXPECT_NE(refusal_of(text).find("a string or number of more than 1 MiB, at byte "), std::string::npos);
 }
 
+std::string brief(const ParsedJson& value) {
+  std::ostringstream text;
+  text << Brief{value};
+  return text.str();
+}
 TEST(L03_CoreJson, SentencesShowTheBeginningOfAValue) {
   EXPECT_EQ(brief("x"), "\"x\"");
   EXPECT_EQ(brief(std::string(58, 'x')), '"' + std::string(58, 'x') + '"');

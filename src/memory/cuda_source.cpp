@@ -102,9 +102,13 @@ class CudaSource : public Source {
  public:
   CudaSource() {
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
-    check_cuda(cudaMallocHost(&staging_, kStaging), "allocating pinned memory of the host");
+    check_cuda(cudaMallocHost(&staging_, 2 * kHalf), "allocating pinned memory of the host");
+    for (cudaEvent_t& e : read_)
+      check_cuda(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
   }
   ~CudaSource() override {
+    cudaStreamSynchronize(stream_);  // it may still read what is there
+    for (cudaEvent_t e : read_) cudaEventDestroy(e);
     cudaFreeHost(staging_);
     cudaStreamDestroy(stream_);
   }
@@ -155,20 +159,23 @@ class CudaSource : public Source {
       driver().unmap(reinterpret_cast<CUdeviceptr>(page), size_t(bytes));
   }
 
-  // By way of pinned memory, which the GPU reads and writes itself: the copy is queued behind the kernels
-  // before it, and when the stream has reached its end the bytes are there.
+  // By way of pinned memory, which the GPU reads and writes itself: a copy is queued behind the kernels
+  // before it. There are two halves, so that the host can fill one while the other is read.
   void copy_in(void* to, const void* from_host, int64_t bytes) override {
-    for (int64_t at = 0; at < bytes; at += kStaging) {
-      const size_t n = size_t(std::min(kStaging, bytes - at));
-      std::memcpy(staging_, static_cast<const char*>(from_host) + at, n);
-      copy(static_cast<char*>(to) + at, staging_, n, cudaMemcpyHostToDevice);
+    for (int64_t at = 0, n = 0; at < bytes; at += n, filled_ += n) {
+      if (filled_ == kHalf) next_half();
+      n = std::min(kHalf - filled_, bytes - at);
+      std::memcpy(half() + filled_, static_cast<const char*>(from_host) + at, size_t(n));
+      copy(static_cast<char*>(to) + at, half() + filled_, n, cudaMemcpyHostToDevice);
     }
   }
   void copy_out(void* to_host, const void* from, int64_t bytes) override {
-    for (int64_t at = 0; at < bytes; at += kStaging) {
-      const size_t n = size_t(std::min(kStaging, bytes - at));
-      copy(staging_, static_cast<const char*>(from) + at, n, cudaMemcpyDeviceToHost);
-      std::memcpy(static_cast<char*>(to_host) + at, staging_, n);
+    for (int64_t at = 0; at < bytes; at += kHalf) {
+      const int64_t n = std::min(kHalf, bytes - at);
+      next_half();
+      copy(half(), static_cast<const char*>(from) + at, n, cudaMemcpyDeviceToHost);
+      synchronize();
+      std::memcpy(static_cast<char*>(to_host) + at, half(), size_t(n));
     }
   }
   int64_t occupied() const override {
@@ -180,14 +187,23 @@ class CudaSource : public Source {
   void synchronize() override { check_cuda(cudaStreamSynchronize(stream_), "running what was queued"); }
 
  private:
-  static constexpr int64_t kStaging = int64_t(4) << 20;
+  static constexpr int64_t kHalf = int64_t(4) << 20;
 
-  void copy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
-    check_cuda(cudaMemcpyAsync(to, from, n, kind, stream_), "a copy between host and GPU");
-    synchronize();
+  void copy(void* to, const void* from, int64_t n, cudaMemcpyKind kind) {
+    check_cuda(cudaMemcpyAsync(to, from, size_t(n), kind, stream_), "a copy between host and GPU");
+  }
+  char* half() { return static_cast<char*>(staging_) + second_ * kHalf; }
+  // The other half, from its beginning, once the GPU has read what was there.
+  void next_half() {
+    check_cuda(cudaEventRecord(read_[second_], stream_), "recording an event");
+    second_ = !second_, filled_ = 0;
+    check_cuda(cudaEventSynchronize(read_[second_]), "running what was queued");
   }
   cudaStream_t stream_ = nullptr;
   void* staging_ = nullptr;
+  cudaEvent_t read_[2] = {};  // of each half, all that was filled
+  bool second_ = false;       // half is being filled
+  int64_t filled_ = 0;
 };
 
 }  // namespace

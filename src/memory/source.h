@@ -18,7 +18,9 @@ class Source {
   virtual void unreserve(void* p, int64_t bytes) noexcept = 0;
   virtual bool map(void* page, int64_t bytes) = 0;  // false: the device has no more
   virtual void unmap(void* page, int64_t bytes) noexcept = 0;
-  // Both return when the bytes have arrived. 0 bytes is allowed, with any pointers.
+  // 0 bytes is allowed, with any pointers. copy_in returns when from_host may be changed: the bytes are there
+  // for what is queued later, and the host waits for the device only if it is far ahead of it. copy_out
+  // waits.
   virtual void copy_in(void* to, const void* from_host, int64_t bytes) = 0;
   virtual void copy_out(void* to_host, const void* from, int64_t bytes) = 0;
   // What kernels and copies are queued on, and the wait for all of it; nothing where calls return when done.

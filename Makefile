@@ -28,8 +28,6 @@
 #   CUDA=1 with any of these adds the device cuda: every .cu compiled by nvcc, everything in build/cuda. The
 #   toolkit (12 or later) is that of the nvcc on PATH, or CUDA_HOME=FOLDER. SM="80 90a" builds for those
 #   compute capabilities only, the first also as PTX for newer GPUs. All of it runs without a GPU too.
-#   cuDNN is used from 9.15.1 on: that of the toolkit or the system, or CUDNN_HOME=FOLDER, with include/ and
-#   lib/libcudnn.so.9 in it, as in cuDNN's Python package (site-packages/nvidia/cudnn).
 #   make CUDA=1 ptxas: registers, shared memory and stack of each kernel; fails if one spills registers.
 
 # Plain GNU make; everything that is built goes to build/:
@@ -97,10 +95,8 @@ endif
 # ---- sources and what they become ---------------------------------------------------------------------
 MAINS    := $(sort $(wildcard lessons/[0-9][0-9]_*/main.cpp))
 GPU_SRC  := $(sort $(wildcard kernels/cuda/*.cu lessons/*/*.cu))
-USE_CUDNN := $(addprefix kernels/cuda/,attention_cudnn.cu cudnn_graph.cu)
-CUDA_SRC := $(if $(filter found,$(CUDNN)),$(GPU_SRC),$(filter-out $(USE_CUDNN),$(GPU_SRC)))
-EMU_SRC  := $(filter-out kernels/cuda/matmul.cu $(USE_CUDNN),$(GPU_SRC))  # what uses no library of CUDA's
-ON_STANDINS := $(addprefix kernels/cuda/,matmul.cu attention_flash.cu) $(USE_CUDNN)  # what does
+USE_CUBLAS := kernels/cuda/matmul.cu  # tested on a stand-in for it; all other kernels run on emu
+EMU_SRC  := $(filter-out $(USE_CUBLAS),$(GPU_SRC))
 TEST_SRC := $(filter-out $(NOT_SANITIZED),$(sort $(shell find tests -name '*_test.cpp')))
 BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
@@ -116,7 +112,7 @@ in_folder = $(if $(filter emu/%,$(1)),$(filter $(wildcard $(1:emu/%=%)/*.cu),$(E
 object   = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(1))
 OBJECTS := $(FOLDERS:%=$(BUILD)/obj/%.o) $(call object,$(BY_FILE))
 ifeq ($(CUDA),1)
-CUDA_OBJ := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
+CUDA_OBJ := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(GPU_SRC))
 OBJECTS += $(CUDA_OBJ)
 endif
 LESSON_OBJ := $(foreach o,$(OBJECTS),$(if $(findstring /lessons/,$(o)),$(o)))
@@ -134,7 +130,7 @@ of_lessons = $(foreach l,$(filter lessons/%,$(sort $(foreach f,$(1),$(call reach
 LESSONS := $(patsubst lessons/%/main.cpp,$(BUILD)/lessons/%,$(MAINS))
 TESTS   := $(patsubst tests/%,$(BUILD)/tests/%_test,$(call folders_of,$(TEST_SRC)))
 BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(BENCH_SRC))
-STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(ON_STANDINS)) \
+STANDIN_OBJ := $(patsubst %.cu,$(BUILD)/obj/standin/%.o,$(USE_CUBLAS)) \
   $(call object,$(wildcard tests/standin/*.cpp))
 TOOLS   := tests/tools
 COURSE  := tests/course

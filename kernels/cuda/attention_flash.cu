@@ -2,8 +2,6 @@
 // "FlashAttention"; Dao 2023, "FlashAttention-2"). A block owns a tile of queries of one head and meets the
 // keys tile by tile (forward, dq), or owns a tile of keys and meets the queries (dk, dv). Weights exist only
 // as one tile in shared memory.
-#include "kernels/cuda/attention_calls.h"
-#include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_tiles.h"
 
 namespace gradus::GRADUS_GPU {
@@ -224,17 +222,11 @@ void visit_head(const char* op, const AttentionShape& s, DType t, F f) {
   });
 }
 
-bool counted(bool by_cudnn) {
-  ++(by_cudnn ? attention_calls.by_cudnn : attention_calls.by_own);
-  return by_cudnn;
-}
-
 }  // namespace
 
 void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
   constexpr const char* kName = "attention_flash_fwd";
   check_attention_flash_fwd(q, k, v, y, lse);
-  if (counted(attention_cudnn_fwd(ctx, s, q, k, v, y, lse))) return;
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int kRows = kFwdRows<kDims>;
     launch(ctx, kName, grid_of(s, kSide * kRows), kThreads,
@@ -247,7 +239,6 @@ void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
                          CBuf dy, Out dq, Out dk, Out dv) {
   constexpr const char* kName = "attention_flash_bwd";
   check_attention_flash_bwd(q, k, v, y, lse, dy, dq, dk, dv);
-  if (counted(attention_cudnn_bwd(ctx, s, q, k, v, y, lse, dy, dq, dk, dv))) return;
   const FlashBwd x{q, k, v, y, lse, dy, dq, dk, dv, static_cast<float*>(ctx.scratch)};
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int64_t kBytes = (3 * kVectors<kBwdRows, kDims> + kWeights<kBwdRows>)*int64_t(sizeof(float));

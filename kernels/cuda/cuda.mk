@@ -1,4 +1,4 @@
-# CUDA=1, part of the Makefile: the toolkit, the GPUs that are compiled for, cuDNN; a build tree of its own.
+# CUDA=1, part of the Makefile: the toolkit, the GPUs that are compiled for; a build tree of its own.
 BUILD     := build/cuda
 CUDA_HOME ?= $(or $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc))),/usr/local/cuda)
 NVCC      := $(CUDA_HOME)/bin/nvcc
@@ -26,24 +26,9 @@ SM_PTX   := $(filter-out %a %f,$(firstword $(SM_LIST)))
 NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
   $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
   $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
-CUDNN    := $(shell sh tests/tools/cudnn.sh '$(CUDA_HOME)' '$(CUDNN_HOME)')
-ifneq ($(CUDNN_HOME),)
-ifeq ($(CUDNN),missing)
-$(error CUDNN_HOME=$(CUDNN_HOME): there must be include/cudnn.h and lib/libcudnn.so.9 in it)
-endif
-CPPFLAGS += -I$(CUDNN_HOME)/include
-LDLIBS   += -L$(CUDNN_HOME)/lib -Wl,-rpath,$(abspath $(CUDNN_HOME))/lib
-endif
 CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include
 LDLIBS   += -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublas -lcudart_static -ldl -lrt
 CHOICE   := ; with CUDA $(CUDA_VERSION) from $(CUDA_HOME) for SM="$(SM_LIST)"
-ifeq ($(firstword $(CUDNN)),found)
-NVCCFLAGS += -DGRADUS_CUDNN
-LDLIBS   += -l:libcudnn.so.9
-CHOICE   += with cuDNN $(lastword $(CUDNN))
-else
-CHOICE   += without cuDNN ($(CUDNN))
-endif
 # For ranks that are processes, if the toolkit or the system has it.
 ifneq ($(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h),)
 CPPFLAGS += -DGRADUS_NCCL

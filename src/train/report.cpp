@@ -5,7 +5,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/cuda/attention_calls.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
 #include "src/nn/transformer.h"
@@ -170,7 +169,6 @@ int Report::finish(const std::string& json_path) {
   std::cout << "\n" << lesson_ << " on " << device_.name() << ":";
   for (const auto& [name, value] : config_) std::cout << " " << name << "=" << json_text(json_of(value));
   std::cout << "\n";
-  if (const std::string used = attention_text(); !used.empty()) std::cout << used << "\n";
   print_rows();
   print_memory();
   if (!predicted_ms_.empty()) {

@@ -4,7 +4,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/cuda/attention_calls.h"
 #include "src/core/json.h"
 #include "src/core/table.h"
 #include "src/train/lesson.h"
@@ -266,7 +265,7 @@ static int bench_kernels(int argc, char** argv) {
   std::cerr << name_of(t) << " on " << device.name() << ", " << cpu::thread_count() << " threads, " << mb
             << " MiB a buffer; peak: copy bandwidth of that moment, or " << number_text(gemm * 1e-9)
             << " GFLOP/s of matrix products\n"
-            << table << attention_text() << "\n";
+            << table;
   return 0;
 }
 

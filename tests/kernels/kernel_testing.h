@@ -24,7 +24,7 @@
 namespace gradus {
 
 // Buffers begin one element past alignment, so that kernels meet unaligned pointers; aligned ones are for
-// what takes no others, as cuDNN does.
+// what chooses other code for them, as cuBLAS does.
 enum class Alignment : uint8_t { None, Full };
 
 // The kernels under test run once for each of these: a device and, on emu, the order in which GPU threads

@@ -1,8 +1,8 @@
-// The code around cuBLAS and cuDNN where the machine is not as it should be; only a stand-in can be made so.
+// The code around cuBLAS where the machine is not as it should be; only a stand-in can be made so.
 #include <thread>
 
-#include "tests/kernels/libraries_testing.h"
 #include "tests/standin/cublas_v2.h"
+#include "tests/standin/turn.h"
 
 namespace gradus {
 namespace {
@@ -10,7 +10,6 @@ namespace {
 class L03_OnStandins : public ::testing::Test {
  protected:
   standin::Machine& machine = standin::machine() = {};
-  const AttentionShape shape = packed(1, 2, 16, 8, Mask::Causal);
   void SetUp() override { turn = on_standins(); }
   void TearDown() override {
     turn = turns().front();
@@ -83,77 +82,6 @@ TEST_F(L03_OnStandins, WithoutAGpuIsAnErrorThatDoesNotStay) {
   const MatmulShape s{.M = 1, .N = 1, .K = 1, .lda = 1, .ldb = 1, .ldc = 1};
   EXPECT_THROW(table().matmul(ctx, s, a.in(), a.in(), c.out(Write::Set)), Error);
   EXPECT_EQ(standin::cudaGetLastError(), standin::cudaSuccess) << "the next that asks would be blamed for it";
-  EXPECT_THROW(attend(DType::BF16, shape), Error);
-  EXPECT_EQ(standin::cudaGetLastError(), standin::cudaSuccess) << "the next that asks would be blamed for it";
-}
-
-TEST_F(L03_OnStandins, CudnnIsUsedFromTheVersionOnThatHasNoKnownFaults) {
-  for (const size_t version : {90100, 90800, 91001, 91500, 91501, 91900, 100000}) {
-    machine.cudnn_version = version;
-    const int64_t executions = machine.cudnn_executions;
-    attend(DType::BF16, shape);
-    EXPECT_EQ(machine.cudnn_executions - executions, version >= 91501 ? 2 : 0) << version;
-    EXPECT_EQ(attention_text().find("known faults") != std::string::npos, version < 91501)
-        << attention_text();
-  }
-}
-
-TEST_F(L03_OnStandins, WhatCudnnHasNothingForIsLeftToOurKernels) {
-  machine.refusal = standin::CUDNN_STATUS_NOT_SUPPORTED_SHAPE;
-  for (const bool silently : {false, true}) {
-    machine.silently = silently;
-    const int64_t T = silently ? 24 : 32;  // a shape each: plans are kept
-    EXPECT_NE(attend(DType::BF16, packed(1, 1, T, 8, Mask::Causal)).y[0], 0);
-    EXPECT_EQ(machine.cudnn_executions, 0);
-  }
-}
-
-TEST_F(L03_OnStandins, WhatCudnnCannotDoIsLeftToOurKernels) {
-  AttentionShape dropping = shape;
-  dropping.dropout = 0.5f;
-  attend(DType::F32, shape);
-  attend(DType::BF16, dropping);
-  attend(DType::BF16, packed(1, 2, 16, 4, Mask::Causal));
-  EXPECT_EQ(machine.cudnn_executions, 0) << "fp32, dropout, heads of 4 dimensions";
-  turn.alignment = Alignment::None;
-  attend(DType::BF16, shape);
-  EXPECT_EQ(machine.cudnn_executions, 0) << "unaligned";
-  turn.alignment = Alignment::Full;
-
-  const Buffer x = Buffer::random(DType::BF16, 16 * 16, 1);
-  Buffer y = Buffer::zeros(DType::BF16, 16 * 16), lse = Buffer::zeros(DType::F32, 2 * 16);
-  TestCtx ctx;
-  AttentionShape s = shape;
-  s.qkv = s.y;
-  const auto forward = [&](Write w) {
-    table().attention_flash_fwd(ctx, s, x.in(), x.in(), x.in(), y.out(w), lse.out(Write::Set));
-    return y.values();
-  };
-  const std::vector<double> once = forward(Write::Set), twice = forward(Write::Add);
-  EXPECT_EQ(machine.cudnn_executions, 1) << "Set, and not Add";
-  for (size_t i = 0; i < once.size(); ++i) ASSERT_NEAR(twice[i], 2 * once[i], 0.04) << "element " << i;
-}
-
-// cuDNN 9.19 without libcuda proposes nothing for a graph that it knows, and succeeds.
-TEST_F(L03_OnStandins, AMissingLibraryIsAnError) {
-  using namespace standin;
-  for (const cudnnStatus_t status :
-       {CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER, CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART,
-        CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
-        CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE, CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED})
-    for (const bool silently : {false, true}) {
-      if (silently && status == CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED) continue;
-      machine.refusal = status, machine.silently = silently;
-      EXPECT_THROW(attend(DType::BF16, packed(1, 1, 40, 8, Mask::Causal)), Error) << status << silently;
-    }
-}
-
-// Backward's workspace holds a matrix of T x T of each head. Where those of all heads are too much, a call
-// becomes several executions, and the numbers stay.
-TEST_F(L03_OnStandins, BackwardIsCutWhereTheWorkspaceIsTooSmall) {
-  machine.bytes_a_score = kWorkspaceBytes / (2 * 48 * 48);  // two heads of one sample fit
-  expect_as_fp64(DType::BF16, packed(2, 4, 48, 8, Mask::Causal));
-  EXPECT_EQ(machine.cudnn_executions, 1 + 4);
 }
 
 }  // namespace

@@ -134,30 +134,6 @@ std::string said_by(const std::string& command) {
   pclose(pipe);
   return said;
 }
-// A folder as cuDNN's Python package is one: no libcudnn.so without the .9.
-TEST(L03_Cuda, TheBuildAndDoctorTakeCudnnFromItsFirstVersionWithoutKnownFaults) {
-  const std::filesystem::path home = ::testing::TempDir() + "cudnn",
-                              header = home / "include/cudnn_version.h";
-  const std::string in_home = "CUDNN_HOME='" + home.string() + "'";
-  const auto found = [&] { return said_by("sh tests/tools/cudnn.sh '' '" + home.string() + "'"); };
-  const auto doctor = [&] { return said_by(in_home + " CXX=g++ sh tests/tools/doctor.sh '' 0 0 2>&1"); };
-  std::filesystem::remove_all(home);
-  EXPECT_EQ(found(), "missing\n");
-  std::filesystem::create_directories(home / "include");
-  std::filesystem::create_directories(home / "lib");
-  std::ofstream(home / "include/cudnn.h") << "#include \"cudnn_version.h\"\n";
-  std::ofstream(header) << "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 15\n#define CUDNN_PATCHLEVEL 1\n";
-  EXPECT_EQ(found(), "missing\n") << "the library is not there";
-  std::ofstream(home / "lib/libcudnn.so.9") << "";
-  EXPECT_EQ(found(), "found 9.15.1\n");
-  EXPECT_NE(doctor().find("cuDNN         found 9.15.1"), std::string::npos) << doctor();
-  std::ofstream(header) << "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 15\n#define CUDNN_PATCHLEVEL 0\n";
-  EXPECT_EQ(found(), "old 9.15.0\n");
-  EXPECT_NE(doctor().find("9.15.0 has known faults and is left out"), std::string::npos) << doctor();
-  std::ofstream(header) << "#define CUDNN_MAJOR 10\n#define CUDNN_MINOR 0\n#define CUDNN_PATCHLEVEL 0\n";
-  EXPECT_EQ(found(), "found 10.0.0\n");
-}
-
 // ptxas's own words about two kernels, of which one spills.
 TEST(L03_Cuda, AKernelThatSpillsIsNamed) {
   const std::string log = ::testing::TempDir() + "x.o.names.log";

@@ -1,4 +1,4 @@
-// The words of CUDA's runtime that the code around cuBLAS and cuDNN uses, in the namespace of that code, so
+// The words of CUDA's runtime that the code around cuBLAS uses, in the namespace of that code, so
 // that they never meet the real ones. What they do is in standin.cpp.
 #pragma once
 

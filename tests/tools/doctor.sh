@@ -21,14 +21,6 @@ cuda_version() {
   release=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
   if [ -n "$release" ]; then echo "found $release, $nvcc"; else echo "not found: no 'make CUDA=1'"; fi
 }
-cudnn_version() {
-  found=$(sh tests/tools/cudnn.sh "${CUDA_HOME:-${nvcc%/bin/nvcc}}" "$CUDNN_HOME")
-  case $found in
-    found*) echo "$found" ;;
-    old*) echo "${found#old } has known faults and is left out: our own kernels compute attention" ;;
-    *) echo "not found (CUDNN_HOME=FOLDER says where it is): our own kernels compute attention" ;;
-  esac
-}
 gpu() {
   nvidia-smi --query-gpu=name,compute_cap,memory.total,driver_version --format=csv,noheader 2>/dev/null ||
     echo "not found: --device=emu runs the GPU's kernels on the CPU"
@@ -52,7 +44,6 @@ echo "SIMD          $(simd)"
 echo "oneDNN        $(found onednn) $(is_there onednn && onednn_version)"
 echo "MPI           $(found mpi) $(is_there mpi && mpiexec --version 2>/dev/null | grep -m1 -oE '[0-9]+\.[0-9.]+')"
 echo "CUDA          $(cuda_version)"
-echo "cuDNN         $(cudnn_version)"
 echo "GPU           $(gpu | head -1)"
 echo "GoogleTest    $(found gtest)"
 echo "stb           $(found stb)"

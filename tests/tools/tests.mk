@@ -33,7 +33,7 @@ $(BUILD)/obj/tests/kernels/compiler_test.o: private CXXFLAGS := $(CXXFLAGS) -O3
 $(BUILD)/obj/standin/%.o: %.cu $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,$< for tests without a GPU)
-	@$(CXX) -Itests/standin -DGRADUS_GPU=standin -DGRADUS_CUDNN $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas \
+	@$(CXX) -Itests/standin -DGRADUS_GPU=standin $(CPPFLAGS) $(CXXFLAGS) -Wno-unknown-pragmas \
 	  -x c++ -c $< -o $@
 
 # The files of a test program: those of a folder (nn_test), those with tests of a lesson (08) or of an exercise
@@ -42,7 +42,7 @@ RECORDED = $(shell grep -lF '"exercise", "$(1)"' $(TEST_SRC))
 tests_of = $(sort $(or $(filter tests/$(1:_test=)/%,$(TEST_SRC)),$(filter tests/$(1).cpp,$(TEST_SRC)), \
   $(if $(findstring .,$(1)),$(call RECORDED,$(1)),$(shell grep -l '^[TYPED_]*TEST[_FP]*.L$(1)_' $(TEST_SRC)))))
 with_tests = $(call object,$(1)) $(call of_lessons,$(1)) \
-  $(if $(shell grep -lE 'tests/(standin/|kernels/libraries_testing)' $(1)),$(STANDIN_OBJ))
+  $(if $(shell grep -lE 'tests/standin/' $(1)),$(STANDIN_OBJ))
 # Where allocations are made to fail: tests/fault_injection.h.
 WRAP := -Wl,--wrap=_ZN6gradus9Allocator8allocateElNS_4KindESt17basic_string_viewIcSt11char_traitsIcEERKNS_5ShapeE
 $(BUILD)/tests/%: $$(call with_tests,$$(call tests_of,$$*)) $(LIB)

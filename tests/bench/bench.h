@@ -46,19 +46,20 @@ class BenchBuffer {
   void randomize(uint64_t stream) {
     visit_float("bench", t_, [&]<class T>() {
       Rng rng(1, stream);
-      std::vector<T> values(std::min<int64_t>(n_, 1 << 16));
+      std::vector<T> values(std::min(n_, kPeriod));
       for (T& v : values) v = T(acc_t<T>(rng.uniform()));
       repeat(values);
     });
   }
   void random_ids(int64_t below) {  // for int32
     Rng rng(1, 0);
-    std::vector<int32_t> ids(n_);
+    std::vector<int32_t> ids(std::min(n_, kPeriod));
     for (int32_t& id : ids) id = int32_t(rng.below(uint64_t(below)));
     repeat(ids);
   }
 
  private:
+  static constexpr int64_t kPeriod = 1 << 16;
   template <class T>
   void repeat(const std::vector<T>& values) {
     const int64_t period = int64_t(values.size());

@@ -120,10 +120,9 @@ constexpr Cost attention_flash_bwd(const AttentionShape& s, DType T) {
 // n: the elements of all tensors together. Scratch: partial sums, as many as a GPU has blocks at work, in
 // fp64.
 constexpr int64_t kNormBlocks = 256;
-constexpr Cost grad_norm(int64_t n, DType T) {
+constexpr Cost sum_squares(int64_t n, DType T) {
   return {OpClass::Elementwise, 2 * n, n * size_of(T), kNormBlocks * size_of(DType::F64)};
 }
-constexpr Cost sum_squares(int64_t n, DType T) { return grad_norm(n, T); }
 constexpr Cost clip_factor(int64_t n) { return {OpClass::Elementwise, n, n * size_of(DType::F64)}; }
 // Of every element the gradient is read, and what is updated in place is read and written: the states, and
 // the weight, or else its master copy, of which the weight is then the rounding. `flops` are those of the

@@ -58,8 +58,8 @@ struct StepScalars {  // a device's: what changes from step to step, resident on
 
 struct UpdateScalars {  // an optimizer's, on its device
   float learning_rate = 0;
-  float grad_norm = 0;    // written by grad_norm: the global L2 norm of the optimizer's gradients
-  float clip_factor = 1;  // written by grad_norm, read by updates: gradients are multiplied by it
+  float grad_norm = 0;    // written by clip_factor: the global L2 norm of the optimizer's gradients
+  float clip_factor = 1;  // written by clip_factor, read by updates: gradients are multiplied by it
   int32_t skip = 0;       // 1: with loss scaling, a gradient is not finite: this update changes nothing
   int64_t updates = 0;    // that were made, this one included; Adam's bias correction. begin_update counts
 };

@@ -27,29 +27,12 @@ static double gradient_squares(int64_t n, const T* g) {
   return sum;
 }
 
-static double squares(const char* op, BufList grads) {
-  double sum = 0;
-  for (int64_t i = 0; i < grads.count; ++i)
-    visit_float(op, grads.items[i].t,
-                [&]<class T>() { sum += gradient_squares(grads.sizes[i], grads.items[i].as<T>()); });
-  return sum;
-}
-
-static void clip(const Ctx& ctx, double sum, float max_norm) {
-  const double scale = ctx.scalars->loss_scale, norm = std::sqrt(sum) / scale;
-  ctx.update->grad_norm = float(norm);
-  // A norm that is not a number must not hide behind a factor of 1: it is passed on.
-  const double factor = max_norm / (norm + 1e-6);
-  ctx.update->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
-}
-
-void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
-  clip(ctx, squares("grad_norm", grads), max_norm);
-}
-
 void sum_squares(const Ctx&, BufList grads, Out sum) {
   check_dtype("sum_squares", DType::F64, {{"sum", sum}});
-  const double s = squares("sum_squares", grads);
+  double s = 0;
+  for (int64_t i = 0; i < grads.count; ++i)
+    visit_float("sum_squares", grads.items[i].t,
+                [&]<class T>() { s += gradient_squares(grads.sizes[i], grads.items[i].as<T>()); });
   if (sum.wanted()) *sum.as<double>() = sum.w == Write::Add ? *sum.as<double>() + s : s;
 }
 
@@ -57,7 +40,11 @@ void clip_factor(const Ctx& ctx, int64_t n, CBuf sums, float max_norm) {
   check_dtype("clip_factor", DType::F64, {{"sums", sums}});
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += sums.as<double>()[i];
-  clip(ctx, sum, max_norm);
+  const double scale = ctx.scalars->loss_scale, norm = std::sqrt(sum) / scale;
+  ctx.update->grad_norm = float(norm);
+  // A norm that is not a number must not hide behind a factor of 1: it is passed on.
+  const double factor = max_norm / (norm + 1e-6);
+  ctx.update->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
 }
 
 }  // namespace gradus::cpu

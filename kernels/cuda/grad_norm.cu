@@ -35,7 +35,7 @@ static __global__ void squares_kernel(GradChunk grads, double* partial, Write wr
   if (threadIdx.x == 0) partial[blockIdx.x] = write == Write::Add ? partial[blockIdx.x] + sum : sum;
 }
 
-// One block: the sum of the partial sums, which may take the place of the first one.
+// One block: the sum of the partial sums.
 static __global__ void sum_kernel(const double* partial, double* out, Write write) {
   double sum = 0;
   for (int64_t b = threadIdx.x; b < cost::kNormBlocks; b += kThreads) sum += partial[b];
@@ -43,7 +43,7 @@ static __global__ void sum_kernel(const double* partial, double* out, Write writ
   if (threadIdx.x == 0) *out = write == Write::Add ? *out + sum : sum;
 }
 
-// One thread: the norm from sums.
+// One thread.
 static __global__ void norm_kernel(int64_t n, const double* sums, float max_norm, const StepScalars* s,
                                    UpdateScalars* u) {
   double sum = 0;
@@ -55,31 +55,23 @@ static __global__ void norm_kernel(int64_t n, const double* sums, float max_norm
   u->clip_factor = float((max_norm > 0 && !(factor >= 1) ? factor : 1) / scale);
 }
 
-// *sum <- the sum of squares over the list; scratch: the partial sums.
-static void squares(const Ctx& ctx, const char* op, BufList grads, double* sum, Write write) {
+// Scratch: the partial sums.
+void sum_squares(const Ctx& ctx, BufList grads, Out sum) {
+  constexpr const char* kName = "sum_squares";
+  check_dtype(kName, DType::F64, {{"sum", sum}});
+  if (!sum.wanted()) return;
   double* const partial = static_cast<double*>(ctx.scratch);
-  for (int64_t i = 0; i < grads.count; ++i) visit_gpu(op, grads.items[i].t, [&]<class T>() {});
+  for (int64_t i = 0; i < grads.count; ++i) visit_gpu(kName, grads.items[i].t, [&]<class T>() {});
   for (int64_t at = 0; at == 0 || at < grads.count; at += GradChunk::kMost) {  // an empty list has a norm too
     GradChunk chunk = {};
     for (int64_t i = at; i < std::min(grads.count, at + GradChunk::kMost); ++i) {
       chunk.items[chunk.count] = grads.items[i];
       chunk.sizes[chunk.count++] = grads.sizes[i];
     }
-    launch(ctx, op, unsigned(cost::kNormBlocks), kThreads, 0, squares_kernel, chunk, partial,
+    launch(ctx, kName, unsigned(cost::kNormBlocks), kThreads, 0, squares_kernel, chunk, partial,
            at == 0 ? Write::Set : Write::Add);
   }
-  launch(ctx, op, 1, kThreads, 0, sum_kernel, partial, sum, write);
-}
-
-void grad_norm(const Ctx& ctx, BufList grads, float max_norm) {
-  double* const sum = static_cast<double*>(ctx.scratch);
-  squares(ctx, "grad_norm", grads, sum, Write::Set);
-  launch(ctx, "grad_norm", 1, 1, 0, norm_kernel, int64_t(1), sum, max_norm, ctx.scalars, ctx.update);
-}
-
-void sum_squares(const Ctx& ctx, BufList grads, Out sum) {
-  check_dtype("sum_squares", DType::F64, {{"sum", sum}});
-  if (sum.wanted()) squares(ctx, "sum_squares", grads, sum.as<double>(), sum.w);
+  launch(ctx, kName, 1, kThreads, 0, sum_kernel, partial, sum.as<double>(), sum.w);
 }
 
 void clip_factor(const Ctx& ctx, int64_t n, CBuf sums, float max_norm) {

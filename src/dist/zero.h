@@ -78,7 +78,7 @@ class Zero : private RankShares {
   };
   const Parameters& own_parts() const override { return shards; }
   void zero_grad() override;
-  Tensor sums_of_squares(BufList gradients, int64_t elements) override;
+  Tensor sums_of_squares(const Tensor& own) override;
   void updated() override;
   Unit& unit_called(const std::string& name);
   // The i-th that a backward pass comes to.

@@ -3,14 +3,11 @@
 
 namespace gradus {
 
-Tensor Zero::sums_of_squares(BufList gradients, int64_t elements) {
+Tensor Zero::sums_of_squares(const Tensor& own) {
   for (const Parameter& p : shards) check_gradient(p);
-  const Tensor& any = units_[0].gradients;  // of this rank's parts there may be none
-  Tensor sum = empty(any, {1}, DType::F64, "squares");
-  be(any).sum_squares(ctx(any, cost::sum_squares(elements, any.dtype())), gradients, sum.set());
-  if (args_.stage == 0) return sum;  // every rank has all gradients
-  Tensor sums = empty(any, {comm_.size()}, DType::F64, "squares");
-  comm_.all_gather(sum, sums)->wait();
+  if (args_.stage == 0) return own;  // every rank has all gradients
+  Tensor sums = empty(own, {comm_.size()}, DType::F64, "squares");
+  comm_.all_gather(own, sums)->wait();
   return sums;
 }
 

@@ -74,12 +74,17 @@ StepScalars Device::scalars() {
   return s;
 }
 
+void Device::synchronize() {
+  ++waits_;
+  allocator_.source().synchronize();
+}
+
 void Device::copy_in(void* to, const void* from_host, int64_t bytes) {
   allocator_.source().copy_in(to, from_host, bytes);
 }
 
 void Device::copy_out(void* to_host, const void* from, int64_t bytes) {
-  ++copies_out_;
+  ++waits_;
   allocator_.source().copy_out(to_host, from, bytes);
 }
 

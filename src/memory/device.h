@@ -43,10 +43,10 @@ class Device {
   // What the host has written last, without asking the device.
   const StepScalars& host_scalars() const { return host_scalars_; }
 
-  void synchronize() { allocator_.source().synchronize(); }  // returns when all that was asked is done
+  void synchronize();  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);  // the host waits for the device
-  int64_t copies_out() const { return copies_out_; }              // so far
+  int64_t waits() const { return waits_; }  // of the host for the device: synchronize() and copy_out(), so far
 
  private:
   Device(const DeviceEntry&, int64_t budget);
@@ -56,7 +56,7 @@ class Device {
   Meter meter_;  // before the allocator, which refers to it
   Allocator allocator_;
   StepScalars host_scalars_;  // what the host has written last
-  int64_t copies_out_ = 0;
+  int64_t waits_ = 0;
   Block* scalars_ = nullptr;
   Block* workspace_ = nullptr;  // kWorkspaceBytes, kind vendor; allocated when first asked for
 };

@@ -42,9 +42,8 @@ class Parameters;
 struct RankShares {
   virtual const Parameters& own_parts() const = 0;  // what this rank's optimizer updates
   virtual void zero_grad() = 0;
-  // The sums of squares (fp64) whose sum is that of all ranks' gradients; this rank's are a list of so many
-  // elements.
-  virtual Tensor sums_of_squares(BufList gradients, int64_t elements) = 0;
+  // From the sum of squares of this rank's gradients (fp64) the sums, one or more, that add up to all ranks'.
+  virtual Tensor sums_of_squares(const Tensor& own) = 0;
   virtual void updated() = 0;  // this rank's parts
 
  protected:

@@ -82,12 +82,12 @@ void Optimizer::clip_grad_norm(double max_norm) {
   }
   check(shares_ || !items.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
   const BufList grads{int64_t(items.size()), items.data(), sizes.data()};
-  if (shares_) {
-    const Tensor sums = shares_->sums_of_squares(grads, elements);
-    kernels().clip_factor(ctx(cost::clip_factor(sums.numel())), sums.numel(), sums.in(), float(max_norm));
-  } else {
-    kernels().grad_norm(ctx(cost::grad_norm(elements, items[0].t)), grads, float(max_norm));
-  }
+  Tensor squares(scalars_.device(), {1}, DType::F64, Kind::Temporary, "squares");
+  const DType t = items.empty() ? DType::F32 : items[0].t;
+  kernels().sum_squares(ctx(cost::sum_squares(elements, t)), grads, squares.set());
+  if (shares_) squares = shares_->sums_of_squares(squares);
+  kernels().clip_factor(ctx(cost::clip_factor(squares.numel())), squares.numel(), squares.in(),
+                        float(max_norm));
   clipped_ = true;
 }
 

@@ -35,6 +35,7 @@ struct Data {
         beta(device, t, kWidest),
         stats(device, t == DType::F64 ? t : DType::F32, n),
         loss(device, stats.in().t, 1),
+        squares(device, DType::F64, 1),
         ids(device, DType::I32, n),
         absmax8(device, absmax_book(8)),
         absmax4(device, absmax_book(4)),
@@ -50,7 +51,7 @@ struct Data {
   const Backend& k;
   const DType t;
   const int64_t n;
-  BenchBuffer x, y, z, u, gamma, beta, stats, loss, ids;
+  BenchBuffer x, y, z, u, gamma, beta, stats, loss, squares, ids;
   BenchBook absmax8, absmax4, nf4, dynamic;
 };
 

@@ -107,10 +107,10 @@ static void add_optimizers(Data& d, Cases& cases) {
   adafactor.n = matrix.rows * matrix.cols, adafactor.rows = matrix.rows;
   adafactor.m = d.stats.out(), adafactor.v = d.stats.out(matrix.cols);
   cases.insert(cases.end(),
-               {{"grad_norm", shape, cost::grad_norm(n, d.t),
+               {{"sum_squares", shape, cost::sum_squares(n, d.t),
                  [&, n](const Ctx& c) {
                    const CBuf grad = d.x.in();
-                   k.grad_norm(c, {1, &grad, &n}, 1);
+                   k.sum_squares(c, {1, &grad, &n}, d.squares.out());
                  }},
                 {"sgd, plain", shape, cost::sgd({1, &plain}),
                  [&, plain](const Ctx& c) {

@@ -194,7 +194,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace gradus::fuzz;
   static constexpr Call (*kKinds[])(Draw&) = {elementwise,   scaled,    bias,     softmax,   layernorm,
                                               cross_entropy, embedding, matmul,   attention, attention_bwd,
-                                              rotary,        update,    grad_norm};
+                                              rotary,        update,    clip_factor};
   Choices choices(bytes, size);
   Draw draw(choices);
   const auto kind = choices.one_of(kKinds);

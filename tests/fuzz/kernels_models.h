@@ -161,15 +161,17 @@ inline Call update(Draw& d) {
 }
 
 // Its two results lie in the scalars.
-inline Call grad_norm(Draw& d) {
-  Call call{"grad_norm", cost::grad_norm(1, d.t), {}, {{DType::F32, 2, 16 * 64 * kEps, true}}, {}};
+inline Call clip_factor(Draw& d) {
+  Call call{"clip_factor", cost::sum_squares(1, d.t), {}, {{DType::F32, 2, 16 * 64 * kEps, true}}, {}};
   std::vector<int64_t> sizes;
   for (int64_t i = 0, count = d.pick(1, 3); i < count; ++i) {
     sizes.push_back(d.size(300));
     call.in.push_back(d.array(d.t_or_fp32(), sizes.back()));
   }
   call.run = [sizes, most = float(d.pick(0, 3))](const Backend& b, CallCtx& c, In in, Outs out) {
-    b.grad_norm(c, {int64_t(in.size()), in.data(), sizes.data()}, most);
+    double sum = 0;
+    b.sum_squares(c, {int64_t(in.size()), in.data(), sizes.data()}, {&sum, DType::F64, Write::Set});
+    b.clip_factor(c, 1, {&sum, DType::F64}, most);
     const auto [norm, factor] = std::pair(c.update.grad_norm, c.update.clip_factor);
     std::memcpy(out[0].p, std::array{norm, factor}.data(), 2 * sizeof(float));
   };

@@ -174,7 +174,7 @@ TEST_P(L06_Adafactor, ANanIsNotHidden) {
     all.push_back(matrix_of(DType::F32, {1, 65, false}, [](int64_t, int64_t j) { return j == 9 ? NAN : 1; }));
     std::vector<Matrix> clipped{matrix_of(DType::F32, {3, 7}, ones)};
     run_adafactor(all, {{.step_size = step_size}, 2});
-    run_adafactor(clipped, {{.step_size = step_size}, 2, 0.01f, NAN});  // as grad_norm says it
+    run_adafactor(clipped, {{.step_size = step_size}, 2, 0.01f, NAN});  // as clip_factor says it
     for (const size_t k : {0, 1}) {
       EXPECT_EQ(count(all[k].m), 1);
       EXPECT_EQ(count(all[k].v), 1);

@@ -125,8 +125,6 @@ TEST(L02_Cost, OfOptimizers) {
   expect_cost("adamw of two", cost::adamw({2, both}), E, 84, 84 + 48);
   expect_cost("adamw of none", cost::adamw({0, nullptr}), E, 0, 0);
   // square and add; scratch: 256 partial sums in fp64
-  expect_cost("grad_norm", cost::grad_norm(1000, F32), E, 2000, 4000, 2048);
-  expect_cost("grad_norm bf16", cost::grad_norm(1000, BF16), E, 2000, 2000, 2048);
   expect_cost("sum_squares", cost::sum_squares(1000, F32), E, 2000, 4000, 2048);
   expect_cost("sum_squares fp16", cost::sum_squares(3, F16), E, 6, 6, 2048);
   // of fp64 sums, one addition each

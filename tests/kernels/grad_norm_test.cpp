@@ -1,5 +1,5 @@
-// The norm of gradients and the factor that clips them: in one call (grad_norm), and in two halves, sums of
-// squares and the factor from several of them.
+// The norm of gradients and the factor that clips them: sums of squares, and the factor from one of them or
+// from several.
 #include "tests/kernels/kernel_contract.h"
 
 namespace gradus {
@@ -27,19 +27,22 @@ struct Grads {  // a list of buffers
   }
 };
 
-enum class By { GradNorm, Halves };
-// Runs one of the two; the halves are of the list's first third and of the rest.
+enum class By { OneSum, TwoSums };
+// The two are of the list's first third and of the rest.
 void run_norm(TestCtx& ctx, const Grads& g, float most, By by) {
-  if (by == By::GradNorm) return table().grad_norm(ctx, g.list(), most);
-  BufList first = g.list();
-  first.count /= 3;
   Buffer sums = Buffer::zeros(DType::F64, 2);
+  BufList first = g.list();
+  if (by == By::OneSum) {
+    table().sum_squares(ctx, first, sums.out(Write::Set));
+    return table().clip_factor(ctx, 1, sums.in(), most);
+  }
+  first.count /= 3;
   table().sum_squares(ctx, first, sums.out(Write::Set));
   table().sum_squares(ctx, g.list(first.count), sums.out(Write::Set).from(1));
   table().clip_factor(ctx, 2, sums.in(), most);
 }
 TestCtx context_of(const Grads& g, float scale) {
-  TestCtx ctx(cost::grad_norm(g.numel, DType::F32));
+  TestCtx ctx(cost::sum_squares(g.numel, DType::F32));
   ctx.poison_scratch();
   ctx.scalars().loss_scale = scale, ctx.scalars().updates = 3, ctx.scalars().step = 4;
   return ctx;
@@ -93,11 +96,11 @@ std::vector<std::pair<std::string, Grads>> lists() {
 }
 
 TEST_P(L03_GradNorm, OfEveryTypeSizeAndList) {
-  for (const auto& [what, g] : lists()) expect_norm(g, 1.5f, 1, By::GradNorm, what);
+  for (const auto& [what, g] : lists()) expect_norm(g, 1.5f, 1, By::OneSum, what);
 }
 
 // Sums are made in fp64, where a square of fp32 has no error: an addition for each element.
-TEST_P(L18_GradNorm, OfEveryTypeSizeAndListInTwoHalves) {
+TEST_P(L18_GradNorm, OfEveryTypeSizeAndListInTwoSums) {
   for (const auto& [what, g] : lists()) {
     const KernelCall call{
         "sum_squares of " + what,
@@ -105,7 +108,7 @@ TEST_P(L18_GradNorm, OfEveryTypeSizeAndListInTwoHalves) {
         [&, &g = g](const Ctx& c, const std::vector<Out>& out) { table().sum_squares(c, g.list(), out[0]); },
         cost::sum_squares(g.numel, DType::F32)};
     expect_contract(call, all_ways(call.outputs));
-    expect_norm(g, 1.5f, 1, By::Halves, what);
+    expect_norm(g, 1.5f, 1, By::TwoSums, what);
   }
 }
 
@@ -121,11 +124,11 @@ void expect_clipping(const std::vector<float>& scales, By by) {
       }
     }
 }
-TEST_P(L03_GradNorm, ClippingIsTheFormula) { expect_clipping({1}, By::GradNorm); }
+TEST_P(L03_GradNorm, ClippingIsTheFormula) { expect_clipping({1}, By::OneSum); }
 TEST_P(L09_GradNorm, IsOfTheGradientsWithoutTheScale) {
-  expect_clipping({1024, 65536, 3, 0x1p-4f}, By::GradNorm);
+  expect_clipping({1024, 65536, 3, 0x1p-4f}, By::OneSum);
 }
-TEST_P(L18_GradNorm, ClippingIsTheFormulaInTwoHalves) { expect_clipping({1, 1024, 0.25f}, By::Halves); }
+TEST_P(L18_GradNorm, ClippingIsTheFormulaInTwoSums) { expect_clipping({1, 1024, 0.25f}, By::TwoSums); }
 
 TEST_P(L18_GradNorm, AFactorOfAnyNumberOfSums) {
   for (const std::vector<double>& sums : std::vector<std::vector<double>>{
@@ -158,17 +161,16 @@ void expect_not_finite(By by) {
         EXPECT_EQ(ctx.scalars().skip, 1) << name_of(T) << " " << bad << " at " << at;
       }
 }
-TEST_P(L09_GradNorm, OfWhatIsNotFiniteSaysSo) { expect_not_finite(By::GradNorm); }
-TEST_P(L18_GradNorm, OfWhatIsNotFiniteSaysSoInTwoHalves) { expect_not_finite(By::Halves); }
+TEST_P(L09_GradNorm, OfWhatIsNotFiniteSaysSo) { expect_not_finite(By::OneSum); }
+TEST_P(L18_GradNorm, OfWhatIsNotFiniteSaysSoInTwoSums) { expect_not_finite(By::TwoSums); }
 
 TEST_P(L03_GradNorm, IsOfFloats) {
   Buffer any = Buffer::zeros(DType::F32, 8);
-  TestCtx ctx(cost::grad_norm(1, DType::F32));
+  TestCtx ctx(cost::sum_squares(1, DType::F32));
   const int64_t one = 1;
   for (const DType t : {DType::I64, DType::I32, DType::I8, DType::U8}) {
     const CBuf item{any.in().p, t};
     const Out sum{any.out(Write::Set).p, DType::F64};
-    EXPECT_THROW(table().grad_norm(ctx, {1, &item, &one}, 1), Error) << name_of(t);
     EXPECT_THROW(table().sum_squares(ctx, {1, &item, &one}, sum), Error) << name_of(t);
   }
 }

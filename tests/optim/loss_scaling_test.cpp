@@ -138,25 +138,31 @@ TEST(L09_LossScaling, WhatCannotBeIsRefused) {
   }
 }
 
-// A host that asked the device would wait for it in each step.
-TEST(L09_LossScaling, NothingIsReadBackInAStep) {
+// A host that asked the device would wait for it in each step. `item()` of a loss would be the loop's own.
+TEST(L09_LossScaling, NothingWaitsForTheDeviceInAStep) {
   for (const char* device : devices_with_data()) {
     Context context(device, 3);
     Transformer model(tiny("mixed-fp16"));
     model.initialize(1);
     AdamW optimizer(model.parameters);
+    const auto waits_of_a_step = [&](bool clips) {
+      const int64_t before = context.device.waits();
+      gradients(model, 0);
+      if (clips) optimizer.clip_grad_norm(1.0);
+      optimizer.step(1e-3);
+      return context.device.waits() - before;
+    };
+    EXPECT_EQ(waits_of_a_step(false), 0) << device;
+    EXPECT_EQ(waits_of_a_step(true), 0) << device;
     for (const float scale : {65536.0f, 0x1p100f}) {  // which overflows
       start_loss_scaling(context.device, scale);
-      const int64_t before = context.device.copies_out();
-      gradients(model, 0);
-      optimizer.clip_grad_norm(1.0);
-      optimizer.step(1e-3);
-      EXPECT_EQ(context.device.copies_out(), before) << device << " " << scale;
+      EXPECT_EQ(waits_of_a_step(true), 0) << device << " " << scale;
       EXPECT_EQ(optimizer.scalars().skip, scale > 65536) << device;
     }
-    const int64_t before = context.device.copies_out();
+    const int64_t before = context.device.waits();
     context.device.scalars();
-    EXPECT_EQ(context.device.copies_out(), before + 1) << "asking counts";
+    context.device.synchronize();
+    EXPECT_EQ(context.device.waits(), before + 2) << "asking counts";
   }
 }
 

@@ -192,8 +192,8 @@ Call embedding(Draw& d) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace gradus::fuzz;
-  static constexpr Call (*kKinds[])(Draw&) = {elementwise,   scaled,    bias,     softmax,   layernorm,
-                                              cross_entropy, embedding, matmul,   attention, attention_bwd,
+  static constexpr Call (*kKinds[])(Draw&) = {elementwise,   scaled,    bias,       softmax,   layernorm,
+                                              cross_entropy, embedding, matmul,     attention, attention_bwd,
                                               rotary,        update,    clip_factor};
   Choices choices(bytes, size);
   Draw draw(choices);

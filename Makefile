@@ -102,9 +102,9 @@ BENCH_SRC := $(sort $(wildcard tests/bench/*.cpp))
 
 # The sources of a folder are compiled as one file, build/one/FOLDER.cpp, which includes them: that takes a third
 # of the time. The CPU's kernels are not, as one has flags of its own; nor is what MPI's processes replace.
-BY_FILE  := $(sort $(wildcard kernels/cpu/*.cpp)) src/dist/no_mpi.cpp
+BY_FILE  := $(sort $(wildcard kernels/cpu/*.cpp)) src/parallel/comm/no_mpi.cpp
 AS_ONE   := $(sort $(filter-out $(BY_FILE),$(shell find kernels src lessons -name '*.cpp' \
-  ! -path 'lessons/*/main.cpp' ! -path 'src/dist/mpi/*')))
+  ! -path 'lessons/*/main.cpp' ! -path 'src/parallel/comm/mpi/*')))
 folders_of = $(sort $(patsubst %/,%,$(dir $(1))))
 FOLDERS  := $(addprefix emu/,$(call folders_of,$(EMU_SRC))) $(call folders_of,$(AS_ONE))  # what takes longest begins first
 in_folder = $(if $(filter emu/%,$(1)),$(filter $(wildcard $(1:emu/%=%)/*.cu),$(EMU_SRC)),$(filter $(wildcard $(1)/*.cpp),$(AS_ONE)))

@@ -15,10 +15,10 @@
 #include "lessons/17_data_parallel/shards.h"
 #include "lessons/17_data_parallel/ways.h"
 #include "src/core/named.h"
-#include "src/dist/data_parallel.h"
-#include "src/dist/processes.h"
 #include "src/io/atomic_file.h"
 #include "src/optim/optimizer.h"
+#include "src/parallel/comm/processes.h"
+#include "src/parallel/data_parallel.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "src/core/table.h"
-#include "src/dist/cluster.h"
 #include "src/io/svg.h"
+#include "src/parallel/comm/cluster.h"
 
 namespace gradus {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/dist/network.h"
+#include "src/parallel/comm/network.h"
 #include "src/train/report.h"
 
 namespace gradus {

@@ -6,11 +6,11 @@
 #include "lessons/17_data_parallel/shards.h"
 #include "src/core/table.h"
 #include "src/data/dummy.h"
-#include "src/dist/cluster.h"
-#include "src/dist/data_parallel.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
 #include "src/optim/optimizer.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/parallel/data_parallel.h"
 
 namespace gradus {
 

@@ -1,7 +1,7 @@
 // How much faster N ranks are, by the network between them: a model of GPT-2's size on the device meta, whose
 // kernels take what a published machine needs for them at least.
 #pragma once
-#include "src/dist/network.h"
+#include "src/parallel/comm/network.h"
 #include "src/train/lesson.h"
 
 namespace gradus {

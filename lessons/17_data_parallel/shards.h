@@ -8,7 +8,7 @@
 #include "lessons/07_accumulation/accumulate.h"
 #include "src/core/args.h"
 #include "src/data/tokenizer.h"
-#include "src/dist/processes.h"
+#include "src/parallel/comm/processes.h"
 #include "src/train/report.h"
 
 namespace gradus {

@@ -2,8 +2,8 @@
 
 #include "lessons/18_zero/step.h"
 #include "src/core/table.h"
-#include "src/dist/cluster.h"
 #include "src/optim/optimizer.h"
+#include "src/parallel/comm/cluster.h"
 
 namespace gradus {
 

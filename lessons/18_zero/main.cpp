@@ -17,9 +17,9 @@
 #include "lessons/18_zero/units.h"
 #include "lessons/18_zero/what_if.h"
 #include "src/core/named.h"
-#include "src/dist/processes.h"
-#include "src/dist/zero_checkpoint.h"
 #include "src/optim/optimizer.h"
+#include "src/parallel/comm/processes.h"
+#include "src/parallel/zero_checkpoint.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;

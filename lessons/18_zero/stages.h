@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "lessons/17_data_parallel/shards.h"
-#include "src/dist/zero.h"
+#include "src/parallel/zero.h"
 
 namespace gradus {
 

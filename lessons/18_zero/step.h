@@ -2,9 +2,9 @@
 #pragma once
 #include <optional>
 
-#include "src/dist/network.h"
-#include "src/dist/zero.h"
 #include "src/nn/transformer.h"
+#include "src/parallel/comm/network.h"
+#include "src/parallel/zero.h"
 #include "src/train/machine.h"
 
 namespace gradus {

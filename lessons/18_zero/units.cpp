@@ -5,8 +5,8 @@
 
 #include "lessons/18_zero/step.h"
 #include "src/core/table.h"
-#include "src/dist/cluster.h"
 #include "src/nn/layers.h"
+#include "src/parallel/comm/cluster.h"
 
 namespace gradus {
 

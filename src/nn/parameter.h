@@ -21,7 +21,8 @@ struct Parameter {  // moves, and does not copy: a weight has one gradient
   Leaf leaf;
   Precision precision;
   bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no
-  int64_t whole = 0;  // if this is a shard (dist/zero.h): the elements of the parameter that it is a part of
+  int64_t whole =
+      0;  // if this is a shard (parallel/zero.h): the elements of the parameter that it is a part of
   bool trainable() const { return value.slot.wanted(); }
   // The weights as they are kept from step to step: the master copy if there is one.
   const Tensor& kept() const { return master.defined() ? master : value; }
@@ -33,12 +34,13 @@ struct Parameter {  // moves, and does not copy: a weight has one gradient
 using AssignValues = std::function<void(Parameter&, const std::vector<double>&)>;
 
 // When a model's parameters get their memory: as they are declared, or later, by who shards them
-// (dist/zero.h).
+// (parallel/zero.h).
 enum class Allocate : uint8_t { Now, Later };
 
 class Parameters;
 
-// Whoever keeps parameters in parts, one part on each rank (dist/zero.h): the ends of a step take all ranks.
+// Whoever keeps parameters in parts, one part on each rank (parallel/zero.h): the ends of a step take all
+// ranks.
 struct RankShares {
   virtual const Parameters& own_parts() const = 0;  // what this rank's optimizer updates
   virtual void zero_grad() = 0;

@@ -15,7 +15,7 @@ struct Machine {
   double matrix16_flops;     // a second, of matrix units with 16-bit inputs, dense
   double bandwidth;          // bytes a second
   int64_t memory;            // bytes
-  std::string link;          // to the others of its node: dist/network.h has its figures
+  std::string link;          // to the others of its node: parallel/comm/network.h has its figures
 };
 const std::vector<Machine>& published_machines();
 const Machine& machine_called(std::string_view name);  // an error that lists them

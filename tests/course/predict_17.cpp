@@ -1,8 +1,8 @@
 // The questions of 17.5: what the ranks of a cluster of the student's own send, and how long that takes.
 #include <sstream>
 
-#include "src/dist/cluster.h"
-#include "src/dist/data_parallel.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/parallel/data_parallel.h"
 #include "tests/course/predict.h"
 
 namespace gradus::predict {

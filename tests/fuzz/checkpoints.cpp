@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "src/dist/cluster.h"
-#include "src/dist/zero_checkpoint.h"
 #include "src/io/peft.h"
 #include "src/optim/optimizer.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/parallel/zero_checkpoint.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {

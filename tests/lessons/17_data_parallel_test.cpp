@@ -6,8 +6,8 @@
 
 #include "lessons/17_data_parallel/ring.h"
 #include "lessons/17_data_parallel/shards.h"
-#include "src/dist/cluster.h"
-#include "src/dist/data_parallel.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/parallel/data_parallel.h"
 #include "tests/data/loader_testing.h"
 #include "tests/lessons/report_testing.h"
 #include "tests/mistakes.h"

@@ -3,8 +3,8 @@
 
 #include "lessons/18_zero/step.h"
 #include "src/optim/optimizer.h"
-#include "tests/dist/sharded_training.h"
 #include "tests/mistakes.h"
+#include "tests/parallel/sharded_training.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {

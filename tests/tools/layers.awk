@@ -2,16 +2,18 @@
 # above it in this list; folders on one line know nothing of each other. Includes are written from the root.
 BEGIN {
   split("kernels|src/core|src/memory|src/tensor|src/quant|src/autograd|src/ops|src/nn|src/optim|" \
-        "src/data src/io|src/train|src/dist|lessons/published|lessons", level, "|")
+        "src/data src/io|src/train|src/parallel/comm|src/parallel|lessons/published|lessons", level, "|")
   for (i = 1; i in level; i++) {
     n = split(level[i], names, " ")
     for (j = 1; j <= n; j++) rank[names[j]] = i
   }
 }
-# kernels/cpu/x.h -> kernels; src/io/x.h -> src/io; lessons/03_x/y.h -> lessons
+# kernels/cpu/x.h -> kernels; src/io/x.h -> src/io; src/parallel/comm/x.h -> src/parallel/comm;
+# lessons/03_x/y.h -> lessons
 function layer(path,    part, folder) {
   split(path, part, "/")
   folder = part[1] "/" part[2]
+  if (folder "/" part[3] in rank) return folder "/" part[3]
   return part[1] == "src" || folder in rank ? folder : part[1]
 }
 FNR == 1 && !(layer(FILENAME) in rank) {

@@ -2,8 +2,8 @@
 MPI     ?= $(if $(shell command -v mpicxx),1)
 MPICXX  := MPICH_CXX='$(CXX)' OMPI_CXX='$(CXX)' mpicxx
 MPIEXEC := sh tests/tools/mpiexec.sh
-WITH_MPI := $(patsubst lessons/%/main.cpp,$(BUILD)/mpi/lessons/%,$(shell grep -l dist/processes.h $(MAINS) /dev/null))
-MPI_OBJ := $(call object,$(wildcard src/dist/mpi/*.cpp))
+WITH_MPI := $(patsubst lessons/%/main.cpp,$(BUILD)/mpi/lessons/%,$(shell grep -l parallel/comm/processes.h $(MAINS) /dev/null))
+MPI_OBJ := $(call object,$(wildcard src/parallel/comm/mpi/*.cpp))
 MPI_TESTS = $(if $(filter 1,$(MPI)),$(BUILD)/mpi/tests/mpi_program)
 
 RANKS ?= 4
@@ -29,6 +29,6 @@ $(BUILD)/mpi/lessons/%: $(BUILD)/obj/lessons/%/main.o $(MPI_OBJ) $$(call of_less
 $(BUILD)/mpi/bench/%: $(BUILD)/obj/tests/bench/mpi/%.o $(MPI_OBJ) $$(call of_lessons,tests/bench/mpi/$$*.cpp) $(LIB)
 	$(link_with_mpi)
 $(BUILD)/mpi/tests/%: GTEST := -lgtest
-$(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/dist/%.o $(MPI_OBJ) $$(call of_lessons,tests/dist/$$*.cpp) $(LIB)
+$(BUILD)/mpi/tests/%: $(BUILD)/obj/tests/parallel/%.o $(MPI_OBJ) $$(call of_lessons,tests/parallel/$$*.cpp) $(LIB)
 	$(link_with_mpi)
--include $(patsubst %.o,%.d,$(call object,$(wildcard tests/bench/mpi/*.cpp) tests/dist/mpi_program.cpp))
+-include $(patsubst %.o,%.d,$(call object,$(wildcard tests/bench/mpi/*.cpp) tests/parallel/mpi_program.cpp))

@@ -6,10 +6,10 @@
 
 #include "src/core/timing.h"
 #include "src/data/dummy.h"
-#include "src/dist/data_parallel.h"
-#include "src/dist/processes.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
+#include "src/parallel/comm/processes.h"
+#include "src/parallel/data_parallel.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;

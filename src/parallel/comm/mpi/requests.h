@@ -1,0 +1,93 @@
+// Messages of MPI that are under way, and what ranks tell each other before a collective.
+#pragma once
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "src/core/table.h"
+#include "src/core/timing.h"
+#include "src/parallel/comm/comm.h"
+
+namespace gradus {
+
+constexpr int64_t kMostBytes = int64_t(1) << 30;  // of a message: MPI counts in int
+
+inline void check_mpi(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail("MPI: ", call, ": ", std::string(text, size_t(length)));
+}
+
+struct Header {  // what ranks compare, so that all know that all do the same
+  int64_t what, numel, dtype, root;
+  static Header of(const Offer& o) { return {int64_t(o.what), o.numel(), int64_t(o.dtype()), o.root}; }
+  bool operator==(const Header&) const = default;
+  std::string text() const { return Offer::text_of(Collective(what), numel, DType(dtype), root); }
+  CBuf in() const { return {this, DType::I64}; }
+  Out set() { return {this, DType::I64}; }
+  static constexpr int64_t kNumel = 4;
+};
+
+inline void check_same(const Header& mine, const Header& theirs, int64_t number, int64_t rank) {
+  check(theirs == mine, "its collective number ", number, " is ", mine.text(), ", that of rank ", rank,
+        " is ", theirs.text());
+}
+
+extern double comm_timeout;  // seconds
+inline std::string no_answer() {
+  return "no answer for " + number_text(comm_timeout) +
+         " s (--comm-timeout); is a rank hanging, or doing something else?";
+}
+
+// Until over(). Other processes may need this core, so it is offered to them again and again.
+template <class F>
+void wait_until(const F& over, const std::string& what) {
+  for (const double begin = seconds_now(); !over(); sched_yield())
+    check(seconds_now() - begin < comm_timeout, what, ": ", no_answer());
+}
+
+// For a call of MPI that waits for other processes, and knows no timeout, as long as this lives. When it goes
+// off it says so and ends this process, without MPI, which is in the middle of something; then the launcher
+// ends all.
+struct Alarm {
+  explicit Alarm(const char* call);
+  ~Alarm();
+};
+
+class Requests {
+ public:
+  explicit Requests(MPI_Comm comm) : comm_(comm) {}
+  void send(CBuf x, int64_t n, int64_t to, int tag) {
+    pieces(n * size_of(x.t), [&](int64_t at, int bytes) {
+      check_mpi(MPI_Isend(x.as<char>() + at, bytes, MPI_BYTE, int(to), tag, comm_, &add()), "MPI_Isend");
+    });
+  }
+  void recv(Out y, int64_t n, int64_t from, int tag) {
+    pieces(n * size_of(y.t), [&](int64_t at, int bytes) {
+      check_mpi(MPI_Irecv(y.as<char>() + at, bytes, MPI_BYTE, int(from), tag, comm_, &add()), "MPI_Irecv");
+    });
+  }
+  void barrier() { check_mpi(MPI_Ibarrier(comm_, &add()), "MPI_Ibarrier"); }
+  bool over() {
+    int all = 0;
+    check_mpi(MPI_Testall(int(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE), "MPI_Testall");
+    if (all) requests_.clear();
+    return all;
+  }
+
+ private:
+  MPI_Request& add() { return requests_.emplace_back(); }
+  template <class F>
+  static void pieces(int64_t bytes, const F& each) {
+    for (int64_t at = 0; at < bytes; at += kMostBytes) each(at, int(std::min(kMostBytes, bytes - at)));
+  }
+  MPI_Comm comm_;
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace gradus

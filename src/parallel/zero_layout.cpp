@@ -1,0 +1,135 @@
+// What lies where: units, the part of each that a rank owns, and which buffers the stage keeps.
+#include "src/parallel/zero.h"
+
+#include <algorithm>
+
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+Zero::Unit& Zero::unit_called(const std::string& name) {
+  for (Unit& u : units_)
+    if (u.name == name) return u;
+  units_.emplace_back().name = name;
+  return units_.back();
+}
+
+Part Zero::owned(const Unit& u, int64_t rank) const {
+  return args_.stage == 0 ? Part{0, u.numel} : part_of(u.numel, rank, comm_.size());
+}
+Tensor Zero::own(const Unit& u, const Tensor& flat) const {
+  const Part part = owned(u, comm_.rank());
+  return flat.narrow(part.begin, part.count);
+}
+
+// The elements of parameter i that a rank owns.
+Part Zero::of_parameter(const Unit& u, size_t i, int64_t rank) const {
+  const Part part = owned(u, rank);
+  const int64_t n = u.parameters[i]->leaf.shape.numel(),
+                begin = std::clamp<int64_t>(part.begin - u.begin[i], 0, n),
+                end = std::clamp<int64_t>(part.begin + part.count - u.begin[i], 0, n);
+  return begin < end ? Part{begin, end - begin} : Part{0, 0};
+}
+
+Part Zero::part_of_parameter(const Parameter& p, int64_t rank) const {
+  for (const Unit& u : units_)
+    for (size_t i = 0; i < u.parameters.size(); ++i)
+      if (u.parameters[i] == &p) return of_parameter(u, i, rank);
+  fail("zero: parameter '", p.name, "' belongs to another model");
+}
+
+Parameter* Zero::shard_of(const Parameter& p) const {
+  for (const Unit& u : units_)
+    for (const Shard& s : u.shards)
+      if (s.of == &p) return s.own;
+  return nullptr;
+}
+
+// The buffers that the stage keeps; those that it does not are emptied, and filled when they are touched.
+void Zero::allocate(Unit& u) {
+  Device& device = current().device;
+  const Precision& t = u.parameters[0]->precision;
+  const std::string name = u.name.empty() ? "root" : u.name;
+  const Shape all{u.numel}, part{owned(u, comm_.rank()).count};
+  if (args_.stage < 3) {
+    u.values = Tensor(device, all, t.value, Kind::Weight, name);
+    u.own_values = own(u, u.values);
+  } else {
+    u.values = Tensor(device, all, t.value, Kind::Comm, name + " gathered");
+    release(u);
+    u.values.storage().fill = [this, &u] { gather(u); };
+    u.own_values = Tensor(device, part, t.value, Kind::Weight, name + ".shard");
+  }
+  u.gradients = Tensor(device, all, t.gradient, Kind::Gradient, name + ".grad");
+  if (args_.stage < 2) {
+    u.own_gradients = own(u, u.gradients);
+  } else {
+    u.gradients.storage().drop(kNoPass);
+    u.gradients.storage().fill = [&u] {
+      Storage& empty = u.gradients.storage();
+      const Tensor made(empty.device(), {u.numel}, u.gradients.dtype(), Kind::Gradient, empty.name());
+      empty.refill(made.storage());
+    };
+    u.own_gradients = Tensor(device, part, t.gradient, Kind::Gradient, name + ".grad.shard");
+  }
+}
+
+// The model's parameters become views of the whole buffers, the shards of this rank's part.
+void Zero::attach(Unit& u) {
+  const Part part = owned(u, comm_.rank());
+  const Precision& t = u.parameters[0]->precision;
+  Tensor master;
+  if (t.master)
+    master = Tensor(current().device, {part.count}, DType::F32, Kind::Master,
+                    u.own_values.storage().name() + ".master");
+  for (size_t i = 0; i < u.parameters.size(); ++i) {
+    Parameter& p = *u.parameters[i];
+    const Slot slot = p.value.slot;
+    p.value = u.whole(u.values, i);
+    p.value.slot = slot;
+    p.leaf.grad = u.whole(u.gradients, i);
+    p.leaf.on_final = [this, &u](Leaf&) {
+      ++u.final;
+      while (reduces() && begun_ < units_.size() &&
+             backwards(begun_).final == backwards(begun_).parameters.size())
+        begin_reduce(backwards(begun_++));
+    };
+    const int64_t n = p.value.numel();
+    const Part mine = of_parameter(u, i, comm_.rank());
+    if (mine.count == 0) continue;
+    const auto piece = [&](const Tensor& own) {
+      const Tensor flat = own.narrow(u.begin[i] + mine.begin - part.begin, mine.count);
+      return mine.count == n ? flat.reshape(p.value.shape()) : flat;
+    };
+    Parameter shard;
+    shard.name = p.name, shard.precision = p.precision, shard.decay = p.decay;
+    shard.value = piece(u.own_values);
+    if (t.master) shard.master = piece(master);
+    if (args_.stage > 0) shard.whole = n;
+    shard.leaf.grad = piece(u.own_gradients);
+    u.shards.push_back({&p, &shards.add(std::move(shard)), mine.begin});
+  }
+}
+
+void Zero::assign(Parameter& p, const std::vector<double>& values) {
+  check(int64_t(values.size()) == p.value.numel(), "zero: ", values.size(), " values for '", p.name, "' ",
+        p.value.shape());
+  if (args_.stage < 3) copy_from_host(p.value, values);
+  for (const Unit& u : units_)
+    for (const Shard& s : u.shards)
+      if (s.of == &p) {
+        const auto first = values.begin() + s.first;
+        s.own->assign({first, first + s.own->value.numel()});
+      }
+}
+
+void Zero::detach() {
+  model_.shares = nullptr;
+  for (Unit& u : units_) {
+    if (u.values.defined()) u.values.storage().fill = {};
+    if (u.gradients.defined()) u.gradients.storage().fill = {};
+    u.detach();
+  }
+}
+
+}  // namespace gradus

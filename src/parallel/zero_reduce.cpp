@@ -1,0 +1,40 @@
+// Gradients: where all ranks' are summed, each part at its owner, and the norm of them.
+#include "src/parallel/zero.h"
+
+#include <utility>
+
+namespace gradus {
+
+// Sums begin in the order in which a backward pass comes to the units, the same on all ranks: a rank may find
+// its gradients final in another one.
+void Zero::begin_reduce(Unit& u) {
+  for (const Parameter* p : u.parameters) check_gradient(*p);
+  u.reduce = args_.stage == 0 ? comm_.all_reduce(u.gradients)
+                              : comm_.reduce_scatter(u.gradients, own(u, u.gradients));
+  reducing_.push_back(&u);
+  // From stage 2 on a unit's gradients take memory until they are summed: of two units at most.
+  const size_t most = !args_.overlap ? 0 : args_.stage >= 2 ? 1 : units_.size();
+  while (reducing_.size() > most) finish_reduce(*reducing_.front());
+}
+
+void Zero::finish_reduce(Unit& u) {
+  std::exchange(u.reduce, nullptr)->wait();
+  reducing_.pop_front();
+  for (const Shard& s : u.shards) s.own->leaf.empty = false;
+  if (args_.stage < 2) return;
+  const Tensor sum = own(u, u.gradients);
+  cast(sum, u.own_gradients.out(u.summed ? Write::Add : Write::Set));
+  u.summed = true;
+  u.gradients.storage().drop(kNoPass);
+  for (Parameter* p : u.parameters) p->leaf.zero();
+}
+
+Tensor Zero::sums_of_squares(const Tensor& own) {
+  for (const Parameter& p : shards) check_gradient(p);
+  if (args_.stage == 0) return own;  // every rank has all gradients
+  Tensor sums = empty(own, {comm_.size()}, DType::F64, "squares");
+  comm_.all_gather(own, sums)->wait();
+  return sums;
+}
+
+}  // namespace gradus

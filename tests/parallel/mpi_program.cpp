@@ -1,0 +1,78 @@
+// What mpi_test.cpp starts as processes: it plays random programs, or goes wrong in one of the ways, and at
+// one of the times, in which and at which runs of many processes do.
+#include <unistd.h>
+
+#include <csignal>
+#include <iostream>
+
+#include "src/parallel/comm/processes.h"
+#include "tests/parallel/play_program.h"
+
+namespace gradus {
+namespace {
+
+void play_programs(Comm& comm) {
+  for (uint64_t i = 0; i < 200; ++i) {
+    Rng rng(23, i);
+    const std::vector<int64_t> sizes =
+        i % 20 == 0 ? std::vector<int64_t>{65'537, 131'075} : std::vector<int64_t>{0, 1, 2, 5, 7, 64, 255};
+    const CaseMaker maker(rng, ProgramMaker(rng, comm.size(), sizes).make(1 + int64_t(rng.below(12))));
+    std::vector<Traffic> traffic(maker.made_.before.size());
+    play(comm, maker.made_, traffic);
+  }
+  check(!::testing::UnitTest::GetInstance()->Failed(), "bytes differ from the reference");
+}
+
+// Rank 1, or the only one.
+void go_wrong(int64_t rank, const std::string& how) {
+  if (rank != (this_process().count > 1)) return;
+  if (how == "throw") fail("no luck");
+  if (how == "kill") std::raise(SIGKILL);
+  if (how == "stop") std::raise(SIGSTOP);
+  if (how == "exit") std::exit(3);
+}
+
+void go_wrong_in(Comm& comm, const std::string& how) {
+  const Tensor x(current().device, {how == "mismatch" && comm.rank() == 2 ? 7 : 8}, DType::F32, Kind::Other,
+                 "x");
+  comm.barrier();
+  go_wrong(comm.rank(), how);
+  if (how == "leave" && comm.rank() == 1) return;
+  comm.all_reduce(x)->wait();
+  if (how == "letter" && comm.rank() == 0) comm.send(x, 1)->wait();
+  if (how == "letter" && comm.rank() == 1) comm.recv(x.narrow(0, 5), 0)->wait();
+  if (how == "kind of letter" && comm.rank() == 0) comm.send(x, 1)->wait();
+  if (how == "kind of letter" && comm.rank() == 1)
+    comm.recv(Tensor(current().device, {8}, DType::I32, Kind::Other, "y"), 0)->wait();
+  comm.barrier();
+}
+
+}  // namespace
+}  // namespace gradus
+
+int main(int argc, char** argv) {
+  using namespace gradus;
+  ::testing::InitGoogleTest(&argc, argv);
+  return run_process(argc, argv, [&] {
+    Args flags(argc, argv, "mpi_program", "plays random programs, or goes wrong");
+    const std::string how = flags.text("how", "programs", "what goes wrong"),
+                      when = flags.text("when", "", "start, loop, between or end");
+    timeout_flag(flags);
+    flags.done();
+    RanksArgs args;
+    args.comm = "mpi", args.ranks = this_process().count;
+    const auto at = [&](const char* time) { go_wrong(this_process().rank, when == time ? how : ""); };
+    at("start");
+    run_ranks(args, [&](Comm& comm) {
+      if (how == "programs")
+        play_programs(comm);
+      else
+        go_wrong_in(comm, when == "loop" ? how : "");
+    });
+    at("between");
+    run_ranks(args, [&](Comm& comm) { comm.barrier(); });
+    std::cout << "came to its end" << std::endl;
+    at("end");
+    return 0;
+  });
+}

@@ -10,12 +10,12 @@
 
 #include "lessons/03_transformer/by_hand.h"
 #include "lessons/03_transformer/checks.h"
-#include "lessons/03_transformer/text.h"
 #include "src/core/progress.h"
 #include "src/io/checkpoint.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
 #include "src/train/lesson.h"
+#include "src/train/text.h"
 
 using namespace gradus;
 

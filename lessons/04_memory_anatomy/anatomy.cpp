@@ -4,8 +4,8 @@
 #include <iostream>
 #include <set>
 
-#include "lessons/04_memory_anatomy/formulas.h"
 #include "src/core/table.h"
+#include "src/train/formulas.h"
 
 namespace gradus {
 

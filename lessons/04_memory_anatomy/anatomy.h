@@ -1,8 +1,8 @@
 // The parts of lesson 04 that take a training step to pieces: bytes per parameter, what each operation saves,
 // what each class of operations does.
 #pragma once
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "src/train/lesson.h"
 
 namespace gradus {

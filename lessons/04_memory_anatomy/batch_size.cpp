@@ -3,11 +3,11 @@
 #include <iostream>
 
 #include "src/core/table.h"
-#include "src/data/dummy.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "src/train/dummy.h"
 #include "src/train/step_recorder.h"
 
 namespace gradus {

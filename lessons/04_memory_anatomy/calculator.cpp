@@ -2,9 +2,9 @@
 
 #include <iostream>
 
-#include "lessons/04_memory_anatomy/formulas.h"
 #include "src/core/args.h"
 #include "src/core/table.h"
+#include "src/train/formulas.h"
 
 namespace gradus {
 

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "src/core/rng.h"
-#include "src/data/dummy.h"
 #include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "src/train/dummy.h"
 
 namespace gradus {
 

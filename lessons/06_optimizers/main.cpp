@@ -8,14 +8,14 @@
 #include <cmath>
 #include <iostream>
 
-#include "lessons/03_transformer/text.h"
 #include "lessons/06_optimizers/by_hand.h"
 #include "lessons/06_optimizers/contenders.h"
-#include "lessons/06_optimizers/race.h"
 #include "lessons/06_optimizers/update_time.h"
 #include "lessons/published/runs.h"
 #include "src/core/progress.h"
 #include "src/core/table.h"
+#include "src/train/race.h"
+#include "src/train/text.h"
 
 using namespace gradus;
 

@@ -1,7 +1,7 @@
 #include "lessons/07_accumulation/by_hand.h"
 
-#include "lessons/07_accumulation/accumulate.h"
 #include "src/core/table.h"
+#include "src/train/accumulate.h"
 
 namespace gradus {
 

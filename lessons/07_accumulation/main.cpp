@@ -8,7 +8,6 @@
 #include <iostream>
 #include <optional>
 
-#include "lessons/03_transformer/text.h"
 #include "lessons/07_accumulation/by_hand.h"
 #include "lessons/07_accumulation/mistakes.h"
 #include "lessons/07_accumulation/ways.h"
@@ -16,6 +15,7 @@
 #include "src/io/memory_files.h"
 #include "src/optim/optimizer.h"
 #include "src/train/lesson.h"
+#include "src/train/text.h"
 
 using namespace gradus;
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "lessons/07_accumulation/accumulate.h"
+#include "src/train/accumulate.h"
 #include "src/train/lesson.h"
 
 namespace gradus {

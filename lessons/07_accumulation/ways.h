@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "lessons/07_accumulation/accumulate.h"
+#include "src/train/accumulate.h"
 #include "src/train/step_recorder.h"
 
 namespace gradus {

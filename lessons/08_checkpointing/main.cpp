@@ -13,8 +13,8 @@
 #include "lessons/08_checkpointing/budget.h"
 #include "lessons/08_checkpointing/chain.h"
 #include "lessons/published/runs.h"
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "src/train/lesson.h"
 #include "src/train/step_recorder.h"
 

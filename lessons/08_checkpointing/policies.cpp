@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "kernels/cost.h"
-#include "lessons/04_memory_anatomy/formulas.h"
 #include "src/core/nearest.h"
-#include "src/data/dummy.h"
+#include "src/train/dummy.h"
+#include "src/train/formulas.h"
 
 namespace gradus {
 

@@ -2,10 +2,10 @@
 
 #include <iostream>
 
-#include "lessons/04_memory_anatomy/formulas.h"
 #include "src/core/table.h"
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
+#include "src/train/formulas.h"
 #include "src/train/memory_need.h"
 #include "src/train/step_recorder.h"
 

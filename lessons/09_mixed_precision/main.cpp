@@ -8,7 +8,6 @@
 #include <cmath>
 #include <iostream>
 
-#include "lessons/03_transformer/text.h"
 #include "lessons/09_mixed_precision/batches.h"
 #include "lessons/09_mixed_precision/formats.h"
 #include "lessons/09_mixed_precision/recipes.h"
@@ -16,6 +15,7 @@
 #include "lessons/published/runs.h"
 #include "src/optim/optimizer.h"
 #include "src/train/step_recorder.h"
+#include "src/train/text.h"
 
 using namespace gradus;
 

@@ -1,6 +1,6 @@
 #include "lessons/09_mixed_precision/recipes.h"
 
-#include "lessons/04_memory_anatomy/formulas.h"
+#include "src/train/formulas.h"
 
 namespace gradus {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/07_accumulation/accumulate.h"
+#include "src/train/accumulate.h"
 #include "src/train/report.h"
 
 namespace gradus {

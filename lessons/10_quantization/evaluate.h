@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "lessons/03_transformer/text.h"
 #include "src/quant/quantized.h"
+#include "src/train/text.h"
 
 namespace gradus {
 

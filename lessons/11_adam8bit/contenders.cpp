@@ -4,13 +4,13 @@
 #include <iostream>
 #include <numeric>
 
-#include "lessons/03_transformer/text.h"
-#include "lessons/06_optimizers/race.h"
-#include "lessons/07_accumulation/accumulate.h"
 #include "lessons/11_adam8bit/quantized_adamw.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
+#include "src/train/accumulate.h"
+#include "src/train/race.h"
 #include "src/train/step_recorder.h"
+#include "src/train/text.h"
 
 namespace gradus {
 

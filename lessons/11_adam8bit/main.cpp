@@ -9,13 +9,13 @@
 #include <iostream>
 #include <map>
 
-#include "lessons/03_transformer/text.h"
 #include "lessons/11_adam8bit/contenders.h"
 #include "lessons/11_adam8bit/moves.h"
 #include "lessons/11_adam8bit/update_time.h"
 #include "lessons/published/runs.h"
 #include "src/core/progress.h"
 #include "src/core/table.h"
+#include "src/train/text.h"
 
 using namespace gradus;
 

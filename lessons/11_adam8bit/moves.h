@@ -1,7 +1,7 @@
 // How far an update moves a weight, in learning rates. AdamW moves one by about 1.
 #pragma once
-#include "lessons/07_accumulation/accumulate.h"
 #include "lessons/11_adam8bit/contenders.h"
+#include "src/train/accumulate.h"
 
 namespace gradus {
 

@@ -2,14 +2,14 @@
 
 #include <numeric>
 
-#include "lessons/03_transformer/text.h"
-#include "lessons/06_optimizers/race.h"
 #include "src/core/progress.h"
 #include "src/io/atomic_file.h"
 #include "src/io/peft.h"
 #include "src/io/plot.h"
 #include "src/optim/optimizer.h"
+#include "src/train/race.h"
 #include "src/train/step_recorder.h"
+#include "src/train/text.h"
 
 namespace gradus {
 

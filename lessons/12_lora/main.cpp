@@ -7,12 +7,12 @@
 //   make lesson-12                                                          expected last line: PASS
 #include <iostream>
 
-#include "lessons/03_transformer/text.h"
 #include "lessons/12_lora/adapt.h"
 #include "lessons/12_lora/four_bits.h"
 #include "lessons/12_lora/paging.h"
 #include "lessons/12_lora/same.h"
 #include "lessons/published/runs.h"
+#include "src/train/text.h"
 
 using namespace gradus;
 

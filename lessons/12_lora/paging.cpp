@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "src/core/table.h"
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "src/train/step_recorder.h"
 
 namespace gradus {

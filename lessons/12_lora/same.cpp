@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "src/core/table.h"
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 
 namespace gradus {
 

@@ -9,17 +9,17 @@
 #include <iostream>
 #include <optional>
 
-#include "lessons/03_transformer/text.h"
 #include "lessons/17_data_parallel/ring.h"
 #include "lessons/17_data_parallel/scaling.h"
-#include "lessons/17_data_parallel/shards.h"
 #include "lessons/17_data_parallel/ways.h"
 #include "src/core/named.h"
 #include "src/io/atomic_file.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/data_parallel.h"
+#include "src/parallel/shards.h"
 #include "src/train/lesson.h"
+#include "src/train/text.h"
 
 using namespace gradus;
 

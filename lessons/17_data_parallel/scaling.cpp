@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <iostream>
 
-#include "lessons/17_data_parallel/shards.h"
 #include "src/core/table.h"
-#include "src/data/dummy.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
 #include "src/parallel/data_parallel.h"
+#include "src/parallel/shards.h"
+#include "src/train/dummy.h"
 
 namespace gradus {
 

@@ -9,8 +9,6 @@
 //   make mpi-18 RANKS=4                                             with ranks that are processes
 #include <iostream>
 
-#include "lessons/03_transformer/text.h"
-#include "lessons/17_data_parallel/shards.h"
 #include "lessons/18_zero/by_hand.h"
 #include "lessons/18_zero/memory.h"
 #include "lessons/18_zero/stages.h"
@@ -19,8 +17,10 @@
 #include "src/core/named.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/processes.h"
+#include "src/parallel/shards.h"
 #include "src/parallel/zero_checkpoint.h"
 #include "src/train/lesson.h"
+#include "src/train/text.h"
 
 using namespace gradus;
 

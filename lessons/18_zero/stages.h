@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "lessons/17_data_parallel/shards.h"
+#include "src/parallel/shards.h"
 #include "src/parallel/zero.h"
 
 namespace gradus {

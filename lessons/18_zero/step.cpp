@@ -1,8 +1,8 @@
 #include "lessons/18_zero/step.h"
 
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
+#include "src/train/dummy.h"
 
 namespace gradus {
 

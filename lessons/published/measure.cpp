@@ -2,10 +2,10 @@
 
 #include <functional>
 
-#include "src/data/dummy.h"
 #include "src/nn/lora.h"
 #include "src/optim/adamw_8bit.h"
 #include "src/tensor/context.h"
+#include "src/train/dummy.h"
 
 namespace gradus {
 

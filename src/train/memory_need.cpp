@@ -1,8 +1,8 @@
 #include "src/train/memory_need.h"
 
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "src/train/dummy.h"
 
 namespace gradus {
 

@@ -1,8 +1,8 @@
 // checkpoint(): the same gradients to the bit, the bytes of what is kept, no more work than needed.
-#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/ops/ops.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "tests/refusal_testing.h"
 #include "tests/tape_testing.h"
 

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lessons/08_checkpointing/policies.h"
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "src/train/lesson.h"
 #include "tests/bench/bench.h"
 

@@ -5,9 +5,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "src/train/lesson.h"
 #include "tests/bench/bench.h"
 

@@ -1,6 +1,6 @@
 // The questions of exercise 03.3: the bytes of a GPT with the student's own numbers, measured on meta.
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "tests/course/predict.h"
 
 namespace gradus::predict {

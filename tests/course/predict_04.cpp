@@ -1,7 +1,7 @@
 // The questions of exercise 04.3: what a training step of the student's own run holds at its peak, and what
 // grows with the batch and the sequence, measured on meta.
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "src/train/memory_need.h"
 #include "tests/course/predict.h"
 

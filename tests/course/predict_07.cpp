@@ -2,9 +2,9 @@
 // means.
 #include <sstream>
 
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
+#include "src/train/dummy.h"
 #include "tests/course/predict.h"
 
 namespace gradus::predict {

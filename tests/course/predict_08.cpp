@@ -4,9 +4,9 @@
 
 #include "kernels/cost.h"
 #include "lessons/08_checkpointing/chain.h"
-#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/tensor/context.h"
+#include "src/train/dummy.h"
 #include "tests/course/predict.h"
 
 namespace gradus::predict {

@@ -1,5 +1,5 @@
 // Tokens that mean nothing: their range, their kind, and that they are the same on every device.
-#include "src/data/dummy.h"
+#include "src/train/dummy.h"
 
 #include <gtest/gtest.h>
 

@@ -2,9 +2,9 @@
 // nothing has changed.
 #include <map>
 
-#include "src/data/dummy.h"
 #include "src/io/checkpoint.h"
 #include "src/io/peft.h"
+#include "src/train/dummy.h"
 #include "tests/devices.h"
 #include "tests/folder_testing.h"
 #include "tests/refusal_testing.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "lessons/03_transformer/checks.h"
-#include "lessons/03_transformer/text.h"
 #include "src/tensor/context.h"
+#include "src/train/text.h"
 #include "tests/lessons/report_testing.h"
 
 namespace gradus {

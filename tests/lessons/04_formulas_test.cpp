@@ -1,9 +1,9 @@
 // Lesson 04's formulas: of a parameter as published, of what a block saves against the tape.
 #include <gtest/gtest.h>
 
-#include "lessons/04_memory_anatomy/formulas.h"
-#include "src/data/dummy.h"
 #include "src/tensor/context.h"
+#include "src/train/dummy.h"
+#include "src/train/formulas.h"
 #include "tests/mistakes.h"
 
 namespace gradus {

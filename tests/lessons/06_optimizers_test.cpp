@@ -5,9 +5,9 @@
 #include <regex>
 
 #include "lessons/06_optimizers/contenders.h"
-#include "lessons/06_optimizers/race.h"
 #include "lessons/06_optimizers/update_time.h"
 #include "src/nn/transformer.h"
+#include "src/train/race.h"
 #include "tests/lessons/published_testing.h"
 #include "tests/lessons/report_testing.h"
 #include "tests/mistakes.h"

@@ -4,7 +4,7 @@
 #include "lessons/08_checkpointing/budget.h"
 #include "lessons/08_checkpointing/chain.h"
 #include "src/core/rng.h"
-#include "src/data/dummy.h"
+#include "src/train/dummy.h"
 #include "tests/lessons/published_testing.h"
 #include "tests/mistakes.h"
 #include "tests/refusal_testing.h"

@@ -7,10 +7,10 @@
 
 #include "lessons/12_lora/adapt.h"
 #include "lessons/12_lora/same.h"
-#include "src/data/dummy.h"
 #include "src/io/peft.h"
 #include "src/io/safetensors.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "tests/devices.h"
 #include "tests/folder_testing.h"
 #include "tests/lessons/published_testing.h"

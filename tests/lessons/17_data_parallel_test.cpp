@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "lessons/17_data_parallel/ring.h"
-#include "lessons/17_data_parallel/shards.h"
 #include "src/parallel/comm/cluster.h"
 #include "src/parallel/data_parallel.h"
+#include "src/parallel/shards.h"
 #include "tests/data/loader_testing.h"
 #include "tests/lessons/report_testing.h"
 #include "tests/mistakes.h"

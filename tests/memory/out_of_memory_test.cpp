@@ -3,9 +3,9 @@
 
 #include <sstream>
 
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "src/train/dummy.h"
 #include "tests/memory/allocator_fixture.h"
 #include "tests/refusal_testing.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "src/data/dummy.h"
+#include "src/train/dummy.h"
 #include "tests/nn/families_testing.h"
 
 namespace gradus {

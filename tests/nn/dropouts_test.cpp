@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "src/data/dummy.h"
+#include "src/train/dummy.h"
 #include "tests/nn/families_testing.h"
 
 namespace gradus {

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <set>
 
-#include "src/data/dummy.h"
 #include "src/io/checkpoint.h"
+#include "src/train/dummy.h"
 #include "tests/nn/families_testing.h"
 #include "tests/refusal_testing.h"
 

@@ -1,7 +1,7 @@
 // Small models of the three families, for what must hold for each of them.
 #pragma once
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
 #include "tests/nn/generate_testing.h"
 
 namespace gradus {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lessons/03_transformer/text.h"
+#include "src/train/text.h"
 #include "tests/devices.h"
 #include "tests/nn/generate_testing.h"
 

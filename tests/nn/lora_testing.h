@@ -1,7 +1,7 @@
 // Models of the three families with adapters, and what a model is before and after a call.
 #pragma once
-#include "src/data/dummy.h"
 #include "src/nn/lora.h"
+#include "src/train/dummy.h"
 #include "tests/devices.h"
 #include "tests/nn/families_testing.h"
 

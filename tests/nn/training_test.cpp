@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "kernels/philox.h"
-#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
+#include "src/train/dummy.h"
 #include "tests/mistakes.h"
 
 namespace gradus {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <functional>
 
-#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
+#include "src/train/dummy.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {

@@ -1,10 +1,10 @@
 // Two of everything, interleaved: models, their optimizers and tapes, in one context and in one each.
 #include <gtest/gtest.h>
 
-#include "src/data/dummy.h"
 #include "src/ops/ops.h"
 #include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
+#include "src/train/dummy.h"
 #include "tests/devices.h"
 #include "tests/refusal_testing.h"
 

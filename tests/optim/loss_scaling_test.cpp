@@ -2,9 +2,9 @@
 // update.
 #include <gtest/gtest.h>
 
-#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/muon.h"
+#include "src/train/dummy.h"
 #include "tests/devices.h"
 #include "tests/refusal_testing.h"
 

@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
-#include "src/data/dummy.h"
 #include "src/io/checkpoint.h"
 #include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
+#include "src/train/dummy.h"
 #include "tests/devices.h"
 #include "tests/optim/optim_testing.h"
 #include "tests/refusal_testing.h"

@@ -63,7 +63,7 @@ lesson_lengths() {
   done
 }
 
-engine_budget=19300  # lines, with the lessons that there are
+engine_budget=24500  # lines, when all lessons are there
 engine_size() { cat $(cxx kernels src) </dev/null | wc -l; }
 total_length() { [ "$(engine_size)" -le $engine_budget ] || over "src and kernels" "$(engine_size)" $engine_budget; }
 

@@ -6,9 +6,9 @@
 #include <map>
 #include <sstream>
 
-#include "src/data/dummy.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
+#include "src/train/dummy.h"
 #include "src/train/utilization.h"
 #include "tests/refusal_testing.h"
 

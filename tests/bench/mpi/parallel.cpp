@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "src/core/timing.h"
-#include "src/data/dummy.h"
 #include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/data_parallel.h"
+#include "src/train/dummy.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;

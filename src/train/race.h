@@ -1,4 +1,5 @@
-// The runs of lesson 06 after they were made: which rate was best, tables, pictures.
+// Runs of several optimizers, each with several learning rates, after they were made: which rate was best,
+// tables, pictures.
 #pragma once
 #include <string>
 #include <vector>

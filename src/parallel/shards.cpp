@@ -1,4 +1,4 @@
-#include "lessons/17_data_parallel/shards.h"
+#include "src/parallel/shards.h"
 
 #include <cmath>
 #include <numeric>

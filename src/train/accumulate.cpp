@@ -1,4 +1,4 @@
-#include "lessons/07_accumulation/accumulate.h"
+#include "src/train/accumulate.h"
 
 #include <algorithm>
 #include <numeric>

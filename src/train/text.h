@@ -1,4 +1,5 @@
-// The parts of lesson 03 around the training loop: the text and its floor, evaluation, sampling, the picture.
+// What surrounds the loop of lessons that train on text: the text and its floor, batches, evaluation,
+// sampling, the picture.
 #pragma once
 #include <optional>
 #include <string>

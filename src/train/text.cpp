@@ -1,4 +1,4 @@
-#include "lessons/03_transformer/text.h"
+#include "src/train/text.h"
 
 #include <cmath>
 #include <iostream>

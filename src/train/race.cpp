@@ -1,4 +1,4 @@
-#include "lessons/06_optimizers/race.h"
+#include "src/train/race.h"
 
 #include <iostream>
 #include <numeric>

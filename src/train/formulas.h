@@ -1,4 +1,4 @@
-// What the page says of parameters and of saved tensors, as formulas.
+// What the page of lesson 04 says of parameters and of saved tensors, as formulas.
 #pragma once
 #include "src/nn/transformer.h"
 

@@ -1,4 +1,4 @@
-#include "lessons/04_memory_anatomy/formulas.h"
+#include "src/train/formulas.h"
 
 namespace gradus {
 

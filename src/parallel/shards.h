@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "lessons/07_accumulation/accumulate.h"
 #include "src/core/args.h"
 #include "src/data/tokenizer.h"
 #include "src/parallel/comm/processes.h"
+#include "src/train/accumulate.h"
 #include "src/train/report.h"
 
 namespace gradus {

@@ -16,27 +16,27 @@ void visit_write(Write w, F&& f) {
     f.template operator()<Write::Add>();
 }
 
-struct Named {  // a buffer of a call, and what messages call it
+struct NamedBuffer {  // a buffer of a call, and what messages call it
   const char* name;
   const void* p;
   DType t;
-  Named(const char* name, CBuf x) : name(name), p(x.p), t(x.t) {}
-  Named(const char* name, Out y) : name(name), p(y.p), t(y.t) {}
+  NamedBuffer(const char* name, CBuf x) : name(name), p(x.p), t(x.t) {}
+  NamedBuffer(const char* name, Out y) : name(name), p(y.p), t(y.t) {}
 };
 
 // Every buffer that is present must have the dtype.
-inline void check_dtype(const char* op, DType expected, std::initializer_list<Named> buffers) {
-  for (const Named& b : buffers)
+inline void check_dtype(const char* op, DType expected, std::initializer_list<NamedBuffer> buffers) {
+  for (const NamedBuffer& b : buffers)
     check(b.p == nullptr || b.t == expected, op, ": ", b.name, " is ", name_of(b.t), " where ",
           name_of(expected), " is needed; cast it first");
 }
 // Statistics are fp32, or fp64 when T is.
-inline void check_stats(const char* op, DType T, std::initializer_list<Named> buffers) {
+inline void check_stats(const char* op, DType T, std::initializer_list<NamedBuffer> buffers) {
   check_dtype(op, T == DType::F64 ? T : DType::F32, buffers);
 }
 // Gradients of parameters and states of optimizers may be T or fp32.
-inline void check_t_or_fp32(const char* op, DType T, std::initializer_list<Named> buffers) {
-  for (const Named& b : buffers)
+inline void check_t_or_fp32(const char* op, DType T, std::initializer_list<NamedBuffer> buffers) {
+  for (const NamedBuffer& b : buffers)
     if (b.t != DType::F32) check_dtype(op, T, {b});
 }
 inline void check_int32(const char* op, const char* name, CBuf x) {
@@ -113,10 +113,11 @@ inline void check_update(const char* op, const ParamUpdate& u) {
   check(!u.master.wanted() || T != DType::F64, op, ": a value in fp64 needs no master copy");
 }
 // States as codes.
-inline void check_adamw_8bit(CBuf m_book, CBuf v_book, ParamUpdate u) {
+inline void check_adamw_8bit(CBuf m_codebook, CBuf v_codebook, ParamUpdate u) {
   constexpr const char* op = "adamw_8bit";
   check(u.value.t != DType::F64, op, ": the value is fp64; its arithmetic is in fp32");
-  check_dtype(op, DType::U8, {{"the book of m", m_book}, {"the book of v", v_book}, {"m", u.m}, {"v", u.v}});
+  check_dtype(op, DType::U8,
+              {{"the codebook of m", m_codebook}, {"the codebook of v", v_codebook}, {"m", u.m}, {"v", u.v}});
   check_dtype(op, DType::F32, {{"m's scales", u.m_scales}, {"v's scales", u.v_scales}});
   check(u.n == 0 || (u.m.wanted() && u.v.wanted() && u.m_scales.wanted() && u.v_scales.wanted()), op,
         ": m, v and the scales of both must be there");
@@ -135,26 +136,26 @@ inline void check_updates(const char* op, const UpdateScalars& u) {
         "; it counts the one at hand, so the first is 1");
 }
 
-inline void check_quantized(const char* op, const QuantShape& s, CBuf book, Named codes, Named scales,
-                            Named offsets) {
+inline void check_quantized(const char* op, const QuantShape& s, CBuf codebook, NamedBuffer codes,
+                            NamedBuffer scales, NamedBuffer offsets) {
   check(s.bits == 8 || s.bits == 4, op, ": codes of ", s.bits, " bits; there are those of 8 and of 4");
   check(s.n >= 0 && s.block > 0 && (s.bits == 8 || s.block % 2 == 0 || s.block >= s.n), op, ": blocks of ",
         s.block, " for ", s.n,
         " elements; a block has at least one, and with 4 bits an even number, because ",
         "two codes share a byte");
-  check_dtype(op, DType::U8, {{"the book", book}, codes});
+  check_dtype(op, DType::U8, {{"the codebook", codebook}, codes});
   check_dtype(op, DType::F32, {scales, offsets});
   check((codes.p != nullptr && scales.p != nullptr) || s.n == 0, op, ": codes and scales must both be there");
   check((offsets.p != nullptr) == (s.range == Range::ZeroPoint) || s.n == 0, op,
         ": offsets go with a zero point, and only with it");
 }
-inline void check_quantize(const QuantShape& s, CBuf book, Out codes, Out scales, Out offsets) {
-  check_quantized("quantize", s, book, {"codes", codes}, {"scales", scales}, {"offsets", offsets});
+inline void check_quantize(const QuantShape& s, CBuf codebook, Out codes, Out scales, Out offsets) {
+  check_quantized("quantize", s, codebook, {"codes", codes}, {"scales", scales}, {"offsets", offsets});
   check(codes.w == Write::Set && scales.w == Write::Set && offsets.w == Write::Set,
         "quantize: codes and their scales are replaced; Write::Add has no meaning here");
 }
-inline void check_dequantize(const QuantShape& s, CBuf book, CBuf codes, CBuf scales, CBuf offsets) {
-  check_quantized("dequantize", s, book, {"codes", codes}, {"scales", scales}, {"offsets", offsets});
+inline void check_dequantize(const QuantShape& s, CBuf codebook, CBuf codes, CBuf scales, CBuf offsets) {
+  check_quantized("dequantize", s, codebook, {"codes", codes}, {"scales", scales}, {"offsets", offsets});
 }
 
 }  // namespace gradus

@@ -1,5 +1,5 @@
-// Quantization: numbers kept as codes of 8 or 4 bits. A book says which value each code stands for; of every
-// block of elements, x ~ offset + scale value[code]. Both backends work with these lines.
+// Quantization: numbers kept as codes of 8 or 4 bits. A codebook says which value each code stands for; of
+// every block of elements, x ~ offset + scale value[code]. Both backends work with these lines.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -28,12 +28,12 @@ constexpr QuantShape state_shape(int64_t n) { return {.n = n, .block = kStateBlo
 
 // What the codes stand for, and what finds the nearest one. The values are looked up in ascending order,
 // which need not be that of the codes.
-struct QuantBook {
+struct Codebook {
   int32_t count = 0;       // of values, at most 256
   float value[256] = {};   // by code
   uint8_t code[256] = {};  // of the values in ascending order
-  // The i-th of them is for numbers up to the i-th boundary, half way to the next one, or where a book's rule
-  // says (second_moment_book); from the last one on, NaN.
+  // The i-th of them is for numbers up to the i-th boundary, half way to the next one, or where a codebook's
+  // rule says (second_moment_codebook); from the last one on, NaN.
   float boundary[256] = {};
   // If the values are evenly spaced, (code - zero) step: then code = zero + round(t / step). Else step is 0.
   float step = 0, per_step = 0, zero = 0;
@@ -52,18 +52,20 @@ constexpr uint8_t nearest_evenly(float t, float per_step, float zero, float last
   const float place = std::rint(t * per_step) + zero;
   return uint8_t(int32_t(place > last ? last : place > 0 ? place : 0.0f));
 }
-constexpr uint8_t nearest_or_below(const QuantBook& book, float t) {
+constexpr uint8_t nearest_or_below(const Codebook& codebook, float t) {
   const uint32_t bits = std::bit_cast<uint32_t>(t);
-  const QuantBook::Cell c = book.cell[bits >> 16];
+  const Codebook::Cell c = codebook.cell[bits >> 16];
   return uint16_t(bits) > c.last ? c.above : c.upto;
 }
-constexpr uint8_t nearest_from(const QuantBook& book, uint8_t below, float t) {  // if the book is crowded
-  while (t > book.boundary[below]) ++below;
+constexpr uint8_t nearest_from(const Codebook& codebook, uint8_t below,
+                               float t) {  // if the codebook is crowded
+  while (t > codebook.boundary[below]) ++below;
   return below;
 }
-constexpr uint8_t nearest_code(const QuantBook& book, float t) {
-  if (book.step > 0) return nearest_evenly(t, book.per_step, book.zero, float(book.count - 1));
-  return book.code[nearest_from(book, nearest_or_below(book, t), t)];
+constexpr uint8_t nearest_code(const Codebook& codebook, float t) {
+  if (codebook.step > 0)
+    return nearest_evenly(t, codebook.per_step, codebook.zero, float(codebook.count - 1));
+  return codebook.code[nearest_from(codebook, nearest_or_below(codebook, t), t)];
 }
 
 // The largest magnitude of a block, its least and its greatest element; 0 counts as one. The magnitude as
@@ -84,7 +86,7 @@ struct Limits {
   }
 };
 
-// From an element to where it lies among the book's values. The scale is infinite if an element is not
+// From an element to where it lies among the codebook's values. The scale is infinite if an element is not
 // finite, or the distance of two of them is not.
 struct Normalize {
   float scale, offset;
@@ -95,13 +97,14 @@ constexpr Normalize normalize_by(float scale) {
   const float up = scale < 0x1p-100f ? 0x1p100f : 1.0f;
   return {scale, 0, up, scale == 0 ? 0 : 1 / (scale * up)};
 }
-constexpr Normalize normalize_within(const Limits& limits, Range range, const QuantBook& book, float given) {
+constexpr Normalize normalize_within(const Limits& limits, Range range, const Codebook& codebook,
+                                     float given) {
   if (limits.magnitude >= 0x7F800000) return normalize_by(INFINITY);
   if (range == Range::Given) return normalize_by(given);
   if (range == Range::AbsMax) return normalize_by(std::bit_cast<float>(limits.magnitude));
   Normalize result = normalize_by(limits.greatest - limits.least);
   if (std::isinf(result.scale)) return result;
-  result.offset = -result.scale * book.value[nearest_code(book, result(-limits.least))];
+  result.offset = -result.scale * codebook.value[nearest_code(codebook, result(-limits.least))];
   return result;
 }
 

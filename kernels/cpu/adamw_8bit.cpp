@@ -5,22 +5,22 @@ namespace gradus::cpu {
 
 // m or v of a parameter, which lies in memory as codes and scales.
 struct CodedState {
-  CodedState(CBuf book, Out codes, Out scales)
-      : book(*book.as<QuantBook>()), codes(codes.as<uint8_t>()), scales(scales.as<float>()) {}
-  const QuantBook& book;
+  CodedState(CBuf codebook, Out codes, Out scales)
+      : codebook(*codebook.as<Codebook>()), codes(codes.as<uint8_t>()), scales(scales.as<float>()) {}
+  const Codebook& codebook;
   uint8_t* codes;
   float* scales;
 
   // Of the block that begins with element `at`.
   void dequantize(int64_t at, int64_t n, float* to) const {
-    values_of(n, codes + at, book, scales[at / kStateBlock], 0, to);
+    values_of(n, codes + at, codebook, scales[at / kStateBlock], 0, to);
   }
   void quantize(int64_t at, int64_t n, const float* from) const {
     // BEGIN SOLUTION 11.3
-    const Normalize place = normalize_within({.magnitude = magnitude(n, from)}, Range::AbsMax, book, 0);
+    const Normalize place = normalize_within({.magnitude = magnitude(n, from)}, Range::AbsMax, codebook, 0);
     scales[at / kStateBlock] = place.scale;
-    codes_of(n, from, place, book, codes + at);
-    // STUB: todo("11.3", "the block's scale, then its codes", at, n, from, book, codes, scales);
+    codes_of(n, from, place, codebook, codes + at);
+    // STUB: todo("11.3", "the block's scale, then its codes", at, n, from, codebook, codes, scales);
     // END SOLUTION 11.3
   }
 };
@@ -45,14 +45,14 @@ static void adamw_8bit_one(const AdamWStep<float>& step, const CodedState& m_sta
   });
 }
 
-void adamw_8bit(const Ctx& ctx, CBuf m_book, CBuf v_book, ParamList list, AdamWArgs args) {
+void adamw_8bit(const Ctx& ctx, CBuf m_codebook, CBuf v_codebook, ParamList list, AdamWArgs args) {
   check_updates("adamw_8bit", *ctx.update);
   const AdamWStep<float> step(*ctx.update, args);
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
-    check_adamw_8bit(m_book, v_book, u);
+    check_adamw_8bit(m_codebook, v_codebook, u);
     if (ctx.update->skip) continue;
-    adamw_8bit_one(step, {m_book, u.m, u.m_scales}, {v_book, u.v, u.v_scales}, u);
+    adamw_8bit_one(step, {m_codebook, u.m, u.m_scales}, {v_codebook, u.v, u.v_scales}, u);
   }
 }
 

@@ -26,23 +26,24 @@ void fetch(int64_t n, const float* x) {
   for (int64_t i = 0; i < n; ++i) codes[i] = nearest_evenly(place(x[i]), per_step, zero, last);
 }
 [[gnu::flatten, gnu::noinline]] inline void codes_listed(int64_t n, const float* x, Normalize place,
-                                                         const QuantBook& book, uint8_t* codes) {
-  if (kHasLookup && !book.crowded && book.count > 16) return codes_by_cells(n, x, place, book, codes);
+                                                         const Codebook& codebook, uint8_t* codes) {
+  if (kHasLookup && !codebook.crowded && codebook.count > 16)
+    return codes_by_cells(n, x, place, codebook, codes);
   float t[kChunkOfCodes];
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) t[i] = place(x[i]);
 #pragma GCC unroll 8
-  for (int64_t i = 0; i < n; ++i) codes[i] = nearest_or_below(book, t[i]);
-  if (book.crowded)
-    for (int64_t i = 0; i < n; ++i) codes[i] = nearest_from(book, codes[i], t[i]);
-  if (book.count <= 16)  // larger books have their codes in ascending order
-    for (int64_t i = 0; i < n; ++i) codes[i] = book.code[codes[i]];
+  for (int64_t i = 0; i < n; ++i) codes[i] = nearest_or_below(codebook, t[i]);
+  if (codebook.crowded)
+    for (int64_t i = 0; i < n; ++i) codes[i] = nearest_from(codebook, codes[i], t[i]);
+  if (codebook.count <= 16)  // larger codebooks have their codes in ascending order
+    for (int64_t i = 0; i < n; ++i) codes[i] = codebook.code[codes[i]];
 }
-inline void codes_of(int64_t n, const float* x, Normalize place, const QuantBook& book, uint8_t* codes) {
-  if (book.step > 0)
-    codes_evenly(n, x, place, book.per_step, book.zero, float(book.count - 1), codes);
+inline void codes_of(int64_t n, const float* x, Normalize place, const Codebook& codebook, uint8_t* codes) {
+  if (codebook.step > 0)
+    codes_evenly(n, x, place, codebook.per_step, codebook.zero, float(codebook.count - 1), codes);
   else
-    codes_listed(n, x, place, book, codes);
+    codes_listed(n, x, place, codebook, codes);
 }
 
 [[gnu::flatten, gnu::noinline]] inline void values_evenly(int64_t n, const uint8_t* codes, float step,
@@ -55,12 +56,12 @@ inline void codes_of(int64_t n, const float* x, Normalize place, const QuantBook
   for (int64_t i = kHasLookup ? values_by_bytes(n, codes, value, scale, offset, y) : 0; i < n; ++i)
     y[i] = offset + scale * value[codes[i]];
 }
-inline void values_of(int64_t n, const uint8_t* codes, const QuantBook& book, float scale, float offset,
+inline void values_of(int64_t n, const uint8_t* codes, const Codebook& codebook, float scale, float offset,
                       float* y) {
-  if (book.step > 0)
-    values_evenly(n, codes, book.step, book.zero, scale, offset, y);
+  if (codebook.step > 0)
+    values_evenly(n, codes, codebook.step, codebook.zero, scale, offset, y);
   else
-    values_listed(n, codes, book.value, scale, offset, y);
+    values_listed(n, codes, codebook.value, scale, offset, y);
 }
 
 }  // namespace gradus::cpu

@@ -94,8 +94,8 @@ void map_as(int64_t n, Out y, F f, const X*... x) {
 }
 // Where all have the dtype of y.
 template <class F, size_t N>
-void map(const char* op, int64_t n, Out y, const Named (&x)[N], F f) {
-  for (const Named& input : x) check_dtype(op, y.t, {input});
+void map(const char* op, int64_t n, Out y, const NamedBuffer (&x)[N], F f) {
+  for (const NamedBuffer& input : x) check_dtype(op, y.t, {input});
   visit_float(op, y.t, [&]<class T>() {
     [&]<size_t... I>(std::index_sequence<I...>) { map_as<T>(n, y, f, static_cast<const T*>(x[I].p)...); }
     (std::make_index_sequence<N>());

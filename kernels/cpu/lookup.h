@@ -1,5 +1,5 @@
 // With AVX-512 and its byte permutations one instruction looks up sixteen numbers or more: in a table of
-// sixteen in a register (books of 4 bits), in one of bytes in registers, or in memory.
+// sixteen in a register (codebooks of 4 bits), in one of bytes in registers, or in memory.
 #pragma once
 #include <array>
 
@@ -12,22 +12,22 @@
 namespace gradus::cpu {
 
 // The numbers from -1 to 1 in cells 1/16 wide; cell k holds those above (k - 1)/16, up to k/16. In each there
-// is one boundary at most: the nearest value's code is `code` up to it and `next` above it. If a book has two
-// in one of them, cells are of no use.
+// is one boundary at most: the nearest value's code is `code` up to it and `next` above it. If a codebook has
+// two in one of them, cells are of no use.
 struct Cells {
   float boundary[32];  // of cells 0 to 16, and then those from -15 on
   int32_t code[32], next[32];
   bool usable;
 
-  explicit Cells(const QuantBook& book) : usable(book.count <= 16 && book.step == 0) {
+  explicit Cells(const Codebook& codebook) : usable(codebook.count <= 16 && codebook.step == 0) {
     for (int k = -15, i = 0; usable && k <= 16; ++k) {
       const float begin = float(k - 1) / 16, end = float(k) / 16;
-      while (k > -15 && book.boundary[i] <= begin) ++i;  // the first cell has all from -1 down
-      const bool one = book.boundary[i] < end;
-      boundary[k & 31] = one ? book.boundary[i] : NAN;
-      code[k & 31] = book.code[i];
-      next[k & 31] = book.code[i + one];
-      usable = !(one && book.boundary[i + 1] < end);
+      while (k > -15 && codebook.boundary[i] <= begin) ++i;  // the first cell has all from -1 down
+      const bool one = codebook.boundary[i] < end;
+      boundary[k & 31] = one ? codebook.boundary[i] : NAN;
+      code[k & 31] = codebook.code[i];
+      next[k & 31] = codebook.code[i + one];
+      usable = !(one && codebook.boundary[i + 1] < end);
     }
   }
 };
@@ -70,16 +70,16 @@ inline int64_t values_by_lookup(int64_t n, const uint8_t* codes, const float* va
   return i;
 }
 
-// codes[i] = nearest_or_below(book, place(x[i]))
-inline void codes_by_cells(int64_t n, const float* x, Normalize place, const QuantBook& book,
+// codes[i] = nearest_or_below(codebook, place(x[i]))
+inline void codes_by_cells(int64_t n, const float* x, Normalize place, const Codebook& codebook,
                            uint8_t* codes) {
-  static_assert(sizeof(QuantBook::Cell) == 4);
+  static_assert(sizeof(Codebook::Cell) == 4);
   const __m512i lower = _mm512_set1_epi32(0xFFFF);
   for (int64_t i = 0; i < n; i += 16) {
     const __mmask16 there = __mmask16(n - i < 16 ? (1 << (n - i)) - 1 : 0xFFFF);
     const __m512i t =
         _mm512_castps_si512((_mm512_maskz_loadu_ps(there, x + i) - place.offset) * place.up * place.inverse);
-    const __m512i cell = _mm512_i32gather_epi32(_mm512_srli_epi32(t, 16), book.cell, 4);
+    const __m512i cell = _mm512_i32gather_epi32(_mm512_srli_epi32(t, 16), codebook.cell, 4);
     const __mmask16 above =
         _mm512_cmpgt_epu32_mask(_mm512_and_epi32(t, lower), _mm512_and_epi32(cell, lower));
     _mm512_mask_cvtepi32_storeu_epi8(codes + i, there,
@@ -128,7 +128,7 @@ inline int64_t values_by_bytes(int64_t n, const uint8_t* codes, const float* val
 }
 #else
 constexpr bool kHasLookup = false;
-inline void codes_by_cells(int64_t, const float*, Normalize, const QuantBook&, uint8_t*) {}
+inline void codes_by_cells(int64_t, const float*, Normalize, const Codebook&, uint8_t*) {}
 inline int64_t values_by_bytes(int64_t, const uint8_t*, const float*, float, float, float*) { return 0; }
 inline void codes_by_lookup(int64_t, const float*, Normalize, const Cells&, uint8_t*) {}
 inline int64_t values_by_lookup(int64_t, const uint8_t*, const float*, float, float, float*) { return 0; }

@@ -42,7 +42,7 @@ static void for_blocks(const QuantShape& s, int64_t at, int64_t n, F f) {
 // What every part of a call to quantize() shares.
 struct Quantize {
   const QuantShape& s;
-  const QuantBook& book;
+  const Codebook& codebook;
   CBuf x;
   Out codes, scales, offsets;
   Cells cells;
@@ -53,7 +53,7 @@ struct Quantize {
   }
   void set_scale(int64_t block, const Limits& limits) const {
     float& scale = scales.as<float>()[block];  // read if it is given
-    const Normalize place = normalize_within(limits, s.range, book, scale);
+    const Normalize place = normalize_within(limits, s.range, codebook, scale);
     scale = place.scale;
     if (offsets.wanted()) offsets.as<float>()[block] = place.offset;
   }
@@ -68,7 +68,7 @@ struct Quantize {
       if (kHasLookup && cells.usable)
         codes_by_lookup(count, chunk + (from - at), place, cells, to + (from - at));
       else
-        codes_of(count, chunk + (from - at), place, book, to + (from - at));
+        codes_of(count, chunk + (from - at), place, codebook, to + (from - at));
     });
     if (s.bits == 4) pack(n, unpacked, codes.as<uint8_t>() + at / 2);
   }
@@ -101,9 +101,9 @@ struct Quantize {
   }
 };
 
-void quantize(const Ctx&, const QuantShape& s, CBuf book, CBuf x, Out codes, Out scales, Out offsets) {
-  check_quantize(s, book, codes, scales, offsets);
-  const Quantize q{s, *book.as<QuantBook>(), x, codes, scales, offsets, Cells(*book.as<QuantBook>())};
+void quantize(const Ctx&, const QuantShape& s, CBuf codebook, CBuf x, Out codes, Out scales, Out offsets) {
+  check_quantize(s, codebook, codes, scales, offsets);
+  const Quantize q{s, *codebook.as<Codebook>(), x, codes, scales, offsets, Cells(*codebook.as<Codebook>())};
   const int64_t blocks = s.blocks(), each = std::max<int64_t>(kBlocksTogether / s.block, 1);
   if (s.block > kChunkOfCodes)
     for (int64_t b = 0; b < blocks; ++b) q.large_block(b);
@@ -119,10 +119,11 @@ void quantize(const Ctx&, const QuantShape& s, CBuf book, CBuf x, Out codes, Out
   for (int64_t i = kHasLookup ? values_by_lookup(n, codes, value, scale, offset, y) : 0; i < n; ++i)
     y[i] = offset + scale * value[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4];
 }
-void dequantize(const Ctx&, const QuantShape& s, CBuf book_in, CBuf codes, CBuf scales, CBuf offsets, Out y) {
-  check_dequantize(s, book_in, codes, scales, offsets);
+void dequantize(const Ctx&, const QuantShape& s, CBuf codebook_in, CBuf codes, CBuf scales, CBuf offsets,
+                Out y) {
+  check_dequantize(s, codebook_in, codes, scales, offsets);
   if (!y.wanted()) return;
-  const QuantBook& book = *book_in.as<QuantBook>();
+  const Codebook& codebook = *codebook_in.as<Codebook>();
   const bool in_place = y.t == DType::F32 && y.w == Write::Set;
   for_chunks(0, s.n, [&](int64_t at, int64_t n) {
     float stage[kChunkOfCodes];
@@ -133,9 +134,9 @@ void dequantize(const Ctx&, const QuantShape& s, CBuf book_in, CBuf codes, CBuf 
       float* const to = chunk + (from - at);
       fetch<true>(count, to + n);
       if (s.bits == 4)
-        values_packed(count, in, book.value, scale, offset, to);
+        values_packed(count, in, codebook.value, scale, offset, to);
       else
-        values_of(count, in, book, scale, offset, to);
+        values_of(count, in, codebook, scale, offset, to);
     });
     if (!in_place) write("dequantize", n, chunk, y, at);
   });

@@ -119,8 +119,8 @@ void map_as(const Ctx& ctx, const char* name, int64_t n, Out y, F f, const X*...
 }
 // Where all have the dtype of y.
 template <class F, size_t N>
-void map(const Ctx& ctx, const char* name, int64_t n, Out y, const Named (&x)[N], F f) {
-  for (const Named& input : x) check_dtype(name, y.t, {input});
+void map(const Ctx& ctx, const char* name, int64_t n, Out y, const NamedBuffer (&x)[N], F f) {
+  for (const NamedBuffer& input : x) check_dtype(name, y.t, {input});
   visit_gpu(name, y.t, [&]<class T>() {
     [&]<size_t... I>(std::index_sequence<I...>) {
       map_as<T>(ctx, name, n, y, f, static_cast<const T*>(x[I].p)...);

@@ -38,56 +38,57 @@ __global__ void limits_kernel(QuantShape s, const T* x, Limits* limits) {
 }
 
 template <class T>
-__global__ void codes_kernel(QuantShape s, const QuantBook* book, const T* x, const Limits* limits,
+__global__ void codes_kernel(QuantShape s, const Codebook* codebook, const T* x, const Limits* limits,
                              uint8_t* codes, float* scales, float* offsets) {
   const Piece piece(s);
   Limits all;
   for (unsigned p = 0; p < gridDim.y; ++p) all.include(limits[blockIdx.x * int64_t(gridDim.y) + p]);
   const float given = s.range == Range::Given ? scales[blockIdx.x] : 0;
-  const Normalize place = normalize_within(all, s.range, *book, given);
+  const Normalize place = normalize_within(all, s.range, *codebook, given);
   if (threadIdx.x == 0 && blockIdx.y == 0) {
     scales[blockIdx.x] = place.scale;
     if (offsets != nullptr) offsets[blockIdx.x] = place.offset;
   }
   if (s.bits == 8) {
     for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += blockDim.x)
-      codes[i] = nearest_code(*book, place(load(x, i)));
+      codes[i] = nearest_code(*codebook, place(load(x, i)));
     return;
   }
   for (int64_t i = piece.begin + 2 * threadIdx.x; i < piece.end; i += 2 * blockDim.x) {
-    const uint8_t first = nearest_code(*book, place(load(x, i))),
-                  second = i + 1 < s.n ? nearest_code(*book, place(load(x, i + 1))) : uint8_t(0);
+    const uint8_t first = nearest_code(*codebook, place(load(x, i))),
+                  second = i + 1 < s.n ? nearest_code(*codebook, place(load(x, i + 1))) : uint8_t(0);
     codes[i / 2] = uint8_t(first << 4 | second);
   }
 }
 
-void quantize(const Ctx& ctx, const QuantShape& s, CBuf book, CBuf x, Out codes, Out scales, Out offsets) {
-  check_quantize(s, book, codes, scales, offsets);
+void quantize(const Ctx& ctx, const QuantShape& s, CBuf codebook, CBuf x, Out codes, Out scales,
+              Out offsets) {
+  check_quantize(s, codebook, codes, scales, offsets);
   Limits* const limits = static_cast<Limits*>(ctx.scratch);
   visit_gpu("quantize", x.t, [&]<class T>() {
     launch(ctx, "quantize", pieces_of(s), threads_for(s), 0, limits_kernel<T>, s, x.as<T>(), limits);
-    launch(ctx, "quantize", pieces_of(s), threads_for(s), 0, codes_kernel<T>, s, book.as<QuantBook>(),
+    launch(ctx, "quantize", pieces_of(s), threads_for(s), 0, codes_kernel<T>, s, codebook.as<Codebook>(),
            x.as<T>(), limits, codes.as<uint8_t>(), scales.as<float>(), offsets.as<float>());
   });
 }
 
 struct Dequantize {
   QuantShape s;
-  const QuantBook* book;
+  const Codebook* codebook;
   const uint8_t* codes;
   const float *scales, *offsets;
   __device__ float operator()(int64_t i) const {
     const int64_t b = i / s.block;
     const int code = s.bits == 8 ? codes[i] : i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4;
-    const float r = scales[b] * book->value[code];
+    const float r = scales[b] * codebook->value[code];
     return __fadd_rn(offsets == nullptr ? 0 : offsets[b], r);  // a plain + could become part of an fma
   }
 };
 
-void dequantize(const Ctx& ctx, const QuantShape& s, CBuf book, CBuf codes, CBuf scales, CBuf offsets,
+void dequantize(const Ctx& ctx, const QuantShape& s, CBuf codebook, CBuf codes, CBuf scales, CBuf offsets,
                 Out y) {
-  check_dequantize(s, book, codes, scales, offsets);
-  const Dequantize value{s, book.as<QuantBook>(), codes.as<uint8_t>(), scales.as<float>(),
+  check_dequantize(s, codebook, codes, scales, offsets);
+  const Dequantize value{s, codebook.as<Codebook>(), codes.as<uint8_t>(), scales.as<float>(),
                          offsets.as<float>()};
   visit_gpu("dequantize", y.t, [&]<class T>() { map_as<T>(ctx, "dequantize", s.n, y, value); });
 }

@@ -71,17 +71,17 @@ static Run train(const Lesson& lesson, const Settings& set, Parameters& paramete
   for (int64_t step = 0; step < lesson.steps; ++step) {
     ProfileRange range("forward");
     const double start = seconds_now(device);
-    meter.reset_work();
+    meter.reset_totals();
     Tape tape;
     const Tensor loss = cross_entropy(model(x), label);
-    run.forward_flops = meter.work(OpClass::Contraction).flops;
+    run.forward_flops = meter.totals(OpClass::Contraction).flops;
     run.losses.push_back(item(loss));
     if (step == 0 && lesson.print == "tape") tape.print(std::cout);
     const double middle = seconds_now(device);
     range.next("backward");
     parameters.zero_grad();
     tape.backward(loss);
-    run.backward_flops = meter.work(OpClass::Contraction).flops - run.forward_flops;
+    run.backward_flops = meter.totals(OpClass::Contraction).flops - run.forward_flops;
     run.forward_s.push_back(middle - start);
     run.backward_s.push_back(seconds_now(device) - middle);
     range.next("update");

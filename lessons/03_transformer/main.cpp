@@ -11,7 +11,7 @@
 #include "lessons/03_transformer/by_hand.h"
 #include "lessons/03_transformer/checks.h"
 #include "src/core/progress.h"
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/profile_range.h"
 #include "src/train/lesson.h"

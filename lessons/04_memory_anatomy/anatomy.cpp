@@ -12,12 +12,12 @@ namespace gradus {
 // ---- (b) ----------------------------------------------------------------------------------------------
 
 constexpr const char* kPasses[] = {"forward", "backward", "update"};
-using Pass = std::array<Meter::Work, kOpClasses>;
+using Pass = std::array<Meter::Totals, kOpClasses>;
 
 static Pass take_work(Meter& meter) {
   Pass pass;
-  for (int c = 0; c < kOpClasses; ++c) pass[size_t(c)] = meter.work(OpClass(c));
-  meter.reset_work();
+  for (int c = 0; c < kOpClasses; ++c) pass[size_t(c)] = meter.totals(OpClass(c));
+  meter.reset_totals();
   return pass;
 }
 
@@ -47,7 +47,7 @@ void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& ba
   const bool timed = current().device.has_data();
   double seconds[3] = {}, flops[3] = {}, contractions = 0;
   for (int p = 0; p < 3; ++p)
-    for (const Meter::Work& w : passes[p]) seconds[p] += w.seconds, flops[p] += double(w.flops);
+    for (const Meter::Totals& w : passes[p]) seconds[p] += w.seconds, flops[p] += double(w.flops);
   const double all = seconds[0] + seconds[1] + seconds[2];
 
   std::cout
@@ -55,7 +55,7 @@ void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& ba
   Table table({"pass", "class", "kernels", "GFLOP", "MB moved", "FLOP/byte", "time", "share"});
   for (int p = 0; p < 3; ++p)
     for (int c = 0; c < kOpClasses; ++c) {
-      const Meter::Work& w = passes[p][size_t(c)];
+      const Meter::Totals& w = passes[p][size_t(c)];
       if (w.calls == 0) continue;
       if (OpClass(c) == OpClass::Contraction) contractions += w.seconds;
       table.row({kPasses[p], kClasses[c], std::to_string(w.calls), number_text(double(w.flops) * 1e-9),

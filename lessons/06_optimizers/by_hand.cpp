@@ -7,7 +7,7 @@ namespace gradus {
 
 static void set_gradient(Parameter& p, const std::vector<double>& values) {
   p.leaf.grad = from_host(p.value.device(), values, p.value.shape(), DType::F32, Kind::Gradient, "g");
-  p.leaf.empty = false;
+  p.leaf.written = true;
 }
 
 // A weight of 1 after each of two updates with the gradients 2 and 1, by a learning rate of 0.1.

@@ -55,14 +55,14 @@ static Trial train(const Lesson& lesson, const Settings& set, const Loader& load
     model.parameters.zero_grad();
     tape.backward(loss);
     optimizer->clip_grad_norm(set.max_norm);
-    context.device.meter().reset_work();
+    context.device.meter().reset_totals();
     optimizer->step(warmup_cosine(step, lesson.steps / 10, lesson.steps, rate, rate / 10));
     recorder.end(loss_value);
   }
   Trial trial{rate, recorder.losses, recorder.seconds, {}, bytes};
   recorder.fill(trial.row, batch.numel());
   trial.row.model_flops = set.model.flops_per_token() * batch.numel();
-  const int64_t products = context.device.meter().work(OpClass::Contraction).flops;  // of the last update
+  const int64_t products = context.device.meter().totals(OpClass::Contraction).flops;  // of the last update
   trial.row.extra = {{"rate", rate}, {"GFLOP/update", double(products) * 1e-9}};
   if (context.device.has_data())
     trial.row.loss_last = smooth(recorder.losses).back();

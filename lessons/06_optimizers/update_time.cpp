@@ -19,7 +19,7 @@ void add_matrices(Parameters& parameters, int count, int64_t rows, int64_t cols)
     Parameter& p = parameters.add("h." + std::to_string(i), {rows, cols}, {});
     copy_from_host(p.value, std::vector<double>(values.begin(), values.end()));
     p.leaf.grad = from_host(device, values, {rows, cols}, DType::F32, Kind::Gradient, p.name + ".grad");
-    p.leaf.empty = false;
+    p.leaf.written = true;
   }
 }
 
@@ -31,10 +31,10 @@ struct Timed {
 // Both in turns, so that what else the machine does falls on both.
 static Timed time_update(Optimizer& optimizer, Parameters& parameters) {
   Device& device = current().device;
-  device.meter().reset_work();
+  device.meter().reset_totals();
   optimizer.step(1e-6);
-  Timed t{0, device.meter().work(OpClass::Contraction).flops, NAN, NAN};
-  for (int c = 0; c < kOpClasses; ++c) t.bytes += device.meter().work(OpClass(c)).bytes;
+  Timed t{0, device.meter().totals(OpClass::Contraction).flops, NAN, NAN};
+  for (int c = 0; c < kOpClasses; ++c) t.bytes += device.meter().totals(OpClass(c)).bytes;
   if (!device.has_data()) return t;
   std::vector<Tensor> sums;
   for (const Parameter& p : parameters) sums.push_back(unshared(p.value.detach()));

@@ -43,7 +43,7 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
   Run run;
   for (int64_t step = 0; step < lesson.steps; ++step) {
     const TextBatch batch = read_batch(loader, step, set.batch, set.model.context, way.ragged);
-    device.meter().reset_work();
+    device.meter().reset_totals();
     if (step == lesson.steps - 1 && !way.picture.empty()) device.allocator().keep_history();
     if (step == 0 && lesson.print == "tape" && way.split.size() == 1 && !way.ragged)
       print_tape(std::cout, model, batch);
@@ -55,7 +55,7 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
     optimizer.clip_grad_norm(1.0);  // the sum, not its parts
     optimizer.step(1e-3);           // once
     run.recorder.end(run.last.loss);
-    run.flops = device.meter().work(OpClass::Contraction).flops;
+    run.flops = device.meter().totals(OpClass::Contraction).flops;
   }
   if (!way.picture.empty())
     write_memory_plot(lesson.plot(way.picture), device.allocator(), "A step with " + way.name + " sequences");

@@ -47,7 +47,7 @@ static Run train(const Lesson& lesson, const Settings& set, const Policy& policy
   Run run;
   for (int64_t step = 0; step < lesson.steps; ++step) {
     if (step == lesson.steps - 1) device.allocator().keep_history();
-    device.meter().reset_work();
+    device.meter().reset_totals();
     recorder.begin();
     const DummyBatch batch = dummy_batch(set.model, set.batch, set.model.context, uint64_t(step + 1));
     Tape tape;

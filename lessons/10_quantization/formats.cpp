@@ -24,13 +24,13 @@ std::vector<float> by_largest(std::vector<float> x) {
   return x;
 }
 
-static QuantBook book_of(const std::string& name, int bits, const std::vector<float>& x) {
-  if (name == "zero point") return zero_point_book(bits);
-  if (name == "quantile") return quantile_book(by_largest(x), bits);
-  if (name == "dynamic, blocks") return dynamic_book(Sign::Signed);
-  if (name == "FP4, blocks") return fp4_book();
-  if (name == "NF4, blocks") return nf4_book();
-  return absmax_book(bits);
+static Codebook codebook_of(const std::string& name, int bits, const std::vector<float>& x) {
+  if (name == "zero point") return zero_point_codebook(bits);
+  if (name == "quantile") return quantile_codebook(by_largest(x), bits);
+  if (name == "dynamic, blocks") return dynamic_codebook(Sign::Signed);
+  if (name == "FP4, blocks") return fp4_codebook();
+  if (name == "NF4, blocks") return nf4_codebook();
+  return absmax_codebook(bits);
 }
 
 QuantFormat format_of(const std::string& name, const std::vector<float>& x) {
@@ -38,7 +38,7 @@ QuantFormat format_of(const std::string& name, const std::vector<float>& x) {
   check(std::find(names.begin(), names.end(), name) != names.end(), "there is no format '", name, "'");
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
   const int bits = has("4") ? 4 : 8;
-  QuantFormat f{.name = name, .book = book_of(name, bits, x), .bits = bits};
+  QuantFormat f{.name = name, .codebook = codebook_of(name, bits, x), .bits = bits};
   if (has("blocks")) f.block = name == "dynamic, blocks" ? 256 : 64;
   if (name == "range of fp16") f.range = Range::Given, f.given = 65504;
   if (name == "zero point") f.range = Range::ZeroPoint;
@@ -61,7 +61,7 @@ int64_t predicted_bytes(const QuantFormat& f, int64_t n) {
 }
 
 double nf4_difference(const std::vector<float>& made) {
-  const QuantBook published = nf4_book();
+  const Codebook published = nf4_codebook();
   if (int(made.size()) != published.count) return INFINITY;
   double most = 0;
   for (size_t i = 0; i < made.size(); ++i) {
@@ -98,7 +98,7 @@ Damage damage(const QuantFormat& format, const std::vector<float>& x) {
   const std::vector<float> y = to_host<float>(quantizer.dequantize(q, DType::F32));
   const std::vector<int> codes = codes_of(q);
   const std::set<int> used(codes.begin(), codes.end());
-  return {mean_magnitude(x, y) / mean_magnitude(x), double(used.size()) / format.book.count, q.bytes()};
+  return {mean_magnitude(x, y) / mean_magnitude(x), double(used.size()) / format.codebook.count, q.bytes()};
 }
 
 std::vector<float> normal_numbers(int64_t n, uint64_t seed) {

@@ -10,7 +10,7 @@ namespace gradus {
 
 // The names of the formats, in the order of the tables.
 const std::vector<std::string>& format_names();
-// The format of that name; the book of `quantile` is made for x, which the others do not look at.
+// The format of that name; the codebook of `quantile` is made for x, which the others do not look at.
 QuantFormat format_of(const std::string& name, const std::vector<float>& x = {});
 
 std::vector<float> by_largest(std::vector<float> x);  // divided by its largest magnitude

@@ -1,5 +1,6 @@
-// Lesson 10, quantization. A number becomes a code of 8 or 4 bits: the nearest value of a small book, times a
-// scale that many numbers share. The fewer share one, the less harm does a large number do to the others.
+// Lesson 10, quantization. A number becomes a code of 8 or 4 bits: the nearest value of a small codebook,
+// times a scale that many numbers share. The fewer share one, the less harm does a large number do to the
+// others.
 //
 // Memory of a number: NF4 in blocks of 64 takes 4.5 bits, an eighth of fp32 and a bit more for scales.
 //

@@ -31,13 +31,13 @@ std::vector<float> drawn(int width) {
 
 std::vector<Panel> panels(int width) {
   const std::vector<float> image = drawn(width);
-  const std::vector<QuantFormat> formats{{"range of fp16", absmax_book(4), 4, 0, Range::Given, 65504},
-                                         {"absmax", absmax_book(4), 4},
-                                         {"zero point", zero_point_book(4), 4, 0, Range::ZeroPoint},
-                                         {"quantile", quantile_book(by_largest(image), 4), 4},
-                                         {"absmax, blocks", absmax_book(4), 4, 64},
-                                         {"FP4, blocks", fp4_book(), 4, 64},
-                                         {"NF4, blocks", nf4_book(), 4, 64}};
+  const std::vector<QuantFormat> formats{{"range of fp16", absmax_codebook(4), 4, 0, Range::Given, 65504},
+                                         {"absmax", absmax_codebook(4), 4},
+                                         {"zero point", zero_point_codebook(4), 4, 0, Range::ZeroPoint},
+                                         {"quantile", quantile_codebook(by_largest(image), 4), 4},
+                                         {"absmax, blocks", absmax_codebook(4), 4, 64},
+                                         {"FP4, blocks", fp4_codebook(), 4, 64},
+                                         {"NF4, blocks", nf4_codebook(), 4, 64}};
   Device& device = current().device;
   const Tensor pixels = from_host(device, image, {width, width}, DType::F32, Kind::Data, "picture");
   std::vector<Panel> result{{"as drawn", image}};

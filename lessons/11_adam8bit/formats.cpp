@@ -5,22 +5,23 @@
 namespace gradus {
 
 static StateFormat linear(const char* name, int64_t block) {
-  return {name,
-          {.name = "linear, signed", .book = absmax_book(8), .block = block},
-          {.name = "linear, unsigned", .book = zero_point_book(8), .block = block}};  // 0 to 1, no offset
+  return {
+      name,
+      {.name = "linear, signed", .codebook = absmax_codebook(8), .block = block},
+      {.name = "linear, unsigned", .codebook = zero_point_codebook(8), .block = block}};  // 0 to 1, no offset
 }
-static StateFormat dynamic(const char* name, int64_t block, const QuantBook& of_v) {
+static StateFormat dynamic(const char* name, int64_t block, const Codebook& of_v) {
   return {name,
-          {.name = "dynamic, signed", .book = dynamic_book(Sign::Signed), .block = block},
-          {.name = "dynamic, unsigned", .book = of_v, .block = block}};
+          {.name = "dynamic, signed", .codebook = dynamic_codebook(Sign::Signed), .block = block},
+          {.name = "dynamic, unsigned", .codebook = of_v, .block = block}};
 }
 
 const std::vector<StateFormat>& state_formats() {
   static const std::vector<StateFormat> all{
       linear("linear, tensor", 0), linear("linear, blocks", kStateBlock),
-      dynamic("dynamic, tensor", 0, dynamic_book(Sign::Unsigned)),
-      dynamic("dynamic, blocks", kStateBlock, dynamic_book(Sign::Unsigned)),
-      dynamic("dynamic, v rounded up", kStateBlock, second_moment_book())};
+      dynamic("dynamic, tensor", 0, dynamic_codebook(Sign::Unsigned)),
+      dynamic("dynamic, blocks", kStateBlock, dynamic_codebook(Sign::Unsigned)),
+      dynamic("dynamic, v rounded up", kStateBlock, second_moment_codebook())};
   return all;
 }
 

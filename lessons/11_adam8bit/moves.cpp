@@ -48,11 +48,11 @@ TextBatch zipf_batch(int64_t sequences, int64_t T, int64_t vocab, uint64_t seed,
 // m (0) or v (1) of a parameter, as numbers.
 static std::vector<float> numbers_of(const Optimizer::State& s, size_t i) {
   if (s.tensors.size() == 2) return to_host<float>(s.tensors[i]);
-  const QuantBook book = dynamic_book(i == 0 ? Sign::Signed : Sign::Unsigned);
+  const Codebook codebook = dynamic_codebook(i == 0 ? Sign::Signed : Sign::Unsigned);
   const std::vector<float> scales = to_host<float>(s.tensors[i + 2]);
   std::vector<float> numbers;
   for (const int32_t code : to_host<int32_t>(s.tensors[i]))
-    numbers.push_back(scales[numbers.size() / kStateBlock] * book.value[code]);
+    numbers.push_back(scales[numbers.size() / kStateBlock] * codebook.value[code]);
   return numbers;
 }
 

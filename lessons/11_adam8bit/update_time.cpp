@@ -19,9 +19,9 @@ static double seconds_of(Optimizer& optimizer) {
 
 static double bytes_of(Optimizer& optimizer, int64_t parameters) {  // moved by an update, a parameter
   Meter& meter = current().device.meter();
-  meter.reset_work();
+  meter.reset_totals();
   optimizer.step(1e-6);
-  return double(meter.work(OpClass::Elementwise).bytes) / double(parameters);
+  return double(meter.totals(OpClass::Elementwise).bytes) / double(parameters);
 }
 
 void adam_time_table(Report& report) {

@@ -39,7 +39,7 @@ static PagedRun train_within(const Lesson& lesson, const Steps& s, int64_t budge
       run.states += 8 * p.value.numel();
       if (context.device.has_data()) run.weights.push_back(to_host<double>(p.value));
     }
-    if (optimizer.pager) run.traffic = optimizer.pager->traffic();
+    if (optimizer.pager) run.moved = optimizer.pager->moved();
     if (host) run.row.host_peak = context.host->meter().at_peak();
     run.completed = true;
   } catch (const OutOfMemory&) {
@@ -65,10 +65,9 @@ void paged_runs(const PagedRuns& runs, Report& report) {
   const auto row = [&](const char* name, const PagedRun& run, int64_t limit) {
     if (!run.completed) return table.row({name, bytes_text(limit), "out of memory", "", "", "", ""});
     table.row({name, limit ? bytes_text(limit) : "none", bytes_text(*run.row.reserved_bytes),
-               bytes_text(run.host()),
-               bytes_text((run.traffic.bytes_out + run.traffic.bytes_in) / runs.steps),
+               bytes_text(run.host()), bytes_text((run.moved.bytes_out + run.moved.bytes_in) / runs.steps),
                has_data ? number_text(*run.row.ms_per_step) : "",
-               has_data ? number_text(run.traffic.seconds * 1e3 / double(runs.steps)) : ""});
+               has_data ? number_text(run.moved.seconds * 1e3 / double(runs.steps)) : ""});
   };
   row("all on the device", runs.free, 0);
   row("the same", runs.failed, runs.budget);

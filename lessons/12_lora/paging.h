@@ -9,7 +9,7 @@ struct PagedRun {
   bool completed = false;
   Weights weights = {};  // at the end; none on a device without data
   ReportRow row = {};
-  Pager::Traffic traffic = {};
+  Pager::Moved moved = {};
   int64_t states = 0;  // bytes of all states
   int64_t host() const { return row.host_peak ? (*row.host_peak)[Kind::Optimizer] : 0; }  // the most there
 };

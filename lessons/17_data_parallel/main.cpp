@@ -35,7 +35,7 @@ static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loade
   mine.numel = buckets ? buckets->numel() : model.parameters.numel();
   for (int64_t step = 0; step < task.steps; ++step) {
     const double begin = comm.seconds();
-    const Traffic before = comm.traffic();
+    const Sent before = comm.sent();
     const TextBatch batch = read_shard(loader, task, step, comm.rank(), comm.size());
     model.parameters.zero_grad();
     Tape tape;
@@ -48,8 +48,8 @@ static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loade
       sum_gradients(comm, model.parameters);
     optimizer.clip_grad_norm(task.max_norm);  // of the sum, the same on all ranks
     optimizer.step(task.learning_rate);
-    mine.sent = {comm.traffic().elements - before.elements, comm.traffic().bytes - before.bytes,
-                 comm.traffic().messages - before.messages};
+    mine.sent = {comm.sent().elements - before.elements, comm.sent().bytes - before.bytes,
+                 comm.sent().messages - before.messages};
     mine.loss = item(loss);  // the rank's share
     mine.seconds.push_back(comm.seconds() - begin);
   }

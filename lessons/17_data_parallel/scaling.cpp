@@ -38,7 +38,7 @@ static ScaledRun run_step(const Network& network, int64_t ranks, const Machine& 
     Transformer model(config);
     GradientBuckets buckets(comm, model.parameters, kPyTorchBucket);
     AdamW optimizer(model.parameters);
-    current().device.meter().reset_work();  // the clock begins with the step
+    current().device.meter().reset_totals();  // the clock begins with the step
     const DummyBatch batch = dummy_batch(config, kSequences, config.context, 1);
     comm.phase("forward");
     Tape tape;

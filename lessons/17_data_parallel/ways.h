@@ -12,7 +12,7 @@ struct ParallelWay {
   bool overlaps = false;
 };
 struct SummedRun : RankRun {
-  Traffic sent;       // in the last step
+  Sent sent;          // in the last step
   int64_t numel = 0;  // of what is summed
 };
 using TrainOneWay = std::function<SummedRun(Comm&, const ParallelWay&)>;

@@ -18,7 +18,7 @@
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/shards.h"
-#include "src/parallel/zero_checkpoint.h"
+#include "src/parallel/zero_save_load.h"
 #include "src/train/lesson.h"
 #include "src/train/text.h"
 
@@ -36,7 +36,7 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
   ShardedRun mine;
   for (int64_t step = stretch.from; step < stretch.to; ++step) {
     const double begin = comm.seconds();
-    const Traffic before = comm.traffic();
+    const Sent before = comm.sent();
     const TextBatch batch = read_shard(loader, task, step, comm.rank(), comm.size());
     model.parameters.zero_grad();
     Tape tape;
@@ -45,7 +45,7 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
     tape.backward(loss);
     zero.end_backward();
     optimizer.step(task.learning_rate);
-    mine.sent = comm.traffic().elements - before.elements;
+    mine.sent = comm.sent().elements - before.elements;
     mine.loss = item(loss);  // the rank's share
     mine.seconds.push_back(comm.seconds() - begin);
   }

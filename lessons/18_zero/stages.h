@@ -11,7 +11,7 @@ struct ShardedRun : RankRun {
   Usage between;                                 // steps
   int64_t parameters = 0, padded = 0, sent = 0;  // elements: of the model, Psi, and sent in the last step
 };
-struct Stretch {  // of a run: from one step to another, from and to a checkpoint
+struct Stretch {  // of a run: from one step to another, from and to a file
   int64_t from, to;
   std::string load = "", save = "";
 };

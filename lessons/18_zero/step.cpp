@@ -18,8 +18,8 @@ static ZeroStep step_of_rank(Comm& comm, const ZeroSetting& set) {
   Zero zero(comm, model.parameters, set.zero);
   AdamW optimizer(zero.shards);
   meter.reset_peak();
-  meter.reset_work();
-  const int64_t sent = comm.traffic().elements;
+  meter.reset_totals();
+  const int64_t sent = comm.sent().elements;
   const double begin = comm.seconds();
   model.parameters.zero_grad();
   for (int64_t micro = 0; micro < set.micro_batches; ++micro) {
@@ -33,7 +33,7 @@ static ZeroStep step_of_rank(Comm& comm, const ZeroSetting& set) {
   }
   optimizer.step(1e-3);
   return {meter.now(),          meter.at_peak(),       model.parameters.numel(),
-          zero.numel(),         meter.peak_reserved(), comm.traffic().elements - sent,
+          zero.numel(),         meter.peak_reserved(), comm.sent().elements - sent,
           zero.most_gathered(), comm.seconds() - begin};
 }
 

@@ -29,7 +29,7 @@ static UnitsRun hundred_layers(const std::string& name, const ZeroArgs& args, in
     tape.backward(x, empty_like(x, "dy"));
     zero.end_backward();
     ran.gathered = zero.most_gathered();
-    ran.sent = double(comm.traffic().elements) / double(zero.numel() / kRanks * (kRanks - 1));
+    ran.sent = double(comm.sent().elements) / double(zero.numel() / kRanks * (kRanks - 1));
   });
   return ran;
 }

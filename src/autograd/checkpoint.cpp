@@ -61,7 +61,8 @@ void Tape::drop_saved(CheckpointSegment& segment, const Tensor& x, const Tensor&
   for (size_t i = first; i < nodes_.size(); ++i)
     for (size_t k = 0; k < nodes_[i].saved.size(); ++k) {
       const Tensor& t = nodes_[i].saved[k].tensor;
-      if (!t.defined() || t.storage().empty() || &t.storage() == &x.storage() || &t.storage() == &y.storage())
+      if (!t.defined() || t.storage().dropped() || &t.storage() == &x.storage() ||
+          &t.storage() == &y.storage())
         continue;
       if (t.storage().kind() != Kind::Activation) continue;  // a weight, or data
       const auto maker = made_by.find(t.slot.id);
@@ -72,7 +73,7 @@ void Tape::drop_saved(CheckpointSegment& segment, const Tensor& x, const Tensor&
         segment.dropped.push_back({i - first, int(k), t});
     }
   for (CheckpointSegment::Dropped& d : segment.dropped)
-    if (!d.tensor.storage().empty()) d.tensor.storage().drop(kWhere);
+    if (!d.tensor.storage().dropped()) d.tensor.storage().drop(kWhere);
 }
 
 // For one more run of the segment, in which all that is random is as it was.

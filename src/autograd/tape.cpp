@@ -91,10 +91,10 @@ Out Grads::out(int input) {
   if (Leaf* leaf = leaf_of(to.slot)) {
     if (!leaf->grad.defined()) {
       leaf->grad = buffer(to);
-      leaf->empty = true;
+      leaf->written = false;
     }
-    const Write write = leaf->empty ? Write::Set : Write::Add;
-    leaf->empty = false;
+    const Write write = leaf->written ? Write::Add : Write::Set;
+    leaf->written = true;
     return leaf->grad.out(write);
   }
   Tensor& grad = pending_[to.slot.id];
@@ -177,7 +177,7 @@ void Tape::backward(const Tensor& y, Tensor dy) {
 
 // Weights and data are saved too, but they would be alive without the tape.
 static bool is_activation(const Saved& s) {
-  return s.tensor.defined() && !s.tensor.storage().empty() && s.tensor.storage().kind() == Kind::Activation;
+  return s.tensor.defined() && !s.tensor.storage().dropped() && s.tensor.storage().kind() == Kind::Activation;
 }
 
 int64_t Tape::saved_bytes() const {

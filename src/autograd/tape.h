@@ -27,19 +27,18 @@ struct LeafAddress {
   std::shared_ptr<Leaf*> shared;
 };
 
-// Where a parameter's gradient accumulates over nodes and over micro-batches. After zero() it is empty, and
-// so it is without a tensor: the first write is Set, later ones Add, so gradients are never filled with
-// zeros.
+// Where a parameter's gradient accumulates over nodes and over micro-batches. After zero() the first
+// write is Set, later ones Add, so gradients are never filled with zeros.
 struct Leaf {
   std::string name;
-  Shape shape;                 // of the parameter, and so of the gradient
-  std::optional<DType> dtype;  // of the gradient; by default the parameter's
-  Tensor grad;                 // allocated (kind Gradient) at the first backward pass, then kept
-  bool empty = true;
+  Shape shape;                          // of the parameter, and so of the gradient
+  std::optional<DType> dtype;           // of the gradient; by default the parameter's
+  Tensor grad;                          // allocated (kind Gradient) at the first backward pass, then kept
+  bool written = false;                 // something, since zero()
   int uses = 0;                         // nodes on tapes that will still contribute in this backward pass
   std::function<void(Leaf&)> on_final;  // called once per backward pass, when the gradient is final
   LeafAddress address = {};             // since it was attached
-  void zero() { empty = true; }
+  void zero() { written = false; }
 };
 
 // Gives a tensor its own gradient: after a backward pass it is in leaf.grad.

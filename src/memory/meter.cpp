@@ -55,16 +55,16 @@ void Meter::add_segment(int64_t bytes) {
 void Meter::remove_segment(int64_t bytes) { reserved_ -= bytes; }
 
 void Meter::count(const Cost& cost) {
-  Work& work = work_[int(cost.op_class)];
-  ++work.calls;
-  work.flops += cost.flops;
-  work.bytes += cost.bytes;
+  Totals& totals = totals_[int(cost.op_class)];
+  ++totals.calls;
+  totals.flops += cost.flops;
+  totals.bytes += cost.bytes;
   if (keeps_trace_) ++trace_[cost];
 }
 
 int64_t Meter::flops() const {
   int64_t sum = 0;
-  for (const Work& work : work_) sum += work.flops;
+  for (const Totals& totals : totals_) sum += totals.flops;
   return sum;
 }
 
@@ -74,8 +74,8 @@ void Meter::reset_peak() {
   peak_reserved_ = reserved_;
 }
 
-void Meter::reset_work() {
-  work_ = {};
+void Meter::reset_totals() {
+  totals_ = {};
   trace_.clear();
 }
 

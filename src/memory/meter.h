@@ -50,7 +50,7 @@ class Meter {
   // From now on every kernel is waited for and timed (slower: a GPU no longer works ahead).
   void keep_times() { keeps_times_ = true; }
   bool keeps_times() const { return keeps_times_; }
-  void add_seconds(OpClass c, double seconds) { work_[int(c)].seconds += seconds; }
+  void add_seconds(OpClass c, double seconds) { totals_[int(c)].seconds += seconds; }
 
   const Usage& now() const { return now_; }
   // The full table at the instant when allocated() first reached its highest value, with the kinds that
@@ -59,23 +59,23 @@ class Meter {
   int64_t reserved() const { return reserved_; }
   int64_t peak_reserved() const { return peak_reserved_; }
   int64_t device_requests() const { return device_requests_; }  // segments and pages ever asked for
-  struct Work {
+  struct Totals {
     int64_t calls = 0, flops = 0, bytes = 0;
     double seconds = 0;  // if times are kept
   };
-  const Work& work(OpClass c) const { return work_[int(c)]; }
+  const Totals& totals(OpClass c) const { return totals_[int(c)]; }
   int64_t flops() const;  // the sum over all classes
   // How often each kernel of each size ran, by cost: what a time can be predicted from.
   const std::map<Cost, int64_t>& trace() const { return trace_; }
 
   void reset_peak();  // the peaks become what is alive and reserved now
-  void reset_work();
+  void reset_totals();
 
  private:
   Usage now_, at_peak_;
   // allocated_ and peak_allocated_ are the sums of now_ and at_peak_, kept so that add() need not sum.
   int64_t allocated_ = 0, peak_allocated_ = 0, reserved_ = 0, peak_reserved_ = 0, device_requests_ = 0;
-  std::array<Work, kOpClasses> work_{};
+  std::array<Totals, kOpClasses> totals_{};
   bool keeps_trace_ = false, keeps_times_ = false;
   std::map<Cost, int64_t> trace_;
 };

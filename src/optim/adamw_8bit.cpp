@@ -18,8 +18,8 @@ AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args, const ParameterGrou
     : Optimizer(
           parameters, [](const Parameter& p) { return coded_states(p, kStateBlock); }, group),
       args_(args),
-      m_book_(book_on(current().device, dynamic_book(Sign::Signed), "signed dynamic")),
-      v_book_(book_on(current().device, second_moment_book(), "second moments")) {}
+      m_book_(book_on(current().device, dynamic_codebook(Sign::Signed), "signed dynamic")),
+      v_book_(book_on(current().device, second_moment_codebook(), "second moments")) {}
 
 void AdamW8bit::update(const std::vector<size_t>&, ParamList list) {
   std::vector<ParamUpdate> small, coded;

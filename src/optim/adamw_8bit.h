@@ -6,7 +6,7 @@
 namespace gradus {
 
 // Dettmers et al. 2022, "8-bit optimizers via block-wise quantization": m in the signed dynamic map, v in the
-// unsigned one, rounded up (second_moment_book), a scale for every 256 elements. State: 2 + 2 * 4 / 256
+// unsigned one, rounded up (second_moment_codebook), a scale for every 256 elements. State: 2 + 2 * 4 / 256
 // = 2.03125 bytes a parameter. A tensor of fewer than kLeastCoded elements keeps AdamW's states. Not for
 // fp64.
 class AdamW8bit : public Optimizer {

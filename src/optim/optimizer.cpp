@@ -67,7 +67,7 @@ void Optimizer::restore(int64_t updates) {
 
 constexpr const char* kHalfDone =
     "an error ended an update before, when some parameters may have had theirs and others not; load a "
-    "checkpoint, or make the model and its optimizer anew";
+    "saved run, or make the model and its optimizer anew";
 
 void Optimizer::clip_grad_norm(double max_norm) {
   check(!updating_, "clip_grad_norm: ", kHalfDone);
@@ -76,7 +76,7 @@ void Optimizer::clip_grad_norm(double max_norm) {
   int64_t elements = 0;
   for (const State& s : states) {
     const Parameter& p = *s.parameter;
-    if (!p.trainable() || p.leaf.empty) continue;
+    if (!p.trainable() || !p.leaf.written) continue;
     items.push_back(p.leaf.grad.in()), sizes.push_back(p.value.numel());
     elements += p.value.numel();
   }
@@ -98,7 +98,7 @@ void Optimizer::step(double learning_rate) {
   bool trains = false;
   for (const State& s : states) {  // before anything counts as written
     const Parameter& p = *s.parameter;
-    check(!p.trainable() || !p.leaf.empty, "optimizer: parameter '", p.name,
+    check(!p.trainable() || p.leaf.written, "optimizer: parameter '", p.name,
           "' has no gradient; call backward() before step()");
     trains = trains || p.trainable();
   }

@@ -22,7 +22,7 @@ using ParameterGroup = std::function<bool(const Parameter&)>;
 inline bool all_parameters(const Parameter&) { return true; }
 
 // The states are tensors named "<parameter>.<state>" (kind Optimizer, zeros at first). Parameters that do not
-// train have none. They are public so that checkpoints can save them. In a context with a host they go there
+// train have none. They are public so that files can save them. In a context with a host they go there
 // when the device has no room, in groups of parameters, and come back for their update.
 // Several optimizers can live in one context, in any order: what counts an update is each one's own.
 class Optimizer {
@@ -43,7 +43,7 @@ class Optimizer {
   // One update with the gradients at hand, multiplied by clip_grad_norm's factor if that was called since the
   // last update. Every trainable parameter must have a gradient; one that was frozen since the optimizer was
   // made stays as it is, one that was unfrozen is an error. If a kernel fails, some parameters may have been
-  // updated and others not: then each later step is an error until a checkpoint is loaded.
+  // updated and others not: then each later step is an error until a saved run is loaded.
   void step(double learning_rate);
 
   // Read back from the device; on meta, where no update is skipped, what the host knows.

@@ -12,7 +12,7 @@ void FlatParameters::add(Parameter& p, int64_t align) {
 }
 
 void check_gradient(const Parameter& p) {
-  check(!p.leaf.empty, "parameter '", p.name,
+  check(p.leaf.written, "parameter '", p.name,
         "' has no gradient on this rank; every rank's loss must depend on it");
 }
 

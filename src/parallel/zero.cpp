@@ -19,7 +19,7 @@ Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
   check(model.size() > 0, "zero: the model has no parameters");
   std::map<std::string, std::string> unit_of_layer;
   for (Parameter& p : model) {
-    check(p.value.storage().empty(), "zero: parameter '", p.name,
+    check(p.value.storage().dropped(), "zero: parameter '", p.name,
           "' has its memory already; make the model with Allocate::Later");
     check(p.trainable(), "zero: parameter '", p.name,
           "' is frozen; only models that train as a whole are shared out");
@@ -48,7 +48,7 @@ Zero::~Zero() { detach(); }
 void Zero::zero_grad() {
   for (Unit& u : units_) {
     if (u.reduce) std::exchange(u.reduce, nullptr)->wait();
-    if (args_.stage >= 2 && !u.gradients.storage().empty()) u.gradients.storage().drop(kNoPass);
+    if (args_.stage >= 2 && !u.gradients.storage().dropped()) u.gradients.storage().drop(kNoPass);
     u.summed = false;
   }
   reducing_.clear();

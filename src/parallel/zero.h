@@ -50,7 +50,7 @@ class Zero : private RankShares {
 
   // A parameter's first values, of which this rank keeps its part.
   void assign(Parameter& p, const std::vector<double>& values);
-  // For checkpoints: the part of a parameter that a rank owns, and this rank's shard of it (nullptr: none).
+  // For files: the part of a parameter that a rank owns, and this rank's shard of it (nullptr: none).
   Part part_of_parameter(const Parameter& p, int64_t rank) const;
   Parameter* shard_of(const Parameter& p) const;
   Parameters& model() { return model_; }
@@ -75,7 +75,7 @@ class Zero : private RankShares {
     size_t final = 0;      // so many gradients are, in this backward pass
     Tensor gathered = {};  // what `gather` fills, until it is waited for
     std::unique_ptr<Work> gather = {}, reduce = {};
-    bool in_memory() const { return !values.storage().empty() || gathered.defined(); }
+    bool in_memory() const { return !values.storage().dropped() || gathered.defined(); }
   };
   // zero.cpp: the protocol, and what the optimizer and the model call (RankShares)
   const Parameters& own_parts() const override { return shards; }

@@ -45,7 +45,7 @@ void Zero::prefetch_after(const Unit& u) {
 void Zero::release(Unit& u) {
   if (u.gather) std::exchange(u.gather, nullptr)->wait();
   u.gathered = {};
-  if (!u.values.storage().empty()) u.values.storage().drop("its unit is not gathered");
+  if (!u.values.storage().dropped()) u.values.storage().drop("its unit is not gathered");
 }
 
 }  // namespace gradus

@@ -57,7 +57,7 @@ void Zero::allocate(Unit& u) {
   } else {
     u.values = Tensor(device, all, t.value, Kind::Comm, name + " gathered");
     release(u);
-    u.values.storage().fill = [this, &u] { gather(u); };
+    u.values.storage().on_read = [this, &u] { gather(u); };
     u.own_values = Tensor(device, part, t.value, Kind::Weight, name + ".shard");
   }
   u.gradients = Tensor(device, all, t.gradient, Kind::Gradient, name + ".grad");
@@ -65,7 +65,7 @@ void Zero::allocate(Unit& u) {
     u.own_gradients = own(u, u.gradients);
   } else {
     u.gradients.storage().drop(kNoPass);
-    u.gradients.storage().fill = [&u] {
+    u.gradients.storage().on_read = [&u] {
       Storage& empty = u.gradients.storage();
       const Tensor made(empty.device(), {u.numel}, u.gradients.dtype(), Kind::Gradient, empty.name());
       empty.refill(made.storage());
@@ -126,8 +126,8 @@ void Zero::assign(Parameter& p, const std::vector<double>& values) {
 void Zero::detach() {
   model_.shares = nullptr;
   for (Unit& u : units_) {
-    if (u.values.defined()) u.values.storage().fill = {};
-    if (u.gradients.defined()) u.gradients.storage().fill = {};
+    if (u.values.defined()) u.values.storage().on_read = {};
+    if (u.gradients.defined()) u.gradients.storage().on_read = {};
     u.detach();
   }
 }

@@ -20,7 +20,7 @@ void Zero::begin_reduce(Unit& u) {
 void Zero::finish_reduce(Unit& u) {
   std::exchange(u.reduce, nullptr)->wait();
   reducing_.pop_front();
-  for (const Shard& s : u.shards) s.own->leaf.empty = false;
+  for (const Shard& s : u.shards) s.own->leaf.written = true;
   if (args_.stage < 2) return;
   const Tensor sum = own(u, u.gradients);
   cast(sum, u.own_gradients.out(u.summed ? Write::Add : Write::Set));

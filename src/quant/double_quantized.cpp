@@ -5,10 +5,10 @@
 namespace gradus {
 
 static QuantFormat nf4_format() {
-  return {.name = "NF4", .book = nf4_book(), .bits = 4, .block = kWeightBlock};
+  return {.name = "NF4", .codebook = nf4_codebook(), .bits = 4, .block = kWeightBlock};
 }
 static QuantFormat scale_format() {
-  return {.name = "scales", .book = dynamic_book(Sign::Signed), .bits = 8, .block = kScaleBlock};
+  return {.name = "scales", .codebook = dynamic_codebook(Sign::Signed), .bits = 8, .block = kScaleBlock};
 }
 
 DoubleQuantizer::DoubleQuantizer(Device& device)
@@ -23,7 +23,7 @@ DoubleQuantized DoubleQuantizer::quantize(const Tensor& w) const {
   const Tensor centred =
       from_host(w.device(), scales, q.scales.shape(), DType::F32, Kind::Temporary, q.scales.storage().name());
   const Quantized s = dynamic_.quantize(centred);
-  return {w.shape(), mean, q.codes, s.codes, s.scales, nf4_.book(), dynamic_.book()};
+  return {w.shape(), mean, q.codes, s.codes, s.scales, nf4_.codebook(), dynamic_.codebook()};
 }
 
 Tensor dequantize(const DoubleQuantized& q, int64_t begin, int64_t end, DType dtype) {

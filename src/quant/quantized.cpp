@@ -5,19 +5,19 @@
 
 namespace gradus {
 
-Tensor book_on(Device& device, const QuantBook& book, const std::string& name) {
-  Tensor there(device, {int64_t(sizeof(QuantBook))}, DType::U8, Kind::Other, name + " book");
-  if (device.has_data()) device.copy_in(there.set().p, &book, sizeof(QuantBook));
+Tensor book_on(Device& device, const Codebook& codebook, const std::string& name) {
+  Tensor there(device, {int64_t(sizeof(Codebook))}, DType::U8, Kind::Other, name + " codebook");
+  if (device.has_data()) device.copy_in(there.set().p, &codebook, sizeof(Codebook));
   return there;
 }
 
 Quantizer::Quantizer(Device& device, const QuantFormat& format)
-    : format_(format), book_(book_on(device, format.book, format.name)) {
-  check(format.book.count <= 1 << format.bits, format.name, ": a book of ", format.book.count, " values for ",
-        format.bits, " bits");
-  const float least = *std::min_element(format.book.value, format.book.value + format.book.count);
+    : format_(format), book_(book_on(device, format.codebook, format.name)) {
+  check(format.codebook.count <= 1 << format.bits, format.name, ": a codebook of ", format.codebook.count,
+        " values for ", format.bits, " bits");
+  const float least = *std::min_element(format.codebook.value, format.codebook.value + format.codebook.count);
   check(format.range != Range::ZeroPoint || least == 0, format.name,
-        ": with a zero point a book begins with 0, not ", least);
+        ": with a zero point a codebook begins with 0, not ", least);
   check(format.range != Range::Given || format.given > 0, format.name, ": the scale ", format.given,
         " is given; it must be above 0");
 }

@@ -2,14 +2,14 @@
 #pragma once
 #include <string>
 
-#include "src/quant/book.h"
+#include "src/quant/codebook.h"
 #include "src/tensor/tensor.h"
 
 namespace gradus {
 
 struct QuantFormat {
   std::string name;  // for messages and tables
-  QuantBook book;
+  Codebook codebook;
   int bits = 8;       // of a code: 8 or 4
   int64_t block = 0;  // elements that share a scale; 0: all of a tensor
   Range range = Range::AbsMax;
@@ -19,8 +19,8 @@ struct QuantFormat {
 // How n elements in a format lie in memory.
 QuantShape layout_of(const QuantFormat& format, int64_t n);
 
-// A book in the device's memory, of kind Other.
-Tensor book_on(Device& device, const QuantBook& book, const std::string& name);
+// A codebook in the device's memory, of kind Other.
+Tensor book_on(Device& device, const Codebook& codebook, const std::string& name);
 
 // x ~ offset + scale value[code], of each block of x in row-major order.
 struct Quantized {
@@ -44,7 +44,7 @@ class Quantizer {
   Tensor dequantize(const Quantized& q, DType dtype) const;  // kind Temporary
 
   const QuantFormat& format() const { return format_; }
-  const Tensor& book() const { return book_; }
+  const Tensor& codebook() const { return book_; }
 
  private:
   QuantFormat format_;

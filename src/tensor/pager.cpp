@@ -12,17 +12,17 @@ Pager::Pager(Device& device, Device& host) : device_(device), host_(host) {
 Pager::~Pager() {
   device_.allocator().make_room.erase(asked_);
   for (Group& group : groups_)
-    for (Page& page : group) page.tensor.storage().fill = nullptr;
+    for (Page& page : group) page.tensor.storage().on_read = nullptr;
 }
 
 void Pager::add(const Tensor& t, size_t group) {
   check(group <= groups_.size(), "pager: group ", group, " of ", groups_.size(),
         "; they are added one by one");
-  check(!t.storage().fill, "pager: '", t.storage().name(), "' is in a group already");
+  check(!t.storage().on_read, "pager: '", t.storage().name(), "' is in a group already");
   if (group == groups_.size()) groups_.emplace_back();
   use(group);
   groups_[group].push_back({t, {}});
-  t.storage().fill = [this, group] {
+  t.storage().on_read = [this, group] {
     const bool idle = in_use_ == kNone;
     use(group);
     if (idle) done();
@@ -51,7 +51,7 @@ bool Pager::make_room() {
 }
 
 bool Pager::send(Group& group) {
-  const int64_t before = traffic_.bytes_out;
+  const int64_t before = moved_.bytes_out;
   const double start = seconds_now();
   for (Page& page : group) {
     if (page.copy.defined()) continue;
@@ -60,10 +60,10 @@ bool Pager::send(Group& group) {
     if (host_.has_data()) device_.copy_out(copy.set().p, t.in().p, t.bytes());
     page.copy = copy;
     t.storage().drop("it is on the host, and nobody is there to bring it back");
-    traffic_.bytes_out += t.bytes();
+    moved_.bytes_out += t.bytes();
   }
-  traffic_.seconds += seconds_now() - start;
-  return traffic_.bytes_out > before;
+  moved_.seconds += seconds_now() - start;
+  return moved_.bytes_out > before;
 }
 
 void Pager::bring(Group& group) {
@@ -73,10 +73,10 @@ void Pager::bring(Group& group) {
     Tensor back(device_, t.shape(), t.dtype(), page.copy.storage().kind(), page.copy.storage().name());
     const double start = seconds_now();  // sending others away to make room for it counts there
     if (host_.has_data()) device_.copy_in(back.set().p, page.copy.in().p, t.bytes());
-    traffic_.seconds += seconds_now() - start;
+    moved_.seconds += seconds_now() - start;
     page.copy = {};
     page.tensor.storage().refill(back.storage());
-    traffic_.bytes_in += t.bytes();
+    moved_.bytes_in += t.bytes();
   }
 }
 

@@ -22,11 +22,11 @@ class Pager {
   // Ends a round: the next one begins with group 0, so the last is needed last.
   void done() { in_use_ = kNone; }
 
-  struct Traffic {
+  struct Moved {
     int64_t bytes_out = 0, bytes_in = 0;  // to the host, and back
     double seconds = 0;  // of both; with the time to get memory on the host, not on the device
   };
-  const Traffic& traffic() const { return traffic_; }
+  const Moved& moved() const { return moved_; }
   size_t groups() const { return groups_.size(); }
 
  private:
@@ -43,7 +43,7 @@ class Pager {
   std::list<std::function<bool()>>::iterator asked_;  // by the allocator
   std::vector<Group> groups_;
   size_t in_use_ = kNone;
-  Traffic traffic_;
+  Moved moved_;
 };
 
 }  // namespace gradus

@@ -11,8 +11,8 @@ Storage::Storage(Device& device, int64_t bytes, Kind kind, std::string_view name
              [&device](Block* block) { device.allocator().free(block); }) {}
 
 Block& Storage::block() const {
-  if (!block_ && fill) fill();
-  check(block_ != nullptr, "tensor '", dropped_name_, "' is empty: ", where_);
+  if (!block_ && on_read) on_read();
+  check(block_ != nullptr, "tensor '", dropped_name_, "' is not there: ", where_);
   return *block_;
 }
 

@@ -32,15 +32,15 @@ class Storage {
 
   Device& device() const { return *device_; }
   char* data() const { return block().data(); }
-  int64_t bytes() const { return empty() ? dropped_bytes_ : block_->requested; }
+  int64_t bytes() const { return dropped() ? dropped_bytes_ : block_->requested; }
   Kind kind() const { return block().kind; }
-  const std::string& name() const { return empty() ? dropped_name_ : block_->name; }
+  const std::string& name() const { return dropped() ? dropped_name_ : block_->name; }
   void set_kind(Kind kind) { device_->allocator().change_kind(&block(), kind); }
 
-  bool empty() const { return block_ == nullptr; }  // its name and its bytes are known all the same
+  bool dropped() const { return block_ == nullptr; }  // its name and its bytes are known all the same
   void drop(std::string_view where);   // gives the memory back; `where` the numbers are then, for the error
   void refill(const Storage& remade);  // shares the memory of one that was made as this one was
-  std::function<void()> fill;          // called when it is read while it is empty
+  std::function<void()> on_read;       // called when it is read while it is dropped: to refill it
 
   uint32_t version = 0;  // counts writes; a tape compares it to detect that a saved tensor was changed
 
@@ -49,7 +49,7 @@ class Storage {
 
   Device* device_;
   std::shared_ptr<Block> block_;
-  std::string dropped_name_, where_;  // and bytes, while it is empty
+  std::string dropped_name_, where_;  // and bytes, while it is dropped
   int64_t dropped_bytes_ = 0;
 };
 

@@ -34,11 +34,11 @@ Outcome outcome_of(L08_Checkpoint& test, const std::function<Tensor(const Tensor
   const Tensor y = f(x);
   const int64_t saved = tape.saved_bytes();
   const std::vector<double> values = to_host<double>(y);
-  test.context.device.meter().reset_work();
+  test.context.device.meter().reset_totals();
   test.leaf.zero();
   tape.backward(y, x.detach());
   return {values, to_host<double>(test.leaf.grad), saved,
-          test.context.device.meter().work(OpClass::Elementwise).calls};
+          test.context.device.meter().totals(OpClass::Elementwise).calls};
 }
 
 TEST_F(L08_Checkpoint, GradientsAreBitEqualAndOnlyInputsAreKept) {

@@ -30,7 +30,7 @@ TEST_F(L02_TapeUses, OnABranchThatDoesNotLeadToYTheyEndWithThePass) {
     tape.backward(y);
     EXPECT_EQ(leaf_w.uses, 0);
     EXPECT_EQ(leaf_x.uses, 0);
-    EXPECT_TRUE(leaf_w.empty);
+    EXPECT_TRUE(!leaf_w.written);
     EXPECT_EQ(final_x, 1);
   }
   EXPECT_EQ(leaf_w.uses, 0) << "the end of the tape takes nothing back twice";
@@ -41,10 +41,10 @@ TEST_F(L02_TapeUses, OnABranchThatDoesNotLeadToYTheyEndWithThePass) {
   EXPECT_EQ(item(leaf_w.grad), 5);
 }
 
-// Whoever waits for all gradients is told of each, also if it stays empty.
+// Whoever waits for all gradients is told of each, also if nothing is written.
 TEST_F(L02_TapeUses, ThePassIsFinalForALeafThatGetsNothingToo) {
   int final_w = 0;
-  leaf_w.on_final = [&](Leaf& l) { final_w += l.empty; };
+  leaf_w.on_final = [&](Leaf& l) { final_w += !l.written; };
   for (int pass = 1; pass <= 2; ++pass) {
     leaf_x.zero();
     Tape tape;
@@ -77,7 +77,7 @@ TEST_F(L02_TapeUses, AGradientIsFinalAsSoonAsNothingElseAddsToIt) {
   leaf_w.on_final = [&](Leaf& l) {
     order.push_back(l.name);
     EXPECT_EQ(item(l.grad), 3);
-    EXPECT_TRUE(leaf_x.empty) << "its node comes later";
+    EXPECT_TRUE(!leaf_x.written) << "its node comes later";
   };
   leaf_x.on_final = [&](Leaf& l) { order.push_back(l.name); };
   for (int pass = 1; pass <= 2; ++pass) {
@@ -115,7 +115,7 @@ TEST_F(L02_TapeUses, ARefusedBackwardChangesNothing) {
     expect_refused("does not depend on any trainable parameter", [&] { tape.backward(unrelated); });
   EXPECT_EQ(tape.nodes().size(), 1u);
   EXPECT_EQ(leaf.uses, 1);
-  EXPECT_TRUE(leaf.empty);
+  EXPECT_TRUE(!leaf.written);
   tape.backward(y, tensor({1, 10}, {2}));
   EXPECT_EQ(to_host<double>(leaf.grad), (std::vector<double>{3, 30}));
   Tape none;
@@ -153,7 +153,7 @@ TEST_F(L02_TapeUses, AGradientIsOfItsLeafsTypeAndItsBufferIsKept) {
     Tensor p = tensor({3}, {1}, DType::BF16);
     Leaf leaf;
     leaf.dtype = t;
-    EXPECT_TRUE(leaf.empty && !leaf.grad.defined());
+    EXPECT_TRUE(!leaf.written && !leaf.grad.defined());
     attach(p, leaf, "p");
     EXPECT_EQ(leaf.name, "p");
     EXPECT_EQ(leaf.shape, Shape{1});
@@ -202,9 +202,9 @@ TEST_F(L02_TapeUses, APassedGradientIsSharedAndTheCallersIsNotWrittenTo) {
   {
     Tape tape;
     const Tensor y = add(scale(p, 2), scale(p, 3));
-    context.device.meter().reset_work();
+    context.device.meter().reset_totals();
     tape.backward(y, dy);
-    EXPECT_EQ(meter.work(OpClass::Elementwise).calls, 2) << "the two scales; add copies nothing";
+    EXPECT_EQ(meter.totals(OpClass::Elementwise).calls, 2) << "the two scales; add copies nothing";
   }
   Tape tape;
   const Tensor h = scale(p, 2);

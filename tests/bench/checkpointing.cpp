@@ -19,7 +19,7 @@ struct Measured {
 
 static void step(Transformer& gpt, AdamW& optimizer, const DummyBatch& data, Measured& m) {
   Device& device = current().device;
-  device.meter().reset_work();
+  device.meter().reset_totals();
   const double start = seconds_now(device);
   Tape tape;
   const Tensor loss = data.loss(gpt);

@@ -1,6 +1,6 @@
 // What the kernels that are timed work on.
 #pragma once
-#include "src/quant/book.h"
+#include "src/quant/codebook.h"
 #include "tests/bench/bench.h"
 
 namespace gradus {
@@ -14,13 +14,14 @@ using Cases = std::vector<Case>;
 
 inline std::string text(RowShape s) { return std::to_string(s.rows) + "x" + std::to_string(s.cols); }
 
-struct BenchBook : BenchBuffer {
-  BenchBook(Device& device, const QuantBook& book) : BenchBuffer(device, DType::U8, sizeof(QuantBook)) {
-    device.copy_in(out().p, &book, sizeof(QuantBook));
+struct BenchCodebook : BenchBuffer {
+  BenchCodebook(Device& device, const Codebook& codebook) : BenchBuffer(device, DType::U8, sizeof(Codebook)) {
+    device.copy_in(out().p, &codebook, sizeof(Codebook));
   }
 };
 
-// What the cases work on: four buffers of n elements of T, rows of parameters, statistics, targets, books.
+// What the cases work on: four buffers of n elements of T, rows of parameters, statistics, targets,
+// codebooks.
 struct Data {
   static constexpr int64_t kVocab = 50257, kWidest = 1 << 16;
   Data(Device& device, DType t, int64_t bytes)
@@ -37,10 +38,10 @@ struct Data {
         loss(device, stats.in().t, 1),
         squares(device, DType::F64, 1),
         ids(device, DType::I32, n),
-        absmax8(device, absmax_book(8)),
-        absmax4(device, absmax_book(4)),
-        nf4(device, nf4_book()),
-        dynamic(device, dynamic_book(Sign::Signed)) {}
+        absmax8(device, absmax_codebook(8)),
+        absmax4(device, absmax_codebook(4)),
+        nf4(device, nf4_codebook()),
+        dynamic(device, dynamic_codebook(Sign::Signed)) {}
   void randomize() {
     uint64_t stream = 1;
     for (BenchBuffer* b : {&x, &y, &z, &u, &gamma, &beta, &stats, &loss}) b->randomize(stream++);
@@ -52,7 +53,7 @@ struct Data {
   const DType t;
   const int64_t n;
   BenchBuffer x, y, z, u, gamma, beta, stats, loss, squares, ids;
-  BenchBook absmax8, absmax4, nf4, dynamic;
+  BenchCodebook absmax8, absmax4, nf4, dynamic;
 };
 
 }  // namespace gradus

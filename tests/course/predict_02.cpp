@@ -30,10 +30,10 @@ static double flops_of(bool backward, const Net& net) {
   for (int64_t i = 0; i < net.layers; ++i) x = layers[size_t(i)](i == 0 ? x : tanh(x));
   const Tensor loss = cross_entropy(x, label);
   if (backward) {
-    meta.device.meter().reset_work();
+    meta.device.meter().reset_totals();
     tape.backward(loss);
   }
-  return double(meta.device.meter().work(OpClass::Contraction).flops);
+  return double(meta.device.meter().totals(OpClass::Contraction).flops);
 }
 
 struct Trace {  // b = w a, c = s b, d = b + c, e = d b: a tape of four nodes, three of which use b

@@ -25,7 +25,7 @@ static After after(const Updates& u, int count, bool nesterov) {
   for (int i = 0; i < count; ++i) {
     w.leaf.grad = from_host(current().device, std::vector<double>{double(gradients[i])}, {1}, DType::F32,
                             Kind::Gradient, "g");
-    w.leaf.empty = false;
+    w.leaf.written = true;
     sgd.step(0.5);
   }
   return {item(sgd.states[0].tensors[0]), item(w.value)};
@@ -44,7 +44,7 @@ static Judge states(const TransformerConfig& config, const Args& args) {
 static double flops_of_products(int64_t R, int64_t C) {
   Context meta("meta");
   newton_schulz(Tensor(meta.device, {R, C}, DType::BF16, Kind::Temporary, "x"), MuonArgs().iterations);
-  return double(meta.device.meter().work(OpClass::Contraction).flops);
+  return double(meta.device.meter().totals(OpClass::Contraction).flops);
 }
 
 static Quiz quiz(const std::string& student) {

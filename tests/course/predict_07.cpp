@@ -37,7 +37,7 @@ static Judge after_training(const Own07& o, int64_t micro_batches, const Look& l
     int64_t saved = 0;
     for (int step = 0; step < 2; ++step) {
       model.parameters.zero_grad();
-      meta.device.meter().reset_work();
+      meta.device.meter().reset_totals();
       for (int64_t i = 0; i < micro_batches; ++i) {
         const DummyBatch micro = dummy_batch(o.model, o.batch / micro_batches, o.model.context);
         Tape tape;

@@ -52,7 +52,7 @@ static double scale_after(const Own09& o) {
     const bool bad = i >= o.good && i < o.good + o.bad;
     p.leaf.grad =
         from_host(cpu.device, std::vector<double>{bad ? INFINITY : 1}, {1}, DType::F32, Kind::Gradient, "w");
-    p.leaf.empty = false;
+    p.leaf.written = true;
     sgd.clip_grad_norm(0);
     sgd.step(0);
     cpu.end_attempt();

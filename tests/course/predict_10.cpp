@@ -29,26 +29,27 @@ static Own10 own_run(const std::string& student) {
   return o;
 }
 
-static double bytes(const Own10& o, const QuantBook& book, int bits) {
+static double bytes(const Own10& o, const Codebook& codebook, int bits) {
   Context meta("meta");
-  const Quantizer quantizer(meta.device, {.name = "own", .book = book, .bits = bits, .block = o.block});
+  const Quantizer quantizer(meta.device,
+                            {.name = "own", .codebook = codebook, .bits = bits, .block = o.block});
   return double(
       quantizer.quantize(Tensor(meta.device, {o.rows, o.cols}, DType::F32, Kind::Weight, "w")).bytes());
 }
 
 // Quantizes the numbers as one block on the cpu.
-static Quantized quantized(Context& cpu, const QuantBook& book, int bits, const std::vector<float>& x) {
-  const Quantizer quantizer(cpu.device, {.name = "own", .book = book, .bits = bits});
+static Quantized quantized(Context& cpu, const Codebook& codebook, int bits, const std::vector<float>& x) {
+  const Quantizer quantizer(cpu.device, {.name = "own", .codebook = codebook, .bits = bits});
   return quantizer.quantize(from_host(cpu.device, x, {int64_t(x.size())}, DType::F32, Kind::Data, "x"));
 }
 static double code(const Own10& o) {
   Context cpu("cpu");
   return to_host<double>(
-      quantized(cpu, absmax_book(8), 8, {float(o.x) / 100, -float(o.largest) / 100}).codes)[0];
+      quantized(cpu, absmax_codebook(8), 8, {float(o.x) / 100, -float(o.largest) / 100}).codes)[0];
 }
 static double byte(const Own10& o) {
   Context cpu("cpu");
-  const QuantBook nf4 = nf4_book();
+  const Codebook nf4 = nf4_codebook();
   return to_host<double>(quantized(cpu, nf4, 4, {nf4.value[o.first], nf4.value[o.second], 1, -1}).codes)[0];
 }
 
@@ -69,8 +70,8 @@ static Quiz quiz(const std::string& student) {
   const std::string id = "10.5";
   return {setting.str(),
           {{id, "bytes8", "how many bytes does it take with absmax in 8 bits?",
-            measured([o] { return bytes(o, absmax_book(8), 8); })},
-           {id, "bytes4", "and in NF4?", measured([o] { return bytes(o, nf4_book(), 4); })},
+            measured([o] { return bytes(o, absmax_codebook(8), 8); })},
+           {id, "bytes4", "and in NF4?", measured([o] { return bytes(o, nf4_codebook(), 4); })},
            {id, "code", code_of.str(), measured([o] { return code(o); })},
            {id, "byte", byte_of.str(), measured([o] { return byte(o); })}}};
 }

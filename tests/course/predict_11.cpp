@@ -1,5 +1,5 @@
 // The questions of 11.5: bytes of the states of a matrix and of a vector of the student's own; the code of a
-// second moment whose book is evenly spaced.
+// second moment whose codebook is evenly spaced.
 #include <cmath>
 #include <sstream>
 
@@ -37,7 +37,7 @@ static double bytes(const Shape& shape) {
 
 static double code(const Own11& o) {
   Context cpu("cpu");
-  const Quantizer linear(cpu.device, {.name = "linear", .book = zero_point_book(8)});
+  const Quantizer linear(cpu.device, {.name = "linear", .codebook = zero_point_codebook(8)});
   const std::vector<float> v{float(double(o.largest) / 1e3), float(double(o.v) / 1e5)};
   return to_host<double>(
       linear.quantize(from_host(cpu.device, v, {2}, DType::F32, Kind::Data, "v")).codes)[1];

@@ -20,7 +20,7 @@ static Own17 own_run(const std::string& student) {
 }
 
 struct Sums {
-  Traffic sent;
+  Sent sent;
   double seconds;
 };
 // One sum of all gradients, in one bucket or each by itself.
@@ -36,12 +36,12 @@ static Sums sum_once(const Own17& o, bool one_bucket) {
     if (one_bucket) bucket.emplace(comm, parameters, int64_t(1) << 40);
     for (Parameter& p : parameters) {
       if (!one_bucket) p.leaf.grad = Tensor(current().device, p.leaf.shape, DType::F32, Kind::Gradient, "g");
-      p.leaf.empty = false;
+      p.leaf.written = true;
     }
     if (one_bucket) bucket->sum();
     for (Parameter& p : parameters)
       if (const auto sum = one_bucket ? nullptr : comm.all_reduce(p.leaf.grad)) sum->wait();
-    sums.sent = comm.traffic();
+    sums.sent = comm.sent();
   });
   sums.seconds = run.seconds[0];
   return sums;

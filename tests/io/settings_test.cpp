@@ -2,8 +2,8 @@
 // nothing has changed.
 #include <map>
 
-#include "src/io/checkpoint.h"
 #include "src/io/peft.h"
+#include "src/io/save_load.h"
 #include "src/train/dummy.h"
 #include "tests/devices.h"
 #include "tests/folder_testing.h"

@@ -6,7 +6,7 @@ namespace {
 
 ON_EVERY_DEVICE(L11_Kernels);
 
-void expect_updates(std::vector<std::unique_ptr<CodedUpdate>>& all, const Books& books) {
+void expect_updates(std::vector<std::unique_ptr<CodedUpdate>>& all, const Codebooks& codebooks) {
   TestCtx ctx;
   const OpenMpThreads three(3);
   ctx.scalars().learning_rate = float(kRate), ctx.scalars().clip_factor = float(kClip);
@@ -16,7 +16,7 @@ void expect_updates(std::vector<std::unique_ptr<CodedUpdate>>& all, const Books&
     std::vector<AfterUpdate> after;
     for (const auto& u : all) after.push_back(adamw_of(*u, kArgs, step));
     ctx.scalars().updates = step;
-    table().adamw_8bit(ctx, books.in(0), books.in(1), {int64_t(items.size()), items.data()}, kArgs);
+    table().adamw_8bit(ctx, codebooks.in(0), codebooks.in(1), {int64_t(items.size()), items.data()}, kArgs);
     for (size_t k = 0; k < all.size(); ++k) {
       CodedUpdate& u = *all[k];
       const std::string op = "adamw_8bit of parameter " + std::to_string(k);
@@ -36,7 +36,7 @@ void expect_updates(std::vector<std::unique_ptr<CodedUpdate>>& all, const Books&
 // one launch takes.
 TEST_P(L11_Kernels, AdamW8BitIsTheAlgorithm) {
   constexpr int64_t kSizes[] = {1, 4097, 0, 255, 1025, 256, 7, 257, 1023, 4095, 513};
-  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
+  const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = dynamic_codebook(Sign::Unsigned);
   std::vector<std::unique_ptr<CodedUpdate>> all;
   for (int round = 0; round < 3; ++round)
     for (const DType T : {DType::F32, DType::BF16, DType::F16})
@@ -44,28 +44,29 @@ TEST_P(L11_Kernels, AdamW8BitIsTheAlgorithm) {
         for (const bool decay : {false, true})
           for (const bool master : {false, true})
             all.push_back(std::make_unique<CodedUpdate>(T, grad, kSizes[all.size() % std::size(kSizes)],
-                                                        decay, master, m_book, v_book));
+                                                        decay, master, m_codebook, v_codebook));
   if (turn.table == &cpu_backend())
-    all.push_back(std::make_unique<CodedUpdate>(DType::BF16, DType::F32, 40'003, true, true, m_book, v_book));
-  expect_updates(all, Books(m_book, v_book));
+    all.push_back(
+        std::make_unique<CodedUpdate>(DType::BF16, DType::F32, 40'003, true, true, m_codebook, v_codebook));
+  expect_updates(all, Codebooks(m_codebook, v_codebook));
 }
 TEST_P(L11_Kernels, AdamW8BitTakesAnyBooks) {
-  const QuantBook linear = absmax_book(8), positive = zero_point_book(8), few = nf4_book(),
-                  crowded = crowded_book(200);
+  const Codebook linear = absmax_codebook(8), positive = zero_point_codebook(8), few = nf4_codebook(),
+                 crowded = crowded_codebook(200);
   for (const auto& [m, v] : {std::pair{&linear, &positive}, {&few, &positive}, {&crowded, &positive}}) {
     std::vector<std::unique_ptr<CodedUpdate>> all;
     all.push_back(std::make_unique<CodedUpdate>(DType::F32, DType::F32, 1300, false, false, *m, *v));
-    expect_updates(all, Books(*m, *v));
+    expect_updates(all, Codebooks(*m, *v));
   }
 }
 
 // The three kernels that it stands for, one after the other; on the CPU to the bit.
 TEST(L11_Kernels, AdamW8BitIsDequantizeAdamWQuantize) {
-  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
-  const Books books(m_book, v_book);
+  const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = dynamic_codebook(Sign::Unsigned);
+  const Codebooks codebooks(m_codebook, v_codebook);
   const int64_t n = 70'001;
-  CodedUpdate one(DType::F32, DType::F32, n, true, false, m_book, v_book),
-      three(DType::F32, DType::F32, n, true, false, m_book, v_book);
+  CodedUpdate one(DType::F32, DType::F32, n, true, false, m_codebook, v_codebook),
+      three(DType::F32, DType::F32, n, true, false, m_codebook, v_codebook);
   Buffer m = Buffer::zeros(DType::F32, n), v = Buffer::zeros(DType::F32, n);
   const QuantShape s = state_shape(n);
   TestCtx ctx(cost::quantize(s, DType::F32));
@@ -73,17 +74,17 @@ TEST(L11_Kernels, AdamW8BitIsDequantizeAdamWQuantize) {
   for (int step = 1; step <= 3; ++step) {
     ctx.scalars().updates = step;
     const ParamUpdate item = one.item();
-    table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+    table().adamw_8bit(ctx, codebooks.in(0), codebooks.in(1), {1, &item}, kArgs);
     ParamUpdate plain = three.item();
     Coded* const states[2] = {&three.m, &three.v};
     Buffer* const numbers[2] = {&m, &v};
     for (int i = 0; i < 2; ++i)
-      table().dequantize(ctx, s, books.in(i), {states[i]->codes.data(), DType::U8}, states[i]->scales.in(),
-                         {}, numbers[i]->out(Write::Set));
+      table().dequantize(ctx, s, codebooks.in(i), {states[i]->codes.data(), DType::U8},
+                         states[i]->scales.in(), {}, numbers[i]->out(Write::Set));
     plain.m = m.out(Write::Set), plain.v = v.out(Write::Set);
     table().adamw(ctx, {1, &plain}, kArgs);
     for (int i = 0; i < 2; ++i)
-      table().quantize(ctx, s, books.in(i), numbers[i]->in(), states[i]->codes_out(),
+      table().quantize(ctx, s, codebooks.in(i), numbers[i]->in(), states[i]->codes_out(),
                        states[i]->scales.out(Write::Set), {});
     ASSERT_EQ(one.value.values(), three.value.values()) << "step " << step;
     ASSERT_EQ(one.m.codes.values(), three.m.codes.values()) << "step " << step;
@@ -96,10 +97,10 @@ TEST(L11_Kernels, AdamW8BitIsDequantizeAdamWQuantize) {
 // A skipped update changes nothing; a gradient that is not finite spoils its own block alone; where all is 0,
 // all stays 0.
 TEST_P(L11_Kernels, AdamW8BitOfSpecialNumbers) {
-  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
-  const Books books(m_book, v_book);
+  const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = dynamic_codebook(Sign::Unsigned);
+  const Codebooks codebooks(m_codebook, v_codebook);
   for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
-    CodedUpdate u(DType::F32, DType::F32, 1000, true, false, m_book, v_book);
+    CodedUpdate u(DType::F32, DType::F32, 1000, true, false, m_codebook, v_codebook);
     std::vector<double> g = u.grad.values();
     g[300] = bad;
     u.grad = Buffer(DType::F32, g);
@@ -107,25 +108,25 @@ TEST_P(L11_Kernels, AdamW8BitOfSpecialNumbers) {
     ctx.scalars().learning_rate = 0.1f, ctx.scalars().updates = 1, ctx.scalars().skip = 1;
     const ParamUpdate item = u.item();
     const auto w = u.value.values(), m = u.m.values(), v = u.v.values();
-    table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+    table().adamw_8bit(ctx, codebooks.in(0), codebooks.in(1), {1, &item}, kArgs);
     EXPECT_EQ(u.value.values(), w);
     EXPECT_EQ(u.m.values(), m);
     EXPECT_EQ(u.v.values(), v);
     ctx.scalars().skip = 0;
-    table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+    table().adamw_8bit(ctx, codebooks.in(0), codebooks.in(1), {1, &item}, kArgs);
     for (Coded* state : {&u.m, &u.v}) {
       const std::vector<double> scales = state->scales.values();
       for (size_t b = 0; b < scales.size(); ++b) EXPECT_EQ(std::isinf(scales[b]), b == 1) << bad;
     }
   }
-  CodedUpdate u(DType::F32, DType::F32, 600, false, false, m_book, v_book);
+  CodedUpdate u(DType::F32, DType::F32, 600, false, false, m_codebook, v_codebook);
   u.grad = Buffer::zeros(DType::F32, 600);
   u.m.scales = Buffer::zeros(DType::F32, 3), u.v.scales = Buffer::zeros(DType::F32, 3);
   TestCtx ctx;
   ctx.scalars().learning_rate = 0.1f, ctx.scalars().updates = 1;
   const ParamUpdate item = u.item();
   const auto w = u.value.values();
-  table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, kArgs);
+  table().adamw_8bit(ctx, codebooks.in(0), codebooks.in(1), {1, &item}, kArgs);
   EXPECT_EQ(u.value.values(), w);
   EXPECT_EQ(u.m.scales.values(), std::vector<double>(3, 0.0));
   EXPECT_EQ(u.v.values(), std::vector<double>(600, 0.0));
@@ -134,10 +135,10 @@ TEST_P(L11_Kernels, AdamW8BitOfSpecialNumbers) {
 // v from the largest of a block down to the least float, in every place of a vector: its code is that of 0
 // where it is 0, and there alone. With the scale 1 a v / scale never rounds to 0.
 TEST_P(L11_Kernels, AdamW8BitKeepsAVAboveZeroAboveZero) {
-  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = second_moment_book();
-  const Books books(m_book, v_book);
+  const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = second_moment_codebook();
+  const Codebooks codebooks(m_codebook, v_codebook);
   constexpr int64_t n = 1000;
-  CodedUpdate u(DType::F32, DType::F32, n, false, false, m_book, v_book);
+  CodedUpdate u(DType::F32, DType::F32, n, false, false, m_codebook, v_codebook);
   u.m.scales = Buffer::zeros(DType::F32, 4), u.v.scales = Buffer::zeros(DType::F32, 4);
   std::vector<double> g;
   for (int64_t i = 0; i < n; ++i)
@@ -150,7 +151,7 @@ TEST_P(L11_Kernels, AdamW8BitKeepsAVAboveZeroAboveZero) {
   for (const int step : {1, 2}) {
     ctx.scalars().updates = step;
     const ParamUpdate item = u.item();
-    table().adamw_8bit(ctx, books.in(0), books.in(1), {1, &item}, args);
+    table().adamw_8bit(ctx, codebooks.in(0), codebooks.in(1), {1, &item}, args);
     const std::vector<uint8_t> codes = u.v.codes.values();
     for (int64_t i = 0; i < n; ++i) {
       const float of_square = float(u.grad.values()[i]) * float(u.grad.values()[i]);
@@ -168,14 +169,14 @@ TEST_P(L11_Kernels, AdamW8BitKeepsAVAboveZeroAboveZero) {
 
 // Dtypes, and states that are not there.
 TEST_P(L11_Kernels, AdamW8BitRefusesWhatItCannotDo) {
-  const QuantBook m_book = dynamic_book(Sign::Signed), v_book = dynamic_book(Sign::Unsigned);
-  const Books books(m_book, v_book);
-  CodedUpdate u(DType::F32, DType::F32, 300, true, false, m_book, v_book);
+  const Codebook m_codebook = dynamic_codebook(Sign::Signed), v_codebook = dynamic_codebook(Sign::Unsigned);
+  const Codebooks codebooks(m_codebook, v_codebook);
+  CodedUpdate u(DType::F32, DType::F32, 300, true, false, m_codebook, v_codebook);
   TestCtx ctx;
   ctx.scalars().updates = 1;
   const auto refused = [&](const std::function<void(ParamUpdate&, CBuf & m, CBuf & v)>& change) {
     ParamUpdate item = u.item();
-    CBuf m = books.in(0), v = books.in(1);
+    CBuf m = codebooks.in(0), v = codebooks.in(1);
     change(item, m, v);
     return refusal([&] {
       table().adamw_8bit(ctx, m, v, {1, &item}, kArgs);
@@ -193,8 +194,8 @@ TEST_P(L11_Kernels, AdamW8BitRefusesWhatItCannotDo) {
       {"a gradient", [](ParamUpdate& u, CBuf&, CBuf&) { u.grad.t = DType::BF16; }},
       {"must be there", [](ParamUpdate& u, CBuf&, CBuf&) { u.v_scales.p = nullptr; }},
       {"must be there", [](ParamUpdate& u, CBuf&, CBuf&) { u.m.p = nullptr; }},
-      {"the book", [](ParamUpdate&, CBuf& m, CBuf&) { m.t = DType::F32; }},
-      {"the book", [](ParamUpdate&, CBuf&, CBuf& v) { v.t = DType::F32; }}};
+      {"the codebook", [](ParamUpdate&, CBuf& m, CBuf&) { m.t = DType::F32; }},
+      {"the codebook", [](ParamUpdate&, CBuf&, CBuf& v) { v.t = DType::F32; }}};
   for (const auto& [says, change] : wrong)
     EXPECT_NE(refused(change).find(says), std::string::npos) << says << ": " << refused(change);
 }

@@ -11,10 +11,10 @@ constexpr AdamWArgs kArgs{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-6f, .weight_d
 
 // m or v as codes at random and scales, of which each is another.
 struct Coded {
-  Coded(const QuantBook& book, int64_t n, uint64_t stream, double scale)
-      : book(book), n(n), codes(n), scales(Buffer::zeros(DType::F32, state_shape(n).blocks())) {
+  Coded(const Codebook& codebook, int64_t n, uint64_t stream, double scale)
+      : codebook(codebook), n(n), codes(n), scales(Buffer::zeros(DType::F32, state_shape(n).blocks())) {
     Rng rng(12, stream);
-    for (int64_t i = 0; i < n; ++i) codes.data()[i] = uint8_t(rng.uniform() * book.count);
+    for (int64_t i = 0; i < n; ++i) codes.data()[i] = uint8_t(rng.uniform() * codebook.count);
     std::vector<double> s;
     for (int64_t b = 0; b < state_shape(n).blocks(); ++b) s.push_back(scale * (0.5 + rng.uniform()));
     scales = Buffer(DType::F32, s);
@@ -23,27 +23,27 @@ struct Coded {
     const std::vector<double> s = scales.values();
     std::vector<double> x;
     for (const uint8_t c : codes.values())
-      x.push_back(double(float(s[x.size() / kStateBlock]) * book.value[c]));
+      x.push_back(double(float(s[x.size() / kStateBlock]) * codebook.value[c]));
     return x;
   }
   Out codes_out() { return {codes.data(), DType::U8}; }
-  const QuantBook& book;
+  const Codebook& codebook;
   int64_t n;
   Bytes codes;
   Buffer scales;
 };
 
 struct CodedUpdate {
-  CodedUpdate(DType T, DType grad, int64_t n, bool decay, bool has_master, const QuantBook& m_book,
-              const QuantBook& v_book)
+  CodedUpdate(DType T, DType grad, int64_t n, bool decay, bool has_master, const Codebook& m_codebook,
+              const Codebook& v_codebook)
       : n(n),
         decay(decay),
         has_master(has_master),
         value(Buffer::random(T, n, 1)),
         grad(Buffer::random(grad, n, 2)),
         master(Buffer::random(DType::F32, n, 4)),
-        m(m_book, n, 5, 0.3),
-        v(v_book, n, 6, 0.1) {}
+        m(m_codebook, n, 5, 0.3),
+        v(v_codebook, n, 6, 0.1) {}
   ParamUpdate item() {
     return {.n = n,
             .value = value.out(Write::Set),
@@ -62,14 +62,13 @@ struct CodedUpdate {
   Coded m, v;
 };
 
-struct Books {
-  explicit Books(const QuantBook& m, const QuantBook& v) : m(m), v(v) {
+struct Codebooks {
+  explicit Codebooks(const Codebook& m, const Codebook& v) : m(m), v(v) {
     std::memcpy(bytes[0].data(), &m, sizeof m), std::memcpy(bytes[1].data(), &v, sizeof v);
   }
   CBuf in(int i) const { return {bytes[i].data(), DType::U8}; }
-  const QuantBook &m, &v;
-  SharedVector<char> bytes[2] = {SharedVector<char>(sizeof(QuantBook)),
-                                 SharedVector<char>(sizeof(QuantBook))};
+  const Codebook &m, &v;
+  SharedVector<char> bytes[2] = {SharedVector<char>(sizeof(Codebook)), SharedVector<char>(sizeof(Codebook))};
 };
 
 // The numbers x were quantized to what is in `state`: each scale is the block's largest magnitude, each code
@@ -86,9 +85,9 @@ inline void expect_quantized(Coded& state, const Expected& e) {
     ASSERT_NEAR(scales[b], most, slack) << e.name << ", scale of block " << b;
     for (int64_t i = state_shape(state.n).begin(b); i < state_shape(state.n).end(b); ++i) {
       double nearest = INFINITY;
-      for (int c = 0; c < state.book.count; ++c)
-        nearest = std::min(nearest, std::abs(x[i] - scales[b] * double(state.book.value[c])));
-      const double distance = std::abs(x[i] - scales[b] * double(state.book.value[codes[i]]));
+      for (int c = 0; c < state.codebook.count; ++c)
+        nearest = std::min(nearest, std::abs(x[i] - scales[b] * double(state.codebook.value[c])));
+      const double distance = std::abs(x[i] - scales[b] * double(state.codebook.value[codes[i]]));
       ASSERT_LE(distance, nearest + 2 * error(i) + 1e-6 * std::abs(x[i]) + 1e-9 * scales[b])
           << e.name << ", element " << i << " of " << state.n << ", which is " << x[i];
     }

@@ -11,8 +11,8 @@ ON_EVERY_DEVICE(L10_Dequantize);
 
 // The scale from its definition, and of each element that no value is nearer than its code's.
 void expect_nearest(const QuantCall& run, const std::vector<double>& x, const Result& r, double given = 1) {
-  const QuantBook& book = run.f.book;
-  std::vector<double> ascending(book.value, book.value + book.count);
+  const Codebook& codebook = run.f.codebook;
+  std::vector<double> ascending(codebook.value, codebook.value + codebook.count);
   std::sort(ascending.begin(), ascending.end());
   for (int64_t b = 0; b < run.s.blocks(); ++b) {
     double least = 0, greatest = 0;
@@ -27,11 +27,11 @@ void expect_nearest(const QuantCall& run, const std::vector<double>& x, const Re
     ASSERT_EQ(scale, expected) << run.f.name << ", the scale of block " << b;
     if (run.f.range == Range::ZeroPoint) {  // one of the codes is that of 0, and the range begins at `least`
       double nearest = INFINITY;
-      for (int c = 0; c < book.count; ++c) {
-        const double zero = -double(float(scale) * book.value[c]);
+      for (int c = 0; c < codebook.count; ++c) {
+        const double zero = -double(float(scale) * codebook.value[c]);
         if (zero == offset) nearest = std::abs(offset - least);
       }
-      ASSERT_LE(nearest, scale * (0.5 / (book.count - 1) + 1e-6))
+      ASSERT_LE(nearest, scale * (0.5 / (codebook.count - 1) + 1e-6))
           << run.f.name << ", the offset of block " << b;
     }
     for (int64_t i = run.s.begin(b); i < run.s.end(b); ++i) {
@@ -40,11 +40,11 @@ void expect_nearest(const QuantCall& run, const std::vector<double>& x, const Re
       const double best = std::min(above == ascending.end() ? INFINITY : *above - t,
                                    above == ascending.begin() ? INFINITY : t - above[-1]);
       const int code = r.codes[size_t(i)];
-      ASSERT_LT(code, book.count) << run.f.name;
-      ASSERT_LE(std::abs(t - double(book.value[code])), best + 3e-7 * (1 + std::abs(t)))
+      ASSERT_LT(code, codebook.count) << run.f.name;
+      ASSERT_LE(std::abs(t - double(codebook.value[code])), best + 3e-7 * (1 + std::abs(t)))
           << run.f.name << ", " << run.s.n << " in blocks of " << run.s.block << ", element " << i << ": "
           << x[size_t(i)] << " of a block with scale " << scale << " became code " << code << ", "
-          << book.value[code] << formula_of("quantize");
+          << codebook.value[code] << formula_of("quantize");
     }
   }
   if (run.s.bits == 4 && run.s.n % 2) {
@@ -114,7 +114,7 @@ TEST_P(L10_Quantize, EachBlockHasItsOwnGivenScale) {
   Bytes codes(5);
   Buffer scales(DType::F32, {1, 2, 4});
   TestCtx ctx(cost::quantize(run.s, DType::F32));
-  table().quantize(ctx, run.s, run.book_in(), Buffer(DType::F32, {1, -0.5, 1, -2, 1}).in(),
+  table().quantize(ctx, run.s, run.codebook_in(), Buffer(DType::F32, {1, -0.5, 1, -2, 1}).in(),
                    {codes.data(), DType::U8}, scales.out(Write::Set), {});
   EXPECT_EQ(codes.values(), (std::vector<uint8_t>{254, 63, 191, 0, 159}));
   EXPECT_EQ(scales.values(), (std::vector<double>{1, 2, 4}));
@@ -125,7 +125,7 @@ TEST_P(L10_Quantize, BeyondAGivenScale) {
   for (const Format& f : formats()) {
     if (f.range != Range::Given) continue;
     const QuantCall run(f, 6, 6);
-    const int last = f.book.count - 1;
+    const int last = f.codebook.count - 1;
     for (const double scale : {0.01, 1e-20}) {  // the second makes infinity of the last two
       const Buffer x(DType::F32, {1.1 * scale, -1.1 * scale, 5, -5, 1e30, -1e30});
       EXPECT_EQ(run.quantize(x, scale).codes, (std::vector<int>{last, 0, last, 0, last, 0})) << f.name;
@@ -145,7 +145,7 @@ TEST_P(L10_Quantize, ABlockThatIsNotFiniteSaysSoInItsScale) {
         EXPECT_TRUE(std::isfinite(r.scales[0])) << f.name << " " << bad;
         EXPECT_EQ(r.scales[1], INFINITY) << f.name << " " << bad << " in a block of " << block;
         EXPECT_TRUE(std::isfinite(r.scales[2])) << f.name << " " << bad;
-        for (const int code : r.codes) ASSERT_LT(code, f.book.count);
+        for (const int code : r.codes) ASSERT_LT(code, f.codebook.count);
         if (block > 64) break;  // one of them in the large one
       }
   }
@@ -155,8 +155,9 @@ TEST_P(L10_Quantize, ABlockThatIsNotFiniteSaysSoInItsScale) {
 TEST_P(L10_Quantize, Packing) {
   RecordProperty("exercise", "10.3");
   Format absmax{"absmax 4", {}, 4};  // made here, so that 10.1 may be open
-  absmax.book.count = 15, absmax.book.step = 1 / 7.0f, absmax.book.per_step = absmax.book.zero = 7;
-  std::fill_n(absmax.book.boundary, 256, NAN);
+  absmax.codebook.count = 15, absmax.codebook.step = 1 / 7.0f,
+  absmax.codebook.per_step = absmax.codebook.zero = 7;
+  std::fill_n(absmax.codebook.boundary, 256, NAN);
   const QuantCall run(absmax, 5, 64);
   const Buffer x(DType::F32, {-7, 7, 0, 3, -5});
   const std::vector<uint8_t> bytes = run.quantize(x).bytes;
@@ -199,7 +200,7 @@ TEST_P(L10_Quantize, Nothing) {
     const Buffer none = Buffer::zeros(DType::F32, 0);
     EXPECT_TRUE(run.quantize(none).bytes.empty());
     Buffer y = Buffer::zeros(DType::F32, 0);
-    table().dequantize(TestCtx(), run.s, run.book_in(), {none.in().p, DType::U8}, none.in(),
+    table().dequantize(TestCtx(), run.s, run.codebook_in(), {none.in().p, DType::U8}, none.in(),
                        f.range == Range::ZeroPoint ? none.in() : CBuf{}, y.out(Write::Set));
     y.values();
   }
@@ -209,13 +210,13 @@ TEST_P(L10_Quantize, Refusals) {
   const Format& f = formats()[0];
   Buffer any = Buffer::zeros(DType::F32, 8);
   const auto text = [&](const QuantShape& s, DType code = DType::U8, DType scale = DType::F32,
-                        Out offsets = {}, Write w = Write::Set, DType book = DType::U8,
+                        Out offsets = {}, Write w = Write::Set, DType codebook = DType::U8,
                         DType T = DType::F32) {
     Buffer codes = Buffer::zeros(DType::F32, 8);
     const QuantCall run(f, 8, 8);
     TestCtx ctx(cost::quantize({8, 8}, T));
     return refusal([&] {
-      table().quantize(ctx, s, {run.book_in().p, book}, {any.in().p, T},
+      table().quantize(ctx, s, {run.codebook_in().p, codebook}, {any.in().p, T},
                        {codes.in().p == nullptr ? nullptr : codes.out(Write::Set).p, code, w},
                        {any.out(Write::Set).p, scale}, offsets);
     });
@@ -232,7 +233,7 @@ TEST_P(L10_Quantize, Refusals) {
   EXPECT_NE(text({8, 8}, DType::U8, DType::F32, any.out(Write::Set)), "") << "offsets without a zero point";
   EXPECT_NE(text({8, 8, 8, Range::ZeroPoint}), "") << "a zero point without offsets";
   EXPECT_NE(text({8, 8}, DType::U8, DType::F32, {}, Write::Add), "");
-  EXPECT_NE(text({8, 8}, DType::U8, DType::F32, {}, Write::Set, DType::F32), "") << "the book";
+  EXPECT_NE(text({8, 8}, DType::U8, DType::F32, {}, Write::Set, DType::F32), "") << "the codebook";
   EXPECT_NE(text({8, 8}, DType::U8, DType::F32, {}, Write::Set, DType::U8, DType::I32), "") << "x";
 }
 
@@ -243,7 +244,7 @@ TEST_P(L10_Dequantize, WhatCodesComeBackAs) {
       const QuantCall run(f, n, block);
       Bytes codes(run.s.code_bytes());
       for (int64_t i = 0; i < run.s.code_bytes(); ++i) {
-        const int a = int((i * 7 + 3) % f.book.count), b = int((i * 5 + 1) % f.book.count);
+        const int a = int((i * 7 + 3) % f.codebook.count), b = int((i * 5 + 1) % f.codebook.count);
         codes.data()[i] = uint8_t(f.bits == 8 ? a : a << 4 | b);
       }
       const std::vector<uint8_t> bytes = codes.values();
@@ -255,7 +256,7 @@ TEST_P(L10_Dequantize, WhatCodesComeBackAs) {
         const int code = f.bits == 8 ? bytes[size_t(i)]
                          : i % 2     ? bytes[size_t(i / 2)] & 15
                                      : bytes[size_t(i / 2)] >> 4;
-        const float r = float(scales.values()[b]) * f.book.value[code];
+        const float r = float(scales.values()[b]) * f.codebook.value[code];
         expected.push_back(f.range == Range::ZeroPoint ? float(offsets.values()[b]) + r : r);
       }
       const CBuf moved = f.range == Range::ZeroPoint ? offsets.in() : CBuf{};
@@ -264,7 +265,7 @@ TEST_P(L10_Dequantize, WhatCodesComeBackAs) {
         const KernelCall call{"dequantize " + std::string(f.name),
                               {{"y", {T}, expected}},
                               [&](const Ctx& c, const std::vector<Out>& out) {
-                                table().dequantize(c, run.s, run.book_in(), {codes.data(), DType::U8},
+                                table().dequantize(c, run.s, run.codebook_in(), {codes.data(), DType::U8},
                                                    scales.in(), moved, out[0]);
                               }};
         ASSERT_NO_FATAL_FAILURE(expect_contract(call, all_ways(call.outputs)));

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstring>
 
-#include "src/quant/book.h"
+#include "src/quant/codebook.h"
 #include "tests/kernels/kernel_contract.h"
 #include "tests/refusal_testing.h"
 
@@ -10,34 +10,34 @@ namespace gradus {
 
 struct Format {
   const char* name;
-  QuantBook book;
+  Codebook codebook;
   int bits;
   Range range = Range::AbsMax;
 };
-// Two books that are in no paper: values so close that many lie between two numbers of 16 upper bits, and 16
-// of which several lie within 1/16.
-inline QuantBook crowded_book(int count, int direction = 1) {
+// Two codebooks that are in no paper: values so close that many lie between two numbers of 16 upper bits, and
+// 16 of which several lie within 1/16.
+inline Codebook crowded_codebook(int count, int direction = 1) {
   std::vector<float> value;
   for (int i = 0; i < count; ++i) value.push_back(0.5f + 0.0625f * float(i) / float(count));
   value.front() = -1, value.back() = 1;
   if (direction < 0) std::reverse(value.begin(), value.end());
-  return listed_book(value);
+  return listed_codebook(value);
 }
 inline const std::vector<Format>& formats() {
-  static const std::vector<Format> all{{"absmax 8", absmax_book(8), 8},
-                                       {"absmax 4", absmax_book(4), 4},
-                                       {"zero point 8", zero_point_book(8), 8, Range::ZeroPoint},
-                                       {"zero point 4", zero_point_book(4), 4, Range::ZeroPoint},
-                                       {"given 8", absmax_book(8), 8, Range::Given},
-                                       {"given nf4", nf4_book(), 4, Range::Given},
-                                       {"nf4", nf4_book(), 4},
-                                       {"fp4", fp4_book(), 4},
-                                       {"dynamic", dynamic_book(Sign::Signed), 8},
-                                       {"dynamic unsigned", dynamic_book(Sign::Unsigned), 8},
-                                       {"nf4 in 8 bits", nf4_book(), 8},
-                                       {"crowded 8", crowded_book(200), 8},
-                                       {"crowded 4", crowded_book(16), 4},
-                                       {"crowded, downwards", crowded_book(16, -1), 4}};
+  static const std::vector<Format> all{{"absmax 8", absmax_codebook(8), 8},
+                                       {"absmax 4", absmax_codebook(4), 4},
+                                       {"zero point 8", zero_point_codebook(8), 8, Range::ZeroPoint},
+                                       {"zero point 4", zero_point_codebook(4), 4, Range::ZeroPoint},
+                                       {"given 8", absmax_codebook(8), 8, Range::Given},
+                                       {"given nf4", nf4_codebook(), 4, Range::Given},
+                                       {"nf4", nf4_codebook(), 4},
+                                       {"fp4", fp4_codebook(), 4},
+                                       {"dynamic", dynamic_codebook(Sign::Signed), 8},
+                                       {"dynamic unsigned", dynamic_codebook(Sign::Unsigned), 8},
+                                       {"nf4 in 8 bits", nf4_codebook(), 8},
+                                       {"crowded 8", crowded_codebook(200), 8},
+                                       {"crowded 4", crowded_codebook(16), 4},
+                                       {"crowded, downwards", crowded_codebook(16, -1), 4}};
   return all;
 }
 
@@ -71,11 +71,11 @@ struct Result {
 struct QuantCall {
   const Format& f;
   QuantShape s;
-  SharedVector<char> book = SharedVector<char>(sizeof(QuantBook));
+  SharedVector<char> codebook = SharedVector<char>(sizeof(Codebook));
   QuantCall(const Format& f, int64_t n, int64_t block) : f(f), s{n, block, f.bits, f.range} {
-    std::memcpy(book.data(), &f.book, sizeof(QuantBook));
+    std::memcpy(codebook.data(), &f.codebook, sizeof(Codebook));
   }
-  CBuf book_in() const { return {book.data(), DType::U8}; }
+  CBuf codebook_in() const { return {codebook.data(), DType::U8}; }
 
   Result quantize(const Buffer& x, double given = 1) const {
     Bytes codes(s.code_bytes());
@@ -83,7 +83,7 @@ struct QuantCall {
         offsets = Buffer::random(DType::F32, s.blocks(), 3);
     TestCtx ctx(cost::quantize(s, x.type()));
     ctx.poison_scratch();
-    table().quantize(ctx, s, book_in(), x.in(), {codes.data(), DType::U8}, scales.out(Write::Set),
+    table().quantize(ctx, s, codebook_in(), x.in(), {codes.data(), DType::U8}, scales.out(Write::Set),
                      f.range == Range::ZeroPoint ? offsets.out(Write::Set) : Out{});
     EXPECT_TRUE(ctx.kept_to_its_scratch()) << f.name;
     Result r{codes.values(), {}, scales.values(), offsets.values()};

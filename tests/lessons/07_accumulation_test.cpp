@@ -144,7 +144,7 @@ TEST_F(L07_Accumulate, APartOfABatchIsABatchAtItsPlace) {
 TEST_F(L07_Accumulate, ASplitThatDoesNotAddUpIsRefused) {
   for (const Split& wrong : {Split{}, {5}, {7}, {3, 2}, {4, 3}, {6, 6}, {1, 1, 1, 1, 1}, {7, -1}}) {
     EXPECT_NE(refusal([&] { accumulate(model, batch, wrong); }), "") << wrong.size() << " micro-batches";
-    for (const Parameter& p : model.parameters) EXPECT_TRUE(p.leaf.empty) << p.name << " has a part of it";
+    for (const Parameter& p : model.parameters) EXPECT_TRUE(!p.leaf.written) << p.name << " has a part of it";
   }
   EXPECT_EQ(refusal([&] { accumulate(model, batch, {4, 2}); }), "");
 }

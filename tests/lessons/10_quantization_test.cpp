@@ -54,16 +54,16 @@ TEST(L10_Formats, AreWhatTheirNamesSay) {
         << name;
     EXPECT_EQ(f.range == Range::ZeroPoint, name == "zero point");
     EXPECT_EQ(f.range == Range::Given, name == "range of fp16");
-    EXPECT_LE(f.book.count, 1 << f.bits) << name;
-    EXPECT_GE(f.book.count, (1 << f.bits) - 1) << name;
+    EXPECT_LE(f.codebook.count, 1 << f.bits) << name;
+    EXPECT_GE(f.codebook.count, (1 << f.bits) - 1) << name;
   }
   expect_refused("there is no format 'nf4'", [] { format_of("nf4"); });
   EXPECT_EQ(format_of("range of fp16").given, 65504);
-  EXPECT_EQ(format_of("NF4, blocks").book.value[1], nf4_book().value[1]);
-  EXPECT_EQ(format_of("FP4, blocks").book.value[1], fp4_book().value[1]);
-  EXPECT_EQ(format_of("dynamic, blocks").book.value[1], dynamic_book(Sign::Signed).value[1]);
-  EXPECT_EQ(format_of("quantile", x).book.value[0], -1) << "of x divided by its largest magnitude";
-  EXPECT_EQ(format_of("quantile", x).book.value[255], 0.5f);
+  EXPECT_EQ(format_of("NF4, blocks").codebook.value[1], nf4_codebook().value[1]);
+  EXPECT_EQ(format_of("FP4, blocks").codebook.value[1], fp4_codebook().value[1]);
+  EXPECT_EQ(format_of("dynamic, blocks").codebook.value[1], dynamic_codebook(Sign::Signed).value[1]);
+  EXPECT_EQ(format_of("quantile", x).codebook.value[0], -1) << "of x divided by its largest magnitude";
+  EXPECT_EQ(format_of("quantile", x).codebook.value[255], 0.5f);
 }
 
 // A zero point exists so that 0 has a code.

@@ -46,7 +46,7 @@ Updated updated(MakeOptimizer make, int steps = 3) {
       const std::vector<float> all = golden_inputs(step * 100 + p.value.numel());
       p.leaf.grad = from_host(current().device, std::vector<float>(all.end() - p.value.numel(), all.end()),
                               p.value.shape(), DType::F32, Kind::Gradient, "g");
-      p.leaf.empty = false;
+      p.leaf.written = true;
     }
     optimizer->step(0.01);
   }
@@ -128,9 +128,9 @@ TEST(L11_Adam8bit, EveryFormatTakesTheBytesThatArePredicted) {
   ASSERT_EQ(state_formats().size(), 5u);
   EXPECT_EQ(state_formats()[0].m.block, 0);
   EXPECT_EQ(state_formats()[1].v.block, 256);
-  EXPECT_EQ(state_formats()[0].v.book.value[0], 0) << "v has no sign";
-  EXPECT_EQ(state_formats()[3].v.book.value[0], 0);
-  EXPECT_LT(state_formats()[2].m.book.value[0], 0);
+  EXPECT_EQ(state_formats()[0].v.codebook.value[0], 0) << "v has no sign";
+  EXPECT_EQ(state_formats()[3].v.codebook.value[0], 0);
+  EXPECT_LT(state_formats()[2].m.codebook.value[0], 0);
 }
 
 // v spans six decades: evenly spaced values lose what is below half a step, 1/510 of the largest.

@@ -110,7 +110,7 @@ TEST(L11_Moves, AMoveWithoutAGradientIsAdamWs) {
     const auto step = [&](const std::vector<float>& g) {
       const std::vector<double> before = to_host<double>(p.value);
       p.leaf.grad = from_host(current().device, g, {4}, DType::F32, Kind::Gradient, "g");
-      p.leaf.empty = false;
+      p.leaf.written = true;
       optimizer.step(0x1p-6);
       std::vector<double> moves = to_host<double>(p.value);
       for (size_t i = 0; i < 4; ++i) moves[i] = std::abs(moves[i] - before[i]) * 64;

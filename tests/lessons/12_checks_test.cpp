@@ -151,7 +151,7 @@ TEST(L12_Measured, PagedRunsOfTheLesson) {
   EXPECT_EQ(runs.free.states, runs.paged.states);
   EXPECT_LE(*runs.paged.row.reserved_bytes, runs.budget);
   EXPECT_GT(*runs.free.row.reserved_bytes, runs.budget);
-  EXPECT_GT(runs.paged.traffic.bytes_in, 0);
+  EXPECT_GT(runs.paged.moved.bytes_in, 0);
   EXPECT_TRUE(runs.failed.weights.empty());
 }
 

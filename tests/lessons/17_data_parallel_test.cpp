@@ -67,7 +67,7 @@ TEST(L17_Ring, EveryRankHasTheSumAfterTwoRounds) {
         EXPECT_EQ(steps, 2 * (ranks - 1));
         EXPECT_EQ(to_host<double>(x), expected)
             << ranks << " ranks, " << n << " numbers, rank " << comm.rank();
-        sent += comm.traffic().elements;
+        sent += comm.sent().elements;
       });
       EXPECT_EQ(sent, 2 * (ranks - 1) * n);
     }
@@ -176,8 +176,8 @@ TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
                  {{got * double(ranks) == sum,
                    "this is the mean of the ranks; their losses are shares of one mean already, so "
                    "gradients are added"},
-                  {comm.traffic().messages == 0, "nothing is sent: each rank keeps its own gradient"}});
-      EXPECT_EQ(comm.traffic().messages, 3 * 2 * (ranks - 1)) << "one all-reduce for each parameter";
+                  {comm.sent().messages == 0, "nothing is sent: each rank keeps its own gradient"}});
+      EXPECT_EQ(comm.sent().messages, 3 * 2 * (ranks - 1)) << "one all-reduce for each parameter";
     });
   }
 }
@@ -193,21 +193,20 @@ TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
       for (int step = 0; step < 2; ++step) {
         net.parameters.zero_grad();
         sums.sum_during_backward();
-        const int64_t before = comm.traffic().messages;
+        const int64_t before = comm.sent().messages;
         Tape tape;
         backward(tape, net(comm.rank()));
-        EXPECT_EQ(comm.traffic().messages - before, messages * buckets)
-            << "all have begun when backward ends";
+        EXPECT_EQ(comm.sent().messages - before, messages * buckets) << "all have begun when backward ends";
         sums.sum();
         EXPECT_EQ(net.gradients(), expected);
       }
       // The first layer's gradient is missing: its bucket must not begin.
       net.parameters.zero_grad();
       sums.sum_during_backward();
-      const int64_t before = comm.traffic().messages;
+      const int64_t before = comm.sent().messages;
       Tape tape;
       backward(tape, net(comm.rank(), true));
-      EXPECT_EQ(comm.traffic().messages - before, bytes == 1 ? messages : 0);
+      EXPECT_EQ(comm.sent().messages - before, bytes == 1 ? messages : 0);
       expect_refused("parameter 'first' has no gradient", [&] { sums.sum(); });
     });
   }
@@ -221,12 +220,12 @@ void expect_micro_batches(int steps) {
     GradientBuckets sums(comm, net.parameters, 1);
     for (int step = 0; step < steps; ++step) {
       net.parameters.zero_grad();
-      const int64_t before = comm.traffic().messages;
+      const int64_t before = comm.sent().messages;
       for (int micro = 0; micro < 3; ++micro) {
         if (micro == 2) sums.sum_during_backward();
         Tape tape;
         backward(tape, net(comm.rank()));
-        const int64_t sent = comm.traffic().messages - before;
+        const int64_t sent = comm.sent().messages - before;
         EXPECT_EQ(sent, micro == 2 ? 6 : 0)
             << "step " << step << ", micro-batch " << micro
             << usual_mistake(

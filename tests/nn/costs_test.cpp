@@ -17,7 +17,7 @@ Trace counted(const std::vector<Cost>& costs) {
 struct L04_Costs : ::testing::Test {
   L04_Costs() { meter.keep_trace(); }
   Trace of(const std::function<void()>& f) {
-    meter.reset_work();
+    meter.reset_totals();
     f();
     return meter.trace();
   }
@@ -34,7 +34,7 @@ TEST_F(L04_Costs, OfParametersAndOptimizers) {
   for (const int64_t n : {2, 3, 4}) {  // weights and gradients in bf16, a master copy and states in fp32
     Parameter& p = parameters.add(std::to_string(n), {n}, precision_recipe("mixed"));
     p.leaf.grad = Tensor(context.device, {n}, *p.leaf.dtype, Kind::Gradient, "g");
-    p.leaf.empty = false;
+    p.leaf.written = true;
   }
   const int64_t g = size_of(*parameters.begin()->leaf.dtype);
   EXPECT_EQ(of([&] { parameters.find("4").round_master(); }), counted({elementwise(0, 4 * (4 + 2))}));

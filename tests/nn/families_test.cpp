@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <set>
 
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "src/train/dummy.h"
 #include "tests/nn/families_testing.h"
 #include "tests/refusal_testing.h"

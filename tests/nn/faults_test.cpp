@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
 #include "tests/fault_injection.h"

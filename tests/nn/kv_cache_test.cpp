@@ -153,9 +153,10 @@ TEST(L04_KvCacheBytes, ATokenCostsItsOwnProductsAndALookBack) {
   Meter& meter = context.device.meter();
   const std::vector<int32_t> ids = random_ids(B * 13, V);
   for (int64_t t = 0; t < 13; ++t) {
-    meter.reset_work();
+    meter.reset_totals();
     model.next_logits(part_of(ids, B, t, 1), cache);
-    EXPECT_EQ(meter.work(OpClass::Contraction).flops, B * (24 * L * C * C + 2 * V * C + 4 * L * C * (t + 1)));
+    EXPECT_EQ(meter.totals(OpClass::Contraction).flops,
+              B * (24 * L * C * C + 2 * V * C + 4 * L * C * (t + 1)));
   }
 }
 

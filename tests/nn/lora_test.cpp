@@ -163,7 +163,7 @@ TEST_P(L12_Lora, MergedLogitsAreTheSameAndTakeNoMoreWork) {
   Transformer model(config);
   model.initialize(1);
   const auto flops = [&] {
-    context.device.meter().reset_work();
+    context.device.meter().reset_totals();
     logits(model);
     return context.device.meter().flops();
   };

@@ -34,7 +34,7 @@ TEST_F(L03_Parameters, AnAddedOneIsWhatItsPrecisionAsksFor) {
     EXPECT_EQ(p.leaf.dtype, DType::BF16);
     EXPECT_EQ(p.leaf.name, p.name);
     EXPECT_EQ(p.leaf.shape, (Shape{2, 3}));
-    EXPECT_TRUE(p.leaf.empty && !p.leaf.grad.defined());
+    EXPECT_TRUE(!p.leaf.written && !p.leaf.grad.defined());
     EXPECT_EQ(p.precision, precision);
     EXPECT_TRUE(p.trainable());
     EXPECT_EQ(p.master.defined(), master);
@@ -105,13 +105,13 @@ TEST_F(L03_Parameters, ZeroGradEmptiesAllAlsoWhatWasFrozenAndFillsNothing) {
   const Storage* const buffer = &a.leaf.grad.storage();
   const uint32_t version = buffer->version;
   parameters.zero_grad();
-  for (const Parameter* p : {&a, &b, &unused}) EXPECT_TRUE(p->leaf.empty) << p->name;
+  for (const Parameter* p : {&a, &b, &unused}) EXPECT_TRUE(!p->leaf.written) << p->name;
   EXPECT_EQ(buffer->version, version) << "nothing is filled";
   EXPECT_EQ(&a.leaf.grad.storage(), buffer) << "nor freed";
   EXPECT_EQ(item(b.leaf.grad), 3);
   pass();
   EXPECT_EQ(item(a.leaf.grad), 2);
-  EXPECT_TRUE(b.leaf.empty);
+  EXPECT_TRUE(!b.leaf.written);
   parameters.set_trainable(b, true);
   EXPECT_TRUE(b.trainable());
   pass(), pass();
@@ -130,7 +130,7 @@ TEST_F(L03_Parameters, DropGradGivesTheMemoryBackAndTheNextPassIsAsTheFirst) {
   parameters.drop_grad();
   EXPECT_EQ(meter.now()[Kind::Gradient], 0) << "of what was frozen, too";
   for (const Parameter* p : {&a, &b}) {
-    EXPECT_TRUE(p->leaf.empty) << p->name;
+    EXPECT_TRUE(!p->leaf.written) << p->name;
     EXPECT_FALSE(p->leaf.grad.defined()) << p->name;
   }
   EXPECT_EQ(item(a.value), 1) << "values stay";
@@ -164,7 +164,7 @@ TEST_F(L03_OptimizerRefusals, ARefusedStepWritesToNothing) {
   std::vector<uint32_t> before;
   for (const Storage* s : written) before.push_back(s->version);
   for (Parameter* missing : {&a, &b}) {
-    for (Parameter* p : {&a, &b}) p->leaf.grad = b.value, p->leaf.empty = p == missing;
+    for (Parameter* p : {&a, &b}) p->leaf.grad = b.value, p->leaf.written = p != missing;
     expect_refused("optimizer: parameter '" + missing->name + "' has no gradient; call backward()",
                    [&] { optimizer.step(0.5); });
     for (size_t i = 0; i < written.size(); ++i)
@@ -184,7 +184,7 @@ TEST_F(L03_OptimizerRefusals, WithoutATrainableParameterOrAGradient) {
   expect_refused("clip_grad_norm: no parameter has a gradient; call backward() first",
                  [&] { trains.clip_grad_norm(1); });
   parameters.set_trainable(p, false);
-  p.leaf.grad = p.value, p.leaf.empty = false;
+  p.leaf.grad = p.value, p.leaf.written = true;
   expect_refused("no parameter has a gradient", [&] { trains.clip_grad_norm(1); });
   Sgd optimizer(parameters);
   EXPECT_TRUE(optimizer.states.empty());

@@ -2,7 +2,7 @@
 // for.
 #include <filesystem>
 
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "tests/devices.h"
 #include "tests/nn/families_testing.h"
 

@@ -147,7 +147,7 @@ TEST(L03_TwoModels, AStepBetweenForwardAndBackwardChangesNoGradient) {
           if (disturbed) {
             p.leaf.grad =
                 from_host(context.device, std::vector<double>{1}, {1}, DType::F32, Kind::Gradient, "g");
-            p.leaf.empty = false;
+            p.leaf.written = true;
             optimizer.step(0.1);
             const Tape next;  // begins an attempt
             context.seed = 4, context.first_sample = 0;
@@ -217,7 +217,7 @@ TEST(L02_TwoModels, AModelOfAnotherContextIsRefused) {
         if (recorded) tape = std::make_unique<Tape>();
         expect_refused("is of another context than the current one", [&] { batch.loss(model); });
       }
-      for (Parameter& p : model.parameters) p.leaf.grad = p.value, p.leaf.empty = false;
+      for (Parameter& p : model.parameters) p.leaf.grad = p.value, p.leaf.written = true;
       expect_refused("another context", [&] { optimizer.step(0.1); });
       first.make_current();
       dummy_batch(model.config, 2, 8).loss(model);

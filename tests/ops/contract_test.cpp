@@ -201,7 +201,7 @@ TEST_P(L03_OpContract, ItCountsTheCostsOfItsKernels) {
       std::map<Cost, int64_t> forward = counted(contract.forward(T));
       if (context.dropout_ordinal() > 0) ++forward[{OpClass::Elementwise}];  // the tape copies the step
       EXPECT_EQ(meter.trace(), forward) << op << " " << name_of(T);
-      meter.reset_work();
+      meter.reset_totals();
       tape.backward(y, dy);
       EXPECT_EQ(meter.trace(), counted(contract.backward(T, training)))
           << op << " " << name_of(T) << ", " << training;
@@ -228,7 +228,7 @@ TEST(L04_OpContract, GradientsInFp32CostWhatTheyTake) {
     const std::vector<Tensor> x = inputs_of(op, (1u << op.shapes.size()) - 1, leaves, T);
     Tape tape;
     const Tensor y = op.f(x), dy = empty_like(y, "dy");
-    context.device.meter().reset_work();
+    context.device.meter().reset_totals();
     tape.backward(y, dy);
     EXPECT_EQ(context.device.meter().trace(), counted(costs)) << op;
   }

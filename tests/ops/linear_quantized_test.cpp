@@ -173,12 +173,12 @@ TEST_P(L12_LinearQuantized, FlopsAreThoseOfLinear) {
   const DoubleQuantized w = weight(1100, 1025);
   const Tensor numbers = this->numbers(w), x = random({2, 1025}, 2), bias = random({1100}, 4);
   Meter& meter = context.device.meter();
-  meter.reset_work();
+  meter.reset_totals();
   results(nullptr, &w, x, bias, true, true);
-  const int64_t flops = meter.work(OpClass::Contraction).flops;
-  meter.reset_work();
+  const int64_t flops = meter.totals(OpClass::Contraction).flops;
+  meter.reset_totals();
   results(&numbers, nullptr, x, bias, true, true);
-  EXPECT_EQ(flops, meter.work(OpClass::Contraction).flops);
+  EXPECT_EQ(flops, meter.totals(OpClass::Contraction).flops);
   EXPECT_EQ(flops, 2 * 2 * 2 * 1025 * 1100);
 }
 

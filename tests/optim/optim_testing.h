@@ -10,7 +10,7 @@ template <class T>
 void set_gradient(Parameter& p, const std::vector<T>& values) {
   p.leaf.grad = from_host(p.value.device(), values, p.value.shape(), p.precision.gradient, Kind::Gradient,
                           p.name + ".grad");
-  p.leaf.empty = false;
+  p.leaf.written = true;
 }
 
 inline std::vector<double> normal(int64_t n, uint64_t stream, double size = 1) {

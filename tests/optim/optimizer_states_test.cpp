@@ -1,4 +1,4 @@
-// What all optimizers share: the states that they declare, checkpoints that go on to the bit, updates that
+// What all optimizers share: the states that they declare, saved runs that go on to the bit, updates that
 // are refused and change nothing; and that whoever updates some parameters by AdamW does as AdamW does.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "src/optim/muon.h"
 #include "tests/devices.h"
 #include "tests/optim/optim_testing.h"

@@ -1,4 +1,4 @@
-// States of optimizers that go to the host when the device has no room: updates and checkpoints are those of
+// States of optimizers that go to the host when the device has no room: updates and saved runs are those of
 // a device with room, to the bit; and every byte that moves is counted.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
 #include "tests/devices.h"
@@ -71,7 +71,7 @@ void expect_as_with_room(const char* device, const Precision& precision, const s
         run->update(step, scaled || step == 2 ? 0.5 : 0, scaled && step == 2);
       EXPECT_EQ(run->optimizer->scalars().updates, scaled ? 2 : 3) << name;
     }
-    const Pager::Traffic traffic = paged.traffic();
+    const Pager::Moved traffic = paged.moved();
     EXPECT_EQ(traffic.bytes_out - traffic.bytes_in, paged.on_host()) << name;
     EXPECT_EQ(paged.on_host() + paged.context.device.meter().now()[Kind::Optimizer], bytes) << name;
     EXPECT_GE(traffic.bytes_in, kRounds * (bytes - room)) << name << ": in each round what has no room";
@@ -94,7 +94,7 @@ std::string file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST_P(L12_PagedStates, CheckpointsAreTheSameAndGoOn) {
+TEST_P(L12_PagedStates, SavedRunsAreTheSameAndGoOn) {
   const std::string path = ::testing::TempDir() + "paged-" + std::to_string(::getpid()) + ".safetensors";
   const bool few = slow(GetParam());
   for (const std::string name : {"adamw", "adamw_8bit"}) {
@@ -158,9 +158,9 @@ TEST_P(L12_PagedStates, GroupsThatWereReadBetweenUpdatesAreUpdatedAllTheSame) {
 
 TEST_P(L12_PagedStates, WithoutAHostAnUpdateIsOneKernelThatCountsAndOneOverAllParameters) {
   Training run(GetParam(), kFew, uniform(DType::F32), kMakeAdamW);
-  const int64_t before = run.context.device.meter().work(OpClass::Elementwise).calls;
+  const int64_t before = run.context.device.meter().totals(OpClass::Elementwise).calls;
   run.update(1);
-  EXPECT_EQ(run.context.device.meter().work(OpClass::Elementwise).calls, before + 2);
+  EXPECT_EQ(run.context.device.meter().totals(OpClass::Elementwise).calls, before + 2);
 }
 
 // Which groups are where after an update, and how many moved, follows from the rule: the one before goes
@@ -171,7 +171,7 @@ void expect_moves(const char* device, int64_t rooms) {
   EXPECT_STREQ(run.context.host->name(), device == std::string("meta") ? "meta" : "cpu");
   const int64_t count = int64_t(run.optimizer->pager->groups()), away = (count - rooms) * kGroup;
   ASSERT_EQ(count, 4) << "each parameter is one";
-  EXPECT_EQ(run.traffic().bytes_out, away) << "as the optimizer was made";
+  EXPECT_EQ(run.moved().bytes_out, away) << "as the optimizer was made";
   std::set<size_t> there = run.on_device();
   int64_t in = 0;
   for (int step = 1; step <= 4; ++step) {
@@ -183,11 +183,11 @@ void expect_moves(const char* device, int64_t rooms) {
     }
     run.update(step);
     EXPECT_EQ(run.on_device(), there) << device << ", step " << step;
-    EXPECT_EQ(run.traffic().bytes_in, in);
-    EXPECT_EQ(run.traffic().bytes_out, in + away);
+    EXPECT_EQ(run.moved().bytes_in, in);
+    EXPECT_EQ(run.moved().bytes_out, in + away);
     EXPECT_EQ(run.on_host(), away);
   }
-  run.bits();  // what is read between updates, say for a checkpoint, may go again
+  run.bits();  // what is read between updates, say to save a run, may go again
   for (int64_t i = 0; i < rooms; ++i) run.take(kGroup);
   EXPECT_EQ(run.on_device().size(), 0u) << "between updates any group goes for others";
 }
@@ -229,7 +229,7 @@ TEST_P(L12_PagedStates, TwoOptimizersShareTheRoom) {
     for (int step = 1; step <= 3; ++step) run->update(step), second.back()->step(0.01);
   }
   expect_equal(paged, at_home, "weights, and states of the first");
-  EXPECT_GT(std::min(paged.traffic().bytes_in, second[1]->pager->traffic().bytes_out), 0);
+  EXPECT_GT(std::min(paged.moved().bytes_in, second[1]->pager->moved().bytes_out), 0);
   paged.context.make_current();
   paged.optimizer.reset();  // in the order in which they were made
   second[1]->step(0.01);

@@ -58,7 +58,7 @@ struct Training {
       std::vector<double> values = numbers(p.value.numel(), ++stream, 0.01 * scale);
       if (overflow) values[0] = INFINITY;
       copy_from_host(p.leaf.grad, values);
-      p.leaf.empty = false;
+      p.leaf.written = true;
     }
     if (max_norm > 0) optimizer->clip_grad_norm(max_norm);
     optimizer->step(0.01 / step);
@@ -82,10 +82,10 @@ struct Training {
   std::set<size_t> on_device() const {  // where a parameter is a group
     std::set<size_t> there;
     for (size_t i = 0; i < optimizer->states.size(); ++i)
-      if (!optimizer->states[i].tensors[0].storage().empty()) there.insert(i);
+      if (!optimizer->states[i].tensors[0].storage().dropped()) there.insert(i);
     return there;
   }
-  Pager::Traffic traffic() const { return optimizer->pager->traffic(); }
+  Pager::Moved moved() const { return optimizer->pager->moved(); }
   int64_t on_host() { return context.host->meter().now()[Kind::Optimizer]; }
 
   Context context;

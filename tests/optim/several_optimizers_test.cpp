@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "src/optim/adamw_8bit.h"
 #include "src/optim/muon.h"
 #include "src/train/dummy.h"
@@ -28,7 +28,7 @@ struct Model {
       std::vector<double> g(size_t(p.value.numel()));
       for (size_t i = 0; i < g.size(); ++i) g[i] = size * std::sin(double(step) * 7 + double(i) + 1);
       set_gradient(p, g);
-      p.leaf.empty = !p.trainable();
+      p.leaf.written = p.trainable();
     }
   }
   Numbers numbers() const {
@@ -166,7 +166,7 @@ TEST(L06_SeveralOptimizers, WhatIsFrozenStaysAndWhatHasNoStatesIsRefused) {
   plain.step(0.1);
   const Numbers before = m.numbers();
   m.parameters.set_trainable(m.parameters.find("b"), false);
-  m.set_gradients(1), m.parameters.find("b").leaf.empty = false;  // of a backward pass before
+  m.set_gradients(1), m.parameters.find("b").leaf.written = true;  // of a backward pass before
   plain.clip_grad_norm(0);
   const double norm = plain.scalars().grad_norm;
   plain.step(0.1);

@@ -60,7 +60,7 @@ TEST(L17_Buckets, BeginEmptyAndLeaveNothing) {
     pass();
     {
       GradientBuckets buckets(comm, parameters, 1000);
-      EXPECT_TRUE(a.leaf.empty);
+      EXPECT_TRUE(!a.leaf.written);
       EXPECT_NE(refusal([&] { buckets.sum(); }), "");
       pass();
       EXPECT_EQ(to_host<double>(a.leaf.grad), (std::vector<double>{2, 2, 2}));

@@ -17,7 +17,7 @@ void play_programs(Comm& comm) {
     const std::vector<int64_t> sizes =
         i % 20 == 0 ? std::vector<int64_t>{65'537, 131'075} : std::vector<int64_t>{0, 1, 2, 5, 7, 64, 255};
     const CaseMaker maker(rng, ProgramMaker(rng, comm.size(), sizes).make(1 + int64_t(rng.below(12))));
-    std::vector<Traffic> traffic(maker.made_.before.size());
+    std::vector<Sent> traffic(maker.made_.before.size());
     play(comm, maker.made_, traffic);
   }
   check(!::testing::UnitTest::GetInstance()->Failed(), "bytes differ from the reference");

@@ -26,7 +26,7 @@ inline std::string text(const Op& op) {
   return std::string(offer_name(op.what)) + " n=" + std::to_string(op.n) + " " + name_of(op.dtype);
 }
 
-inline void play(Comm& comm, const Case& c, std::vector<Traffic>& traffic) {
+inline void play(Comm& comm, const Case& c, std::vector<Sent>& traffic) {
   const size_t rank = size_t(comm.rank());
   Device& device = current().device;
   std::map<DType, Tensor> memory;
@@ -52,7 +52,7 @@ inline void play(Comm& comm, const Case& c, std::vector<Traffic>& traffic) {
     if (!device.has_data()) continue;
     EXPECT_EQ(read(op.has_y() ? y : x), side.expected) << text(op) << ", rank " << rank << ", op " << act.op;
   }
-  traffic[rank] = comm.traffic();
+  traffic[rank] = comm.sent();
   if (!device.has_data()) return;
   for (const auto& [t, all] : memory) EXPECT_EQ(read(all), c.after[rank].at(t)) << "all " << name_of(t);
 }

@@ -11,10 +11,10 @@ namespace {
 // What a rank sends in an op: in a sum the parts that others own, in a gathering its own part to each other
 // rank, so with equal parts (N-1)/N of the elements each way; a broadcast is passed on from the root by all
 // but the last. N-1 messages each way, of a broadcast one; none for a barrier.
-Traffic sent(const Op& op, int64_t rank, int64_t ranks) {
+Sent sent(const Op& op, int64_t rank, int64_t ranks) {
   const int64_t others = ranks - 1, all = op.numel(ranks), own = part_of(all, rank, ranks).count;
   const auto traffic = [&](int64_t elements, int64_t messages) {
-    return Traffic{elements, elements * size_of(op.dtype), messages};
+    return Sent{elements, elements * size_of(op.dtype), messages};
   };
   switch (op.what) {
     case Op::What::AllReduce: return traffic(all - own + others * own, 2 * others);
@@ -22,18 +22,18 @@ Traffic sent(const Op& op, int64_t rank, int64_t ranks) {
     case Op::What::AllGather: return traffic(others * own, others);
     case Op::What::Broadcast: {
       const bool last = (rank + 1) % ranks == op.other;
-      return last ? Traffic{} : traffic(all, 1);
+      return last ? Sent{} : traffic(all, 1);
     }
-    case Op::What::Send: return rank == op.rank ? traffic(all, 1) : Traffic{};
+    case Op::What::Send: return rank == op.rank ? traffic(all, 1) : Sent{};
     default: return {};
   }
 }
 
-void expect_sent(const Program& p, const std::vector<Traffic>& traffic) {
+void expect_sent(const Program& p, const std::vector<Sent>& traffic) {
   for (size_t r = 0; r < traffic.size(); ++r) {
-    Traffic expected;
+    Sent expected;
     for (const Op& op : p.ops) {
-      const Traffic t = sent(op, int64_t(r), p.ranks);
+      const Sent t = sent(op, int64_t(r), p.ranks);
       expected = {expected.elements + t.elements, expected.bytes + t.bytes, expected.messages + t.messages};
     }
     EXPECT_EQ(traffic[r].elements, expected.elements) << "rank " << r;
@@ -47,7 +47,7 @@ void expect_program(const char* device, uint64_t number, const std::vector<int64
   Rng rng(17, number);
   const int64_t ranks = 1 + int64_t(rng.below(6)), calls = 1 + int64_t(rng.below(sizes[0] > 1000 ? 4 : 16));
   const CaseMaker maker(rng, ProgramMaker(rng, ranks, sizes).make(calls));
-  std::vector<Traffic> traffic(maker.made_.before.size()), on_meta = traffic;
+  std::vector<Sent> traffic(maker.made_.before.size()), on_meta = traffic;
   run_cluster({.ranks = ranks, .device = device}, [&](Comm& comm) { play(comm, maker.made_, traffic); });
   expect_sent(maker.made_.program, traffic);
   run_cluster({.ranks = ranks, .device = "meta"}, [&](Comm& comm) { play(comm, maker.made_, on_meta); });

@@ -43,8 +43,8 @@ void expect_kept(const ShardedSetting& set, const ZeroArgs& args, const Psi& psi
   }
 }
 
-void expect_sent(const ShardedSetting& set, const ZeroArgs& args, const Psi& psi, const Traffic& sent,
-                 int64_t n, const std::string& what) {
+void expect_sent(const ShardedSetting& set, const ZeroArgs& args, const Psi& psi, const Sent& sent, int64_t n,
+                 const std::string& what) {
   const int64_t others = set.ranks - 1;
   const int64_t of_updates = set.steps * psis(args, set.micro_batches) * n * others / set.ranks;
   // To be clipped, a sum of squares to each of the others.
@@ -70,7 +70,7 @@ Usage expect_bytes(const ShardedSetting& set, const ZeroArgs& args, const Psi& p
     train_with_zero(mine, comm, args, [&](Transformer& model, Zero& zero, Optimizer&) {
       EXPECT_EQ(current().device.meter().device_requests(), requests) << what;
       expect_kept(set, args, psi, model, zero, what);
-      expect_sent(set, args, psi, comm.traffic(), zero.numel(), what);
+      expect_sent(set, args, psi, comm.sent(), zero.numel(), what);
       owned += zero.shards.numel(), all = model.parameters.numel();
       peak = current().device.meter().at_peak();
     });

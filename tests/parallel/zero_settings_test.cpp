@@ -36,10 +36,10 @@ TEST(L18_ZeroSettings, WhatStaysIsNotFetchedAgain) {
   run_cluster({.ranks = 2}, [](Comm& comm) {
     const ShardedLayers sharded(comm,
                                 {.stage = 3, .unit = unit_per_layer, .overlap = true, .keep_gathered = true});
-    const int64_t before = comm.traffic().elements;
+    const int64_t before = comm.sent().elements;
     const Evaluation evaluation;
     for (const size_t layer : {0, 2, 1, 3, 4, 0}) to_host<double>(sharded.model.linears[layer].weight.value);
-    EXPECT_EQ(comm.traffic().elements - before, sharded.zero->numel() / 2);
+    EXPECT_EQ(comm.sent().elements - before, sharded.zero->numel() / 2);
   });
 }
 
@@ -138,7 +138,8 @@ TEST(L18_ZeroClipping, WithoutABackwardPassItIsRefused) {
     run_cluster({.ranks = 2}, [&](Comm& comm) {
       layered_with_zero({.declare = declare_five, .steps = 1}, comm, args, [&](LayeredModel&, Zero& zero) {
         zero.model().zero_grad();
-        for (const Parameter& p : zero.shards) EXPECT_TRUE(p.leaf.empty) << text_of(args) << ", " << p.name;
+        for (const Parameter& p : zero.shards)
+          EXPECT_TRUE(!p.leaf.written) << text_of(args) << ", " << p.name;
         Sgd optimizer(zero.shards);
         const std::string said = refusal([&] { optimizer.clip_grad_norm(1); });
         EXPECT_NE(said.find("gradient"), std::string::npos) << text_of(args) << ": " << said;

@@ -31,19 +31,19 @@ std::vector<double> part(const DoubleQuantized& q, int64_t begin, int64_t end, D
 std::vector<double> scales_of(const DoubleQuantized& q) {
   const std::vector<int32_t> codes = to_host<int32_t>(q.scale_codes);
   const std::vector<double> scales = to_host<double>(q.scale_scales);
-  const QuantBook book = dynamic_book(Sign::Signed);
+  const Codebook codebook = dynamic_codebook(Sign::Signed);
   std::vector<double> result;
   for (size_t i = 0; i < codes.size(); ++i)
-    result.push_back(double(q.mean) + double(book.value[codes[i]]) * scales[i / 256]);
+    result.push_back(double(q.mean) + double(codebook.value[codes[i]]) * scales[i / 256]);
   return result;
 }
 std::vector<double> values_of(const DoubleQuantized& q) {
   const std::vector<int32_t> codes = to_host<int32_t>(q.codes);
   const std::vector<double> scales = scales_of(q);
-  const QuantBook book = nf4_book();
+  const Codebook codebook = nf4_codebook();
   std::vector<double> result;
   for (size_t i = 0; i < size_t(q.shape.numel()); ++i)  // the first of two has the upper half
-    result.push_back(double(book.value[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4]) * scales[i / 64]);
+    result.push_back(double(codebook.value[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4]) * scales[i / 64]);
   return result;
 }
 // 4 + 8/64 + 32/(64 x 256) bits an element, each of the three rounded up; and nothing else is kept.
@@ -58,7 +58,7 @@ TEST_P(L12_DoubleQuantized, BytesNamesAndKinds) {
       EXPECT_EQ(q.bytes(), bytes_of(n)) << n;
       EXPECT_EQ(meter.now()[Kind::Weight] - before[Kind::Weight], bytes_of(n)) << n;
       EXPECT_EQ(meter.now()[Kind::Temporary], before[Kind::Temporary]) << n;
-      EXPECT_EQ(meter.now()[Kind::Other], before[Kind::Other]) << "the books are the quantizer's";
+      EXPECT_EQ(meter.now()[Kind::Other], before[Kind::Other]) << "the codebooks are the quantizer's";
       EXPECT_EQ(q.shape, (Shape{1, n}));
       for (const Tensor* x : {&q.codes, &q.scale_codes, &q.scale_scales}) {
         EXPECT_EQ(x->storage().kind(), Kind::Weight);

@@ -24,10 +24,10 @@ TEST_P(L10_Quantized, FourBitsAsBitsandbytesHasThem) {
     file.file.read(name, DType::U8, {n}, bytes.data());
     return std::vector<int32_t>(bytes.begin(), bytes.end());
   };
-  for (const auto& [of, book] : {std::pair("nf4", nf4_book()), {"fp4", fp4_book()}})
+  for (const auto& [of, codebook] : {std::pair("nf4", nf4_codebook()), {"fp4", fp4_codebook()}})
     for (const auto& [suffix, n] : {std::pair<std::string, int64_t>{"", 65536}, {".odd", 63}}) {
       const std::string name = of + suffix;
-      const Quantizer quantizer(context.device, {.name = name, .book = book, .bits = 4, .block = 64});
+      const Quantizer quantizer(context.device, {.name = name, .codebook = codebook, .bits = 4, .block = 64});
       const Quantized q = quantizer.quantize(tensor(golden_inputs(n), {n}));
       std::vector<int32_t> codes = to_host<int32_t>(q.codes),
                            expected = bytes_of("codes." + name, (n + 1) / 2);
@@ -49,7 +49,7 @@ TEST_P(L10_Quantized, DynamicCodesBesideBitsandbytes) {
     if (sign == Sign::Unsigned)
       for (float& v : x) v = std::abs(v);
     const Quantizer quantizer(context.device,
-                              {.name = name, .book = dynamic_book(sign), .bits = 8, .block = 256});
+                              {.name = name, .codebook = dynamic_codebook(sign), .bits = 8, .block = 256});
     const Quantized q = quantizer.quantize(tensor(x, {65536}));
     EXPECT_EQ(to_host<double>(q.scales), file.read("absmax." + name, {256}));
     const std::vector<int32_t> codes = to_host<int32_t>(q.codes);
@@ -60,11 +60,11 @@ TEST_P(L10_Quantized, DynamicCodesBesideBitsandbytes) {
     for (size_t i = 0; i < theirs.size(); ++i) {
       equal += codes[i] == theirs[i];
       if (codes[i] == theirs[i]) continue;
-      const QuantBook book = dynamic_book(sign);
+      const Codebook codebook = dynamic_codebook(sign);
       const double t = double(x[i]) / scales[i / 256];
-      EXPECT_LE(std::abs(t - book.value[codes[i]]), std::abs(t - book.value[theirs[i]]) + 1e-7)
+      EXPECT_LE(std::abs(t - codebook.value[codes[i]]), std::abs(t - codebook.value[theirs[i]]) + 1e-7)
           << "ours is nearer";
-      EXPECT_LE(std::abs(t - book.value[theirs[i]]), std::abs(t - book.value[codes[i]]) + 0x1p-14)
+      EXPECT_LE(std::abs(t - codebook.value[theirs[i]]), std::abs(t - codebook.value[codes[i]]) + 0x1p-14)
           << "by a cell";
     }
     RecordProperty("% of " + name + " codes equal", std::to_string(100.0 * double(equal) / 65536));
@@ -89,7 +89,7 @@ TEST_P(L10_Quantized, BytesAndKinds) {
                                          {4, 1000, Range::ZeroPoint, 508}}) {
     const QuantFormat format{
         .name = "f",
-        .book = c.range == Range::ZeroPoint ? zero_point_book(c.bits) : absmax_book(c.bits),
+        .codebook = c.range == Range::ZeroPoint ? zero_point_codebook(c.bits) : absmax_codebook(c.bits),
         .bits = c.bits,
         .block = c.block,
         .range = c.range,
@@ -113,7 +113,7 @@ TEST_P(L10_Quantized, BytesAndKinds) {
   }
   for (const int64_t block : {0, 64}) {
     const Quantizer quantizer(context.device,
-                              {.name = "f", .book = absmax_book(8), .bits = 8, .block = block});
+                              {.name = "f", .codebook = absmax_codebook(8), .bits = 8, .block = block});
     const Quantized none = quantizer.quantize(tensor({}, {0, 3}));
     EXPECT_EQ(none.codes.numel(), 0);
     EXPECT_TRUE(to_host<double>(quantizer.dequantize(none, DType::F32)).empty());
@@ -125,7 +125,8 @@ TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
   for (const float bad : {INFINITY, -INFINITY, NAN}) {
     std::vector<float> x = golden_inputs(200);
     x[130] = bad;
-    const Quantizer quantizer(context.device, {.name = "nf4", .book = nf4_book(), .bits = 4, .block = 64});
+    const Quantizer quantizer(context.device,
+                              {.name = "nf4", .codebook = nf4_codebook(), .bits = 4, .block = 64});
     expect_refused("quantize: of w [2,100], block 2 (elements 128 to 191) has a number that is not finite",
                    [&] {
                      quantizer.quantize(tensor(x, {2, 100}));
@@ -134,15 +135,18 @@ TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
     expect_refused("block 3 (elements 192 to 199) has", [&] { quantizer.quantize(tensor(x, {200})); });
   }
   expect_refused("f: the scale 0 is given; it must be above 0", [&] {
-    Quantizer(context.device, {.name = "f", .book = absmax_book(8), .bits = 8, .range = Range::Given});
+    Quantizer(context.device,
+              {.name = "f", .codebook = absmax_codebook(8), .bits = 8, .range = Range::Given});
   });
-  expect_refused("f: a book of 255 values for 4 bits",
-                 [&] { Quantizer(context.device, {.name = "f", .book = absmax_book(8), .bits = 4}); });
-  expect_refused("f: with a zero point a book begins with 0, not -1", [&] {
-    Quantizer(context.device, {.name = "f", .book = absmax_book(8), .bits = 8, .range = Range::ZeroPoint});
+  expect_refused("f: a codebook of 255 values for 4 bits", [&] {
+    Quantizer(context.device, {.name = "f", .codebook = absmax_codebook(8), .bits = 4});
+  });
+  expect_refused("f: with a zero point a codebook begins with 0, not -1", [&] {
+    Quantizer(context.device,
+              {.name = "f", .codebook = absmax_codebook(8), .bits = 8, .range = Range::ZeroPoint});
   });
   expect_refused("codes of 3 bits", [&] {
-    Quantizer(context.device, {.name = "f", .book = listed_book({0, 1}), .bits = 3})
+    Quantizer(context.device, {.name = "f", .codebook = listed_codebook({0, 1}), .bits = 3})
         .quantize(tensor({1}, {1}));
   });
 }
@@ -150,7 +154,8 @@ TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
 // On meta a quantizer knows the bytes of any size, without data.
 TEST(L10_QuantizedOnMeta, BytesOfALargeTensor) {
   Context context("meta");
-  const Quantizer quantizer(context.device, {.name = "nf4", .book = nf4_book(), .bits = 4, .block = 64});
+  const Quantizer quantizer(context.device,
+                            {.name = "nf4", .codebook = nf4_codebook(), .bits = 4, .block = 64});
   const Tensor x(context.device, {1 << 20, 1 << 12}, DType::BF16, Kind::Weight, "w");
   EXPECT_EQ(quantizer.quantize(x).bytes(), (int64_t(1) << 31) + (int64_t(1) << 28));
 }

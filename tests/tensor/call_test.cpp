@@ -58,10 +58,10 @@ TEST_F(L02_Call, ScratchLivesUntilTheStatementEnds) {
 TEST_F(L02_Call, ItsCostIsCounted) {
   for (int c = 0; c < kOpClasses; ++c) Call(device, {OpClass(c), 10 * (c + 1), 7 * (c + 1), 64});
   for (int c = 0; c < kOpClasses; ++c) {
-    EXPECT_EQ(meter.work(OpClass(c)).calls, 1);
-    EXPECT_EQ(meter.work(OpClass(c)).flops, 10 * (c + 1));
-    EXPECT_EQ(meter.work(OpClass(c)).bytes, 7 * (c + 1));
-    EXPECT_EQ(meter.work(OpClass(c)).seconds, 0) << "times are kept only if asked for";
+    EXPECT_EQ(meter.totals(OpClass(c)).calls, 1);
+    EXPECT_EQ(meter.totals(OpClass(c)).flops, 10 * (c + 1));
+    EXPECT_EQ(meter.totals(OpClass(c)).bytes, 7 * (c + 1));
+    EXPECT_EQ(meter.totals(OpClass(c)).seconds, 0) << "times are kept only if asked for";
   }
 }
 
@@ -73,13 +73,13 @@ TEST_F(L02_Call, TimesAreKeptByClassIfAskedFor) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   const double both = seconds_now() - start;
-  EXPECT_GE(meter.work(OpClass::Normalization).seconds, 0.04);
-  EXPECT_LE(meter.work(OpClass::Normalization).seconds, both);
-  EXPECT_EQ(meter.work(OpClass::Contraction).seconds, 0);
-  EXPECT_EQ(meter.work(OpClass::Elementwise).seconds, 0);
-  EXPECT_EQ(meter.work(OpClass::Other).seconds, 0);
-  device.meter().reset_work();
-  EXPECT_EQ(meter.work(OpClass::Normalization).seconds, 0);
+  EXPECT_GE(meter.totals(OpClass::Normalization).seconds, 0.04);
+  EXPECT_LE(meter.totals(OpClass::Normalization).seconds, both);
+  EXPECT_EQ(meter.totals(OpClass::Contraction).seconds, 0);
+  EXPECT_EQ(meter.totals(OpClass::Elementwise).seconds, 0);
+  EXPECT_EQ(meter.totals(OpClass::Other).seconds, 0);
+  device.meter().reset_totals();
+  EXPECT_EQ(meter.totals(OpClass::Normalization).seconds, 0);
 }
 
 TEST_F(L02_Call, RangesEndWithTheirBlockAlsoAfterAnError) {

@@ -61,13 +61,13 @@ struct Paged {
   std::string on_device() const {  // "02": the groups 0 and 2
     std::string there;
     for (size_t g = 0; g < pager->groups(); ++g) {
-      EXPECT_EQ(tensors[2 * g].storage().empty(), tensors[2 * g + 1].storage().empty()) << g;
-      if (!tensors[2 * g].storage().empty()) there += std::to_string(g);
+      EXPECT_EQ(tensors[2 * g].storage().dropped(), tensors[2 * g + 1].storage().dropped()) << g;
+      if (!tensors[2 * g].storage().dropped()) there += std::to_string(g);
     }
     return there;
   }
-  int64_t out() const { return pager->traffic().bytes_out; }
-  int64_t in() const { return pager->traffic().bytes_in; }
+  int64_t out() const { return pager->moved().bytes_out; }
+  int64_t in() const { return pager->moved().bytes_in; }
 
   Device device, host;
   std::vector<Tensor> taken, tensors;  // two of each group
@@ -88,7 +88,7 @@ TEST_P(L12_Pager, WhatGoesComesBackToTheBit) {
     for (const size_t g : {0, 2, 2, 1, 0}) {  // what is written later goes, too
       p.write(p.tensors[2 * g], noise(kMiB, ++stream));
       p.pager->use((g + 1) % 3);
-      EXPECT_TRUE(p.tensors[2 * g].storage().empty());
+      EXPECT_TRUE(p.tensors[2 * g].storage().dropped());
       EXPECT_TRUE(p.holds(p.tensors[2 * g], noise(kMiB, stream)) &&
                   p.holds(p.tensors[2 * g + 1], noise(kMiB, 2 * g + 1)))
           << g;
@@ -106,7 +106,7 @@ TEST_P(L12_Pager, TheGroupBeforeTheOneInUseGoesFirst) {
   const std::vector<size_t> used{2, 3, 4, 0, 1, 2, 0, 1, 4, 3, 2};
   const char* const there[]{"024", "034", "034", "034", "134", "234", "023", "123", "124", "134", "234"};
   for (size_t i = 0; i < used.size(); ++i) {
-    if (p.tensors[2 * used[i]].storage().empty()) moved += 2 * kMiB;
+    if (p.tensors[2 * used[i]].storage().dropped()) moved += 2 * kMiB;
     p.pager->use(used[i]);
     EXPECT_EQ(p.on_device(), there[i]) << i;
     EXPECT_EQ(p.out(), moved) << "one for one";
@@ -118,7 +118,7 @@ TEST_P(L12_Pager, TheGroupBeforeTheOneInUseGoesFirst) {
   const Tensor y = p.device_tensor(kMiB), z = p.device_tensor(kMiB);
   EXPECT_EQ(p.on_device(), "2") << "none is in use: the last";
   EXPECT_EQ(p.out() - p.in(), 8 * kMiB);
-  EXPECT_GT(p.pager->traffic().seconds, 0);
+  EXPECT_GT(p.pager->moved().seconds, 0);
 }
 
 TEST_P(L12_Pager, WhatIsOnTheHostIsOnItsMeterWithTheSameKindAndName) {
@@ -165,7 +165,7 @@ TEST_P(L12_Pager, WithoutPressureNothingMoves) {
   for (int round = 0; round < 2; ++round)
     for (size_t g = 0; g < 4; ++g) p.pager->use(g);  // one more: it has no tensors
   EXPECT_TRUE(p.intact());
-  EXPECT_EQ(double(p.out() + p.in()) + p.pager->traffic().seconds, 0);
+  EXPECT_EQ(double(p.out() + p.in()) + p.pager->moved().seconds, 0);
 }
 
 TEST_P(L12_Pager, ReadingOneTensorBringsItsGroupWhichIsThenInUse) {
@@ -200,7 +200,7 @@ TEST_P(L12_Pager, GoingAndComingIsNoWriteAndViewsStay) {
     p.pager->use(0);
     EXPECT_TRUE(p.holds(part, half) && p.holds(flat, half));
     p.pager->use(1);
-    EXPECT_TRUE(t.storage().empty() && part.storage().empty());
+    EXPECT_TRUE(t.storage().dropped() && part.storage().dropped());
     EXPECT_TRUE(p.holds(flat, half)) << "also what brings it back";
   }
   EXPECT_EQ(t.storage().version, version);
@@ -234,8 +234,8 @@ TEST_P(L12_Pager, AGroupThatComesHalfWayIsWhole) {
   EXPECT_THROW(p.pager->use(0), OutOfMemory);
   EXPECT_EQ(p.in(), kMiB);
   EXPECT_EQ(p.out(), 4 * kMiB);
-  EXPECT_FALSE(p.tensors[0].storage().empty());
-  EXPECT_TRUE(p.tensors[1].storage().empty());
+  EXPECT_FALSE(p.tensors[0].storage().dropped());
+  EXPECT_TRUE(p.tensors[1].storage().dropped());
   p.pager->done();
   const Tensor y = p.device_tensor(kMiB);
   EXPECT_EQ(p.out(), 5 * kMiB) << "the half that was there";
@@ -250,7 +250,7 @@ TEST_P(L12_Pager, AGroupThatComesHalfWayIsWhole) {
 TEST_P(L12_Pager, AGroupStaysWhileItGrowsAlsoIfSomeOfItIsOnTheHost) {
   Paged p(GetParam(), 2, 2);
   p.add("third", Kind::Optimizer, DType::BF16, 0);
-  EXPECT_TRUE(p.tensors[2].storage().empty()) << "of none in use the last went for it";
+  EXPECT_TRUE(p.tensors[2].storage().dropped()) << "of none in use the last went for it";
   const Tensor x = p.device_tensor(kMiB);
   p.pager->done();
   p.add("third", Kind::Optimizer, DType::BF16, 1);
@@ -258,7 +258,7 @@ TEST_P(L12_Pager, AGroupStaysWhileItGrowsAlsoIfSomeOfItIsOnTheHost) {
   for (const bool grows : {true, false}) {
     if (!grows) p.pager->done();
     EXPECT_THROW(p.device_tensor(100 * kMiB), OutOfMemory);
-    EXPECT_EQ(p.tensors[5].storage().empty(), !grows);
+    EXPECT_EQ(p.tensors[5].storage().dropped(), !grows);
   }
   EXPECT_EQ(p.in(), 2 * kMiB) << "it came back to grow";
   p.taken.clear();
@@ -285,9 +285,9 @@ TEST_P(L12_Pager, AfterItsEndWhatIsOnTheHostIsRefusedAndTheRestIsThere) {
   const Tensor part = p.tensors[1].narrow(0, 1);
   p.pager.reset();
   EXPECT_EQ(p.host.meter().now()[Kind::Optimizer] + p.host.meter().now()[Kind::Weight], 0);
-  expect_refused("tensor '0.first' is empty: it is on the host, and nobody is there to bring it back",
+  expect_refused("tensor '0.first' is not there: it is on the host, and nobody is there to bring it back",
                  [&] { p.tensors[0].in(); });
-  expect_refused("tensor '0.second' is empty: it is on the host", [&] { part.in(); });
+  expect_refused("tensor '0.second' is not there: it is on the host", [&] { part.in(); });
   EXPECT_TRUE(p.holds(p.tensors[2], noise(kMiB, 2)) && p.holds(p.tensors[3], noise(kMiB, 3)));
   EXPECT_THROW(p.device_tensor(kMiB), OutOfMemory) << "nobody is asked any more";
   EXPECT_TRUE(p.holds(p.tensors[2], noise(kMiB, 2)));

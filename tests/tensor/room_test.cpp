@@ -55,26 +55,26 @@ TEST_P(L12_Room, StorageThatIsEmptyIsRefusedByNameUntilItIsFilledWithAsManyBytes
   const uint32_t version = t.storage().version;
   Tensor part = t.narrow(3, 2);
   t.storage().drop("it went for a walk");
-  EXPECT_TRUE(t.storage().empty() && part.storage().empty());
+  EXPECT_TRUE(t.storage().dropped() && part.storage().dropped());
   EXPECT_EQ(device.meter().now()[Kind::Data], 0);
   for (const auto& read :
        std::vector<std::function<void()>>{[&] { t.in(); }, [&] { part.set(); }, [&] { t.storage().kind(); }})
-    expect_refused("tensor 'made' is empty: it went for a walk", read);
+    expect_refused("tensor 'made' is not there: it went for a walk", read);
   EXPECT_EQ(t.storage().bytes(), 512);
   EXPECT_EQ(t.storage().name(), "made");
   for (const int64_t rows : {8, 15, 17})
     expect_refused("'made' had 512 bytes, made again it has " + std::to_string(rows * 32),
                    [&] { t.storage().refill(tensor(rows).storage()); });
-  EXPECT_TRUE(t.storage().empty());
-  t.storage().fill = [&] { t.storage().refill(tensor(16).storage()); };
+  EXPECT_TRUE(t.storage().dropped());
+  t.storage().on_read = [&] { t.storage().refill(tensor(16).storage()); };
   const void* data = t.in().p;
   EXPECT_EQ(static_cast<const float*>(data) + 3 * 8, part.in().p);
   EXPECT_EQ(device.meter().now()[Kind::Data], 512) << "it has what was made for it";
   EXPECT_EQ(t.storage().name(), "made");
   EXPECT_EQ(t.storage().version, version + 1) << "that of part.set()";
   t.storage().drop("it went again");
-  t.storage().fill = [] {};
-  expect_refused("tensor 'made' is empty: it went again", [&] { part.in(); });
+  t.storage().on_read = [] {};
+  expect_refused("tensor 'made' is not there: it went again", [&] { part.in(); });
 }
 
 }  // namespace

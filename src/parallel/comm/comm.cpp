@@ -81,9 +81,9 @@ std::unique_ptr<Work> Comm::recv(const Tensor& x, int64_t from) {
 }
 
 void Comm::count(int64_t elements, DType t, int64_t messages) {
-  traffic_.elements += elements;
-  traffic_.bytes += elements * size_of(t);
-  traffic_.messages += messages;
+  sent_.elements += elements;
+  sent_.bytes += elements * size_of(t);
+  sent_.messages += messages;
 }
 
 void Comm::check_other(const char* call, int64_t rank) const {

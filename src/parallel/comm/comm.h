@@ -36,7 +36,7 @@ class OnWait : public Work {
   std::function<void()> finish_;
 };
 
-struct Traffic {  // what a rank has sent
+struct Sent {  // what a rank has sent
   int64_t elements = 0, bytes = 0, messages = 0;
 };
 
@@ -74,7 +74,7 @@ class Comm {
   Comm(const Comm&) = delete;
   int64_t rank() const { return rank_; }
   int64_t size() const { return size_; }
-  const Traffic& traffic() const { return traffic_; }
+  const Sent& sent() const { return sent_; }
 
   // All ranks call these in the same order, with the same sizes and dtypes; otherwise all of them end, with
   // an Error that names the rank and the call.
@@ -108,7 +108,7 @@ class Comm {
   void check_other(const char* call, int64_t rank) const;
 
   int64_t rank_, size_;
-  Traffic traffic_;
+  Sent sent_;
 };
 
 }  // namespace gradus

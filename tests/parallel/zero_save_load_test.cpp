@@ -1,7 +1,7 @@
 // Sharded training that is saved goes on with any number of ranks.
-#include "src/parallel/zero_checkpoint.h"
+#include "src/parallel/zero_save_load.h"
 
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "src/optim/adamw_8bit.h"
 #include "tests/folder_testing.h"
 #include "tests/parallel/parallel_training.h"
@@ -45,7 +45,7 @@ TEST(L18_ZeroShards, ARankMayOwnNothing) {
   std::filesystem::remove(path);
 }
 
-struct L18_ZeroCheckpoint : FolderTest {};
+struct L18_ZeroSaveLoad : FolderTest {};
 
 // Trains from `from` on, after loading if that is not 0, and saves at the end if there is a `save`.
 Weights train_part(ShardedSetting set, int stage, int64_t from, const std::string& load,
@@ -64,7 +64,7 @@ Weights train_part(ShardedSetting set, int stage, int64_t from, const std::strin
   return weights;
 }
 
-TEST_F(L18_ZeroCheckpoint, OnAsManyRanksItIsTheUnbrokenRun) {
+TEST_F(L18_ZeroSaveLoad, OnAsManyRanksItIsTheUnbrokenRun) {
   ShardedSetting half{.ranks = 4, .steps = 5}, whole{.ranks = 4, .steps = 10};
   for (const int stage : {0, 1, 2, 3}) {
     train_part(half, stage, 0, "", path("half"));
@@ -74,7 +74,7 @@ TEST_F(L18_ZeroCheckpoint, OnAsManyRanksItIsTheUnbrokenRun) {
 }
 
 // And at once, before any step, the weights are those that were saved, in 16 bits too.
-TEST_F(L18_ZeroCheckpoint, WhatIsLoadedAndSavedIsTheSameFileOnAnyNumberOfRanks) {
+TEST_F(L18_ZeroSaveLoad, WhatIsLoadedAndSavedIsTheSameFileOnAnyNumberOfRanks) {
   ShardedSetting set{.ranks = 4, .steps = 3};
   set.model.channels = 40, set.model.precision = precision_recipe("zero");
   for (const int64_t align : {int64_t(1), kStateBlock}) {
@@ -91,7 +91,7 @@ TEST_F(L18_ZeroCheckpoint, WhatIsLoadedAndSavedIsTheSameFileOnAnyNumberOfRanks) 
   }
 }
 
-TEST_F(L18_ZeroCheckpoint, EveryRankFindsTheFileAndOnlyOwnersSend) {
+TEST_F(L18_ZeroSaveLoad, EveryRankFindsTheFileAndOnlyOwnersSend) {
   for (const int stage : {0, 1, 3})
     run_cluster({.ranks = 3}, [&](Comm& comm) {
       ShardedTransformer sharded({.vocab = 8, .context = 4, .layers = 2, .heads = 1, .channels = 6}, comm,
@@ -100,16 +100,16 @@ TEST_F(L18_ZeroCheckpoint, EveryRankFindsTheFileAndOnlyOwnersSend) {
       const AdamW optimizer(zero.shards);
       fs::remove(path("f"));
       comm.barrier();
-      const int64_t before = comm.traffic().elements;
+      const int64_t before = comm.sent().elements;
       save_sharded(path("f"), comm, zero, optimizer);
       EXPECT_TRUE(fs::exists(path("f"))) << "rank " << comm.rank();
       int64_t own = 0;  // weights and two states
       for (const Parameter& p : zero.shards) own += 3 * p.value.numel();
-      EXPECT_EQ(comm.traffic().elements - before, stage > 0 && comm.rank() > 0 ? own : 0);
+      EXPECT_EQ(comm.sent().elements - before, stage > 0 && comm.rank() > 0 ? own : 0);
     });
 }
 
-TEST_F(L18_ZeroCheckpoint, FilesOfOthersAreRefusedAndChangeNothing) {
+TEST_F(L18_ZeroSaveLoad, FilesOfOthersAreRefusedAndChangeNothing) {
   const ShardedSetting set{.ranks = 2, .steps = 1};
   ShardedSetting longer = set, later = set;
   longer.model.layers = 4;   // all tensors of the smaller model are there, and more
@@ -133,7 +133,7 @@ TEST_F(L18_ZeroCheckpoint, FilesOfOthersAreRefusedAndChangeNothing) {
   });
 }
 
-TEST_F(L18_ZeroCheckpoint, AnOptimizerOfSomeOfTheShardsIsRefused) {
+TEST_F(L18_ZeroSaveLoad, AnOptimizerOfSomeOfTheShardsIsRefused) {
   ShardedSetting set{.ranks = 2, .steps = 1};
   train_part(set, 3, 0, "", path("saved"));
   set.make = [](Parameters& p) {
@@ -147,7 +147,7 @@ TEST_F(L18_ZeroCheckpoint, AnOptimizerOfSomeOfTheShardsIsRefused) {
 }
 
 // Also of a file that fits, loaded where parts begin within blocks.
-TEST_F(L18_ZeroCheckpoint, PartsWithinABlockAreRefusedBeforeAnythingChanges) {
+TEST_F(L18_ZeroSaveLoad, PartsWithinABlockAreRefusedBeforeAnythingChanges) {
   ShardedSetting set{.ranks = 2, .steps = 1, .make = optimizer_of<AdamW8bit>()};
   set.model.channels = 40;
   expect_refused("give ZeroArgs::align", [&] { train_part(set, 3, 0, "", path("f")); });

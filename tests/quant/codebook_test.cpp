@@ -1,6 +1,6 @@
-// The books against the published tables (bitsandbytes 0.50.2: tests/golden/make_quantization.py), against
-// what their papers say of them, and each one's boundaries against its values.
-#include "src/quant/book.h"
+// The codebooks against the published tables (bitsandbytes 0.50.2: tests/golden/make_quantization.py),
+// against what their papers say of them, and each one's boundaries against its values.
+#include "src/quant/codebook.h"
 
 #include <set>
 
@@ -12,38 +12,40 @@
 namespace gradus {
 namespace {
 
-std::vector<double> values_of(const QuantBook& book) { return {book.value, book.value + book.count}; }
-
-std::map<std::string, QuantBook> all_books() {
-  std::vector<float> spread;
-  for (int i = -500; i <= 500; ++i) spread.push_back(float(i * i * i) / 125e6f);
-  return {{"absmax 8", absmax_book(8)},
-          {"absmax 4", absmax_book(4)},
-          {"zero point 8", zero_point_book(8)},
-          {"zero point 4", zero_point_book(4)},
-          {"nf4", nf4_book()},
-          {"fp4", fp4_book()},
-          {"dynamic signed", dynamic_book(Sign::Signed)},
-          {"dynamic unsigned", dynamic_book(Sign::Unsigned)},
-          {"quantile 8", quantile_book(spread, 8)},
-          {"quantile 4", quantile_book(spread, 4)},
-          {"crowded", listed_book({-1, 0.5f, 0.5005f, 0.501f, 0.5015f, 1})}};
+std::vector<double> values_of(const Codebook& codebook) {
+  return {codebook.value, codebook.value + codebook.count};
 }
 
-TEST(L10_Book, ThoseOfBitsandbytesToTheBit) {
+std::map<std::string, Codebook> all_codebooks() {
+  std::vector<float> spread;
+  for (int i = -500; i <= 500; ++i) spread.push_back(float(i * i * i) / 125e6f);
+  return {{"absmax 8", absmax_codebook(8)},
+          {"absmax 4", absmax_codebook(4)},
+          {"zero point 8", zero_point_codebook(8)},
+          {"zero point 4", zero_point_codebook(4)},
+          {"nf4", nf4_codebook()},
+          {"fp4", fp4_codebook()},
+          {"dynamic signed", dynamic_codebook(Sign::Signed)},
+          {"dynamic unsigned", dynamic_codebook(Sign::Unsigned)},
+          {"quantile 8", quantile_codebook(spread, 8)},
+          {"quantile 4", quantile_codebook(spread, 4)},
+          {"crowded", listed_codebook({-1, 0.5f, 0.5005f, 0.501f, 0.5015f, 1})}};
+}
+
+TEST(L10_Codebook, ThoseOfBitsandbytesToTheBit) {
   Context context("cpu");
   Golden file("tests/golden/quantization.safetensors");
-  EXPECT_EQ(values_of(nf4_book()), file.read("book.nf4", {16}));
-  EXPECT_EQ(values_of(fp4_book()), file.read("book.fp4", {16}));
-  EXPECT_EQ(values_of(dynamic_book(Sign::Signed)), file.read("book.dynamic_signed", {256}));
-  EXPECT_EQ(values_of(dynamic_book(Sign::Unsigned)), file.read("book.dynamic_unsigned", {256}));
+  EXPECT_EQ(values_of(nf4_codebook()), file.read("book.nf4", {16}));
+  EXPECT_EQ(values_of(fp4_codebook()), file.read("book.fp4", {16}));
+  EXPECT_EQ(values_of(dynamic_codebook(Sign::Signed)), file.read("book.dynamic_signed", {256}));
+  EXPECT_EQ(values_of(dynamic_codebook(Sign::Unsigned)), file.read("book.dynamic_unsigned", {256}));
 }
 
 // reference-numbers (d.1). The fourth of the signed ones has another last bit in PyTorch 2.15, whose linspace
 // rounds once.
-TEST(L10_Book, TheDynamicMapsPublishedValues) {
-  const std::vector<double> s = values_of(dynamic_book(Sign::Signed)),
-                            u = values_of(dynamic_book(Sign::Unsigned));
+TEST(L10_Codebook, TheDynamicMapsPublishedValues) {
+  const std::vector<double> s = values_of(dynamic_codebook(Sign::Signed)),
+                            u = values_of(dynamic_codebook(Sign::Unsigned));
   EXPECT_EQ(s[0], -0.992968738079071);
   EXPECT_EQ(s[127], 0);
   EXPECT_EQ(s[128], 5.500000384017767e-07);
@@ -57,10 +59,11 @@ TEST(L10_Book, TheDynamicMapsPublishedValues) {
   EXPECT_EQ(u[255], 1);
 }
 
-TEST(L10_Book, NF4IsMadeOfQuantiles) {
+TEST(L10_Codebook, NF4IsMadeOfQuantiles) {
   RecordProperty("exercise", "10.2");
   Context context("cpu");
-  const std::vector<double> table = Golden("tests/golden/quantization.safetensors").read("book.nf4", {16});
+  const std::vector<double> table =
+      Golden("tests/golden/quantization.safetensors").read("book.nf4", {16});
   const std::vector<float> made = normal_float(0.9677083);
   ASSERT_EQ(made.size(), 16u);
   double worst = 0;
@@ -82,7 +85,7 @@ TEST(L10_Book, NF4IsMadeOfQuantiles) {
   EXPECT_EQ(narrow[7], 0);
 }
 
-TEST(L10_Book, QuantilesOfTheNormalDistribution) {
+TEST(L10_Codebook, QuantilesOfTheNormalDistribution) {
   EXPECT_NEAR(normal_quantile(0.5), 0, 1e-15);
   EXPECT_NEAR(normal_quantile(0.6), 0.2533471031357997, 1e-14);
   EXPECT_NEAR(normal_quantile(0.975), 1.959963984540054, 1e-14);
@@ -95,10 +98,10 @@ TEST(L10_Book, QuantilesOfTheNormalDistribution) {
     expect_refused("largest probability", [&] { normal_float(offset); });
 }
 
-TEST(L10_Book, EvenlySpacedOnes) {
+TEST(L10_Codebook, EvenlySpacedOnes) {
   for (const int bits : {8, 4}) {
     const int last = bits == 8 ? 254 : 14;
-    const QuantBook absmax = absmax_book(bits), zero = zero_point_book(bits);
+    const Codebook absmax = absmax_codebook(bits), zero = zero_point_codebook(bits);
     EXPECT_EQ(absmax.count, last + 1);
     EXPECT_EQ(absmax.value[0], -1);
     EXPECT_EQ(absmax.value[last / 2], 0);
@@ -110,83 +113,84 @@ TEST(L10_Book, EvenlySpacedOnes) {
       EXPECT_NEAR(absmax.value[c], double(c - last / 2) / (last / 2), 1e-7) << c;
     for (int c = 0; c < zero.count; ++c) EXPECT_NEAR(zero.value[c], double(c) / (last + 1), 1e-7) << c;
   }
-  expect_refused("a book of 5 bits", [] { absmax_book(5); });
-  expect_refused("a book of 16 bits", [] { zero_point_book(16); });
+  expect_refused("a codebook of 5 bits", [] { absmax_codebook(5); });
+  expect_refused("a codebook of 16 bits", [] { zero_point_codebook(16); });
 }
 
-// The nearest value by search through all of them, beside what the book finds: at the boundaries, one float
-// below and above them, at the values, at random numbers, and beyond the ends.
-TEST(L10_Book, TheNearestValueOfAnyNumber) {
+// The nearest value by search through all of them, beside what the codebook finds: at the boundaries, one
+// float below and above them, at the values, at random numbers, and beyond the ends.
+TEST(L10_Codebook, TheNearestValueOfAnyNumber) {
   RecordProperty("exercise", "10.1");
   Rng rng(1, 1);
-  for (const auto& [name, book] : all_books()) {
+  for (const auto& [name, codebook] : all_codebooks()) {
     std::vector<float> numbers{INFINITY, -INFINITY, 0,       -0.0f,     1,          -1,    1.5f,
                                -1.5f,    1e-30f,    -1e-30f, 0x1p-149f, -0x1p-149f, 3e38f, -3e38f};
-    for (int i = 0; i < book.count; ++i) numbers.push_back(book.value[i]);
-    for (int i = 0; i + 1 < book.count; ++i)
+    for (int i = 0; i < codebook.count; ++i) numbers.push_back(codebook.value[i]);
+    for (int i = 0; i + 1 < codebook.count; ++i)
       for (const float direction : {-2.0f, 2.0f}) {
-        numbers.push_back(book.boundary[i]);
-        numbers.push_back(std::nextafter(book.boundary[i], direction));
+        numbers.push_back(codebook.boundary[i]);
+        numbers.push_back(std::nextafter(codebook.boundary[i], direction));
       }
     for (int i = 0; i < 3000; ++i)
       numbers.push_back(float(rng.normal() * std::pow(10.0, -6.0 * rng.uniform())));
     for (const float t : numbers) {
       double best = INFINITY;
-      for (int c = 0; c < book.count; ++c) best = std::min(best, std::abs(double(t) - double(book.value[c])));
-      const int code = nearest_code(book, t);
-      ASSERT_LT(code, book.count) << name;
+      for (int c = 0; c < codebook.count; ++c)
+        best = std::min(best, std::abs(double(t) - double(codebook.value[c])));
+      const int code = nearest_code(codebook, t);
+      ASSERT_LT(code, codebook.count) << name;
       // Evenly spaced ones multiply, which rounds.
-      ASSERT_LE(std::abs(double(t) - double(book.value[code])), best + (book.step > 0 ? 2e-7 : 0))
-          << name << ": " << t << " became code " << code << ", " << book.value[code];
+      ASSERT_LE(std::abs(double(t) - double(codebook.value[code])), best + (codebook.step > 0 ? 2e-7 : 0))
+          << name << ": " << t << " became code " << code << ", " << codebook.value[code];
     }
   }
 }
 
 // What the upper 16 bits tell: which value is the nearest, or which two are, and at which number the one
 // takes over. Only where values are very close there are more than two.
-TEST(L10_Book, WhatTheUpperBitsTell) {
+TEST(L10_Codebook, WhatTheUpperBitsTell) {
   RecordProperty("exercise", "10.1");
-  const QuantBook five = listed_book({-1, -0.5f, 0, 0.5f, 1});
+  const Codebook five = listed_codebook({-1, -0.5f, 0, 0.5f, 1});
   std::string found;
   for (const double v : values_of(five)) found += std::to_string(nearest_or_below(five, float(v)));
   EXPECT_EQ(found, "01234") << usual_mistake(
       {{found == "01134",
         "0 is found below a boundary that it is above: which answers does one step rule out?"},
        {found == "44400", "small numbers get the largest code: in which half does the search continue?"}});
-  for (const auto& [name, book] : all_books()) {
+  for (const auto& [name, codebook] : all_codebooks()) {
     int most = 0;
     for (uint32_t upper = 0; upper < 65536; ++upper) {
       const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
       if (std::isnan(b)) continue;
-      const float *const first = book.boundary, *const end = first + book.count - 1;
+      const float *const first = codebook.boundary, *const end = first + codebook.count - 1;
       const auto below = std::lower_bound(first, end, std::min(a, b)) - first;
       const int more = int(std::lower_bound(first, end, std::max(a, b)) - first - below);
       most = std::max(most, more);
-      const QuantBook::Cell c = book.cell[upper];
+      const Codebook::Cell c = codebook.cell[upper];
       ASSERT_EQ(a < b || more == 0 ? c.upto : more == 1 ? c.above : c.upto, below) << name << ": " << upper;
       if (more != 1) continue;
       ASSERT_EQ(int(c.upto) + int(c.above), 2 * below + 1) << name << ": " << upper;
       for (const int lower : {0, int(c.last), std::min(c.last + 1, 0xFFFF), 0xFFFF}) {
         const float t = std::bit_cast<float>(upper << 16 | uint32_t(lower));
-        ASSERT_EQ(nearest_or_below(book, t), below + (t > book.boundary[below])) << name << ": " << t;
+        ASSERT_EQ(nearest_or_below(codebook, t), below + (t > codebook.boundary[below])) << name << ": " << t;
       }
     }
-    EXPECT_EQ(book.crowded, most > 1) << name;
-    EXPECT_EQ(book.crowded, name == "crowded") << name;
+    EXPECT_EQ(codebook.crowded, most > 1) << name;
+    EXPECT_EQ(codebook.crowded, name == "crowded") << name;
   }
 }
 
 // As the dynamic map, but that a number more than 1/16 above a value has the next code, so only 0 that of 0.
-TEST(L11_Book, SecondMomentsAreRoundedUp) {
-  const QuantBook book = second_moment_book(), nearest = dynamic_book(Sign::Unsigned);
-  EXPECT_EQ(values_of(book), values_of(nearest));
-  EXPECT_FALSE(book.crowded) << "or the look-up takes longer";
+TEST(L11_Codebook, SecondMomentsAreRoundedUp) {
+  const Codebook codebook = second_moment_codebook(), nearest = dynamic_codebook(Sign::Unsigned);
+  EXPECT_EQ(values_of(codebook), values_of(nearest));
+  EXPECT_FALSE(codebook.crowded) << "or the look-up takes longer";
   for (const float t : {0.0f, -0.0f, -0x1p-149f, -1e-7f, -1.0f, -INFINITY, NAN})
-    EXPECT_EQ(nearest_code(book, t), 0) << t;
+    EXPECT_EQ(nearest_code(codebook, t), 0) << t;
   int other = 0;
   const auto expect_code = [&](float t) {
-    const int code = nearest_code(book, t), near = nearest_code(nearest, t);
-    const bool up = near < 255 && t > book.value[near] * (1 + 1 / 16.0f);
+    const int code = nearest_code(codebook, t), near = nearest_code(nearest, t);
+    const bool up = near < 255 && t > codebook.value[near] * (1 + 1 / 16.0f);
     ASSERT_EQ(code, near + up) << t;
     other += up;
   };
@@ -194,46 +198,46 @@ TEST(L11_Book, SecondMomentsAreRoundedUp) {
     for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF})
       expect_code(std::bit_cast<float>(upper << 16 | lower));
   for (int i = 0; i < 255; ++i)
-    for (const float boundary : {book.boundary[i], nearest.boundary[i], book.value[i]})
+    for (const float boundary : {codebook.boundary[i], nearest.boundary[i], codebook.value[i]})
       for (const float t : {std::nextafter(boundary, 0.0f), boundary, std::nextafter(boundary, 2.0f)})
         expect_code(t);
   EXPECT_GT(other, 1000);
 }
 
-TEST(L10_Book, FP4HasAZeroForEachSign) {
-  const QuantBook book = fp4_book();
-  EXPECT_EQ(nearest_code(book, 1e-10f), 8);
-  EXPECT_EQ(nearest_code(book, -1e-10f), 0);
-  EXPECT_EQ(nearest_code(book, 0), 0);
-  EXPECT_EQ(nearest_code(book, 1), 3);
-  EXPECT_EQ(nearest_code(book, -1), 11);
+TEST(L10_Codebook, FP4HasAZeroForEachSign) {
+  const Codebook codebook = fp4_codebook();
+  EXPECT_EQ(nearest_code(codebook, 1e-10f), 8);
+  EXPECT_EQ(nearest_code(codebook, -1e-10f), 0);
+  EXPECT_EQ(nearest_code(codebook, 0), 0);
+  EXPECT_EQ(nearest_code(codebook, 1), 3);
+  EXPECT_EQ(nearest_code(codebook, -1), 11);
 }
 
 // 40 elements for 16 codes: 2, 3, 2, 3, ... of them a part, each in one; the largest are in the last.
-TEST(L10_Book, QuantilePartsOfANumberThatDoesNotDivide) {
+TEST(L10_Codebook, QuantilePartsOfANumberThatDoesNotDivide) {
   std::vector<float> x;
   for (int i = 39; i >= 0; --i) x.push_back(float(i) / 64);
-  const QuantBook book = quantile_book(x, 4);
+  const Codebook codebook = quantile_codebook(x, 4);
   const std::vector<float> middles{0.5f,  3,  5.5f,  8,  10.5f, 13, 15.5f, 18,
                                    20.5f, 23, 25.5f, 28, 30.5f, 33, 35.5f, 38};  // of i
-  ASSERT_EQ(book.count, 16);
+  ASSERT_EQ(codebook.count, 16);
   for (int code = 0; code < 16; ++code)
-    EXPECT_EQ(book.value[code], middles[size_t(code)] / 64) << "code " << code;
-  EXPECT_EQ(quantile_book({0.5f}, 4).value[0], 0.5f) << "of one element";
-  EXPECT_EQ(quantile_book({0.5f, -0.5f, 0.25f}, 4).value[15], 0.5f);
-  expect_refused("no elements", [] { quantile_book({}, 8); });
-  expect_refused("from -1 to 1", [] { quantile_book({NAN, 1}, 8); });
+    EXPECT_EQ(codebook.value[code], middles[size_t(code)] / 64) << "code " << code;
+  EXPECT_EQ(quantile_codebook({0.5f}, 4).value[0], 0.5f) << "of one element";
+  EXPECT_EQ(quantile_codebook({0.5f, -0.5f, 0.25f}, 4).value[15], 0.5f);
+  expect_refused("no elements", [] { quantile_codebook({}, 8); });
+  expect_refused("from -1 to 1", [] { quantile_codebook({NAN, 1}, 8); });
 }
 
-TEST(L10_Book, WhatIsNoBook) {
-  expect_refused("a book of 0 values", [] { listed_book({}); });
-  expect_refused("a book of 257 values", [] { listed_book(std::vector<float>(257, 0.0f)); });
-  expect_refused("from -1 to 1", [] { listed_book({0, 1.001f}); });
-  expect_refused("from -1 to 1", [] { listed_book({NAN}); });
+TEST(L10_Codebook, WhatIsNoBook) {
+  expect_refused("a codebook of 0 values", [] { listed_codebook({}); });
+  expect_refused("a codebook of 257 values", [] { listed_codebook(std::vector<float>(257, 0.0f)); });
+  expect_refused("from -1 to 1", [] { listed_codebook({0, 1.001f}); });
+  expect_refused("from -1 to 1", [] { listed_codebook({NAN}); });
   std::vector<float> down(17);
   for (size_t i = 0; i < 17; ++i) down[i] = -float(i) / 16;
-  expect_refused("in ascending order", [&] { listed_book(down); });
-  EXPECT_EQ(nearest_code(listed_book({0.25f}), -1), 0) << "a single value is the nearest to all";
+  expect_refused("in ascending order", [&] { listed_codebook(down); });
+  EXPECT_EQ(nearest_code(listed_codebook({0.25f}), -1), 0) << "a single value is the nearest to all";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 
 #include <charconv>
 #include <cstring>
@@ -9,12 +9,12 @@
 
 namespace gradus {
 
-using Named = std::vector<std::pair<std::string, Tensor>>;
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 constexpr const char* kMean = ".scale_mean";
 
 // Of a weight in 4 bits its codes and constants. A file does not say whether adapters were merged.
-static Named named_weights(const std::string& path, const Parameters& parameters) {
-  Named tensors;
+static NamedTensors named_weights(const std::string& path, const Parameters& parameters) {
+  NamedTensors tensors;
   for (const Parameter& p : parameters) {
     check(!p.merged, path, ": an adapter is merged into ", p.name, "; unmerge_lora() the model first");
     if (!p.codes) {
@@ -31,14 +31,14 @@ static Named named_weights(const std::string& path, const Parameters& parameters
   return tensors;
 }
 
-static Named named_states(const Optimizer& optimizer) {
-  Named tensors;
+static NamedTensors named_states(const Optimizer& optimizer) {
+  NamedTensors tensors;
   for (const Optimizer::State& s : optimizer.states)
     for (const Tensor& state : s.tensors) tensors.emplace_back("optimizer." + state.storage().name(), state);
   return tensors;
 }
 
-static void write_tensors(const std::string& path, const Named& tensors, const Metadata& metadata) {
+static void write_tensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {
   std::vector<std::vector<char>> bytes;
   std::vector<TensorEntry> entries;
   for (const auto& [name, tensor] : tensors) {
@@ -50,10 +50,10 @@ static void write_tensors(const std::string& path, const Named& tensors, const M
 }
 
 // Reads all tensors into host memory first, so that a file that fails half way leaves the model as it was.
-static void read_tensors(const SafetensorsFile& file, const std::string& path, Named tensors,
+static void read_tensors(const SafetensorsFile& file, const std::string& path, NamedTensors tensors,
                          Parameters& parameters) {
   for (const Parameter& p : parameters)
-    check(!p.value.storage().fill && p.precision.master == p.master.defined(), "load: ", path, ": of ",
+    check(!p.value.storage().on_read && p.precision.master == p.master.defined(), "load: ", path, ": of ",
           p.name, " this rank keeps a part, not what is gathered; load_sharded() gives it that");
   check(file.tensors().size() == tensors.size(), "load: ", path, " holds ", file.tensors().size(),
         " tensors, this model needs ", tensors.size(),
@@ -81,9 +81,9 @@ void load_weights(const std::string& path, Parameters& parameters) {
   read_tensors(SafetensorsFile(path), path, named_weights(path, parameters), parameters);
 }
 
-static Named named_training(const std::string& path, const Parameters& parameters,
-                            const Optimizer& optimizer) {
-  Named tensors = named_weights(path, parameters);
+static NamedTensors named_training(const std::string& path, const Parameters& parameters,
+                                   const Optimizer& optimizer) {
+  NamedTensors tensors = named_weights(path, parameters);
   for (auto& state : named_states(optimizer)) tensors.push_back(state);
   return tensors;
 }

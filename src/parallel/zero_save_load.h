@@ -1,8 +1,8 @@
-// Checkpoints of sharded training: one file, the very one that save_training writes of a model that is whole.
-// So a run goes on with any number of ranks, in any stage, or on one device without ranks. An optimizer of
-// some of the shards is refused.
+// Sharded training, saved and loaded: one file, the very one that save_training writes of a model that is
+// whole. So a run goes on with any number of ranks, in any stage, or on one device without ranks. An
+// optimizer of some of the shards is refused.
 #pragma once
-#include "src/io/checkpoint.h"
+#include "src/io/save_load.h"
 #include "src/parallel/zero.h"
 
 namespace gradus {

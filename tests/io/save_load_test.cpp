@@ -1,5 +1,5 @@
-// The numbers in a checkpoint: whole ones, with nothing before or after them.
-#include "src/io/checkpoint.h"
+// The numbers in a saved run: whole ones, with nothing before or after them.
+#include "src/io/save_load.h"
 #include "src/nn/layers.h"
 #include "src/tensor/context.h"
 #include "tests/io/safetensors_testing.h"
@@ -8,9 +8,9 @@
 namespace gradus {
 namespace {
 
-class L03_Checkpoint : public SafetensorsTest {
+class L03_SaveLoad : public SafetensorsTest {
  protected:
-  L03_Checkpoint() {
+  L03_SaveLoad() {
     for (Parameter& p : parameters) copy_from_host(p.value, std::vector<double>(p.value.numel(), 0.5));
   }
   // Replaces a field of the file's metadata.
@@ -37,7 +37,7 @@ class L03_Checkpoint : public SafetensorsTest {
   AdamW optimizer{parameters};
 };
 
-TEST_F(L03_Checkpoint, CountsAreWholeNumbers) {
+TEST_F(L03_SaveLoad, CountsAreWholeNumbers) {
   save_training(file_, parameters, optimizer);
   for (const std::string field : {"step", "updates"}) {
     for (const char* text :
@@ -52,7 +52,7 @@ TEST_F(L03_Checkpoint, CountsAreWholeNumbers) {
   EXPECT_EQ(context.device.scalars().step, 12);
 }
 
-TEST_F(L03_Checkpoint, AFileWithoutLossScalingEndsIt) {
+TEST_F(L03_SaveLoad, AFileWithoutLossScalingEndsIt) {
   save_training(file_, parameters, optimizer);
   start_loss_scaling(context.device, 1024, 5);
   context.device.set(&StepScalars::good_updates, int64_t(3));
@@ -63,8 +63,8 @@ TEST_F(L03_Checkpoint, AFileWithoutLossScalingEndsIt) {
 }
 
 // On both sides of the scale that it begins with, 65,536; what is there before is another.
-struct L09_Checkpoint : L03_Checkpoint {};
-TEST_F(L09_Checkpoint, EveryLossScaleComesBackToTheBit) {
+struct L09_SaveLoad : L03_SaveLoad {};
+TEST_F(L09_SaveLoad, EveryLossScaleComesBackToTheBit) {
   for (const float scale : {0x1p-100f, 0.1f, 1.0f, 3000.5f, 65536.0f, 65540.5f, 1e9f, 0x1.fffffep127f}) {
     start_loss_scaling(context.device, scale, 5);
     context.device.set(&StepScalars::good_updates, int64_t(3));
@@ -77,12 +77,12 @@ TEST_F(L09_Checkpoint, EveryLossScaleComesBackToTheBit) {
   }
 }
 
-TEST_F(L09_Checkpoint, ASkippedUpdateIsForgottenByALoad) {
+TEST_F(L09_SaveLoad, ASkippedUpdateIsForgottenByALoad) {
   const auto step = [&](double gradient) {
     for (Parameter& p : parameters) {
       p.leaf.grad = Tensor(context.device, p.value.shape(), DType::F32, Kind::Gradient, "gradient");
       copy_from_host(p.leaf.grad, std::vector<double>(size_t(p.value.numel()), gradient));
-      p.leaf.empty = false;
+      p.leaf.written = true;
     }
     if (context.device.scalars().growth_interval > 0) optimizer.clip_grad_norm(0);
     optimizer.step(0.1);
@@ -98,7 +98,7 @@ TEST_F(L09_Checkpoint, ASkippedUpdateIsForgottenByALoad) {
   EXPECT_LT(weight(), 0.5);
 }
 
-TEST_F(L03_Checkpoint, AScaleThatCannotBeChangesNothing) {
+TEST_F(L03_SaveLoad, AScaleThatCannotBeChangesNothing) {
   start_loss_scaling(context.device, 1024, 5);
   for (const auto& [field, value] :
        std::vector<std::pair<std::string, std::string>>{{"loss_scale", "0"},
@@ -158,7 +158,7 @@ struct Training {
 };
 
 // What does not fit may be the last tensor of all.
-TEST_F(L03_Checkpoint, NothingIsLoadedBeforeEverythingIsFoundToFit) {
+TEST_F(L03_SaveLoad, NothingIsLoadedBeforeEverythingIsFoundToFit) {
   const Training saved(0.5);
   context.device.set(&StepScalars::step, int64_t(9));
   const auto refused = [&](const std::string& part, Training run) {
@@ -191,7 +191,7 @@ TEST_F(L03_Checkpoint, NothingIsLoadedBeforeEverythingIsFoundToFit) {
   for (const Parameter& p : same.parameters) EXPECT_EQ(to_host<double>(p.value)[0], 0.5);
 }
 
-TEST_F(L03_Checkpoint, WhatTheCallerAddsComesBackAndTheCountsAreTheRuns) {
+TEST_F(L03_SaveLoad, WhatTheCallerAddsComesBackAndTheCountsAreTheRuns) {
   const Training saved(0.5);
   context.device.set(&StepScalars::step, int64_t(12));
   saved.optimizer->restore(11);
@@ -210,7 +210,7 @@ TEST_F(L03_Checkpoint, WhatTheCallerAddsComesBackAndTheCountsAreTheRuns) {
   EXPECT_EQ(SafetensorsFile(file_).metadata(), Metadata{});
 }
 
-TEST_F(L03_Checkpoint, FrozenParametersAreSavedAndLoadedToo) {
+TEST_F(L03_SaveLoad, FrozenParametersAreSavedAndLoadedToo) {
   Training saved(0.5), loaded(0.25);
   for (Training* run : {&saved, &loaded}) {
     run->parameters.set_trainable(run->parameters.find("b"), false);

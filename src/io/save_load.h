@@ -1,5 +1,5 @@
-// Checkpoints in the safetensors format. A file is replaced as a whole or not at all; loading checks every
-// name, dtype and shape before it changes anything.
+// Weights and whole runs, saved and loaded, in the safetensors format. A file is replaced as a whole or not
+// at all; loading checks every name, dtype and shape before it changes anything.
 #pragma once
 #include <string>
 
@@ -26,7 +26,7 @@ void save_training(const std::string& path, const Parameters& parameters, const 
 Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer);
 
 // What save_training adds to the metadata, and its way back: the numbers of the step and of the updates, the
-// state of loss scaling. For checkpoints of shards (parallel/zero_checkpoint.h).
+// state of loss scaling. For runs on several ranks (parallel/zero_save_load.h).
 Metadata with_counts(Metadata metadata, const Optimizer& optimizer);
 struct TrainingCounts {
   int64_t step, updates;

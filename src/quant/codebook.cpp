@@ -1,4 +1,4 @@
-#include "src/quant/book.h"
+#include "src/quant/codebook.h"
 
 #include <algorithm>
 #include <numbers>
@@ -13,82 +13,88 @@ static float rounded_down(double x) {
 }
 
 // How many boundaries are below t: they ascend, so half of those left are ruled out at a time.
-static int boundaries_below(const QuantBook& book, float t) {
-  int low = 0, high = book.count - 1;  // the answer is in [low, high]
+static int boundaries_below(const Codebook& codebook, float t) {
+  int low = 0, high = codebook.count - 1;  // the answer is in [low, high]
   // BEGIN SOLUTION 10.1
   while (low < high) {
     const int middle = (low + high) / 2;
-    if (book.boundary[middle] < t)
+    if (codebook.boundary[middle] < t)
       low = middle + 1;
     else
       high = middle;
   }
-  // STUB: todo("10.1", "halve [low, high] until one is left", book.boundary, t, low, high);
+  // STUB: todo("10.1", "halve [low, high] until one is left", codebook.boundary, t, low, high);
   // END SOLUTION 10.1
   return low;
 }
 
 // For the numbers of each cell, between which boundaries they lie.
-static void fill_cells(QuantBook& book) {
+static void fill_cells(Codebook& codebook) {
   for (uint32_t upper = 0; upper < (1 << 16); ++upper) {
     const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
     if (std::isnan(a)) continue;
     const auto [least, greatest] = std::minmax(a, std::isnan(b) ? a : b);  // infinity stands beside NaNs
-    const int low = boundaries_below(book, least), high = boundaries_below(book, greatest);
-    QuantBook::Cell& cell = book.cell[upper] = {};
+    const int low = boundaries_below(codebook, least), high = boundaries_below(codebook, greatest);
+    Codebook::Cell& cell = codebook.cell[upper] = {};
     cell.upto = cell.above = uint8_t(low);
-    book.crowded = book.crowded || high > low + 1;
+    codebook.crowded = codebook.crowded || high > low + 1;
     if (high != low + 1) continue;
-    cell.last = uint16_t(std::bit_cast<uint32_t>(book.boundary[low]));
+    cell.last = uint16_t(std::bit_cast<uint32_t>(codebook.boundary[low]));
     ++(a < b ? cell.above : cell.upto);
     if (a > b) --cell.last;  // below 0: larger bits are smaller numbers, and the boundary goes down
   }
 }
 
-QuantBook listed_book(const std::vector<float>& value) {
-  QuantBook book;
-  book.count = int32_t(value.size());
-  check(book.count > 0 && book.count <= 256, "a book of ", book.count, " values; it has 1 to 256");
-  for (const float v : value) check(std::abs(v) <= 1, "a book with the value ", v, "; they are from -1 to 1");
-  std::copy(value.begin(), value.end(), book.value);
-  std::iota(book.code, book.code + book.count, uint8_t(0));
-  std::stable_sort(book.code, book.code + book.count,
+Codebook listed_codebook(const std::vector<float>& value) {
+  Codebook codebook;
+  codebook.count = int32_t(value.size());
+  check(codebook.count > 0 && codebook.count <= 256, "a codebook of ", codebook.count,
+        " values; it has 1 to 256");
+  for (const float v : value)
+    check(std::abs(v) <= 1, "a codebook with the value ", v, "; they are from -1 to 1");
+  std::copy(value.begin(), value.end(), codebook.value);
+  std::iota(codebook.code, codebook.code + codebook.count, uint8_t(0));
+  std::stable_sort(codebook.code, codebook.code + codebook.count,
                    [&](uint8_t a, uint8_t b) { return value[a] < value[b]; });
-  check(book.count <= 16 || std::is_sorted(value.begin(), value.end()),
-        "a book of more than 16 values must have them in ascending order");
-  std::fill_n(book.boundary, 256, NAN);
-  for (int i = 0; i + 1 < book.count; ++i)
-    book.boundary[i] = rounded_down((double(value[book.code[i]]) + double(value[book.code[i + 1]])) / 2);
-  fill_cells(book);
-  return book;
+  check(codebook.count <= 16 || std::is_sorted(value.begin(), value.end()),
+        "a codebook of more than 16 values must have them in ascending order");
+  std::fill_n(codebook.boundary, 256, NAN);
+  for (int i = 0; i + 1 < codebook.count; ++i)
+    codebook.boundary[i] =
+        rounded_down((double(value[codebook.code[i]]) + double(value[codebook.code[i + 1]])) / 2);
+  fill_cells(codebook);
+  return codebook;
 }
 
-static QuantBook evenly_spaced_book(int count, int zero, int last) {
+static Codebook evenly_spaced_codebook(int count, int zero, int last) {
   std::vector<float> value;
   const float step = 1 / float(last - zero);
   for (int code = 0; code < count; ++code) value.push_back(float(code - zero) * step);
-  QuantBook book = listed_book(value);
-  if (count <= 16) return book;  // looking them up is as fast
-  book.step = step;
-  book.per_step = float(last - zero);
-  book.zero = float(zero);
-  return book;
+  Codebook codebook = listed_codebook(value);
+  if (count <= 16) return codebook;  // looking them up is as fast
+  codebook.step = step;
+  codebook.per_step = float(last - zero);
+  codebook.zero = float(zero);
+  return codebook;
 }
 static int codes_of(int bits) {
-  check(bits == 4 || bits == 8, "a book of ", bits, " bits; there are those of 4 and of 8");
+  check(bits == 4 || bits == 8, "a codebook of ", bits, " bits; there are those of 4 and of 8");
   return 1 << bits;
 }
-QuantBook absmax_book(int bits) {
+Codebook absmax_codebook(int bits) {
   const int count = codes_of(bits) - 1;
-  return evenly_spaced_book(count, count / 2, count - 1);
+  return evenly_spaced_codebook(count, count / 2, count - 1);
 }
-QuantBook zero_point_book(int bits) { return evenly_spaced_book(codes_of(bits), 0, codes_of(bits) - 1); }
+Codebook zero_point_codebook(int bits) {
+  return evenly_spaced_codebook(codes_of(bits), 0, codes_of(bits) - 1);
+}
 
-QuantBook nf4_book() {
-  return listed_book({-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
-                      -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
-                      0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
-                      0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f});
+Codebook nf4_codebook() {
+  return listed_codebook({-1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
+                          -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+                          0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f,
+                          0.33791524171829224f, 0.44070982933044434f, 0.5626170039176941f,
+                          0.7229568362236023f, 1.0f});
 }
 
 double normal_quantile(double p) {
@@ -119,15 +125,15 @@ std::vector<float> normal_float(double largest_probability) {
   return result;
 }
 
-QuantBook fp4_book() {
+Codebook fp4_codebook() {
   std::vector<float> value;
   for (const float sign : {1.0f, -1.0f})
     for (const float twelfths : {0.0f, 0.0625f, 8.0f, 12.0f, 4.0f, 6.0f, 2.0f, 3.0f})
       value.push_back(twelfths == 0 ? 0 : sign * twelfths / 12);
-  return listed_book(value);
+  return listed_codebook(value);
 }
 
-QuantBook dynamic_book(Sign sign) {
+Codebook dynamic_codebook(Sign sign) {
   std::vector<float> value{0, 1};
   for (int decade = 0; decade < 7; ++decade) {
     const int parts = (sign == Sign::Signed ? 1 : 2) << decade;
@@ -143,20 +149,20 @@ QuantBook dynamic_book(Sign sign) {
     }
   }
   std::sort(value.begin(), value.end());
-  return listed_book(value);
+  return listed_codebook(value);
 }
 
-QuantBook second_moment_book() {
-  QuantBook book = dynamic_book(Sign::Unsigned);
-  for (int i = 0; i + 1 < book.count; ++i)
-    book.boundary[i] = std::min(book.boundary[i], book.value[i] * (1 + 0x1p-4f));
-  fill_cells(book);
-  return book;
+Codebook second_moment_codebook() {
+  Codebook codebook = dynamic_codebook(Sign::Unsigned);
+  for (int i = 0; i + 1 < codebook.count; ++i)
+    codebook.boundary[i] = std::min(codebook.boundary[i], codebook.value[i] * (1 + 0x1p-4f));
+  fill_cells(codebook);
+  return codebook;
 }
 
-QuantBook quantile_book(std::vector<float> x, int bits) {
+Codebook quantile_codebook(std::vector<float> x, int bits) {
   const int64_t n = int64_t(x.size()), count = codes_of(bits);
-  check(n > 0, "quantile_book: there are no elements to make a book for");
+  check(n > 0, "quantile_codebook: there are no elements to make a codebook for");
   std::sort(x.begin(), x.end());
   std::vector<float> value;
   for (int64_t part = 0; part < count; ++part) {
@@ -166,7 +172,7 @@ QuantBook quantile_book(std::vector<float> x, int bits) {
     for (int64_t i = begin; i < end; ++i) sum += double(x[size_t(i)]);
     value.push_back(float(sum / double(end - begin)));
   }
-  return listed_book(value);
+  return listed_codebook(value);
 }
 
 }  // namespace gradus

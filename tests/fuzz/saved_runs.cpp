@@ -6,7 +6,7 @@
 #include "src/io/peft.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
-#include "src/parallel/zero_checkpoint.h"
+#include "src/parallel/zero_save_load.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {
@@ -58,7 +58,7 @@ const Written& written() {
 std::vector<double> values_of(const Parameters& parameters) {
   std::vector<double> all;
   for (const Parameter& p : parameters)
-    if (!p.value.storage().empty())
+    if (!p.value.storage().dropped())
       for (const double v : to_host<double>(p.kept())) all.push_back(v);
   return all;
 }

@@ -1,4 +1,4 @@
-#include "src/parallel/zero_checkpoint.h"
+#include "src/parallel/zero_save_load.h"
 
 #include "src/tensor/context.h"
 
@@ -33,13 +33,13 @@ std::vector<Tensor> tensors_of(const Parameter& shard, const Optimizer& optimize
 
 // The elements of a whole that belong to a part of its parameter.
 Part part_in(const Whole& w, Part of_parameter) {
-  check(of_parameter.begin % w.block == 0, "checkpoint: a part of '", w.name, "' begins at element ",
+  check(of_parameter.begin % w.block == 0, "save or load: a part of '", w.name, "' begins at element ",
         of_parameter.begin, ", within a block of ", w.block, "; give ZeroArgs::align");
   return {of_parameter.begin / w.block, (of_parameter.count + w.block - 1) / w.block};
 }
 
 void check_has_all(const Optimizer& optimizer, const Zero& zero) {
-  check(optimizer.states.size() == zero.shards.size(), "checkpoint: the optimizer has states of ",
+  check(optimizer.states.size() == zero.shards.size(), "save or load: the optimizer has states of ",
         optimizer.states.size(), " of this rank's ", zero.shards.size(),
         " shards; what is saved and loaded is one optimizer of all of them");
 }
@@ -66,7 +66,7 @@ void save_sharded(const std::string& path, Comm& comm, Zero& zero, const Optimiz
       for (int64_t r = 0; r < (zero.stage() == 0 ? 1 : comm.size()); ++r) {
         const Part part = part_in(w, zero.part_of_parameter(p, r));
         if (part.count == 0) continue;
-        Tensor piece = r == 0 ? mine[i] : Tensor(device, {part.count}, w.dtype, Kind::Comm, "checkpoint");
+        Tensor piece = r == 0 ? mine[i] : Tensor(device, {part.count}, w.dtype, Kind::Comm, "to save");
         if (r > 0) comm.recv(piece, r)->wait();
         device.copy_out(whole.data() + part.begin * size_of(w.dtype), piece.in().p, piece.bytes());
       }

@@ -5,12 +5,9 @@
 namespace gradus {
 
 Tensor gelu(const Tensor& x) {
-  const ProfileRange range("gelu");
-  Tensor y = empty_like(x, "gelu");
-  be(x).gelu_fwd(ctx(x, cost::gelu_fwd(x.numel(), x.dtype())), x.numel(), x.in(), y.set());
+  const Tensor y = applied("gelu", &Backend::gelu_fwd, cost::gelu_fwd, x);
   return record("gelu", {x}, {{x, needed_by(x)}}, y, [](const Node& n, const Tensor& dy, Grads& dx) {
-    be(dy).gelu_bwd(ctx(dy, cost::gelu_bwd(dy.numel(), dy.dtype())), dy.numel(), n.saved[0].in(), dy.in(),
-                    dx.out(0));
+    run(&Backend::gelu_bwd, cost::gelu_bwd, dy, n.saved[0].in(), dy.in(), dx.out(0));
   });
 }
 

@@ -5,12 +5,9 @@
 namespace gradus {
 
 Tensor gelu_erf(const Tensor& x) {
-  const ProfileRange range("gelu_erf");
-  Tensor y = empty_like(x, "gelu_erf");
-  be(x).gelu_erf_fwd(ctx(x, cost::gelu_erf_fwd(x.numel(), x.dtype())), x.numel(), x.in(), y.set());
+  const Tensor y = applied("gelu_erf", &Backend::gelu_erf_fwd, cost::gelu_erf_fwd, x);
   return record("gelu_erf", {x}, {{x, needed_by(x)}}, y, [](const Node& n, const Tensor& dy, Grads& dx) {
-    be(dy).gelu_erf_bwd(ctx(dy, cost::gelu_erf_bwd(dy.numel(), dy.dtype())), dy.numel(), n.saved[0].in(),
-                        dy.in(), dx.out(0));
+    run(&Backend::gelu_erf_bwd, cost::gelu_erf_bwd, dy, n.saved[0].in(), dy.in(), dx.out(0));
   });
 }
 

@@ -7,13 +7,12 @@
 namespace gradus {
 
 static void layernorm_op_bwd(const Node& n, const Tensor& dy, Grads& dx) {
-  const RowShape rows = dy.rows();
   const Out to_x = dx.out(0), to_gamma = dx.out(1), to_beta = dx.out(2);
   if (dx.wanted(0) || dx.wanted(1))
-    be(dy).layernorm_bwd(ctx(dy, cost::layernorm_bwd(rows, dy.dtype())), rows, n.saved[0].in(),
-                         n.saved[1].in(), n.saved[2].in(), dy.in(), to_x, to_gamma, to_beta);
+    run(&Backend::layernorm_bwd, cost::layernorm_bwd, dy, n.saved[0].in(), n.saved[1].in(), n.saved[2].in(),
+        dy.in(), to_x, to_gamma, to_beta);
   else
-    be(dy).bias_bwd(ctx(dy, cost::bias_bwd(rows, dy.dtype())), rows, dy.in(), to_beta);
+    run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), to_beta);
 }
 
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps) {
@@ -23,8 +22,8 @@ Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doubl
         gamma.shape(), ", beta is ", beta.shape(), "; gamma and beta must be ", expected);
   Tensor y = empty_like(x, "layernorm");
   Tensor stats = empty(x, {x.rows().rows, 2}, statistics_dtype(x.dtype()), "layernorm.stats");
-  be(x).layernorm_fwd(ctx(x, cost::layernorm_fwd(x.rows(), x.dtype())), x.rows(), x.in(), gamma.in(),
-                      beta.in(), y.set(), stats.set(), float(eps));
+  run(&Backend::layernorm_fwd, cost::layernorm_fwd, x, x.in(), gamma.in(), beta.in(), y.set(), stats.set(),
+      float(eps));
   return record("layernorm", {x, gamma, beta},
                 {{x, needed_by(x, gamma)}, {gamma, needed_by(x, gamma)}, {stats, needed_by(x, gamma)}}, y,
                 layernorm_op_bwd);

@@ -19,7 +19,7 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
   }
   if (dx.wanted(2)) {
     const Out db = dx.out(2);
-    be(dy).bias_bwd(ctx(dy, cost::bias_bwd(dy.rows(), dy.dtype())), dy.rows(), dy.in(), db);
+    run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), db);
   }
 }
 
@@ -32,7 +32,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
         bias.defined() ? bias.shape() : Shape(), "; it must be [", out, "]");
   Tensor y = empty(x, x.shape().with_last(out), "linear");
   if (bias.defined())  // the product is then added: cheaper than adding the bias to it in another pass
-    be(x).bias_fwd(ctx(x, cost::bias_fwd(y.rows(), y.dtype())), y.rows(), {}, bias.in(), y.set());
+    run(&Backend::bias_fwd, cost::bias_fwd, y, {}, bias.in(), y.set());
   const MatmulShape s{
       .M = y.rows().rows, .N = out, .K = in, .tb = Trans::Yes, .lda = in, .ldb = in, .ldc = out};
   be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), weight.in(),

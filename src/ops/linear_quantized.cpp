@@ -34,7 +34,7 @@ static void linear_quantized_bwd(const DoubleQuantized& w, const Tensor& dy, Gra
   }
   if (dx.wanted(1)) {
     const Out db = dx.out(1);
-    be(dy).bias_bwd(ctx(dy, cost::bias_bwd(dy.rows(), dy.dtype())), dy.rows(), dy.in(), db);
+    run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), db);
   }
 }
 
@@ -46,7 +46,7 @@ Tensor linear_quantized(const Tensor& x, const DoubleQuantized& w, const Tensor&
   check(bias.shape() == Shape{out}, "linear_quantized: weight is ", w.shape, ", bias is ", bias.shape(),
         "; it must be [", out, "]");
   Tensor y = empty(x, x.shape().with_last(out), "linear_quantized");
-  be(x).bias_fwd(ctx(x, cost::bias_fwd(y.rows(), y.dtype())), y.rows(), {}, bias.in(), y.set());
+  run(&Backend::bias_fwd, cost::bias_fwd, y, {}, bias.in(), y.set());
   for_tiles(w, x.dtype(), [&](int64_t row, const Tensor& tile) {
     const int64_t rows = tile.shape()[0];
     const MatmulShape s{

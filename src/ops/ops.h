@@ -2,8 +2,8 @@
 // is saved. x is (..., C): all leading dimensions count as rows.
 #pragma once
 #include "src/autograd/tape.h"
+#include "src/ops/run.h"
 #include "src/quant/double_quantized.h"
-#include "src/tensor/profile_range.h"
 
 namespace gradus {
 

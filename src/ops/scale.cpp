@@ -4,11 +4,9 @@
 namespace gradus {
 
 Tensor scale(const Tensor& x, double factor) {
-  const ProfileRange range("scale");
-  Tensor y = empty_like(x, "scale");
-  be(x).scale(ctx(x, cost::scale(x.numel(), x.dtype())), x.numel(), x.in(), y.set(), float(factor));
+  const Tensor y = applied("scale", &Backend::scale, cost::scale, x, float(factor));
   return record("scale", {x}, {}, y, [factor](const Node&, const Tensor& dy, Grads& dx) {
-    be(dy).scale(ctx(dy, cost::scale(dy.numel(), dy.dtype())), dy.numel(), dy.in(), dx.out(0), float(factor));
+    run(&Backend::scale, cost::scale, dy, dy.in(), dx.out(0), float(factor));
   });
 }
 

@@ -4,12 +4,9 @@
 namespace gradus {
 
 Tensor tanh(const Tensor& x) {
-  const ProfileRange range("tanh");
-  Tensor y = empty_like(x, "tanh");
-  be(x).tanh_fwd(ctx(x, cost::tanh_fwd(x.numel(), x.dtype())), x.numel(), x.in(), y.set());
+  const Tensor y = applied("tanh", &Backend::tanh_fwd, cost::tanh_fwd, x);
   return record("tanh", {x}, {{y, needed_by(x)}}, y, [](const Node& n, const Tensor& dy, Grads& dx) {
-    be(dy).tanh_bwd(ctx(dy, cost::tanh_bwd(dy.numel(), dy.dtype())), dy.numel(), n.saved[0].in(), dy.in(),
-                    dx.out(0));
+    run(&Backend::tanh_bwd, cost::tanh_bwd, dy, n.saved[0].in(), dy.in(), dx.out(0));
   });
 }
 

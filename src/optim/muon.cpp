@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "src/ops/run.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
@@ -50,7 +51,7 @@ static Tensor plus_product(double alpha, const Tensor& x, double beta, MatmulSha
   check(l.numel() == s.M * s.K && r.numel() == s.K * s.N, "plus_product: ", l.shape(), " times ", r.shape(),
         " is not a product (", s.M, ", ", s.K, ") times (", s.K, ", ", s.N, "); are they in this order?");
   Tensor y = empty_like(x, "newton_schulz");
-  be(x).scale(ctx(x, cost::scale(x.numel(), x.dtype())), x.numel(), x.in(), y.set(), float(alpha));
+  run(&Backend::scale, cost::scale, x, x.in(), y.set(), float(alpha));
   s.alpha = float(beta);
   be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, l.in(), r.in(), y.add());
   return y;

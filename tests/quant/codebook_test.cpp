@@ -62,8 +62,7 @@ TEST(L10_Codebook, TheDynamicMapsPublishedValues) {
 TEST(L10_Codebook, NF4IsMadeOfQuantiles) {
   RecordProperty("exercise", "10.2");
   Context context("cpu");
-  const std::vector<double> table =
-      Golden("tests/golden/quantization.safetensors").read("book.nf4", {16});
+  const std::vector<double> table = Golden("tests/golden/quantization.safetensors").read("book.nf4", {16});
   const std::vector<float> made = normal_float(0.9677083);
   ASSERT_EQ(made.size(), 16u);
   double worst = 0;

@@ -1,0 +1,33 @@
+// How an op runs a kernel that is as large as one of its tensors.
+#pragma once
+#include <type_traits>
+
+#include "src/tensor/profile_range.h"
+
+namespace gradus {
+
+// Runs an entry of the kernel table, whose cost that is, where x is and for all of x: its elements, or its
+// rows.
+//   run(&Backend::gelu_fwd, cost::gelu_fwd, x, x.in(), y.set());
+template <class Size, class... A>
+void run(void (*Backend::*entry)(const Ctx&, Size, A...), Cost (*cost)(Size, DType), const Tensor& x,
+         std::type_identity_t<A>... arguments) {
+  Size size;
+  if constexpr (std::is_same_v<Size, RowShape>)
+    size = x.rows();
+  else
+    size = x.numel();
+  (be(x).*entry)(ctx(x, cost(size, x.dtype())), size, arguments...);
+}
+
+// y, of x's shape, by an entry that takes x, y and options. `op` is the range that this is in, and y's name.
+template <class Size, class... A>
+Tensor applied(const char* op, void (*Backend::*entry)(const Ctx&, Size, CBuf x, Out y, A...),
+               Cost (*cost)(Size, DType), const Tensor& x, std::type_identity_t<A>... options) {
+  const ProfileRange range(op);
+  Tensor y = empty_like(x, op);
+  run(entry, cost, x, x.in(), y.set(), options...);
+  return y;
+}
+
+}  // namespace gradus

@@ -58,9 +58,9 @@ static Json config_of(const Transformer& model, const Linear& l, const std::vect
           {"task_type", "CAUSAL_LM"},
           {"base_model_name_or_path", base},
           {"inference_mode", true},
-          {"r", l.lora->a.value.shape()[0]},
-          {"lora_alpha", l.lora->alpha},
-          {"lora_dropout", l.lora->dropout},
+          {"r", adapter_of(l)->a.value.shape()[0]},
+          {"lora_alpha", adapter_of(l)->alpha},
+          {"lora_dropout", adapter_of(l)->dropout},
           {"fan_in_fan_out", !is_neox(model.config)},  // of GPT-2's own weights: (in, out)
           {"bias", "none"},
           {"target_modules", modules}};
@@ -72,15 +72,15 @@ void save_adapters(const std::string& folder, Transformer& model, const std::str
   std::vector<TensorEntry> entries;
   const Linear* one = nullptr;
   for (const Linear* l : model.linears()) {
-    if (!l->lora) continue;
+    if (!adapter_of(*l)) continue;
     one = l;
     modules.push_back(module_of(model.config, l->name));
     const std::string name = kPrefix + modules.back();
-    numbers.push_back(to_host<float>(l->lora->a.kept()));
-    entries.push_back({name + kA, DType::F32, l->lora->a.value.shape(), numbers.back().data()});
-    const std::vector<double> b = reorder(model.config, *l, to_host<double>(l->lora->b.kept()), true);
+    numbers.push_back(to_host<float>(adapter_of(*l)->a.kept()));
+    entries.push_back({name + kA, DType::F32, adapter_of(*l)->a.value.shape(), numbers.back().data()});
+    const std::vector<double> b = reorder(model.config, *l, to_host<double>(adapter_of(*l)->b.kept()), true);
     numbers.emplace_back(b.begin(), b.end());
-    entries.push_back({name + kB, DType::F32, l->lora->b.value.shape(), numbers.back().data()});
+    entries.push_back({name + kB, DType::F32, adapter_of(*l)->b.value.shape(), numbers.back().data()});
   }
   check(one != nullptr, "peft: ", folder, " cannot be written: the model has no adapters");
   make_folder_of(folder + kTensors);
@@ -156,8 +156,8 @@ void load_adapters(const std::string& folder, Transformer& model, const Precisio
   check(!layers.empty(), "peft: ", folder, kTensors, " has no adapters");
   add_lora(model, layers, args, 0);
   for (size_t i = 0; i < layers.size(); ++i) {
-    layers[i]->lora->a.assign(numbers[i].a);
-    layers[i]->lora->b.assign(numbers[i].b);
+    adapter_of(*layers[i])->a.assign(numbers[i].a);
+    adapter_of(*layers[i])->b.assign(numbers[i].b);
   }
 }
 

@@ -29,7 +29,7 @@ void Transformer::add_output_head() {
 
 std::vector<Linear*> Transformer::linears() {
   std::vector<Linear*> all;
-  for (TransformerBlock& b : blocks_)
+  for (TransformerBlock& b : blocks)
     for (Linear* l : {&b.c_attn, &b.c_proj, &b.c_fc, &b.mlp_c_proj}) all.push_back(l);
   if (pooler_) all.push_back(&*pooler_);
   if (classifier_) all.push_back(&*classifier_);

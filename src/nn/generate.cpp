@@ -9,7 +9,7 @@
 namespace gradus {
 
 Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
-  check(cache.layers_.size() == blocks_.size() && cache.layers_[0].last() == 2 * config.channels,
+  check(cache.layers_.size() == blocks.size() && cache.layers_[0].last() == 2 * config.channels,
         "next_logits: the cache was made for another model");
   check(ids.shape().rank() == 2 && ids.shape()[0] == cache.sequences() && ids.shape()[1] >= 1,
         "next_logits: token ids are ", ids.shape(), "; they must be (B, T) with B = ", cache.sequences(),
@@ -22,7 +22,7 @@ Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
   const Evaluation evaluation;
   std::vector<KvLayer> past = cache.past(T);
   Tensor x = embed(ids, {}, before);
-  for (size_t l = 0; l < blocks_.size(); ++l) x = blocks_[l](x, config, &past[l]);
+  for (size_t l = 0; l < blocks.size(); ++l) x = blocks[l](x, config, &past[l]);
   x = select_token(x, T - 1);
   x = head(x);
   cache.length_ += T;

@@ -1,28 +1,34 @@
 // The three layers with weights: their parameters and how they are applied.
 #pragma once
-#include <optional>
+#include <memory>
 
 #include "src/nn/parameter.h"
 #include "src/ops/ops.h"
 
 namespace gradus {
 
-// What LoRA adds to a linear layer (Hu et al. 2021, sec. 4.1): alpha/r x A^T B^T, A (r, in), B (out, r). See
-// lora.h.
-struct LoraAdapter {
-  Parameter &a, &b;
-  double alpha, dropout;  // dropout: of x
-  double scale() const { return alpha / double(a.value.shape()[0]); }
-  Tensor operator()(const Tensor& x) const;
+struct Linear;
+// What a linear layer computes in place of x W^T + b. It comes from outside: lora.h.
+struct LinearVariant {
+  virtual ~LinearVariant() = default;
+  virtual Tensor operator()(const Linear& layer, const Tensor& x) const = 0;
 };
 
-struct Linear {  // y = x W^T + b, and what an adapter adds
-  Linear(Parameters& p, const std::string& name, int64_t in, int64_t out, const Precision& t = {})
-      : name(name), weight(p.add(name + ".weight", {out, in}, t)), bias(p.add(name + ".bias", {out}, t)) {}
-  Tensor operator()(const Tensor& x) const;
+enum class Bias : uint8_t { Yes, No };
+
+struct Linear {  // y = x W^T + b
+  Linear(Parameters& p, const std::string& name, int64_t in, int64_t out, const Precision& t = {},
+         Bias b = Bias::Yes)
+      : name(name),
+        weight(p.add(name + ".weight", {out, in}, t)),
+        bias(b == Bias::Yes ? &p.add(name + ".bias", {out}, t) : nullptr) {}
+  Tensor operator()(const Tensor& x) const { return variant ? (*variant)(*this, x) : product(x); }
+  Tensor product(const Tensor& x) const { return linear(x, weight.value, bias_value()); }
+  Tensor bias_value() const { return bias ? bias->value : Tensor(); }
   std::string name;
-  Parameter &weight, &bias;
-  std::optional<LoraAdapter> lora = {};
+  Parameter& weight;
+  Parameter* bias;  // nullptr: none
+  std::unique_ptr<LinearVariant> variant = {};
 };
 
 struct LayerNorm {

@@ -1,6 +1,7 @@
 #include "src/nn/lora.h"
 
 #include <cmath>
+#include <optional>
 #include <regex>
 
 #include "src/core/named.h"
@@ -17,11 +18,24 @@ Tensor LoraAdapter::operator()(const Tensor& x) const {
   // END SOLUTION 12.1
 }
 
-Tensor Linear::operator()(const Tensor& x) const {
-  const Tensor y =
-      weight.codes ? linear_quantized(x, *weight.codes, bias.value) : linear(x, weight.value, bias.value);
-  return lora && !weight.merged ? add(y, (*lora)(x)) : y;
+// A product from 4 bits, if the weight has codes, and what an adapter adds.
+struct LoraVariant : LinearVariant {
+  std::optional<LoraAdapter> lora;
+  Tensor operator()(const Linear& l, const Tensor& x) const override {
+    const Tensor y = l.weight.codes ? linear_quantized(x, *l.weight.codes, l.bias_value()) : l.product(x);
+    return lora && !l.weight.merged ? add(y, (*lora)(x)) : y;
+  }
+};
+static LoraVariant& variant_of(Linear& l) {
+  if (!l.variant) l.variant = std::make_unique<LoraVariant>();
+  return static_cast<LoraVariant&>(*l.variant);
 }
+
+LoraAdapter* adapter_of(const Linear& l) {
+  auto* const variant = static_cast<LoraVariant*>(l.variant.get());
+  return variant && variant->lora ? &*variant->lora : nullptr;
+}
+void adapt(Linear& l, const LoraAdapter& adapter) { variant_of(l).lora.emplace(adapter); }
 
 static std::vector<Linear*> matching(Transformer& model, const std::string& pattern) {
   std::vector<Linear*> found;
@@ -59,7 +73,7 @@ void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& ar
 
 void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const LoraArgs& args, uint64_t seed) {
   for (const Linear* l : model.linears())
-    check(!l->lora, "lora: the model has adapters already, ", l->name, " among them");
+    check(!adapter_of(*l), "lora: the model has adapters already, ", l->name, " among them");
   const DType compute = model.config.precision.value;
   check(args.precision.value == compute, "lora: adapters that compute in ", name_of(args.precision.value),
         " for a model that computes in ", name_of(compute));
@@ -80,13 +94,13 @@ void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const Lor
   for (Linear* l : adapted) {
     Parameter& a = model.parameters.add(std::move(*next++));
     Parameter& b = model.parameters.add(std::move(*next++));
-    l->lora.emplace(LoraAdapter{a, b, args.alpha, args.dropout});
+    adapt(*l, {a, b, args.alpha, args.dropout});
   }
 }
 
 // weight <- weight + sign alpha/r B A
 static void add_product(Linear& l, double sign) {
-  const LoraAdapter& lora = *l.lora;
+  const LoraAdapter& lora = *adapter_of(l);
   Tensor w = l.weight.kept();
   const int64_t out = w.shape()[0], in = w.last(), r = lora.a.value.shape()[0];
   // BEGIN SOLUTION 12.2
@@ -104,7 +118,7 @@ static void set_merged(Transformer& model, bool merged) {
   const char* what = merged ? "merge" : "unmerge";
   std::vector<Linear*> adapted;
   for (Linear* l : model.linears()) {
-    if (!l->lora) continue;
+    if (!adapter_of(*l)) continue;
     check(!l->weight.codes, "lora: cannot ", what, " the adapter of ", l->name,
           ": its weight is kept in 4 bits");
     if (l->weight.merged != merged) adapted.push_back(l);
@@ -130,6 +144,7 @@ void quantize_frozen(Transformer& model) {
         "them");
   for (auto& [l, codes] : all) {
     l->weight.codes = codes;
+    variant_of(*l);
     for (const Tensor* t : {&l->weight.value, &l->weight.master})
       if (t->defined()) t->storage().drop("the weight is kept in 4 bits");
   }

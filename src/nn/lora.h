@@ -8,6 +8,19 @@
 
 namespace gradus {
 
+// What LoRA adds to a linear layer (sec. 4.1): alpha/r x A^T B^T, A (r, in), B (out, r).
+struct LoraAdapter {
+  Parameter &a, &b;
+  double alpha, dropout;  // dropout: of x
+  double scale() const { return alpha / double(a.value.shape()[0]); }
+  Tensor operator()(const Tensor& x) const;
+};
+LoraAdapter* adapter_of(const Linear& layer);  // nullptr: it has none
+void adapt(Linear& layer, const LoraAdapter& adapter);
+
+// y = x W^T + b, of W in 4 bits; b may be undefined.
+Tensor linear_quantized(const Tensor& x, const DoubleQuantized& weight, const Tensor& bias);
+
 struct LoraArgs {
   int64_t r = 8;
   double alpha = 8, dropout = 0;

@@ -21,6 +21,7 @@ Parameter& Parameters::add(const std::string& name, const Shape& shape, const Pr
 Parameter& Parameters::add(Parameter made) {
   check(names_.insert(made.name).second, "parameter '", made.name, "' is declared twice");
   made.leaf.dtype = made.precision.gradient;
+  made.number = next_number_++;
   Parameter& p = list_.emplace_back(std::move(made));
   set_trainable(p, true);
   return p;

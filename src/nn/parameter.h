@@ -23,6 +23,7 @@ struct Parameter {  // moves, and does not copy: a weight has one gradient
   bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no
   int64_t whole =
       0;  // if this is a shard (parallel/zero.h): the elements of the parameter that it is a part of
+  int64_t number = 0;  // its place in the list of the whole model; it names the stream of its first values
   bool trainable() const { return value.slot.wanted(); }
   // The weights as they are kept from step to step: the master copy if there is one.
   const Tensor& kept() const { return master.defined() ? master : value; }
@@ -59,6 +60,7 @@ class Parameters {
   explicit Parameters(Allocate allocate = Allocate::Now) : allocate_(allocate) {}
   Parameters(Parameters&&) = default;
   Parameter& add(const std::string& name, const Shape& shape, const Precision& precision);
+  void pass_over(int64_t count) { next_number_ += count; }  // parameters of the model that this list lacks
   Parameter& add(Parameter made);            // which has its name, its value and whatever else it is to have
   Parameter& find(const std::string& name);  // an error that lists the names if there is none
   void set_trainable(Parameter& p, bool trainable);
@@ -77,6 +79,7 @@ class Parameters {
 
  private:
   Allocate allocate_;
+  int64_t next_number_ = 0;
   std::deque<Parameter> list_;
   std::unordered_set<std::string> names_;
 };

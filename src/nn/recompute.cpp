@@ -10,7 +10,7 @@ static Tensor attention_again(const Tensor& qkv, int64_t heads, Mask mask, doubl
 }
 
 Tensor Transformer::through_segments(Tensor x) const {
-  const int64_t L = config.layers;
+  const auto L = int64_t(blocks.size());
   if (from_the_start) return up_to_block(L, x);
   const int64_t covered = std::accumulate(segments.begin(), segments.end(), int64_t(0),
                                           [](int64_t sum, const BlockSegment& s) { return sum + s.blocks; });
@@ -20,7 +20,7 @@ Tensor Transformer::through_segments(Tensor x) const {
     TransformerConfig c = config;
     if (s.keep == Keep::LessAttention && c.attention == attention_plain) c.attention = attention_again;
     const auto run = [this, at, s, c](Tensor h) {
-      for (int64_t l = at; l < at + s.blocks; ++l) h = blocks_[size_t(l)](h, c);
+      for (int64_t l = at; l < at + s.blocks; ++l) h = blocks[size_t(l)](h, c);
       return h;
     };
     x = s.keep == Keep::Input ? checkpoint(x, run) : run(x);
@@ -32,9 +32,8 @@ Tensor Transformer::through_segments(Tensor x) const {
 // Of blocks 0 to l - 1: segments within each other, all of which begin with x.
 Tensor Transformer::up_to_block(int64_t l, const Tensor& x) const {
   if (l == 0) return x;
-  return checkpoint(x, [=, this](const Tensor& start) {
-    return blocks_[size_t(l - 1)](up_to_block(l - 1, start), config);
-  });
+  return checkpoint(
+      x, [=, this](const Tensor& start) { return blocks[size_t(l - 1)](up_to_block(l - 1, start), config); });
 }
 
 }  // namespace gradus

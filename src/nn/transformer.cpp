@@ -1,5 +1,6 @@
 #include "src/nn/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "src/core/rng.h"
@@ -35,27 +36,42 @@ Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, K
   return first > 0 ? past->attend(turned, c.heads) : c.attention(turned, c.heads, c.mask, c.dropout);
 }
 
-Transformer::Transformer(const TransformerConfig& c, Allocate allocate)
-    : config((c.validate(), c)),
-      parameters(allocate),
-      wte_(parameters, "wte", c.vocab, c.channels, c.precision) {
-  if (c.rotary == 0) wpe_.emplace(parameters, "wpe", c.context, c.channels, c.precision);
-  if (c.token_types > 0) wtt_.emplace(parameters, "wtt", c.token_types, c.channels, c.precision);
-  for (int64_t l = 0; l < c.layers; ++l) blocks_.emplace_back(parameters, "h." + std::to_string(l), c);
-  norm_.emplace(parameters, c.residual == Residual::PostNorm ? "ln_e" : "ln_f", c.channels, c.precision,
-                c.norm_eps);
-  add_output_head();
+static ModelPart within(const TransformerConfig& c, ModelPart part) {
+  part.end = std::min(part.end, c.layers);
+  check(part.first >= 0 && part.first <= part.end, "transformer: blocks from ", part.first, " to ", part.end,
+        " of ", c.layers, "; a part begins at 0 or later, and not behind its end");
+  return part;
+}
+
+// What is not in the part is passed over, so that every parameter has the number that it has in the whole.
+Transformer::Transformer(const TransformerConfig& c, Allocate allocate, const ModelPart& wanted)
+    : config((c.validate(), c)), part(within(c, wanted)), parameters(allocate) {
+  const auto embedding = [&](bool here, std::optional<Embedding>& e, const char* name, int64_t count) {
+    here ? void(e.emplace(parameters, name, count, c.channels, c.precision)) : parameters.pass_over(1);
+  };
+  const bool tied = c.output_head == OutputHead::Tied, post_norm = c.residual == Residual::PostNorm;
+  embedding(part.embedding || (part.head && tied), wte_, "wte", c.vocab);
+  if (c.rotary == 0) embedding(part.embedding, wpe_, "wpe", c.context);
+  if (c.token_types > 0) embedding(part.embedding, wtt_, "wtt", c.token_types);
+  parameters.pass_over(part.first * TransformerBlock::kParameters);
+  for (int64_t l = part.first; l < part.end; ++l)
+    blocks.emplace_back(parameters, "h." + std::to_string(l), c);
+  parameters.pass_over((c.layers - part.end) * TransformerBlock::kParameters);
+  if (post_norm ? part.embedding : part.head)
+    norm_.emplace(parameters, post_norm ? "ln_e" : "ln_f", c.channels, c.precision, c.norm_eps);
+  else
+    parameters.pass_over(2);
+  if (part.head) add_output_head();
 }
 
 void Transformer::initialize(uint64_t seed, const AssignValues& assign) {
   if (!current().device.has_data()) return;
   const double smaller = config.residual == Residual::PostNorm ? 1 : 1 / std::sqrt(2.0 * config.layers);
-  uint64_t stream = 0;
   for (Parameter& p : parameters) {
     std::vector<double> values(p.value.numel(), 0.0);
     const bool gain = p.name.find("ln_") != std::string::npos && p.name.ends_with(".weight");
     const double std = p.name.ends_with("c_proj.weight") ? 0.02 * smaller : 0.02;
-    Rng rng(seed, stream++);
+    Rng rng(seed, uint64_t(p.number));
     if (p.decay)
       for (double& v : values) v = std * rng.normal();
     else if (gain)
@@ -64,8 +80,20 @@ void Transformer::initialize(uint64_t seed, const AssignValues& assign) {
   }
 }
 
+void Transformer::check_inputs(const Tensor& ids, const Tensor& types) const {
+  check(ids.shape().rank() == 2 && ids.shape()[1] <= config.context, "transformer: token ids are ",
+        ids.shape(), "; they must be (B, T) with T at most the context, ", config.context);
+  if (config.token_types > 0)
+    check(types.defined() && types.shape() == ids.shape(), "transformer: this model has ", config.token_types,
+          " token types; give the type of each token, int32 ", ids.shape(), ", for example all 0");
+  else
+    check(!types.defined(), "transformer: types of tokens were given to a model that has none");
+}
+
 Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_position) const {
-  Tensor x = embedding(wte_.table.value, ids);
+  check(part.embedding, "transformer: this part of a model has no embedding");
+  check_inputs(ids, types);
+  Tensor x = embedding(wte_->table.value, ids);
   if (wtt_) x = add(x, embedding(wtt_->table.value, types));
   if (wpe_) {
     const Tensor& table = wpe_->table.value;  // a part of it would have no gradient
@@ -75,23 +103,21 @@ Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_
   return dropout(x, config.dropout);
 }
 
+Tensor Transformer::through_blocks(Tensor x) const {
+  if (!part.embedding) current().dropout_ordinal() = uint32_t(1 + TransformerBlock::kDropouts * part.first);
+  if (!segments.empty() || from_the_start) return through_segments(x);
+  for (const TransformerBlock& block : blocks) x = block(x, config);
+  return x;
+}
+
 Tensor Transformer::head(const Tensor& x) const {
+  check(part.head, "transformer: this part of a model has no head");
   const Tensor last = config.residual == Residual::PostNorm ? x : (*norm_)(x);
-  return config.output_head == OutputHead::Tied ? linear(last, wte_.table.value) : other_head(last);
+  return config.output_head == OutputHead::Tied ? linear(last, wte_->table.value) : other_head(last);
 }
 
 Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
-  check(ids.shape().rank() == 2 && ids.shape()[1] <= config.context, "transformer: token ids are ",
-        ids.shape(), "; they must be (B, T) with T at most the context, ", config.context);
-  if (config.token_types > 0)
-    check(types.defined() && types.shape() == ids.shape(), "transformer: this model has ", config.token_types,
-          " token types; give the type of each token, int32 ", ids.shape(), ", for example all 0");
-  else
-    check(!types.defined(), "transformer: types of tokens were given to a model that has none");
-  Tensor x = embed(ids, types, 0);
-  if (!segments.empty() || from_the_start) return head(through_segments(x));
-  for (const TransformerBlock& block : blocks_) x = block(x, config);
-  return head(x);
+  return head(through_blocks(embed(ids, types)));
 }
 
 Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types,

@@ -52,6 +52,8 @@ struct TransformerConfig {
 TransformerConfig transformer_config(std::string_view name);
 
 struct TransformerBlock {
+  static constexpr int64_t kParameters = 12,
+                           kDropouts = 3;  // of a block: how many it has, how often it drops
   TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c);
   // past: for attention alone, when text is generated with a cache (lesson 04).
   Tensor operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past = nullptr) const;
@@ -76,12 +78,21 @@ struct BlockSegment {
   Keep keep;
 };
 
+// A part of a model: blocks that follow each other, with or without what is before and behind all blocks. The
+// parts of a model draw what the whole would, first weights and dropout masks; a tied embedding is in the
+// part with the embedding and, once more, in that with the head.
+struct ModelPart {
+  int64_t first = 0, end = INT64_MAX;  // blocks [first, end) of those that there are
+  bool embedding = true, head = true;
+};
+
 class Transformer {
  public:
   // Allocates the parameters without writing to them. They are named as GPT-2's published files name them;
   // what GPT-2 does not have: wtt (token types), ln_e (the norm of the embedding), lm_head, pooler,
   // classifier.
-  explicit Transformer(const TransformerConfig& config, Allocate allocate = Allocate::Now);
+  explicit Transformer(const TransformerConfig& config, Allocate allocate = Allocate::Now,
+                       const ModelPart& part = {});
   // GPT-2's: normal with standard deviation 0.02, on the residual projections 0.02/sqrt(2L) (BERT's: 0.02
   // there too); biases 0, gains 1. Drawn on the host, one counter-based stream a parameter, so the same on
   // every device.
@@ -97,29 +108,32 @@ class Transformer {
   // from then on, one of each sequence. Nothing is dropped and nothing recorded. An error leaves the cache as
   // it was.
   Tensor next_logits(const Tensor& ids, KvCache& cache) const;
+  // logits() in three steps, for parts: each takes what the one before has made, (B,T,C).
+  Tensor embed(const Tensor& ids, const Tensor& types = {}, int64_t first_position = 0) const;
+  Tensor through_blocks(Tensor x) const;
+  Tensor head(const Tensor& x) const;
   // Mean cross-entropy in nats: targets are int32 (B,T) tokens, or (B) labels; -1 does not count. With
   // `count`, one number: a micro-batch's share of the mean over so many targets.
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& types = {},
               const Tensor& count = {}) const;
 
-  const TransformerConfig config;
+  const TransformerConfig config;  // of the whole model
+  const ModelPart part;
   Parameters parameters;
+  std::vector<TransformerBlock> blocks;  // of this part
   // How the blocks are cut, in order; empty: all is kept. Losses and gradients do not depend on it.
   std::vector<BlockSegment> segments;
   // Only the input of the first block is kept, and every block's is made from it: the least memory.
   bool from_the_start = false;
 
  private:
+  void check_inputs(const Tensor& ids, const Tensor& types) const;
   Tensor through_segments(Tensor x) const;
   Tensor up_to_block(int64_t block, const Tensor& x) const;
-  Tensor embed(const Tensor& ids, const Tensor& types, int64_t first_position) const;
-  Tensor head(const Tensor& x) const;
   Tensor other_head(const Tensor& x) const;
   void add_output_head();
 
-  Embedding wte_;
-  std::optional<Embedding> wpe_, wtt_;
-  std::vector<TransformerBlock> blocks_;
+  std::optional<Embedding> wte_, wpe_, wtt_;
   std::optional<LayerNorm> norm_;  // ln_f, the last, or ln_e, that of the embedding
   std::optional<Embedding> lm_head_;
   std::optional<Linear> pooler_, classifier_;

@@ -3,7 +3,6 @@
 #pragma once
 #include "src/autograd/tape.h"
 #include "src/ops/run.h"
-#include "src/quant/double_quantized.h"
 
 namespace gradus {
 
@@ -22,7 +21,6 @@ Tensor gelu_erf(const Tensor& x);                          // exact, as BERT and
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor linear(const Tensor& x, const Tensor& weight,
               const Tensor& bias = {});  // x W^T + b, W (out,in), b (out)
-Tensor linear_quantized(const Tensor& x, const DoubleQuantized& weight, const Tensor& bias);
 // Turns q and k of each head by its position: the first `dims` dimensions. qkv (B,T,3C) -> the same shape;
 // its first token is at position `first`.
 Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims, int64_t first = 0);

@@ -61,7 +61,7 @@ TEST_P(L12_Peft, LossAndGradientsOfTheAdaptersAlone) {
   RecordProperty("exercise", "12.1");
   load_adapters(folder_of(name()), model);
   for (Linear* l : model.linears())
-    if (l->lora) l->lora->dropout = 0;
+    if (adapter_of(*l)) adapter_of(*l)->dropout = 0;
   const double expected = golden.read("loss", {1})[0];
   Tape tape;
   const Tensor loss = model.loss(ids, targets);
@@ -125,7 +125,7 @@ struct L12_BadFolder : FolderTest {
     write("a/adapter_config.json", its_config);
     write("a/adapter_model.safetensors", its_tensors);
     expect_refused(part, [&] { load_adapters(path("a"), model); });
-    for (const Linear* l : model.linears()) EXPECT_FALSE(l->lora) << part;
+    for (const Linear* l : model.linears()) EXPECT_FALSE(adapter_of(*l)) << part;
     EXPECT_EQ(model.parameters.numel_trainable(), model.parameters.numel()) << part;
   }
 };
@@ -247,12 +247,12 @@ TEST_F(L12_BadFolder, OtherTypesOfNumbersAreFine) {
   c.precision = uniform(DType::BF16);
   Transformer half(c);
   load_adapters(path("a"), half, mixed(DType::BF16));
-  LoraAdapter& lora = *half.linears()[0]->lora;
+  LoraAdapter& lora = *adapter_of(*half.linears()[0]);
   for (const Tensor& t : {lora.a.value, lora.a.master})
     EXPECT_EQ(to_host<double>(t), std::vector<double>(48, 0.5));
   for (const Tensor& t : {lora.b.value, lora.b.master})
     EXPECT_EQ(to_host<double>(t), std::vector<double>(144, 0.25));
-  EXPECT_FALSE(half.linears()[1]->lora);
+  EXPECT_FALSE(adapter_of(*half.linears()[1]));
   for (Parameter* p : {&lora.a, &lora.b})
     p->assign(std::vector<double>(size_t(p->value.numel()), 1.0 + 0x1p-20));  // rounded: 1
   save_adapters(path("b"), half);

@@ -56,7 +56,7 @@ TEST(L12_Lora, EachWayTrainsWhatItSaysAndBeginsAsTheBase) {
               name.ends_with("bf16") || name.ends_with("bits") ? DType::BF16 : DType::F32);
     for (const Linear* l : model->linears()) {
       EXPECT_EQ(l->weight.codes.has_value(), name.ends_with("bits")) << name;
-      EXPECT_EQ(l->lora ? l->lora->scale() : 2, 2) << name;
+      EXPECT_EQ(adapter_of(*l) ? adapter_of(*l)->scale() : 2, 2) << name;
     }
     const std::vector<double> got = to_host<double>(model->logits(batch.ids));
     for (size_t k = 0; k < got.size(); ++k)
@@ -90,9 +90,10 @@ TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
   model.initialize(1);
   add_lora(model, ".*mlp.c_fc", {.r = 2, .alpha = 3}, 1);
   Linear& l = *model.linears()[2];
-  std::vector<double> b(128), a = to_host<double>(l.lora->a.value), w = to_host<double>(l.weight.value);
+  std::vector<double> b(128), a = to_host<double>(adapter_of(l)->a.value),
+                              w = to_host<double>(l.weight.value);
   for (size_t i = 0; i < b.size(); ++i) b[i] = double(i % 7) - 3;
-  l.lora->b.assign(b);
+  adapter_of(l)->b.assign(b);
   merge_lora(model);
   const std::vector<double> merged = to_host<double>(l.weight.value);
   for (size_t o = 0; o < 64; ++o)
@@ -158,7 +159,8 @@ TEST_F(L12_NeoXFile, RowsOfQueryKeyValueAreByHead) {
   Transformer model(c);
   model.initialize(1);
   add_lora(model, ".*c_attn", {.r = 1}, 1);
-  model.linears()[0]->lora->b.assign({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});  // q q q q k k k k v v v v
+  adapter_of(*model.linears()[0])
+      ->b.assign({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});  // q q q q k k k k v v v v
   save_adapters(path("a"), model);
   const SafetensorsFile file(path("a/adapter_model.safetensors"));
   std::vector<float> rows(12);

@@ -197,7 +197,7 @@ TEST(L12_Faults, NoProductIsMergedTwice) {
       model.initialize(1);
       add_lora(model, ".*", {.r = 2, .precision = model.config.precision}, 1);
       for (Linear* l : model.linears())
-        l->lora->b.assign(std::vector<double>(size_t(l->lora->b.value.numel()), 0.5));
+        adapter_of(*l)->b.assign(std::vector<double>(size_t(adapter_of(*l)->b.value.numel()), 0.5));
       Faults::arm(context.device, Faults::What::KernelThrows, n);
       bool threw = false;
       try {

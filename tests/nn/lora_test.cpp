@@ -63,7 +63,7 @@ TEST_P(L12_Lora, NamesShapesAndFirstNumbers) {
     const int64_t out = l->weight.value.shape()[0], in = l->weight.value.shape()[1];
     EXPECT_EQ(p->name, l->name + ".lora_A.weight");
     EXPECT_EQ(p->value.shape(), (Shape{5, in})) << p->name;
-    EXPECT_EQ(&l->lora->a, &*p);
+    EXPECT_EQ(&adapter_of(*l)->a, &*p);
     for (const double v : to_host<double>(p++->value)) {
       const double u = v * std::sqrt(double(in));
       EXPECT_LE(std::abs(u), 1.0000001) << l->name;
@@ -72,7 +72,7 @@ TEST_P(L12_Lora, NamesShapesAndFirstNumbers) {
     }
     EXPECT_EQ(p->name, l->name + ".lora_B.weight");
     EXPECT_EQ(p->value.shape(), (Shape{out, 5})) << p->name;
-    EXPECT_EQ(&l->lora->b, &*p);
+    EXPECT_EQ(&adapter_of(*l)->b, &*p);
     EXPECT_EQ(to_host<double>(p++->value), std::vector<double>(size_t(out * 5))) << l->name;
     added += 5 * (in + out);
   }
@@ -88,7 +88,7 @@ std::vector<std::vector<double>> first_a(const char* device, const TransformerCo
   Transformer model(config);
   add_lora(model, ".*", {}, seed);
   std::vector<std::vector<double>> found;
-  for (const Linear* l : model.linears()) found.push_back(to_host<double>(l->lora->a.value));
+  for (const Linear* l : model.linears()) found.push_back(to_host<double>(adapter_of(*l)->a.value));
   return found;
 }
 TEST_P(L12_Lora, FirstNumbersAreTheSeedsOnEveryDevice) {
@@ -110,7 +110,7 @@ TEST_P(L12_Lora, LayersAreChosenByTheirWholeNames) {
     add_lora(model, pattern, {.r = 2}, 5);
     Names found;
     for (const Linear* l : model.linears())
-      if (l->lora) found.push_back(l->name);
+      if (adapter_of(*l)) found.push_back(l->name);
     EXPECT_EQ(found, names) << pattern;
     for (const Parameter& p : model.parameters)
       EXPECT_EQ(p.trainable(), p.name.find(".lora_") != std::string::npos) << p.name;
@@ -139,9 +139,9 @@ TEST_P(L12_Lora, MergedWeightsAreTheSum) {
     };
     for (const Linear* l : model.linears()) {
       std::vector<double> want = before.at(l->weight.name);
-      if (l->lora) {  // what it computes with: the rounded copies of A and B
-        const std::vector<double> a = to_host<double>(l->lora->a.value),
-                                  b = to_host<double>(l->lora->b.value);
+      if (adapter_of(*l)) {  // what it computes with: the rounded copies of A and B
+        const std::vector<double> a = to_host<double>(adapter_of(*l)->a.value),
+                                  b = to_host<double>(adapter_of(*l)->b.value);
         const size_t in = size_t(l->weight.value.last());
         std::vector<double> turned(a.size());  // (in, r)
         for (size_t i = 0; i < a.size(); ++i) turned[i % in * 3 + i / in] = a[i];
@@ -211,16 +211,16 @@ TEST_P(L12_LoraLayer, IsTheFormula) {
         Parameter &a = p.add("a", {r, in}, uniform(t)), &b = p.add("b", {out, r}, uniform(t));
         uint64_t stream = 0;
         for (Parameter& q : p) q.assign(normals(q.value.numel(), ++stream));
-        layer.lora.emplace(LoraAdapter{a, b, alpha, dropped});
+        adapt(layer, {a, b, alpha, dropped});
         const Tensor x = tensor(normals(2 * 3 * in, 9), {2, 3, in}, t);
         const auto again = [&] { current().dropout_ordinal() = 0; };  // the same elements are dropped
         again();
         const std::vector<double> low =
             product(to_host<double>(dropout(x, dropped)), to_host<double>(a.value), in);
         again();
-        const Tensor y = (*layer.lora)(x);
+        const Tensor y = (*adapter_of(layer))(x);
         again();
-        const Tensor sum = layer(x), base = linear(x, layer.weight.value, layer.bias.value);
+        const Tensor sum = layer(x), base = linear(x, layer.weight.value, layer.bias->value);
         EXPECT_EQ(y.shape(), (Shape{2, 3, out}));
         std::vector<double> want = product(low, to_host<double>(b.value), r), got = to_host<double>(y),
                             sums = to_host<double>(sum), bases = to_host<double>(base);
@@ -246,9 +246,9 @@ TEST(L12_LoraGradients, OfTheAdapterAndOfTheLayerBesideDifferences) {
         Parameter &a = p.add("a", shapes[1], uniform(DType::F64)),
                   &b = p.add("b", shapes[2], uniform(DType::F64));
         a.value = in[1], b.value = in[2];
-        layer.lora.emplace(LoraAdapter{a, b, 5, dropped});
-        if (count == 3) return (*layer.lora)(in[0]);
-        layer.weight.value = in[3], layer.bias.value = in[4];
+        adapt(layer, {a, b, 5, dropped});
+        if (count == 3) return (*adapter_of(layer))(in[0]);
+        layer.weight.value = in[3], layer.bias->value = in[4];
         return layer(in[0]);
       };
       for (unsigned training = 1; training < 1U << count; ++training) {

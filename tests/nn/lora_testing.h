@@ -28,7 +28,7 @@ struct LoraTest : ::testing::TestWithParam<std::tuple<const char*, const char*>>
   static void draw_b(Transformer& model) {  // so that adapters do something
     uint64_t stream = 100;
     for (Linear* l : model.linears())
-      if (l->lora) l->lora->b.assign(normals(l->lora->b.value.numel(), ++stream, 0.2));
+      if (adapter_of(*l)) adapter_of(*l)->b.assign(normals(adapter_of(*l)->b.value.numel(), ++stream, 0.2));
   }
 };
 #define ON_DEVICES_AND_FAMILIES(Suite)                                                              \
@@ -51,7 +51,7 @@ inline Kept kept_of(Transformer& model) {
     k.in_4_bits.push_back(p.codes.has_value());
     k.weights.push_back(to_host<double>(p.codes ? p.codes->codes : p.kept()));
   }
-  for (const Linear* l : model.linears()) k.adapted.push_back(l->lora.has_value());
+  for (const Linear* l : model.linears()) k.adapted.push_back(adapter_of(*l) != nullptr);
   return k;
 }
 

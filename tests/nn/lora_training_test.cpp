@@ -186,7 +186,7 @@ TEST_P(L12_LoraTraining, WhatTrainsIsNotQuantized) {
     const int64_t n = l->weight.value.numel();
     EXPECT_EQ(l->weight.codes.has_value(), l != &trains) << l->name;
     EXPECT_EQ(l->weight.value.storage().dropped(), l != &trains) << l->name;
-    EXPECT_FALSE(l->bias.value.storage().dropped()) << l->name;
+    EXPECT_FALSE(l->bias->value.storage().dropped()) << l->name;
     if (l != &trains) weights += 2 * n - in_four_bits(n), masters += 4 * n;
   }
   EXPECT_EQ(usage[Kind::Weight] - context.device.meter().now()[Kind::Weight], weights);

@@ -196,11 +196,11 @@ TEST_F(L03_OptimizerRefusals, WithoutATrainableParameterOrAGradient) {
 TEST_F(L03_Parameters, TheThreeLayersAreWhatTheirParametersSay) {
   const Linear l(parameters, "l", 2, 3);
   EXPECT_EQ(&l.weight, &parameters.find("l.weight"));
-  EXPECT_EQ(&l.bias, &parameters.find("l.bias"));
+  EXPECT_EQ(l.bias, &parameters.find("l.bias"));
   EXPECT_EQ(l.weight.value.shape(), (Shape{3, 2}));
-  EXPECT_EQ(l.bias.value.shape(), Shape{3});
+  EXPECT_EQ(l.bias->value.shape(), Shape{3});
   EXPECT_EQ(l.weight.precision, Precision());
-  copy_from_host(l.weight.value, {1, 2, 3, 4, 5, 6}), copy_from_host(l.bias.value, {10, 20, 30});
+  copy_from_host(l.weight.value, {1, 2, 3, 4, 5, 6}), copy_from_host(l.bias->value, {10, 20, 30});
   const auto tensor = [&](const std::vector<double>& v, const Shape& s) {
     return from_host(context.device, v, s, DType::F32, Kind::Data, "x");
   };
@@ -222,7 +222,12 @@ TEST_F(L03_Parameters, TheThreeLayersAreWhatTheirParametersSay) {
   EXPECT_EQ(parameters.size(), 5u);
   const Linear half(parameters, "h", 2, 3, uniform(DType::F16));
   EXPECT_EQ(half.weight.value.dtype(), DType::F16);
-  EXPECT_EQ(half.bias.value.dtype(), DType::F16);
+  EXPECT_EQ(half.bias->value.dtype(), DType::F16);
+
+  const Linear bare(parameters, "bare", 2, 1, {}, Bias::No);
+  EXPECT_EQ(parameters.size(), 8u) << "a weight alone";
+  copy_from_host(bare.weight.value, {3, 4});
+  EXPECT_EQ(to_host<double>(bare(tensor({1, -1}, {1, 2}))), std::vector<double>{-1});
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 # layers.awk: includes go only downwards (-f layers.awk FILES…). A folder may include itself and the ones
 # above it in this list; folders on one line know nothing of each other. Includes are written from the root.
 BEGIN {
-  split("kernels|src/core|src/memory|src/tensor|src/quant|src/autograd|src/ops|src/nn|src/optim|" \
+  split("kernels|src/core|src/memory|src/tensor|src/autograd|src/ops|src/quant|src/nn|src/optim|" \
         "src/data src/io|src/train|src/parallel/comm|src/parallel|lessons/published|lessons", level, "|")
   for (i = 1; i in level; i++) {
     n = split(level[i], names, " ")

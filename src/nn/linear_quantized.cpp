@@ -1,7 +1,7 @@
 // linear_quantized: y = x W^T + b, where W (out, in) is kept as codes and does not train.   dx = dy W,   db =
 // sum of dy over rows. W is made numbers some rows at a time, forward and backward: never more than kTile
 // elements, or one row, and a span. saves: nothing but the codes, which would be alive without the tape.
-#include "src/ops/ops.h"
+#include "src/nn/lora.h"
 
 namespace gradus {
 
@@ -43,15 +43,16 @@ Tensor linear_quantized(const Tensor& x, const DoubleQuantized& w, const Tensor&
   check(w.shape.rank() == 2 && x.shape().rank() >= 1 && x.last() == w.shape[1], "linear_quantized: x is ",
         x.shape(), ", weight is ", w.shape, "; their last dimensions (in) must be equal");
   const int64_t in = x.last(), out = w.shape[0];
-  check(bias.shape() == Shape{out}, "linear_quantized: weight is ", w.shape, ", bias is ", bias.shape(),
-        "; it must be [", out, "]");
+  check(!bias.defined() || bias.shape() == Shape{out}, "linear_quantized: weight is ", w.shape, ", bias is ",
+        bias.shape(), "; it must be [", out, "]");
   Tensor y = empty(x, x.shape().with_last(out), "linear_quantized");
-  run(&Backend::bias_fwd, cost::bias_fwd, y, {}, bias.in(), y.set());
+  if (bias.defined()) run(&Backend::bias_fwd, cost::bias_fwd, y, {}, bias.in(), y.set());
   for_tiles(w, x.dtype(), [&](int64_t row, const Tensor& tile) {
     const int64_t rows = tile.shape()[0];
     const MatmulShape s{
         .M = y.rows().rows, .N = rows, .K = in, .tb = Trans::Yes, .lda = in, .ldb = in, .ldc = out};
-    be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), tile.in(), y.add().from(row));
+    be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), tile.in(),
+                 y.out(bias.defined() ? Write::Add : Write::Set).from(row));
   });
   return record("linear_quantized", {x, bias},
                 {{w.codes}, {w.scale_codes}, {w.scale_scales}, {w.nf4}, {w.dynamic}}, y,

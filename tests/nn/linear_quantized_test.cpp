@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "src/core/rng.h"
-#include "src/ops/ops.h"
+#include "src/nn/lora.h"
 #include "tests/devices.h"
 #include "tests/refusal_testing.h"
 

@@ -32,6 +32,7 @@
 #include "src/core/shape.h"
 #include "src/memory/history.h"
 #include "src/memory/meter.h"
+#include "src/memory/ranges.h"
 #include "src/memory/source.h"
 
 namespace gradus {
@@ -98,7 +99,9 @@ class Allocator {
   // came now, under the op "before the history".
   void keep_history();
   const std::vector<MemoryEvent>& history() const;  // an Error if none is kept
-  const NamedRange* range = nullptr;                // the innermost that the program is in: the op of events
+  // Events and errors say what the program was in; by default nobody knows.
+  void take_names_from(const Ranges& ranges) { ranges_ = &ranges; }
+  std::string range() const { return ranges_ ? ranges_->path() : ""; }
 
   int64_t budget() const { return budget_; }
   Source& source() const { return *source_; }
@@ -138,6 +141,7 @@ class Allocator {
 
   std::unique_ptr<Source> source_;
   Meter& meter_;
+  const Ranges* ranges_ = nullptr;
   int64_t budget_ = 0, next_serial_ = 0;
   bool expandable_ = false, keeps_history_ = false;
   double history_begin_ = 0;

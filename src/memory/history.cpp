@@ -14,11 +14,6 @@ const char* name_of(Action action) {
   return kNames[int(action)];
 }
 
-std::string path_of(const NamedRange* range) {
-  if (!range) return "";
-  return range->outer ? path_of(range->outer) + "/" + range->name : range->name;
-}
-
 void MemoryReplay::apply(const MemoryEvent& e) {
   switch (e.action) {
     case Action::Alloc:
@@ -75,8 +70,9 @@ void Allocator::keep_history() {
   check(!keeps_history_, "keep_history: a history is being kept already");
   keeps_history_ = true;
   history_begin_ = seconds_now();
-  const NamedRange before{"before the history", nullptr};
-  const NamedRange* const now = std::exchange(range, &before);
+  Ranges before;
+  before.begin("before the history");
+  const Ranges* const now = std::exchange(ranges_, &before);
   for (const auto& [serial, segment] : segments_) {
     const Action came = segment.page > 0 ? Action::SegmentMap : Action::SegmentAlloc;
     for (const Block* b = segment.first; b; b = b->next) {
@@ -84,7 +80,8 @@ void Allocator::keep_history() {
       if (!b->free) note(Action::Alloc, *b);
     }
   }
-  range = now;
+  ranges_ = now;
+  before.end();
 }
 
 const std::vector<MemoryEvent>& Allocator::history() const {
@@ -95,19 +92,19 @@ const std::vector<MemoryEvent>& Allocator::history() const {
 void Allocator::note(Action action, const Block& b) {
   if (!keeps_history_) return;
   history_.push_back({action, reinterpret_cast<int64_t>(b.segment->base) + b.offset, b.size, b.requested,
-                      b.kind, b.name, path_of(range), b.shape, seconds_now() - history_begin_});
+                      b.kind, b.name, range(), b.shape, seconds_now() - history_begin_});
 }
 
 void Allocator::note(Action action, const char* address, int64_t bytes) {
   if (!keeps_history_) return;
-  history_.push_back({action, reinterpret_cast<int64_t>(address), bytes, 0, Kind::Other, "", path_of(range),
-                      Shape(), seconds_now() - history_begin_});
+  history_.push_back({action, reinterpret_cast<int64_t>(address), bytes, 0, Kind::Other, "", range(), Shape(),
+                      seconds_now() - history_begin_});
 }
 
 void Allocator::note_out_of_memory(int64_t bytes, Kind kind, std::string_view name, const Shape& shape) {
   if (!keeps_history_) return;
   const int64_t left = std::max<int64_t>(0, budget_ - meter_.reserved());
-  history_.push_back({Action::OutOfMemory, 0, left, bytes, kind, std::string(name), path_of(range), shape,
+  history_.push_back({Action::OutOfMemory, 0, left, bytes, kind, std::string(name), range(), shape,
                       seconds_now() - history_begin_});
 }
 

@@ -30,17 +30,10 @@ struct MemoryEvent {
   int64_t bytes = 0;      // of the block, the segment or the pages; OutOfMemory: what the budget had left
   int64_t requested = 0;  // of the block: what the program asked for
   Kind kind = Kind::Other;
-  std::string name, op;  // the block's name; the ranges the program was in, as in "backward/linear"
+  std::string name, op;  // the block's name; what the program was in, as in "backward/linear" (ranges.h)
   Shape shape;
   double seconds = 0;  // since the history began
 };
-
-// A stretch of the program with a name, within another: src/tensor/profile_range.h.
-struct NamedRange {
-  const char* name;
-  const NamedRange* outer;
-};
-std::string path_of(const NamedRange*);  // from the outermost: "backward/linear"; "" for none
 
 // Goes through a history again.
 class MemoryReplay {

@@ -46,7 +46,7 @@ std::string out_of_memory_text(const Allocator& allocator, int64_t bytes, Kind k
   std::ostringstream out;
   out << "out of memory: " << name << " " << shape << " (" << name_of(kind) << ") needs " << bytes
       << " bytes (" << bytes_text(bytes) << ")";
-  if (allocator.range) out << ", in " << path_of(allocator.range);
+  if (const std::string range = allocator.range(); !range.empty()) out << ", in " << range;
   out << ".\n";
   if (allocator.budget() > 0) out << "budget " << bytes_text(allocator.budget()) << ", ";
   out << "reserved " << bytes_text(meter.reserved()) << ", allocated " << bytes_text(now.allocated())

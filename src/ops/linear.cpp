@@ -31,12 +31,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check(!bias.defined() || bias.shape() == Shape{out}, "linear: weight is ", weight.shape(), ", bias is ",
         bias.defined() ? bias.shape() : Shape(), "; it must be [", out, "]");
   Tensor y = empty(x, x.shape().with_last(out), "linear");
+  // Where ranks share the layer out, reading it gathers it, and all ranks come here together: src/README.md.
+  const CBuf w = weight.in(), b = in_or_none(bias);
   if (bias.defined())  // the product is then added: cheaper than adding the bias to it in another pass
-    run(&Backend::bias_fwd, cost::bias_fwd, y, {}, bias.in(), y.set());
+    run(&Backend::bias_fwd, cost::bias_fwd, y, {}, b, y.set());
   const MatmulShape s{
       .M = y.rows().rows, .N = out, .K = in, .tb = Trans::Yes, .lda = in, .ldb = in, .ldc = out};
-  be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), weight.in(),
-               bias.defined() ? y.add() : y.set());
+  be(x).matmul(ctx(x, cost::matmul(s, x.dtype())), s, x.in(), w, bias.defined() ? y.add() : y.set());
   return record("linear", {x, weight, bias}, {{x, needed_by(weight)}, {weight, needed_by(x)}}, y, linear_bwd);
 }
 

@@ -1,5 +1,8 @@
-// All state of a rank is one Context behind one current pointer: its device, its random seed and counters,
-// what it records. There is no other global or thread-local state, so several ranks can live in one process.
+// All state of a rank is one Context behind one current pointer: its devices, its random seed and counters,
+// what it records, what it is in. So several ranks can live in one process. A Context belongs to one thread,
+// which makes it, uses it and ends it: nothing is locked. Beside it the process has, for all contexts
+// together: the list of those that are alive, so only one thread at a time has any; the OpenMP team of the
+// CPU's kernels; a handle of cuBLAS for each GPU and thread; the order in which emu lets threads take turns.
 #pragma once
 #include <optional>
 #include <vector>
@@ -33,6 +36,7 @@ struct Context {
   // there when `device` has no room for them (pager.h).
   void add_host();
 
+  Ranges ranges;  // what runs now; before the devices, whose history asks to the end
   Device device;
   std::optional<Device> host;
   uint64_t seed;

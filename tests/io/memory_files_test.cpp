@@ -47,13 +47,12 @@ struct L04_MemoryFiles : FolderTest {
 TEST_F(L04_MemoryFiles, BlocksAndEventsSayWhatHappened) {
   f.allocator.set_budget(100 * kMiB);
   f.allocator.keep_history();
-  const NamedRange forward{"forward", nullptr}, linear{"linear", &forward};
-  f.allocator.range = &linear;
+  f.ranges.begin("forward"), f.ranges.begin("linear");
   Block* const w = f.allocator.allocate(700, Kind::Temporary, "w", {7, 25});
   f.allocator.change_kind(w, Kind::Comm);
-  f.allocator.range = &forward;
+  f.ranges.end();
   EXPECT_THROW(f.allocator.allocate(200 * kMiB, Kind::Data, "too large", {5}), OutOfMemory);
-  f.allocator.range = nullptr;
+  f.ranges.end();
   f.allocator.free(w);
   const Json data = data_of_page("a </script> & \"title\"");
   EXPECT_EQ(data.at("title").get<std::string>(), "a </script> & \"title\"");

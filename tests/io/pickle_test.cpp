@@ -108,10 +108,9 @@ TEST_F(L04_SnapshotFields, EachIsWhatPyTorchsViewerReads) {
   Block* const small = f.allocator.allocate(700, Kind::Weight, "w", {7, 25});
   Block* const large = f.allocator.allocate(3 * kMiB, Kind::Gradient, "w.grad", {3});
   f.allocator.change_kind(small, Kind::Master);
-  const NamedRange step{"step", nullptr}, forward{"forward", &step};
-  f.allocator.range = &forward;
+  f.ranges.begin("step"), f.ranges.begin("forward");
   EXPECT_THROW(f.allocator.allocate(200 * kMiB, Kind::Data, "too large", {5}), OutOfMemory);
-  f.allocator.range = nullptr;
+  f.ranges.end(), f.ranges.end();
   const Json snapshot = memory_snapshot(f.allocator);
   write_memory_snapshot(path("new/memory.pickle"), f.allocator);
   EXPECT_EQ(read("new/memory.pickle"), pickle(snapshot));
@@ -168,8 +167,7 @@ TEST(L05_SnapshotFields, AnExpandableSegmentIsItsMappedStretches) {
   Fixture f;
   f.allocator.set_expandable(true);
   f.allocator.keep_history();
-  const NamedRange forward{"forward", nullptr}, linear{"linear", &forward};
-  f.allocator.range = &linear;
+  f.ranges.begin("forward"), f.ranges.begin("linear");
   Block *a = f.get(kPage, "a"), *gone = f.get(2 * kPage, "gone"), *b = f.get(kPage - 512, "b"),
         *small = f.get(1);
   f.allocator.free(gone);

@@ -31,22 +31,28 @@ TEST(L05_Drawing, OfBlocksWhatIsMoreThanWasAskedForAndWhatIsFree) {
 
 // Steps of a program that takes blocks of 100 bytes for an hour of events or so.
 struct Recorder {
-  Recorder() { allocator.keep_history(); }
+  Recorder() {
+    allocator.take_names_from(ranges);
+    allocator.keep_history();
+  }
   ~Recorder() {
     for (Block* b : kept) allocator.free(b);
   }
   void begin_step() {
-    range.name = "data";
-    allocator.range = &range;
+    now("data");
     allocator.free(allocator.allocate(8, Kind::Data, "inputs"));
-    range.name = "forward";
+    now("forward");
   }
-  void end_program() { allocator.range = nullptr; }
+  void end_program() { ranges.end(); }
   Block* get(const char* name, int64_t bytes) { return allocator.allocate(bytes, Kind::Temporary, name); }
   void keep(const char* name, int64_t bytes) { kept.push_back(get(name, bytes)); }
   void free_oldest() {
     allocator.free(kept.front());
     kept.erase(kept.begin());
+  }
+  void now(const char* range) {  // what the program is in
+    if (!ranges.path().empty()) ranges.end();
+    ranges.begin(range);
   }
   void pass(const char* name, int64_t bytes) { allocator.free(get(name, bytes)); }
   std::vector<Leak> leaks(int64_t patience) const {
@@ -56,8 +62,8 @@ struct Recorder {
     return find_spike(allocator.history(), step_begins(allocator.history(), "data"), short_life);
   }
   Meter meter;
+  Ranges ranges;
   Allocator allocator{meta_source(), meter};
-  NamedRange range{"", nullptr};
   std::vector<Block*> kept;
 };
 
@@ -76,8 +82,7 @@ TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
   RecordProperty("exercise", "05.2");
   Recorder r;
   r.keep("weight", 4000);
-  r.range.name = "forward";
-  r.allocator.range = &r.range;
+  r.now("forward");
   r.keep("logits", 500);  // before the first step: it belongs to none
   for (int step = 0; step < 6; ++step) {
     r.begin_step();
@@ -85,9 +90,9 @@ TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
     if (step == 0) r.keep("gradient", 4000), r.keep("gradient", 2000);
     r.pass("activation", 10'000);
     // Once for each of two ops: two names of what stays.
-    if (step == 2) r.range.name = "backward";
+    if (step == 2) r.now("backward");
     if (step == 1 || step == 2) r.keep("statistics", 50);
-    r.range.name = "forward";
+    r.now("forward");
     if (step % 2 == 0) r.keep("loss", 4);
     r.keep("logits", 1000);
   }
@@ -128,11 +133,10 @@ TEST(L05_Findings, WhatIsFreedInTimeIsNone) {
 
 TEST(L05_Findings, TheFirstEventOfAStepBelongsToIt) {
   Recorder r;
-  r.allocator.range = &r.range;
   for (int step = 0; step < 2; ++step) {
-    r.range.name = "data";
+    r.now("data");
     r.keep("inputs", 100);
-    r.range.name = "forward";
+    r.now("forward");
     r.pass("activation", 1000);
   }
   r.end_program();

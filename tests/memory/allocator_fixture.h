@@ -61,11 +61,14 @@ struct SmallDevice : Source {
 
 struct Fixture {
   explicit Fixture(int64_t capacity = int64_t(4) << 30)
-      : source(new SmallDevice(capacity)), allocator(std::unique_ptr<Source>(source), meter) {}
+      : source(new SmallDevice(capacity)), allocator(std::unique_ptr<Source>(source), meter) {
+    allocator.take_names_from(ranges);
+  }
   Block* get(int64_t bytes, const char* name = "block") {
     return allocator.allocate(bytes, Kind::Other, name, {bytes});
   }
   Meter meter;
+  Ranges ranges;
   SmallDevice* source;
   Allocator allocator;
 };

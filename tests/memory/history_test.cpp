@@ -42,19 +42,18 @@ TEST(L04_History, EachActionIsRecordedOnceWithAllThereIsToSay) {
   Allocator& a = f.allocator;
   a.set_budget(42 * kMiB);
   a.keep_history();
-  const NamedRange outer{"backward", nullptr}, inner{"linear", &outer};
-  a.range = &inner;
+  f.ranges.begin("backward"), f.ranges.begin("linear");
   Block* first = a.allocate(1000, Kind::Temporary, "y", {2, 125});
   Block* second = a.allocate(5, Kind::Weight, "w", {5});
   const int64_t at = address_of(first);
-  a.range = &outer;
+  f.ranges.end();
   a.change_kind(first, Kind::Activation);
   Block* cached = a.allocate(40 * kMiB, Kind::Comm, "c");
   const int64_t far = address_of(cached);
   a.free(cached);
   EXPECT_THROW(a.allocate(50 * kMiB, Kind::Data, "batch", {50, kMiB}), OutOfMemory);
   a.free(first);
-  a.range = nullptr;
+  f.ranges.end();
   a.free(second);
   a.empty_cache();
   a.empty_cache();  // there is nothing more to give back
@@ -85,10 +84,9 @@ TEST(L04_History, WhatIsThereAlreadyComesFirstSegmentBySegment) {
   Block *small = f.get(100, "small"), *gone = f.get(3 * kMiB, "gone"), *large = f.get(5 * kMiB, "large");
   f.allocator.change_kind(large, Kind::Master);
   f.allocator.free(gone);
-  const NamedRange step{"step", nullptr};
-  f.allocator.range = &step;
+  f.ranges.begin("step");
   f.allocator.keep_history();
-  EXPECT_EQ(f.allocator.range, &step) << "the program is where it was";
+  EXPECT_EQ(f.allocator.range(), "step") << "the program is where it was";
   const std::string op = "before the history";
   const auto segment = [&](const Block* b, int64_t bytes) {
     const int64_t base = reinterpret_cast<int64_t>(b->segment->base);

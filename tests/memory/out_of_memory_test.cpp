@@ -95,8 +95,7 @@ TEST(L04_OutOfMemory, TheTablesHaveEveryKindAndTheTenLargestInOrder) {
   held.push_back(f.allocator.allocate(999, Kind::Data, "too small", {999}));
   Block* freed = f.allocator.allocate(1'000'000, Kind::Weight, "freed", {});
   f.allocator.free(freed);
-  const NamedRange step{"step", nullptr}, forward{"forward", &step};
-  f.allocator.range = &forward;
+  f.ranges.begin("step"), f.ranges.begin("forward");
   const std::string text = message(f, 30 * kMiB, Kind::Comm);
   EXPECT_TRUE(
       text.starts_with("out of memory: request [2,3] (comm) needs 31457280 bytes (30.0 MiB), in "
@@ -117,7 +116,7 @@ TEST(L04_OutOfMemory, TheTablesHaveEveryKindAndTheTenLargestInOrder) {
                 "second of 5000 [5,1000] data 5,000 4.9 KiB", "of kind 3 [4] optimizer 4,000 3.9 KiB",
                 "of kind 2 [3] gradient 3,000 2.9 KiB", "of kind 1 [2] master 2,000 2.0 KiB"}))
       << text;
-  f.allocator.range = nullptr;
+  f.ranges.end(), f.ranges.end();
   EXPECT_EQ(message(f, 30 * kMiB, Kind::Comm).find(", in "), std::string::npos);
   for (Block* b : held) f.allocator.free(b);
 }

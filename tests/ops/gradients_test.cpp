@@ -154,7 +154,7 @@ TEST_P(L03_OpGradients, GradientsAreAllocatedInTheOrderOfInputsThenScratch) {
   }
   EXPECT_EQ(order, in_order);
   EXPECT_GT(of_forward, 0);
-  EXPECT_EQ(allocator.range, nullptr);
+  EXPECT_EQ(allocator.range(), "");
 }
 
 }  // namespace

@@ -83,23 +83,40 @@ TEST_F(L02_Call, TimesAreKeptByClassIfAskedFor) {
 }
 
 TEST_F(L02_Call, RangesEndWithTheirBlockAlsoAfterAnError) {
-  const NamedRange*& range = device.allocator().range;
+  const Ranges& ranges = context.ranges;
   {
     const ProfileRange outer("outer");
     try {
       ProfileRange inner("inner");
-      EXPECT_EQ(path_of(range), "outer/inner");
+      EXPECT_EQ(ranges.path(), "outer/inner");
       inner.next("second");
-      EXPECT_EQ(path_of(range), "outer/second");
+      EXPECT_EQ(ranges.path(), "outer/second");
+      EXPECT_EQ(device.allocator().range(), "outer/second");
       const ProfileRange third("third");
-      EXPECT_EQ(path_of(range), "outer/second/third");
+      EXPECT_EQ(ranges.path(), "outer/second/third");
       fail("something");
     } catch (const Error&) {
     }
-    EXPECT_EQ(path_of(range), "outer");
+    EXPECT_EQ(ranges.path(), "outer");
   }
-  EXPECT_EQ(range, nullptr);
-  EXPECT_EQ(path_of(nullptr), "");
+  EXPECT_EQ(ranges.path(), "");
+}
+
+TEST_F(L02_Call, WhoeverListensIsToldOfEachBeginAndEnd) {
+  std::string first, second;
+  const auto into = [](std::string& told) {
+    return [&told](size_t depth, const char* name) {
+      told += std::to_string(depth) + (name ? name : " ends") + ", ";
+    };
+  };
+  context.ranges.tell(into(first));
+  {
+    ProfileRange outer("outer");
+    context.ranges.tell(into(second));
+    const ProfileRange inner("inner");
+  }
+  EXPECT_EQ(first, "0outer, 1inner, 1 ends, 0 ends, ");
+  EXPECT_EQ(second, "1inner, 1 ends, 0 ends, ");
 }
 
 }  // namespace

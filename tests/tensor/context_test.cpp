@@ -188,11 +188,11 @@ TEST(L02_Context, ARangeIsOfTheContextInWhichItBegan) {
     Context other;
     ProfileRange inner("inner");
     inner.next("second");
-    EXPECT_EQ(path_of(context.device.allocator().range), "outer");
-    EXPECT_EQ(path_of(other.device.allocator().range), "second");
+    EXPECT_EQ(context.device.allocator().range(), "outer");
+    EXPECT_EQ(other.device.allocator().range(), "second");
     context.make_current();
   }
-  EXPECT_EQ(context.device.allocator().range, nullptr);
+  EXPECT_EQ(context.device.allocator().range(), "");
 }
 
 TEST_F(L03_Recording, ADropoutKeyIsOfTheSeedTheOpAndTheSample) {

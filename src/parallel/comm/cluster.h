@@ -18,7 +18,7 @@ struct ClusterArgs {
   Network network = {};       // by default one that takes no time
   // What a rank has computed so far, in seconds; by default the time for which it ran, as measured.
   std::function<double(int64_t rank, Context&)> computed = {};
-  bool keep_timeline = false;  // phases of computing (Comm::phase) and collectives; clocks begin at 0
+  bool keep_timeline = false;  // what is computed, by its outermost range, and collectives; clocks begin at 0
 };
 
 struct ClusterRun {

@@ -94,8 +94,6 @@ class Comm {
   std::unique_ptr<Work> recv(const Tensor& x, int64_t from);
 
   virtual double seconds() = 0;  // this rank's clock: the simulated one, or the machine's
-  // A name for what this rank computes from now on, where a timeline is kept (cluster.h).
-  virtual void phase(const char* /*name*/) {}
 
  protected:
   Comm(int64_t rank, int64_t size) : rank_(rank), size_(size) {}

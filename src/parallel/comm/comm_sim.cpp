@@ -13,7 +13,6 @@ class SimComm : public Comm {
         sum(current().device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
         cluster_(cluster) {}
   double seconds() override { return cluster_.clock(rank()); }
-  void phase(const char* name) override { cluster_.next_phase(rank(), name); }
 
   Tensor sum;
 

@@ -1,0 +1,48 @@
+// What the program is in, from the outermost to the innermost: a pass, an op. A Context has one of these, and
+// whoever shows times or bytes by what they were for looks here: the memory history, a cluster's timeline,
+// NVIDIA's profilers (nsys profile -t cuda,nvtx build/cuda/lessons/03_transformer --steps=20).
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#ifdef GRADUS_CUDA
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+namespace gradus {
+
+class Ranges {
+ public:
+  // Told of each range when it begins, with its name, and when it ends, with nullptr; its depth: how many it
+  // is in.
+  using Listener = std::function<void(size_t depth, const char* name)>;
+  void tell(Listener listener) { listeners_.push_back(std::move(listener)); }
+
+  // Names outlive their range. end() is of the one that began last.
+  void begin(const char* name) {
+    open_.push_back(name);
+#ifdef GRADUS_CUDA
+    nvtxRangePushA(name);  // returns at once if no profiler listens
+#endif
+    for (const Listener& l : listeners_) l(open_.size() - 1, name);
+  }
+  void end() {
+    open_.pop_back();
+#ifdef GRADUS_CUDA
+    nvtxRangePop();
+#endif
+    for (const Listener& l : listeners_) l(open_.size(), nullptr);
+  }
+  std::string path() const {  // "backward/linear"; "" outside of all
+    std::string path;
+    for (const char* name : open_) path += (path.empty() ? "" : "/") + std::string(name);
+    return path;
+  }
+
+ private:
+  std::vector<const char*> open_;
+  std::vector<Listener> listeners_;
+};
+
+}  // namespace gradus

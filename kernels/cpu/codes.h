@@ -1,4 +1,5 @@
-// Codes of 8 bits of elements that share a scale, and the elements again.
+// Codes of 8 bits of elements that share a scale, and the elements again (of 4 bits: values_packed in
+// quantize.cpp).
 #pragma once
 #include "kernels/cpu/lookup.h"
 

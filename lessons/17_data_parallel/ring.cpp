@@ -5,6 +5,7 @@
 #include "src/core/table.h"
 #include "src/io/svg.h"
 #include "src/parallel/comm/cluster.h"
+#include "src/tensor/call.h"
 
 namespace gradus {
 

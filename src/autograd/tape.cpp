@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/core/table.h"
+#include "src/tensor/call.h"
 #include "src/tensor/profile_range.h"
 
 namespace gradus {

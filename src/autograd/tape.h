@@ -81,9 +81,9 @@ class Grads {
       : device_(device), pending_(pending), node_(node) {}
   bool wanted(int input) const { return node_.inputs[input].slot.wanted(); }
   // Where to write the gradient of an input: Set for the first contribution, Add for later ones; p is null if
-  // the gradient is not wanted. Call it once per input. It may allocate: a kernel that has scratch, or
-  // several outputs, gets each from a statement of its own, because compilers order arguments as they like,
-  // and bytes must not depend on that.
+  // the gradient is not wanted. Call it once per input. It may allocate: a kernel that has scratch,
+  // several outputs, or a saved weight that reading gathers, gets each from a statement of its own, because
+  // compilers order arguments as they like, and bytes must not depend on that (src/README.md).
   Out out(int input);
   // The gradient of an input is `dy` itself: shared without a copy if it is the first contribution.
   void pass(int input, const Tensor& dy);

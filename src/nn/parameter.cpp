@@ -1,6 +1,7 @@
 #include "src/nn/parameter.h"
 
 #include "src/core/named.h"
+#include "src/tensor/call.h"
 #include "src/tensor/context.h"
 
 namespace gradus {

@@ -57,6 +57,7 @@ struct TransformerBlock {
   TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c);
   // past: for attention alone, when text is generated with a cache (lesson 04).
   Tensor operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past = nullptr) const;
+  // Of BERT and of GPT-NeoX: bert_neox.cpp.
   Tensor post_norm(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
   Tensor parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
   // Attention as configured: qkv (B,T,3C) -> (B,T,C). With a `past`, the tokens in it take part.

@@ -8,7 +8,9 @@ static void linear_bwd(const Node& n, const Tensor& dy, Grads& dx) {
   const int64_t out = dy.last(), rows = dy.rows().rows, in = n.inputs[0].shape[-1];
   if (dx.wanted(0)) {
     const MatmulShape s{.M = rows, .N = in, .K = out, .lda = out, .ldb = in, .ldc = in};
-    be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[1].in(), dx.out(0));
+    const Out to = dx.out(0);
+    const CBuf w = n.saved[1].in();  // may gather the layer
+    be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), w, to);
   }
   if (dx.wanted(1)) {
     // BEGIN SOLUTION 02.3

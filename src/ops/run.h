@@ -1,7 +1,9 @@
-// How an op runs a kernel that is as large as one of its tensors.
+// How an op runs a kernel that is as large as one of its tensors. Its scratch memory: ctx(), in
+// tensor/call.h.
 #pragma once
 #include <type_traits>
 
+#include "src/tensor/call.h"
 #include "src/tensor/profile_range.h"
 
 namespace gradus {

@@ -110,7 +110,7 @@ void Optimizer::step(double learning_rate) {
   const bool scaled = context.device.host_scalars().growth_interval > 0;
   check(!scaled || clipped_, "optimizer: with loss scaling, call clip_grad_norm() before step(); ",
         "it finds overflows (a maximum of 0 clips nothing)");
-  updating_ = true;
+  updating_ = true;  // from here on an error leaves the update half done
   ++known_.updates;
   known_.learning_rate = float(learning_rate);
   context.device.copy_in(&there_->learning_rate, &known_.learning_rate, sizeof(float));

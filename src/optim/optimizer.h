@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/nn/parameter.h"
+#include "src/tensor/call.h"
 #include "src/tensor/pager.h"
 
 namespace gradus {
@@ -42,8 +43,9 @@ class Optimizer {
 
   // One update with the gradients at hand, multiplied by clip_grad_norm's factor if that was called since the
   // last update. Every trainable parameter must have a gradient; one that was frozen since the optimizer was
-  // made stays as it is, one that was unfrozen is an error. If a kernel fails, some parameters may have been
-  // updated and others not: then each later step is an error until a saved run is loaded.
+  // made stays as it is, one that was unfrozen is an error; these errors change nothing. After any other (a
+  // kernel, no memory for states or scratch, another rank) some parameters may have been updated and others
+  // not: then each later step is an error until a saved run is loaded.
   void step(double learning_rate);
 
   // Read back from the device; on meta, where no update is skipped, what the host knows.
@@ -125,7 +127,8 @@ void check_whole(const char* optimizer, const Parameter& p);
 // `scale` times too large, so that small ones do not underflow in fp16; clip_grad_norm, which then has to be
 // called before every step(), divides them. An optimizer whose gradients hold one that is infinite or
 // undefined skips its update. Once per attempt (Context::end_attempt) the scale is halved if one did, and
-// doubled after `growth_interval` attempts in a row without. All of it is decided on the device.
+// doubled after `growth_interval` attempts in a row without. All of it is decided on the device
+// (begin_update and update_loss_scale in kernels/*/loss_scaling).
 void start_loss_scaling(Device& device, float scale = 65536, int64_t growth_interval = 2000);
 
 // Linear warm-up over `warmup` steps, then half a cosine down to `floor` at step `total` (steps count from

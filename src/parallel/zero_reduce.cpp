@@ -1,5 +1,6 @@
 // Gradients: where all ranks' are summed, each part at its owner, and the norm of them.
 #include "src/parallel/zero.h"
+#include "src/tensor/call.h"
 
 #include <utility>
 

@@ -1,4 +1,5 @@
 #include "src/quant/double_quantized.h"
+#include "src/tensor/call.h"
 
 #include <numeric>
 

@@ -1,4 +1,5 @@
 #include "src/quant/quantized.h"
+#include "src/tensor/call.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,5 @@
 #include "src/tensor/context.h"
+#include "src/tensor/call.h"
 
 #include <algorithm>
 #include <utility>

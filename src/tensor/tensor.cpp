@@ -150,25 +150,4 @@ double item(const Tensor& x) {
   return to_host<double>(x)[0];
 }
 
-Call::Call(Device& device, const Cost& cost, UpdateScalars* update)
-    : device_(device), op_class_(cost.op_class) {
-  device.meter().count(cost);
-  ctx_ = device.ctx();
-  ctx_.update = update;
-  if (cost.scratch > 0) {
-    scratch_ = device.allocator().allocate(cost.scratch, Kind::Temporary, "scratch", {cost.scratch});
-    ctx_.scratch = scratch_->data();
-  }
-  if (device.meter().keeps_times()) start_ = seconds_now(device);
-}
-
-Call::~Call() {
-  if (device_.meter().keeps_times()) try {
-      device_.meter().add_seconds(op_class_, seconds_now(device_) - start_);
-    } catch (
-        const Error&) {  // the kernel failed; a destructor cannot say so, who waits next for a result does
-    }
-  if (scratch_) device_.allocator().free(scratch_);
-}
-
 }  // namespace gradus

@@ -118,27 +118,4 @@ std::vector<T> to_host(const Tensor& x);
 void copy_from_host(Tensor& to, const std::vector<double>& values);
 double item(const Tensor& x);  // the value of a one-element tensor: the one read-back from the device
 
-// What an op passes to a kernel: be(x).gelu_fwd(ctx(x, cost), ...). The call's scratch memory lives until the
-// end of the statement, and its cost is added to the meter (its time too, if the meter keeps times).
-class Call {
- public:
-  Call(Device& device, const Cost& cost, UpdateScalars* update = nullptr);
-  ~Call();
-  Call(const Call&) = delete;
-  operator const Ctx&() const { return ctx_; }
-
- private:
-  Device& device_;
-  OpClass op_class_;
-  double start_ = 0;
-  Block* scratch_ = nullptr;
-  Ctx ctx_;
-};
-inline const Backend& be(const Tensor& x) { return x.device().backend(); }
-inline Call ctx(const Tensor& x, const Cost& cost) { return Call(x.device(), cost); }
-// y = x, or with Write::Add y += x, in y's dtype; y has as many elements.
-inline void cast(const Tensor& x, Out y) {
-  be(x).cast(ctx(x, cost::cast(x.numel(), x.dtype(), y.t)), x.numel(), x.in(), y);
-}
-
 }  // namespace gradus

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "src/core/timing.h"
+#include "src/tensor/call.h"
 #include "src/tensor/context.h"
 #include "src/tensor/profile_range.h"
 #include "src/tensor/tensor.h"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/tensor/call.h"
 #include "src/tensor/context.h"
 #include "tests/devices.h"
 #include "tests/refusal_testing.h"

@@ -1,3 +1,4 @@
+// Whose turn it is (take_turns), where a rank waits for others (wait), and what ends all of them.
 #include <algorithm>
 #include <utility>
 

@@ -1,5 +1,6 @@
 // The Comm of a simulated rank. Who comes last to a collective moves everybody's data.
 #include "src/parallel/comm/simulation.h"
+#include "src/tensor/call.h"
 
 namespace gradus {
 

@@ -8,6 +8,7 @@
 #include "kernels/fiber.h"
 #include "src/parallel/comm/mpi/requests.h"
 #include "src/parallel/comm/processes.h"
+#include "src/tensor/call.h"
 
 namespace gradus {
 namespace {

@@ -5,6 +5,7 @@
 #include "src/core/rng.h"
 #include "src/core/table.h"
 #include "src/memory/device_timing.h"
+#include "src/nn/lora.h"
 #include "src/ops/ops.h"
 #include "src/tensor/context.h"
 

@@ -36,7 +36,10 @@ class Ranges {
   }
   std::string path() const {  // "backward/linear"; "" outside of all
     std::string path;
-    for (const char* name : open_) path += (path.empty() ? "" : "/") + std::string(name);
+    for (const char* name : open_) {
+      if (!path.empty()) path += '/';
+      path += name;
+    }
     return path;
   }
 

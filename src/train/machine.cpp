@@ -5,6 +5,7 @@
 #include "src/core/named.h"
 #include "src/core/rng.h"
 #include "src/memory/device_timing.h"
+#include "src/tensor/call.h"
 #include "src/tensor/tensor.h"
 
 namespace gradus {

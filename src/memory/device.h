@@ -46,9 +46,8 @@ class Device {
   void synchronize();  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);  // the host waits for the device
-  int64_t waits() const {
-    return waits_;
-  }  // of the host for the device: synchronize() and copy_out(), so far
+  // How often the host has waited for the device: synchronize() and copy_out().
+  int64_t waits() const { return waits_; }
 
  private:
   Device(const DeviceEntry&, int64_t budget);

@@ -21,10 +21,9 @@ struct Parameter {  // moves, and does not copy: a weight has one gradient
   Leaf leaf;
   Precision precision;
   bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no
-  int64_t whole =
-      0;  // if this is a shard (parallel/zero.h): the elements of the parameter that it is a part of
-  int64_t number = 0;  // its place in the list of the whole model: the stream of its first values
-                       // (Transformer::initialize)
+  int64_t whole = 0;  // of a shard (parallel/zero.h): the elements of the parameter that it is a part of
+  // Its place in the list of the whole model: the stream of its first values (Transformer::initialize).
+  int64_t number = 0;
   bool trainable() const { return value.slot.wanted(); }
   // The weights as they are kept from step to step: the master copy if there is one.
   const Tensor& kept() const { return master.defined() ? master : value; }

@@ -18,8 +18,8 @@ AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args, const ParameterGrou
     : Optimizer(
           parameters, [](const Parameter& p) { return coded_states(p, kStateBlock); }, group),
       args_(args),
-      m_book_(book_on(current().device, dynamic_codebook(Sign::Signed), "signed dynamic")),
-      v_book_(book_on(current().device, second_moment_codebook(), "second moments")) {}
+      m_codebook_(codebook_on(current().device, dynamic_codebook(Sign::Signed), "signed dynamic")),
+      v_codebook_(codebook_on(current().device, second_moment_codebook(), "second moments")) {}
 
 void AdamW8bit::update(const std::vector<size_t>&, ParamList list) {
   std::vector<ParamUpdate> small, coded;
@@ -27,7 +27,7 @@ void AdamW8bit::update(const std::vector<size_t>&, ParamList list) {
     (list.items[i].m_scales.wanted() ? coded : small).push_back(list.items[i]);
   if (!small.empty()) adamw({int64_t(small.size()), small.data()}, args_);
   const ParamList large{int64_t(coded.size()), coded.data()};
-  kernels().adamw_8bit(ctx(cost::adamw_8bit(large)), m_book_.in(), v_book_.in(), large, args_);
+  kernels().adamw_8bit(ctx(cost::adamw_8bit(large)), m_codebook_.in(), v_codebook_.in(), large, args_);
 }
 
 }  // namespace gradus

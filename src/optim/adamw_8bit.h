@@ -21,7 +21,7 @@ class AdamW8bit : public Optimizer {
  private:
   void update(const std::vector<size_t>& of, ParamList) override;
   AdamWArgs args_;
-  Tensor m_book_, v_book_;
+  Tensor m_codebook_, v_codebook_;
 };
 
 // m and v of p as codes of 8 bits, and a scale for each `block` elements of both; AdamW's, if AdamW8bit is

@@ -6,14 +6,14 @@
 
 namespace gradus {
 
-Tensor book_on(Device& device, const Codebook& codebook, const std::string& name) {
+Tensor codebook_on(Device& device, const Codebook& codebook, const std::string& name) {
   Tensor there(device, {int64_t(sizeof(Codebook))}, DType::U8, Kind::Other, name + " codebook");
   if (device.has_data()) device.copy_in(there.set().p, &codebook, sizeof(Codebook));
   return there;
 }
 
 Quantizer::Quantizer(Device& device, const QuantFormat& format)
-    : format_(format), book_(book_on(device, format.codebook, format.name)) {
+    : format_(format), codebook_(codebook_on(device, format.codebook, format.name)) {
   check(format.codebook.count <= 1 << format.bits, format.name, ": a codebook of ", format.codebook.count,
         " values for ", format.bits, " bits");
   const float least = *std::min_element(format.codebook.value, format.codebook.value + format.codebook.count);
@@ -58,13 +58,13 @@ Quantized Quantizer::quantize(const Tensor& x) const {
 
 void Quantizer::requantize(const Tensor& x, Quantized& q) const {
   check(x.numel() == q.layout.n, "quantize: ", x.shape(), " into the codes of ", q.shape);
-  be(x).quantize(ctx(x, cost::quantize(q.layout, x.dtype())), q.layout, book_.in(), x.in(), q.codes.set(),
+  be(x).quantize(ctx(x, cost::quantize(q.layout, x.dtype())), q.layout, codebook_.in(), x.in(), q.codes.set(),
                  q.scales.set(), q.offsets.defined() ? q.offsets.set() : Out{});
 }
 
 Tensor Quantizer::dequantize(const Quantized& q, DType dtype) const {
   Tensor y = empty(q.codes, q.shape, dtype, "dequantized");
-  be(y).dequantize(ctx(y, cost::dequantize(q.layout, dtype)), q.layout, book_.in(), q.codes.in(),
+  be(y).dequantize(ctx(y, cost::dequantize(q.layout, dtype)), q.layout, codebook_.in(), q.codes.in(),
                    q.scales.in(), in_or_none(q.offsets), y.set());
   return y;
 }

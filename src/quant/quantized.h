@@ -20,7 +20,7 @@ struct QuantFormat {
 QuantShape layout_of(const QuantFormat& format, int64_t n);
 
 // A codebook in the device's memory, of kind Other.
-Tensor book_on(Device& device, const Codebook& codebook, const std::string& name);
+Tensor codebook_on(Device& device, const Codebook& codebook, const std::string& name);
 
 // x ~ offset + scale value[code], of each block of x in row-major order.
 struct Quantized {
@@ -44,11 +44,11 @@ class Quantizer {
   Tensor dequantize(const Quantized& q, DType dtype) const;  // kind Temporary
 
   const QuantFormat& format() const { return format_; }
-  const Tensor& codebook() const { return book_; }
+  const Tensor& codebook() const { return codebook_; }
 
  private:
   QuantFormat format_;
-  Tensor book_;
+  Tensor codebook_;
 };
 
 }  // namespace gradus

@@ -228,7 +228,7 @@ TEST(L10_Codebook, QuantilePartsOfANumberThatDoesNotDivide) {
   expect_refused("from -1 to 1", [] { quantile_codebook({NAN, 1}, 8); });
 }
 
-TEST(L10_Codebook, WhatIsNoBook) {
+TEST(L10_Codebook, WhatIsNoCodebook) {
   expect_refused("a codebook of 0 values", [] { listed_codebook({}); });
   expect_refused("a codebook of 257 values", [] { listed_codebook(std::vector<float>(257, 0.0f)); });
   expect_refused("from -1 to 1", [] { listed_codebook({0, 1.001f}); });

@@ -37,35 +37,47 @@ struct Codebook {
   float boundary[256] = {};
   // If the values are evenly spaced, (code - zero) step: then code = zero + round(t / step). Else step is 0.
   float step = 0, per_step = 0, zero = 0;
-  // Else the upper 16 bits of a number say which two values it may be nearest to, or which one: `upto`, if
-  // the lower 16 bits are at most `last`, else `above`.
-  struct Cell {
-    uint16_t last = 0xFFFF;
-    uint8_t upto = 0, above = 0;
-  };
-  Cell cell[1 << 16] = {};
-  bool crowded = false;  // some of the numbers of a cell are nearest to a value above the one that it says
+  // Else the search for the nearest value begins close below it (search_start): in the map of a dynamic
+  // codebook by arithmetic, in others where one of 256 equal parts of [-1, 1] says, by the number of
+  // boundaries below it.
+  float first_decade = 0;  // of a dynamic map: values in its lowest decade, on either side of 0; else 0
+  uint8_t below[256] = {};
 };
 
-// Where among the values in ascending order the one is that is nearest to t; of NaN, anywhere.
-constexpr uint8_t nearest_evenly(float t, float per_step, float zero, float last) {
-  const float place = std::rint(t * per_step) + zero;
+constexpr uint8_t within_codes(float place, float last) {  // 0 for NaN
   return uint8_t(int32_t(place > last ? last : place > 0 ? place : 0.0f));
 }
-constexpr uint8_t nearest_or_below(const Codebook& codebook, float t) {
-  const uint32_t bits = std::bit_cast<uint32_t>(t);
-  const Codebook::Cell c = codebook.cell[bits >> 16];
-  return uint16_t(bits) > c.last ? c.above : c.upto;
+constexpr uint8_t nearest_evenly(float t, float per_step, float zero, float last) {
+  return within_codes(std::rint(t * per_step) + zero, last);
 }
-constexpr uint8_t nearest_from(const Codebook& codebook, uint8_t below,
-                               float t) {  // if the codebook is crowded
-  while (t > codebook.boundary[below]) ++below;
-  return below;
+
+// How many boundaries of a signed dynamic map lie between 0 and `magnitude`, 1/4 more or less: within a
+// decade they are evenly spaced, so the number is a line there. A decade has twice as many as the one below
+// it on ten times the length, so its line is a fifth as steep, and where two meet the lower one goes on.
+constexpr float dynamic_place(float magnitude) {
+  float place = 128, slope = 1e6f / 0.9f, start = 1 - 0.1f / 0.9f;
+  for (int decade = 0; decade < 7; ++decade, slope /= 5, start *= 2) {
+    const float line = std::fma(slope, magnitude, start);
+    place = place < line ? place : line;  // NaN of NaN
+  }
+  return place;
 }
-constexpr uint8_t nearest_code(const Codebook& codebook, float t) {
+// A place in the ascending order that the nearest value is at, or one behind.
+constexpr uint8_t dynamic_start(float t, float first_decade) {
+  const float zero = first_decade == 1 ? 127 : -1, place = first_decade * dynamic_place(std::abs(t));
+  const float start = zero + 0.25f + std::copysign(place - 0.5f, t);
+  return uint8_t(int32_t(start > 0 ? start : 0.0f));
+}
+constexpr uint8_t search_start(const Codebook& codebook, float t) {
+  if (codebook.first_decade > 0) return dynamic_start(t, codebook.first_decade);
+  return codebook.below[within_codes(std::floor(t * 128) + 128, 255)];
+}
+constexpr uint8_t nearest_code(const Codebook& codebook, float t) {  // of NaN, any
   if (codebook.step > 0)
     return nearest_evenly(t, codebook.per_step, codebook.zero, float(codebook.count - 1));
-  return codebook.code[nearest_from(codebook, nearest_or_below(codebook, t), t)];
+  uint8_t place = search_start(codebook, t);
+  while (t > codebook.boundary[place]) ++place;
+  return codebook.code[place];
 }
 
 // The largest magnitude of a block, its least and its greatest element; 0 counts as one. The magnitude as

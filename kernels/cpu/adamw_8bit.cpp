@@ -5,22 +5,23 @@ namespace gradus::cpu {
 
 // m or v of a parameter, which lies in memory as codes and scales.
 struct CodedState {
-  CodedState(CBuf codebook, Out codes, Out scales)
-      : codebook(*codebook.as<Codebook>()), codes(codes.as<uint8_t>()), scales(scales.as<float>()) {}
-  const Codebook& codebook;
+  CodedState(const Coder& coder, Out codes, Out scales)
+      : coder(coder), codes(codes.as<uint8_t>()), scales(scales.as<float>()) {}
+  const Coder& coder;
   uint8_t* codes;
   float* scales;
 
   // Of the block that begins with element `at`.
   void dequantize(int64_t at, int64_t n, float* to) const {
-    values_of(n, codes + at, codebook, scales[at / kStateBlock], 0, to);
+    coder.decode(n, codes + at, scales[at / kStateBlock], 0, to);
   }
   void quantize(int64_t at, int64_t n, const float* from) const {
     // BEGIN SOLUTION 11.3
-    const Normalize place = normalize_within({.magnitude = magnitude(n, from)}, Range::AbsMax, codebook, 0);
+    const Normalize place =
+        normalize_within({.magnitude = magnitude(n, from)}, Range::AbsMax, coder.codebook, 0);
     scales[at / kStateBlock] = place.scale;
-    codes_of(n, from, place, codebook, codes + at);
-    // STUB: todo("11.3", "the block's scale, then its codes", at, n, from, codebook, codes, scales);
+    coder.encode(n, from, place, codes + at);
+    // STUB: todo("11.3", "the block's scale, then its codes", at, n, from, coder, codes, scales);
     // END SOLUTION 11.3
   }
 };
@@ -30,7 +31,7 @@ static void adamw_8bit_one(const AdamWStep<float>& step, const CodedState& m_sta
   const Out& updated = u.master.wanted() ? u.master : u.value;
   const float decay = u.decay ? step.decay : 1;
   parallel_for(state_shape(u.n).blocks(), kGrain / kStateBlock, [&](int64_t begin, int64_t end) {
-    float m[kStateBlock], v[kStateBlock], stage[2][kStateBlock];
+    alignas(64) float m[kStateBlock], v[kStateBlock], stage[2][kStateBlock];
     for (int64_t at = begin * kStateBlock; begin < end; ++begin, at += kStateBlock) {
       const int64_t n = std::min(kStateBlock, u.n - at);
       float* const w = read("adamw_8bit", updated, at, n, stage[0]);
@@ -48,11 +49,12 @@ static void adamw_8bit_one(const AdamWStep<float>& step, const CodedState& m_sta
 void adamw_8bit(const Ctx& ctx, CBuf m_codebook, CBuf v_codebook, ParamList list, AdamWArgs args) {
   check_updates("adamw_8bit", *ctx.update);
   const AdamWStep<float> step(*ctx.update, args);
+  const Coder m_coder(*m_codebook.as<Codebook>()), v_coder(*v_codebook.as<Codebook>());
   for (int64_t i = 0; i < list.count; ++i) {
     const ParamUpdate& u = list.items[i];
     check_adamw_8bit(m_codebook, v_codebook, u);
     if (ctx.update->skip) continue;
-    adamw_8bit_one(step, {m_codebook, u.m, u.m_scales}, {v_codebook, u.v, u.v_scales}, u);
+    adamw_8bit_one(step, {m_coder, u.m, u.m_scales}, {v_coder, u.v, u.v_scales}, u);
   }
 }
 

@@ -1,5 +1,5 @@
-// Codes of 8 bits of elements that share a scale, and the elements again (of 4 bits: values_packed in
-// quantize.cpp).
+// Codes of elements that share a scale, a byte each, and the elements again (of codes of 4 bits:
+// values_packed in quantize.cpp).
 #pragma once
 #include "kernels/cpu/lookup.h"
 
@@ -26,43 +26,66 @@ void fetch(int64_t n, const float* x) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) codes[i] = nearest_evenly(place(x[i]), per_step, zero, last);
 }
-[[gnu::flatten, gnu::noinline]] inline void codes_listed(int64_t n, const float* x, Normalize place,
-                                                         const Codebook& codebook, uint8_t* codes) {
-  if (kHasLookup && !codebook.crowded && codebook.count > 16)
-    return codes_by_cells(n, x, place, codebook, codes);
-  float t[kChunkOfCodes];
+[[gnu::flatten, gnu::noinline]] inline void dynamic_starts(int64_t n, const float* x, Normalize place,
+                                                           float first_decade, uint8_t* codes) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) t[i] = place(x[i]);
-#pragma GCC unroll 8
-  for (int64_t i = 0; i < n; ++i) codes[i] = nearest_or_below(codebook, t[i]);
-  if (codebook.crowded)
-    for (int64_t i = 0; i < n; ++i) codes[i] = nearest_from(codebook, codes[i], t[i]);
-  if (codebook.count <= 16)  // larger codebooks have their codes in ascending order
-    for (int64_t i = 0; i < n; ++i) codes[i] = codebook.code[codes[i]];
+  for (int64_t i = 0; i < n; ++i) codes[i] = dynamic_start(place(x[i]), first_decade);
 }
-inline void codes_of(int64_t n, const float* x, Normalize place, const Codebook& codebook, uint8_t* codes) {
-  if (codebook.step > 0)
-    codes_evenly(n, x, place, codebook.per_step, codebook.zero, float(codebook.count - 1), codes);
-  else
-    codes_listed(n, x, place, codebook, codes);
+[[gnu::flatten, gnu::noinline]] inline void step_above(int64_t n, const float* x, Normalize place,
+                                                       const float* boundary, uint8_t* codes) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) codes[i] = uint8_t(codes[i] + (place(x[i]) > boundary[i]));
 }
-
+// Of 16 values at most: in the ascending order, as many come before it as there are boundaries below.
+[[gnu::flatten, gnu::noinline]] inline void count_boundaries(int64_t n, const float* x, Normalize place,
+                                                             std::array<float, 15> boundary, uint8_t* codes) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    int32_t below = 0;
+#pragma GCC unroll 15
+    for (const float b : boundary) below += place(x[i]) > b;
+    codes[i] = uint8_t(below);
+  }
+}
 [[gnu::flatten, gnu::noinline]] inline void values_evenly(int64_t n, const uint8_t* codes, float step,
                                                           float zero, float scale, float offset, float* y) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = offset + scale * ((float(codes[i]) - zero) * step);
 }
-[[gnu::flatten, gnu::noinline]] inline void values_listed(int64_t n, const uint8_t* codes, const float* value,
-                                                          float scale, float offset, float* y) {
-  for (int64_t i = kHasLookup ? values_by_bytes(n, codes, value, scale, offset, y) : 0; i < n; ++i)
-    y[i] = offset + scale * value[codes[i]];
-}
-inline void values_of(int64_t n, const uint8_t* codes, const Codebook& codebook, float scale, float offset,
-                      float* y) {
-  if (codebook.step > 0)
-    values_evenly(n, codes, codebook.step, codebook.zero, scale, offset, y);
-  else
-    values_listed(n, codes, codebook.value, scale, offset, y);
-}
+
+// Finds the codes of elements and the values of codes, in a codebook.
+struct Coder {
+  explicit Coder(const Codebook& codebook)
+      : codebook(codebook), value(codebook.value), boundary(codebook.boundary) {}
+  const Codebook& codebook;
+  Table value, boundary;
+
+  // codes[i] = nearest_code(codebook, place(x[i])), of n elements, kChunkOfCodes at most.
+  void encode(int64_t n, const float* x, Normalize place, uint8_t* codes) const {
+    if (codebook.step > 0)
+      return codes_evenly(n, x, place, codebook.per_step, codebook.zero, float(codebook.count - 1), codes);
+    if (codebook.first_decade > 0) {
+      alignas(64) float above[kChunkOfCodes];
+      dynamic_starts(n, x, place, codebook.first_decade, codes);
+      boundary.look_up(n, codes, 1, 0, above);
+      return step_above(n, x, place, above, codes);
+    }
+    if (codebook.count > 16)
+      for (int64_t i = 0; i < n; ++i) codes[i] = nearest_code(codebook, place(x[i]));
+    else {
+      std::array<float, 15> boundary;
+      std::copy_n(codebook.boundary, 15, boundary.begin());
+      count_boundaries(n, x, place, boundary, codes);
+      for (int64_t i = 0; i < n; ++i) codes[i] = codebook.code[codes[i]];
+    }
+  }
+  // y[i] = offset + scale value[codes[i]]
+  void decode(int64_t n, const uint8_t* codes, float scale, float offset, float* y) const {
+    if (codebook.step > 0)
+      values_evenly(n, codes, codebook.step, codebook.zero, scale, offset, y);
+    else
+      value.look_up(n, codes, scale, offset, y);
+  }
+};
 
 }  // namespace gradus::cpu

@@ -42,10 +42,9 @@ static void for_blocks(const QuantShape& s, int64_t at, int64_t n, F f) {
 // What every part of a call to quantize() shares.
 struct Quantize {
   const QuantShape& s;
-  const Codebook& codebook;
+  Coder coder;
   CBuf x;
   Out codes, scales, offsets;
-  Cells cells;
 
   void include(int64_t n, const float* x, Limits& limits) const {
     limits.magnitude = std::max(limits.magnitude, magnitude(n, x));
@@ -53,7 +52,7 @@ struct Quantize {
   }
   void set_scale(int64_t block, const Limits& limits) const {
     float& scale = scales.as<float>()[block];  // read if it is given
-    const Normalize place = normalize_within(limits, s.range, codebook, scale);
+    const Normalize place = normalize_within(limits, s.range, coder.codebook, scale);
     scale = place.scale;
     if (offsets.wanted()) offsets.as<float>()[block] = place.offset;
   }
@@ -65,10 +64,7 @@ struct Quantize {
       fetch(count, chunk + (from - at) + n);
       Normalize place = normalize_by(scales.as<float>()[block]);
       if (offsets.wanted()) place.offset = offsets.as<float>()[block];
-      if (kHasLookup && cells.usable)
-        codes_by_lookup(count, chunk + (from - at), place, cells, to + (from - at));
-      else
-        codes_of(count, chunk + (from - at), place, codebook, to + (from - at));
+      coder.encode(count, chunk + (from - at), place, to + (from - at));
     });
     if (s.bits == 4) pack(n, unpacked, codes.as<uint8_t>() + at / 2);
   }
@@ -103,7 +99,7 @@ struct Quantize {
 
 void quantize(const Ctx&, const QuantShape& s, CBuf codebook, CBuf x, Out codes, Out scales, Out offsets) {
   check_quantize(s, codebook, codes, scales, offsets);
-  const Quantize q{s, *codebook.as<Codebook>(), x, codes, scales, offsets, Cells(*codebook.as<Codebook>())};
+  const Quantize q{s, Coder(*codebook.as<Codebook>()), x, codes, scales, offsets};
   const int64_t blocks = s.blocks(), each = std::max<int64_t>(kBlocksTogether / s.block, 1);
   if (s.block > kChunkOfCodes)
     for (int64_t b = 0; b < blocks; ++b) q.large_block(b);
@@ -116,14 +112,14 @@ void quantize(const Ctx&, const QuantShape& s, CBuf codebook, CBuf x, Out codes,
 // Of codes in halves of bytes.
 [[gnu::flatten, gnu::noinline]] static void values_packed(int64_t n, const uint8_t* codes, const float* value,
                                                           float scale, float offset, float* y) {
-  for (int64_t i = kHasLookup ? values_by_lookup(n, codes, value, scale, offset, y) : 0; i < n; ++i)
+  for (int64_t i = look_up_packed(n, codes, value, scale, offset, y); i < n; ++i)
     y[i] = offset + scale * value[i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4];
 }
 void dequantize(const Ctx&, const QuantShape& s, CBuf codebook_in, CBuf codes, CBuf scales, CBuf offsets,
                 Out y) {
   check_dequantize(s, codebook_in, codes, scales, offsets);
   if (!y.wanted()) return;
-  const Codebook& codebook = *codebook_in.as<Codebook>();
+  const Coder coder(*codebook_in.as<Codebook>());
   const bool in_place = y.t == DType::F32 && y.w == Write::Set;
   for_chunks(0, s.n, [&](int64_t at, int64_t n) {
     float stage[kChunkOfCodes];
@@ -134,9 +130,9 @@ void dequantize(const Ctx&, const QuantShape& s, CBuf codebook_in, CBuf codes, C
       float* const to = chunk + (from - at);
       fetch<true>(count, to + n);
       if (s.bits == 4)
-        values_packed(count, in, codebook.value, scale, offset, to);
+        values_packed(count, in, coder.codebook.value, scale, offset, to);
       else
-        values_of(count, in, codebook, scale, offset, to);
+        coder.decode(count, in, scale, offset, to);
     });
     if (!in_place) write("dequantize", n, chunk, y, at);
   });

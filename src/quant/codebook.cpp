@@ -28,23 +28,6 @@ static int boundaries_below(const Codebook& codebook, float t) {
   return low;
 }
 
-// For the numbers of each cell, between which boundaries they lie.
-static void fill_cells(Codebook& codebook) {
-  for (uint32_t upper = 0; upper < (1 << 16); ++upper) {
-    const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
-    if (std::isnan(a)) continue;
-    const auto [least, greatest] = std::minmax(a, std::isnan(b) ? a : b);  // infinity stands beside NaNs
-    const int low = boundaries_below(codebook, least), high = boundaries_below(codebook, greatest);
-    Codebook::Cell& cell = codebook.cell[upper] = {};
-    cell.upto = cell.above = uint8_t(low);
-    codebook.crowded = codebook.crowded || high > low + 1;
-    if (high != low + 1) continue;
-    cell.last = uint16_t(std::bit_cast<uint32_t>(codebook.boundary[low]));
-    ++(a < b ? cell.above : cell.upto);
-    if (a > b) --cell.last;  // below 0: larger bits are smaller numbers, and the boundary goes down
-  }
-}
-
 Codebook listed_codebook(const std::vector<float>& value) {
   Codebook codebook;
   codebook.count = int32_t(value.size());
@@ -62,7 +45,8 @@ Codebook listed_codebook(const std::vector<float>& value) {
   for (int i = 0; i + 1 < codebook.count; ++i)
     codebook.boundary[i] =
         rounded_down((double(value[codebook.code[i]]) + double(value[codebook.code[i + 1]])) / 2);
-  fill_cells(codebook);
+  for (int part = 0; part < 256; ++part)
+    codebook.below[part] = uint8_t(boundaries_below(codebook, float(part - 128) / 128));
   return codebook;
 }
 
@@ -149,14 +133,15 @@ Codebook dynamic_codebook(Sign sign) {
     }
   }
   std::sort(value.begin(), value.end());
-  return listed_codebook(value);
+  Codebook codebook = listed_codebook(value);
+  codebook.first_decade = sign == Sign::Signed ? 1 : 2;
+  return codebook;
 }
 
 Codebook second_moment_codebook() {
   Codebook codebook = dynamic_codebook(Sign::Unsigned);
   for (int i = 0; i + 1 < codebook.count; ++i)
     codebook.boundary[i] = std::min(codebook.boundary[i], codebook.value[i] * (1 + 0x1p-4f));
-  fill_cells(codebook);
   return codebook;
 }
 

@@ -145,45 +145,66 @@ TEST(L10_Codebook, TheNearestValueOfAnyNumber) {
   }
 }
 
-// What the upper 16 bits tell: which value is the nearest, or which two are, and at which number the one
-// takes over. Only where values are very close there are more than two.
-TEST(L10_Codebook, WhatTheUpperBitsTell) {
+// Numbers that tell where things change: all upper halves of a float with some lower ones, and the boundaries
+// with the floats beside them.
+std::vector<float> telling_numbers(const Codebook& codebook) {
+  std::vector<float> numbers{INFINITY, -INFINITY};
+  for (uint32_t upper = 0; upper < 65536; ++upper)
+    for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF})
+      if (const float t = std::bit_cast<float>(upper << 16 | lower); std::isfinite(t)) numbers.push_back(t);
+  for (int i = 0; i + 1 < codebook.count; ++i)
+    for (const float direction : {-2.0f, 2.0f}) {
+      numbers.push_back(codebook.boundary[i]);
+      numbers.push_back(std::nextafter(codebook.boundary[i], direction));
+    }
+  return numbers;
+}
+int boundaries_below(const Codebook& codebook, float t) {
+  return int(std::lower_bound(codebook.boundary, codebook.boundary + codebook.count - 1, t) -
+             codebook.boundary);
+}
+
+// In the ascending order, never behind the nearest value. In a dynamic map at most one before it: kernels for
+// it look no further.
+TEST(L10_Codebook, TheSearchBeginsCloseBelow) {
+  for (const auto& [name, codebook] : all_codebooks()) {
+    if (codebook.step > 0) continue;
+    const bool dynamic = name.starts_with("dynamic");
+    EXPECT_EQ(codebook.first_decade > 0, dynamic) << name;
+    for (const float t : telling_numbers(codebook)) {
+      const int start = search_start(codebook, t), place = boundaries_below(codebook, t);
+      ASSERT_LE(start, place) << name << ": " << t;
+      if (dynamic) {
+        ASSERT_GE(start, place - 1) << name << ": " << t;
+      }
+      ASSERT_EQ(nearest_code(codebook, t), codebook.code[place]) << name << ": " << t;
+    }
+    EXPECT_LT(nearest_code(codebook, NAN), codebook.count) << name;
+  }
+}
+
+// In codebooks that are not dynamic a table says it, of each of 256 equal parts of [-1, 1].
+TEST(L10_Codebook, BoundariesBelowEachPart) {
   RecordProperty("exercise", "10.1");
   const Codebook five = listed_codebook({-1, -0.5f, 0, 0.5f, 1});
   std::string found;
-  for (const double v : values_of(five)) found += std::to_string(nearest_or_below(five, float(v)));
+  for (const int part : {0, 64, 128, 192, 255}) found += std::to_string(five.below[part]);
   EXPECT_EQ(found, "01234") << usual_mistake(
       {{found == "01134",
         "0 is found below a boundary that it is above: which answers does one step rule out?"},
        {found == "44400", "small numbers get the largest code: in which half does the search continue?"}});
-  for (const auto& [name, codebook] : all_codebooks()) {
-    int most = 0;
-    for (uint32_t upper = 0; upper < 65536; ++upper) {
-      const float a = std::bit_cast<float>(upper << 16), b = std::bit_cast<float>(upper << 16 | 0xFFFF);
-      if (std::isnan(b)) continue;
-      const float *const first = codebook.boundary, *const end = first + codebook.count - 1;
-      const auto below = std::lower_bound(first, end, std::min(a, b)) - first;
-      const int more = int(std::lower_bound(first, end, std::max(a, b)) - first - below);
-      most = std::max(most, more);
-      const Codebook::Cell c = codebook.cell[upper];
-      ASSERT_EQ(a < b || more == 0 ? c.upto : more == 1 ? c.above : c.upto, below) << name << ": " << upper;
-      if (more != 1) continue;
-      ASSERT_EQ(int(c.upto) + int(c.above), 2 * below + 1) << name << ": " << upper;
-      for (const int lower : {0, int(c.last), std::min(c.last + 1, 0xFFFF), 0xFFFF}) {
-        const float t = std::bit_cast<float>(upper << 16 | uint32_t(lower));
-        ASSERT_EQ(nearest_or_below(codebook, t), below + (t > codebook.boundary[below])) << name << ": " << t;
-      }
-    }
-    EXPECT_EQ(codebook.crowded, most > 1) << name;
-    EXPECT_EQ(codebook.crowded, name == "crowded") << name;
-  }
+  for (const auto& [name, codebook] : all_codebooks())
+    for (int part = 0; part < 256; ++part)
+      ASSERT_EQ(codebook.below[part], boundaries_below(codebook, float(part - 128) / 128))
+          << name << ": " << part;
 }
 
 // As the dynamic map, but that a number more than 1/16 above a value has the next code, so only 0 that of 0.
 TEST(L11_Codebook, SecondMomentsAreRoundedUp) {
   const Codebook codebook = second_moment_codebook(), nearest = dynamic_codebook(Sign::Unsigned);
   EXPECT_EQ(values_of(codebook), values_of(nearest));
-  EXPECT_FALSE(codebook.crowded) << "or the look-up takes longer";
+  for (const float t : telling_numbers(codebook))
+    ASSERT_LE(nearest_code(codebook, t), search_start(codebook, t) + 1) << t << ": kernels look no further";
   for (const float t : {0.0f, -0.0f, -0x1p-149f, -1e-7f, -1.0f, -INFINITY, NAN})
     EXPECT_EQ(nearest_code(codebook, t), 0) << t;
   int other = 0;
@@ -193,7 +214,7 @@ TEST(L11_Codebook, SecondMomentsAreRoundedUp) {
     ASSERT_EQ(code, near + up) << t;
     other += up;
   };
-  for (uint32_t upper = 0; upper < 0x7F80; ++upper)  // all cells of numbers from 0 on
+  for (uint32_t upper = 0; upper < 0x7F80; ++upper)  // of numbers from 0 on
     for (const uint32_t lower : {0, 1, 0x7FFF, 0xFFFF})
       expect_code(std::bit_cast<float>(upper << 16 | lower));
   for (int i = 0; i < 255; ++i)

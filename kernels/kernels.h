@@ -167,7 +167,8 @@ struct Backend {
 };
 
 const Backend& cpu_backend();
-const Backend& cuda_backend();  // only in builds with CUDA=1
+const Backend& cuda_backend();  // only in builds with CUDA=1, as is:
+const char* cuda_error();       // what CUDA says where it cannot run these kernels, or nullptr
 const Backend& emu_backend();   // the sources of kernels/cuda, run on the CPU
 const Backend& meta_backend();  // computes nothing
 

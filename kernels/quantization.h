@@ -65,7 +65,7 @@ constexpr float dynamic_place(float magnitude) {
 // A place in the ascending order that the nearest value is at, or one behind.
 constexpr uint8_t dynamic_start(float t, float first_decade) {
   const float zero = first_decade == 1 ? 127 : -1, place = first_decade * dynamic_place(std::abs(t));
-  const float start = zero + 0.25f + std::copysign(place - 0.5f, t);
+  const float start = zero + std::copysign(place - 0.5f, t);
   return uint8_t(int32_t(start > 0 ? start : 0.0f));
 }
 constexpr uint8_t search_start(const Codebook& codebook, float t) {

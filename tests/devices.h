@@ -11,7 +11,7 @@ namespace gradus {
 // The devices that can compute on this machine, for tests that run on each of them.
 inline std::vector<const char*> devices_with_data() {
   std::vector<const char*> names{"cpu", "emu"};
-  if (cuda_problem(cuda_facts()).empty()) names.push_back("cuda");
+  if (cuda_problem().empty()) names.push_back("cuda");
   return names;
 }
 // Runs the tests of a suite, which is a TestWithParam<const char*>, on each of them.

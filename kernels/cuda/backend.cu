@@ -21,4 +21,16 @@ static constexpr Backend kGpu = {
 
 const Backend& GRADUS_TABLE() { return kGpu; }
 
+#ifdef __CUDACC__
+static __global__ void any_kernel() {}
+
+const char* cuda_error() {
+  cudaFuncAttributes attributes;
+  const cudaError_t e = cudaFuncGetAttributes(&attributes, any_kernel);
+  if (e == cudaSuccess) return nullptr;
+  cudaGetLastError();  // or the next launch would be blamed for it
+  return cudaGetErrorString(e);
+}
+#endif
+
 }  // namespace gradus

@@ -2,7 +2,11 @@
 
 #ifndef GRADUS_CUDA
 
-gradus::CudaFacts gradus::cuda_facts() { return {}; }
+std::string gradus::cuda_problem() {
+  return "device: cuda cannot be used: this build has no cuda; build with `make CUDA=1` where the CUDA "
+         "toolkit "
+         "is. --device=emu runs the same kernels on the CPU";
+}
 
 #else
 #include <cuda.h>
@@ -11,30 +15,18 @@ gradus::CudaFacts gradus::cuda_facts() { return {}; }
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/check.h"
+#include "kernels/kernels.h"
 
 namespace gradus {
 
-CudaFacts cuda_facts() {
-  CudaFacts facts;
-  facts.built_for = GRADUS_SM;
-  const auto ok = [&facts](cudaError_t e) {
-    if (e == cudaSuccess) return true;
-    facts.error = cudaGetErrorString(e);
-    cudaGetLastError();  // or the next launch would be blamed for it
-    return false;
-  };
-  int gpus = 0;
-  cudaDeviceProp gpu;
-  size_t free = 0, all = 0;
-  if (!ok(cudaDriverGetVersion(&facts.driver)) || !ok(cudaRuntimeGetVersion(&facts.runtime)) ||
-      !ok(cudaGetDeviceCount(&gpus)) || gpus == 0 || !ok(cudaGetDeviceProperties(&gpu, 0)))
-    return facts;
-  facts.gpu = gpu.name;
-  facts.sm = 10 * gpu.major + gpu.minor;
-  if (runs_on(facts.built_for, facts.sm) == Runs::No || !ok(cudaMemGetInfo(&free, &all))) return facts;
-  facts.free = int64_t(free), facts.all = int64_t(all);
-  return facts;
+std::string cuda_problem() {
+  const char* const error = cuda_error();
+  if (!error) return "";
+  return std::string("device: cuda cannot be used: CUDA says: ") + error +
+         "; `nvidia-smi` must list a GPU and a driver for CUDA " + std::to_string(CUDART_VERSION / 1000) +
+         "." + std::to_string(CUDART_VERSION % 1000 / 10) +
+         ", and this build must be for that GPU (SM=\"" GRADUS_SM
+         "\"). --device=emu runs the same kernels on the CPU";
 }
 
 namespace {
@@ -209,7 +201,7 @@ class CudaSource : public Source {
 }  // namespace
 
 std::unique_ptr<Source> cuda_source() {
-  const std::string problem = cuda_problem(cuda_facts());
+  const std::string problem = cuda_problem();
   check(problem.empty(), problem);
   return std::make_unique<CudaSource>();
 }

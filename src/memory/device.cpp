@@ -26,11 +26,12 @@ constexpr DeviceEntry kDevices[] = {
 
 // cuda where it can be used, else cpu. A build with cuda that cannot use it says why, once.
 std::string_view best_device() {
-  const CudaFacts facts = cuda_facts();
-  const std::string problem = cuda_problem(facts);
+#ifdef GRADUS_CUDA
+  const std::string problem = cuda_problem();
   if (problem.empty()) return "cuda";
-  static bool said = facts.built_for.empty();
+  static bool said = false;
   if (!std::exchange(said, true)) std::cerr << problem << "\nauto: the device is cpu\n";
+#endif
   return "cpu";
 }
 
@@ -38,7 +39,7 @@ const DeviceEntry& entry(std::string_view name) {
   if (name == "auto") name = best_device();
   for (const DeviceEntry& k : kDevices)
     if (k.name == name) return k;
-  check(name != "cuda", cuda_problem({}));
+  check(name != "cuda", cuda_problem());
   fail("device: \"", name, "\" is unknown; there are auto, cpu, cuda, emu and meta");
 }
 

@@ -47,7 +47,10 @@ static ModelPart within(const TransformerConfig& c, ModelPart part) {
 Transformer::Transformer(const TransformerConfig& c, Allocate allocate, const ModelPart& wanted)
     : config((c.validate(), c)), part(within(c, wanted)), parameters(allocate) {
   const auto embedding = [&](bool here, std::optional<Embedding>& e, const char* name, int64_t count) {
-    here ? void(e.emplace(parameters, name, count, c.channels, c.precision)) : parameters.pass_over(1);
+    if (here)
+      e.emplace(parameters, name, count, c.channels, c.precision);
+    else
+      parameters.pass_over(1);
   };
   const bool tied = c.output_head == OutputHead::Tied, post_norm = c.residual == Residual::PostNorm;
   embedding(part.embedding || (part.head && tied), wte_, "wte", c.vocab);

@@ -1,8 +1,9 @@
-// Models by name, and what follows from a configuration alone.
+#include "src/nn/transformer_config.h"
+
 #include <charconv>
+#include <optional>
 
 #include "src/core/nearest.h"
-#include "src/nn/transformer.h"
 
 namespace gradus {
 

@@ -43,7 +43,7 @@ inline std::vector<Turn> turns() {
                           {"emu_reverse", &emu_backend(), emu::Order::Reverse},
                           {"emu_shuffled", &emu_backend(), emu::Order::Shuffled}};
 #ifdef GRADUS_CUDA
-  if (cuda_problem(cuda_facts()).empty())
+  if (cuda_problem().empty())
     for (const char* name : {"cuda", "cuda_again", "cuda_aligned", "cuda_aligned_again"})
       turns.push_back({name, &cuda_backend(), emu::Order::Forward,
                        std::string_view(name).find("aligned") == std::string_view::npos ? Alignment::None

@@ -157,7 +157,7 @@ void compare_with_the_model(Expand expand) {
   runs.push_back(std::make_unique<Run>(meta_source()));
   runs.push_back(std::make_unique<Run>(new SmallDevice(333 * kMiB)));
 #ifdef GRADUS_CUDA
-  if (cuda_problem(cuda_facts()).empty()) runs.push_back(std::make_unique<Run>(cuda_source()));
+  if (cuda_problem().empty()) runs.push_back(std::make_unique<Run>(cuda_source()));
 #endif
   for (size_t i = 0; i < runs.size(); ++i) {
     random_use(*runs[i], expand, uint32_t(i + 1));

@@ -45,7 +45,8 @@ class Optimizer {
   // last update. Every trainable parameter must have a gradient; one that was frozen since the optimizer was
   // made stays as it is, one that was unfrozen is an error; these errors change nothing. After any other (a
   // kernel, no memory for states or scratch, another rank) some parameters may have been updated and others
-  // not: then each later step is an error until a saved run is loaded.
+  // not: then each later step is an error until a saved run is loaded. The host does not wait: a kernel
+  // decides whether the update is skipped (begin_update in kernels/cpu/loss_scaling.cpp).
   void step(double learning_rate);
 
   // Read back from the device; on meta, where no update is skipped, what the host knows.

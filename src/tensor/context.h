@@ -24,7 +24,9 @@ struct Context {
 
   Tape* tape() const;            // where ops are recorded; nullptr: nowhere
   bool evaluates() const;        // within an Evaluation, where dropout drops nothing
-  uint32_t& dropout_ordinal();   // of the next random op in this forward pass: each tape counts its own
+  // Of the next random op in this forward pass: each tape counts its own. A part of a model begins with its
+  // first block's (Transformer::through_blocks); its Context needs the seed that the whole's has.
+  uint32_t& dropout_ordinal();
   RandomKey next_dropout_key();  // of that op, which is then counted
 
   // An attempt at an update: forward, backward, and a step of each optimizer. The first tape after a step

@@ -71,6 +71,9 @@ class Tensor {
   bool shares_storage() const { return storage_.use_count() > 1; }
 
   // For kernels, of the current context: those of another would compute on a device that this is not on.
+  // Errors, which ops let through: undefined, of another context, dropped with nobody to refill it, and those
+  // of who does: no memory (out_of_memory.cpp makes the sentence), ranks that disagree or have failed
+  // (parallel/comm).
   CBuf in() const { return {here(), dtype_}; }
   Out set() { return out(Write::Set); }  // to be overwritten
   Out add() { return out(Write::Add); }  // to be added to

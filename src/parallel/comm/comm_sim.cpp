@@ -1,4 +1,5 @@
-// The Comm of a simulated rank. Who comes last to a collective moves everybody's data.
+// The Comm of a simulated rank. Who comes last to a collective moves everybody's data. How a rank waits is in
+// cluster.cpp, how long it takes in network.cpp.
 #include "src/parallel/comm/simulation.h"
 #include "src/tensor/call.h"
 

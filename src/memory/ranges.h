@@ -1,7 +1,7 @@
 // What the program is in, from the outermost to the innermost: a pass, an op. A Context has one of these, and
 // whoever shows times or bytes by what they were for looks here: the memory history, a cluster's timeline,
-// NVIDIA's profilers (nsys profile -t cuda,nvtx build/cuda/lessons/03_transformer --steps=20). A ProfileRange is
-// one; ops begin it, and Tape::backward.
+// NVIDIA's profilers (nsys profile -t cuda,nvtx build/cuda/lessons/03_transformer --steps=20). A ProfileRange
+// is one; ops begin it, and Tape::backward.
 #pragma once
 #include <functional>
 #include <string>

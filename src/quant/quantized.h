@@ -35,10 +35,10 @@ class Quantizer {
  public:
   Quantizer(Device& device, const QuantFormat& format);
 
-  // The nearest value is found by Coder::encode (kernels/cpu/codes.h; cuda: codes_kernel), two codes are made a
-  // byte by pack (kernels/cpu/quantize.cpp).
-  // Codes and scales are of kind Weight and called by x's name (on a device without data only their sizes are
-  // known). An error that names the first block with an element that is not finite: this asks the device.
+  // The nearest value is found by Coder::encode (kernels/cpu/codes.h; cuda: codes_kernel), two codes are made
+  // a byte by pack (kernels/cpu/quantize.cpp). Codes and scales are of kind Weight and called by x's name (on
+  // a device without data only their sizes are known). An error that names the first block with an element
+  // that is not finite: this asks the device.
   Quantized quantize(const Tensor& x) const;
   // The same into q, which has codes and scales of a tensor of x's size. Asks the device nothing: a block
   // with an element that is not finite has an infinite scale.

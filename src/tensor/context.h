@@ -22,8 +22,8 @@ struct Context {
   Context(const Context&) = delete;
   void make_current();
 
-  Tape* tape() const;            // where ops are recorded; nullptr: nowhere
-  bool evaluates() const;        // within an Evaluation, where dropout drops nothing
+  Tape* tape() const;      // where ops are recorded; nullptr: nowhere
+  bool evaluates() const;  // within an Evaluation, where dropout drops nothing
   // Of the next random op in this forward pass: each tape counts its own. A part of a model begins with its
   // first block's (Transformer::through_blocks); its Context needs the seed that the whole's has.
   uint32_t& dropout_ordinal();

@@ -103,6 +103,7 @@ TEST(L17_BadArguments, UndefinedTensors) {
   expect_bad({""}, [&](Comm& c) { c.all_gather(none, tensor(c.size())); });
   expect_bad({""}, [&](Comm& c) { c.all_gather(tensor(1), none); });
   expect_bad({""}, [&](Comm& c) { c.send(none, 0); });
+  expect_bad({"recv"}, [&](Comm& c) { c.recv(none, 0); });
 }
 
 TEST(L17_BadArguments, ClustersThatCannotBe) {

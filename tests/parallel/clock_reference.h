@@ -1,6 +1,11 @@
-// When a random program's ranks are where, by the longest paths through its events: a reference for the clock
-// of a simulated cluster, that knows of no order in which ranks run.
+// When a random program's ranks are where, event by event in the order of time: a reference for the clock of
+// a simulated cluster.
 #pragma once
+#include <gtest/gtest.h>
+
+#include <set>
+#include <tuple>
+
 #include "src/parallel/comm/network.h"
 #include "tests/parallel/random_programs.h"
 
@@ -19,16 +24,23 @@ inline double ring_seconds(const Link& link, Collective what, int64_t n, double 
     case Collective::AllGather: steps(bytes / double(n)); break;
     case Collective::Broadcast: steps(0), seconds += bytes / link.bandwidth; break;
     case Collective::Barrier: steps(0), steps(0); break;
+    default: ADD_FAILURE();
   }
   return seconds;
 }
 
-// Within the nodes first, then between them.
-inline double nodes_seconds(const Network& net, Collective what, int64_t n, double bytes) {
-  const int64_t g = net.per_node;
-  if (g == 0 || n <= g) return ring_seconds(net.link, what, n, bytes);
+// Within the nodes first, then between them. Where nodes have different numbers of ranks: between all.
+inline double nodes_seconds(const Network& net, Collective what, const Ranks& ranks, double bytes) {
+  std::map<int64_t, int64_t> nodes;
+  for (const int64_t r : ranks) ++nodes[net.per_node > 0 ? r / net.per_node : 0];
+  std::set<int64_t> counts;
+  for (const auto& [node, count] : nodes) counts.insert(count);
+  const int64_t g = *counts.begin();
+  if (nodes.size() == 1) return ring_seconds(net.link, what, g, bytes);
+  if (counts.size() > 1) return ring_seconds(net.between, what, int64_t(ranks.size()), bytes);
   const double between = what == Collective::Broadcast ? bytes : bytes / double(g);
-  return ring_seconds(net.link, what, g, bytes) + ring_seconds(net.between, what, n / g, between);
+  return ring_seconds(net.link, what, g, bytes) +
+         ring_seconds(net.between, what, int64_t(nodes.size()), between);
 }
 
 inline double message_over(const Network& net, int64_t from, int64_t to, double bytes) {
@@ -49,90 +61,139 @@ struct Happening {  // a collective, a message, or a time in which a rank comput
 class Reference {
  public:
   Reference(const Network& network, const TimedProgram& timed)
-      : program_(timed.program), called_(program_.ops.size(), -1), over_(program_.ops.size(), -1) {
-    add_ops(network);
-    for (size_t r = 0; r < program_.acts.size(); ++r) add_rank(r, timed.computes[r]);
-    relax();
+      : network_(network),
+        timed_(timed),
+        program_(timed.program),
+        ranks_(program_.acts.size()),
+        events_(program_.ops.size()) {
+    for (size_t r = 0; r < ranks_.size(); ++r) compute(r);
+    while (next_step()) {
+    }
   }
-  double end_of_rank(size_t rank) const { return times_[size_t(ends_[rank])]; }
-  Happening of_op(size_t op) const { return {times_[size_t(called_[op])], times_[size_t(over_[op])]}; }
+  double end_of_rank(size_t rank) const { return ranks_[rank].now; }
+  Happening of_op(size_t op) const { return events_[op].is; }
   // What the rank computes before its act number i.
-  Happening computing(size_t rank, size_t i) const {
-    const auto& [begin, end] = computing_[rank][i];
-    return {times_[size_t(begin)], times_[size_t(end)]};
-  }
+  Happening computing(size_t rank, size_t i) const { return ranks_[rank].computing[i]; }
 
  private:
-  struct Edge {
-    int64_t from, to;
-    double seconds;
+  struct Rank {
+    double now = 0, out_free = 0, in_free = 0;
+    size_t act = 0;
+    bool in_barrier = false;  // the act has begun, and is waited for
+    std::vector<Happening> computing;
+    // Sends to it: when the sender's link has done with each, the sender, the op.
+    std::set<std::tuple<double, int64_t, size_t>> coming;
   };
-  int64_t new_event() {
-    times_.push_back(0);
-    return int64_t(times_.size()) - 1;
-  }
-  void edge(int64_t from, int64_t to, double seconds) { edges_.push_back({from, to, seconds}); }
+  struct Event {  // a collective; or a message, at its send
+    size_t came = 0;
+    bool over = false;  // or sent
+    double latest = 0, seconds = 0, arrived = 0;
+    Happening is;
+  };
 
-  // Each collective follows the one before, each message the one before on its way.
-  void add_ops(const Network& network) {
-    int64_t before = -1;
-    std::map<std::pair<int64_t, int64_t>, int64_t> before_on;
-    for (size_t k = 0; k < program_.ops.size(); ++k) {
-      const Op& op = program_.ops[k];
-      if (op.what == Op::What::Recv) continue;
-      called_[k] = new_event();
-      over_[k] = new_event();
-      const double bytes = double(op.numel(program_.ranks) * size_of(op.dtype));
-      const bool message = op.what == Op::What::Send;
-      edge(called_[k], over_[k],
-           message ? message_over(network, op.rank, op.other, bytes)
-                   : nodes_seconds(network, Collective(int(op.what)), program_.ranks, bytes));
-      int64_t& last = message ? before_on.try_emplace({op.rank, op.other}, -1).first->second : before;
-      if (last >= 0) edge(last, called_[k], 0);
-      last = over_[k];
-      if (message) over_[size_t(op.pair)] = over_[k];
-    }
+  void compute(size_t r) {
+    Rank& rank = ranks_[r];
+    const double seconds = timed_.computes[r][rank.computing.size()];
+    rank.computing.push_back({rank.now, rank.now + seconds});
+    rank.now += seconds;
+  }
+  const Act& act(size_t r) const { return program_.acts[r][ranks_[r].act]; }
+  size_t op_of(size_t r) const { return size_t(act(r).op); }
+  // What is waited for: of a recv the other side.
+  const Event& awaited(size_t r) const {
+    const Op& op = program_.ops[op_of(r)];
+    return events_[op.what == Op::What::Recv ? size_t(op.pair) : op_of(r)];
+  }
+  bool waits(size_t r) const {
+    return (act(r).waits && program_.ops[op_of(r)].what != Op::What::Send) || ranks_[r].in_barrier;
   }
 
-  void add_rank(size_t rank, const std::vector<double>& computes) {
-    int64_t now = new_event();
-    computing_.emplace_back();
-    for (size_t i = 0; i < computes.size(); ++i) {
-      const int64_t then = new_event();
-      edge(now, then, computes[i]);
-      computing_[rank].emplace_back(now, then);
-      now = then;
-      if (i == program_.acts[rank].size()) break;
-      const Act& act = program_.acts[rank][i];
-      const Op& op = program_.ops[size_t(act.op)];
-      if (!act.waits && op.what != Op::What::Recv) edge(now, called_[size_t(act.op)], 0);
-      const bool waits = act.waits ? op.what != Op::What::Send : op.what == Op::What::Barrier;
-      if (!waits) continue;
-      const int64_t after = new_event();
-      edge(now, after, 0);
-      edge(over_[size_t(act.op)], after, 0);
-      now = after;
-    }
-    ends_.push_back(now);
-  }
-
-  void relax() {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const Edge& e : edges_) {
-        const double t = times_[size_t(e.from)] + e.seconds;
-        if (t <= times_[size_t(e.to)]) continue;
-        times_[size_t(e.to)] = t;
-        changed = true;
+  // Of all ranks that can go on the one that is behind does the next thing.
+  bool next_step() {
+    size_t next = ranks_.size();
+    double least = INFINITY;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (ranks_[r].act == program_.acts[r].size()) continue;
+      double at = ranks_[r].now;
+      if (waits(r)) {
+        if (!awaited(r).over) continue;
+        at = std::max(at, awaited(r).is.end);
       }
+      if (at < least) least = at, next = r;
+    }
+    if (next == ranks_.size()) return false;
+    step(next);
+    return true;
+  }
+
+  void step(size_t r) {
+    Rank& rank = ranks_[r];
+    const size_t k = op_of(r);
+    const Op& op = program_.ops[k];
+    if (waits(r)) {
+      const Event& e = awaited(r);
+      if (op.what == Op::What::Recv) take_in(r, e.is.end);
+      rank.now = std::max(rank.now, op.what == Op::What::Recv ? e.arrived : e.is.end);
+      rank.in_barrier = false;
+    } else if (!act(r).waits) {
+      if (op.what == Op::What::Send) send(k);
+      if (!op.is_message()) come(r, k);
+      rank.in_barrier = op.what == Op::What::Barrier;
+    }
+    if (rank.in_barrier) return;
+    ++rank.act;
+    compute(r);
+  }
+
+  void send(size_t k) {
+    const Op& op = program_.ops[k];
+    Rank& from = ranks_[size_t(op.rank)];
+    Event& e = events_[k];
+    e.over = true;
+    e.seconds = message_over(network_, op.rank, op.other, double(op.numel() * size_of(op.dtype)));
+    if (e.seconds == 0) {
+      e.is.end = e.arrived = from.now;
+      return;
+    }
+    e.is.end = from.out_free = std::max(from.now, from.out_free) + e.seconds;
+    ranks_[size_t(op.other)].coming.emplace(e.is.end, op.rank, k);
+  }
+
+  // The rank's link takes what the others' have done with by then, one after the other.
+  void take_in(size_t r, double until) {
+    Rank& rank = ranks_[r];
+    while (!rank.coming.empty() && std::get<0>(*rank.coming.begin()) <= until) {
+      Event& e = events_[std::get<2>(*rank.coming.begin())];
+      rank.coming.erase(rank.coming.begin());
+      e.arrived = rank.in_free = std::max(e.is.end, rank.in_free + e.seconds);
     }
   }
 
+  void come(size_t r, size_t k) {
+    const Op& op = program_.ops[k];
+    const Ranks& members = program_.groups[op.group];
+    Event& e = events_[k];
+    e.latest = std::max(e.latest, ranks_[r].now);
+    if (++e.came < members.size()) return;
+    const bool largest = op.what == Op::What::AllReduceMax;  // as long as a sum
+    e.is.begin = e.latest;
+    for (const int64_t m : members) take_in(size_t(m), e.latest);
+    const double seconds = nodes_seconds(network_, largest ? Collective::AllReduce : Collective(int(op.what)),
+                                         members, double(op.numel() * size_of(op.dtype)));
+    e.is.end = e.is.begin;
+    e.over = true;
+    if (seconds == 0) return;
+    for (const int64_t m : members)
+      e.is.begin = std::max({e.is.begin, ranks_[size_t(m)].out_free, ranks_[size_t(m)].in_free});
+    e.is.end = e.is.begin + seconds;
+    for (const int64_t m : members) ranks_[size_t(m)].out_free = ranks_[size_t(m)].in_free = e.is.end;
+  }
+
+  const Network& network_;
+  const TimedProgram& timed_;
   const Program& program_;
-  std::vector<int64_t> called_, over_, ends_;
-  std::vector<std::vector<std::pair<int64_t, int64_t>>> computing_;
-  std::vector<double> times_;
-  std::vector<Edge> edges_;
+  std::vector<Rank> ranks_;
+  std::vector<Event> events_;  // by op
 };
 
 }  // namespace gradus

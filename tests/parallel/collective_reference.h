@@ -85,9 +85,27 @@ Bytes sum_in_rank_order(const std::vector<Bytes>& xs) {
   return out;
 }
 
-inline Bytes sum_in_rank_order(DType t, const std::vector<Bytes>& xs) {
-  if (t == DType::F32) return sum_in_rank_order<float>(xs);
-  return t == DType::BF16 ? sum_in_rank_order<bf16>(xs) : sum_in_rank_order<fp16>(xs);
+// Of zeros of both signs the first one; NaN if there is one.
+template <class T>
+Bytes largest(const std::vector<Bytes>& xs) {
+  Bytes out = xs[0];
+  for (size_t at = 0; at < out.size(); at += sizeof(T)) {
+    T most, x;
+    std::memcpy(&most, &xs[0][at], sizeof(T));
+    for (const Bytes& other : xs) {
+      std::memcpy(&x, &other[at], sizeof(T));
+      if (std::isnan(float(x)) || float(x) > float(most)) most = std::isnan(float(most)) ? most : x;
+    }
+    std::memcpy(&out[at], &most, sizeof(T));
+  }
+  return out;
+}
+
+inline Bytes reduced(Op::What what, DType t, const std::vector<Bytes>& xs) {
+  const auto as = [&]<class T>(T) {
+    return what == Op::What::AllReduceMax ? largest<T>(xs) : sum_in_rank_order<T>(xs);
+  };
+  return t == DType::F32 ? as(float()) : t == DType::BF16 ? as(bf16()) : as(fp16());
 }
 
 struct Case {
@@ -110,6 +128,8 @@ class CaseMaker {
   Case made_;
 
  private:
+  const Ranks& members_of(const Op& op) const { return made_.program.groups[op.group]; }
+
   // Where the rank's tensors are: anywhere but in what flies.
   void place(size_t rank) {
     std::map<DType, int64_t> sizes;
@@ -138,20 +158,20 @@ class CaseMaker {
       if (op.what == Op::What::Barrier) continue;
       Side& side = made_.sides[size_t(act.op)][rank];
       side.style = rng_.below(4);
-      const int64_t n = op.n, ranks = made_.program.ranks, mine = int64_t(rank) * n;
-      side.x = find(op.dtype, op.x_numel(ranks));
+      const int64_t n = op.n, mine = place_in(members_of(op), int64_t(rank)) * n;
+      side.x = find(op.dtype, op.x_numel());
       flying[act.op].push_back(side.x);
       const bool in_place = op.has_y() && rng_.below(2) == 0;
       if (op.what == Op::What::AllGather && in_place) {
         flying.erase(act.op);
-        side.y = find(op.dtype, op.y_numel(ranks));
+        side.y = find(op.dtype, op.y_numel());
         side.x = {side.y.begin + mine, n};
       } else if (op.has_y()) {
-        side.y = in_place ? Place{side.x.begin + mine, n} : find(op.dtype, op.y_numel(ranks));
+        side.y = in_place ? Place{side.x.begin + mine, n} : find(op.dtype, op.y_numel());
       }
       if (op.has_y()) flying[act.op].push_back(side.y);
-      side.refills = op.sums() || (op.what != Op::What::Recv && rng_.below(2) == 0);
-      if (op.sums())
+      side.refills = op.reduces() || (op.what != Op::What::Recv && rng_.below(2) == 0);
+      if (op.reduces())
         side.fresh = numbers(rng_, op.dtype, side.x.count);
       else if (side.refills)
         side.fresh = random_bytes(rng_, side.x.count * size_of(op.dtype));
@@ -180,22 +200,22 @@ class CaseMaker {
   void apply(size_t k) {
     const Op& op = made_.program.ops[k];
     if (op.what == Op::What::Barrier) return;
-    const size_t ranks = size_t(made_.program.ranks);
-    std::vector<Bytes> xs(ranks);
-    for (size_t r = 0; r < ranks; ++r) {
-      if (op.is_message() && int64_t(r) != op.rank) continue;
+    const Ranks takes_part = op.is_message() ? Ranks{op.rank} : members_of(op);
+    std::vector<Bytes> xs;
+    for (const int64_t member : takes_part) {
+      const size_t r = size_t(member);
       const Side& side = made_.sides[k][r];
       if (side.refills) write(r, op.dtype, side.x, side.fresh.data());
-      xs[r] = read(r, op.dtype, side.x);
+      xs.push_back(read(r, op.dtype, side.x));
     }
-    if (op.is_message()) return apply_message(k, xs[size_t(op.rank)]);
+    if (op.is_message()) return apply_message(k, xs[0]);
     Bytes out;
-    if (op.sums()) out = sum_in_rank_order(op.dtype, xs);
-    if (op.what == Op::What::Broadcast) out = xs[size_t(op.other)];
+    if (op.reduces()) out = reduced(op.what, op.dtype, xs);
+    if (op.what == Op::What::Broadcast) out = xs[size_t(place_in(takes_part, op.other))];
     if (op.what == Op::What::AllGather)
       for (const Bytes& x : xs) out.insert(out.end(), x.begin(), x.end());
     const size_t part = op.what == Op::What::ReduceScatter ? size_t(op.n * size_of(op.dtype)) : 0;
-    for (size_t r = 0; r < ranks; ++r) expect(k, r, out.data() + r * part);
+    for (size_t r = 0; r < takes_part.size(); ++r) expect(k, size_t(takes_part[r]), out.data() + r * part);
   }
 
   void apply_message(size_t k, const Bytes& x) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "tests/parallel/random_programs.h"
 
@@ -16,7 +17,10 @@ struct Move {
   int64_t id = 0;  // of what was begun
   bool collective() const { return kind == Kind::Begin && !op.is_message(); }
 };
-using Moves = std::vector<std::vector<Move>>;  // of each rank
+struct Moves {
+  Program program;  // its groups count
+  std::vector<std::vector<Move>> of_rank;
+};
 
 enum class Fault : uint8_t {
   OtherCall,
@@ -37,26 +41,29 @@ struct Outcome {
   enum class Kind : uint8_t { Ends, OtherCollective, OtherMessage, Deadlock, Throws };
   Kind kind = Kind::Ends;
   int64_t number = 0;                    // of the collective, from 1 on
-  std::vector<std::string> offers = {};  // what the ranks call there; "" for who has not come so far
+  std::vector<std::string> offers = {};  // what the ranks call there; "" for who does not come
   int64_t from = 0, to = 0;              // of the message
   std::vector<std::string> waits = {};   // where each rank waits; "" if it has ended
 };
 
 inline Moves moves_of(const Program& p) {
-  Moves moves(p.acts.size());
-  for (size_t r = 0; r < moves.size(); ++r)
+  Moves moves{p, {}};
+  moves.of_rank.resize(p.acts.size());
+  for (size_t r = 0; r < p.acts.size(); ++r)
     for (const Act& act : p.acts[r])
-      moves[r].push_back({act.waits ? Move::Kind::Wait : Move::Kind::Begin, p.ops[size_t(act.op)], act.op});
+      moves.of_rank[r].push_back(
+          {act.waits ? Move::Kind::Wait : Move::Kind::Begin, p.ops[size_t(act.op)], act.op});
   return moves;
 }
 
 // False if there is no place for such a fault.
-inline bool add_fault(Rng& rng, Fault fault, int64_t ranks, std::vector<Move>& moves, int64_t rank) {
+inline bool add_fault(Rng& rng, Fault fault, Moves& all, int64_t rank) {
+  std::vector<Move>& moves = all.of_rank[size_t(rank)];
   std::vector<size_t> places;
   for (size_t i = 0; i < moves.size(); ++i) {
     const Op& op = moves[i].op;
     const bool fits = fault == Fault::OtherMessage ? op.is_message()
-                      : fault == Fault::OtherRoot  ? op.what == Op::What::Broadcast && ranks > 1
+                      : fault == Fault::OtherRoot  ? op.what == Op::What::Broadcast && op.ranks > 1
                       : fault == Fault::OtherCall  ? !op.is_message()
                       : fault == Fault::OtherSize || fault == Fault::OtherDType
                           ? !op.is_message() && op.what != Op::What::Barrier
@@ -71,8 +78,9 @@ inline bool add_fault(Rng& rng, Fault fault, int64_t ranks, std::vector<Move>& m
   switch (fault) {
     case Fault::OtherCall: {
       const Op::What was = op.what;
-      while (op.what == was) op.what = Op::What(rng.below(5));
-      if (op.sums()) op.dtype = DType::F32;
+      while (op.what == was) op.what = Op::What(rng.below(6));
+      if (op.reduces()) op.dtype = DType::F32;
+      if (op.what == Op::What::Broadcast) op.other = all.program.groups[op.group][0];
       if (op.what == Op::What::Barrier || was == Op::What::Barrier)
         op.n = op.what == Op::What::Barrier ? 0 : 3;
       break;
@@ -85,7 +93,11 @@ inline bool add_fault(Rng& rng, Fault fault, int64_t ranks, std::vector<Move>& m
       [[fallthrough]];
     case Fault::OtherSize: op.n = op.n > 0 && rng.below(2) == 0 ? op.n - 1 : op.n + 1; break;
     case Fault::OtherDType: other_dtype(); break;
-    case Fault::OtherRoot: op.other = (op.other + 1) % ranks; break;
+    case Fault::OtherRoot: {
+      const Ranks& members = all.program.groups[op.group];
+      op.other = members[size_t((place_in(members, op.other) + 1) % op.ranks)];
+      break;
+    }
     case Fault::LeavesOut:
       std::erase_if(moves, [id = moves[at].id](const Move& m) { return m.id == id; });
       break;
@@ -94,7 +106,9 @@ inline bool add_fault(Rng& rng, Fault fault, int64_t ranks, std::vector<Move>& m
     case Fault::ThrowsOutOfMemory: insert({Move::Kind::ThrowOutOfMemory}); break;
     case Fault::ThrowsOther: insert({Move::Kind::ThrowOther}); break;
     case Fault::WaitsForNobody: {
-      Op nobody{.what = Op::What::Recv, .n = 977, .other = (rank + 1) % ranks, .rank = rank};
+      const int64_t ranks = all.program.ranks;
+      Op nobody{.what = Op::What::Recv, .n = 977, .other = (rank + 1) % ranks, .rank = rank, .ranks = ranks};
+      if (rng.below(2) == 0) nobody.tag = 7;
       insert({Move::Kind::Wait, nobody, 1'000'000});
       insert({Move::Kind::Begin, nobody, 1'000'000});
       break;
@@ -105,15 +119,20 @@ inline bool add_fault(Rng& rng, Fault fault, int64_t ranks, std::vector<Move>& m
 }
 
 // What is said of an op: with its root, in which offers may differ too.
-inline std::string offer_text(const Op& op, int64_t ranks) {
+inline std::string offer_text(const Op& op) {
   std::string text = offer_name(op.what);
   if (op.what == Op::What::Barrier) return text;
-  return text + " of " + std::to_string(op.numel(ranks)) + " " + name_of(op.dtype);
+  return text + " of " + std::to_string(op.numel()) + " " + name_of(op.dtype);
 }
 
 class InThought {
  public:
-  InThought(const Moves& moves) : moves_(moves), at_(moves.size()), offered_(moves.size()) {}
+  InThought(const Moves& moves)
+      : groups_(moves.program.groups),
+        splits_(moves.program.splits.size()),
+        moves_(moves.of_rank),
+        at_(moves_.size()),
+        offered_(groups_.size(), std::vector<std::vector<Op>>(moves_.size())) {}
 
   Outcome run() {
     for (bool moved = true; moved;) {
@@ -129,7 +148,7 @@ class InThought {
       out.waits.emplace_back();
       if (at_[r] == moves_[r].size()) continue;
       out.kind = Outcome::Kind::Deadlock;
-      out.waits[r] = offer_text(moves_[r][at_[r]].op, ranks());
+      out.waits[r] = offer_text(moves_[r][at_[r]].op);
     }
     return out;
   }
@@ -138,15 +157,15 @@ class InThought {
   struct Way {
     std::vector<Op> sent, wanted;
   };
-  int64_t ranks() const { return int64_t(moves_.size()); }
-  static bool same(const Op& a, const Op& b, int64_t ranks) {
-    return a.what == b.what && a.numel(ranks) == b.numel(ranks) && a.dtype == b.dtype &&
+  using Address = std::tuple<size_t, size_t, size_t, int64_t>;  // group, from, to, tag
+  static bool same(const Op& a, const Op& b) {
+    return a.what == b.what && a.numel() == b.numel() && a.dtype == b.dtype &&
            (a.what != Op::What::Broadcast || a.other == b.other);
   }
 
-  bool all_offered(size_t number) const {
-    for (const auto& ops : offered_)
-      if (ops.size() <= number) return false;
+  bool all_offered(size_t group, size_t number) const {
+    for (const int64_t r : groups_[group])
+      if (offered_[group][size_t(r)].size() <= number) return false;
     return true;
   }
 
@@ -160,36 +179,44 @@ class InThought {
     }
     if (m.op.what == Op::What::Send) return ++at_[r], true;
     const size_t number = numbers_[{r, m.id}];
-    const bool there = m.op.what == Op::What::Recv ? ways_[{size_t(m.op.other), r}].sent.size() > number
-                                                   : all_offered(number);
+    const bool there = m.op.what == Op::What::Recv
+                           ? ways_[{m.op.group, size_t(m.op.other), r, m.op.tag}].sent.size() > number
+                           : all_offered(m.op.group, number);
     if (there) ++at_[r];
     return there;
   }
 
   bool begin_collective(size_t r, const Move& m) {
+    const size_t group = m.op.group;
     const bool again = m.op.what == Op::What::Barrier && numbers_.contains({r, m.id});
     if (!again) {
-      numbers_[{r, m.id}] = offered_[r].size();
-      offered_[r].push_back(m.op);
+      numbers_[{r, m.id}] = offered_[group][r].size();
+      offered_[group][r].push_back(m.op);
     }
     const size_t number = numbers_[{r, m.id}];
-    for (const auto& ops : offered_)
-      if (ops.size() > number && !same(ops[number], m.op, ranks())) differs(number);
-    if (m.op.what == Op::What::Barrier && !end_ && !all_offered(number)) return false;
+    for (const auto& ops : offered_[group])
+      if (ops.size() > number && !same(ops[number], m.op)) differs(group, number);
+    if (m.op.what == Op::What::Barrier && !end_ && !all_offered(group, number)) return false;
     ++at_[r];
     return true;
   }
 
-  void differs(size_t number) {
-    end_ = Outcome{.kind = Outcome::Kind::OtherCollective, .number = int64_t(number) + 1};
-    for (const auto& ops : offered_)
-      end_->offers.push_back(ops.size() > number ? offer_text(ops[number], ranks()) : "");
+  // Also of those who have not come so far: in a run they may be the first.
+  void differs(size_t group, size_t number) {
+    const size_t splits = group == 0 ? splits_ : 0;
+    end_ = Outcome{.kind = Outcome::Kind::OtherCollective, .number = int64_t(splits + number) + 1};
+    for (const auto& moves : moves_) {
+      std::vector<std::string> texts;
+      for (const Move& m : moves)
+        if (m.collective() && m.op.group == group) texts.push_back(offer_text(m.op));
+      end_->offers.push_back(texts.size() > number ? texts[number] : "");
+    }
   }
 
   bool begin_message(size_t r, const Move& m) {
     const bool sends = m.op.what == Op::What::Send;
     const size_t other = size_t(m.op.other), from = sends ? r : other, to = sends ? other : r;
-    Way& way = ways_[{from, to}];
+    Way& way = ways_[{m.op.group, from, to, m.op.tag}];
     auto& mine = sends ? way.sent : way.wanted;
     const auto& others = sends ? way.wanted : way.sent;
     numbers_[{r, m.id}] = mine.size();
@@ -202,10 +229,12 @@ class InThought {
     return true;
   }
 
-  const Moves& moves_;
+  const std::vector<Ranks>& groups_;
+  const size_t splits_;  // collectives of all ranks, before the others
+  const std::vector<std::vector<Move>>& moves_;
   std::vector<size_t> at_;
-  std::vector<std::vector<Op>> offered_;
-  std::map<std::pair<size_t, size_t>, Way> ways_;
+  std::vector<std::vector<std::vector<Op>>> offered_;  // by group and rank
+  std::map<Address, Way> ways_;
   std::map<std::pair<size_t, int64_t>, size_t> numbers_;  // of (rank, id) among its kind
   std::optional<Outcome> end_;
 };

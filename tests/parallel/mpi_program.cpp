@@ -6,19 +6,30 @@
 #include <iostream>
 
 #include "src/parallel/comm/processes.h"
+#include "tests/parallel/exchanges.h"
 #include "tests/parallel/play_program.h"
 
 namespace gradus {
 namespace {
 
 void play_programs(Comm& comm) {
-  for (uint64_t i = 0; i < 200; ++i) {
+  for (uint64_t i = 0; i < 400; ++i) {
     Rng rng(23, i);
     const std::vector<int64_t> sizes =
         i % 20 == 0 ? std::vector<int64_t>{65'537, 131'075} : std::vector<int64_t>{0, 1, 2, 5, 7, 64, 255};
-    const CaseMaker maker(rng, ProgramMaker(rng, comm.size(), sizes).make(1 + int64_t(rng.below(12))));
+    const int64_t splits = i % 2 == 0 ? 0 : 2 + int64_t(rng.below(3));
+    const CaseMaker maker(
+        rng, ProgramMaker(rng, comm.size(), sizes, true, splits).make(1 + int64_t(rng.below(12))));
     std::vector<Sent> traffic(maker.made_.before.size());
     play(comm, maker.made_, traffic);
+  }
+  for (uint64_t i = 0; i < 20; ++i) {
+    Rng rng(24, i);
+    expect_all_to_all(comm, random_counts(rng, comm.size()));
+    expect_exchange(comm);
+    const auto part = comm.split("two", comm.rank() % 2);
+    expect_all_to_all(*part, random_counts(rng, part->size()));
+    expect_exchange(*part);
   }
   check(!::testing::UnitTest::GetInstance()->Failed(), "bytes differ from the reference");
 }

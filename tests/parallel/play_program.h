@@ -35,6 +35,7 @@ inline void play(Comm& comm, const Case& c, std::vector<Sent>& traffic) {
     device.copy_in(all.set().p, bytes.data(), int64_t(bytes.size()));
     memory[t] = all;
   }
+  Comms comms(comm, c.program);
   std::vector<std::unique_ptr<Work>> works(c.program.ops.size());
   for (const Act& act : c.program.acts[rank]) {
     const Op& op = c.program.ops[size_t(act.op)];
@@ -44,7 +45,7 @@ inline void play(Comm& comm, const Case& c, std::vector<Sent>& traffic) {
     if (op.has_y()) y = view(memory[op.dtype], side.y, side.style ^ 1);
     if (!act.waits) {
       if (side.refills) device.copy_in(x.set().p, side.fresh.data(), x.bytes());
-      works[size_t(act.op)] = begin(comm, op, x, y);
+      works[size_t(act.op)] = begin(comms, op, x, y);
       continue;
     }
     works[size_t(act.op)]->wait();
@@ -52,7 +53,7 @@ inline void play(Comm& comm, const Case& c, std::vector<Sent>& traffic) {
     if (!device.has_data()) continue;
     EXPECT_EQ(read(op.has_y() ? y : x), side.expected) << text(op) << ", rank " << rank << ", op " << act.op;
   }
-  traffic[rank] = comm.sent();
+  traffic[rank] = comms.sent();
   if (!device.has_data()) return;
   for (const auto& [t, all] : memory) EXPECT_EQ(read(all), c.after[rank].at(t)) << "all " << name_of(t);
 }

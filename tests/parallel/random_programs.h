@@ -1,6 +1,7 @@
 // Random programs for the ranks of a cluster, good ones: every wait ends. They say what is begun and waited
 // for, and in which order; what the calls carry is up to the test.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -14,25 +15,38 @@ namespace gradus {
 
 // A call: of all ranks, or one rank's side of a message.
 struct Op {
-  enum class What : uint8_t { AllReduce, ReduceScatter, AllGather, Broadcast, Barrier, Send, Recv };
+  enum class What : uint8_t {
+    AllReduce,
+    ReduceScatter,
+    AllGather,
+    Broadcast,
+    Barrier,
+    AllReduceMax,
+    Send,
+    Recv
+  };
   What what = What::Barrier;
   DType dtype = DType::F32;
   int64_t n = 0;      // elements; where there are parts and a whole, of a part
   int64_t other = 0;  // the root, or the other rank of a message
-  int64_t rank = -1;  // whose it is; -1: of all
+  int64_t rank = -1;  // whose it is; -1: of all of the group
   int64_t pair = -1;  // the message's other side
+  int64_t tag = 0;
+  size_t group = 0;   // of the program's
+  int64_t ranks = 1;  // of the group
   bool is_message() const { return what == What::Send || what == What::Recv; }
-  bool sums() const { return what == What::AllReduce || what == What::ReduceScatter; }
-  int64_t x_numel(int64_t ranks) const { return what == What::ReduceScatter ? n * ranks : n; }
-  int64_t y_numel(int64_t ranks) const { return what == What::AllGather ? n * ranks : n; }
+  bool reduces() const {
+    return what == What::AllReduce || what == What::ReduceScatter || what == What::AllReduceMax;
+  }
+  int64_t x_numel() const { return what == What::ReduceScatter ? n * ranks : n; }
+  int64_t y_numel() const { return what == What::AllGather ? n * ranks : n; }
   bool has_y() const { return what == What::ReduceScatter || what == What::AllGather; }
-  // What the offers' texts call numel.
-  int64_t numel(int64_t ranks) const { return std::max(x_numel(ranks), y_numel(ranks)); }
+  int64_t numel() const { return std::max(x_numel(), y_numel()); }  // what the offers' texts call so
 };
 
 inline const char* offer_name(Op::What what) {
-  constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                   "barrier",    "send",           "recv"};
+  constexpr const char* names[] = {"all_reduce", "reduce_scatter",           "all_gather", "broadcast",
+                                   "barrier",    "all_reduce, the largest,", "send",       "recv"};
   return names[int(what)];
 }
 
@@ -41,37 +55,75 @@ struct Act {  // of one rank
   bool waits;  // for what was begun; a barrier is not waited for, it waits itself
 };
 
+using Ranks = std::vector<int64_t>;  // of the run, in order
+
 struct Program {
   int64_t ranks = 1;
+  // How they are split, before anything else: into which group each rank comes. The group 0 is all ranks.
+  std::vector<std::vector<size_t>> splits;
+  std::vector<Ranks> groups;
   std::vector<Op> ops;  // in the order in which they are begun
   std::vector<std::vector<Act>> acts;
 };
 
-inline std::unique_ptr<Work> begin(Comm& comm, const Op& op, const Tensor& x, const Tensor& y) {
+inline int64_t place_in(const Ranks& ranks, int64_t rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+}
+
+// A rank's Comms, by group; of those that it is not in, nothing.
+class Comms {
+ public:
+  Comms(Comm& all, const Program& p) : all_(all), parts_(p.groups.size()) {
+    for (size_t s = 0; s < p.splits.size(); ++s) {
+      const size_t group = p.splits[s][size_t(all.rank())];
+      parts_[group] = all.split("split " + std::to_string(s), int64_t(group) * 3);  // whatever the colour
+    }
+  }
+  Comm& of(const Op& op) { return op.group == 0 ? all_ : *parts_[op.group]; }
+  Sent sent() const {
+    Sent sum = all_.sent();
+    for (const auto& part : parts_)
+      if (part)
+        sum = {sum.elements + part->sent().elements, sum.bytes + part->sent().bytes,
+               sum.messages + part->sent().messages};
+    return sum;
+  }
+
+ private:
+  Comm& all_;
+  std::vector<std::unique_ptr<Comm>> parts_;
+};
+
+inline std::unique_ptr<Work> begin(Comms& comms, const Op& op, const Tensor& x, const Tensor& y) {
+  Comm& comm = comms.of(op);
+  const int64_t other = place_in(comm.members(), op.other);
   switch (op.what) {
     case Op::What::AllReduce: return comm.all_reduce(x);
+    case Op::What::AllReduceMax: return comm.all_reduce(x, Reduce::Max);
     case Op::What::ReduceScatter: return comm.reduce_scatter(x, y);
     case Op::What::AllGather: return comm.all_gather(x, y);
-    case Op::What::Broadcast: return comm.broadcast(x, op.other);
+    case Op::What::Broadcast: return comm.broadcast(x, other);
     case Op::What::Barrier: comm.barrier(); return nullptr;
-    case Op::What::Send: return comm.send(x, op.other);
-    case Op::What::Recv: return comm.recv(x, op.other);
+    case Op::What::Send: return comm.send(x, other, op.tag);
+    case Op::What::Recv: return comm.recv(x, other, op.tag);
   }
   return nullptr;
 }
 
-inline DType random_dtype(Rng& rng, bool sums) {
+inline DType random_dtype(Rng& rng, bool reduces) {
   constexpr DType all[] = {DType::F32, DType::BF16, DType::F16, DType::I32,
                            DType::U8,  DType::F64,  DType::I64, DType::I8};
-  return all[rng.below(sums ? 3 : 8)];
+  return all[rng.below(reduces ? 3 : 8)];
 }
 
 // Why there is no deadlock: a wait comes, in the order of the whole program, after every begin that it needs,
 // so the rank that is furthest behind can always go on.
 class ProgramMaker {
  public:
-  ProgramMaker(Rng& rng, int64_t ranks, std::vector<int64_t> sizes, bool messages = true)
+  ProgramMaker(Rng& rng, int64_t ranks, std::vector<int64_t> sizes, bool messages = true, int64_t splits = 0)
       : rng_(rng), sizes_(std::move(sizes)), messages_(messages && ranks > 1), flying_(size_t(ranks)) {
+    program_.groups = {first_ranks(ranks)};
+    for (int64_t s = 0; s < splits; ++s) add_split(ranks);
     program_.ranks = ranks;
     program_.acts.resize(size_t(ranks));
   }
@@ -86,8 +138,8 @@ class ProgramMaker {
         while (rng_.below(3) == 0 && wait_for_one(r)) {
         }
     }
-    for (const auto& [way, open] : open_)
-      while (!open_[way].empty()) add_side(way.first, way.second, !is_send(open_[way].front()));
+    for (auto& [way, open] : open_)
+      while (!open.empty()) add_side(way, !is_send(open.front()));
     for (size_t r = 0; r < flying_.size(); ++r)
       while (wait_for_one(r)) {
       }
@@ -97,29 +149,55 @@ class ProgramMaker {
  private:
   bool is_send(int64_t op) const { return program_.ops[size_t(op)].what == Op::What::Send; }
 
+  struct Way {
+    size_t group;
+    int64_t from, to, tag;
+    auto operator<=>(const Way&) const = default;
+  };
+
+  // Into some of up to three groups.
+  void add_split(int64_t ranks) {
+    const size_t first = program_.groups.size(), most = 1 + rng_.below(3);
+    std::vector<size_t> split;
+    std::map<size_t, Ranks> members;
+    for (int64_t r = 0; r < ranks; ++r) members[rng_.below(most)].push_back(r);
+    split.resize(size_t(ranks));
+    for (const auto& [number, group] : members) {
+      for (const int64_t r : group) split[size_t(r)] = program_.groups.size();
+      program_.groups.push_back(group);
+    }
+    program_.splits.push_back(split);
+    check(program_.groups.size() > first, "a split makes a group at least");
+  }
+  size_t random_group() { return rng_.below(program_.groups.size()); }
+
   void add_collective() {
     Op op;
-    op.what = Op::What(rng_.below(5));
+    op.group = random_group();
+    const Ranks& members = program_.groups[op.group];
+    op.ranks = int64_t(members.size());
+    op.what = Op::What(rng_.below(6));
     op.n = op.what == Op::What::Barrier ? 0 : sizes_[rng_.below(sizes_.size())];
-    if (op.what == Op::What::Barrier)
-      op.dtype = DType::U8;
-    else
-      op.dtype = random_dtype(rng_, op.sums());
-    if (op.what == Op::What::Broadcast) op.other = int64_t(rng_.below(uint64_t(program_.ranks)));
-    for (int64_t r = 0; r < program_.ranks; ++r) begin_act(op, r);
+    op.dtype = op.what == Op::What::Barrier ? DType::U8 : random_dtype(rng_, op.reduces());
+    if (op.what == Op::What::Broadcast) op.other = members[rng_.below(members.size())];
+    for (const int64_t r : members) begin_act(op, r);
     program_.ops.push_back(op);
   }
 
   void add_message() {
-    const int64_t from = int64_t(rng_.below(uint64_t(program_.ranks)));
-    const int64_t step = 1 + int64_t(rng_.below(uint64_t(program_.ranks - 1)));
-    add_side(from, (from + step) % program_.ranks, rng_.below(2) == 0);
+    const size_t group = random_group();
+    const Ranks& members = program_.groups[group];
+    if (members.size() == 1) return;
+    const size_t from = rng_.below(members.size()),
+                 to = (from + 1 + rng_.below(members.size() - 1)) % members.size();
+    const int64_t tag = rng_.below(3) == 0 ? int64_t(1 + rng_.below(2)) * 100'000 : 0;
+    add_side({group, members[from], members[to], tag}, rng_.below(2) == 0);
   }
 
   // The sender's or the receiver's side: the other side of the oldest that lacks it, or that of a new
   // message.
-  void add_side(int64_t from, int64_t to, bool send) {
-    std::deque<int64_t>& open = open_[{from, to}];
+  void add_side(const Way& way, bool send) {
+    std::deque<int64_t>& open = open_[way];
     Op op;
     if (!open.empty() && is_send(open.front()) != send) {
       op = program_.ops[size_t(open.front())];
@@ -129,11 +207,13 @@ class ProgramMaker {
     } else {
       op.n = sizes_[rng_.below(sizes_.size())];
       op.dtype = random_dtype(rng_, false);
+      op.group = way.group, op.tag = way.tag;
+      op.ranks = int64_t(program_.groups[way.group].size());
       open.push_back(int64_t(program_.ops.size()));
     }
     op.what = send ? Op::What::Send : Op::What::Recv;
-    op.rank = send ? from : to;
-    op.other = send ? to : from;
+    op.rank = send ? way.from : way.to;
+    op.other = send ? way.to : way.from;
     begin_act(op, op.rank);
     program_.ops.push_back(op);
   }
@@ -162,8 +242,8 @@ class ProgramMaker {
   std::vector<int64_t> sizes_;
   bool messages_;
   Program program_;
-  std::vector<std::vector<int64_t>> flying_;                         // of each rank, what is not waited for
-  std::map<std::pair<int64_t, int64_t>, std::deque<int64_t>> open_;  // of each way, sides without the other
+  std::vector<std::vector<int64_t>> flying_;  // of each rank, what is not waited for
+  std::map<Way, std::deque<int64_t>> open_;   // of each way, sides without the other
 };
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// Whose turn it is (take_turns), where a rank waits for others (wait), and what ends all of them.
+// Whose turn it is (run), where a rank waits for others (wait), and what ends all of them.
 #include <algorithm>
 #include <utility>
 
@@ -9,8 +9,15 @@ namespace gradus {
 
 constexpr size_t kStackBytes = size_t(4) << 20;  // of addresses; memory is what is used of it
 
+static std::string in_group(const std::string& name) {
+  return name.empty() ? "" : " in group '" + name + "'";
+}
+
 SimRank::SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank)
-    : context(args.device, args.seed, args.memory_budget), comm(sim_comm(cluster, rank)), fiber(kStackBytes) {
+    : context(args.device, args.seed, args.memory_budget),
+      comm(sim_comm(cluster, cluster.all(), rank)),
+      sum(context.device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
+      fiber(kStackBytes) {
   if (args.keep_timeline)  // asking the clock at each op takes time
     context.ranges.tell([&cluster, rank](size_t depth, const char* name) {
       if (depth == 0) cluster.next_phase(rank, name ? name : "compute");
@@ -26,6 +33,7 @@ Cluster::Cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body
   check(args.device != "cuda" && args.device != "auto",
         "cluster: ranks are simulated on cpu, emu or meta, not on ", args.device);
   check_ranks(args.network, args.ranks);
+  groups_.push_back(std::make_unique<Group>(0, first_ranks(args.ranks), ""));
   for (int64_t r = 0; r < args.ranks; ++r) {
     std::vector<Context*> made;
     {
@@ -36,11 +44,18 @@ Cluster::Cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body
   }
 }
 
+// Of the ranks that can go on the one that is behind has its turn: so whoever runs knows of all that was sent
+// before, and links are taken in the order of time. At the same time those who have waited for it come last:
+// others may still send something then.
 ClusterRun Cluster::run() {
-  while (!failure_ && take_turns()) {
+  for (int64_t r = 0; r < args.ranks; ++r) ready_.emplace(0, false, r);
+  while (!failure_ && !ready_.empty()) {
+    resume(std::get<2>(*ready_.begin()));
   }
   std::string problem = failure_ ? "" : where_all_wait();
-  if (!failure_ && problem.empty()) problem = who_was_missed();
+  for (const auto& group : groups_)
+    if (!failure_ && problem.empty()) problem = who_was_missed(*group);
+  if (!failure_ && problem.empty()) problem = who_was_not_asked();
   if (!problem.empty()) failure_ = std::make_exception_ptr(Error(problem));
   if (failure_) {
     end_all();
@@ -50,20 +65,31 @@ ClusterRun Cluster::run() {
   return std::move(result_);
 }
 
-// Every rank that can go on does so once. False: none can.
-bool Cluster::take_turns() {
-  bool moved = false;
-  for (int64_t r = 0; r < args.ranks && !failure_; ++r) {
-    const SimRank& rank = *ranks[size_t(r)];
-    if (rank.done || (rank.ready && !rank.ready())) continue;
-    resume(r);
-    moved = true;
-  }
-  return moved;
+void Cluster::stop(int64_t r, const WhenOver& over) {
+  SimRank& rank = *ranks[size_t(r)];
+  rank.stopped = clock(r);
+  rank.over = over;
+  find_when_over(r);
+  rank.fiber.switch_to(scheduler_);
+  if (ending_) throw Ended();
+}
+
+// Before what a rank does can be seen by others: what they do earlier comes first.
+void Cluster::let_others_catch_up(int64_t r) {
+  stop(r, [now = clock(r)] { return now; });
+}
+
+void Cluster::find_when_over(int64_t r) {
+  SimRank& rank = *ranks[size_t(r)];
+  const std::optional<double> over = rank.over ? rank.over() : std::nullopt;
+  if (!over) return;
+  rank.over = nullptr;
+  ready_.emplace(std::max(rank.stopped, *over), true, r);
 }
 
 void Cluster::resume(int64_t r) {
   SimRank& rank = *ranks[size_t(r)];
+  std::erase_if(ready_, [r](const auto& at) { return std::get<2>(at) == r; });
   if (!std::exchange(rank.started, true)) rank.fiber.start(enter, this);
   const ContextsOf its_own(rank.contexts);
   running_ = r;
@@ -125,17 +151,31 @@ std::string Cluster::where_all_wait() const {
 }
 
 // All have ended, but not all had come to every collective.
-std::string Cluster::who_was_missed() const {
-  if (meetings_.empty()) return "";
-  const Meeting& m = *meetings_.front();
+std::string Cluster::who_was_missed(const Group& group) const {
+  if (group.meetings.empty()) return "";
+  const Meeting& m = *group.meetings.front();
   const auto who = [&](bool there) {
     const auto found =
         std::find_if(m.offers.begin(), m.offers.end(), [&](const auto& o) { return o.has_value() == there; });
     return size_t(found - m.offers.begin());
   };
-  return "rank " + std::to_string(who(true)) + " began " + m.offers[who(true)]->text() +
-         ", its collective number " + std::to_string(first_meeting_ + 1) + "; rank " +
-         std::to_string(who(false)) + " has ended without it";
+  return "rank " + std::to_string(group.members[who(true)]) + " began " + m.offers[who(true)]->text() +
+         ", its collective number " + std::to_string(group.first_meeting + 1) + in_group(group.name) +
+         "; rank " + std::to_string(group.members[who(false)]) + " has ended without it";
+}
+
+std::string Cluster::who_was_not_asked() const {
+  for (const auto& [address, box] : mail) {
+    if (box.messages.empty()) continue;
+    const auto& [group, from, to, tag] = address;
+    const Message& m = box.messages.begin()->second;
+    std::ostringstream s;
+    s << "rank " << from << " sent " << m.numel << " " << name_of(m.dtype) << " to rank " << to;
+    if (tag > 0) s << ", tag " << tag;
+    s << in_group(groups_[group]->name) << "; nobody has received it";
+    return s.str();
+  }
+  return "";
 }
 
 double Cluster::clock(int64_t r) {
@@ -156,53 +196,99 @@ void Cluster::next_phase(int64_t r, const std::string& name) {
   rank.phase_began = now;
 }
 
-void Cluster::wait(int64_t r, const std::string& what, const std::function<bool()>& ready,
-                   const std::function<double()>& until) {
-  SimRank& rank = *ranks[size_t(r)];
-  rank.ready = ready;
-  rank.waits_for = what;
-  while (!ready()) {
-    rank.fiber.switch_to(scheduler_);
-    if (ending_) throw Ended();
-  }
-  rank.ready = nullptr;
-  const double now = clock(r), end = until();
-  if (end <= now) return;
-  add_span(rank.phase, r, false, rank.phase_began, now);
-  rank.waited += end - now;
-  rank.phase_began = end;
+void Cluster::wait(int64_t r, const std::string& what, const WhenOver& over) {
+  ranks[size_t(r)]->waits_for = what;
+  stop(r, over);
+  advance(r, *over());
 }
 
-std::shared_ptr<Meeting> Cluster::meet(int64_t r, const Offer& offer) {
-  const size_t number = ranks[size_t(r)]->meetings++;
-  if (number == first_meeting_ + meetings_.size()) meetings_.push_back(std::make_shared<Meeting>(args.ranks));
-  const std::shared_ptr<Meeting> meeting = meetings_[number - first_meeting_];
-  for (int64_t other = 0; other < args.ranks && meeting->present > 0; ++other) {
-    if (!meeting->offers[size_t(other)]) continue;
-    const Offer& theirs = *meeting->offers[size_t(other)];
-    check(offer.matches(theirs), "its collective number ", number + 1, " is ", offer.text(),
-          ", that of rank ", other, " is ", theirs.text());
+void Cluster::advance(int64_t r, double to) {
+  SimRank& rank = *ranks[size_t(r)];
+  const double now = clock(r);
+  if (to <= now) return;
+  add_span(rank.phase, r, false, rank.phase_began, now);
+  rank.waited += to - now;
+  rank.phase_began = to;
+}
+
+void Cluster::post(int64_t from, int64_t to, Message& m) {
+  SimRank& sender = *ranks[size_t(from)];
+  m.sent = std::max(clock(from), sender.out_free) + m.seconds;
+  if (m.seconds == 0) {  // by no link
+    m.arrived = m.sent = clock(from);
+  } else {
+    sender.out_free = m.sent;
+    ranks[size_t(to)]->coming.emplace(std::pair(m.sent, from), &m);
+  }
+  find_when_over(to);
+}
+
+void Cluster::deliver(int64_t to, double until) {
+  SimRank& rank = *ranks[size_t(to)];
+  for (auto first = rank.coming.begin(); first != rank.coming.end() && first->first.first <= until;
+       first = rank.coming.erase(first)) {
+    Message& m = *first->second;
+    rank.in_free = std::max(m.sent, rank.in_free + m.seconds);
+    m.arrived = rank.in_free;
+  }
+}
+
+std::shared_ptr<Meeting> Cluster::meet(Group& group, int64_t r, const Offer& offer,
+                                       const std::string& where) {
+  const int64_t of_all = group.members[size_t(r)];
+  let_others_catch_up(of_all);
+  const size_t number = group.come[size_t(r)]++;
+  if (number == group.first_meeting + group.meetings.size())
+    group.meetings.push_back(std::make_shared<Meeting>(group.members.size()));
+  const std::shared_ptr<Meeting> meeting = group.meetings[number - group.first_meeting];
+  for (size_t other = 0; other < group.members.size() && meeting->present > 0; ++other) {
+    if (!meeting->offers[other]) continue;
+    const Offer& theirs = *meeting->offers[other];
+    check(offer.matches(theirs), "its collective number ", number + 1, where, " is ", offer.text(),
+          ", that of rank ", group.members[other], " is ", theirs.text());
     break;  // those who are there agree
   }
   meeting->offers[size_t(r)] = offer;
-  meeting->latest = std::max(meeting->latest, clock(r));
-  if (++meeting->present == args.ranks) hold(*meeting);
-  while (!meetings_.empty() && meetings_.front()->over) meetings_.pop_front(), ++first_meeting_;
+  meeting->latest = std::max(meeting->latest, clock(of_all));
+  if (++meeting->present == group.members.size()) hold(group, *meeting);
+  while (!group.meetings.empty() && group.meetings.front()->over)
+    group.meetings.pop_front(), ++group.first_meeting;
   return meeting;
 }
 
-void Cluster::hold(Meeting& m) {
+// It takes the links of all its ranks, both ways, for as long as it lasts; if it takes no time, none.
+void Cluster::hold(Group& group, Meeting& m) {
   const double aside = seconds_now();
-  move_data(*this, m.offers);
-  resumed_ += seconds_now() - aside;  // that was no computing of the rank's
+  move_data(*this, group, m.offers);
   const Offer& any = *m.offers[0];
-  const double begin = std::max(m.latest, network_free_);
-  m.end = begin +
-          collective_seconds(args.network, any.what, args.ranks, double(any.numel() * size_of(any.dtype())));
-  network_free_ = m.end;
-  for (int64_t r = 0; r < args.ranks; ++r) add_span(any.text(), r, true, begin, m.end);
+  if (any.what == Collective::Split) split(group, m);
+  resumed_ += seconds_now() - aside;  // that was no computing of the rank's
+  const double bytes = double(any.numel() * size_of(any.dtype())),
+               seconds = collective_seconds(args.network, any.what, group.members, bytes);
+  double begin = m.latest;
+  for (const int64_t r : group.members) {
+    SimRank& rank = *ranks[size_t(r)];
+    deliver(r, m.latest);
+    if (seconds > 0) begin = std::max({begin, rank.out_free, rank.in_free});
+  }
+  m.end = begin + seconds;
+  for (const int64_t r : group.members) {
+    if (seconds > 0) ranks[size_t(r)]->out_free = ranks[size_t(r)]->in_free = m.end;
+    add_span((group.name.empty() ? "" : group.name + ": ") + any.text(), r, true, begin, m.end);
+  }
   m.offers.clear();  // the tensors
   m.over = true;
+  for (const int64_t r : group.members) find_when_over(r);
+}
+
+// The groups, in the order of their colours.
+void Cluster::split(const Group& group, Meeting& m) {
+  std::map<int64_t, std::vector<int64_t>> members;
+  for (size_t r = 0; r < m.offers.size(); ++r) members[m.offers[r]->root].push_back(group.members[r]);
+  for (auto& [color, ranks_of_it] : members) {
+    groups_.push_back(std::make_unique<Group>(groups_.size(), ranks_of_it, m.offers[0]->name));
+    m.groups[color] = groups_.back().get();
+  }
 }
 
 }  // namespace gradus

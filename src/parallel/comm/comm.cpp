@@ -1,20 +1,80 @@
 #include "src/parallel/comm/comm.h"
 
+#include <cmath>
+#include <numeric>
+
+#include "src/tensor/call.h"
+
 namespace gradus {
 
-constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier"};
+constexpr const char* kNames[] = {"all_reduce", "reduce_scatter",           "all_gather", "broadcast",
+                                  "barrier",    "all_reduce, the largest,", "split"};
+
+// That it was begun, until it is waited for or nobody can any more.
+class Comm::Open : public Work {
+ public:
+  Open(std::unique_ptr<Work> work, std::shared_ptr<int64_t> open)
+      : work_(std::move(work)), open_(std::move(open)) {
+    ++*open_;
+  }
+  ~Open() override { close(); }
+  void wait() override {
+    work_->wait();
+    close();
+  }
+
+ private:
+  void close() {
+    if (open_) --*std::exchange(open_, nullptr);
+  }
+  std::unique_ptr<Work> work_;
+  std::shared_ptr<int64_t> open_;
+};
+
+Comm::Comm(int64_t rank, std::vector<int64_t> members, const std::string& group)
+    : rank_(rank), members_(std::move(members)) {
+  if (group.empty()) return;
+  constexpr size_t kMostListed = 8;
+  where_ = " in group '" + group + "' of ranks ";
+  for (size_t r = 0; r < members_.size() && r < kMostListed; ++r)
+    where_ += (r == 0 ? "" : ", ") + std::to_string(members_[r]);
+  if (members_.size() > kMostListed) where_ += " and so on";
+}
+
+std::unique_ptr<Comm> Comm::split(const std::string& name, int64_t color) {
+  check(!name.empty(), "split: a group needs a name, for errors and timelines");
+  check(color >= 0, "split into '", name, "': colour ", color,
+        "; every rank is in one of the groups, and says in which by a number from 0 on");
+  check(*open_ == 0, "split into '", name, "': ", *open_, " calls of this rank", where_,
+        " have begun and are not waited for; wait for them first");
+  return begin_split(name, color);
+}
+
+std::unique_ptr<Work> Comm::opened(std::unique_ptr<Work> work) {
+  return std::make_unique<Open>(std::move(work), open_);
+}
 
 int64_t Offer::numel() const {
-  if (what == Collective::Barrier) return 0;
+  if (what == Collective::Barrier || what == Collective::Split) return 0;
   return what == Collective::AllGather ? y.numel() : x.numel();
+}
+
+std::string Offer::text() const {
+  return text_of(what, numel(), dtype(), root) + (what == Collective::Split ? " into '" + name + "'" : "");
 }
 
 std::string Offer::text_of(Collective what, int64_t numel, DType t, int64_t root) {
   std::ostringstream s;
   s << kNames[int(what)];
-  if (what != Collective::Barrier) s << " of " << numel << " " << name_of(t);
+  if (what != Collective::Barrier && what != Collective::Split) s << " of " << numel << " " << name_of(t);
   if (what == Collective::Broadcast) s << " from rank " << root;
   return s.str();
+}
+
+std::vector<int64_t> first_ranks(int64_t count) {
+  std::vector<int64_t> ranks(static_cast<size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 static void check_sum(const char* call, const Tensor& x) {
@@ -35,49 +95,101 @@ static void check_parts(const Comm& comm, const char* call, const Tensor& whole,
 
 // Of a sum every part goes to its owner, and from there to all others, if they are to have it; with equal
 // parts that is as much as in a ring. A broadcast goes from rank to rank, so all but the last send it on.
-std::unique_ptr<Work> Comm::all_reduce(const Tensor& x) {
+std::unique_ptr<Work> Comm::all_reduce(const Tensor& x, Reduce reduce) {
   check_sum("all_reduce", x);
-  const Offer offer{Collective::AllReduce, x, x};
-  const int64_t own = part_of(x.numel(), rank_, size_).count;
-  count(x.numel() - own + (size_ - 1) * own, x.dtype(), 2 * (size_ - 1));
-  return begin(offer);
+  const Offer offer{reduce == Reduce::Sum ? Collective::AllReduce : Collective::AllReduceMax, x, x};
+  const int64_t own = part_of(x.numel(), rank_, size()).count;
+  count(x.numel() - own + (size() - 1) * own, x.dtype(), 2 * (size() - 1));
+  return opened(begin(offer));
 }
 
 std::unique_ptr<Work> Comm::reduce_scatter(const Tensor& x, const Tensor& y) {
   check_sum("reduce_scatter", x);
   check_parts(*this, "reduce_scatter", x, y);
   const Offer offer{Collective::ReduceScatter, x, y};
-  count(x.numel() - y.numel(), x.dtype(), size_ - 1);
-  return begin(offer);
+  count(x.numel() - y.numel(), x.dtype(), size() - 1);
+  return opened(begin(offer));
 }
 
 std::unique_ptr<Work> Comm::all_gather(const Tensor& x, const Tensor& y) {
   check_parts(*this, "all_gather", y, x);
   const Offer offer{Collective::AllGather, x, y};
-  count((size_ - 1) * x.numel(), x.dtype(), size_ - 1);
-  return begin(offer);
+  count((size() - 1) * x.numel(), x.dtype(), size() - 1);
+  return opened(begin(offer));
 }
 
 std::unique_ptr<Work> Comm::broadcast(const Tensor& x, int64_t root) {
   check(x.defined(), "broadcast: the tensor is undefined");
-  check(root >= 0 && root < size_, "broadcast: rank ", root, " does not exist; there are ", size_);
+  check(root >= 0 && root < size(), "broadcast: rank ", root, " does not exist; there are ", size(), where_);
   const Offer offer{Collective::Broadcast, x, x, root};
-  const bool last = rank_ == (root + size_ - 1) % size_;
+  const bool last = rank_ == (root + size() - 1) % size();
   count(last ? 0 : x.numel(), x.dtype(), last ? 0 : 1);
-  return begin(offer);
+  return opened(begin(offer));
 }
 
 void Comm::barrier() { begin({Collective::Barrier})->wait(); }
 
-std::unique_ptr<Work> Comm::send(const Tensor& x, int64_t to) {
-  check_other("send", to);
-  count(x.numel(), x.dtype(), 1);
-  return begin_send(x, to);
+// The next rank first, and so on: then no two send to the same one at the same time.
+std::unique_ptr<Work> Comm::all_to_all(const Tensor& x, const std::vector<int64_t>& counts, const Tensor& y,
+                                       const std::vector<int64_t>& from_counts) {
+  const auto begins = [&](const char* what, const Tensor& t, const std::vector<int64_t>& n) {
+    check(t.defined() && int64_t(n.size()) == size(), "all_to_all: ", n.size(), " counts for ", what,
+          ", and there are ", size(), " ranks", where_);
+    std::vector<int64_t> begin(n.size() + 1);
+    std::partial_sum(n.begin(), n.end(), begin.begin() + 1);
+    check(*std::min_element(n.begin(), n.end()) >= 0 && begin.back() == t.numel(),
+          "all_to_all: the counts for ", what, " add up to ", begin.back(), ", and it has ", t.numel(),
+          " elements; none may be below 0");
+    return begin;
+  };
+  const std::vector<int64_t> out = begins("x", x, counts), in = begins("y", y, from_counts);
+  check(x.dtype() == y.dtype(), "all_to_all: x is ", name_of(x.dtype()), ", y is ", name_of(y.dtype()));
+  std::vector<Transfer> sends, recvs;
+  for (int64_t i = 0; i < size(); ++i) {
+    const int64_t to = (rank_ + i) % size(), from = (rank_ + size() - i) % size();
+    sends.push_back(
+        {x.detach().reshape({x.numel()}).narrow(out[size_t(to)], counts[size_t(to)]), to, kAllToAll});
+    recvs.push_back({y.detach().reshape({y.numel()}).narrow(in[size_t(from)], from_counts[size_t(from)]),
+                     from, kAllToAll});
+    if (i > 0 && counts[size_t(to)] > 0) count(counts[size_t(to)], x.dtype(), 1);
+  }
+  return begin_all(sends, recvs);
 }
 
-std::unique_ptr<Work> Comm::recv(const Tensor& x, int64_t from) {
-  check_other("recv", from);
-  return begin_recv(x, from);
+std::unique_ptr<Work> Comm::send(const Tensor& x, int64_t to, int64_t tag) {
+  return exchange({{x, to, tag}}, {});
+}
+
+std::unique_ptr<Work> Comm::recv(const Tensor& x, int64_t from, int64_t tag) {
+  return exchange({}, {{x, from, tag}});
+}
+
+std::unique_ptr<Work> Comm::exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs) {
+  for (const Transfer& s : sends) check_message("send", s);
+  for (const Transfer& r : recvs) check_message("recv", r);
+  for (const Transfer& s : sends) count(s.x.numel(), s.x.dtype(), 1);
+  return begin_all(sends, recvs);
+}
+
+std::unique_ptr<Work> Comm::begin_all(const std::vector<Transfer>& sends,
+                                      const std::vector<Transfer>& recvs) {
+  auto works = std::make_shared<std::vector<std::unique_ptr<Work>>>();
+  begin_together([&] {
+    for (const Transfer& s : sends) works->push_back(begin_send(s));
+    for (const Transfer& r : recvs) works->push_back(begin_recv(r));
+  });
+  return opened(std::make_unique<OnWait>([works] {
+    for (const auto& work : *works) work->wait();
+  }));
+}
+
+std::string Comm::recv_text(const Transfer& r) const {
+  std::ostringstream s;
+  s << (r.tag == kAllToAll ? "all_to_all: recv of " : "recv of ") << r.x.numel() << " "
+    << name_of(r.x.dtype()) << " from rank " << members_[size_t(r.rank)];
+  if (r.tag > 0) s << ", tag " << r.tag;
+  s << where_;
+  return s.str();
 }
 
 void Comm::count(int64_t elements, DType t, int64_t messages) {
@@ -86,9 +198,23 @@ void Comm::count(int64_t elements, DType t, int64_t messages) {
   sent_.messages += messages;
 }
 
-void Comm::check_other(const char* call, int64_t rank) const {
-  check(rank >= 0 && rank < size_ && rank != rank_, call, ": rank ", rank, " is not another one of the ",
-        size_, " ranks; this is rank ", rank_);
+void Comm::check_message(const char* call, const Transfer& t) const {
+  check(t.rank >= 0 && t.rank < size() && t.rank != rank_, call, ": rank ", t.rank,
+        " is not another one of the ", size(), " ranks", where_, "; this is rank ", rank_);
+  check(t.x.defined(), call, ": the tensor is undefined");
+  check(t.tag >= 0, call, ": tag ", t.tag, "; tags are 0 or more");
+}
+
+void fold(Tensor& sum, CBuf x, int64_t n, Collective what, bool first) {
+  if (first || what != Collective::AllReduceMax)
+    return be(sum).cast(sum.device().ctx(), n, x, sum.out(first ? Write::Set : Write::Add));
+  visit_float("all_reduce", x.t, [&]<class T>() {
+    float* const largest = sum.set().as<float>();
+    for (int64_t i = 0; i < n; ++i) {
+      const float other = float(x.as<T>()[i]);
+      if (!(largest[i] >= other || std::isnan(largest[i]))) largest[i] = other;
+    }
+  });
 }
 
 }  // namespace gradus

@@ -1,62 +1,78 @@
 // The Comm of a simulated rank. Who comes last to a collective moves everybody's data. How a rank waits is in
 // cluster.cpp, how long it takes in network.cpp.
+#include <algorithm>
+
 #include "src/parallel/comm/simulation.h"
 #include "src/tensor/call.h"
 
 namespace gradus {
 
-// Sums are made in pieces of so many elements, in a buffer of the rank that owns them.
-constexpr int64_t kPiece = int64_t(1) << 16;
-
 class SimComm : public Comm {
  public:
-  SimComm(Cluster& cluster, int64_t rank)
-      : Comm(rank, cluster.args.ranks),
-        sum(current().device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
-        cluster_(cluster) {}
-  double seconds() override { return cluster_.clock(rank()); }
-
-  Tensor sum;
+  SimComm(Cluster& cluster, Group& group, int64_t rank)
+      : Comm(rank, group.members, group.name), cluster_(cluster), group_(group) {}
+  double seconds() override { return cluster_.clock(me()); }
 
  protected:
   std::unique_ptr<Work> begin(const Offer& offer) override {
-    return std::make_unique<OnWait>([this, what = offer.text(), meeting = cluster_.meet(rank(), offer)] {
-      cluster_.wait(
-          rank(), what, [&] { return meeting->over; }, [&] { return meeting->end; });
+    return std::make_unique<OnWait>([this, what = offer.text() + where(), meeting = meet(offer)] {
+      cluster_.wait(me(), what, [&] { return when_over(*meeting); });
     });
   }
-  std::unique_ptr<Work> begin_send(const Tensor& x, int64_t to) override {
-    Mailbox& mail = cluster_.mail[{rank(), to}];
-    Message m{{}, x.numel(), x.dtype(), 0};
-    if (x.device().has_data()) m.bytes.assign(x.in().as<char>(), x.in().as<char>() + x.bytes());
-    mail.free = std::max(mail.free, cluster_.clock(rank())) +
-                message_seconds(cluster_.args.network, rank(), to, double(x.bytes()));
-    m.arrives = mail.free;
-    mail.messages.emplace(mail.sent++, std::move(m));
+  std::unique_ptr<Comm> begin_split(const std::string& name, int64_t color) override {
+    const Offer offer{.what = Collective::Split, .root = color, .name = name};
+    const std::shared_ptr<Meeting> meeting = meet(offer);
+    cluster_.wait(me(), offer.text() + where(), [&] { return when_over(*meeting); });
+    Group& mine = *meeting->groups.at(color);
+    return sim_comm(cluster_, mine,
+                    std::find(mine.members.begin(), mine.members.end(), me()) - mine.members.begin());
+  }
+  std::unique_ptr<Work> begin_send(const Transfer& s) override {
+    const int64_t to = members()[size_t(s.rank)];
+    cluster_.let_others_catch_up(me());
+    Mailbox& mail = cluster_.mail[Address(group_.number, me(), to, s.tag)];
+    const bool nothing = s.tag == kAllToAll && (to == me() || s.x.numel() == 0);
+    const double seconds =
+        nothing ? 0 : message_seconds(cluster_.args.network, me(), to, double(s.x.bytes()));
+    Message m{.bytes = {}, .numel = s.x.numel(), .dtype = s.x.dtype(), .seconds = seconds};
+    if (s.x.device().has_data()) m.bytes.assign(s.x.in().as<char>(), s.x.in().as<char>() + s.x.bytes());
+    cluster_.post(me(), to, mail.messages.emplace(mail.sent++, std::move(m)).first->second);
     return std::make_unique<OnWait>(nullptr);
   }
-  std::unique_ptr<Work> begin_recv(const Tensor& x, int64_t from) override {
-    Mailbox& mail = cluster_.mail[{from, rank()}];
-    return std::make_unique<OnWait>([this, &mail, to = x, from, number = mail.asked++]() mutable {
-      std::ostringstream what;
-      what << "recv of " << to.numel() << " " << name_of(to.dtype()) << " from rank " << from;
-      cluster_.wait(
-          rank(), what.str(), [&] { return mail.sent > number; },
-          [&] { return mail.messages.at(number).arrives; });
+  std::unique_ptr<Work> begin_recv(const Transfer& r) override {
+    Mailbox& mail = cluster_.mail[Address(group_.number, members()[size_t(r.rank)], me(), r.tag)];
+    return std::make_unique<OnWait>([this, &mail, r, number = mail.asked++] {
+      const std::string what = recv_text(r);
+      const auto sent = [&]() -> std::optional<double> {
+        if (mail.sent <= number) return {};
+        return mail.messages.at(number).sent;
+      };
+      cluster_.wait(me(), what, sent);
       const Message& m = mail.messages.at(number);
-      check(m.numel == to.numel() && m.dtype == to.dtype(), what.str(), ": what was sent are ", m.numel, " ",
+      cluster_.deliver(me(), m.sent);
+      cluster_.advance(me(), *m.arrived);
+      check(m.numel == r.x.numel() && m.dtype == r.x.dtype(), what, ": what was sent are ", m.numel, " ",
             name_of(m.dtype));
+      Tensor to = r.x;
       to.device().copy_in(to.set().p, m.bytes.data(), to.bytes());
       mail.messages.erase(number);
     });
   }
 
  private:
+  int64_t me() const { return members()[size_t(rank())]; }  // in the cluster
+  std::shared_ptr<Meeting> meet(const Offer& offer) { return cluster_.meet(group_, rank(), offer, where()); }
+  static std::optional<double> when_over(const Meeting& m) {
+    if (!m.over) return {};
+    return m.end;
+  }
+
   Cluster& cluster_;
+  Group& group_;
 };
 
-std::unique_ptr<Comm> sim_comm(Cluster& cluster, int64_t rank) {
-  return std::make_unique<SimComm>(cluster, rank);
+std::unique_ptr<Comm> sim_comm(Cluster& cluster, Group& group, int64_t rank) {
+  return std::make_unique<SimComm>(cluster, group, rank);
 }
 
 static void copy(const Tensor& from, int64_t first, const Tensor& to, int64_t at, int64_t n) {
@@ -67,35 +83,32 @@ static void copy(const Tensor& from, int64_t first, const Tensor& to, int64_t at
   if (x.p != y.p) device.copy_in(y.p, x.p, n * size_of(x.t));
 }
 
-// to[at + i] <- the sum over the ranks of x[first + i], added in rank order.
-static void sum_part(SimComm& owner, const std::vector<std::optional<Offer>>& offers, Part part, Tensor to,
-                     int64_t at) {
-  Tensor& sum = owner.sum;
-  const Backend& backend = be(sum);
+// to[at + i] <- the sum over the ranks of x[first + i], added in rank order, or the largest of them.
+static void reduce_part(Tensor& sum, const std::vector<std::optional<Offer>>& offers, Part part, Tensor to,
+                        int64_t at) {
   for (int64_t done = 0; done < part.count; done += kPiece) {
     const int64_t n = std::min(kPiece, part.count - done);
     for (size_t r = 0; r < offers.size(); ++r)
-      backend.cast(sum.device().ctx(), n, offers[r]->x.in().from(part.begin + done),
-                   sum.out(r == 0 ? Write::Set : Write::Add));
-    backend.cast(sum.device().ctx(), n, sum.in(), to.set().from(at + done));
+      fold(sum, offers[r]->x.in().from(part.begin + done), n, offers[r]->what, r == 0);
+    be(sum).cast(sum.device().ctx(), n, sum.in(), to.set().from(at + done));
   }
 }
 
-void move_data(Cluster& cluster, const std::vector<std::optional<Offer>>& offers) {
+void move_data(Cluster& cluster, const Group& group, const std::vector<std::optional<Offer>>& offers) {
   const int64_t ranks = int64_t(offers.size()), n = offers[0]->numel();
   const Collective what = offers[0]->what;
   if (!cluster.ranks[0]->context.device.has_data()) return;
   std::vector<Context*> none;
   const ContextsOf outside(none);  // the tensors are of all ranks' contexts
-  for (int64_t r = 0; r < ranks && what != Collective::Barrier; ++r) {
+  for (int64_t r = 0; r < ranks && n > 0; ++r) {
     const Offer& o = *offers[size_t(r)];
     const Part part = part_of(n, r, ranks);
-    auto& owner = static_cast<SimComm&>(*cluster.ranks[size_t(r)]->comm);
-    if (what == Collective::AllReduce) sum_part(owner, offers, part, o.x, part.begin);
-    if (what == Collective::ReduceScatter) sum_part(owner, offers, part, o.y, 0);
+    Tensor& sum = cluster.ranks[size_t(group.members[size_t(r)])]->sum;
+    const bool all_reduce = what == Collective::AllReduce || what == Collective::AllReduceMax;
+    if (all_reduce) reduce_part(sum, offers, part, o.x, part.begin);
+    if (what == Collective::ReduceScatter) reduce_part(sum, offers, part, o.y, 0);
     for (int64_t to = 0; to < ranks; ++to) {
-      if (what == Collective::AllReduce && to != r)
-        copy(o.x, part.begin, offers[size_t(to)]->x, part.begin, part.count);
+      if (all_reduce && to != r) copy(o.x, part.begin, offers[size_t(to)]->x, part.begin, part.count);
       if (what == Collective::AllGather) copy(o.x, 0, offers[size_t(to)]->y, part.begin, part.count);
       if (what == Collective::Broadcast && r == o.root) copy(o.x, 0, offers[size_t(to)]->x, 0, n);
     }

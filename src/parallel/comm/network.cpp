@@ -1,5 +1,7 @@
 #include "src/parallel/comm/network.h"
 
+#include <map>
+
 #include "src/core/named.h"
 
 namespace gradus {
@@ -48,12 +50,22 @@ void check_ranks(const Network& n, int64_t ranks) {
         "; take as many at most, a multiple of it, or another network");
 }
 
+double collective_seconds(const Network& n, Collective what, const std::vector<int64_t>& ranks,
+                          double bytes) {
+  if (what == Collective::Split) return 0;
+  std::map<int64_t, int64_t> in_node;  // how many of them
+  for (const int64_t r : ranks) ++in_node[n.per_node == 0 ? 0 : r / n.per_node];
+  const int64_t nodes = int64_t(in_node.size()), each = in_node.begin()->second;
+  if (nodes == 1) return on_one_link(n.link, what, each, bytes);
+  for (const auto& [node, count] : in_node)
+    if (count != each) return on_one_link(n.between, what, int64_t(ranks.size()), bytes);
+  const double part = what == Collective::Broadcast ? bytes : bytes / double(each);
+  return on_one_link(n.link, what, each, bytes) + on_one_link(n.between, what, nodes, part);
+}
+
 double collective_seconds(const Network& n, Collective what, int64_t ranks, double bytes) {
-  if (n.per_node == 0 || ranks <= n.per_node) return on_one_link(n.link, what, ranks, bytes);
   check_ranks(n, ranks);
-  const double part = what == Collective::Broadcast ? bytes : bytes / double(n.per_node);
-  return on_one_link(n.link, what, n.per_node, bytes) +
-         on_one_link(n.between, what, ranks / n.per_node, part);
+  return collective_seconds(n, what, first_ranks(ranks), bytes);
 }
 
 double message_seconds(const Network& n, int64_t from, int64_t to, double bytes) {

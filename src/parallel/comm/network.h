@@ -29,8 +29,12 @@ void check_ranks(const Network& network, int64_t ranks);
 
 // With `bytes` for all that is summed, gathered or sent: reduce-scatter and all-gather (N-1) (latency + bytes
 // / N / bandwidth), all-reduce both, broadcast (N-1) latency + bytes / bandwidth, barrier an all-reduce of
-// nothing. Over nodes of g ranks: within them first, of all bytes, then between the nodes, of 1/g of them (a
-// broadcast: of all).
+// nothing; a split takes no time. Over nodes with g of the ranks each: within them first, of all bytes, then
+// between the nodes, of 1/g of them (a broadcast: of all). Where nodes have different numbers of them: one
+// ring over the links between nodes. `ranks`: who takes part; rank r is in node r / per_node.
+double collective_seconds(const Network& network, Collective what, const std::vector<int64_t>& ranks,
+                          double bytes);
+// The same of ranks 0 to ranks - 1, which must fill the nodes.
 double collective_seconds(const Network& network, Collective what, int64_t ranks, double bytes);
 // A message between two ranks.
 double message_seconds(const Network& network, int64_t from, int64_t to, double bytes);

@@ -5,49 +5,75 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 
 #include "kernels/fiber.h"
 #include "src/parallel/comm/cluster.h"
 
 namespace gradus {
 
-// The k-th collective of every rank.
+class Cluster;
+struct Group;
+
+// The k-th collective of every rank of a group.
 struct Meeting {
-  explicit Meeting(int64_t ranks) : offers(size_t(ranks)) {}
-  std::vector<std::optional<Offer>> offers;  // by rank; until it is over
-  int64_t present = 0;
+  explicit Meeting(size_t ranks) : offers(ranks) {}
+  std::vector<std::optional<Offer>> offers;  // by rank in the group; until it is over
+  size_t present = 0;
   double latest = 0, end = 0;  // on the clock: when the last one came, and when it ends
   bool over = false;
+  std::map<int64_t, Group*> groups;  // that a split has made, by colour
+};
+
+struct Group {
+  Group(size_t number, std::vector<int64_t> ranks, std::string name)
+      : number(number), members(std::move(ranks)), name(std::move(name)), come(members.size()) {}
+  size_t number;                                  // of the cluster's groups
+  std::vector<int64_t> members;                   // ranks of the cluster
+  std::string name;                               // empty: all ranks
+  std::vector<size_t> come;                       // by rank in the group: to how many meetings
+  std::deque<std::shared_ptr<Meeting>> meetings;  // from number first_meeting on
+  size_t first_meeting = 0;
 };
 
 struct Message {
   std::vector<char> bytes;
   int64_t numel;
   DType dtype;
-  double arrives;  // on the clock
+  // On the clock: how long it takes, when the sender's link has done with it, and, once that is known, when
+  // it has arrived.
+  double seconds, sent = 0;
+  std::optional<double> arrived = {};
 };
-struct Mailbox {                        // from one rank to another
+using Address = std::tuple<size_t, int64_t, int64_t, int64_t>;  // group, from and to in the cluster, tag
+struct Mailbox {
   std::map<int64_t, Message> messages;  // by number
   int64_t sent = 0, asked = 0;          // so many; the next recv() gets message number `asked`
-  double free = 0;                      // when the way is, on the clock
 };
 
-class Cluster;
+// When something is over, or will be at the earliest; nothing, if that depends on others.
+using WhenOver = std::function<std::optional<double>()>;
 
 struct SimRank {
   SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank);
   Context context;
   std::vector<Context*> contexts;  // that are alive on it, the current one last
   std::unique_ptr<Comm> comm;
+  Tensor sum;  // of pieces of all ranks' parts
   Fiber fiber;
   bool started = false, done = false;
-  size_t meetings = 0;  // that it has come to
-  double ran = 0;       // seconds, as measured
-  double waited = 0;    // seconds on its clock
+  double ran = 0;     // seconds, as measured
+  double waited = 0;  // seconds on its clock
   std::string phase = "compute";
   double phase_began = 0;
-  std::function<bool()> ready;  // until then it waits
+  double stopped = 0;  // its clock when it began to wait
+  WhenOver over;       // what it waits for, until it is known when that is over
   std::string waits_for;
+  // When its link is free again, each way. Messages that its link has still to take, in the order in which
+  // the senders' links have done with them.
+  double out_free = 0, in_free = 0;
+  std::multimap<std::pair<double, int64_t>, Message*> coming;
 };
 
 class Cluster {
@@ -57,28 +83,37 @@ class Cluster {
 
   const ClusterArgs& args;
   std::vector<std::unique_ptr<SimRank>> ranks;
-  std::map<std::pair<int64_t, int64_t>, Mailbox> mail;  // by (from, to)
+  std::map<Address, Mailbox> mail;
 
   double clock(int64_t rank);
   // Ends the rank's phase on the timeline, and begins the next.
   void next_phase(int64_t rank, const std::string& name);
-  // The rank has come to its next collective. The last one to come does it all.
-  std::shared_ptr<Meeting> meet(int64_t rank, const Offer& offer);
-  // The other ranks' turn until `ready`; the clock is then at least at `until()`.
-  void wait(int64_t rank, const std::string& what, const std::function<bool()>& ready,
-            const std::function<double()>& until);
+  Group& all() { return *groups_[0]; }
+  // A rank of the group has come to its next collective. The last one to come does it all.
+  std::shared_ptr<Meeting> meet(Group& group, int64_t rank_in_group, const Offer& offer,
+                                const std::string& where);
+  // The turn of the ranks that are behind, until it is over; the clock is then at least at that time.
+  void wait(int64_t rank, const std::string& what, const WhenOver& over);
+  void let_others_catch_up(int64_t rank);
+  void advance(int64_t rank, double to);  // its clock
+  void post(int64_t from, int64_t to, Message& message);
+  // Lets a rank's link take what the senders' have done with by then, one message after the other.
+  void deliver(int64_t to, double until);
 
  private:
   struct Ended {};  // thrown where a rank waits when another one has failed
   static void enter(void* cluster);
   void run_body();
   std::exception_ptr call_body(int64_t rank);
-  bool take_turns();
+  void stop(int64_t rank, const WhenOver& over);
+  void find_when_over(int64_t rank);
   void resume(int64_t rank);
   void end_all();
   std::string where_all_wait() const;
-  std::string who_was_missed() const;
-  void hold(Meeting& meeting);
+  std::string who_was_missed(const Group& group) const;
+  std::string who_was_not_asked() const;
+  void hold(Group& group, Meeting& meeting);
+  void split(const Group& group, Meeting& meeting);
   void add_span(const std::string& name, int64_t rank, bool communicates, double begin, double end);
 
   const std::function<void(Comm&)>& body_;
@@ -87,14 +122,16 @@ class Cluster {
   double resumed_ = 0;  // when that was
   bool ending_ = false;
   std::exception_ptr failure_;
-  double network_free_ = 0;                        // when the collective before is over
-  std::deque<std::shared_ptr<Meeting>> meetings_;  // from number first_meeting_ on
-  size_t first_meeting_ = 0;
+  std::vector<std::unique_ptr<Group>> groups_;  // the first one is all ranks
+  // Who can go on: from which time on its clock; whether it has waited for that; the rank.
+  std::set<std::tuple<double, bool, int64_t>> ready_;
   ClusterRun result_;
 };
 
 // comm_sim.cpp
-std::unique_ptr<Comm> sim_comm(Cluster& cluster, int64_t rank);
-void move_data(Cluster& cluster, const std::vector<std::optional<Offer>>& offers);
+std::unique_ptr<Comm> sim_comm(Cluster& cluster, Group& group, int64_t rank_in_group);
+void move_data(Cluster& cluster, const Group& group, const std::vector<std::optional<Offer>>& offers);
+// Sums are made in pieces of so many elements, in a buffer of the rank that owns them.
+constexpr int64_t kPiece = int64_t(1) << 16;
 
 }  // namespace gradus

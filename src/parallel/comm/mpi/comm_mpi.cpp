@@ -1,12 +1,11 @@
 // Comm over MPI: real processes. Any MPI will do; collectives are made of messages, so that sums are taken in
-// rank order. A rank sends what it has when a collective begins; the rest is done by a fiber, one collective
-// after the other, which goes on whenever the rank waits for anything, or begins the next.
+// rank order. A rank sends what it has when a collective begins; the rest is done by a fiber of each group,
+// one collective after the other. All of them go on whenever the rank waits for anything, or begins a
+// collective.
 #include <deque>
-#include <list>
-#include <map>
 
 #include "kernels/fiber.h"
-#include "src/parallel/comm/mpi/requests.h"
+#include "src/parallel/comm/mpi/mail.h"
 #include "src/parallel/comm/processes.h"
 #include "src/tensor/call.h"
 
@@ -23,41 +22,53 @@ struct Operation {  // a collective that has begun
   Offer offer;
   Header mine;
   Requests sending;
+  std::vector<Header> theirs = {};  // by rank, with this one's
   bool done = false;
 };
 
-struct Letter {  // a message that is being sent
-  Header header;
-  std::vector<char> bytes;
-  Requests sending;
+bool is_all_reduce(Collective what) {
+  return what == Collective::AllReduce || what == Collective::AllReduceMax;
+}
+
+class MpiComm;
+
+struct Progress {  // of this process: one, or a group's collective would wait for a rank that waits in
+                   // another
+  std::vector<MpiComm*> comms;
+  Fiber main;
 };
 
 class MpiComm : public Comm {
  public:
-  explicit MpiComm(Process self)
-      : Comm(self.rank, self.count),
-        began_(seconds_now()),
+  // `mpi` has the ranks `members`, in that order.
+  MpiComm(MPI_Comm mpi, int64_t rank, std::vector<int64_t> members, const std::string& name, double began,
+          std::shared_ptr<Progress> progress)
+      : Comm(rank, std::move(members), name),
+        began_(began),
+        progress_(std::move(progress)),
+        mail_(mpi),
         sum_(current().device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
         received_(current().device, {kPiece}, DType::F32, Kind::Comm, "received part") {
     check(current().device.allocator().source().on_host(),
           "--comm=mpi carries host memory, and the device is ", current().device.name(),
           "; take cpu or emu, or --comm=nccl");
     const Alarm alarm("MPI_Comm_dup");
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &collectives_), "MPI_Comm_dup");
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
+    check_mpi(MPI_Comm_dup(mpi, &collectives_), "MPI_Comm_dup");
     worker_.start(work_of, this);
+    progress_->comms.push_back(this);
   }
   ~MpiComm() override {
+    std::erase(progress_->comms, this);
     const Alarm alarm("MPI_Comm_free");
     MPI_Comm_free(&collectives_);
-    MPI_Comm_free(&messages_);
   }
   double seconds() override { return seconds_now() - began_; }
 
  protected:
   std::unique_ptr<Work> begin(const Offer& offer) override;
-  std::unique_ptr<Work> begin_send(const Tensor& x, int64_t to) override;
-  std::unique_ptr<Work> begin_recv(const Tensor& x, int64_t from) override;
+  std::unique_ptr<Work> begin_send(const Transfer& s) override;
+  std::unique_ptr<Work> begin_recv(const Transfer& r) override;
+  std::unique_ptr<Comm> begin_split(const std::string& name, int64_t color) override;
 
  private:
   template <class F>
@@ -68,6 +79,7 @@ class MpiComm : public Comm {
   Part part(int64_t n, int64_t r) const { return part_of(n, r, size()); }
   static void work_of(void* comm);
   [[noreturn]] void work();
+  std::shared_ptr<Operation> start(const Offer& offer);
   void go_on();
   void await(Requests& requests);
   template <class F>
@@ -80,13 +92,13 @@ class MpiComm : public Comm {
   void pass_on(Operation& op);
 
   double began_;
+  std::shared_ptr<Progress> progress_;
+  Mail mail_;
   Tensor sum_, received_;
-  MPI_Comm collectives_, messages_;
+  MPI_Comm collectives_;
   int64_t calls_ = 0;
   std::deque<std::shared_ptr<Operation>> begun_;
-  std::map<int64_t, int64_t> sent_, asked_;  // messages to and from each rank
-  std::list<Letter> letters_;
-  Fiber main_, worker_{size_t(1) << 20};
+  Fiber worker_{size_t(1) << 20};
   std::exception_ptr failure_;  // of the worker
 };
 
@@ -94,7 +106,7 @@ void MpiComm::work_of(void* comm) { static_cast<MpiComm*>(comm)->work(); }
 
 // On the fiber.
 void MpiComm::work() {
-  for (;; worker_.switch_to(main_))
+  for (;; worker_.switch_to(progress_->main))
     while (!begun_.empty() && !failure_) {
       try {
         finish(*begun_.front());
@@ -105,15 +117,17 @@ void MpiComm::work() {
     }
 }
 
-// The fiber's turn, until it has to wait.
+// The turn of each group's fiber, until it has to wait.
 void MpiComm::go_on() {
-  if (!begun_.empty()) main_.switch_to(worker_);
-  if (failure_) std::rethrow_exception(failure_);
+  for (MpiComm* const comm : progress_->comms) {
+    if (!comm->begun_.empty()) progress_->main.switch_to(comm->worker_);
+    if (comm->failure_) std::rethrow_exception(comm->failure_);
+  }
 }
 
 // Within the fiber.
 void MpiComm::await(Requests& requests) {
-  while (!requests.over()) worker_.switch_to(main_);
+  while (!requests.over()) worker_.switch_to(progress_->main);
 }
 
 template <class F>
@@ -121,11 +135,11 @@ void MpiComm::wait(const std::string& what, const F& over) {
   wait_until([&] { return over() || (go_on(), false); }, what);
 }
 
-std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
+std::shared_ptr<Operation> MpiComm::start(const Offer& o) {
   auto op = std::make_shared<Operation>(Operation{calls_++, o, Header::of(o), Requests(collectives_)});
   each_other(
       [&](int64_t r) { op->sending.send(op->mine.in(), Header::kNumel, r, tag_of(op->number, kHeader)); });
-  if (o.what == Collective::AllReduce || o.what == Collective::ReduceScatter)
+  if (is_all_reduce(o.what) || o.what == Collective::ReduceScatter)
     each_other([&](int64_t r) {
       const Part p = part(o.numel(), r);
       for (int64_t at = 0; at < p.count; at += kPiece)
@@ -136,7 +150,26 @@ std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
   if (o.what == Collective::Barrier) op->sending.barrier();
   begun_.push_back(op);
   go_on();
-  return std::make_unique<OnWait>([this, op] { wait(op->mine.text(), [&] { return op->done; }); });
+  return op;
+}
+
+std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
+  return std::make_unique<OnWait>(
+      [this, op = start(o)] { wait(op->mine.text() + where(), [&] { return op->done; }); });
+}
+
+// Once all are known to have called it, MPI may wait for all.
+std::unique_ptr<Comm> MpiComm::begin_split(const std::string& name, int64_t color) {
+  const auto op = start({.what = Collective::Split, .root = color, .name = name});
+  wait(op->mine.text() + where(), [&] { return op->done; });
+  std::vector<int64_t> mine;
+  for (size_t r = 0; r < op->theirs.size(); ++r)
+    if (op->theirs[r].root == color) mine.push_back(members()[r]);
+  const int64_t me = std::find(mine.begin(), mine.end(), members()[size_t(rank())]) - mine.begin();
+  MPI_Comm part = split_mpi(collectives_, color, rank());
+  auto comm = std::make_unique<MpiComm>(part, me, mine, name, began_, progress_);
+  MPI_Comm_free(&part);
+  return comm;
 }
 
 void MpiComm::finish(Operation& op) {
@@ -144,7 +177,8 @@ void MpiComm::finish(Operation& op) {
   Tensor x = op.offer.x, y = op.offer.y;
   switch (op.offer.what) {
     case Collective::ReduceScatter: sum_own_part(op); break;
-    case Collective::AllReduce: {
+    case Collective::AllReduce:
+    case Collective::AllReduceMax: {
       sum_own_part(op);
       await(op.sending);  // before other parts of the sum take the place of what was sent
       const Part own = part(x.numel(), rank());
@@ -159,7 +193,8 @@ void MpiComm::finish(Operation& op) {
       break;
     }
     case Collective::Broadcast: pass_on(op); break;
-    case Collective::Barrier: break;
+    case Collective::Barrier:
+    case Collective::Split: break;
   }
   await(op.sending);
   op.offer = {};  // the tensors
@@ -167,20 +202,20 @@ void MpiComm::finish(Operation& op) {
 }
 
 void MpiComm::compare_headers(Operation& op) {
-  std::vector<Header> theirs(static_cast<size_t>(size()), op.mine);
+  op.theirs.assign(size_t(size()), op.mine);
   Requests headers(collectives_);
   each_other([&](int64_t r) {
-    headers.recv(theirs[size_t(r)].set(), Header::kNumel, r, tag_of(op.number, kHeader));
+    headers.recv(op.theirs[size_t(r)].set(), Header::kNumel, r, tag_of(op.number, kHeader));
   });
   await(headers);
-  each_other([&](int64_t r) { check_same(op.mine, theirs[size_t(r)], op.number + 1, r); });
+  check_same(*this, op.mine, op.theirs, op.number + 1);
 }
 
 void MpiComm::sum_own_part(Operation& op) {
   const Tensor& x = op.offer.x;
   Tensor y = op.offer.y;
   const Part own = part(x.numel(), rank());
-  const int64_t target = op.offer.what == Collective::AllReduce ? own.begin : 0;
+  const int64_t target = is_all_reduce(op.offer.what) ? own.begin : 0;
   Device& device = sum_.device();
   for (int64_t at = 0; at < own.count; at += kPiece) {
     const int64_t n = std::min(kPiece, own.count - at);
@@ -192,7 +227,7 @@ void MpiComm::sum_own_part(Operation& op) {
         await(coming);
         piece = {received_.in().p, x.dtype()};
       }
-      be(sum_).cast(device.ctx(), n, piece, sum_.out(r == 0 ? Write::Set : Write::Add));
+      fold(sum_, piece, n, op.offer.what, r == 0);
     }
     be(sum_).cast(device.ctx(), n, sum_.in(), y.set().from(target + at));
   }
@@ -224,34 +259,24 @@ void MpiComm::pass_on(Operation& op) {
   if (right != op.offer.root) op.sending.send(x.in(), x.numel(), right, tag_of(op.number, kWholes));
 }
 
-std::unique_ptr<Work> MpiComm::begin_send(const Tensor& x, int64_t to) {
-  std::erase_if(letters_, [](Letter& l) { return l.sending.over(); });
-  const char* bytes = x.in().as<char>();
-  Letter& l = letters_.emplace_back(
-      Letter{{0, x.numel(), int64_t(x.dtype()), 0}, {bytes, bytes + x.bytes()}, Requests(messages_)});
-  const int64_t number = sent_[to]++;
-  l.sending.send(l.header.in(), Header::kNumel, to, tag_of(number, kHeader));
-  l.sending.send({l.bytes.data(), DType::U8}, int64_t(l.bytes.size()), to, tag_of(number, kWholes));
+std::unique_ptr<Work> MpiComm::begin_send(const Transfer& s) {
+  mail_.send(s);
   return std::make_unique<OnWait>(nullptr);
 }
 
-std::unique_ptr<Work> MpiComm::begin_recv(const Tensor& x, int64_t from) {
-  return std::make_unique<OnWait>([this, to = x, from, number = asked_[from]++]() mutable {
-    std::ostringstream what;
-    what << "recv of " << to.numel() << " " << name_of(to.dtype()) << " from rank " << from;
-    Header sent{};
-    Requests coming(messages_);
-    coming.recv(sent.set(), Header::kNumel, from, tag_of(number, kHeader));
-    wait(what.str(), [&] { return coming.over(); });
-    check(sent.numel == to.numel() && DType(sent.dtype) == to.dtype(), what.str(), ": what was sent are ",
-          sent.numel, " ", name_of(DType(sent.dtype)));
-    coming.recv(to.set(), to.numel(), from, tag_of(number, kWholes));
-    wait(what.str(), [&] { return coming.over(); });
+std::unique_ptr<Work> MpiComm::begin_recv(const Transfer& r) {
+  return std::make_unique<OnWait>([this, r, number = mail_.ask(r)] {
+    const std::string what = recv_text(r);
+    mail_.receive(r, number, what, [&](const auto& over) { wait(what, over); });
   });
 }
 
 }  // namespace
 
-std::unique_ptr<Comm> mpi_comm() { return std::make_unique<MpiComm>(this_process()); }
+std::unique_ptr<Comm> mpi_comm() {
+  const Process self = this_process();
+  return std::make_unique<MpiComm>(MPI_COMM_WORLD, self.rank, first_ranks(self.count), "", seconds_now(),
+                                   std::make_shared<Progress>());
+}
 
 }  // namespace gradus

@@ -41,20 +41,22 @@ struct Event {
 // in barrier(), and to compare what the ranks do.
 class NcclComm : public Comm {
  public:
-  explicit NcclComm(Process self)
-      : Comm(self.rank, self.count), began_(seconds_now()), device_(current().device) {
+  // `mpi` has the ranks `members`, in that order, and is this Comm's from now on.
+  NcclComm(MPI_Comm mpi, int64_t rank, std::vector<int64_t> members, const std::string& name, double began)
+      : Comm(rank, std::move(members), name), mpi_(mpi), began_(began), device_(current().device) {
     check(std::string_view(device_.name()) == "cuda", "--comm=nccl carries GPU memory, and the device is ",
           device_.name(), "; take --device=cuda");
     const Alarm alarm("ncclCommInitRank");
     ncclUniqueId id;
-    if (rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
-    MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD);
-    check_nccl(ncclCommInitRank(&comm_, int(size()), id, int(rank())), "ncclCommInitRank");
+    if (rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    check_mpi(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, mpi_), "MPI_Bcast");
+    check_nccl(ncclCommInitRank(&comm_, int(size()), id, int(rank)), "ncclCommInitRank");
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
   ~NcclComm() override {
     cudaStreamDestroy(stream_);
     ncclCommDestroy(comm_);
+    if (mpi_ != MPI_COMM_WORLD) MPI_Comm_free(&mpi_);
   }
   double seconds() override {
     device_.synchronize();
@@ -68,7 +70,26 @@ class NcclComm : public Comm {
     return queue(
         o.text(), [&] { return collective(o); }, o.x, o.y);
   }
-  std::unique_ptr<Work> begin_send(const Tensor& x, int64_t to) override {
+  void begin_together(const std::function<void()>& all) override {
+    begins_together_ = true;
+    check_nccl(ncclGroupStart(), "ncclGroupStart");
+    all();
+    check_nccl(ncclGroupEnd(), "ncclGroupEnd");  // now it reaches the stream
+    begins_together_ = false;
+    record_all();
+  }
+  std::unique_ptr<Comm> begin_split(const std::string& name, int64_t color) override {
+    const std::vector<Header> theirs = compare({.what = Collective::Split, .root = color, .name = name});
+    std::vector<int64_t> mine;
+    for (size_t r = 0; r < theirs.size(); ++r)
+      if (theirs[r].root == color) mine.push_back(members()[r]);
+    const int64_t me = std::find(mine.begin(), mine.end(), members()[size_t(rank())]) - mine.begin();
+    return std::make_unique<NcclComm>(split_mpi(mpi_, color, rank()), me, mine, name, began_);
+  }
+  std::unique_ptr<Work> begin_send(const Transfer& s) override {
+    check_no_tag(s);
+    const Tensor& x = s.x;
+    const int64_t to = s.rank;
     const auto copy = std::make_shared<Tensor>(empty_like(x, "message"));
     check_cuda(
         cudaMemcpyAsync(copy->set().p, x.in().p, size_t(x.bytes()), cudaMemcpyDeviceToDevice, compute()),
@@ -78,11 +99,14 @@ class NcclComm : public Comm {
         [&] { return ncclSend(copy->in().p, size_t(x.bytes()), ncclUint8, int(to), comm_, stream_); }, *copy,
         {});
   }
-  std::unique_ptr<Work> begin_recv(const Tensor& x, int64_t from) override {
-    Tensor to = x;
+  std::unique_ptr<Work> begin_recv(const Transfer& r) override {
+    check_no_tag(r);
+    const int64_t from = r.rank;
+    Tensor to = r.x;
     return queue(
         "ncclRecv",
-        [&] { return ncclRecv(to.set().p, size_t(x.bytes()), ncclUint8, int(from), comm_, stream_); }, x, {});
+        [&] { return ncclRecv(to.set().p, size_t(x.bytes()), ncclUint8, int(from), comm_, stream_); }, r.x,
+        {});
   }
 
  private:
@@ -108,12 +132,19 @@ class NcclComm : public Comm {
     check_cuda(cudaStreamWaitEvent(stream_, before.event), "cudaStreamWaitEvent");
     auto work = std::make_unique<Queued>(*this, x, y);
     check_nccl(call(), what);
-    check_cuda(cudaEventRecord(work->over.event, stream_), "cudaEventRecord");
+    together_.push_back(work.get());
+    if (!begins_together_) record_all();
     return work;
+  }
+  // When what was called since the last time is over.
+  void record_all() {
+    for (Queued* const work : std::exchange(together_, {}))
+      check_cuda(cudaEventRecord(work->over.event, stream_), "cudaEventRecord");
   }
 
   ncclResult_t collective(const Offer& o) {
-    const bool sums = o.what == Collective::AllReduce || o.what == Collective::ReduceScatter;
+    const bool largest = o.what == Collective::AllReduceMax;
+    const bool sums = o.what == Collective::AllReduce || o.what == Collective::ReduceScatter || largest;
     const ncclDataType_t type = !sums                     ? ncclUint8
                                 : o.dtype() == DType::F32 ? ncclFloat32
                                 : o.dtype() == DType::F16 ? ncclFloat16
@@ -123,41 +154,55 @@ class NcclComm : public Comm {
     const size_t unit = sums ? 1 : size_t(size_of(o.dtype()));
     switch (o.what) {
       case Collective::AllReduce:
-        return ncclAllReduce(x, y.set().p, size_t(o.x.numel()), type, ncclSum, comm_, stream_);
+      case Collective::AllReduceMax:
+        return ncclAllReduce(x, y.set().p, size_t(o.x.numel()), type, largest ? ncclMax : ncclSum, comm_,
+                             stream_);
       case Collective::ReduceScatter:
         return ncclReduceScatter(x, y.set().p, size_t(y.numel()), type, ncclSum, comm_, stream_);
       case Collective::AllGather:
         return ncclAllGather(x, y.set().p, size_t(o.x.numel()) * unit, type, comm_, stream_);
       case Collective::Broadcast:
         return ncclBroadcast(x, y.set().p, size_t(y.numel()) * unit, type, int(o.root), comm_, stream_);
-      case Collective::Barrier: break;
+      case Collective::Barrier:
+      case Collective::Split: break;
     }
     return ncclSuccess;
   }
 
   // Through MPI, because NCCL would hang.
-  void compare(const Offer& o) {
+  std::vector<Header> compare(const Offer& o) {
     ++calls_;
     const Header mine = Header::of(o);
     std::vector<Header> theirs(static_cast<size_t>(size()), mine);
     MPI_Request request;
-    MPI_Iallgather(&mine, Header::kNumel, MPI_INT64_T, theirs.data(), Header::kNumel, MPI_INT64_T,
-                   MPI_COMM_WORLD, &request);
+    MPI_Iallgather(&mine, Header::kNumel, MPI_INT64_T, theirs.data(), Header::kNumel, MPI_INT64_T, mpi_,
+                   &request);
     int over = 0;
-    wait_until([&] { return MPI_Test(&request, &over, MPI_STATUS_IGNORE), over; }, mine.text());
-    for (int64_t r = 0; r < size(); ++r) check_same(mine, theirs[size_t(r)], calls_, r);
+    wait_until([&] { return MPI_Test(&request, &over, MPI_STATUS_IGNORE), over; }, mine.text() + where());
+    check_same(*this, mine, theirs, calls_);
+    return theirs;
+  }
+  // NCCL knows of no tags: messages between two ranks come in the order in which they are sent.
+  static void check_no_tag(const Transfer& t) {
+    check(t.tag <= 0, "--comm=nccl: a message with tag ", t.tag, "; NCCL's have none, so take tag 0");
   }
 
+  MPI_Comm mpi_;
   double began_;
   Device& device_;
   ncclComm_t comm_;
   cudaStream_t stream_;
   int64_t calls_ = 0;
+  bool begins_together_ = false;
+  std::vector<Queued*> together_;  // without their events
 };
 
 }  // namespace
 
-std::unique_ptr<Comm> nccl_comm() { return std::make_unique<NcclComm>(this_process()); }
+std::unique_ptr<Comm> nccl_comm() {
+  const Process self = this_process();
+  return std::make_unique<NcclComm>(MPI_COMM_WORLD, self.rank, first_ranks(self.count), "", seconds_now());
+}
 
 }  // namespace gradus
 #endif

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <climits>
 #include <string>
 #include <vector>
 
@@ -26,17 +27,15 @@ inline void check_mpi(int status, const char* call) {
 struct Header {  // what ranks compare, so that all know that all do the same
   int64_t what, numel, dtype, root;
   static Header of(const Offer& o) { return {int64_t(o.what), o.numel(), int64_t(o.dtype()), o.root}; }
-  bool operator==(const Header&) const = default;
+  bool matches(const Header& h) const {  // colours may differ
+    return what == h.what && numel == h.numel && dtype == h.dtype &&
+           (root == h.root || Collective(what) == Collective::Split);
+  }
   std::string text() const { return Offer::text_of(Collective(what), numel, DType(dtype), root); }
   CBuf in() const { return {this, DType::I64}; }
   Out set() { return {this, DType::I64}; }
   static constexpr int64_t kNumel = 4;
 };
-
-inline void check_same(const Header& mine, const Header& theirs, int64_t number, int64_t rank) {
-  check(theirs == mine, "its collective number ", number, " is ", mine.text(), ", that of rank ", rank,
-        " is ", theirs.text());
-}
 
 extern double comm_timeout;  // seconds
 inline std::string no_answer() {
@@ -58,6 +57,22 @@ struct Alarm {
   explicit Alarm(const char* call);
   ~Alarm();
 };
+
+// Of the collective that each has begun with `comm`, by rank.
+inline void check_same(const Comm& comm, const Header& mine, const std::vector<Header>& theirs,
+                       int64_t number) {
+  for (size_t r = 0; r < theirs.size(); ++r)
+    check(mine.matches(theirs[r]), "its collective number ", number, comm.where(), " is ", mine.text(),
+          ", that of rank ", comm.members()[r], " is ", theirs[r].text());
+}
+// Ranks of MPI's, in its order, by colour.
+inline MPI_Comm split_mpi(MPI_Comm comm, int64_t color, int64_t rank) {
+  check(color <= INT_MAX, "split: colour ", color, "; MPI takes colours up to ", INT_MAX);
+  const Alarm alarm("MPI_Comm_split");
+  MPI_Comm part;
+  check_mpi(MPI_Comm_split(comm, int(color), int(rank), &part), "MPI_Comm_split");
+  return part;
+}
 
 class Requests {
  public:

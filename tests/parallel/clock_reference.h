@@ -119,9 +119,10 @@ class Reference {
         if (!awaited(r).over) continue;
         at = std::max(at, awaited(r).is.end);
       }
-      if (at < least) least = at, next = r;
+      if (at < least || (at == least && r == last_)) least = at, next = r;
     }
     if (next == ranks_.size()) return false;
+    last_ = next;
     step(next);
     return true;
   }
@@ -194,6 +195,7 @@ class Reference {
   const Program& program_;
   std::vector<Rank> ranks_;
   std::vector<Event> events_;  // by op
+  size_t last_ = 0;            // who did the last thing, and goes on if nobody is behind
 };
 
 }  // namespace gradus

@@ -45,12 +45,13 @@ Cluster::Cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body
 }
 
 // Of the ranks that can go on the one that is behind has its turn: so whoever runs knows of all that was sent
-// before, and links are taken in the order of time. At the same time those who have waited for it come last:
-// others may still send something then.
+// before, and links are taken in the order of time.
 ClusterRun Cluster::run() {
-  for (int64_t r = 0; r < args.ranks; ++r) ready_.emplace(0, false, r);
+  for (int64_t r = 0; r < args.ranks; ++r) ready_.emplace(0, r);
   while (!failure_ && !ready_.empty()) {
-    resume(std::get<2>(*ready_.begin()));
+    const int64_t r = ready_.begin()->second;
+    ready_.erase(ready_.begin());
+    resume(r);
   }
   std::string problem = failure_ ? "" : where_all_wait();
   for (const auto& group : groups_)
@@ -68,6 +69,9 @@ ClusterRun Cluster::run() {
 void Cluster::stop(int64_t r, const WhenOver& over) {
   SimRank& rank = *ranks[size_t(r)];
   rank.stopped = clock(r);
+  const std::optional<double> known = over();
+  if (known && (ready_.empty() || ready_.begin()->first >= std::max(rank.stopped, *known)))
+    return;  // nobody is behind
   rank.over = over;
   find_when_over(r);
   rank.fiber.switch_to(scheduler_);
@@ -75,8 +79,10 @@ void Cluster::stop(int64_t r, const WhenOver& over) {
 }
 
 // Before what a rank does can be seen by others: what they do earlier comes first.
-void Cluster::let_others_catch_up(int64_t r) {
-  stop(r, [now = clock(r)] { return now; });
+double Cluster::let_others_catch_up(int64_t r) {
+  const SimRank& rank = *ranks[size_t(r)];
+  stop(r, [&rank] { return rank.stopped; });
+  return rank.stopped;
 }
 
 void Cluster::find_when_over(int64_t r) {
@@ -84,12 +90,11 @@ void Cluster::find_when_over(int64_t r) {
   const std::optional<double> over = rank.over ? rank.over() : std::nullopt;
   if (!over) return;
   rank.over = nullptr;
-  ready_.emplace(std::max(rank.stopped, *over), true, r);
+  ready_.emplace(std::max(rank.stopped, *over), r);
 }
 
 void Cluster::resume(int64_t r) {
   SimRank& rank = *ranks[size_t(r)];
-  std::erase_if(ready_, [r](const auto& at) { return std::get<2>(at) == r; });
   if (!std::exchange(rank.started, true)) rank.fiber.start(enter, this);
   const ContextsOf its_own(rank.contexts);
   running_ = r;
@@ -204,18 +209,17 @@ void Cluster::wait(int64_t r, const std::string& what, const WhenOver& over) {
 
 void Cluster::advance(int64_t r, double to) {
   SimRank& rank = *ranks[size_t(r)];
-  const double now = clock(r);
-  if (to <= now) return;
-  add_span(rank.phase, r, false, rank.phase_began, now);
-  rank.waited += to - now;
-  rank.phase_began = to;
+  if (to <= rank.stopped) return;
+  add_span(rank.phase, r, false, rank.phase_began, rank.stopped);
+  rank.waited += to - rank.stopped;
+  rank.phase_began = rank.stopped = to;
 }
 
 void Cluster::post(int64_t from, int64_t to, Message& m) {
   SimRank& sender = *ranks[size_t(from)];
-  m.sent = std::max(clock(from), sender.out_free) + m.seconds;
+  m.sent = std::max(sender.stopped, sender.out_free) + m.seconds;
   if (m.seconds == 0) {  // by no link
-    m.arrived = m.sent = clock(from);
+    m.arrived = m.sent = sender.stopped;
   } else {
     sender.out_free = m.sent;
     ranks[size_t(to)]->coming.emplace(std::pair(m.sent, from), &m);
@@ -236,7 +240,7 @@ void Cluster::deliver(int64_t to, double until) {
 std::shared_ptr<Meeting> Cluster::meet(Group& group, int64_t r, const Offer& offer,
                                        const std::string& where) {
   const int64_t of_all = group.members[size_t(r)];
-  let_others_catch_up(of_all);
+  const double now = let_others_catch_up(of_all);
   const size_t number = group.come[size_t(r)]++;
   if (number == group.first_meeting + group.meetings.size())
     group.meetings.push_back(std::make_shared<Meeting>(group.members.size()));
@@ -249,7 +253,7 @@ std::shared_ptr<Meeting> Cluster::meet(Group& group, int64_t r, const Offer& off
     break;  // those who are there agree
   }
   meeting->offers[size_t(r)] = offer;
-  meeting->latest = std::max(meeting->latest, clock(of_all));
+  meeting->latest = std::max(meeting->latest, now);
   if (++meeting->present == group.members.size()) hold(group, *meeting);
   while (!group.meetings.empty() && group.meetings.front()->over)
     group.meetings.pop_front(), ++group.first_meeting;

@@ -67,7 +67,7 @@ struct SimRank {
   double waited = 0;  // seconds on its clock
   std::string phase = "compute";
   double phase_began = 0;
-  double stopped = 0;  // its clock when it began to wait
+  double stopped = 0;  // its clock when it stopped to let others run, or as far as it waited then
   WhenOver over;       // what it waits for, until it is known when that is over
   std::string waits_for;
   // When its link is free again, each way. Messages that its link has still to take, in the order in which
@@ -94,8 +94,8 @@ class Cluster {
                                 const std::string& where);
   // The turn of the ranks that are behind, until it is over; the clock is then at least at that time.
   void wait(int64_t rank, const std::string& what, const WhenOver& over);
-  void let_others_catch_up(int64_t rank);
-  void advance(int64_t rank, double to);  // its clock
+  double let_others_catch_up(int64_t rank);  // returns its time
+  void advance(int64_t rank, double to);     // the clock of one that has stopped
   void post(int64_t from, int64_t to, Message& message);
   // Lets a rank's link take what the senders' have done with by then, one message after the other.
   void deliver(int64_t to, double until);
@@ -123,8 +123,7 @@ class Cluster {
   bool ending_ = false;
   std::exception_ptr failure_;
   std::vector<std::unique_ptr<Group>> groups_;  // the first one is all ranks
-  // Who can go on: from which time on its clock; whether it has waited for that; the rank.
-  std::set<std::tuple<double, bool, int64_t>> ready_;
+  std::set<std::pair<double, int64_t>> ready_;  // who can go on, and from which time on its clock
   ClusterRun result_;
 };
 

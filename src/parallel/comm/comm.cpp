@@ -1,5 +1,6 @@
 #include "src/parallel/comm/comm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -31,8 +32,8 @@ class Comm::Open : public Work {
   std::shared_ptr<int64_t> open_;
 };
 
-Comm::Comm(int64_t rank, std::vector<int64_t> members, const std::string& group)
-    : rank_(rank), members_(std::move(members)) {
+Comm::Comm(int64_t self, std::vector<int64_t> members, const std::string& group)
+    : rank_(std::find(members.begin(), members.end(), self) - members.begin()), members_(std::move(members)) {
   if (group.empty()) return;
   constexpr size_t kMostListed = 8;
   where_ = " in group '" + group + "' of ranks ";

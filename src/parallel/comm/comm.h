@@ -136,7 +136,8 @@ class Comm {
 
  protected:
   static constexpr int64_t kAllToAll = -1;  // the tag of its messages, of which one may be to oneself
-  Comm(int64_t rank, std::vector<int64_t> members, const std::string& group = "");
+  // self: this rank's number in the run.
+  Comm(int64_t self, std::vector<int64_t> members, const std::string& group = "");
   virtual std::unique_ptr<Work> begin(const Offer&) = 0;
   virtual std::unique_ptr<Work> begin_send(const Transfer&) = 0;
   virtual std::unique_ptr<Work> begin_recv(const Transfer&) = 0;

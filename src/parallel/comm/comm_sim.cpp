@@ -1,7 +1,5 @@
 // The Comm of a simulated rank. Who comes last to a collective moves everybody's data. How a rank waits is in
 // cluster.cpp, how long it takes in network.cpp.
-#include <algorithm>
-
 #include "src/parallel/comm/simulation.h"
 #include "src/tensor/call.h"
 
@@ -9,8 +7,8 @@ namespace gradus {
 
 class SimComm : public Comm {
  public:
-  SimComm(Cluster& cluster, Group& group, int64_t rank)
-      : Comm(rank, group.members, group.name), cluster_(cluster), group_(group) {}
+  SimComm(Cluster& cluster, Group& group, int64_t self)
+      : Comm(self, group.members, group.name), cluster_(cluster), group_(group) {}
   double seconds() override { return cluster_.clock(me()); }
 
  protected:
@@ -23,9 +21,7 @@ class SimComm : public Comm {
     const Offer offer{.what = Collective::Split, .root = color, .name = name};
     const std::shared_ptr<Meeting> meeting = meet(offer);
     cluster_.wait(me(), offer.text() + where(), [&] { return when_over(*meeting); });
-    Group& mine = *meeting->groups.at(color);
-    return sim_comm(cluster_, mine,
-                    std::find(mine.members.begin(), mine.members.end(), me()) - mine.members.begin());
+    return sim_comm(cluster_, *meeting->groups.at(color), me());
   }
   std::unique_ptr<Work> begin_send(const Transfer& s) override {
     const int64_t to = members()[size_t(s.rank)];
@@ -71,8 +67,8 @@ class SimComm : public Comm {
   Group& group_;
 };
 
-std::unique_ptr<Comm> sim_comm(Cluster& cluster, Group& group, int64_t rank) {
-  return std::make_unique<SimComm>(cluster, group, rank);
+std::unique_ptr<Comm> sim_comm(Cluster& cluster, Group& group, int64_t self) {
+  return std::make_unique<SimComm>(cluster, group, self);
 }
 
 static void copy(const Tensor& from, int64_t first, const Tensor& to, int64_t at, int64_t n) {

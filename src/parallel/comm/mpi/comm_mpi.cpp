@@ -41,9 +41,9 @@ struct Progress {  // of this process: one, or a group's collective would wait f
 class MpiComm : public Comm {
  public:
   // `mpi` has the ranks `members`, in that order.
-  MpiComm(MPI_Comm mpi, int64_t rank, std::vector<int64_t> members, const std::string& name, double began,
+  MpiComm(MPI_Comm mpi, int64_t self, std::vector<int64_t> members, const std::string& name, double began,
           std::shared_ptr<Progress> progress)
-      : Comm(rank, std::move(members), name),
+      : Comm(self, std::move(members), name),
         began_(began),
         progress_(std::move(progress)),
         mail_(mpi),
@@ -162,12 +162,9 @@ std::unique_ptr<Work> MpiComm::begin(const Offer& o) {
 std::unique_ptr<Comm> MpiComm::begin_split(const std::string& name, int64_t color) {
   const auto op = start({.what = Collective::Split, .root = color, .name = name});
   wait(op->mine.text() + where(), [&] { return op->done; });
-  std::vector<int64_t> mine;
-  for (size_t r = 0; r < op->theirs.size(); ++r)
-    if (op->theirs[r].root == color) mine.push_back(members()[r]);
-  const int64_t me = std::find(mine.begin(), mine.end(), members()[size_t(rank())]) - mine.begin();
   MPI_Comm part = split_mpi(collectives_, color, rank());
-  auto comm = std::make_unique<MpiComm>(part, me, mine, name, began_, progress_);
+  auto comm = std::make_unique<MpiComm>(part, members()[size_t(rank())],
+                                        members_with(color, *this, op->theirs), name, began_, progress_);
   MPI_Comm_free(&part);
   return comm;
 }

@@ -42,15 +42,15 @@ struct Event {
 class NcclComm : public Comm {
  public:
   // `mpi` has the ranks `members`, in that order, and is this Comm's from now on.
-  NcclComm(MPI_Comm mpi, int64_t rank, std::vector<int64_t> members, const std::string& name, double began)
-      : Comm(rank, std::move(members), name), mpi_(mpi), began_(began), device_(current().device) {
+  NcclComm(MPI_Comm mpi, int64_t self, std::vector<int64_t> members, const std::string& name, double began)
+      : Comm(self, std::move(members), name), mpi_(mpi), began_(began), device_(current().device) {
     check(std::string_view(device_.name()) == "cuda", "--comm=nccl carries GPU memory, and the device is ",
           device_.name(), "; take --device=cuda");
     const Alarm alarm("ncclCommInitRank");
     ncclUniqueId id;
-    if (rank == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    if (rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
     check_mpi(MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, mpi_), "MPI_Bcast");
-    check_nccl(ncclCommInitRank(&comm_, int(size()), id, int(rank)), "ncclCommInitRank");
+    check_nccl(ncclCommInitRank(&comm_, int(size()), id, int(rank())), "ncclCommInitRank");
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
   ~NcclComm() override {
@@ -80,32 +80,27 @@ class NcclComm : public Comm {
   }
   std::unique_ptr<Comm> begin_split(const std::string& name, int64_t color) override {
     const std::vector<Header> theirs = compare({.what = Collective::Split, .root = color, .name = name});
-    std::vector<int64_t> mine;
-    for (size_t r = 0; r < theirs.size(); ++r)
-      if (theirs[r].root == color) mine.push_back(members()[r]);
-    const int64_t me = std::find(mine.begin(), mine.end(), members()[size_t(rank())]) - mine.begin();
-    return std::make_unique<NcclComm>(split_mpi(mpi_, color, rank()), me, mine, name, began_);
+    return std::make_unique<NcclComm>(split_mpi(mpi_, color, rank()), members()[size_t(rank())],
+                                      members_with(color, *this, theirs), name, began_);
   }
   std::unique_ptr<Work> begin_send(const Transfer& s) override {
     check_no_tag(s);
     const Tensor& x = s.x;
-    const int64_t to = s.rank;
     const auto copy = std::make_shared<Tensor>(empty_like(x, "message"));
     check_cuda(
         cudaMemcpyAsync(copy->set().p, x.in().p, size_t(x.bytes()), cudaMemcpyDeviceToDevice, compute()),
         "cudaMemcpyAsync");
     return queue(
         "ncclSend",
-        [&] { return ncclSend(copy->in().p, size_t(x.bytes()), ncclUint8, int(to), comm_, stream_); }, *copy,
-        {});
+        [&] { return ncclSend(copy->in().p, size_t(x.bytes()), ncclUint8, int(s.rank), comm_, stream_); },
+        *copy, {});
   }
   std::unique_ptr<Work> begin_recv(const Transfer& r) override {
     check_no_tag(r);
-    const int64_t from = r.rank;
     Tensor to = r.x;
     return queue(
         "ncclRecv",
-        [&] { return ncclRecv(to.set().p, size_t(x.bytes()), ncclUint8, int(from), comm_, stream_); }, r.x,
+        [&] { return ncclRecv(to.set().p, size_t(to.bytes()), ncclUint8, int(r.rank), comm_, stream_); }, to,
         {});
   }
 

@@ -65,7 +65,14 @@ inline void check_same(const Comm& comm, const Header& mine, const std::vector<H
     check(mine.matches(theirs[r]), "its collective number ", number, comm.where(), " is ", mine.text(),
           ", that of rank ", comm.members()[r], " is ", theirs[r].text());
 }
-// Ranks of MPI's, in its order, by colour.
+// Those of the ranks that have given this colour in a split.
+inline std::vector<int64_t> members_with(int64_t color, const Comm& comm, const std::vector<Header>& theirs) {
+  std::vector<int64_t> members;
+  for (size_t r = 0; r < theirs.size(); ++r)
+    if (theirs[r].root == color) members.push_back(comm.members()[r]);
+  return members;
+}
+// The same of MPI's.
 inline MPI_Comm split_mpi(MPI_Comm comm, int64_t color, int64_t rank) {
   check(color <= INT_MAX, "split: colour ", color, "; MPI takes colours up to ", INT_MAX);
   const Alarm alarm("MPI_Comm_split");

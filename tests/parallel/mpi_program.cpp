@@ -31,6 +31,21 @@ void play_programs(Comm& comm) {
     expect_all_to_all(*part, random_counts(rng, part->size()));
     expect_exchange(*part);
   }
+  {  // A group may end before what was sent in it is received: here, after as long as MPI needs.
+    const Tensor x = bytes_on_device(std::vector<uint8_t>(3'000'000, 7));
+    const Tensor y(current().device, {3'000'000}, DType::U8, Kind::Other, "y");
+    if (comm.size() > 1) {
+      auto part = comm.split("ends early", 0), last = comm.split("ends late", 0);
+      if (comm.rank() == 0) {
+        part->send(x, 1)->wait();
+        part.reset();
+        const std::vector<std::vector<char>> other(8, std::vector<char>(3'000'000, 1));  // in its place
+      }
+      comm.barrier();
+      if (comm.rank() == 1)
+        part->recv(y, 0)->wait(), expect_values(y, std::vector<uint8_t>(3'000'000, 7), "y");
+    }
+  }
   check(!::testing::UnitTest::GetInstance()->Failed(), "bytes differ from the reference");
 }
 

@@ -32,9 +32,10 @@ bool is_all_reduce(Collective what) {
 
 class MpiComm;
 
-struct Progress {  // of this process: one, or a group's collective would wait for a rank that waits in
-                   // another
+// Of this process, for all its groups: a collective of one must go on while the rank waits in another.
+struct Progress {
   std::vector<MpiComm*> comms;
+  std::list<Letter> sending;
   Fiber main;
 };
 
@@ -46,7 +47,7 @@ class MpiComm : public Comm {
       : Comm(self, std::move(members), name),
         began_(began),
         progress_(std::move(progress)),
-        mail_(mpi),
+        mail_(mpi, progress_->sending),
         sum_(current().device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
         received_(current().device, {kPiece}, DType::F32, Kind::Comm, "received part") {
     check(current().device.allocator().source().on_host(),

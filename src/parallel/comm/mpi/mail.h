@@ -8,9 +8,17 @@
 
 namespace gradus {
 
+struct Letter {
+  Header header;  // its root is the message's tag
+  std::vector<char> bytes;
+  Requests requests;
+};
+
 class Mail {
  public:
-  explicit Mail(MPI_Comm mpi) {
+  // `sending`: what this process has sent and MPI may still read. It outlives the Comm, which may be of a
+  // group that ends before its messages are received.
+  Mail(MPI_Comm mpi, std::list<Letter>& sending) : sending_(sending) {
     const Alarm alarm("MPI_Comm_dup");
     check_mpi(MPI_Comm_dup(mpi, &mpi_), "MPI_Comm_dup");
   }
@@ -57,11 +65,6 @@ class Mail {
   }
 
  private:
-  struct Letter {
-    Header header;  // its root is the message's tag
-    std::vector<char> bytes;
-    Requests requests;
-  };
   enum Stage : int { kHeader, kBytes };
   static int tag_of(int64_t number, Stage stage) { return int(number % (1 << 14)) * 2 + stage; }
   using Way = std::pair<int64_t, int64_t>;  // a rank that sends, and a tag
@@ -70,7 +73,7 @@ class Mail {
   std::map<int64_t, int64_t> sent_, seen_;  // how many to and from each rank
   std::map<Way, int64_t> asked_, came_;
   std::map<Way, std::map<int64_t, Letter>> kept_;  // what came and was not waited for so far, by number
-  std::list<Letter> sending_;
+  std::list<Letter>& sending_;
 };
 
 }  // namespace gradus

@@ -81,7 +81,7 @@ class Reference {
     size_t act = 0;
     bool in_barrier = false;  // the act has begun, and is waited for
     std::vector<Happening> computing;
-    // Sends to it: when the sender's link has done with each, the sender, the op.
+    // Sends to it: when the sender's link begins with each, the sender, the op.
     std::set<std::tuple<double, int64_t, size_t>> coming;
   };
   struct Event {  // a collective; or a message, at its send
@@ -133,7 +133,7 @@ class Reference {
     const Op& op = program_.ops[k];
     if (waits(r)) {
       const Event& e = awaited(r);
-      if (op.what == Op::What::Recv) take_in(r, e.is.end);
+      if (op.what == Op::What::Recv) take_in(r, e.is.begin);
       rank.now = std::max(rank.now, op.what == Op::What::Recv ? e.arrived : e.is.end);
       rank.in_barrier = false;
     } else if (!act(r).waits) {
@@ -153,14 +153,15 @@ class Reference {
     e.over = true;
     e.seconds = message_over(network_, op.rank, op.other, double(op.numel() * size_of(op.dtype)));
     if (e.seconds == 0) {
-      e.is.end = e.arrived = from.now;
+      e.is.begin = e.is.end = e.arrived = from.now;
       return;
     }
-    e.is.end = from.out_free = std::max(from.now, from.out_free) + e.seconds;
-    ranks_[size_t(op.other)].coming.emplace(e.is.end, op.rank, k);
+    e.is.begin = std::max(from.now, from.out_free);
+    e.is.end = from.out_free = e.is.begin + e.seconds;
+    ranks_[size_t(op.other)].coming.emplace(e.is.begin, op.rank, k);
   }
 
-  // The rank's link takes what the others' have done with by then, one after the other.
+  // The rank's link takes what the others' have begun by then, one after the other.
   void take_in(size_t r, double until) {
     Rank& rank = ranks_[r];
     while (!rank.coming.empty() && std::get<0>(*rank.coming.begin()) <= until) {

@@ -36,6 +36,8 @@ TimedProgram timed_program(Rng& rng, int64_t ranks, bool messages, bool groups) 
     timed.computes.emplace_back();
     for (size_t i = 0; i <= acts.size(); ++i)  // often nothing, seldom much
       timed.computes.back().push_back(rng.below(3) == 0 ? 0 : std::exp(4 * rng.normal() - 4));
+    if (groups)
+      timed.computes.back()[0] += 1e-6 * rng.uniform();  // splits end at 0, whoever is the last then
   }
   return timed;
 }

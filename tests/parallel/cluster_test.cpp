@@ -114,8 +114,10 @@ TEST(L17_Cluster, ADeadlockOfManyRanksIsToldOfTheFirstOnes) {
   std::string eight = "deadlock: no rank can go on; rank 0 waits in barrier; rank 1 has ended";
   for (int r = 2; r < 8; ++r) eight += "; rank " + std::to_string(r) + " waits in barrier";
   EXPECT_EQ(told(8), eight);
-  EXPECT_EQ(told(9), eight + "; and so on");
-  EXPECT_EQ(told(60), eight + "; and so on");
+  std::string of_many = "deadlock: no rank can go on; rank 0 waits in barrier";  // those that wait
+  for (int r = 2; r < 9; ++r) of_many += "; rank " + std::to_string(r) + " waits in barrier";
+  EXPECT_EQ(told(9), of_many + "; and so on");
+  EXPECT_EQ(told(60), of_many + "; and so on");
 }
 
 TEST(L17_Cluster, ByDefaultTheTimeIsMeasured) {
@@ -133,6 +135,20 @@ TEST(L17_Cluster, ByDefaultTheTimeIsMeasured) {
   EXPECT_GE(ran.seconds[1], 0.1);
   EXPECT_LT(ran.seconds[1], 0.3);
   EXPECT_GE(ran.seconds[2], 0.3);
+}
+
+// What is computed outside of any range, also after the last one.
+TEST(L17_Cluster, WhatIsComputedLastIsOnTheTimeline) {
+  double now = 0;
+  const ClusterRun ran =
+      run_cluster({.ranks = 1, .computed = [&](int64_t, Context&) { return now; }, .keep_timeline = true},
+                  [&](Comm& comm) {
+                    comm.barrier();
+                    now = 3;
+                  });
+  ASSERT_EQ(ran.timeline.size(), 1u);
+  EXPECT_EQ(ran.timeline[0].name, "compute");
+  EXPECT_EQ(ran.timeline[0].end, 3);
 }
 
 // Ranks that only communicate have computed next to nothing, whatever it costs to move their data here.

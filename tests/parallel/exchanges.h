@@ -5,6 +5,7 @@
 #include "src/core/rng.h"
 #include "src/parallel/comm/comm.h"
 #include "src/tensor/context.h"
+#include "src/tensor/tensor.h"
 
 namespace gradus {
 
@@ -79,6 +80,38 @@ inline void expect_exchange(Comm& comm) {
   work->wait();  // does nothing
   for (size_t i = 0; i < recvs.size(); ++i)
     expect_values(recvs[i].x, expected[i], "message " + std::to_string(i) + " to rank " + std::to_string(me));
+}
+
+// Sums of three overlapping groups and of all ranks: each rank begins them in an order of its own, and waits
+// for them in another.
+inline void expect_any_order(Comm& all, uint64_t number) {
+  const int64_t me = all.rank();
+  std::vector<std::unique_ptr<Comm>> groups;
+  for (const int64_t color : {me % 2, me / 2, int64_t(0)})
+    groups.push_back(all.split("group " + std::to_string(groups.size()), color));
+  Rng common(41, number), mine(42 + uint64_t(me), number);
+  std::vector<Comm*> comms{&all};
+  for (const auto& g : groups) comms.push_back(g.get());
+  std::vector<Tensor> xs;
+  std::vector<std::unique_ptr<Work>> works(comms.size());
+  const int64_t n = common.below(4) == 0 ? 200'003 : 5;
+  for (size_t i = 0; i < comms.size(); ++i)
+    xs.push_back(from_host(current().device, std::vector<double>(size_t(n), double(1 << me)), {n}, DType::F32,
+                           Kind::Other, "x"));
+  std::vector<size_t> order{0, 1, 2, 3};
+  const auto shuffle = [&] {
+    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[mine.below(i)]);
+  };
+  shuffle();
+  for (const size_t i : order) works[i] = comms[i]->all_reduce(xs[i]);
+  shuffle();
+  for (const size_t i : order) {
+    works[i]->wait();
+    double sum = 0;
+    for (const int64_t r : comms[i]->members()) sum += double(1 << r);
+    EXPECT_EQ(to_host<double>(xs[i]), std::vector<double>(size_t(n), sum))
+        << "group " << i << " on rank " << me;
+  }
 }
 
 }  // namespace gradus

@@ -68,13 +68,16 @@ ClusterRun Cluster::run() {
 
 void Cluster::stop(int64_t r, const WhenOver& over) {
   SimRank& rank = *ranks[size_t(r)];
+  if (ending_) throw Ended();
   rank.stopped = clock(r);
+  rank.computed = computed(r);
   const std::optional<double> known = over();
   if (known && (ready_.empty() || ready_.begin()->first >= std::max(rank.stopped, *known)))
     return;  // nobody is behind
   rank.over = over;
   find_when_over(r);
   rank.fiber.switch_to(scheduler_);
+  rank.over = nullptr;
   if (ending_) throw Ended();
 }
 
@@ -146,7 +149,8 @@ std::string Cluster::where_all_wait() const {
   for (int64_t r = 0; r < args.ranks; ++r) {
     const SimRank& rank = *ranks[size_t(r)];
     waiting += !rank.done;
-    if (r >= kMostListed) continue;
+    // Of many ranks those that wait.
+    if (rank.done ? args.ranks > kMostListed : waiting > kMostListed) continue;
     text += "; rank " + std::to_string(r);
     text += rank.done ? " has ended" : " waits in " + rank.waits_for;
   }
@@ -175,7 +179,8 @@ std::string Cluster::who_was_not_asked() const {
     const auto& [group, from, to, tag] = address;
     const Message& m = box.messages.begin()->second;
     std::ostringstream s;
-    s << "rank " << from << " sent " << m.numel << " " << name_of(m.dtype) << " to rank " << to;
+    s << "rank " << from << (tag < 0 ? " sent, in an all_to_all, " : " sent ") << m.numel << " "
+      << name_of(m.dtype) << " to rank " << to;
     if (tag > 0) s << ", tag " << tag;
     s << in_group(groups_[group]->name) << "; nobody has received it";
     return s.str();
@@ -183,10 +188,15 @@ std::string Cluster::who_was_not_asked() const {
   return "";
 }
 
-double Cluster::clock(int64_t r) {
+double Cluster::computed(int64_t r) {
   SimRank& rank = *ranks[size_t(r)];
-  if (args.computed) return args.computed(r, rank.context) + rank.waited;
-  return rank.ran + (r == running_ ? seconds_now() - resumed_ : 0) + rank.waited;
+  if (args.computed) return args.computed(r, rank.context);
+  return rank.ran + (r == running_ ? seconds_now() - resumed_ : 0);
+}
+
+double Cluster::clock(int64_t r) {
+  const SimRank& rank = *ranks[size_t(r)];
+  return rank.stopped + (computed(r) - rank.computed);
 }
 
 void Cluster::add_span(const std::string& name, int64_t rank, bool communicates, double begin, double end) {
@@ -211,18 +221,18 @@ void Cluster::advance(int64_t r, double to) {
   SimRank& rank = *ranks[size_t(r)];
   if (to <= rank.stopped) return;
   add_span(rank.phase, r, false, rank.phase_began, rank.stopped);
-  rank.waited += to - rank.stopped;
   rank.phase_began = rank.stopped = to;
 }
 
 void Cluster::post(int64_t from, int64_t to, Message& m) {
   SimRank& sender = *ranks[size_t(from)];
-  m.sent = std::max(sender.stopped, sender.out_free) + m.seconds;
+  m.began = std::max(sender.stopped, sender.out_free);
+  m.sent = m.began + m.seconds;
   if (m.seconds == 0) {  // by no link
-    m.arrived = m.sent = sender.stopped;
+    m.arrived = m.began = m.sent = sender.stopped;
   } else {
     sender.out_free = m.sent;
-    ranks[size_t(to)]->coming.emplace(std::pair(m.sent, from), &m);
+    ranks[size_t(to)]->coming.emplace(std::pair(m.began, from), &m);
   }
   find_when_over(to);
 }

@@ -26,11 +26,11 @@ struct ClusterRun {
   std::vector<Span> timeline;   // if it was kept
 };
 
-// Runs `body` on every rank, with the rank's Context current. Ranks take turns: one runs until it waits for
-// what is not there. What a rank throws ends the others where they wait (they are unwound, by something that
-// is no std::exception) and is thrown again: an Error then begins with "rank 2: ". If all wait for what
-// nobody will do, the Error says where each waits; if one has ended without a collective that others began,
-// which. A destructor must not wait.
+// Runs `body` on every rank, with the rank's Context current. Ranks take turns: one runs until it waits
+// for what is not there, or begins something while another one is behind on the clock. What a rank throws
+// ends the others where they wait (they are unwound, by something that is no std::exception) and is thrown
+// again: an Error then begins with "rank 2: ". If all wait for what nobody will do, the Error says where each
+// waits; if one has ended without a collective that others began, which. A destructor must not wait.
 ClusterRun run_cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body);
 
 }  // namespace gradus

@@ -14,22 +14,24 @@ constexpr const char* kNames[] = {"all_reduce", "reduce_scatter",           "all
 // That it was begun, until it is waited for or nobody can any more.
 class Comm::Open : public Work {
  public:
-  Open(std::unique_ptr<Work> work, std::shared_ptr<int64_t> open)
-      : work_(std::move(work)), open_(std::move(open)) {
-    ++*open_;
+  Open(std::unique_ptr<Work> work, std::shared_ptr<State> comm)
+      : work_(std::move(work)), comm_(std::move(comm)) {
+    ++comm_->open;
   }
   ~Open() override { close(); }
   void wait() override {
+    if (!comm_) return;
+    check(!comm_->ended, "what was begun with a Comm is waited for after that has ended");
     work_->wait();
     close();
   }
 
  private:
   void close() {
-    if (open_) --*std::exchange(open_, nullptr);
+    if (comm_) --std::exchange(comm_, nullptr)->open;
   }
   std::unique_ptr<Work> work_;
-  std::shared_ptr<int64_t> open_;
+  std::shared_ptr<State> comm_;
 };
 
 Comm::Comm(int64_t self, std::vector<int64_t> members, const std::string& group)
@@ -46,13 +48,13 @@ std::unique_ptr<Comm> Comm::split(const std::string& name, int64_t color) {
   check(!name.empty(), "split: a group needs a name, for errors and timelines");
   check(color >= 0, "split into '", name, "': colour ", color,
         "; every rank is in one of the groups, and says in which by a number from 0 on");
-  check(*open_ == 0, "split into '", name, "': ", *open_, " calls of this rank", where_,
+  check(state_->open == 0, "split into '", name, "': ", state_->open, " calls of this rank", where_,
         " have begun and are not waited for; wait for them first");
   return begin_split(name, color);
 }
 
 std::unique_ptr<Work> Comm::opened(std::unique_ptr<Work> work) {
-  return std::make_unique<Open>(std::move(work), open_);
+  return std::make_unique<Open>(std::move(work), state_);
 }
 
 int64_t Offer::numel() const {
@@ -134,8 +136,9 @@ void Comm::barrier() { begin({Collective::Barrier})->wait(); }
 std::unique_ptr<Work> Comm::all_to_all(const Tensor& x, const std::vector<int64_t>& counts, const Tensor& y,
                                        const std::vector<int64_t>& from_counts) {
   const auto begins = [&](const char* what, const Tensor& t, const std::vector<int64_t>& n) {
-    check(t.defined() && int64_t(n.size()) == size(), "all_to_all: ", n.size(), " counts for ", what,
-          ", and there are ", size(), " ranks", where_);
+    check(t.defined(), "all_to_all: ", what, " is undefined");
+    check(int64_t(n.size()) == size(), "all_to_all: ", n.size(), " counts for ", what, ", and there are ",
+          size(), " ranks", where_);
     std::vector<int64_t> begin(n.size() + 1);
     std::partial_sum(n.begin(), n.end(), begin.begin() + 1);
     check(*std::min_element(n.begin(), n.end()) >= 0 && begin.back() == t.numel(),

@@ -54,6 +54,10 @@ enum class Collective : uint8_t {
   Split
 };
 
+constexpr bool is_all_reduce(Collective what) {
+  return what == Collective::AllReduce || what == Collective::AllReduceMax;
+}
+
 // A rank's part in a collective.
 struct Offer {
   Collective what;
@@ -92,7 +96,7 @@ std::vector<int64_t> first_ranks(int64_t count);  // 0 to count - 1
 
 class Comm {
  public:
-  virtual ~Comm() = default;
+  virtual ~Comm() { state_->ended = true; }
   Comm(const Comm&) = delete;
   int64_t rank() const { return rank_; }  // in this group
   int64_t size() const { return int64_t(members_.size()); }
@@ -103,8 +107,9 @@ class Comm {
   const std::string& where() const { return where_; }
 
   // A Comm of those ranks of this one that give the same colour, 0 or more, in their order. All ranks call
-  // it, when nothing that was begun with this Comm is still to be waited for. Collectives of different groups
-  // have no order; ranks that have several groups in common may begin theirs in different orders.
+  // it, when nothing that was begun with this Comm is still to be waited for. It outlives what is begun with
+  // it. Collectives of different groups have no order: ranks that have several groups in common may begin
+  // theirs in different orders (but not with NCCL, where whoever begins waits until the others have come).
   std::unique_ptr<Comm> split(const std::string& name, int64_t color);
 
   // All ranks call these in the same order, with the same sizes and dtypes; otherwise all of them end, with
@@ -157,7 +162,11 @@ class Comm {
   std::vector<int64_t> members_;
   std::string where_;
   Sent sent_;
-  std::shared_ptr<int64_t> open_ = std::make_shared<int64_t>(0);  // begun and not waited for
+  struct State {
+    int64_t open = 0;  // begun and not waited for
+    bool ended = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 // For implementations, of tensors in host memory: sum[0..n) <- x, or with what is there the sum or the

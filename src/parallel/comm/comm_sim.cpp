@@ -45,7 +45,7 @@ class SimComm : public Comm {
       };
       cluster_.wait(me(), what, sent);
       const Message& m = mail.messages.at(number);
-      cluster_.deliver(me(), m.sent);
+      cluster_.deliver(me(), m.began);
       cluster_.advance(me(), *m.arrived);
       check(m.numel == r.x.numel() && m.dtype == r.x.dtype(), what, ": what was sent are ", m.numel, " ",
             name_of(m.dtype));
@@ -100,11 +100,11 @@ void move_data(Cluster& cluster, const Group& group, const std::vector<std::opti
     const Offer& o = *offers[size_t(r)];
     const Part part = part_of(n, r, ranks);
     Tensor& sum = cluster.ranks[size_t(group.members[size_t(r)])]->sum;
-    const bool all_reduce = what == Collective::AllReduce || what == Collective::AllReduceMax;
-    if (all_reduce) reduce_part(sum, offers, part, o.x, part.begin);
+    if (is_all_reduce(what)) reduce_part(sum, offers, part, o.x, part.begin);
     if (what == Collective::ReduceScatter) reduce_part(sum, offers, part, o.y, 0);
     for (int64_t to = 0; to < ranks; ++to) {
-      if (all_reduce && to != r) copy(o.x, part.begin, offers[size_t(to)]->x, part.begin, part.count);
+      if (is_all_reduce(what) && to != r)
+        copy(o.x, part.begin, offers[size_t(to)]->x, part.begin, part.count);
       if (what == Collective::AllGather) copy(o.x, 0, offers[size_t(to)]->y, part.begin, part.count);
       if (what == Collective::Broadcast && r == o.root) copy(o.x, 0, offers[size_t(to)]->x, 0, n);
     }

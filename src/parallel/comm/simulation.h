@@ -41,9 +41,9 @@ struct Message {
   std::vector<char> bytes;
   int64_t numel;
   DType dtype;
-  // On the clock: how long it takes, when the sender's link has done with it, and, once that is known, when
-  // it has arrived.
-  double seconds, sent = 0;
+  // On the clock: how long it takes, when the sender's link begins and when it has done with it, and, once
+  // that is known, when it has arrived.
+  double seconds, began = 0, sent = 0;
   std::optional<double> arrived = {};
 };
 using Address = std::tuple<size_t, int64_t, int64_t, int64_t>;  // group, from and to in the cluster, tag
@@ -63,15 +63,15 @@ struct SimRank {
   Tensor sum;  // of pieces of all ranks' parts
   Fiber fiber;
   bool started = false, done = false;
-  double ran = 0;     // seconds, as measured
-  double waited = 0;  // seconds on its clock
+  double ran = 0;  // seconds, as measured
   std::string phase = "compute";
   double phase_began = 0;
-  double stopped = 0;  // its clock when it stopped to let others run, or as far as it waited then
-  WhenOver over;       // what it waits for, until it is known when that is over
+  // When it stopped last to let others run: its clock, or until when it waited then; what it had computed.
+  double stopped = 0, computed = 0;
+  WhenOver over;  // what it waits for, until it is known when that is over
   std::string waits_for;
   // When its link is free again, each way. Messages that its link has still to take, in the order in which
-  // the senders' links have done with them.
+  // the senders' links begin with them.
   double out_free = 0, in_free = 0;
   std::multimap<std::pair<double, int64_t>, Message*> coming;
 };
@@ -86,6 +86,7 @@ class Cluster {
   std::map<Address, Mailbox> mail;
 
   double clock(int64_t rank);
+  double computed(int64_t rank);  // so far, in seconds
   // Ends the rank's phase on the timeline, and begins the next.
   void next_phase(int64_t rank, const std::string& name);
   Group& all() { return *groups_[0]; }
@@ -97,7 +98,7 @@ class Cluster {
   double let_others_catch_up(int64_t rank);  // returns its time
   void advance(int64_t rank, double to);     // the clock of one that has stopped
   void post(int64_t from, int64_t to, Message& message);
-  // Lets a rank's link take what the senders' have done with by then, one message after the other.
+  // Lets a rank's link take what has begun by then, one message after the other.
   void deliver(int64_t to, double until);
 
  private:

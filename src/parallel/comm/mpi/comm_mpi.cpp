@@ -26,15 +26,12 @@ struct Operation {  // a collective that has begun
   bool done = false;
 };
 
-bool is_all_reduce(Collective what) {
-  return what == Collective::AllReduce || what == Collective::AllReduceMax;
-}
-
 class MpiComm;
 
 // Of this process, for all its groups: a collective of one must go on while the rank waits in another.
 struct Progress {
   std::vector<MpiComm*> comms;
+  std::string problem;  // of a group that has ended too early
   std::list<Letter> sending;
   Fiber main;
 };
@@ -60,6 +57,9 @@ class MpiComm : public Comm {
   }
   ~MpiComm() override {
     std::erase(progress_->comms, this);
+    if (!begun_.empty())
+      progress_->problem = "a Comm" + where() + " has ended while " + begun_.front()->mine.text() +
+                           " was under way; wait for it before";
     const Alarm alarm("MPI_Comm_free");
     MPI_Comm_free(&collectives_);
   }
@@ -120,6 +120,7 @@ void MpiComm::work() {
 
 // The turn of each group's fiber, until it has to wait.
 void MpiComm::go_on() {
+  check(progress_->problem.empty(), progress_->problem);
   for (MpiComm* const comm : progress_->comms) {
     if (!comm->begun_.empty()) progress_->main.switch_to(comm->worker_);
     if (comm->failure_) std::rethrow_exception(comm->failure_);
@@ -206,7 +207,7 @@ void MpiComm::compare_headers(Operation& op) {
     headers.recv(op.theirs[size_t(r)].set(), Header::kNumel, r, tag_of(op.number, kHeader));
   });
   await(headers);
-  check_same(*this, op.mine, op.theirs, op.number + 1);
+  check_same(*this, op.offer.text(), op.theirs, op.number + 1);
 }
 
 void MpiComm::sum_own_part(Operation& op) {

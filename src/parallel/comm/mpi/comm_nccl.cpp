@@ -54,6 +54,7 @@ class NcclComm : public Comm {
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   }
   ~NcclComm() override {
+    const Alarm alarm("ncclCommDestroy");
     cudaStreamDestroy(stream_);
     ncclCommDestroy(comm_);
     if (mpi_ != MPI_COMM_WORLD) MPI_Comm_free(&mpi_);
@@ -73,7 +74,14 @@ class NcclComm : public Comm {
   void begin_together(const std::function<void()>& all) override {
     begins_together_ = true;
     check_nccl(ncclGroupStart(), "ncclGroupStart");
-    all();
+    try {
+      all();
+    } catch (...) {
+      ncclGroupEnd();
+      begins_together_ = false;
+      together_.clear();
+      throw;
+    }
     check_nccl(ncclGroupEnd(), "ncclGroupEnd");  // now it reaches the stream
     begins_together_ = false;
     record_all();
@@ -107,14 +115,16 @@ class NcclComm : public Comm {
  private:
   class Queued : public Work {
    public:
-    Queued(NcclComm& comm, Tensor x, Tensor y) : comm_(comm), x_(std::move(x)), y_(std::move(y)) {}
-    void wait() override {
-      check_cuda(cudaStreamWaitEvent(comm_.compute(), over.event), "cudaStreamWaitEvent");
-    }
+    Queued(cudaStream_t compute, Tensor x, Tensor y)
+        : compute_(compute), x_(std::move(x)), y_(std::move(y)) {}
+    ~Queued() override {
+      cudaStreamWaitEvent(compute_, over.event);
+    }  // before its tensors' memory is used again
+    void wait() override { check_cuda(cudaStreamWaitEvent(compute_, over.event), "cudaStreamWaitEvent"); }
     Event over;
 
    private:
-    NcclComm& comm_;
+    cudaStream_t compute_;
     Tensor x_, y_;
   };
 
@@ -125,7 +135,7 @@ class NcclComm : public Comm {
     const Event before;
     check_cuda(cudaEventRecord(before.event, compute()), "cudaEventRecord");
     check_cuda(cudaStreamWaitEvent(stream_, before.event), "cudaStreamWaitEvent");
-    auto work = std::make_unique<Queued>(*this, x, y);
+    auto work = std::make_unique<Queued>(compute(), x, y);
     check_nccl(call(), what);
     together_.push_back(work.get());
     if (!begins_together_) record_all();
@@ -174,10 +184,11 @@ class NcclComm : public Comm {
                    &request);
     int over = 0;
     wait_until([&] { return MPI_Test(&request, &over, MPI_STATUS_IGNORE), over; }, mine.text() + where());
-    check_same(*this, mine, theirs, calls_);
+    check_same(*this, o.text(), theirs, calls_);
     return theirs;
   }
-  // NCCL knows of no tags: messages between two ranks come in the order in which they are sent.
+  // NCCL knows of no tags: messages between two ranks, and the parts of an all_to_all, come in the order in
+  // which they are sent.
   static void check_no_tag(const Transfer& t) {
     check(t.tag <= 0, "--comm=nccl: a message with tag ", t.tag, "; NCCL's have none, so take tag 0");
   }

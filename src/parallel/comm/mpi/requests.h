@@ -26,7 +26,10 @@ inline void check_mpi(int status, const char* call) {
 
 struct Header {  // what ranks compare, so that all know that all do the same
   int64_t what, numel, dtype, root;
-  static Header of(const Offer& o) { return {int64_t(o.what), o.numel(), int64_t(o.dtype()), o.root}; }
+  static Header of(const Offer& o) {
+    const int64_t name = int64_t(std::hash<std::string>()(o.name));
+    return {int64_t(o.what), o.what == Collective::Split ? name : o.numel(), int64_t(o.dtype()), o.root};
+  }
   bool matches(const Header& h) const {  // colours may differ
     return what == h.what && numel == h.numel && dtype == h.dtype &&
            (root == h.root || Collective(what) == Collective::Split);
@@ -59,11 +62,13 @@ struct Alarm {
 };
 
 // Of the collective that each has begun with `comm`, by rank.
-inline void check_same(const Comm& comm, const Header& mine, const std::vector<Header>& theirs,
+inline void check_same(const Comm& comm, const std::string& mine, const std::vector<Header>& theirs,
                        int64_t number) {
+  const Header& own = theirs[size_t(comm.rank())];
   for (size_t r = 0; r < theirs.size(); ++r)
-    check(mine.matches(theirs[r]), "its collective number ", number, comm.where(), " is ", mine.text(),
-          ", that of rank ", comm.members()[r], " is ", theirs[r].text());
+    check(own.matches(theirs[r]), "its collective number ", number, comm.where(), " is ", mine,
+          ", that of rank ", comm.members()[r], " is ", theirs[r].text(),
+          own.what == theirs[r].what && Collective(own.what) == Collective::Split ? " into others" : "");
 }
 // Those of the ranks that have given this colour in a split.
 inline std::vector<int64_t> members_with(int64_t color, const Comm& comm, const std::vector<Header>& theirs) {

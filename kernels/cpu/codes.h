@@ -73,9 +73,9 @@ struct Coder {
     if (codebook.count > 16)
       for (int64_t i = 0; i < n; ++i) codes[i] = nearest_code(codebook, place(x[i]));
     else {
-      std::array<float, 15> boundary;
-      std::copy_n(codebook.boundary, 15, boundary.begin());
-      count_boundaries(n, x, place, boundary, codes);
+      std::array<float, 15> boundaries;
+      std::copy_n(codebook.boundary, 15, boundaries.begin());
+      count_boundaries(n, x, place, boundaries, codes);
       for (int64_t i = 0; i < n; ++i) codes[i] = codebook.code[codes[i]];
     }
   }

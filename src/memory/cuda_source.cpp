@@ -4,8 +4,7 @@
 
 std::string gradus::cuda_problem() {
   return "device: cuda cannot be used: this build has no cuda; build with `make CUDA=1` where the CUDA "
-         "toolkit "
-         "is. --device=emu runs the same kernels on the CPU";
+         "toolkit is. --device=emu runs the same kernels on the CPU";
 }
 
 #else

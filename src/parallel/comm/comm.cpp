@@ -209,6 +209,13 @@ void Comm::check_message(const char* call, const Transfer& t) const {
   check(t.tag >= 0, call, ": tag ", t.tag, "; tags are 0 or more");
 }
 
+void take(const Transfer& r, const std::string& what, int64_t numel, DType t,
+          const std::vector<char>& bytes) {
+  Tensor to = r.x;
+  check(numel == to.numel() && t == to.dtype(), what, ": what was sent are ", numel, " ", name_of(t));
+  to.device().copy_in(to.set().p, bytes.data(), to.bytes());
+}
+
 void fold(Tensor& sum, CBuf x, int64_t n, Collective what, bool first) {
   if (first || what != Collective::AllReduceMax)
     return be(sum).cast(sum.device().ctx(), n, x, sum.out(first ? Write::Set : Write::Add));

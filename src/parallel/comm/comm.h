@@ -172,5 +172,8 @@ class Comm {
 // For implementations, of tensors in host memory: sum[0..n) <- x, or with what is there the sum or the
 // larger.
 void fold(Tensor& sum, CBuf x, int64_t n, Collective what, bool first);
+constexpr int64_t kPiece = int64_t(1) << 16;  // elements that are summed at a time, in a buffer of the owner
+// r.x <- the message that came, if it is of that size and dtype.
+void take(const Transfer& r, const std::string& what, int64_t numel, DType t, const std::vector<char>& bytes);
 
 }  // namespace gradus

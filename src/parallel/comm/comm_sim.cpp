@@ -13,14 +13,13 @@ class SimComm : public Comm {
 
  protected:
   std::unique_ptr<Work> begin(const Offer& offer) override {
-    return std::make_unique<OnWait>([this, what = offer.text() + where(), meeting = meet(offer)] {
-      cluster_.wait(me(), what, [&] { return when_over(*meeting); });
-    });
+    return std::make_unique<OnWait>(
+        [this, what = offer.text(), meeting = meet(offer)] { wait_for(*meeting, what); });
   }
   std::unique_ptr<Comm> begin_split(const std::string& name, int64_t color) override {
     const Offer offer{.what = Collective::Split, .root = color, .name = name};
     const std::shared_ptr<Meeting> meeting = meet(offer);
-    cluster_.wait(me(), offer.text() + where(), [&] { return when_over(*meeting); });
+    wait_for(*meeting, offer.text());
     return sim_comm(cluster_, *meeting->groups.at(color), me());
   }
   std::unique_ptr<Work> begin_send(const Transfer& s) override {
@@ -47,10 +46,7 @@ class SimComm : public Comm {
       const Message& m = mail.messages.at(number);
       cluster_.deliver(me(), m.began);
       cluster_.advance(me(), *m.arrived);
-      check(m.numel == r.x.numel() && m.dtype == r.x.dtype(), what, ": what was sent are ", m.numel, " ",
-            name_of(m.dtype));
-      Tensor to = r.x;
-      to.device().copy_in(to.set().p, m.bytes.data(), to.bytes());
+      take(r, what, m.numel, m.dtype, m.bytes);
       mail.messages.erase(number);
     });
   }
@@ -58,9 +54,8 @@ class SimComm : public Comm {
  private:
   int64_t me() const { return members()[size_t(rank())]; }  // in the cluster
   std::shared_ptr<Meeting> meet(const Offer& offer) { return cluster_.meet(group_, rank(), offer, where()); }
-  static std::optional<double> when_over(const Meeting& m) {
-    if (!m.over) return {};
-    return m.end;
+  void wait_for(const Meeting& m, const std::string& what) {
+    cluster_.wait(me(), what + where(), [&m] { return m.over ? std::optional(m.end) : std::nullopt; });
   }
 
   Cluster& cluster_;

@@ -131,7 +131,5 @@ class Cluster {
 // comm_sim.cpp
 std::unique_ptr<Comm> sim_comm(Cluster& cluster, Group& group, int64_t self);
 void move_data(Cluster& cluster, const Group& group, const std::vector<std::optional<Offer>>& offers);
-// Sums are made in pieces of so many elements, in a buffer of the rank that owns them.
-constexpr int64_t kPiece = int64_t(1) << 16;
 
 }  // namespace gradus

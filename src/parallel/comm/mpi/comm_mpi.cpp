@@ -12,8 +12,7 @@
 namespace gradus {
 namespace {
 
-constexpr int64_t kPiece = int64_t(1) << 16;  // elements that are summed at a time
-constexpr int64_t kCalls = 8000;              // tags tell so many calls apart, and the stages of each
+constexpr int64_t kCalls = 8000;  // tags tell so many calls apart, and the stages of each
 enum Stage : int { kHeader, kParts, kWholes };
 int tag_of(int64_t call, Stage stage) { return int(call % kCalls) * 4 + stage; }
 

@@ -58,10 +58,7 @@ class Mail {
       kept_[its].emplace(came_[its]++, std::move(l));
     }
     const Letter l = std::move(kept_[way].extract(number).mapped());
-    check(l.header.numel == r.x.numel() && DType(l.header.dtype) == r.x.dtype(), what, ": what was sent are ",
-          l.header.numel, " ", name_of(DType(l.header.dtype)));
-    Tensor to = r.x;
-    to.device().copy_in(to.set().p, l.bytes.data(), to.bytes());
+    take(r, what, l.header.numel, DType(l.header.dtype), l.bytes);
   }
 
  private:

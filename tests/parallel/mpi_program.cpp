@@ -70,6 +70,14 @@ void go_wrong_in(Comm& comm, const std::string& how) {
     const auto part = comm.split("pairs", comm.rank() % 2);
     part->all_reduce(x.narrow(0, comm.rank() == 3 ? 7 : 8))->wait();
   }
+  if (how == "throw within") {  // a collective that rank 0 has begun and does not pass on
+    const Tensor y(current().device, {8}, DType::F32, Kind::Other, "y");
+    const auto work = comm.broadcast(x, 3);
+    if (comm.rank() == 0) usleep(500'000);
+    for (int64_t i = 0; i < 100 && (comm.rank() == 1 || comm.rank() == 2); ++i)
+      comm.exchange({{y, 3 - comm.rank()}}, {{y, 3 - comm.rank()}})->wait();
+    go_wrong(comm.rank(), "throw");
+  }
   if (how == "group ends") {
     std::unique_ptr<Work> work;
     work = comm.split("pairs", 0)->all_reduce(x);

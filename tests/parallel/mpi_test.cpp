@@ -45,6 +45,7 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
        "its collective number 1 in group 'pairs' of ranks 1, 3 is all_reduce of 7 fp32"},
       {"'group ends'", "loop",
        "a Comm in group 'pairs' of ranks 0, 1, 2, 3 has ended while all_reduce of 8 fp32 was under way"},
+      {"'throw within'", "loop", "rank 1: no luck"},
       {"leave", "loop", "that of rank 1 is barrier"},
       {"stop", "start", "MPI_Comm_dup: no answer for 2 s (--comm-timeout)"},
       {"stop", "loop", "all_reduce of 8 fp32: no answer for 2 s (--comm-timeout)"},

@@ -88,7 +88,7 @@ class MpiComm : public Comm {
   void compare_headers(Operation& op);
   void sum_own_part(Operation& op);
   void send_whole(Operation& op, CBuf x, int64_t n);
-  void receive_wholes(Operation& op, Tensor y);
+  void receive_wholes(Operation& op, Tensor& y);
   void pass_on(Operation& op);
 
   double began_;
@@ -170,9 +170,11 @@ std::unique_ptr<Comm> MpiComm::begin_split(const std::string& name, int64_t colo
   return comm;
 }
 
+// Here and below, a Tensor is the offer's own: if the Comm ends while the fiber waits, nothing unwinds its
+// stack, and a Tensor there would keep its memory.
 void MpiComm::finish(Operation& op) {
   compare_headers(op);
-  Tensor x = op.offer.x, y = op.offer.y;
+  Tensor &x = op.offer.x, &y = op.offer.y;
   switch (op.offer.what) {
     case Collective::ReduceScatter: sum_own_part(op); break;
     case Collective::AllReduce:
@@ -211,7 +213,7 @@ void MpiComm::compare_headers(Operation& op) {
 
 void MpiComm::sum_own_part(Operation& op) {
   const Tensor& x = op.offer.x;
-  Tensor y = op.offer.y;
+  Tensor& y = op.offer.y;
   const Part own = part(x.numel(), rank());
   const int64_t target = is_all_reduce(op.offer.what) ? own.begin : 0;
   Device& device = sum_.device();
@@ -236,7 +238,7 @@ void MpiComm::send_whole(Operation& op, CBuf x, int64_t n) {
 }
 
 // The others' parts of y.
-void MpiComm::receive_wholes(Operation& op, Tensor y) {
+void MpiComm::receive_wholes(Operation& op, Tensor& y) {
   Requests coming(collectives_);
   each_other([&](int64_t r) {
     const Part p = part(y.numel(), r);
@@ -247,7 +249,7 @@ void MpiComm::receive_wholes(Operation& op, Tensor y) {
 
 // From rank to rank, from the root on.
 void MpiComm::pass_on(Operation& op) {
-  Tensor x = op.offer.x;
+  Tensor& x = op.offer.x;
   const int64_t right = (rank() + 1) % size(), left = (rank() + size() - 1) % size();
   if (rank() != op.offer.root) {
     Requests coming(collectives_);

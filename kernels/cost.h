@@ -40,7 +40,9 @@ constexpr Cost fill(int64_t n, DType T) { return elementwise(n, T, 0, 1); }
 constexpr Cost cast(int64_t n, DType from, DType to) {
   return {OpClass::Elementwise, 0, n * (size_of(from) + size_of(to)), 0};
 }
+constexpr Cost cast_columns(RowShape s, DType from, DType to) { return cast(s.rows * s.cols, from, to); }
 constexpr Cost add(int64_t n, DType T) { return elementwise(n, T, 1, 3); }
+constexpr Cost multiply(int64_t n, DType T) { return elementwise(n, T, 1, 3); }
 constexpr Cost scale(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
 constexpr Cost gelu_fwd(int64_t n, DType T) { return elementwise(n, T, 9, 2); }
 constexpr Cost gelu_bwd(int64_t n, DType T) { return elementwise(n, T, 18, 3); }

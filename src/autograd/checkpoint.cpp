@@ -18,8 +18,9 @@ struct CheckpointSegment {
   bool evaluates;  // nothing was dropped out
   int64_t output;  // the slot of y
   struct Dropped {
-    size_t node;  // counted from the segment's first: the one whose op makes it,
-    int saved;    // as one of the tensors that it saves, or, if -1, as its output
+    size_t node;   // counted from the segment's first: the one whose op makes it,
+    bool output;   // as one of its outputs, or else of the tensors that it saves,
+    size_t index;  // this one
     Tensor tensor;
   };
   std::vector<Dropped> dropped;
@@ -55,9 +56,10 @@ Tensor Tape::checkpoint(const Tensor& x, const std::function<Tensor(const Tensor
 // and its output stay: what comes before and after it reads them.
 void Tape::drop_saved(CheckpointSegment& segment, const Tensor& x, const Tensor& y) {
   const size_t first = segment.first_node;
-  std::unordered_map<int64_t, size_t> made_by;  // slot of an output -> node
+  std::unordered_map<int64_t, std::pair<size_t, size_t>> made_by;  // slot of an output -> node, which output
   for (size_t i = first; i < nodes_.size(); ++i)
-    if (nodes_[i].output.slot.wanted()) made_by[nodes_[i].output.slot.id] = i - first;
+    for (size_t k = 0; k < nodes_[i].outputs.size(); ++k)
+      made_by[nodes_[i].outputs[k].slot.id] = {i - first, k};
   for (size_t i = first; i < nodes_.size(); ++i)
     for (size_t k = 0; k < nodes_[i].saved.size(); ++k) {
       const Tensor& t = nodes_[i].saved[k].tensor;
@@ -67,10 +69,10 @@ void Tape::drop_saved(CheckpointSegment& segment, const Tensor& x, const Tensor&
       if (t.storage().kind() != Kind::Activation) continue;  // a weight, or data
       const auto maker = made_by.find(t.slot.id);
       if (maker != made_by.end())
-        segment.dropped.push_back({maker->second, -1, t});
+        segment.dropped.push_back({maker->second.first, true, maker->second.second, t});
       else if (!t.slot.wanted())  // made by the op that saves it; with another slot it is from before the
                                   // segment
-        segment.dropped.push_back({i - first, int(k), t});
+        segment.dropped.push_back({i - first, false, k, t});
     }
   for (CheckpointSegment::Dropped& d : segment.dropped)
     if (!d.tensor.storage().dropped()) d.tensor.storage().drop(kWhere);
@@ -86,14 +88,14 @@ Tape::Tape(CheckpointSegment& remade, const Tape& first_time)
 }
 
 // The segment's next op has run again.
-void Tape::take_remade(const Node& node, const Tensor& y) {
+void Tape::take_remade(const Node& node, const std::vector<Tensor>& y) {
   const std::string_view before = first_time_->nodes_[remade_->first_node + remade_nodes_].op;
   check(before == node.op, "checkpoint: op ", remade_nodes_, " of the function was ", before, ", and is ",
         node.op, " when it runs again; it may depend on x, parameters and data only");
   bool enough = true;
   for (CheckpointSegment::Dropped& d : remade_->dropped) {
     if (d.node == remade_nodes_) {
-      d.tensor.storage().refill(d.saved < 0 ? y.storage() : node.saved[size_t(d.saved)].tensor.storage());
+      d.tensor.storage().refill((d.output ? y[d.index] : node.saved[d.index].tensor).storage());
       d.tensor.storage().set_kind(Kind::Activation);
     }
     enough = enough && d.node <= remade_nodes_;

@@ -34,7 +34,7 @@ Tape::~Tape() {
       if (Leaf* leaf = leaf_of(in.slot)) --leaf->uses;
 }
 
-void Tape::append(Node node, const Tensor& y) {
+void Tape::append(Node node, const std::vector<Tensor>& y) {
   if (remade_) return take_remade(node, y);
   check(!consumed_, node.op,
         ": this tape was consumed by backward(); make a new Tape for the next forward pass");
@@ -56,16 +56,19 @@ static GradSlot gradient_slot(const Tensor& x) {
   return {x.slot, x.shape(), leaf ? leaf->dtype.value_or(x.dtype()) : x.dtype()};
 }
 
-Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tensor y) {
+std::vector<Tensor> record_node(Node node, const std::vector<Tensor>& inputs, std::vector<Tensor> y) {
   Context& context = current();
-  if (context.check_finite) check_all_finite(node.op, y);
+  if (context.check_finite)
+    for (const Tensor& output : y) check_all_finite(node.op, output);
   const bool wanted =
       std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.slot.wanted(); });
   Tape* const tape = context.tape();
   if (!tape || !wanted) return y;
   for (const Tensor& x : inputs) node.inputs.push_back(x.defined() ? gradient_slot(x) : GradSlot{});
-  y.slot = {++context.last_slot, nullptr};
-  node.output = {y.slot, y.shape(), y.dtype()};
+  for (Tensor& output : y) {
+    output.slot = {++context.last_slot, nullptr};
+    node.outputs.push_back({output.slot, output.shape(), output.dtype()});
+  }
   for (Saved& s : node.saved) {
     if (!s.needed || !s.tensor.defined()) {
       s.tensor = {};
@@ -124,14 +127,16 @@ static void check_unchanged(const Node& node) {
           "backward needs the old values");
 }
 
-// The gradient that has been added up for a node's output, in the output's own shape: who used it may have
-// seen it through a view. It wants no gradient itself. Undefined if nothing depends on it.
-static Tensor take(std::unordered_map<int64_t, Tensor>& pending, const GradSlot& of) {
-  const auto found = pending.find(of.slot.id);
-  if (found == pending.end()) return {};
-  const Tensor gradient = found->second.detach().reshape(of.shape);
-  pending.erase(found);
-  return gradient;
+// The gradients that have been added up for a node's outputs, each in the output's own shape: who used it may
+// have seen it through a view. They want no gradient themselves. Undefined for one that nothing depends on.
+static std::vector<Tensor> take(std::unordered_map<int64_t, Tensor>& pending, const Node& node) {
+  std::vector<Tensor> gradients;
+  for (const GradSlot& output : node.outputs) {
+    const auto found = pending.find(output.slot.id);
+    gradients.push_back(found == pending.end() ? Tensor() : found->second.detach().reshape(output.shape));
+    if (found != pending.end()) pending.erase(found);
+  }
+  return gradients;
 }
 
 void Tape::backward(const Tensor& y, Tensor dy) {
@@ -157,12 +162,13 @@ void Tape::backward(const Tensor& y, Tensor dy) {
       remake(node, pending);
     }
     // BEGIN SOLUTION 02.1
-    if (const Tensor node_dy = take(pending, node.output); node_dy.defined()) {
+    const std::vector<Tensor> node_dy = take(pending, node);
+    if (std::any_of(node_dy.begin(), node_dy.end(), [](const Tensor& t) { return t.defined(); })) {
       check_unchanged(node);
       Grads dx(context().device, pending, node);
       node.backward(node, node_dy, dx);
     }
-    // STUB: todo("02.1", "give the output's gradient to the backward function", node, take, check_unchanged);
+    // STUB: todo("02.1", "give the outputs' gradients to the backward function", node, take, check_unchanged);
     // END SOLUTION 02.1
     const std::vector<GradSlot> inputs = std::move(node.inputs);
     nodes_.pop_back();
@@ -195,9 +201,9 @@ void Tape::print(std::ostream& out) const {
   std::set<const Storage*> seen;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
-    std::ostringstream inputs, output, saved;
+    std::ostringstream inputs, outputs, saved;
     for (const GradSlot& in : node.inputs) inputs << in.shape << (in.slot.wanted() ? " " : "(no grad) ");
-    output << node.output.shape;
+    for (const GradSlot& out : node.outputs) outputs << (outputs.tellp() > 0 ? " " : "") << out.shape;
     int64_t bytes = 0;
     for (const Saved& s : node.saved) {
       if (!is_activation(s)) continue;
@@ -205,7 +211,7 @@ void Tape::print(std::ostream& out) const {
       saved << s.tensor.storage().name() << (first ? " " : "(again) ");
       if (first) bytes += s.tensor.storage().bytes();
     }
-    table.row({std::to_string(i), node.op, inputs.str(), output.str(), saved.str(), std::to_string(bytes)});
+    table.row({std::to_string(i), node.op, inputs.str(), outputs.str(), saved.str(), std::to_string(bytes)});
   }
   out << table;
 }

@@ -5,7 +5,6 @@
 // explicit list `saved` owns storage, so "saved for backward" is a number that can be printed per op.
 #pragma once
 #include <functional>
-#include <initializer_list>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -64,10 +63,10 @@ struct Saved {  // a tensor kept for the backward pass, if some wanted gradient 
 class Grads;
 struct CheckpointSegment;  // checkpoint.cpp
 struct Node {
-  using Backward = std::function<void(const Node&, const Tensor& dy, Grads& dx)>;
+  // dy: the gradient of each output, undefined for one that nothing depends on; of one of them it is there.
+  using Backward = std::function<void(const Node&, const std::vector<Tensor>& dy, Grads& dx)>;
   const char* op;
-  std::vector<GradSlot> inputs;
-  GradSlot output;
+  std::vector<GradSlot> inputs, outputs;
   std::vector<Saved> saved;
   Backward backward;
   std::shared_ptr<CheckpointSegment> segment =
@@ -110,13 +109,13 @@ class Tape : public Recording {
   int64_t saved_bytes() const;      // of kind Activation, each storage counted once and whole
   void print(std::ostream&) const;  // one line per node: op, shapes, saved bytes
 
-  void append(Node node, const Tensor& y);  // for record()
+  void append(Node node, const std::vector<Tensor>& y);  // for record()
   Tensor checkpoint(const Tensor& x, const std::function<Tensor(const Tensor&)>& f);
 
  private:
   Tape(CheckpointSegment& remade, const Tape& first_time);
   void drop_saved(CheckpointSegment& segment, const Tensor& x, const Tensor& y);
-  void take_remade(const Node& node, const Tensor& y);
+  void take_remade(const Node& node, const std::vector<Tensor>& y);
   void remake(const Node& checkpoint, const std::unordered_map<int64_t, Tensor>& pending);
 
   std::vector<Node> nodes_;
@@ -152,17 +151,26 @@ bool needed_by(const T&... inputs) {
   return (inputs.slot.wanted() || ...);
 }
 
-// Puts an op on the current tape if some input wants a gradient, and gives y its slot. `saved` lists what
-// backward reads, each with the inputs whose gradient needs it: {{x, needed_by(w)}, {w, needed_by(x)}}. A
-// saved tensor's storage turns from Temporary into Activation. The backward function may capture numbers, but
-// no tensors.
-Tensor record_node(Node node, const std::initializer_list<Tensor>& inputs, Tensor y);
+std::vector<Tensor> record_node(Node node, const std::vector<Tensor>& inputs, std::vector<Tensor> y);
 
+// Puts an op on the current tape if some input wants a gradient, and gives its outputs y their slots. `saved`
+// lists what backward reads, each with the inputs whose gradient needs it: {{x, needed_by(w)}, {w,
+// needed_by(x)}}. A saved tensor's storage turns from Temporary into Activation. The backward function may
+// capture numbers, but no tensors.
 template <class F>
-Tensor record(const char* op, std::initializer_list<Tensor> inputs, std::vector<Saved> saved, Tensor y,
-              F backward) {
+std::vector<Tensor> record(const char* op, const std::vector<Tensor>& inputs, std::vector<Saved> saved,
+                           std::vector<Tensor> y, F backward) {
   static_assert(std::is_trivially_copyable_v<F>, "capture numbers only: tensors belong in `saved`");
   return record_node({op, {}, {}, std::move(saved), backward}, inputs, std::move(y));
+}
+// An op with one output, whose backward function gets the one gradient.
+template <class F>
+Tensor record(const char* op, const std::vector<Tensor>& inputs, std::vector<Saved> saved, const Tensor& y,
+              F backward) {
+  const auto of_first = [backward](const Node& n, const std::vector<Tensor>& dy, Grads& dx) {
+    backward(n, dy[0], dx);
+  };
+  return record(op, inputs, std::move(saved), std::vector{y}, of_first)[0];
 }
 
 }  // namespace gradus

@@ -13,6 +13,7 @@ Tensor add_positions(const Tensor& x, const Tensor& table);  // x (B,T,C) + tabl
 Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout);
 Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout);
 // (...,V), int32 (...) from -1 on, one number -> scalar
+Tensor concatenate(const std::vector<Tensor>& parts);  // along the last dimension
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& count = {});
 Tensor dropout(const Tensor& x, double p);                 // x (B, ...): sample by sample
 Tensor embedding(const Tensor& table, const Tensor& ids);  // (V,C), int32 (...) -> (...,C)
@@ -20,13 +21,17 @@ Tensor gelu(const Tensor& x);                              // by tanh, as GPT-2 
 Tensor gelu_erf(const Tensor& x);                          // exact, as BERT and GPT-NeoX have it
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor linear(const Tensor& x, const Tensor& weight,
-              const Tensor& bias = {});  // x W^T + b, W (out,in), b (out)
+              const Tensor& bias = {});             // x W^T + b, W (out,in), b (out)
+Tensor multiply(const Tensor& a, const Tensor& b);  // a * b, same shapes
 // Turns q and k of each head by its position: the first `dims` dimensions. qkv (B,T,3C) -> the same shape;
 // its first token is at position `first`.
 Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims, int64_t first = 0);
-Tensor scale(const Tensor& x, double factor);     // factor * x
-Tensor select_token(const Tensor& x, int64_t t);  // (B,T,C) -> (B,C): row t of each sample
-Tensor softmax(const Tensor& x);                  // over the last dimension
+Tensor scale(const Tensor& x, double factor);                 // factor * x
+Tensor select_token(const Tensor& x, int64_t t);              // (B,T,C) -> (B,C): row t of each sample
+Tensor slice(const Tensor& x, int64_t begin, int64_t count);  // of the last dimension
+Tensor softmax(const Tensor& x);                              // over the last dimension
+std::vector<Tensor> split(const Tensor& x,
+                          const std::vector<int64_t>& counts);  // the last dimension, in parts
 Tensor tanh(const Tensor& x);
 
 }  // namespace gradus

@@ -54,8 +54,8 @@ TEST_F(L02_TapePrint, ALineANodeInTheOrderOfTheForwardPass) {
   ASSERT_EQ(tape.nodes().size(), 3u);
   EXPECT_STREQ(tape.nodes()[0].op, "linear");
   EXPECT_STREQ(tape.nodes()[2].op, "scale");
-  EXPECT_EQ(tape.nodes()[1].output.shape, (Shape{2, 4}));
-  EXPECT_EQ(tape.nodes()[1].inputs[0].slot.id, tape.nodes()[0].output.slot.id);
+  EXPECT_EQ(tape.nodes()[1].outputs[0].shape, (Shape{2, 4}));
+  EXPECT_EQ(tape.nodes()[1].inputs[0].slot.id, tape.nodes()[0].outputs[0].slot.id);
   EXPECT_EQ(context.device.meter().now()[Kind::Activation], 24 + 32) << "in the table of memory, too";
   tape.backward(z, tensor({2, 4}, "dz"));
   EXPECT_TRUE(tape.nodes().empty()) << "consumed";

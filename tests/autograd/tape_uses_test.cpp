@@ -268,11 +268,11 @@ TEST_F(L02_TapeUses, OnlyWhatIsSavedStaysAlive) {
   for (const Node& node : tape.nodes()) {
     EXPECT_TRUE(node.saved.empty());
     EXPECT_EQ(node.inputs[0].shape, Shape{1000});
-    EXPECT_EQ(node.output.dtype, DType::F32);
-    EXPECT_EQ(node.output.slot.leaf, nullptr);
+    EXPECT_EQ(node.outputs[0].dtype, DType::F32);
+    EXPECT_EQ(node.outputs[0].slot.leaf, nullptr);
   }
   EXPECT_EQ(*tape.nodes()[0].inputs[0].slot.leaf, &leaf);
-  EXPECT_EQ(tape.nodes()[2].output.slot.id, y.slot.id);
+  EXPECT_EQ(tape.nodes()[2].outputs[0].slot.id, y.slot.id);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ Call elementwise(Draw& d) {
   static constexpr Binary kBinary[] = {{"gelu_bwd", &Backend::gelu_bwd},
                                        {"gelu_erf_bwd", &Backend::gelu_erf_bwd},
                                        {"tanh_bwd", &Backend::tanh_bwd},
-                                       {"add", &Backend::add}};
+                                       {"add", &Backend::add},
+                                       {"multiply", &Backend::multiply}};
   const int64_t n = d.size(600);
   constexpr double kError = 32 * 8 * kEps;  // fewer than 32 roundings of numbers up to 8
   if (d.choices.yes()) {

@@ -25,7 +25,9 @@ TEST(L02_Cost, OfElementwiseKernels) {
   expect_cost("fill bf16", cost::fill(15, BF16), E, 0, 30);
   expect_cost("cast", cost::cast(15, F32, BF16), E, 0, 90);
   expect_cost("cast", cost::cast(15, F16, F64), E, 0, 150);
+  expect_cost("cast_columns", cost::cast_columns({3, 5}, BF16, F32), E, 0, 90);
   expect_cost("add", cost::add(15, F32), E, 15, 180);
+  expect_cost("multiply", cost::multiply(15, F32), E, 15, 180);
   expect_cost("add fp16", cost::add(15, F16), E, 15, 90);
   expect_cost("scale", cost::scale(15, F32), E, 15, 120);
   // u: 5; tanh, 1 +, x/2 times: 4

@@ -17,6 +17,9 @@ double gelu_slope(double x) {
 TEST_P(L02_Elementwise, Add) {
   expect_elementwise({"add", table().add, [](double a, double b) { return a + b; }});
 }
+TEST_P(L02_Elementwise, Multiply) {
+  expect_elementwise({"multiply", table().multiply, [](double a, double b) { return a * b; }});
+}
 TEST_P(L02_Elementwise, Scale) {
   expect_elementwise({"scale",
                       [](const Ctx& c, int64_t n, CBuf a, CBuf, Out y) { table().scale(c, n, a, y, -1.3f); },
@@ -62,6 +65,31 @@ TEST_P(L02_Elementwise, CastBetweenAllPairs) {
       expect_contract(cast, all_ways(cast.outputs));
     }
 }
+// Parts of rows, out of rows that are longer and into such: what lies between them stays.
+TEST_P(L02_Elementwise, CastOfColumnsBetweenAllPairs) {
+  for (const DType from : float_types())
+    for (const RowShape s : row_shapes())
+      for (const auto& [x_more, y_more] : {std::pair<int64_t, int64_t>(0, 0), {5, 0}, {0, 3}, {1, 2}}) {
+        const int64_t x_row = s.cols + x_more, y_row = s.cols + y_more;
+        const Buffer x = Buffer::random(from, s.rows * x_row, 1);
+        const std::vector<double> values = x.values();
+        Expected y{"y", float_types(), std::vector<double>(size_t(s.rows * y_row), kNotWritten)};
+        for (int64_t r = 0; r < s.rows; ++r)
+          std::copy_n(values.begin() + r * x_row, s.cols, y.value.begin() + r * y_row);
+        const KernelCall cast{std::string("cast_columns from ") + name_of(from),
+                              {y},
+                              [&, row = x_row](const Ctx& c, const std::vector<Out>& out) {
+                                table().cast_columns(c, s, row, x.in(), s.cols + y_more, out[0]);
+                              }};
+        expect_contract(cast, all_ways(cast.outputs));
+      }
+  TestCtx ctx;  // columns of none are none
+  const Buffer x = Buffer::random(DType::F32, 6, 1);
+  Buffer y = Buffer::random(DType::F32, 6, 2);
+  const std::vector<double> before = y.values();
+  table().cast_columns(ctx, {3, 0}, 2, x.in(), 2, y.out(Write::Set));
+  EXPECT_EQ(y.values(), before);
+}
 TEST_P(L02_Elementwise, NanAndInfinityPass) {
   TestCtx ctx;
   const Buffer x(DType::F32, {NAN, INFINITY, -INFINITY});
@@ -78,6 +106,8 @@ TEST_P(L02_Elementwise, NanAndInfinityPass) {
   for (const double v : y.values()) EXPECT_TRUE(std::isnan(v)) << "0 times no number is none";
   table().add(ctx, 3, x.in(), x.in(), y.out(Write::Set));
   EXPECT_TRUE(std::isnan(y.values()[0]) && y.values()[1] == INFINITY && y.values()[2] == -INFINITY);
+  table().multiply(ctx, 3, x.in(), x.in(), y.out(Write::Set));
+  EXPECT_TRUE(std::isnan(y.values()[0]) && y.values()[1] == INFINITY && y.values()[2] == INFINITY);
   table().dropout(ctx, {1, 3}, x.in(), y.out(Write::Set), 1, {});
   EXPECT_EQ(y.values(), std::vector<double>(3, 0)) << "what is dropped is 0, whatever it was";
 }

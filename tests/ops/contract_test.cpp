@@ -32,6 +32,15 @@ constexpr RotaryShape kTurned{.B = 2, .T = 3, .H = 2, .D = 4, .dims = 4};
 MatmulShape product(int64_t M, int64_t N, int64_t K) {
   return {.M = M, .N = N, .K = K, .lda = K, .ldb = N, .ldc = N};
 }
+// Of the 4 rows of the parts that train.
+Costs columns_of_parts(DType T, unsigned training) {
+  Costs costs;
+  for (const int64_t cols : {3, 1, 2}) {
+    if (training & 1) costs.push_back(cost::cast(4 * cols, T, T));
+    training >>= 1;
+  }
+  return costs;
+}
 std::string nothing(unsigned) { return ""; }
 std::string input(unsigned) { return "0 "; }
 const std::vector<Contract> kContracts{
@@ -80,11 +89,23 @@ const std::vector<Contract> kContracts{
      [](DType T, unsigned) {
        return Costs{cost::embedding_bwd({4, 3}, T)};
      }},
-    {"select_token", nothing, [](DType T) { return Costs(3, cost::cast(4, T, T)); },
+    {"concatenate", nothing, [](DType T) { return columns_of_parts(T, 7); }, columns_of_parts},
+    {"multiply",
+     [](unsigned training) { return std::string(training & 2 ? "0 " : "") + (training & 1 ? "1 " : ""); },
+     [](DType T) { return Costs{cost::multiply(12, T)}; },
+     [](DType T, unsigned training) {
+       return Costs(size_t(std::popcount(training)), cost::multiply(12, T));
+     }},
+    {"slice", nothing, [](DType T) { return Costs{cost::cast(12, T, T)}; },
      [](DType T, unsigned) {
-       Costs costs(3, cost::cast(4, T, T));
-       costs.push_back(cost::fill(24, T));
-       return costs;
+       return Costs{cost::fill(24, T), cost::cast(12, T, T)};
+     }},
+    {"split", nothing,
+     [](DType T) {
+       return Costs{cost::cast(4, T, T), cost::cast(12, T, T), cost::cast(8, T, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::fill(24, T), cost::cast(12, T, T)};
      }},
     {"gelu", input, [](DType T) { return Costs{cost::gelu_fwd(14, T)}; },
      [](DType T, unsigned) { return Costs{cost::gelu_bwd(14, T)}; }},
@@ -219,7 +240,9 @@ TEST(L04_OpContract, GradientsInFp32CostWhatTheyTake) {
       {"layernorm", {cost::layernorm_bwd({4, 5}, T)}},
       {"linear",
        {cost::matmul(product(4, 3, 6), T), cost::matmul(product(6, 3, 4), T), cost::bias_bwd({4, 6}, T)}},
-      {"select_token", {cost::cast(4, T, G), cost::cast(4, T, G), cost::cast(4, T, G), cost::fill(24, G)}}};
+      {"multiply", Costs(2, cost::multiply(12, T))},
+      {"slice", {cost::cast(12, T, G), cost::fill(24, G)}},
+      {"split", {cost::cast(12, T, G), cost::fill(24, G)}}};
   for (const auto& [name, costs] : expected) {
     const Op& op = op_of(name);
     Context context("meta");

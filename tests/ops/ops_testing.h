@@ -45,8 +45,19 @@ inline const std::vector<Op> kOps{
        return embedding(x[0], ids_of({2, 0, 2, 4}, {2, 2}));
      },
      1},
-    {"select_token", {{3, 2, 4}}, [](In x) { return select_token(x[0], 0); }},
-    {"select_token_1", {{3, 2, 4}}, [](In x) { return select_token(x[0], 1); }},
+    {"concatenate",
+     {{2, 2, 3}, {2, 2, 1}, {2, 2, 2}},
+     [](In x) {
+       return concatenate({x[0], x[1], x[2]});
+     }},
+    {"multiply", {{3, 4}, {3, 4}}, [](In x) { return multiply(x[0], x[1]); }},
+    {"slice", {{3, 2, 4}}, [](In x) { return slice(x[0], 1, 2); }},
+    {"slice_of_tokens", {{3, 2, 4}}, [](In x) { return select_token(x[0], 1); }},
+    {"split",
+     {{2, 2, 6}},
+     [](In x) {
+       return split(x[0], {1, 3, 2})[1];
+     }},
     {"gelu", {{2, 7}}, [](In x) { return gelu(x[0]); }},
     {"gelu_erf", {{2, 7}}, [](In x) { return gelu_erf(x[0]); }},
     {"layernorm", {{4, 5}, {5}, {5}}, [](In x) { return layernorm(x[0], x[1], x[2]); }, 6},

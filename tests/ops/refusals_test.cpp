@@ -82,6 +82,29 @@ TEST_F(L03_OpRefusals, SelectToken) {
     expect_refused("select_token: x is [2,3,5], t is", [&] { select_token(of({2, 3, 5}), t); });
 }
 
+TEST_F(L03_OpRefusals, Parts) {
+  for (const auto& [begin, count] :
+       {std::pair<int64_t, int64_t>(-1, 2), {0, 6}, {5, 1}, {1, -1}, {6, -1}, {1, INT64_MAX}, {INT64_MAX, 1}})
+    expect_refused("slice: x is [2,5]; it has not", [&] { slice(of({2, 5}), begin, count); });
+  expect_refused("slice: x is []", [&] { slice(of({}), 0, 1); });
+  for (const std::vector<int64_t>& counts : std::vector<std::vector<int64_t>>{
+           {}, {4}, {6}, {2, 2}, {6, -1}, {-1, 3, 3}, {INT64_MAX, INT64_MAX, 7}})
+    expect_refused("split: x is [2,5]; the columns of the parts must be", [&] { split(of({2, 5}), counts); });
+  expect_refused("split: x is []", [&] { split(of({}), {1}); });
+  expect_refused("concatenate: there is nothing", [&] { concatenate({}); });
+  expect_refused("concatenate: there is nothing", [&] { concatenate({of({})}); });
+  for (const Shape& bad : {Shape{3, 5}, Shape{5}, Shape{1, 2, 5}, Shape{}})
+    expect_refused("concatenate: a part is [", [&] { concatenate({of({2, 5}), of(bad)}); });
+  const Tensor other(context.device, {2, 5}, DType::BF16, Kind::Data, "x");
+  expect_refused("concatenate: a part is [2,5] bf16", [&] { concatenate({of({2, 5}), other}); });
+}
+
+TEST_F(L03_OpRefusals, Multiply) {
+  const Tensor other(context.device, {2, 5}, DType::BF16, Kind::Data, "x");
+  for (const Tensor& bad : {of({5, 2}), of({10}), of({1, 2, 5}), other})
+    expect_refused("multiply: a is [2,5] fp32, b is", [&] { multiply(of({2, 5}), bad); });
+}
+
 TEST_F(L03_OpRefusals, LayerNorm) {
   for (const Shape& bad : {Shape{4}, Shape{1, 5}, Shape{5, 1}, Shape{}}) {
     expect_refused("layernorm: x is [2,5]", [&] { layernorm(of({2, 5}), of(bad), of({5})); });

@@ -27,6 +27,7 @@ struct L03_OpValues : ::testing::Test {
 
 TEST_F(L03_OpValues, OfElements) {
   expect(add(tensor({1, -2}, {2}), tensor({0.5, 0.25}, {2})), {2}, {1.5, -1.75});
+  expect(multiply(tensor({1, -2}, {2}), tensor({0.5, 0.25}, {2})), {2}, {0.5, -0.5});
   expect(scale(tensor({1, -2, 0}, {3, 1}), -2.5), {3, 1}, {-2.5, 5, 0});
   expect(tanh(tensor({0, 1, -1}, {3})), {3}, {0, 0.7615941559557649, -0.7615941559557649}, 1e-15);
   expect(gelu(tensor({0, 1, -1}, {3})), {3}, {0, 0.8411919906082768, -0.1588080093917232}, 1e-6);
@@ -55,6 +56,20 @@ TEST_F(L03_OpValues, OfTokens) {
   const Tensor x = tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2});
   expect(select_token(x, 0), {2, 2}, {1, 2, 5, 6});
   expect(select_token(x, 1), {2, 2}, {3, 4, 7, 8});
+}
+
+TEST_F(L03_OpValues, OfParts) {
+  const Tensor x = tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 1, 4});
+  expect(slice(x, 0, 4), {2, 1, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  expect(slice(x, 1, 2), {2, 1, 2}, {2, 3, 6, 7});
+  expect(slice(x, 4, 0), {2, 1, 0}, {});
+  const std::vector<Tensor> parts = split(x, {1, 0, 3});
+  ASSERT_EQ(parts.size(), 3u);
+  expect(parts[0], {2, 1, 1}, {1, 5});
+  expect(parts[1], {2, 1, 0}, {});
+  expect(parts[2], {2, 1, 3}, {2, 3, 4, 6, 7, 8});
+  expect(concatenate({parts[2], parts[1], parts[0], parts[0]}), {2, 1, 5}, {2, 3, 4, 1, 1, 6, 7, 8, 5, 5});
+  expect(concatenate({tensor({1, 2}, {2})}), {2}, {1, 2});
 }
 
 TEST_F(L03_OpValues, AShorterTextAddsNothingToThePositionsAfterIt) {

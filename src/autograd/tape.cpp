@@ -128,13 +128,16 @@ static void check_unchanged(const Node& node) {
 }
 
 // The gradients that have been added up for a node's outputs, each in the output's own shape: who used it may
-// have seen it through a view. They want no gradient themselves. Undefined for one that nothing depends on.
+// have seen it through a view. They want no gradient themselves. Undefined for an output that nothing depends
+// on; none at all if nothing depends on any.
 static std::vector<Tensor> take(std::unordered_map<int64_t, Tensor>& pending, const Node& node) {
   std::vector<Tensor> gradients;
-  for (const GradSlot& output : node.outputs) {
-    const auto found = pending.find(output.slot.id);
-    gradients.push_back(found == pending.end() ? Tensor() : found->second.detach().reshape(output.shape));
-    if (found != pending.end()) pending.erase(found);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const auto found = pending.find(node.outputs[i].slot.id);
+    if (found == pending.end()) continue;
+    gradients.resize(node.outputs.size());
+    gradients[i] = found->second.detach().reshape(node.outputs[i].shape);
+    pending.erase(found);
   }
   return gradients;
 }
@@ -162,8 +165,7 @@ void Tape::backward(const Tensor& y, Tensor dy) {
       remake(node, pending);
     }
     // BEGIN SOLUTION 02.1
-    const std::vector<Tensor> node_dy = take(pending, node);
-    if (std::any_of(node_dy.begin(), node_dy.end(), [](const Tensor& t) { return t.defined(); })) {
+    if (const std::vector<Tensor> node_dy = take(pending, node); !node_dy.empty()) {
       check_unchanged(node);
       Grads dx(context().device, pending, node);
       node.backward(node, node_dy, dx);

@@ -103,6 +103,7 @@ struct RandomKey {
   uint32_t ordinal = 0;           // of the call in the forward pass
   int64_t first_sample = 0;       // of the call's samples, the first one's index in the whole batch
   const int64_t* step = nullptr;  // on the device: a tape's own copy; nullptr: StepScalars::step
+  int64_t first_element = 0;      // of each sample, if the call has only a part of its elements
   constexpr int64_t step_in(const StepScalars& scalars) const { return step ? *step : scalars.step; }
 };
 struct AttentionShape {

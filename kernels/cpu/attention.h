@@ -37,16 +37,13 @@ void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t
           S* weights) {
   const S factor = S(1) / (S(1) - S(s.dropout));
   const int64_t first = (h * s.T + t) * s.T + j0;  // of the elements of the sample's (H, T, T) weights
-  uint32_t words[4 * kBlocks];
-  for (int64_t done = 0; done < n;) {
-    const int64_t block = (first + done) / 4, skip = (first + done) % 4;
-    const int64_t count = std::min(n - done, 4 * kBlocks - skip);
-    draw(s.key, s.key.step_in(*ctx.scalars), s.key.first_sample + b, block, (skip + count + 3) / 4, words);
-    S* const w = weights + done;
+  each_word(s.key, s.key.step_in(*ctx.scalars), s.key.first_sample + b, first, n,
+            [&](int64_t i, int64_t count, const uint32_t* words) {
+              S* const w = weights + i;
 #pragma omp simd
-    for (int64_t j = 0; j < count; ++j) w[j] = uniform01(words[skip + j]) >= s.dropout ? w[j] * factor : S(0);
-    done += count;
-  }
+              for (int64_t j = 0; j < count; ++j)
+                w[j] = uniform01(words[j]) >= s.dropout ? w[j] * factor : S(0);
+            });
 }
 
 }  // namespace gradus::cpu

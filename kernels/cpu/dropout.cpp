@@ -18,12 +18,14 @@ void dropout(const Ctx& ctx, RowShape s, CBuf x, Out y, float p, RandomKey key) 
   const int64_t step = key.step_in(*ctx.scalars);
   visit_out("dropout", y, [&]<class T, Write W>() {
     parallel_for(s.rows * pieces, kGrain / (16 * kBlocks), [&](int64_t begin, int64_t end) {
-      uint32_t words[4 * kBlocks];
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t sample = i / pieces, from = i % pieces * 4 * kBlocks, at = sample * s.cols + from;
-        const int64_t n = std::min(4 * kBlocks, s.cols - from);
-        draw(key, step, key.first_sample + sample, from / 4, (n + 3) / 4, words);
-        keep_or_drop<W>(n, words, p, x.as<T>() + at, y.as<T>() + at);
+        const int64_t sample = i / pieces, from = i % pieces * 4 * kBlocks;
+        const T* const in = x.as<T>() + sample * s.cols + from;
+        T* const out = y.as<T>() + sample * s.cols + from;
+        each_word(key, step, key.first_sample + sample, from, std::min(4 * kBlocks, s.cols - from),
+                  [=](int64_t e, int64_t n, const uint32_t* words) {
+                    keep_or_drop<W>(n, words, p, in + e, out + e);
+                  });
       }
     });
   });

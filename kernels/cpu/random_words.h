@@ -1,5 +1,7 @@
 // Dropout's random words, many at a time.
 #pragma once
+#include <algorithm>
+
 #include "kernels/kernels.h"
 #include "kernels/philox.h"
 
@@ -15,6 +17,20 @@ constexpr int64_t kBlocks = 64;  // of four elements, drawn together
   for (int64_t b = 0; b < count; ++b) {
     const Philox4 four = dropout_words(key.seed, step, key.ordinal, sample, block + b);
     for (int i = 0; i < 4; ++i) words[4 * b + i] = four[i];
+  }
+}
+
+// f(i, count, words): the words of elements [first + i, first + i + count) of a sample, in stretches that
+// make up n.
+template <class F>
+void each_word(RandomKey key, int64_t step, int64_t sample, int64_t first, int64_t n, F f) {
+  first += key.first_element;
+  uint32_t words[4 * kBlocks];
+  for (int64_t i = 0, count; i < n; i += count) {
+    const int64_t block = (first + i) / 4, skip = (first + i) % 4;
+    count = std::min(n - i, 4 * kBlocks - skip);
+    draw(key, step, sample, block, (skip + count + 3) / 4, words);
+    f(i, count, words + skip);
   }
 }
 

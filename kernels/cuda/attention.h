@@ -38,7 +38,9 @@ __device__ void dropout_factors(const AttentionShape& s, const StepScalars* scal
   const float kept = 1.0f / (1.0f - s.dropout);
   const int64_t draws = (j1 - j0 + 2) / 4 + 1;  // that j1 - j0 keys may need: they may begin within one
   for (int64_t i = threadIdx.x; i < (t1 - t0) * draws; i += blockDim.x) {
-    const int64_t t = t0 + i / draws, row = (h * s.T + t) * s.T;  // where it begins in the sample's (H, T, T)
+    const int64_t t = t0 + i / draws;
+    const int64_t row =
+        s.key.first_element + (h * s.T + t) * s.T;  // where it begins in the sample's (H, T, T)
     const int64_t draw = (row + j0) / 4 + i % draws;
     const Philox4 words =
         dropout_words(s.key.seed, s.key.step_in(*scalars), s.key.ordinal, s.key.first_sample + b, draw);

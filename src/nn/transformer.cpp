@@ -33,7 +33,7 @@ Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, K
   const int64_t first = past ? past->length : 0;
   const Tensor turned = c.rotary > 0 ? rotary(qkv, c.heads, c.rotary, first) : qkv;
   if (past) past->append(turned);
-  return first > 0 ? past->attend(turned, c.heads) : c.attention(turned, c.heads, c.mask, c.dropout);
+  return first > 0 ? past->attend(turned, c.heads) : c.attention(turned, c.heads, c.mask, c.dropout, 0);
 }
 
 static ModelPart within(const TransformerConfig& c, ModelPart part) {

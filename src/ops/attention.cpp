@@ -11,10 +11,12 @@
 
 namespace gradus {
 
-static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, Mask mask, double p) {
+static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, Mask mask, double p,
+                             int64_t first_head) {
   check(qkv.shape().rank() == 3 && heads > 0 && qkv.last() % (3 * heads) == 0, op, ": qkv is ", qkv.shape(),
         " with ", heads, " heads; it must be (B, T, 3C) with C a multiple of the heads");
   check(p >= 0 && p < 1, op, ": dropout is ", p, "; it must be at least 0 and below 1");
+  check(first_head >= 0, op, ": the first head is ", first_head, "; they count from 0");
   const double dropout = current().evaluates() ? 0 : p;
   const int64_t T = qkv.shape()[1], C = qkv.last() / 3, D = C / heads;
   return {.B = qkv.shape()[0],
@@ -26,12 +28,12 @@ static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, M
           .scale = 1 / std::sqrt(float(D)),
           .mask = mask,
           .dropout = float(dropout),
-          .key = dropout > 0 ? current().next_dropout_key() : RandomKey{}};
+          .key = dropout > 0 ? current().next_dropout_key(first_head * T * T) : RandomKey{}};
 }
 
-Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout) {
+Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head) {
   const ProfileRange range("attention_plain");
-  const AttentionShape s = packed("attention_plain", qkv, heads, mask, dropout);
+  const AttentionShape s = packed("attention_plain", qkv, heads, mask, dropout, first_head);
   const int64_t C = heads * s.D;
   Tensor y = empty(qkv, {s.B, s.T, C}, "attention"),
          probs = empty(qkv, {s.B, heads, s.T, s.T}, "attention.probs");
@@ -48,9 +50,9 @@ Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropo
                 });
 }
 
-Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout) {
+Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head) {
   const ProfileRange range("attention_flash");
-  const AttentionShape s = packed("attention_flash", qkv, heads, mask, dropout);
+  const AttentionShape s = packed("attention_flash", qkv, heads, mask, dropout, first_head);
   const int64_t C = heads * s.D;
   Tensor y = empty(qkv, {s.B, s.T, C}, "attention"),
          lse = empty(qkv, {s.B, heads, s.T}, statistics_dtype(qkv.dtype()), "attention.lse");

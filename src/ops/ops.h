@@ -9,13 +9,14 @@ namespace gradus {
 Tensor add(const Tensor& a, const Tensor& b);                // a + b, same shapes
 Tensor add_positions(const Tensor& x, const Tensor& table);  // x (B,T,C) + table[0..T) (Tmax,C)
 // Attention, qkv (B,T,3C) -> (B,T,C), in two ways to the same result: one saves B H T T probabilities, the
-// other B H T log-sum-exps.
-Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout);
-Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout);
+// other B H T log-sum-exps. Of a model whose heads are shared out, these are the ones from first_head on.
+Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head = 0);
+Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head = 0);
 // (...,V), int32 (...) from -1 on, one number -> scalar
 Tensor concatenate(const std::vector<Tensor>& parts);  // along the last dimension
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& count = {});
-Tensor dropout(const Tensor& x, double p);                 // x (B, ...): sample by sample
+// x (B, ...): sample by sample; or of each sample the elements from first_element on
+Tensor dropout(const Tensor& x, double p, int64_t first_element = 0);
 Tensor embedding(const Tensor& table, const Tensor& ids);  // (V,C), int32 (...) -> (...,C)
 Tensor gelu(const Tensor& x);                              // by tanh, as GPT-2 has it
 Tensor gelu_erf(const Tensor& x);                          // exact, as BERT and GPT-NeoX have it

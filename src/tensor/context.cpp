@@ -67,8 +67,11 @@ uint32_t& Context::dropout_ordinal() {
   return tape ? tape->dropout_ordinal_ : dropout_ordinal_;
 }
 
-RandomKey Context::next_dropout_key() {
-  RandomKey key{seed, dropout_ordinal()++, first_sample};
+RandomKey Context::next_dropout_key(int64_t first_element) {
+  RandomKey key{.seed = seed,
+                .ordinal = dropout_ordinal()++,
+                .first_sample = first_sample,
+                .first_element = first_element};
   Recording* const tape = recorder();
   if (!tape) return key;
   if (!tape->step_.defined()) {

@@ -27,7 +27,7 @@ struct Context {
   // Of the next random op in this forward pass: each tape counts its own. A part of a model begins with its
   // first block's (Transformer::through_blocks); its Context needs the seed that the whole's has.
   uint32_t& dropout_ordinal();
-  RandomKey next_dropout_key();  // of that op, which is then counted
+  RandomKey next_dropout_key(int64_t first_element = 0);  // of that op, which is then counted
 
   // An attempt at an update: forward, backward, and a step of each optimizer. The first tape after a step
   // calls this: dropout then draws new masks, and the loss scale takes in what all optimizers have found.

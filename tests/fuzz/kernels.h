@@ -114,7 +114,9 @@ struct Draw {
     return {DType::I32, v, 0};
   }
   DType t_or_fp32() { return choices.yes() ? t : DType::F32; }
-  RandomKey key() { return {uint64_t(pick(0, 99)), uint32_t(pick(0, 9)), pick(0, 1000)}; }
+  RandomKey key() {
+    return {uint64_t(pick(0, 99)), uint32_t(pick(0, 9)), pick(0, 1000), nullptr, pick(0, 1000)};
+  }
 };
 
 // What the cpu computes, as an input of a backward.

@@ -16,7 +16,7 @@ struct AttentionCtx : DirtyCtx {
 // The factor that dropout gives the weight of query t to key j.
 inline double dropout_factor(const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t j) {
   if (s.dropout == 0) return 1;
-  const int64_t e = (h * s.T + t) * s.T + j;
+  const int64_t e = s.key.first_element + (h * s.T + t) * s.T + j;
   const Philox4 words = dropout_words(s.key.seed, kStep, s.key.ordinal, s.key.first_sample + b, e / 4);
   return uniform01(words[e % 4]) >= s.dropout ? 1 / (1 - double(s.dropout)) : 0;
 }

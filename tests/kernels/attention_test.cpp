@@ -23,7 +23,10 @@ AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, Mask mask, f
           .scale = 0.8f / std::sqrt(float(D)),
           .mask = mask,
           .dropout = dropout,
-          .key = {.seed = 0x8123'4567'89AB'CDEF, .ordinal = 0x80'0003, .first_sample = 0x8'0000'0005}};
+          .key = {.seed = 0x8123'4567'89AB'CDEF,
+                  .ordinal = 0x80'0003,
+                  .first_sample = 0x8'0000'0005,
+                  .first_element = layout == 0 ? 0 : (layout + (int64_t(1) << 34)) * T * T}};  // other heads
 }
 
 std::string text_of(Saves saves, const AttentionShape& s) {

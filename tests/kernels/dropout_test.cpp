@@ -34,11 +34,11 @@ struct Draw {  // what a mask depends on, each with its highest bit set
   uint64_t seed = 0x8000'0000'0000'002A;
   int64_t step = 0x8000'005;
   uint32_t ordinal = 0x80'0003;
-  int64_t first_sample = 0;
+  int64_t first_sample = 0, first_element = 0;
 };
 void dropout(TestCtx& ctx, RowShape s, const Buffer& x, Out y, float p, const Draw& d) {
   ctx.scalars().step = d.step;
-  table().dropout(ctx, s, x.in(), y, p, {d.seed, d.ordinal, d.first_sample});
+  table().dropout(ctx, s, x.in(), y, p, {d.seed, d.ordinal, d.first_sample, nullptr, d.first_element});
 }
 
 // The kept are raised by 1/(1-p) in fp32, whatever T is: 1/0.9 has no 16-bit neighbour that would do.
@@ -65,6 +65,35 @@ TEST_P(L03_Dropout, Dropout) {
                               }};
         ASSERT_NO_FATAL_FAILURE(expect_contract(call, all_ways(call.outputs)));
       }
+}
+
+// A part of the elements of each sample drops what the whole drops there, wherever in a draw of four it
+// begins.
+TEST_P(L03_Dropout, OfAPartOfTheElements) {
+  const int64_t cols = 2003;
+  const Buffer x = Buffer::random(DType::F32, 2 * cols, 1);
+  Buffer whole = Buffer::zeros(DType::F32, 2 * cols);
+  TestCtx ctx;
+  dropout(ctx, {2, cols}, x, whole.out(Write::Set), 0.4f, {});
+  for (const int64_t first : {0, 1, 2, 3, 4, 255, 257, 1022, 2002, 2003})
+    for (const int64_t n : {int64_t(1), int64_t(7), int64_t(1021), cols}) {
+      const int64_t count = std::min(n, cols - first);
+      std::vector<double> part, expected;
+      for (int64_t row = 0; row < 2; ++row)
+        for (int64_t i = first; i < first + count; ++i) {
+          part.push_back(x.values()[size_t(row * cols + i)]);
+          expected.push_back(whole.values()[size_t(row * cols + i)]);
+        }
+      Buffer y = Buffer::zeros(DType::F32, 2 * count);
+      dropout(ctx, {2, count}, Buffer(DType::F32, part), y.out(Write::Set), 0.4f, {.first_element = first});
+      ASSERT_EQ(y.values(), expected) << first << ", " << count;
+    }
+  const int64_t far = (int64_t(1) << 41) + 3;  // as far as the counter has room, and more than 32 bits
+  Buffer y = Buffer::zeros(DType::F32, 1);
+  const Draw d{.first_element = far};
+  dropout(ctx, {1, 1}, Buffer(DType::F32, {1}), y.out(Write::Set), 0.5f, d);
+  const bool kept = uniform01(dropout_words(d.seed, d.step, d.ordinal, 0, far / 4)[3]) >= 0.5f;
+  EXPECT_EQ(y.values()[0], kept ? 2 : 0);
 }
 
 }  // namespace

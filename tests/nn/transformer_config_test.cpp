@@ -209,7 +209,8 @@ struct Asked {
   double dropout = 0;
 };
 std::vector<Asked> asked;
-Tensor recording_attention(const Tensor& qkv, int64_t heads, Mask mask, double dropout) {
+Tensor recording_attention(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head) {
+  EXPECT_EQ(first_head, 0);
   asked.push_back({qkv.shape(), heads, mask, dropout});
   return attention_plain(qkv, heads, mask, 0);
 }

@@ -38,17 +38,18 @@ TEST_F(L03_OpRefusals, AddPositions) {
 
 TEST_F(L03_OpRefusals, Attention) {
   for (const auto attention : {attention_plain, attention_flash}) {
-    attention(of({1, 2, 12}), 2, Mask::Causal, 0);
+    attention(of({1, 2, 12}), 2, Mask::Causal, 0, 0);
     const std::string op = attention == attention_plain ? "attention_plain" : "attention_flash";
-    expect_refused(op + ": qkv", [&] { attention(of({2, 12}), 2, Mask::Causal, 0); });
-    expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), 0, Mask::Causal, 0); });
-    expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), -2, Mask::Causal, 0); });
-    expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), 3, Mask::Causal, 0); });
+    expect_refused(op + ": qkv", [&] { attention(of({2, 12}), 2, Mask::Causal, 0, 0); });
+    expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), 0, Mask::Causal, 0, 0); });
+    expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), -2, Mask::Causal, 0, 0); });
+    expect_refused(op + ": qkv", [&] { attention(of({1, 2, 12}), 3, Mask::Causal, 0, 0); });
     expect_refused(op + ": qkv is [1,2,16] with 2 heads", [&] {
-      attention(of({1, 2, 16}), 2, Mask::Causal, 0);
+      attention(of({1, 2, 16}), 2, Mask::Causal, 0, 0);
     });
     for (const double p : {-0.1, 1.0, double(NAN)})
-      expect_refused(op + ": dropout is", [&] { attention(of({1, 2, 12}), 2, Mask::Causal, p); });
+      expect_refused(op + ": dropout is", [&] { attention(of({1, 2, 12}), 2, Mask::Causal, p, 0); });
+    expect_refused(op + ": the first head is -1", [&] { attention(of({1, 2, 12}), 2, Mask::Causal, 0, -1); });
   }
 }
 

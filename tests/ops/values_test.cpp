@@ -6,6 +6,7 @@
 
 #include "src/ops/ops.h"
 #include "src/tensor/context.h"
+#include "tests/devices.h"
 #include "tests/tape_testing.h"
 
 namespace gradus {
@@ -115,7 +116,7 @@ TEST_F(L03_OpValues, OfAttention) {
     for (const Mask mask : {Mask::Causal, Mask::None}) {
       Values want = mask == Mask::Causal ? first : mean;
       want.insert(want.end(), mean.begin(), mean.end());
-      expect(attention(tensor(qkv, {1, 2, 24}), 2, mask, 0), {1, 2, 8}, want, 1e-6);
+      expect(attention(tensor(qkv, {1, 2, 24}), 2, mask, 0, 0), {1, 2, 8}, want, 1e-6);
     }
 }
 
@@ -149,7 +150,7 @@ TEST_F(L03_OpValues, DropoutKeepsOrDoublesAndReturnsXItselfWhereNothingIsDropped
     const Tape tape;  // also where one records
     EXPECT_EQ(&dropout(x, 0.75).storage(), &x.storage());
     for (const auto& attention : {attention_plain, attention_flash})
-      for (const double y : to_host<double>(attention(qkv, 1, Mask::None, 0.75))) EXPECT_EQ(y, 1);
+      for (const double y : to_host<double>(attention(qkv, 1, Mask::None, 0.75, 0))) EXPECT_EQ(y, 1);
     EXPECT_EQ(context.dropout_ordinal(), 0u);
   }
   int kept = 0;
@@ -163,6 +164,65 @@ TEST_F(L03_OpValues, DropoutKeepsOrDoublesAndReturnsXItselfWhereNothingIsDropped
   EXPECT_EQ(context.dropout_ordinal(), 2u);
   attention_flash(tensor(Values(12, 1), {1, 2, 6}), 1, Mask::None, 0);
   EXPECT_EQ(context.dropout_ordinal(), 2u);
+}
+
+// Ranks that share out the heads of a model, or its tokens, drop what one device drops.
+struct L03_OpParts : ::testing::TestWithParam<const char*> {
+  Context context{GetParam(), 5};
+};
+INSTANTIATE_TEST_SUITE_P(Devices, L03_OpParts, ::testing::ValuesIn(devices_with_data()),
+                         [](const auto& info) { return std::string(info.param); });
+
+using In = const Tensor&;
+using OfX = std::function<Tensor(const Tensor&)>;
+std::pair<Values, Values> value_and_gradient(const Shape& shape, const OfX& f) {
+  Values values;
+  for (int64_t i = 0; i < shape.numel(); ++i) values.push_back(std::sin(double(i * i)));
+  Tensor x = from_host(current().device, values, shape, DType::F32, Kind::Data, "x");
+  Leaf leaf;
+  attach(x, leaf, "x");
+  Tape tape;
+  const Tensor y = f(x);
+  tape.backward(y, y.detach());
+  return {to_host<double>(y), to_host<double>(leaf.grad)};
+}
+
+TEST_P(L03_OpParts, HeadsDropWhatTheWholeDrops) {
+  constexpr int64_t T = 5, H = 5, D = 3, C = H * D;
+  for (const auto attention : {attention_plain, attention_flash}) {
+    const auto of_heads = [&](const Tensor& qkv, int64_t first, int64_t count, int64_t first_head) {
+      current().dropout_ordinal() = 0;
+      std::vector<Tensor> own;
+      for (const Tensor& whole : split(qkv, {C, C, C})) own.push_back(slice(whole, first * D, count * D));
+      return attention(concatenate(own), count, Mask::Causal, 0.4, first_head);
+    };
+    const auto whole = value_and_gradient({2, T, 3 * C}, [&](In x) { return of_heads(x, 0, H, 0); }),
+               parts = value_and_gradient(
+                   {2, T, 3 * C},
+                   [&](In x) {
+                     return concatenate({of_heads(x, 0, 1, 0), of_heads(x, 1, 3, 1), of_heads(x, 4, 1, 4)});
+                   }),
+               wrong = value_and_gradient({2, T, 3 * C}, [&](In x) {
+                 return concatenate({of_heads(x, 0, 1, 0), of_heads(x, 1, 4, 0)});
+               });
+    EXPECT_EQ(parts, whole);
+    EXPECT_NE(wrong.first, whole.first);
+  }
+}
+
+TEST_P(L03_OpParts, TokensDropWhatTheWholeDrops) {
+  constexpr int64_t T = 7, C = 5;
+  const auto of_tokens = [](const Tensor& x, int64_t first, int64_t count) {
+    current().dropout_ordinal() = 0;
+    return dropout(slice(x.reshape({2, T * C}), first * C, count * C), 0.4, first * C);
+  };
+  const auto whole = value_and_gradient({2, T, C}, [&](In x) { return of_tokens(x, 0, T); });
+  EXPECT_EQ(
+      value_and_gradient({2, T, C},
+                         [&](In x) {
+                           return concatenate({of_tokens(x, 0, 1), of_tokens(x, 1, 4), of_tokens(x, 5, 2)});
+                         }),
+      whole);
 }
 
 }  // namespace

@@ -14,7 +14,8 @@
 // - Deterministic: reductions use a fixed number of partitions, so no result depends on the number of
 //   threads.
 // - By-value arguments do not change from step to step; what does lives in StepScalars and UpdateScalars, in
-//   device memory.
+//   device memory. So the calls of a step can be recorded, compared (hence the operators ==) and made again
+//   (src/tensor/captured_step.h).
 #pragma once
 #include <cstdint>
 
@@ -31,6 +32,7 @@ struct CBuf {  // an input
     return static_cast<const T*>(p);
   }
   CBuf from(int64_t element) const { return {as<char>() + element * size_of(t), t}; }
+  bool operator==(const CBuf&) const = default;
 };
 
 enum class Write : uint8_t { Set, Add };
@@ -45,6 +47,7 @@ struct Out {  // an output
     return static_cast<T*>(p);
   }
   Out from(int64_t element) const { return {wanted() ? as<char>() + element * size_of(t) : nullptr, t, w}; }
+  bool operator==(const Out&) const = default;
 };
 
 struct StepScalars {  // a device's: what changes from step to step, resident on it
@@ -59,7 +62,7 @@ struct StepScalars {  // a device's: what changes from step to step, resident on
 struct UpdateScalars {  // an optimizer's, on its device
   float learning_rate = 0;
   float grad_norm = 0;    // written by clip_factor: the global L2 norm of the optimizer's gradients
-  float clip_factor = 1;  // written by clip_factor, read by updates: gradients are multiplied by it
+  float clip_factor = 1;  // written by clip_factor and begin_update, read by updates: gradients times it
   int32_t skip = 0;       // 1: with loss scaling, a gradient is not finite: this update changes nothing
   int64_t updates = 0;    // that were made, this one included; Adam's bias correction. begin_update counts
 };
@@ -71,17 +74,20 @@ struct Ctx {
   void* workspace =
       nullptr;             // the device's fixed workspace (kWorkspaceBytes, kind `vendor`): tiles, libraries
   void* stream = nullptr;  // cuda: the cudaStream_t that everything is queued on
+  bool operator==(const Ctx&) const = default;
 };
 constexpr int64_t kWorkspaceBytes = int64_t(16) << 20;
 
 struct RowShape {
   int64_t rows, cols;
+  bool operator==(const RowShape&) const = default;
 };
 
 enum class Trans : uint8_t { No, Yes };
-struct Batch {
+struct Batch {  // strides in elements
   int64_t count = 1, stride_a = 0, stride_b = 0, stride_c = 0;
-};  // strides in elements
+  bool operator==(const Batch&) const = default;
+};
 // C[M,N] = alpha * op(A)[M,K] op(B)[K,N]; ld* are the strides, in elements, between rows as stored.
 // Two nested batch dimensions (say batch and head), each with its own strides.
 struct MatmulShape {
@@ -90,11 +96,13 @@ struct MatmulShape {
   int64_t lda, ldb, ldc;
   Batch batch[2] = {};
   float alpha = 1;
+  bool operator==(const MatmulShape&) const = default;
 };
 
 // Where element (b, h, t, d) of a head tensor lies: b*batch + h*head + t*time + d, in elements.
 struct HeadLayout {
   int64_t batch, head, time;
+  bool operator==(const HeadLayout&) const = default;
 };
 enum class Mask : uint8_t { None, Causal };
 // The random bits of a dropout call: Philox(seed, step, ordinal, global sample, element within the sample).
@@ -105,6 +113,7 @@ struct RandomKey {
   const int64_t* step = nullptr;  // on the device: a tape's own copy; nullptr: StepScalars::step
   int64_t first_element = 0;      // of each sample, if the call has only a part of its elements
   constexpr int64_t step_in(const StepScalars& scalars) const { return step ? *step : scalars.step; }
+  bool operator==(const RandomKey&) const = default;
 };
 struct AttentionShape {
   int64_t B, H, T, D;
@@ -113,6 +122,7 @@ struct AttentionShape {
   Mask mask = Mask::Causal;
   float dropout = 0;  // probability of dropping an attention weight
   RandomKey key = {};
+  bool operator==(const AttentionShape&) const = default;
 };
 
 // Packed q, k, v (B, T, 3 H D), of which rotary turns the first `dims` of the D of each head of q and k.
@@ -120,6 +130,7 @@ struct RotaryShape {
   int64_t B, T, H, D, dims;  // dims: even, 0 to D
   int64_t first = 0;  // the position of the first of the T tokens; more than 0 when others were read before
   bool inverse = false;  // turn back: the backward of turning
+  bool operator==(const RotaryShape&) const = default;
 };
 constexpr double kRotaryBase = 10000;
 
@@ -135,6 +146,7 @@ struct ParamUpdate {
   bool decay;                        // whether weight decay applies to this parameter
   int64_t rows = 1;                  // Adafactor: of a matrix (rows, n / rows)
   Out m_scales = {}, v_scales = {};  // of states in 8 bits: fp32, one for each block
+  bool operator==(const ParamUpdate&) const = default;
 };
 struct ParamList {
   int64_t count;
@@ -147,17 +159,20 @@ struct BufList {
 };
 struct AdamWArgs {
   float beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
+  bool operator==(const AdamWArgs&) const = default;
 };
 struct SgdArgs {
   float momentum = 0, weight_decay = 0;
   bool nesterov = false, clips = true;  // clips: gradients are multiplied by clip_factor
   float scale = 1;                      // ... and by this
+  bool operator==(const SgdArgs&) const = default;
 };
 // The step: the learning rate, or relative to the size of the weights, with the learning rate as a bound.
 enum class StepSize : uint8_t { Given, Relative };
 struct AdafactorArgs {
   StepSize step_size = StepSize::Relative;
   float eps1 = 1e-30f, eps2 = 1e-3f, most = 1, power = 0.8f, weight_decay = 0;
+  bool operator==(const AdafactorArgs&) const = default;
 };
 
 // A device's kernels: pointers to functions, one for each entry of entries.inc.

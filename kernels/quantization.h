@@ -21,6 +21,7 @@ struct QuantShape {
   constexpr int64_t begin(int64_t b) const { return b * block; }  // of block b, the first element
   constexpr int64_t end(int64_t b) const { return block < n - b * block ? (b + 1) * block : n; }
   constexpr int64_t code_bytes() const { return bits == 8 ? n : n / 2 + n % 2; }
+  bool operator==(const QuantShape&) const = default;
 };
 
 constexpr int64_t kStateBlock = 256;  // of states of optimizers in 8 bits

@@ -11,8 +11,9 @@ void loss_scale(const Ctx& ctx, Out dloss) {
   });
 }
 
-void begin_update(const Ctx& ctx) {
+void begin_update(const Ctx& ctx, bool clipped) {
   UpdateScalars& u = *ctx.update;
+  if (!clipped) u.clip_factor = 1;
   // One infinite or undefined gradient is enough.
   u.skip = ctx.scalars->growth_interval > 0 && !std::isfinite(u.grad_norm);
   if (u.skip)

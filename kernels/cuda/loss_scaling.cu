@@ -15,7 +15,8 @@ void loss_scale(const Ctx& ctx, Out dloss) {
 }
 
 // One thread each: the host need not read the norm back to decide.
-static __global__ void begin_update_kernel(StepScalars* s, UpdateScalars* u) {
+static __global__ void begin_update_kernel(StepScalars* s, UpdateScalars* u, bool clipped) {
+  if (!clipped) u->clip_factor = 1;
   u->skip = s->growth_interval > 0 && !std::isfinite(u->grad_norm);
   if (u->skip)
     ++s->overflows;
@@ -32,8 +33,8 @@ static __global__ void update_loss_scale_kernel(StepScalars* s) {
 }
 static __global__ void copy_step_kernel(const StepScalars* s, int64_t* step) { *step = s->step; }
 
-void begin_update(const Ctx& ctx) {
-  launch(ctx, "begin_update", 1, 1, 0, begin_update_kernel, ctx.scalars, ctx.update);
+void begin_update(const Ctx& ctx, bool clipped) {
+  launch(ctx, "begin_update", 1, 1, 0, begin_update_kernel, ctx.scalars, ctx.update, clipped);
 }
 void update_loss_scale(const Ctx& ctx) {
   launch(ctx, "update_loss_scale", 1, 1, 0, update_loss_scale_kernel, ctx.scalars);

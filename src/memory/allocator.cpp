@@ -49,9 +49,10 @@ bool Allocator::Order::operator()(const Block* a, const Block* b) const {
 }
 
 Allocator::Allocator(std::unique_ptr<Source> source, Meter& meter)
-    : source_(std::move(source)), meter_(meter) {}
+    : source_(std::move(source)), meter_(meter), free_{{{0, false}, {}}, {{0, true}, {}}} {}
 
 Allocator::~Allocator() {
+  while (free_.size() > 2) end_pool(free_.rbegin()->first.first);
   empty_cache();
   for (const auto& [serial, segment] : segments_)
     for (const Block* b = segment.first; b; b = b->next)
@@ -77,11 +78,12 @@ Block* Allocator::allocate(int64_t bytes, Kind kind, std::string_view name, cons
 
   block->free = false;
   block->requested = bytes;
+  block->number = ++allocations_;
   block->kind = kind;
   block->name = name;
   block->shape = shape;
   block->bytes = block->segment->base + block->offset;
-  if (kOwnMallocs && source_->on_host()) {
+  if (kOwnMallocs && source_->on_host() && block->segment->pool == 0) {
     void* own = nullptr;
     check(posix_memalign(&own, 64, size_t(bytes)) == 0, "allocate: no memory for ", name);
     block->bytes = static_cast<char*>(own);
@@ -95,7 +97,7 @@ void Allocator::free(Block* block) noexcept {
   if (block->free) abort_because("freed twice", *block);
   meter_.remove(block->kind, block->requested, block->size);
   note(Action::Free, *block);
-  if (kOwnMallocs && source_->on_host()) std::free(block->bytes);
+  if (block->bytes != block->segment->base + block->offset) std::free(block->bytes);
   block->bytes = nullptr;
   block->free = true;
   pool(*block->segment).insert(merge_with_neighbours(block));
@@ -111,10 +113,25 @@ void Allocator::change_kind(Block* block, Kind kind) {
 void Allocator::empty_cache() noexcept {
   for (auto at = segments_.begin(); at != segments_.end();) {
     Segment& segment = (at++)->second;
+    if (segment.pool != 0) continue;
     if (segment.page > 0) unmap_free_pages(segment);
     if (!segment.first->free || segment.first->next) continue;
     pool(segment).erase(segment.first);
     remove_segment(segment);
+  }
+}
+
+int64_t Allocator::begin_pool() {
+  for (const bool small : {false, true}) free_[{last_pool_ + 1, small}];
+  return ++last_pool_;
+}
+
+void Allocator::end_pool(int64_t pool) noexcept {
+  for (auto& [serial, segment] : segments_)
+    if (segment.pool == pool) segment.pool = 0;
+  for (const bool small : {false, true}) {
+    free_.at({0, small}).merge(free_.at({pool, small}));
+    free_.erase({pool, small});
   }
 }
 
@@ -131,7 +148,7 @@ Block* Allocator::find(int64_t size, bool small) {
 }
 
 Block* Allocator::take_best_fit(int64_t size, bool small) {
-  FreeBlocks& free_blocks = small ? small_ : large_;
+  FreeBlocks& free_blocks = free_.at({pool_, small});
   const auto best = free_blocks.lower_bound(size);
   if (best == free_blocks.end()) return nullptr;
   Block* block = *best;
@@ -140,14 +157,14 @@ Block* Allocator::take_best_fit(int64_t size, bool small) {
 }
 
 Block* Allocator::new_segment(int64_t size, bool small) {
-  if (expandable_) return expand(size, small);
+  if (expandable_ && pool_ == 0) return expand(size, small);
   const int64_t bytes = segment_size(size);
   if (!within_budget(bytes)) return nullptr;
   void* base = source_->acquire(bytes);
   if (!base) return nullptr;
   meter_.add_segment(bytes);
   note(Action::SegmentAlloc, static_cast<char*>(base), bytes);
-  return add_segment({next_serial_++, bytes, small, static_cast<char*>(base), new_block(), bytes, 0});
+  return add_segment({next_serial_++, bytes, small, static_cast<char*>(base), new_block(), bytes, 0, pool_});
 }
 
 Block* Allocator::add_segment(Segment made) {

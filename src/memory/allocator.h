@@ -16,7 +16,8 @@
 // expandable_segments.cpp.
 //
 // In AddressSanitizer builds the decisions and the accounting are the same, but every block's bytes are a
-// malloc of their own with exactly the requested size, so that overflows and uses after free are seen.
+// malloc of their own with exactly the requested size, so that overflows and uses after free are seen. (Not
+// in private pools, whose addresses must come back.)
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -27,6 +28,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/core/shape.h"
@@ -51,12 +53,14 @@ struct Segment {          // one piece of device memory; its blocks tile it
   Block* first;
   int64_t addresses;  // from base on; more than bytes only if it is expandable
   int64_t page;       // an expandable segment grows and shrinks by this; 0: it does neither
+  int64_t pool;       // the private pool that it belongs to; 0: none
 };
 
 struct Block {  // a piece of a segment; owned by the allocator
   Segment* segment = nullptr;
   int64_t offset = 0, size = 0;  // within the segment, in bytes
   int64_t requested = 0;
+  int64_t number = 0;  // of the allocations, while in use
   Kind kind = Kind::Other;
   std::string name;
   Shape shape;
@@ -95,6 +99,15 @@ class Allocator {
   // PyTorch.
   void set_expandable(bool on) { expandable_ = on; }
 
+  // A private pool: segments (none of them expandable) that serve what is asked for while the pool is in use,
+  // and nothing else. Whoever makes the same requests in it again and again, and gives everything back, finds
+  // it at the same addresses from the second time on. The segments stay until the pool ends, and are
+  // everybody's then; so are blocks that are still in use.
+  int64_t begin_pool();
+  void end_pool(int64_t pool) noexcept;
+  int64_t allocations() const { return allocations_; }                   // made so far
+  int64_t use_pool(int64_t pool) { return std::exchange(pool_, pool); }  // the one before; 0: everybody's
+
   // Events are kept from now on, some 250 bytes of the host each. What is there already is recorded as if it
   // came now, under the op "before the history".
   void keep_history();
@@ -116,7 +129,7 @@ class Allocator {
   };
   using FreeBlocks = std::set<Block*, Order>;
 
-  FreeBlocks& pool(const Segment& s) { return s.small ? small_ : large_; }
+  FreeBlocks& pool(const Segment& s) { return free_.at({s.pool, s.small}); }
   bool within_budget(int64_t more) const { return budget_ == 0 || more <= budget_ - meter_.reserved(); }
   Block* find(int64_t size, bool small);  // at least so large, in no pool; nullptr: no memory
   Block* take_best_fit(int64_t size, bool small);
@@ -147,7 +160,8 @@ class Allocator {
   double history_begin_ = 0;
   std::vector<MemoryEvent> history_;
   std::map<int64_t, Segment> segments_;
-  FreeBlocks small_, large_;
+  int64_t pool_ = 0, last_pool_ = 0, allocations_ = 0;
+  std::map<std::pair<int64_t, bool>, FreeBlocks> free_;  // of each private pool, or 0; and whether small
   // Block objects are recycled, never destroyed: a second free() still finds a valid, free object.
   std::deque<Block> blocks_;
   std::vector<Block*> unused_;

@@ -80,11 +80,17 @@ void Device::synchronize() {
   allocator_.source().synchronize();
 }
 
+constexpr const char* kNoCopies =
+    "a captured step copies nothing from the host or to it, because a replay would not; copy before the step "
+    "or after it";
+
 void Device::copy_in(void* to, const void* from_host, int64_t bytes) {
+  check(!records, "copy_in: ", kNoCopies);
   allocator_.source().copy_in(to, from_host, bytes);
 }
 
 void Device::copy_out(void* to_host, const void* from, int64_t bytes) {
+  check(!records, "copy_out: ", kNoCopies);
   ++waits_;
   allocator_.source().copy_out(to_host, from, bytes);
 }

@@ -48,6 +48,8 @@ class Device {
   void copy_out(void* to_host, const void* from, int64_t bytes);  // the host waits for the device
   // How often the host has waited for the device: synchronize() and copy_out().
   int64_t waits() const { return waits_; }
+  // While the calls of a step are recorded, copies are errors: they would not be made again.
+  bool records = false;
 
  private:
   Device(const DeviceEntry&, int64_t budget);

@@ -45,7 +45,7 @@ Block* Allocator::find_hole(int64_t size, bool small) {
   const int64_t addresses = round_up(std::max(size, kAddresses), page);
   void* base = source_->reserve(addresses);
   if (!base) return nullptr;
-  return add_segment({next_serial_++, 0, small, static_cast<char*>(base), new_block(), addresses, page});
+  return add_segment({next_serial_++, 0, small, static_cast<char*>(base), new_block(), addresses, page, 0});
 }
 
 // Puts memory behind the first `bytes` of a hole, which becomes a free block of that size; or does nothing.

@@ -24,7 +24,7 @@ Parameter& Parameters::add(Parameter made) {
   made.leaf.dtype = made.precision.gradient;
   made.number = next_number_++;
   Parameter& p = list_.emplace_back(std::move(made));
-  set_trainable(p, true);
+  attach(p.value, p.leaf, p.name);
   return p;
 }
 
@@ -45,6 +45,7 @@ Parameter& Parameters::find(const std::string& name) {
 }
 
 void Parameters::set_trainable(Parameter& p, bool trainable) {
+  ++current().freezes;
   p.value.slot = {};
   if (trainable) attach(p.value, p.leaf, p.name);
 }

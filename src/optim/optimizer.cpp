@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "src/tensor/context.h"
+#include "src/tensor/captured_step.h"
 
 namespace gradus {
 
@@ -62,7 +62,7 @@ UpdateScalars Optimizer::scalars() const {
 void Optimizer::restore(int64_t updates) {
   known_ = {.updates = updates};
   scalars_.device().copy_in(there_, &known_, sizeof known_);
-  clipped_ = updating_ = false;
+  has_rate_ = clipped_ = updating_ = false;
 }
 
 constexpr const char* kHalfDone =
@@ -91,7 +91,13 @@ void Optimizer::clip_grad_norm(double max_norm) {
   clipped_ = true;
 }
 
-void Optimizer::step(double learning_rate) {
+void Optimizer::set_learning_rate(double learning_rate) {
+  known_.learning_rate = float(learning_rate);
+  scalars_.device().copy_in(&there_->learning_rate, &known_.learning_rate, sizeof(float));
+  has_rate_ = true;
+}
+
+void Optimizer::step(std::optional<double> learning_rate) {
   check(!updating_, "optimizer: ", kHalfDone);
   Context& context = current();
   check(&scalars_.device() == &context.device, "optimizer: it belongs to another context; make it current");
@@ -110,19 +116,21 @@ void Optimizer::step(double learning_rate) {
   const bool scaled = context.device.host_scalars().growth_interval > 0;
   check(!scaled || clipped_, "optimizer: with loss scaling, call clip_grad_norm() before step(); ",
         "it finds overflows (a maximum of 0 clips nothing)");
+  check(learning_rate || has_rate_, "optimizer: step() without a learning rate, and set_learning_rate() was ",
+        "not called");
+  if (learning_rate) set_learning_rate(*learning_rate);
   updating_ = true;  // from here on an error leaves the update half done
-  ++known_.updates;
-  known_.learning_rate = float(learning_rate);
-  context.device.copy_in(&there_->learning_rate, &known_.learning_rate, sizeof(float));
-  if (!clipped_) context.device.copy_in(&there_->clip_factor, &known_.clip_factor, sizeof(float));
-  kernels().begin_update(ctx({OpClass::Elementwise}));
+  kernels().begin_update(ctx({OpClass::Elementwise}), clipped_);
   for (size_t g = 0; g + 1 < groups_.size(); ++g) {
     if (pager) pager->use(g);
     update_group(groups_[g], groups_[g + 1]);
   }
   if (pager) pager->done();
   if (shares_) shares_->updated();
-  context.stepped = true;
+  const auto count = [this, &context] { ++known_.updates, context.stepped = true; };
+  count();
+  if (CapturedStep* const step = context.captured_step)
+    step->reads_or_writes(scalars_), step->host_counts(count);
   clipped_ = updating_ = false;
 }
 

@@ -47,7 +47,9 @@ class Optimizer {
   // kernel, no memory for states or scratch, another rank) some parameters may have been updated and others
   // not: then each later step is an error until a saved run is loaded. The host does not wait: a kernel
   // decides whether the update is skipped (begin_update in kernels/cpu/loss_scaling.cpp).
-  void step(double learning_rate);
+  void step(std::optional<double> learning_rate = {});
+  // For steps without one (CapturedStep): one copy to the device.
+  void set_learning_rate(double learning_rate);
 
   // Read back from the device; on meta, where no update is skipped, what the host knows.
   UpdateScalars scalars() const;
@@ -77,6 +79,7 @@ class Optimizer {
   Tensor scalars_;                  // UpdateScalars
   UpdateScalars* there_;            // where they are
   UpdateScalars known_;             // to the host
+  bool has_rate_ = false;           // set_learning_rate was called
   bool clipped_ = false;            // since the last update
   bool updating_ = false;           // also after an error on the way
 };

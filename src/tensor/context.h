@@ -11,8 +11,9 @@
 
 namespace gradus {
 
-class Tape;
+class CapturedStep;
 class Recording;
+class Tape;
 
 // The context made last is the current one, until another is made current. They may end in any order: then
 // the latest of those that are left is current.
@@ -46,6 +47,8 @@ struct Context {
   int64_t last_slot = 0;      // ids of gradient slots; 0 means no gradient
   bool check_finite = false;  // --check=nan: every op's output is read and tested
   bool stepped = false;       // an optimizer, in this attempt
+  int64_t freezes = 0;        // how often parameters were frozen or unfrozen
+  CapturedStep* captured_step = nullptr;  // that is recorded now
 
  private:
   friend class Recording;

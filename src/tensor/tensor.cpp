@@ -1,7 +1,7 @@
 #include "src/tensor/tensor.h"
 
 #include "src/memory/device_timing.h"
-#include "src/tensor/context.h"
+#include "src/tensor/captured_step.h"
 
 namespace gradus {
 
@@ -43,6 +43,7 @@ void* Tensor::here() const {
   check(!of_another_context(device()), "tensor '", storage().name(),
         "' is of another context than the current ",
         "one; make its context current, or copy it over by to_host() and from_host()");
+  if (device().records) current().captured_step->reads_or_writes(*this);
   return data();
 }
 

@@ -42,11 +42,10 @@ class Storage {
   void refill(const Storage& remade);  // shares the memory of one that was made as this one was
   std::function<void()> on_read;       // called when it is read while it is dropped: to refill it
 
+  Block& block() const;
   uint32_t version = 0;  // counts writes; a tape compares it to detect that a saved tensor was changed
 
  private:
-  Block& block() const;
-
   Device* device_;
   std::shared_ptr<Block> block_;
   std::string dropped_name_, where_;  // and bytes, while it is dropped

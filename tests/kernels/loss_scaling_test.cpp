@@ -37,7 +37,7 @@ TEST_P(L09_LossScaling, AnUpdateIsMadeOrSkipped) {
       const bool skip = interval > 0 && !std::isfinite(norm);
       made += !skip, skipped += skip;
       ctx.scalars().grad_norm = norm;
-      table().begin_update(ctx);
+      table().begin_update(ctx, true);
       const TestScalars s = ctx.scalars();
       EXPECT_EQ(s.skip, skip) << "norm " << norm;
       EXPECT_EQ(s.updates, made) << "norm " << norm;
@@ -50,6 +50,8 @@ TEST_P(L09_LossScaling, AnUpdateIsMadeOrSkipped) {
     EXPECT_EQ(s.clip_factor, 0.25f);
     EXPECT_EQ(s.step, 9);
     EXPECT_EQ(s.learning_rate, 0.5f);
+    table().begin_update(ctx, false);
+    EXPECT_EQ(ctx.scalars().clip_factor, 1) << "that of the update before is not this one's";
   }
 }
 

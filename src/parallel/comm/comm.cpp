@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "src/tensor/call.h"
+#include "src/tensor/context.h"
 
 namespace gradus {
 
@@ -54,6 +55,8 @@ std::unique_ptr<Comm> Comm::split(const std::string& name, int64_t color) {
 }
 
 std::unique_ptr<Work> Comm::opened(std::unique_ptr<Work> work) {
+  check(!current().captured_step, "a captured step waits for no other ranks", where_,
+        ", because a replay would not; take its steps without CapturedStep");
   return std::make_unique<Open>(std::move(work), state_);
 }
 
@@ -130,7 +133,7 @@ std::unique_ptr<Work> Comm::broadcast(const Tensor& x, int64_t root) {
   return opened(begin(offer));
 }
 
-void Comm::barrier() { begin({Collective::Barrier})->wait(); }
+void Comm::barrier() { opened(begin({Collective::Barrier}))->wait(); }
 
 // The next rank first, and so on: then no two send to the same one at the same time.
 std::unique_ptr<Work> Comm::all_to_all(const Tensor& x, const std::vector<int64_t>& counts, const Tensor& y,

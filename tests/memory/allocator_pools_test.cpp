@@ -1,0 +1,113 @@
+// Private pools: the same addresses again, whatever others ask for in between.
+#include <gtest/gtest.h>
+
+#include "src/core/rng.h"
+#include "tests/memory/allocator_fixture.h"
+
+namespace gradus {
+namespace {
+
+using Addresses = std::vector<char*>;
+
+// A sequence of requests, drawn from a seed; what is left at its end is given back.
+Addresses work(Fixture& f, uint64_t seed) {
+  Rng rng(seed, 0);
+  std::vector<Block*> alive;
+  Addresses addresses;
+  for (int i = 0; i < 60; ++i) {
+    if (!alive.empty() && rng.below(3) == 0) {
+      const size_t at = rng.below(alive.size());
+      f.allocator.free(alive[at]);
+      alive.erase(alive.begin() + ptrdiff_t(at));
+      continue;
+    }
+    const int64_t most = std::array<int64_t, 4>{2'000, 900'000, 3 * kMiB, 15 * kMiB}[rng.below(4)];
+    alive.push_back(f.get(int64_t(rng.below(uint64_t(most)))));
+    addresses.push_back(alive.back()->data());
+  }
+  for (Block* b : alive) f.allocator.free(b);
+  return addresses;
+}
+
+TEST(L16_AllocatorPools, TheSameRequestsFindTheSameAddresses) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    Fixture f;
+    f.allocator.set_expandable(seed % 2 == 1);
+    const int64_t pools[] = {f.allocator.begin_pool(), f.allocator.begin_pool()};
+    const auto in_pool = [&](int i) {
+      const int64_t before = f.allocator.use_pool(pools[i]);
+      EXPECT_EQ(before, 0);
+      const Addresses addresses = work(f, 2 * seed + uint64_t(i));
+      EXPECT_EQ(f.allocator.use_pool(before), pools[i]);
+      return addresses;
+    };
+    in_pool(0), in_pool(1);
+    const Addresses first = in_pool(0), other = in_pool(1);
+    std::vector<Block*> alive;
+    for (int again = 0; again < 3; ++again) {
+      work(f, 1000 + seed);
+      alive.push_back(f.get(int64_t(again) * 3'000'000 + 100));
+      f.allocator.empty_cache();
+      EXPECT_EQ(in_pool(0), first) << seed;
+      EXPECT_EQ(in_pool(1), other) << seed;
+    }
+    for (Block* b : alive) f.allocator.free(b);
+  }
+}
+
+TEST(L16_AllocatorPools, NobodyElseIsServedFromThem) {
+  Fixture f;
+  const int64_t pool = f.allocator.begin_pool();
+  f.allocator.use_pool(pool);
+  Block* mine = f.get(1000);
+  f.allocator.free(f.get(1000));
+  f.allocator.use_pool(0);
+  Block* other = f.get(1000);
+  EXPECT_NE(other->segment, mine->segment);
+  EXPECT_EQ(mine->segment->pool, pool);
+  EXPECT_EQ(other->segment->pool, 0);
+  f.allocator.free(mine);  // given back outside: it is the pool's all the same
+  Block* more = f.get(kMiB);
+  EXPECT_EQ(more->segment, other->segment);
+  f.allocator.empty_cache();
+  EXPECT_EQ(f.meter.reserved(), 4 * kMiB) << "the pool's segment stays";
+  f.allocator.free(other), f.allocator.free(more);
+  f.allocator.empty_cache();
+  EXPECT_EQ(f.meter.reserved(), 2 * kMiB);
+  f.allocator.end_pool(pool);
+  f.allocator.empty_cache();
+  EXPECT_EQ(f.meter.reserved(), 0);
+}
+
+TEST(L16_AllocatorPools, WhatIsInUseOutlivesItsPool) {
+  Fixture f;
+  const int64_t pool = f.allocator.begin_pool();
+  f.allocator.use_pool(pool);
+  Block* b = f.get(1000);
+  b->data()[999] = 7;
+  f.allocator.use_pool(0);
+  f.allocator.end_pool(pool);
+  f.allocator.empty_cache();
+  EXPECT_EQ(b->data()[999], 7);
+  Block* beside = f.get(1000);
+  EXPECT_EQ(beside->segment, b->segment) << "the segment is everybody's";
+  f.allocator.free(b), f.allocator.free(beside);
+  EXPECT_NE(f.allocator.begin_pool(), pool);
+}  // a pool that has not ended goes with its allocator
+
+TEST(L16_AllocatorPools, APoolIsGivenWhatOthersHaveCached) {
+  Fixture f(40 * kMiB);
+  f.allocator.free(f.get(30 * kMiB));
+  const int64_t pool = f.allocator.begin_pool();
+  f.allocator.use_pool(pool);
+  Block* b = f.get(36 * kMiB);
+  f.allocator.free(b);
+  EXPECT_THROW(f.get(38 * kMiB), OutOfMemory) << "what the pool has is not taken apart";
+  f.allocator.use_pool(0);
+  EXPECT_THROW(f.get(30 * kMiB), OutOfMemory);
+  f.allocator.end_pool(pool);
+  f.allocator.free(f.get(38 * kMiB));
+}
+
+}  // namespace
+}  // namespace gradus

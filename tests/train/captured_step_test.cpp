@@ -1,0 +1,125 @@
+// Captured steps: replays against plain steps, to the bit.
+#include <map>
+
+#include "tests/train/captured_testing.h"
+
+namespace gradus {
+namespace {
+
+struct Ended {
+  Numbers weights;
+  std::vector<double> losses;
+  int64_t updates, attempt;
+  bool operator==(const Ended&) const = default;
+};
+constexpr int64_t kSteps = 8;
+Ended train(const char* device, const Way& kind, const std::function<void(Training&, int64_t)>& step) {
+  Context context(device, 3);
+  Training t(kind);
+  Ended end{{}, {}, 0, 0};
+  for (int64_t s = 0; s < kSteps; ++s) {
+    t.fill(s);
+    step(t, s);
+    end.losses.push_back(item(t.loss));
+  }
+  end.weights = t.numbers();
+  end.updates = t.optimizer->scalars().updates, end.attempt = context.device.scalars().step;
+  return end;
+}
+
+struct L16_CapturedStep : ::testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, L16_CapturedStep, ::testing::ValuesIn(kWays),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(L16_CapturedStep, ReplaysAreTheStepsToTheBit) {
+  for (const char* device : devices_with_data()) {
+    const Ended plain = train(device, GetParam(), [](Training& t, int64_t) { t.step(); });
+    std::unique_ptr<CapturedStep> captured;
+    int64_t called = 0;
+    const Ended replayed = train(device, GetParam(), [&](Training& t, int64_t s) {
+      if (s == 0) captured = std::make_unique<CapturedStep>();
+      captured->run(t.inputs, [&] { t.step(), ++called; });
+      EXPECT_EQ(captured->replays(), s >= 2) << "the calls of a step are not those of the one before";
+      if (s == kSteps - 1) captured.reset();
+    });
+    EXPECT_EQ(called, 3) << device;
+    EXPECT_TRUE(replayed == plain) << device << ": losses " << ::testing::PrintToString(replayed.losses)
+                                   << ", " << ::testing::PrintToString(plain.losses);
+    if (GetParam().recipe == "mixed-fp16") {
+      EXPECT_LT(plain.updates, kSteps) << "some are to be skipped";
+      EXPECT_GT(plain.updates, 0);
+    }
+  }
+}
+
+TEST_P(L16_CapturedStep, ReplaysCountWhatTheStepsDo) {
+  Context context("meta", 3);
+  Training t(GetParam());
+  CapturedStep captured;
+  Meter& meter = context.device.meter();
+  std::map<Cost, int64_t> trace;
+  for (int64_t s = 0; s < 6; ++s) {
+    t.fill(s);
+    meter.reset_totals(), meter.reset_peak();
+    captured.run(t.inputs, [&] { t.step(); });
+    if (s == 2) trace = meter.trace();
+    if (s > 2) EXPECT_EQ(meter.trace(), trace) << "step " << s;
+    EXPECT_EQ(t.optimizer->scalars().updates, s + 1);
+  }
+  EXPECT_GT(captured.calls().size(), 50u);
+}
+
+using L16_CapturedStepBeside = CapturedStepTest;
+
+// What lies between two replays takes no memory of theirs: other steps, an evaluation, another captured step.
+TEST_F(L16_CapturedStepBeside, WhatComesBetweenReplaysChangesNothing) {
+  const Ended plain = train("cpu", t.kind, [](Training& of, int64_t) { of.step(); });
+  Training other({.name = "other"}, 2);
+  CapturedStep other_captured;
+  std::vector<Tensor> kept;
+  std::vector<double> losses;
+  Context elsewhere("cpu", 9);
+  for (int64_t s = 0; s < kSteps; ++s) {
+    context.make_current();
+    const int64_t attempt = context.device.host_scalars().step;
+    run();
+    losses.push_back(item(t.loss));
+    other.fill(s);
+    context.stepped = false;  // another model's part of the attempt
+    other_captured.run(other.inputs, [&] { other.step(); });
+    EXPECT_LE(context.device.host_scalars().step, attempt + 1);
+    kept.emplace_back(context.device, Shape{1000 * (s + 1)}, DType::F32, Kind::Other, "kept");
+    const Evaluation evaluation;
+    t.model.loss(t.inputs[0], t.inputs[1]);
+    context.device.allocator().empty_cache();
+    elsewhere.make_current();
+    const Tensor x(elsewhere.device, {100}, DType::F32, Kind::Other, "elsewhere");
+  }
+  context.make_current();
+  EXPECT_EQ(losses, plain.losses);
+  EXPECT_EQ(t.numbers(), plain.weights);
+}
+
+TEST_F(L16_CapturedStepBeside, ItsMemoryIsTheContextsAgain) {
+  record();
+  t.loss = {};
+  const int64_t reserved = context.device.meter().reserved();
+  context.device.allocator().empty_cache();
+  const int64_t kept = context.device.meter().reserved();
+  {
+    const CapturedStep another;
+    EXPECT_EQ(context.device.meter().reserved(), kept) << "it costs nothing before it runs";
+  }
+  EXPECT_GT(kept, reserved / 4) << "the pool stays";
+  std::optional<CapturedStep> ended(std::in_place);
+  for (int i = 0; i < 3; ++i) t.fill(i), ended->run(t.inputs, [this] { t.step(); });
+  const int64_t with_both = context.device.meter().reserved();
+  ended.reset();
+  EXPECT_TRUE(std::isfinite(item(t.loss))) << "what is in use stays";
+  t.loss = {};
+  context.device.allocator().empty_cache();
+  EXPECT_LT(context.device.meter().reserved(), with_both);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -141,15 +141,19 @@ void Allocator::set_budget(int64_t bytes) {
 }
 
 Block* Allocator::find(int64_t size, bool small) {
-  if (Block* const block = take_best_fit(size, small)) return block;
+  if (Block* const block = take_free_block(size, small)) return block;
   if (Block* const block = new_segment(size, small)) return block;
   empty_cache();
   return new_segment(size, small);
 }
 
-Block* Allocator::take_best_fit(int64_t size, bool small) {
+Block* Allocator::take_free_block(int64_t size, bool small) {
   FreeBlocks& free_blocks = free_.at({pool_, small});
-  const auto best = free_blocks.lower_bound(size);
+  auto best = free_blocks.lower_bound(size);
+  if (pool_ != 0)  // the first that fits: so segments that were not there yet the time before change nothing
+    best = std::min_element(best, free_blocks.end(), [](const Block* a, const Block* b) {
+      return std::pair(a->segment->serial, a->offset) < std::pair(b->segment->serial, b->offset);
+    });
   if (best == free_blocks.end()) return nullptr;
   Block* block = *best;
   free_blocks.erase(best);

@@ -100,9 +100,9 @@ class Allocator {
   void set_expandable(bool on) { expandable_ = on; }
 
   // A private pool: segments (none of them expandable) that serve what is asked for while the pool is in use,
-  // and nothing else. Whoever makes the same requests in it again and again, and gives everything back, finds
-  // it at the same addresses from the second time on. The segments stay until the pool ends, and are
-  // everybody's then; so are blocks that are still in use.
+  // and nothing else, by the first free block that is large enough. Whoever makes the same requests again,
+  // and has given everything back in between, finds it at the same addresses. The segments stay until the
+  // pool ends, and are everybody's then, also blocks that are still in use.
   int64_t begin_pool();
   void end_pool(int64_t pool) noexcept;
   int64_t allocations() const { return allocations_; }                   // made so far
@@ -132,7 +132,7 @@ class Allocator {
   FreeBlocks& pool(const Segment& s) { return free_.at({s.pool, s.small}); }
   bool within_budget(int64_t more) const { return budget_ == 0 || more <= budget_ - meter_.reserved(); }
   Block* find(int64_t size, bool small);  // at least so large, in no pool; nullptr: no memory
-  Block* take_best_fit(int64_t size, bool small);
+  Block* take_free_block(int64_t size, bool small);
   Block* new_segment(int64_t size, bool small);  // one free block, in no pool; nullptr: no memory
   Block* add_segment(Segment);                   // its only block
   void remove_segment(const Segment&) noexcept;  // of one free block, in no pool

@@ -41,7 +41,6 @@ TEST(L16_AllocatorPools, TheSameRequestsFindTheSameAddresses) {
       EXPECT_EQ(f.allocator.use_pool(before), pools[i]);
       return addresses;
     };
-    in_pool(0), in_pool(1);
     const Addresses first = in_pool(0), other = in_pool(1);
     std::vector<Block*> alive;
     for (int again = 0; again < 3; ++again) {

@@ -1,6 +1,7 @@
 // Captured steps: replays against plain steps, to the bit.
 #include <map>
 
+#include "src/train/dummy.h"
 #include "tests/train/captured_testing.h"
 
 namespace gradus {
@@ -67,6 +68,34 @@ TEST_P(L16_CapturedStep, ReplaysCountWhatTheStepsDo) {
     EXPECT_EQ(t.optimizer->scalars().updates, s + 1);
   }
   EXPECT_GT(captured.calls().size(), 50u);
+}
+
+// GPT-2 124M: blocks of all sizes, whose segments come as they are needed.
+TEST(L16_CapturedSteps, OfALargeModel) {
+  for (const Keep keep : {Keep::All, Keep::Input, Keep::LessAttention}) {
+    Context context("meta", 3);
+    TransformerConfig config = transformer_config("gpt2");
+    config.precision = precision_recipe("mixed");
+    Transformer model(config);
+    model.segments.assign(12, {1, keep});
+    AdamW optimizer(model.parameters);
+    optimizer.set_learning_rate(1e-3);
+    const DummyBatch batch = dummy_batch(config, 4, 256);
+    const auto step = [&] {
+      Tape tape;
+      tape.backward(batch.loss(model));
+      optimizer.clip_grad_norm(1);
+      optimizer.step();
+      model.parameters.zero_grad();
+    };
+    step(), step();
+    const int64_t reserved = context.device.meter().reserved();
+    context.device.allocator().empty_cache();
+    CapturedStep captured;
+    for (int i = 0; i < 3; ++i) captured.run({batch.ids, batch.targets}, step);
+    EXPECT_TRUE(captured.replays());
+    EXPECT_LE(double(context.device.meter().reserved()), 1.1 * double(reserved)) << "memory of a step";
+  }
 }
 
 using L16_CapturedStepBeside = CapturedStepTest;

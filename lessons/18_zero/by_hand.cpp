@@ -13,16 +13,18 @@ void shards_by_hand(std::ostream& out) {
          "which elements rank 1 keeps\n\n";
   Table table({"stage", "weights", "gradients", "states", "bytes of rank 1", "of all ranks"});
   for (const int stage : {0, 1, 2, 3}) {
-    Part part{};
+    Part part{0, kNumel};
     int64_t mine = 0, all = 0;
     run_cluster({.ranks = kRanks, .device = "meta"}, [&](Comm& comm) {
       Parameters parameters(Allocate::Later);
-      Parameter& w = parameters.add("w", {kNumel}, precision_recipe("zero"));
+      parameters.add("w", {kNumel}, precision_recipe("zero"));
       Zero zero(comm, parameters, {.stage = stage});
       const AdamW optimizer(zero.shards);
       const int64_t bytes = state_bytes(current().device.meter().now());
       all += bytes;
-      if (comm.rank() == kShown) mine = bytes, part = zero.part_of_parameter(w, kShown);
+      if (comm.rank() != kShown) return;
+      mine = bytes;
+      if (const auto& shard = zero.shards.begin()->shard) part = {shard->first, shard->count};
     });
     const std::string whole = "0 to 7",
                       own = std::to_string(part.begin) + " to " + std::to_string(part.begin + part.count - 1);

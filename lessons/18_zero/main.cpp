@@ -17,8 +17,8 @@
 #include "src/core/named.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/processes.h"
+#include "src/parallel/sharded_file.h"
 #include "src/parallel/shards.h"
-#include "src/parallel/zero_save_load.h"
 #include "src/train/lesson.h"
 #include "src/train/text.h"
 
@@ -32,7 +32,7 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
   Zero zero(comm, model.parameters, args);
   model.initialize(task.seed, [&](Parameter& p, const auto& values) { zero.assign(p, values); });
   AdamW optimizer(zero.shards);
-  if (!stretch.load.empty()) load_sharded(stretch.load, zero, optimizer);
+  if (!stretch.load.empty()) load_sharded(stretch.load, comm, zero.shards, optimizer);
   ShardedRun mine;
   for (int64_t step = stretch.from; step < stretch.to; ++step) {
     const double begin = comm.seconds();
@@ -53,7 +53,7 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
   mine.between = meter.now(), mine.peak = meter.at_peak(), mine.padded = zero.numel();
   mine.parameters = model.parameters.numel();
   mine.loss = sum_over_ranks(comm, mine.loss);
-  if (!stretch.save.empty()) save_sharded(stretch.save, comm, zero, optimizer);
+  if (!stretch.save.empty()) save_sharded(stretch.save, comm, zero.shards, optimizer);
   for (const Parameter& p : model.parameters) mine.weights.push_back(to_host<double>(p.value));  // gathered
   return mine;
 }

@@ -26,7 +26,7 @@ void save_training(const std::string& path, const Parameters& parameters, const 
 Metadata load_training(const std::string& path, Parameters& parameters, Optimizer& optimizer);
 
 // What save_training adds to the metadata, and its way back: the numbers of the step and of the updates, the
-// state of loss scaling. For runs on several ranks (parallel/zero_save_load.h).
+// state of loss scaling. For runs on several ranks (parallel/sharded_file.h).
 Metadata with_counts(Metadata metadata, const Optimizer& optimizer);
 struct TrainingCounts {
   int64_t step, updates;

@@ -8,6 +8,7 @@
 
 #include "src/autograd/tape.h"
 #include "src/nn/precision.h"
+#include "src/nn/shard.h"
 #include "src/quant/double_quantized.h"
 
 namespace gradus {
@@ -20,8 +21,10 @@ struct Parameter {  // moves, and does not copy: a weight has one gradient
   bool merged = false;                   // the product of an adapter has been added to it
   Leaf leaf;
   Precision precision;
-  bool decay = true;  // weight decay applies: matrices and embeddings yes, biases and norms no
-  int64_t whole = 0;  // of a shard (parallel/zero.h): the elements of the parameter that it is a part of
+  bool decay = true;           // weight decay applies: matrices and embeddings yes, biases and norms no
+  std::optional<Shard> shard;  // if this rank keeps a part of it
+  // Of what several ranks have, one counts it in sums over all ranks.
+  bool counted = true;
   // Its place in the list of the whole model: the stream of its first values (Transformer::initialize).
   int64_t number = 0;
   bool trainable() const { return value.slot.wanted(); }

@@ -10,8 +10,8 @@ Optimizer::States coded_states(const Parameter& p, int64_t block) {
   const Shape scales{QuantShape{.n = shape.numel(), .block = block}.blocks()};
   return {{"m", shape, DType::U8},
           {"v", shape, DType::U8},
-          {"m.scales", scales, DType::F32},
-          {"v.scales", scales, DType::F32}};
+          {"m.scales", scales, DType::F32, block},
+          {"v.scales", scales, DType::F32, block}};
 }
 
 AdamW8bit::AdamW8bit(Parameters& parameters, AdamWArgs args, const ParameterGroup& group)

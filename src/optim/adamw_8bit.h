@@ -13,7 +13,7 @@ class AdamW8bit : public Optimizer {
  public:
   static constexpr int64_t kLeastCoded = 4096;
   static bool is_for(const Parameter& p) {  // its states are codes
-    return std::max(p.whole, p.value.numel()) >= kLeastCoded;
+    return (p.shard ? p.shard->whole : p.value.shape()).numel() >= kLeastCoded;
   }
   explicit AdamW8bit(Parameters& parameters, AdamWArgs args = {},
                      const ParameterGroup& group = all_parameters);

@@ -76,7 +76,7 @@ void Optimizer::clip_grad_norm(double max_norm) {
   int64_t elements = 0;
   for (const State& s : states) {
     const Parameter& p = *s.parameter;
-    if (!p.trainable() || !p.leaf.written) continue;
+    if (!p.trainable() || !p.leaf.written || !p.counted) continue;
     items.push_back(p.leaf.grad.in()), sizes.push_back(p.value.numel());
     elements += p.value.numel();
   }
@@ -179,8 +179,9 @@ AdamW::AdamW(Parameters& parameters, AdamWArgs args, const ParameterGroup& group
 void AdamW::update(const std::vector<size_t>&, ParamList list) { adamw(list, args_); }
 
 void check_whole(const char* optimizer, const Parameter& p) {
-  check(p.whole == 0, optimizer, ": '", p.name, "' is a shard of a parameter of ", p.whole,
-        " elements, and its update needs whole matrices; take AdamW, SGD or AdamW8bit");
+  check(!p.shard, optimizer, ": '", p.name, "' is a shard of a parameter ",
+        p.shard ? p.shard->whole : Shape(),
+        ", and its update needs whole matrices; take AdamW, SGD or AdamW8bit");
 }
 
 Adafactor::Adafactor(Parameters& parameters, AdafactorArgs args, const ParameterGroup& group)

@@ -16,6 +16,7 @@ struct StateSpec {
   std::string name;
   Shape shape;
   DType dtype;
+  int64_t block = 1;  // so many elements of the parameter have one of the state's: a scale
 };
 
 // Which of a model's parameters an optimizer is for; several optimizers can share out a model.

@@ -50,27 +50,21 @@ class Zero : private RankShares {
 
   // A parameter's first values, of which this rank keeps its part.
   void assign(Parameter& p, const std::vector<double>& values);
-  // For files: the part of a parameter that a rank owns, and this rank's shard of it (nullptr: none).
-  Part part_of_parameter(const Parameter& p, int64_t rank) const;
-  Parameter* shard_of(const Parameter& p) const;
   Parameters& model() { return model_; }
-  int64_t rank() const { return comm_.rank(); }
-  int stage() const { return args_.stage; }
   int64_t numel() const { return numel_of(units_); }        // Psi, with the padding
   int64_t most_gathered() const { return most_gathered_; }  // bytes of units gathered at once, so far
 
  private:
   static constexpr const char* kNoPass = "no backward pass is at its unit";
-  struct Shard {
+  struct OwnPart {
     Parameter* of;
-    Parameter* own;
-    int64_t first;  // element of the parameter
+    Parameter* own;  // of `shards`
   };
   struct Unit : FlatParameters {
     std::string name;
     Tensor values, gradients;          // of all ranks; empty when they are not needed, in stages 3, 2 and 3
     Tensor own_values, own_gradients;  // this rank's part
-    std::vector<Shard> shards;
+    std::vector<OwnPart> shards;
     bool summed = false;   // own_gradients hold something
     size_t final = 0;      // so many gradients are, in this backward pass
     Tensor gathered = {};  // what `gather` fills, until it is waited for
@@ -85,8 +79,8 @@ class Zero : private RankShares {
   bool reduces() const { return args_.stage >= 2 || last_micro_batch; }  // in this backward pass
   // zero_layout.cpp
   Unit& unit_called(const std::string& name);
-  Part owned(const Unit& u, int64_t rank) const;
-  Part of_parameter(const Unit& u, size_t i, int64_t rank) const;
+  Part owned(const Unit& u) const;
+  Part of_parameter(const Unit& u, size_t i) const;
   Tensor own(const Unit& u, const Tensor& flat) const;
   void allocate(Unit& u);
   void attach(Unit& u);

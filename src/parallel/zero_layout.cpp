@@ -14,35 +14,21 @@ Zero::Unit& Zero::unit_called(const std::string& name) {
   return units_.back();
 }
 
-Part Zero::owned(const Unit& u, int64_t rank) const {
-  return args_.stage == 0 ? Part{0, u.numel} : part_of(u.numel, rank, comm_.size());
+Part Zero::owned(const Unit& u) const {
+  return args_.stage == 0 ? Part{0, u.numel} : part_of(u.numel, comm_.rank(), comm_.size());
 }
 Tensor Zero::own(const Unit& u, const Tensor& flat) const {
-  const Part part = owned(u, comm_.rank());
+  const Part part = owned(u);
   return flat.narrow(part.begin, part.count);
 }
 
-// The elements of parameter i that a rank owns.
-Part Zero::of_parameter(const Unit& u, size_t i, int64_t rank) const {
-  const Part part = owned(u, rank);
+// The elements of parameter i that this rank owns.
+Part Zero::of_parameter(const Unit& u, size_t i) const {
+  const Part part = owned(u);
   const int64_t n = u.parameters[i]->leaf.shape.numel(),
                 begin = std::clamp<int64_t>(part.begin - u.begin[i], 0, n),
                 end = std::clamp<int64_t>(part.begin + part.count - u.begin[i], 0, n);
   return begin < end ? Part{begin, end - begin} : Part{0, 0};
-}
-
-Part Zero::part_of_parameter(const Parameter& p, int64_t rank) const {
-  for (const Unit& u : units_)
-    for (size_t i = 0; i < u.parameters.size(); ++i)
-      if (u.parameters[i] == &p) return of_parameter(u, i, rank);
-  fail("zero: parameter '", p.name, "' belongs to another model");
-}
-
-Parameter* Zero::shard_of(const Parameter& p) const {
-  for (const Unit& u : units_)
-    for (const Shard& s : u.shards)
-      if (s.of == &p) return s.own;
-  return nullptr;
 }
 
 // The buffers that the stage keeps; those that it does not are emptied, and filled when they are touched.
@@ -50,7 +36,7 @@ void Zero::allocate(Unit& u) {
   Device& device = current().device;
   const Precision& t = u.parameters[0]->precision;
   const std::string name = u.name.empty() ? "root" : u.name;
-  const Shape all{u.numel}, part{owned(u, comm_.rank()).count};
+  const Shape all{u.numel}, part{owned(u).count};
   if (args_.stage < 3) {
     u.values = Tensor(device, all, t.value, Kind::Weight, name);
     u.own_values = own(u, u.values);
@@ -76,7 +62,7 @@ void Zero::allocate(Unit& u) {
 
 // The model's parameters become views of the whole buffers, the shards of this rank's part.
 void Zero::attach(Unit& u) {
-  const Part part = owned(u, comm_.rank());
+  const Part part = owned(u);
   const Precision& t = u.parameters[0]->precision;
   Tensor master;
   if (t.master)
@@ -95,7 +81,7 @@ void Zero::attach(Unit& u) {
         begin_reduce(backwards(begun_++));
     };
     const int64_t n = p.value.numel();
-    const Part mine = of_parameter(u, i, comm_.rank());
+    const Part mine = of_parameter(u, i);
     if (mine.count == 0) continue;
     const auto piece = [&](const Tensor& own) {
       const Tensor flat = own.narrow(u.begin[i] + mine.begin - part.begin, mine.count);
@@ -105,9 +91,9 @@ void Zero::attach(Unit& u) {
     shard.name = p.name, shard.precision = p.precision, shard.decay = p.decay;
     shard.value = piece(u.own_values);
     if (t.master) shard.master = piece(master);
-    if (args_.stage > 0) shard.whole = n;
+    if (args_.stage > 0) shard.shard = Shard::of(p.value.shape()).part(mine.begin, mine.count);
     shard.leaf.grad = piece(u.own_gradients);
-    u.shards.push_back({&p, &shards.add(std::move(shard)), mine.begin});
+    u.shards.push_back({&p, &shards.add(std::move(shard))});
   }
 }
 
@@ -116,11 +102,8 @@ void Zero::assign(Parameter& p, const std::vector<double>& values) {
         p.value.shape());
   if (args_.stage < 3) copy_from_host(p.value, values);
   for (const Unit& u : units_)
-    for (const Shard& s : u.shards)
-      if (s.of == &p) {
-        const auto first = values.begin() + s.first;
-        s.own->assign({first, first + s.own->value.numel()});
-      }
+    for (const OwnPart& s : u.shards)
+      if (s.of == &p) s.own->assign(s.own->shard ? s.own->shard->of_values(values) : values);
 }
 
 void Zero::detach() {

@@ -1,4 +1,5 @@
 // Gradients: where all ranks' are summed, each part at its owner, and the norm of them.
+#include "src/parallel/spread.h"
 #include "src/parallel/zero.h"
 #include "src/tensor/call.h"
 
@@ -21,7 +22,7 @@ void Zero::begin_reduce(Unit& u) {
 void Zero::finish_reduce(Unit& u) {
   std::exchange(u.reduce, nullptr)->wait();
   reducing_.pop_front();
-  for (const Shard& s : u.shards) s.own->leaf.written = true;
+  for (const OwnPart& s : u.shards) s.own->leaf.written = true;
   if (args_.stage < 2) return;
   const Tensor sum = own(u, u.gradients);
   cast(sum, u.own_gradients.out(u.summed ? Write::Add : Write::Set));
@@ -33,9 +34,7 @@ void Zero::finish_reduce(Unit& u) {
 Tensor Zero::sums_of_squares(const Tensor& own) {
   for (const Parameter& p : shards) check_gradient(p);
   if (args_.stage == 0) return own;  // every rank has all gradients
-  Tensor sums = empty(own, {comm_.size()}, DType::F64, "squares");
-  comm_.all_gather(own, sums)->wait();
-  return sums;
+  return gather_sums(own, {&comm_});
 }
 
 }  // namespace gradus

@@ -6,7 +6,7 @@
 #include "src/io/peft.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
-#include "src/parallel/zero_save_load.h"
+#include "src/parallel/sharded_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {
@@ -88,7 +88,7 @@ void load_parts() {
     Zero zero(comm, model.parameters, {.stage = 2});
     model.initialize(2, [&](Parameter& p, const auto& values) { zero.assign(p, values); });
     AdamW optimizer(zero.shards);
-    load_or_change_nothing(zero.shards, [&] { load_sharded(kFile, zero, optimizer); });
+    load_or_change_nothing(zero.shards, [&] { load_sharded(kFile, comm, zero.shards, optimizer); });
   });
 }
 void load_small() {

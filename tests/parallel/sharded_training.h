@@ -33,7 +33,7 @@ struct ShardedSetting {
   std::function<void(int64_t step, Optimizer&)> before_update = [](int64_t, Optimizer&) {};
   MakeOptimizer make = optimizer_of<AdamW>(AdamWArgs{.weight_decay = 0.1f});
   // With ZeRO: what gives the first values, in place of an initialization.
-  std::function<void(Zero&, Optimizer&)> load = {};
+  std::function<void(Comm&, Zero&, Optimizer&)> load = {};
 };
 
 using Weights = std::vector<std::vector<double>>;  // of each parameter
@@ -149,7 +149,7 @@ inline void train_with_zero(const ShardedSetting& set, Comm& comm, ZeroArgs args
   if (!set.load)
     model.initialize(1, [&](Parameter& p, const std::vector<double>& values) { zero.assign(p, values); });
   const auto optimizer = set.make(zero.shards);
-  if (set.load) set.load(zero, *optimizer);
+  if (set.load) set.load(comm, zero, *optimizer);
   for (int64_t step = set.first_step; step < set.steps; ++step) {
     zero.model().zero_grad();
     for (int64_t micro = 0; micro < set.micro_batches; ++micro) {

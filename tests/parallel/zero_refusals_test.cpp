@@ -71,14 +71,14 @@ TEST(L18_ZeroRefusals, AModelThatWasRefused) {
 TEST(L18_ZeroRefusals, OptimizersOfMatricesOnShards) {
   for (const int stage : {1, 2, 3}) {
     for (const MakeOptimizer& make : {optimizer_of<Adafactor>(), optimizer_of<Muon>()})
-      expect_of_ranks(2, "is a shard of a parameter of ", [&](Comm& comm) {
+      expect_of_ranks(2, "is a shard of a parameter [", [&](Comm& comm) {
         train_with_zero({.steps = 1, .batch = 2, .make = make}, comm, {.stage = stage},
                         [](Transformer&, Zero&, Optimizer&) {});
       });
   }
 }
 
-// `whole` is that of the parameter, also where a rank owns all of it; 0 where there are no shards.
+// `shard` says so also where a rank owns all of a parameter; there is none in stage 0.
 TEST(L18_ZeroShards, SayWhatTheyAreAPartOf) {
   for (const int stage : {0, 1, 2, 3})
     for (const int64_t align : {1, 4})
@@ -88,7 +88,11 @@ TEST(L18_ZeroShards, SayWhatTheyAreAPartOf) {
         const Zero zero(comm, model, {.stage = stage, .align = align});
         for (const Parameter& shard : zero.shards) {
           const Parameter& p = model.find(shard.name);
-          EXPECT_EQ(shard.whole, stage == 0 ? 0 : p.leaf.shape.numel()) << shard.name << ", stage " << stage;
+          ASSERT_EQ(shard.shard.has_value(), stage > 0) << shard.name << ", stage " << stage;
+          if (stage > 0) {
+            EXPECT_EQ(shard.shard->whole, p.leaf.shape) << shard.name;
+            EXPECT_EQ(shard.shard->count, shard.value.numel()) << shard.name;
+          }
           EXPECT_EQ(shard.decay, p.decay);
           EXPECT_EQ(shard.precision, p.precision);
           EXPECT_TRUE(shard.trainable());

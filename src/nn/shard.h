@@ -1,0 +1,56 @@
+// What one rank keeps of a parameter that ranks share out.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "src/core/shape.h"
+
+namespace gradus {
+
+// Of the elements of the whole, blocks of `length`, `stride` apart, from `begin` on; and of these, counted on
+// from block to block, `count` elements from `first` on.
+struct Shard {
+  Shape whole;
+  int64_t begin = 0, length = 0, stride = 0, first = 0, count = 0;
+
+  static Shard of(const Shape& whole) { return {whole, 0, whole.numel(), whole.numel(), 0, whole.numel()}; }
+  // The rows [row, row + rows) of a weight (out, in), or of each of `groups` equal parts of its rows: a part
+  // of q, k and v each.
+  static Shard of_rows(const Shape& whole, int64_t row, int64_t rows, int64_t groups = 1) {
+    const int64_t in = whole[1], each = whole[0] / groups;
+    check(whole.rank() == 2 && whole[0] % groups == 0 && row >= 0 && rows >= 0 && row <= each - rows,
+          "shard: ", whole, " in ", groups, " groups of rows has no rows ", row, " to ", row + rows,
+          " in each");
+    return {whole, row * in, rows * in, each * in, 0, groups * rows * in};
+  }
+  // The columns [column, column + columns) of each row.
+  static Shard of_columns(const Shape& whole, int64_t column, int64_t columns) {
+    check(whole.rank() == 2 && column >= 0 && columns >= 0 && column <= whole[1] - columns, "shard: ", whole,
+          " has no columns ", column, " to ", column + columns);
+    return {whole, column, columns, whole[1], 0, whole[0] * columns};
+  }
+  // Of its elements [at, at + n).
+  Shard part(int64_t at, int64_t n) const {
+    Shard s = *this;
+    s.first += at, s.count = n;
+    return s;
+  }
+
+  // f(where in the whole, where in the shard, how many), for each range of elements side by side.
+  template <class F>
+  void each_range(F f) const {
+    for (int64_t at = 0, n; at < count; at += n) {
+      const int64_t block = (first + at) / length, within = (first + at) % length;
+      n = stride == length ? count - at : std::min(length - within, count - at);
+      f(begin + block * stride + within, at, n);
+    }
+  }
+  std::vector<double> of_values(const std::vector<double>& all) const {
+    std::vector<double> own(static_cast<size_t>(count));
+    each_range(
+        [&](int64_t from, int64_t to, int64_t n) { std::copy_n(&all[size_t(from)], n, &own[size_t(to)]); });
+    return own;
+  }
+};
+
+}  // namespace gradus

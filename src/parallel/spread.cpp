@@ -1,0 +1,30 @@
+#include "src/parallel/spread.h"
+
+namespace gradus {
+
+Tensor gather_sums(Tensor own, const std::vector<Comm*>& groups) {
+  for (Comm* const group : groups) {
+    const Tensor all = empty(own, {group->size() * own.numel()}, "sums of all ranks");
+    group->all_gather(own, all)->wait();
+    own = all;
+  }
+  return own;
+}
+
+Spread::Spread(Parameters& own, std::vector<Comm*> groups) : own_(own), groups_(std::move(groups)) {
+  check(!groups_.empty(), "spread: no group of ranks");
+  check(!own.shares, "spread: the parameters are shared out already");
+  for (Parameter& p : own) p.counted = p.shard || groups_[0]->rank() == 0;
+  own.shares = this;
+}
+
+Spread::~Spread() {
+  for (Parameter& p : own_) p.counted = true;
+  own_.shares = nullptr;
+}
+
+void Spread::zero_grad() {
+  for (Parameter& p : own_) p.leaf.zero();
+}
+
+}  // namespace gradus

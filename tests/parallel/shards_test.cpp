@@ -1,0 +1,254 @@
+// Parts of weights that are several ranges: cut by columns, or of q, k and v each; saved and loaded on any
+// number of ranks, and the norm of their gradients.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "src/optim/adamw_8bit.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/parallel/sharded_file.h"
+#include "src/parallel/spread.h"
+#include "tests/folder_testing.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+using Values = std::vector<double>;
+Values numbers(int64_t n, double first, double step = 0.5) {
+  Values v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(first + step * double(i % 97) - 0.25 * double(i % 7));
+  return v;
+}
+
+// What each element of a shard is, of a whole whose elements are their own numbers.
+Values places(const Shard& s) {
+  Values all(size_t(s.whole.numel()));
+  std::iota(all.begin(), all.end(), 0.0);
+  return s.of_values(all);
+}
+
+TEST(L19_Shard, ElementsOfRowsOfColumnsAndOfPartsOfThem) {
+  const Shape whole{6, 5};
+  EXPECT_EQ(places(Shard::of_rows(whole, 2, 3)),
+            (Values{10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24}));
+  EXPECT_EQ(places(Shard::of_rows(whole, 1, 1, 3)),
+            (Values{5, 6, 7, 8, 9, 15, 16, 17, 18, 19, 25, 26, 27, 28, 29}));
+  EXPECT_EQ(places(Shard::of_rows(whole, 0, 2, 3)), places(Shard::of(whole)));
+  EXPECT_EQ(places(Shard::of_columns(whole, 3, 2)), (Values{3, 4, 8, 9, 13, 14, 18, 19, 23, 24, 28, 29}));
+  EXPECT_EQ(places(Shard::of_columns(whole, 0, 5)), places(Shard::of(whole)));
+  EXPECT_EQ(places(Shard::of_columns(whole, 5, 0)), Values());
+  EXPECT_EQ(places(Shard::of_rows(whole, 2, 0, 3)), Values());
+  for (const Shard& s : {Shard::of(whole), Shard::of_rows(whole, 1, 1, 2), Shard::of_columns(whole, 1, 3)}) {
+    const Values all = places(s);
+    for (int64_t at = 0; at <= s.count; ++at)
+      for (int64_t n = 0; n <= s.count - at; ++n) {
+        EXPECT_EQ(places(s.part(at, n)), Values(all.begin() + at, all.begin() + at + n)) << at << ", " << n;
+        if (n > 1) EXPECT_EQ(places(s.part(at, n).part(1, n - 1)), places(s.part(at + 1, n - 1)));
+      }
+  }
+  for (const auto& f : std::vector<std::function<void()>>{
+           [&] { Shard::of_rows(whole, 4, 3); }, [&] { Shard::of_rows(whole, -1, 3); },
+           [&] { Shard::of_rows(whole, 0, 1, 4); }, [&] { Shard::of_rows(whole, 0, 4, 2); },
+           [&] { Shard::of_rows(whole, 1, -1); }, [&] { Shard::of_columns(whole, 4, 2); },
+           [&] { Shard::of_columns(whole, -1, 2); }, [&] { Shard::of_columns({6}, 0, 1); },
+           [&] { Shard::of_columns(whole, INT64_MAX, 2); }})
+    expect_refused("shard: ", f);
+}
+
+// Three weights: one cut by columns, one of q, k and v each, and a bias that every rank has.
+const Shape kColumns{5, 12}, kQkv{18, 4}, kBias{5};
+struct Cut {
+  Parameters parameters;
+  Cut(int64_t rank, int64_t ranks, const std::string& recipe = "fp32") {
+    const Part columns = part_of(12, rank, ranks), heads = part_of(6, rank, ranks);
+    add("columns", kColumns, Shard::of_columns(kColumns, columns.begin, columns.count), {5, columns.count},
+        recipe, ranks, 1);
+    add("qkv", kQkv, Shard::of_rows(kQkv, heads.begin, heads.count, 3), {3 * heads.count, 4}, recipe, ranks,
+        2);
+    add("bias", kBias, Shard::of(kBias), kBias, recipe, 1, 3);
+  }
+  void backward(double scale) {
+    for (Parameter& p : parameters) {
+      Values all =
+          numbers((p.shard ? p.shard->whole : p.value.shape()).numel(), scale * double(p.name.size()));
+      if (p.shard) all = p.shard->of_values(all);
+      p.leaf.grad = from_host(current().device, all, p.value.shape(), DType::F32, Kind::Gradient, "g");
+      p.leaf.written = true;
+    }
+  }
+
+ private:
+  void add(const char* name, const Shape& whole, const Shard& shard, const Shape& own,
+           const std::string& recipe, int64_t ranks, double first) {
+    Parameter& p = parameters.add(name, own, precision_recipe(recipe));
+    if (ranks > 1) p.shard = shard;
+    p.assign(shard.of_values(numbers(whole.numel(), first)));
+  }
+};
+
+struct L19_ShardedFile : FolderTest {};
+
+TEST_F(L19_ShardedFile, CutOverThreeRanksItIsTheFileOfOne) {
+  for (const char* recipe : {"fp32", "mixed"}) {
+    {
+      Context context("cpu");
+      Cut whole(0, 1, recipe);
+      AdamW optimizer(whole.parameters);
+      for (const double s : {1.0, -0.5}) whole.backward(s), optimizer.step(0.01);
+      save_training(path("one"), whole.parameters, optimizer);
+    }
+    const auto trained = [&](int64_t ranks, const std::string& save) {
+      run_cluster({.ranks = ranks}, [&](Comm& comm) {
+        Cut cut(comm.rank(), ranks, recipe);
+        AdamW optimizer(cut.parameters);
+        for (const double s : {1.0, -0.5}) cut.backward(s), optimizer.step(0.01);
+        save_sharded(path(save), comm, cut.parameters, optimizer);
+      });
+    };
+    trained(3, "three");
+    EXPECT_TRUE(read("three") == read("one")) << recipe;
+    for (const int64_t ranks : {1, 2, 3, 4, 5})
+      run_cluster({.ranks = ranks}, [&](Comm& comm) {
+        Cut cut(comm.rank(), ranks, recipe), same(comm.rank(), ranks, recipe);
+        AdamW optimizer(cut.parameters), other(same.parameters);
+        load_sharded(path("three"), comm, cut.parameters, optimizer);
+        EXPECT_EQ(optimizer.scalars().updates, 2);
+        save_sharded(path("again"), comm, cut.parameters, optimizer);
+        EXPECT_TRUE(read("again") == read("one")) << ranks << " ranks";
+        for (const double s : {1.0, -0.5}) same.backward(s), other.step(0.01);
+        for (const Parameter& p : cut.parameters)
+          EXPECT_EQ(to_host<double>(p.value), to_host<double>(same.parameters.find(p.name).value)) << p.name;
+        comm.barrier();
+      });
+  }
+  Context context("cpu");
+  Cut whole(0, 1, "mixed");
+  AdamW optimizer(whole.parameters);
+  load_training(path("three"), whole.parameters, optimizer);
+}
+
+TEST_F(L19_ShardedFile, ScalesOfBlocksGoWithTheirParts) {
+  const Shape shape{6, 1024};
+  const auto make = [&](Parameters& own, int64_t rank, int64_t ranks) {
+    const Part columns = part_of(4, rank, ranks);  // of 256
+    Parameter& p = own.add("w", {6, 256 * columns.count}, {});
+    const Shard shard = Shard::of_columns(shape, 256 * columns.begin, 256 * columns.count);
+    if (ranks > 1) p.shard = shard;
+    p.assign(shard.of_values(numbers(shape.numel(), 1)));
+    p.leaf.grad = from_host(current().device, shard.of_values(numbers(shape.numel(), -3)), p.value.shape(),
+                            DType::F32, Kind::Gradient, "g");
+    p.leaf.written = true;
+  };
+  for (const int64_t ranks : {1, 2, 4}) {
+    run_cluster({.ranks = ranks}, [&](Comm& comm) {
+      Parameters own;
+      make(own, comm.rank(), ranks);
+      AdamW8bit optimizer(own);
+      optimizer.step(0.01);
+      save_sharded(path("ranks" + std::to_string(ranks)), comm, own, optimizer);
+    });
+    EXPECT_TRUE(read("ranks" + std::to_string(ranks)) == read("ranks1")) << ranks;
+    run_cluster({.ranks = 2}, [&](Comm& comm) {
+      Parameters own;
+      make(own, comm.rank(), 2);
+      AdamW8bit optimizer(own);
+      load_sharded(path("ranks" + std::to_string(ranks)), comm, own, optimizer);
+      save_sharded(path("again"), comm, own, optimizer);
+    });
+    EXPECT_TRUE(read("again") == read("ranks1")) << ranks;
+  }
+  run_cluster({.ranks = 2}, [&](Comm& comm) {
+    Parameters own;
+    Parameter& p = own.add("w", {6, 512}, {});
+    p.shard = Shard::of_columns(shape, comm.rank() == 0 ? 128 : 0, 512);
+    const AdamW8bit optimizer(own);
+    if (comm.rank() > 0) return;
+    expect_refused("'optimizer.w.m.scales', elements 128 to 640, begins or ends within a block of 256",
+                   [&] { save_sharded(path("f"), comm, own, optimizer); });
+  });
+}
+
+TEST_F(L19_ShardedFile, WhatIsMissingTwiceOrOfOthersIsRefused) {
+  const auto save = [&](int64_t begin, int64_t count, const char* device = "cpu") {
+    return refusal([&] {
+      run_cluster({.ranks = 2, .device = device}, [&](Comm& comm) {
+        Parameters own;
+        const bool first = comm.rank() == 0;
+        own.add("w", {3, first ? 2 : count}, {}).shard =
+            Shard::of_columns({3, 5}, first ? 0 : begin, first ? 2 : count);
+        const Sgd optimizer(own);
+        save_sharded(path("f"), comm, own, optimizer);
+      });
+    });
+  };
+  EXPECT_EQ(save(2, 3), "");
+  fs::remove(path("f"));
+  for (const auto& [begin, count] : {std::pair(3, 2), {1, 4}, {2, 2}})
+    EXPECT_NE(save(begin, count).find("of 'w' [3,5] the ranks have "), std::string::npos)
+        << save(begin, count);
+  EXPECT_NE(save(2, 3, "meta").find("the device meta has no numbers"), std::string::npos);
+  EXPECT_FALSE(fs::exists(path("f")));
+  run_cluster({.ranks = 1}, [&](Comm& comm) {
+    Parameters own, other;
+    own.add("w", {3}, {}), other.add("w", {3}, {});
+    const Sgd optimizer(other);
+    expect_refused("the optimizer is of other parameters than 'w'",
+                   [&] { save_sharded(path("f"), comm, own, optimizer); });
+  });
+}
+
+// Whole numbers, so that sums are exact.
+double norm_of(Comm& comm, const std::vector<Comm*>& groups, int64_t cuts, int64_t stage) {
+  Parameters own;
+  own.add("cut", {2}, {}).shard = Shard::of_columns({1, 2 * cuts}, 0, 2);
+  own.add("copy", {1}, {});
+  const Spread spread(own, groups);
+  Sgd optimizer(own);
+  for (Parameter& p : own) {
+    const bool cut = p.name == "cut";
+    const double g = cut ? double(comm.rank() + 1) : double(10 * (stage + 1));
+    p.leaf.grad =
+        from_host(current().device, Values(cut ? 2 : 1, g), p.value.shape(), DType::F32, Kind::Gradient, "g");
+    p.leaf.written = true;
+  }
+  optimizer.clip_grad_norm(1e9);
+  const double norm = optimizer.scalars().grad_norm;
+  optimizer.step(1);
+  EXPECT_EQ(to_host<double>(own.find("copy").value)[0], -10.0 * double(stage + 1))
+      << "a copy is updated everywhere";
+  own.zero_grad();
+  EXPECT_FALSE(own.find("cut").leaf.written);
+  return norm;
+}
+
+TEST(L19_Spread, PartsOfAllRanksAndCopiesOnce) {
+  run_cluster({.ranks = 3}, [](Comm& comm) {
+    EXPECT_EQ(norm_of(comm, {&comm}, 3, 0), float(std::sqrt(2.0 * (1 + 4 + 9) + 100)));
+  });
+  // Four ranks, two groups that cut and two stages: each stage has copies of its own.
+  run_cluster({.ranks = 4}, [](Comm& comm) {
+    const auto cuts = comm.split("cuts", comm.rank() / 2), stages = comm.split("stages", comm.rank() % 2);
+    EXPECT_EQ(norm_of(comm, {cuts.get(), stages.get()}, 2, comm.rank() / 2),
+              float(std::sqrt(2.0 * (1 + 4 + 9 + 16) + 100 + 400)));
+  });
+}
+
+TEST(L19_Spread, EndsAsItBegan) {
+  run_cluster({.ranks = 2}, [](Comm& comm) {
+    Parameters own;
+    Parameter& p = own.add("copy", {1}, {});
+    {
+      const Spread spread(own, {&comm});
+      EXPECT_EQ(p.counted, comm.rank() == 0);
+      expect_refused("spread: the parameters are shared out already", [&] { Spread(own, {&comm}); });
+    }
+    EXPECT_TRUE(p.counted);
+    EXPECT_EQ(own.shares, nullptr);
+    expect_refused("spread: no group of ranks", [&] { Spread(own, {}); });
+  });
+}
+
+}  // namespace
+}  // namespace gradus

@@ -21,6 +21,11 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   bytes_ = status.st_size;
 }
 
+int64_t InputFile::bytes_now() const {
+  struct stat status;
+  return ::fstat(fd_, &status) == 0 ? int64_t(status.st_size) : 0;
+}
+
 InputFile::~InputFile() { ::close(fd_); }
 
 void InputFile::read(int64_t position, int64_t bytes, void* out, const std::string& what) const {

@@ -15,6 +15,8 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   int64_t bytes() const { return bytes_; }  // when it was opened
+  int64_t bytes_now() const;
+  int descriptor() const { return fd_; }
   // All of these bytes, or an Error that names `what` they are and the byte where reading ended.
   void read(int64_t position, int64_t bytes, void* to, const std::string& what) const;
 

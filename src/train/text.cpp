@@ -29,7 +29,7 @@ Text load_text(const std::string& path, int64_t bytes, uint64_t seed) {
 
 void print_sizes(const Corpus& corpus, const Loader& loader) {
   std::cout << corpus.summary << "\n";
-  const int64_t scored = loader.scored_bytes();
+  const int64_t scored = loader.scored_tokens();
   if (scored < int64_t(corpus.held_out().size()))
     std::cout << "scored: " << count_text(scored) << " of the held-out bytes, evenly drawn over them\n";
 }

@@ -128,7 +128,7 @@ TEST(L03_Loader, OfALongTextAtMost256KiBAreScoredEvenlyDrawnAndTheSameEachTime) 
       }
       const int64_t stride = T - T / 2;
       EXPECT_LE(sum, most) << T << " of " << held_out;
-      EXPECT_EQ(sum, Loader(corpus, T, 1).scored_bytes()) << T << " of " << held_out;
+      EXPECT_EQ(sum, Loader(corpus, T, 1).scored_tokens()) << T << " of " << held_out;
       EXPECT_GT(sum, std::min(held_out, most) - stride - (held_out > most ? stride : 1));
       EXPECT_TRUE(held_out > most || sum == held_out) << T << " of " << held_out;
       EXPECT_GE(narrowest, 0) << "a byte is scored twice";
@@ -156,7 +156,7 @@ TEST(L03_Loader, OneWindowIsScoredHoweverLongItIs) {
   const Corpus corpus = random_corpus(600'001, 400'000);
   const Loader loader(corpus, 600'000, 1);
   EXPECT_EQ(loader.held_out_windows(), 1);
-  EXPECT_EQ(loader.scored_bytes(), 300'000) << "more than the 256 KiB that are scored of shorter ones";
+  EXPECT_EQ(loader.scored_tokens(), 300'000) << "more than the 256 KiB that are scored of shorter ones";
 }
 
 TEST(L03_Loader, ACorpusShorterThanOneWindowIsRefused) {

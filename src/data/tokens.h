@@ -1,0 +1,42 @@
+// Tokens to train on: integers from 0 to below a vocabulary, the first `split` of them for training, the rest
+// held out. They are bytes of a corpus, or another tokenizer's, in memory or in a file that is mapped.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/core/mapped_file.h"
+#include "src/data/corpus.h"
+
+namespace gradus {
+
+class Tokens {
+ public:
+  // A token for each byte. Refers to the corpus, which must outlive this.
+  Tokens(const Corpus& corpus);
+  // Refuses tokens that are not of the vocabulary (1 to 2^31 - 1), and a split that is not 0 to their number.
+  Tokens(const std::vector<int32_t>& tokens, int64_t split, int64_t vocabulary);
+  // A file of file_bytes(), mapped. Refused are files that are something else, or whose size is not what
+  // their first bytes say.
+  static Tokens of_file(const std::string& path);
+  // What a file of them holds: "gradtok1", then size, split and vocabulary (int64, little-endian), then the
+  // tokens, little-endian, of 1 byte if the vocabulary is at most 256, of 2 if at most 65,536, else of 4.
+  std::string file_bytes() const;
+
+  int64_t size() const { return size_; }
+  int64_t split() const { return split_; }
+  int64_t held_out() const { return size_ - split_; }
+  int64_t vocabulary() const { return vocabulary_; }
+  // to[i] = token begin + i, for i < n. An Error if a file has become shorter, or has a token that is not of
+  // its vocabulary.
+  void copy(int64_t begin, int64_t n, int32_t* to) const;
+
+ private:
+  Tokens() = default;
+  std::shared_ptr<const void> owner_;  // of what is not a corpus's
+  std::shared_ptr<const MappedFile> file_;
+  const char* data_ = nullptr;
+  int64_t width_ = 1, size_ = 0, split_ = 0, vocabulary_ = 0;
+};
+
+}  // namespace gradus

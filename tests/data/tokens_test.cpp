@@ -1,6 +1,6 @@
 // Tokens of any vocabulary, in memory and in mapped files.
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -37,7 +37,7 @@ using KernelCalls = std::vector<std::unique_ptr<KernelCall>>;
 class CapturedStep {
  public:
   // For the current context, which it must not outlive. The step's memory is the context's again when it
-  // ends.
+  // ends. A replay allocates nothing, so the meter's bytes and peaks do not show it; its kernels are counted.
   CapturedStep();
   ~CapturedStep();
   CapturedStep(const CapturedStep&) = delete;

@@ -149,7 +149,7 @@ TEST_F(L16_NotAlike, CopiesOtherRanksAndSecondAttemptsAreRefused) {
 
 TEST_F(L16_NotAlike, AStepWithoutALearningRateIsRefused) {
   Training fresh({.name = "fp32"});
-  fresh.optimizer->set_learning_rate(0.5);
+  fresh.fill(0);
   fresh.optimizer->restore(0);
   const std::string text = refusal([&] { fresh.step(); });
   expect_part(text, "optimizer: step() without a learning rate, and set_learning_rate() was not called");

@@ -24,6 +24,8 @@
 
 namespace gradus {
 
+struct Cost;  // cost.h
+
 struct CBuf {  // an input
   const void* p = nullptr;
   DType t = DType::F32;
@@ -74,6 +76,7 @@ struct Ctx {
   void* workspace =
       nullptr;             // the device's fixed workspace (kWorkspaceBytes, kind `vendor`): tiles, libraries
   void* stream = nullptr;  // cuda: the cudaStream_t that everything is queued on
+  const Cost* cost = nullptr;  // what this call counts as, for who watches; kernels do not look at it
   bool operator==(const Ctx&) const = default;
 };
 constexpr int64_t kWorkspaceBytes = int64_t(16) << 20;

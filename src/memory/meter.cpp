@@ -60,7 +60,6 @@ void Meter::count(const Cost& cost) {
   totals.flops += cost.flops;
   totals.bytes += cost.bytes;
   if (keeps_trace_) ++trace_[cost];
-  if (log_) log_->push_back(cost);
 }
 
 int64_t Meter::flops() const {

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <vector>
 
 #include "kernels/cost.h"
 #include "src/core/table.h"
@@ -48,9 +47,6 @@ class Meter {
   // Adds a kernel's cost to the totals of its class and, if a trace is kept, to the trace.
   void count(const Cost&);
   void keep_trace() { keeps_trace_ = true; }
-  void log_to(std::vector<Cost>* log) {
-    log_ = log;
-  }  // each cost that is counted, from now on; nullptr: none
   // From now on every kernel is waited for and timed (slower: a GPU no longer works ahead).
   void keep_times() { keeps_times_ = true; }
   bool keeps_times() const { return keeps_times_; }
@@ -81,7 +77,6 @@ class Meter {
   int64_t allocated_ = 0, peak_allocated_ = 0, reserved_ = 0, peak_reserved_ = 0, device_requests_ = 0;
   std::array<Totals, kOpClasses> totals_{};
   bool keeps_trace_ = false, keeps_times_ = false;
-  std::vector<Cost>* log_ = nullptr;
   std::map<Cost, int64_t> trace_;
 };
 

@@ -4,10 +4,10 @@
 
 namespace gradus {
 
-Call::Call(Device& device, const Cost& cost, UpdateScalars* update)
-    : device_(device), op_class_(cost.op_class) {
+Call::Call(Device& device, const Cost& cost, UpdateScalars* update) : device_(device), cost_(cost) {
   device.meter().count(cost);
   ctx_ = device.ctx();
+  ctx_.cost = &cost_;
   ctx_.update = update;
   if (cost.scratch > 0) {
     scratch_ = device.allocator().allocate(cost.scratch, Kind::Temporary, "scratch", {cost.scratch});
@@ -18,7 +18,7 @@ Call::Call(Device& device, const Cost& cost, UpdateScalars* update)
 
 Call::~Call() {
   if (device_.meter().keeps_times()) try {
-      device_.meter().add_seconds(op_class_, seconds_now(device_) - start_);
+      device_.meter().add_seconds(cost_.op_class, seconds_now(device_) - start_);
     } catch (
         const Error&) {  // the kernel failed; a destructor cannot say so, who waits next for a result does
     }

@@ -16,7 +16,7 @@ class Call {
 
  private:
   Device& device_;
-  OpClass op_class_;
+  Cost cost_;
   double start_ = 0;
   Block* scratch_ = nullptr;
   Ctx ctx_;

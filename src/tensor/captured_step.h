@@ -21,25 +21,16 @@
 #include <vector>
 
 #include "src/tensor/context.h"
+#include "src/tensor/kernel_calls.h"
 
 namespace gradus {
 
-struct KernelCall {   // with its arguments, by value; captured_step.cpp has the kinds
-  const char* entry;  // of the table
-  std::string range;  // what the program was in
-  explicit KernelCall(const char* entry) : entry(entry) {}
-  virtual ~KernelCall() = default;
-  virtual void make(const Backend& kernels) const = 0;
-  virtual bool equals(const KernelCall& other) const = 0;  // to the pointer
-};
-using KernelCalls = std::vector<std::unique_ptr<KernelCall>>;
-
-class CapturedStep {
+class CapturedStep : private KernelObserver {
  public:
   // For the current context, which it must not outlive. The step's memory is the context's again when it
   // ends. A replay allocates nothing, so the meter's bytes and peaks do not show it; its kernels are counted.
   CapturedStep();
-  ~CapturedStep();
+  ~CapturedStep() override;
   CapturedStep(const CapturedStep&) = delete;
 
   // One step, an attempt at an update. The first three times `step` is called: at first it finds its memory,
@@ -55,14 +46,15 @@ class CapturedStep {
   // compares again. Not noticed: other numbers in `step` (an optimizer's betas, the norm to clip at).
   void run(const std::vector<Tensor>& inputs, const std::function<void()>& step);
   bool replays() const { return runs_ == 3; }  // the next run
-  const KernelCalls& calls() const { return calls_; }
+  struct Recorded {
+    std::unique_ptr<KernelCall> call;
+    std::string range;  // what the program was in
+  };
+  const std::vector<Recorded>& calls() const { return calls_; }
 
   // For code that a step runs: that replays find x where it is; and what the host is to count in them, too.
   void reads_or_writes(const Tensor& x);
   void host_counts(std::function<void()> count) { counts_.push_back(std::move(count)); }
-  // For the table that records.
-  const Backend& kernels() const { return *kernels_; }
-  void add(std::unique_ptr<KernelCall> call);
 
  private:
   struct Input {
@@ -84,17 +76,16 @@ class CapturedStep {
   class Running;
   Recipe recipe() const;
   void check_as_recorded() const;
-  void check_alike(const KernelCalls& before) const;
+  void check_alike(const std::vector<Recorded>& before) const;
+  void call(std::unique_ptr<KernelCall> call) override;
   void replay();
 
   Context& context_;
-  const Backend* kernels_ = nullptr;
   int64_t pool_;
   int runs_ = 0;  // at most 3
   std::vector<Input> inputs_;
   Recipe recipe_{};
-  KernelCalls calls_;
-  std::vector<Cost> costs_;  // of all of them
+  std::vector<Recorded> calls_;
   int64_t allocations_ = 0;  // when the step began
   std::map<const Block*, Outer> outer_;
   std::vector<std::function<void()>> counts_;

@@ -12,6 +12,7 @@
 namespace gradus {
 
 class CapturedStep;
+class KernelObserver;
 class Recording;
 class Tape;
 
@@ -48,7 +49,8 @@ struct Context {
   bool check_finite = false;  // --check=nan: every op's output is read and tested
   bool stepped = false;       // an optimizer, in this attempt
   int64_t freezes = 0;        // how often parameters were frozen or unfrozen
-  CapturedStep* captured_step = nullptr;  // that is recorded now
+  CapturedStep* captured_step = nullptr;      // that is recorded now
+  KernelObserver* kernel_observer = nullptr;  // of the device's kernels
 
  private:
   friend class Recording;

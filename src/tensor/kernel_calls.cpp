@@ -1,0 +1,94 @@
+#include "src/tensor/kernel_calls.h"
+
+#include <tuple>
+
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+namespace {
+
+// How an argument is kept: by value, and of lists the items.
+template <class A>
+struct Kept {
+  using Type = std::decay_t<A>;
+};
+template <>
+struct Kept<ParamList> {
+  struct Type {
+    std::vector<ParamUpdate> items;
+    Type(ParamList list) : items(list.items, list.items + list.count) {}
+    operator ParamList() const { return {int64_t(items.size()), items.data()}; }
+    bool operator==(const Type&) const = default;
+  };
+};
+template <>
+struct Kept<BufList> {
+  struct Type {
+    std::vector<CBuf> items;
+    std::vector<int64_t> sizes;
+    Type(BufList list)
+        : items(list.items, list.items + list.count), sizes(list.sizes, list.sizes + list.count) {}
+    operator BufList() const { return {int64_t(items.size()), items.data(), sizes.data()}; }
+    bool operator==(const Type&) const = default;
+  };
+};
+
+// A call of an entry of the table (a pointer to a member that is a function pointer), and what stands in that
+// entry's place: it hands the call to the observer.
+template <const char* kName, auto kEntry>
+struct CallOf;
+template <const char* kName, class... A, void (*Backend::*kEntry)(A...)>
+struct CallOf<kName, kEntry> : KernelCall {
+  std::tuple<typename Kept<A>::Type...> arguments;
+
+  explicit CallOf(A... a) : KernelCall(kName, first(a...)), arguments(a...) {
+    std::get<0>(arguments).cost = nullptr;  // which is the caller's
+  }
+  void make(const Backend& kernels) const override {
+    std::apply([&](const auto&... a) { (kernels.*kEntry)(a...); }, arguments);
+  }
+  bool equals(const KernelCall& other) const override {
+    return entry == other.entry && arguments == static_cast<const CallOf&>(other).arguments;
+  }
+  static void call(A... a) { current().kernel_observer->call(std::make_unique<CallOf>(a...)); }
+
+ private:
+  template <class... Others>
+  static const Ctx& first(const Ctx& ctx, const Others&...) {
+    return ctx;
+  }
+};
+
+namespace names {
+#define GRADUS_KERNEL(entry, ...) constexpr char entry[] = #entry;
+#include "kernels/entries.inc"
+}  // namespace names
+
+constexpr Backend kObserved = {
+    .name = "",
+#define GRADUS_KERNEL(entry, ...) .entry = CallOf<names::entry, &Backend::entry>::call,
+#include "kernels/entries.inc"
+};
+
+}  // namespace
+
+KernelObserver::~KernelObserver() { stop(); }
+
+void KernelObserver::observe(Context& context) {
+  check(!context.kernel_observer, "kernels: they are recorded or profiled already; one after the other");
+  context_ = &context;
+  kernels_ = &context.device.backend();
+  table_ = kObserved;
+  table_.name = kernels_->name;
+  context.device.use(table_);
+  context.kernel_observer = this;
+}
+
+void KernelObserver::stop() noexcept {
+  if (!context_) return;
+  context_->device.use(*kernels_);
+  std::exchange(context_, nullptr)->kernel_observer = nullptr;
+}
+
+}  // namespace gradus

@@ -1,0 +1,40 @@
+// Kernel calls as objects: who observes a context's kernels gets each call, with its arguments, and makes it.
+#pragma once
+#include <memory>
+
+#include "kernels/cost.h"
+
+namespace gradus {
+
+struct Context;
+
+struct KernelCall {
+  const char* entry;  // of the table
+  Cost cost;
+  KernelCall(const char* entry, const Ctx& ctx) : entry(entry), cost(ctx.cost ? *ctx.cost : Cost{}) {}
+  virtual ~KernelCall() = default;
+  virtual void make(const Backend& kernels) const = 0;
+  virtual bool equals(const KernelCall& other) const = 0;  // all arguments, to the pointer
+};
+
+class KernelObserver {
+ public:
+  KernelObserver() = default;
+  virtual ~KernelObserver();
+  KernelObserver(const KernelObserver&) = delete;
+  virtual void call(std::unique_ptr<KernelCall> call) = 0;
+
+ protected:
+  // From now on the kernels of the context's device are called through this, until stop(); one observer at a
+  // time, which ends before the context.
+  void observe(Context& context);
+  void stop() noexcept;
+  const Backend& kernels() const { return *kernels_; }  // the device's own
+
+ private:
+  Context* context_ = nullptr;
+  const Backend* kernels_ = nullptr;
+  Backend table_{};
+};
+
+}  // namespace gradus

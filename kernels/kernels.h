@@ -76,8 +76,11 @@ struct Ctx {
   void* workspace =
       nullptr;             // the device's fixed workspace (kWorkspaceBytes, kind `vendor`): tiles, libraries
   void* stream = nullptr;  // cuda: the cudaStream_t that everything is queued on
-  const Cost* cost = nullptr;  // what this call counts as, for who watches; kernels do not look at it
-  bool operator==(const Ctx&) const = default;
+  const Cost* cost = nullptr;  // what this call counts as, for observers; no argument of the kernel
+  bool operator==(const Ctx& other) const {
+    return scalars == other.scalars && update == other.update && scratch == other.scratch &&
+           workspace == other.workspace && stream == other.stream;
+  }
 };
 constexpr int64_t kWorkspaceBytes = int64_t(16) << 20;
 
@@ -114,7 +117,8 @@ struct RandomKey {
   uint32_t ordinal = 0;           // of the call in the forward pass
   int64_t first_sample = 0;       // of the call's samples, the first one's index in the whole batch
   const int64_t* step = nullptr;  // on the device: a tape's own copy; nullptr: StepScalars::step
-  int64_t first_element = 0;      // of each sample, if the call has only a part of its elements
+  int64_t first_element = 0;      // of each sample, if the call has a part of its elements: of attention's
+                                  // (H,T,T) weights, say, some heads
   constexpr int64_t step_in(const StepScalars& scalars) const { return step ? *step : scalars.step; }
   bool operator==(const RandomKey&) const = default;
 };

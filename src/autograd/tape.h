@@ -63,7 +63,8 @@ struct Saved {  // a tensor kept for the backward pass, if some wanted gradient 
 class Grads;
 struct CheckpointSegment;  // checkpoint.cpp
 struct Node {
-  // dy: the gradient of each output, undefined for one that nothing depends on; of one of them it is there.
+  // dy: the gradient of each output; undefined for an output that nothing depends on, but at least one is
+  // there.
   using Backward = std::function<void(const Node&, const std::vector<Tensor>& dy, Grads& dx)>;
   const char* op;
   std::vector<GradSlot> inputs, outputs;

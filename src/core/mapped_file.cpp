@@ -13,28 +13,28 @@
 
 namespace gradus {
 
-// The mappings that are alive, for the handler of SIGBUS, which may run in any thread at any time.
-struct Mapping {
+struct MappedFile::Mapping {
   std::atomic<uintptr_t> begin{0}, end{0};  // both 0: free
+  std::atomic<bool> cut{false};             // there was no file where it was touched
 };
-static Mapping mappings[64];
+MappedFile::Mapping MappedFile::mappings_[64];
 static struct sigaction before;
 
-// Puts a page of zeros where there is no file any more; check_whole() says so later. A fault that is nobody's
-// goes to who was there before.
-static void on_sigbus(int, siginfo_t* info, void*) {
+// Puts a page of zeros where there is no file any more; check_whole() says so later. Other faults go to the
+// handler before this one.
+void MappedFile::on_sigbus(int, siginfo_t* info, void*) {
   const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE)), at = uintptr_t(info->si_addr);
-  for (const Mapping& m : mappings)
+  for (Mapping& m : mappings_)
     if (m.begin <= at && at < m.end) {
-      mmap(reinterpret_cast<void*>(at / page * page), page, PROT_READ,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-      return;
+      m.cut = true;
+      void* const there = reinterpret_cast<void*>(at / page * page);
+      if (mmap(there, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == there) return;
     }
   sigaction(SIGBUS, &before, nullptr);
   raise(SIGBUS);  // after this
 }
 
-static void handle_sigbus() {
+void MappedFile::handle_sigbus() {
   struct sigaction action {};
   action.sa_sigaction = on_sigbus;
   action.sa_flags = SA_SIGINFO;
@@ -49,25 +49,26 @@ MappedFile::MappedFile(const std::string& path) : file_(path) {
   static std::once_flag once;
   std::call_once(once, handle_sigbus);
   const uintptr_t begin = uintptr_t(data_);
-  for (Mapping& m : mappings) {
+  for (Mapping& m : mappings_) {
     uintptr_t none = 0;
     if (!m.begin.compare_exchange_strong(none, begin)) continue;
+    m.cut = false;
     m.end = begin + uintptr_t(bytes());
+    mapping_ = &m;
     return;
   }
   munmap(p, size_t(bytes()));
-  fail(path, " is not mapped: ", std::size(mappings), " files are already, the most at a time");
+  fail(path, " is not mapped: ", std::size(mappings_), " files are already, the most at a time");
 }
 
 MappedFile::~MappedFile() {
-  for (Mapping& m : mappings)
-    if (m.begin == uintptr_t(data_)) m.end = 0, m.begin = 0;
+  mapping_->end = 0, mapping_->begin = 0;
   munmap(const_cast<char*>(data_), size_t(bytes()));
 }
 
 void MappedFile::check_whole() const {
-  check(file_.bytes_now() >= bytes(), path(), " has become shorter while it was read: it had ", bytes(),
-        " bytes, and has ", file_.bytes_now());
+  check(!mapping_->cut && file_.bytes_now() >= bytes(), path(), " became shorter while it was read: it had ",
+        bytes(), " bytes, and has ", file_.bytes_now());
 }
 
 }  // namespace gradus

@@ -74,6 +74,8 @@ static void widen(const char* from, int64_t n, int32_t* to) {
 }
 
 void Tokens::copy(int64_t begin, int64_t n, int32_t* to) const {
+  check(begin >= 0 && n >= 0 && begin <= size_ - n, "tokens: of ", size_, " there are not ", n, " from ",
+        begin, " on");
   const char* const from = data_ + begin * width_;
   if (width_ == 1) widen<uint8_t>(from, n, to);
   if (width_ == 2) widen<uint16_t>(from, n, to);

@@ -16,6 +16,8 @@ constexpr const char* kMean = ".scale_mean";
 static NamedTensors named_weights(const std::string& path, const Parameters& parameters) {
   NamedTensors tensors;
   for (const Parameter& p : parameters) {
+    check(!p.shard, path, ": of '", p.name,
+          "' this rank has a part; save_sharded() and load_sharded() know that");
     check(!p.merged, path, ": an adapter is merged into ", p.name, "; unmerge_lora() the model first");
     if (!p.codes) {
       tensors.emplace_back(p.name, p.kept());

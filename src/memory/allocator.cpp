@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 namespace gradus {
 
@@ -126,7 +127,13 @@ int64_t Allocator::begin_pool() {
   return ++last_pool_;
 }
 
+int64_t Allocator::use_pool(int64_t pool) {
+  check(free_.contains({pool, false}), "allocator: there is no private pool ", pool, ", or it has ended");
+  return std::exchange(pool_, pool);
+}
+
 void Allocator::end_pool(int64_t pool) noexcept {
+  if (pool_ == pool) pool_ = 0;
   for (auto& [serial, segment] : segments_)
     if (segment.pool == pool) segment.pool = 0;
   for (const bool small : {false, true}) {

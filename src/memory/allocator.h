@@ -89,7 +89,8 @@ class Allocator {
   // It is noticed unless the block has been handed out again in between.
   void free(Block*) noexcept;
   void change_kind(Block*, Kind);  // refuses a freed block
-  // Returns every wholly free segment to the device, and of expandable segments every wholly free page.
+  // Returns every wholly free segment (but for those of private pools) to the device, and of expandable
+  // segments every wholly free page.
   void empty_cache() noexcept;
   void set_budget(int64_t bytes);  // bounds `reserved`; 0: no bound. Segments held already stay.
   // Asked in turn when there is no memory left, again and again, until there is or none frees anything
@@ -99,14 +100,15 @@ class Allocator {
   // PyTorch.
   void set_expandable(bool on) { expandable_ = on; }
 
-  // A private pool: segments (none of them expandable) that serve what is asked for while the pool is in use,
-  // and nothing else, by the first free block that is large enough. Whoever makes the same requests again,
-  // and has given everything back in between, finds it at the same addresses. The segments stay until the
-  // pool ends, and are everybody's then, also blocks that are still in use.
+  // A private pool: segments (not expandable ones) that serve the requests made while the pool is in use, and
+  // no others, with the first free block that is large enough. The same requests, after all blocks were given
+  // back, get the same addresses. When the pool ends, its segments and the blocks in use go to the common
+  // pool.
   int64_t begin_pool();
   void end_pool(int64_t pool) noexcept;
-  int64_t allocations() const { return allocations_; }                   // made so far
-  int64_t use_pool(int64_t pool) { return std::exchange(pool_, pool); }  // the one before; 0: everybody's
+  int64_t allocations() const { return allocations_; }  // made so far
+  int64_t pool() const { return pool_; }                // in use
+  int64_t use_pool(int64_t pool);  // returns the one before; 0: the common one. Refuses one that has ended
 
   // Events are kept from now on, some 250 bytes of the host each. What is there already is recorded as if it
   // came now, under the op "before the history".

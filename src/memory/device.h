@@ -37,8 +37,8 @@ class Device {
   // Writes one of them, as in device.set(&StepScalars::loss_scale, 8.0f).
   template <class T>
   void set(T StepScalars::*field, T value) {
-    host_scalars_.*field = value;
     copy_in(&(there()->*field), &value, sizeof value);
+    host_scalars_.*field = value;
   }
   // What the host has written last, without asking the device.
   const StepScalars& host_scalars() const { return host_scalars_; }

@@ -21,9 +21,16 @@ static std::vector<const Block*> blocks_in_use(const Allocator& allocator) {
 static int64_t largest_free_piece(const Allocator& allocator) {
   int64_t largest = 0;
   for (const auto& [serial, segment] : allocator.segments())
-    for (const Block* b = segment.first; b; b = b->next)
+    for (const Block* b = segment.first; b && segment.pool == allocator.pool(); b = b->next)
       if (b->free && b->mapped) largest = std::max(largest, b->size);
   return largest;
+}
+
+static int64_t in_other_pools(const Allocator& allocator) {
+  int64_t bytes = 0;
+  for (const auto& [serial, segment] : allocator.segments())
+    if (segment.pool != 0 && segment.pool != allocator.pool()) bytes += segment.bytes;
+  return bytes;
 }
 
 static const char* hint_for(Kind largest) {
@@ -50,7 +57,10 @@ std::string out_of_memory_text(const Allocator& allocator, int64_t bytes, Kind k
   out << ".\n";
   if (allocator.budget() > 0) out << "budget " << bytes_text(allocator.budget()) << ", ";
   out << "reserved " << bytes_text(meter.reserved()) << ", allocated " << bytes_text(now.allocated())
-      << "; the largest free piece is " << bytes_text(largest_free_piece(allocator)) << ".\n\n";
+      << "; the largest free piece is " << bytes_text(largest_free_piece(allocator));
+  if (const int64_t elsewhere = in_other_pools(allocator); elsewhere > 0)
+    out << ", and " << bytes_text(elsewhere) << " are in private pools (captured steps)";
+  out << ".\n\n";
 
   out << now.table("kind");
 

@@ -45,19 +45,22 @@ Parameter& Parameters::find(const std::string& name) {
 }
 
 void Parameters::set_trainable(Parameter& p, bool trainable) {
+  check(!of_another_context(p.value.device()), "set_trainable: '", p.name,
+        "' is of another context than the current one; make its context current");
   ++current().freezes;
   p.value.slot = {};
   if (trainable) attach(p.value, p.leaf, p.name);
 }
 
 void Parameters::zero_grad() {
-  if (shares) return shares->zero_grad();
+  if (*shares) return (*shares)->zero_grad();
   if (on_zero_grad) on_zero_grad();
   for (Parameter& p : list_) p.leaf.zero();
 }
 
 void Parameters::drop_grad() {
-  check(!shares, "drop_grad: the gradients lie in buffers of all ranks; take zero_grad()");
+  check(!*shares || !(*shares)->sums_gradients(),
+        "drop_grad: the gradients lie in buffers of all ranks; take zero_grad()");
   zero_grad();
   for (Parameter& p : list_) p.leaf.grad = {};
 }

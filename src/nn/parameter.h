@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -51,6 +52,8 @@ struct RankShares {
   // From the sum of squares of this rank's gradients (fp64) the sums, one or more, that add up to all ranks'.
   virtual Tensor sums_of_squares(const Tensor& own) = 0;
   virtual void updated() = 0;  // this rank's parts
+  // Whether it adds up all ranks' gradients, in buffers of its own.
+  virtual bool sums_gradients() const = 0;
 
  protected:
   ~RankShares() = default;
@@ -76,7 +79,8 @@ class Parameters {
   auto end() { return list_.end(); }
   auto begin() const { return list_.begin(); }
   auto end() const { return list_.end(); }
-  RankShares* shares = nullptr;  // of these parameters, and of the parts
+  // Who shares these parameters out, or nullptr; known to their optimizers, also when the list has moved.
+  std::shared_ptr<RankShares*> shares = std::make_shared<RankShares*>(nullptr);
   // Called first by zero_grad(): whoever keeps the gradients forgets what an error left half done.
   std::function<void()> on_zero_grad = {};
 

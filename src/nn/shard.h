@@ -14,23 +14,26 @@ struct Shard {
   int64_t begin = 0, length = 0, stride = 0, first = 0, count = 0;
 
   static Shard of(const Shape& whole) { return {whole, 0, whole.numel(), whole.numel(), 0, whole.numel()}; }
-  // The rows [row, row + rows) of a weight (out, in), or of each of `groups` equal parts of its rows: a part
-  // of q, k and v each.
+  // The rows [row, row + rows) of a weight (out, in) or a bias (out), or of each of `groups` equal parts of
+  // its rows: a part of q, k and v each.
   static Shard of_rows(const Shape& whole, int64_t row, int64_t rows, int64_t groups = 1) {
-    const int64_t in = whole[1], each = whole[0] / groups;
-    check(whole.rank() == 2 && whole[0] % groups == 0 && row >= 0 && rows >= 0 && row <= each - rows,
-          "shard: ", whole, " in ", groups, " groups of rows has no rows ", row, " to ", row + rows,
-          " in each");
+    check(whole.rank() > 0 && groups > 0 && whole[0] % groups == 0 && row >= 0 && rows >= 0 &&
+              row <= whole[0] / groups - rows,
+          "shard: ", whole, " in ", groups, " groups of rows has no ", rows, " rows from ", row,
+          " on in each");
+    const int64_t in = whole.numel() / std::max<int64_t>(whole[0], 1), each = whole[0] / groups;
     return {whole, row * in, rows * in, each * in, 0, groups * rows * in};
   }
-  // The columns [column, column + columns) of each row.
+  // The columns [column, column + columns) of each row of a weight (out, in).
   static Shard of_columns(const Shape& whole, int64_t column, int64_t columns) {
     check(whole.rank() == 2 && column >= 0 && columns >= 0 && column <= whole[1] - columns, "shard: ", whole,
-          " has no columns ", column, " to ", column + columns);
+          " has no ", columns, " columns from ", column, " on");
     return {whole, column, columns, whole[1], 0, whole[0] * columns};
   }
   // Of its elements [at, at + n).
   Shard part(int64_t at, int64_t n) const {
+    check(at >= 0 && n >= 0 && at <= count - n, "shard: of ", count, " elements there are not ", n, " from ",
+          at, " on");
     Shard s = *this;
     s.first += at, s.count = n;
     return s;

@@ -13,10 +13,11 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
   run(&Backend::multiply, cost::multiply, a, a.in(), b.in(), y.set());
   return record("multiply", {a, b}, {{a, needed_by(b)}, {b, needed_by(a)}}, y,
                 [](const Node& n, const Tensor& dy, Grads& dx) {
-                  for (int i = 0; i < 2; ++i)
-                    if (dx.wanted(i))
-                      run(&Backend::multiply, cost::multiply, dy, dy.in(), n.saved[size_t(1 - i)].in(),
-                          dx.out(i));
+                  for (int i = 0; i < 2; ++i) {
+                    if (!dx.wanted(i)) continue;
+                    const CBuf other = n.saved[size_t(1 - i)].in();
+                    run(&Backend::multiply, cost::multiply, dy, dy.in(), other, dx.out(i));
+                  }
                 });
 }
 

@@ -12,8 +12,8 @@ Tensor add_positions(const Tensor& x, const Tensor& table);  // x (B,T,C) + tabl
 // other B H T log-sum-exps. Of a model whose heads are shared out, these are the ones from first_head on.
 Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head = 0);
 Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head = 0);
-// (...,V), int32 (...) from -1 on, one number -> scalar
 Tensor concatenate(const std::vector<Tensor>& parts);  // along the last dimension
+// (...,V), int32 (...) from -1 on, one number -> scalar
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& count = {});
 // x (B, ...): sample by sample; or of each sample the elements from first_element on
 Tensor dropout(const Tensor& x, double p, int64_t first_element = 0);

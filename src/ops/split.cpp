@@ -27,7 +27,7 @@ static void fill_with_zeros(const Tensor& like, int64_t n, Out y) {
 Tensor slice(const Tensor& x, int64_t begin, int64_t count) {
   const ProfileRange range("slice");
   check(x.shape().rank() > 0 && begin >= 0 && count >= 0 && begin <= x.last() - count, "slice: x is ",
-        x.shape(), "; it has not ", count, " columns from ", begin, " on");
+        x.shape(), "; there are no ", count, " columns from ", begin, " on");
   Tensor y = empty(x, x.shape().with_last(count), "slice");
   copy_columns(x, begin, count, y.set(), count, 0);
   return record("slice", {x}, {}, y, [begin](const Node& n, const Tensor& dy, Grads& dx) {

@@ -23,7 +23,8 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
       scalars_(current().device, {int64_t(sizeof(UpdateScalars))}, DType::U8, Kind::Other, "update scalars"),
       there_(scalars_.set().as<UpdateScalars>()) {
   Context& context = current();
-  check(!shares_ || &shares_->own_parts() == &parameters, "optimizer: the parameters are shared out among ",
+  check(!*shares_ || &(*shares_)->own_parts() == &parameters,
+        "optimizer: the parameters are shared out among ",
         "ranks; make it of this rank's parts (Zero::shards)");
   restore(0);
   if (context.host) pager.emplace(context.device, *context.host);
@@ -51,7 +52,10 @@ Optimizer::Optimizer(Parameters& parameters, std::function<States(const Paramete
   if (pager) pager->done();
 }
 
-Call Optimizer::ctx(const Cost& cost) const { return {scalars_.device(), cost, there_}; }
+Call Optimizer::ctx(const Cost& cost) const {
+  scalars_.in();  // a captured step notes that its calls read them
+  return {scalars_.device(), cost, there_};
+}
 
 UpdateScalars Optimizer::scalars() const {
   UpdateScalars s = known_;
@@ -60,9 +64,9 @@ UpdateScalars Optimizer::scalars() const {
 }
 
 void Optimizer::restore(int64_t updates) {
-  known_ = {.updates = updates};
+  known_ = {.learning_rate = known_.learning_rate, .updates = updates};
   scalars_.device().copy_in(there_, &known_, sizeof known_);
-  has_rate_ = clipped_ = updating_ = false;
+  clipped_ = updating_ = false;
 }
 
 constexpr const char* kHalfDone =
@@ -80,12 +84,12 @@ void Optimizer::clip_grad_norm(double max_norm) {
     items.push_back(p.leaf.grad.in()), sizes.push_back(p.value.numel());
     elements += p.value.numel();
   }
-  check(shares_ || !items.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
+  check(*shares_ || !items.empty(), "clip_grad_norm: no parameter has a gradient; call backward() first");
   const BufList grads{int64_t(items.size()), items.data(), sizes.data()};
   Tensor squares(scalars_.device(), {1}, DType::F64, Kind::Temporary, "squares");
   const DType t = items.empty() ? DType::F32 : items[0].t;
   kernels().sum_squares(ctx(cost::sum_squares(elements, t)), grads, squares.set());
-  if (shares_) squares = shares_->sums_of_squares(squares);
+  if (*shares_) squares = (*shares_)->sums_of_squares(squares);
   kernels().clip_factor(ctx(cost::clip_factor(squares.numel())), squares.numel(), squares.in(),
                         float(max_norm));
   clipped_ = true;
@@ -108,7 +112,7 @@ void Optimizer::step(std::optional<double> learning_rate) {
           "' has no gradient; call backward() before step()");
     trains = trains || p.trainable();
   }
-  check(trains || shares_, "optimizer: no parameter is trainable");
+  check(trains || *shares_, "optimizer: no parameter is trainable");
   for (const Parameter* p : frozen_)
     check(!p->trainable(), "optimizer: parameter '", p->name,
           "' trains, but was frozen when the optimizer was made, so it has no states; make the optimizer "
@@ -126,11 +130,10 @@ void Optimizer::step(std::optional<double> learning_rate) {
     update_group(groups_[g], groups_[g + 1]);
   }
   if (pager) pager->done();
-  if (shares_) shares_->updated();
+  if (*shares_) (*shares_)->updated();
   const auto count = [this, &context] { ++known_.updates, context.stepped = true; };
   count();
-  if (CapturedStep* const step = context.captured_step)
-    step->reads_or_writes(scalars_), step->host_counts(count);
+  if (context.captured_step) context.captured_step->host_counts(count);
   clipped_ = updating_ = false;
 }
 

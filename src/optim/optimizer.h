@@ -74,15 +74,15 @@ class Optimizer {
 
  private:
   void update_group(size_t first, size_t end);
-  std::vector<size_t> groups_;      // where each begins in `states`, and where the last ends
-  std::vector<Parameter*> frozen_;  // when the optimizer was made
-  RankShares* shares_;              // if each rank updates a part
-  Tensor scalars_;                  // UpdateScalars
-  UpdateScalars* there_;            // where they are
-  UpdateScalars known_;             // to the host
-  bool has_rate_ = false;           // set_learning_rate was called
-  bool clipped_ = false;            // since the last update
-  bool updating_ = false;           // also after an error on the way
+  std::vector<size_t> groups_;           // where each begins in `states`, and where the last ends
+  std::vector<Parameter*> frozen_;       // when the optimizer was made
+  std::shared_ptr<RankShares*> shares_;  // of the parameters, if each rank updates a part
+  Tensor scalars_;                       // UpdateScalars
+  UpdateScalars* there_;                 // where they are
+  UpdateScalars known_;                  // to the host
+  bool has_rate_ = false;                // set_learning_rate was called
+  bool clipped_ = false;                 // since the last update
+  bool updating_ = false;                // also after an error on the way
 };
 
 // SGD, with g' = g + wd w: w -= lr g'; with momentum: m = momentum m + g', w -= lr m; with Nesterov's: w -=

@@ -7,7 +7,7 @@
 namespace gradus {
 
 static void check_whole(const Parameters& parameters) {
-  check(!parameters.shares,
+  check(!*parameters.shares || !(*parameters.shares)->sums_gradients(),
         "data parallel: the parameters are shared out by Zero, which sums their gradients");
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "src/core/json.h"
 #include "src/tensor/context.h"
@@ -121,20 +122,47 @@ std::vector<Entries> of_all_ranks(Comm& comm, const Entries& mine) {
   return everyone;
 }
 
+// The same on all ranks, so none goes on alone. Copies count once.
+void check_complete(const std::vector<Entries>& everyone) {
+  struct Whole {
+    Entry first;
+    std::vector<std::pair<int64_t, int64_t>> ranges;  // begin, end
+    bool copied = false;
+  };
+  std::map<std::string, Whole> wholes;
+  for (const Entries& entries : everyone)
+    for (const Entry& e : entries) {
+      Whole& whole = wholes.try_emplace(e.name, Whole{e, {}}).first->second;
+      check(e.shape == whole.first.shape && e.dtype == whole.first.dtype, "save: '", e.name, "' is ", e.shape,
+            " ", name_of(e.dtype), " on one rank and ", whole.first.shape, " ", name_of(whole.first.dtype),
+            " on another");
+      if (!e.shard && std::exchange(whole.copied, true)) continue;
+      e.each_range([&](int64_t begin, int64_t, int64_t n) { whole.ranges.emplace_back(begin, begin + n); });
+    }
+  for (auto& [name, whole] : wholes) {
+    std::sort(whole.ranges.begin(), whole.ranges.end());
+    int64_t at = 0;
+    for (const auto& [begin, end] : whole.ranges) {
+      check(begin == at, "save: element ", std::min(begin, at), " of '", name, "' ", whole.first.shape,
+            " is on ", begin < at ? "two ranks" : "no rank", "; each is to be on one");
+      at = end;
+    }
+    check(at == whole.first.shape.numel(), "save: element ", at, " of '", name, "' ", whole.first.shape,
+          " is on no rank; each is to be on one");
+  }
+}
+
 }  // namespace
 
 void save_sharded(const std::string& path, Comm& comm, const Parameters& own, const Optimizer& optimizer,
                   const Metadata& metadata) {
   const Own mine(own, optimizer);
-  struct Whole {
-    Entry entry;
-    std::vector<char> bytes;
-    int64_t there = 0;  // elements
-  };
-  std::map<std::string, Whole> wholes;
+  const std::vector<Entries> everyone = of_all_ranks(comm, mine.entries);
+  check_complete(everyone);
+  std::map<std::string, std::vector<char>> wholes;
+  std::vector<TensorEntry> tensors;
   std::set<std::string> copies;
   Device& device = current().device;
-  const std::vector<Entries> everyone = of_all_ranks(comm, mine.entries);
   for (int64_t r = 0; r < comm.size(); ++r)
     for (size_t i = 0; i < everyone[size_t(r)].size(); ++i) {
       const Entry& e = everyone[size_t(r)][i];
@@ -148,20 +176,14 @@ void save_sharded(const std::string& path, Comm& comm, const Parameters& own, co
       if (r > 0) comm.recv(piece, r)->wait();
       std::vector<char> bytes(size_t(piece.bytes()));
       device.copy_out(bytes.data(), piece.in().p, piece.bytes());
-      Whole& whole = wholes.try_emplace(e.name, Whole{e, {}}).first->second;
-      whole.bytes.resize(size_t(e.shape.bytes(e.dtype)));
-      whole.there += piece.numel();
+      const auto [found, anew] = wholes.try_emplace(e.name, size_t(e.shape.bytes(e.dtype)));
+      std::vector<char>& whole = found->second;
+      if (anew) tensors.push_back({e.name, e.dtype, e.shape, whole.data()});
       const int64_t size = size_of(e.dtype);
       e.each_range([&](int64_t to, int64_t from, int64_t n) {
-        std::copy_n(&bytes[size_t(from * size)], n * size, &whole.bytes[size_t(to * size)]);
+        std::copy_n(&bytes[size_t(from * size)], n * size, &whole[size_t(to * size)]);
       });
     }
-  std::vector<TensorEntry> tensors;
-  for (const auto& [name, whole] : wholes) {
-    check(whole.there == whole.entry.shape.numel(), "save: of '", name, "' ", whole.entry.shape,
-          " the ranks have ", whole.there, " elements; each is to be on one of them");
-    tensors.push_back({name, whole.entry.dtype, whole.entry.shape, whole.bytes.data()});
-  }
   if (comm.rank() == 0) write_safetensors(path, tensors, with_counts(metadata, optimizer));
   comm.barrier();
 }
@@ -189,7 +211,7 @@ Metadata load_sharded(const std::string& path, Comm& comm, Parameters& own, Opti
     to.device().copy_in(to.set().p, bytes.data(), to.bytes());
   }
   for (Parameter& p : own) p.round_master();
-  if (own.shares) own.shares->updated();  // the weights of other ranks' parts
+  if (*own.shares) (*own.shares)->updated();  // the weights of other ranks' parts
   restore_counts(counts, optimizer);
   return file.metadata();
 }

@@ -7,10 +7,10 @@
 
 namespace gradus {
 
-// All ranks of `comm` call this together, with their own parameters and the optimizer of all of these; rank 0
-// gathers what it does not own, a tensor at a time, in the host's memory, and writes the file, which is
-// replaced as a whole or not at all. Returns when it is there. Refused are parameters of which the ranks do
-// not have all elements, or some twice.
+// All ranks of `comm` call this together, with their own parameters and the optimizer of all of these. Rank 0
+// gathers the whole in the host's memory, and writes the file, which is replaced as a whole or not at all.
+// Returns when it is there. Refused on all ranks: parameters of which no rank, or two, have an element, or
+// whose shape or dtype is not the same on all.
 void save_sharded(const std::string& path, Comm& comm, const Parameters& own, const Optimizer& optimizer,
                   const Metadata& metadata = {});
 // Every rank reads its part. The names, dtypes and shapes of all, and where parts begin, are checked before

@@ -35,7 +35,7 @@ Zero::Zero(Comm& comm, Parameters& model, ZeroArgs args)
       allocate(u);
       attach(u);
     }
-    model.shares = shards.shares = this;
+    *model.shares = *shards.shares = this;
   } catch (...) {
     detach();
     throw;

@@ -75,6 +75,7 @@ class Zero : private RankShares {
   const Parameters& own_parts() const override { return shards; }
   void zero_grad() override;
   void updated() override;
+  bool sums_gradients() const override { return true; }
   void end_pass();
   bool reduces() const { return args_.stage >= 2 || last_micro_batch; }  // in this backward pass
   // zero_layout.cpp

@@ -107,7 +107,7 @@ void Zero::assign(Parameter& p, const std::vector<double>& values) {
 }
 
 void Zero::detach() {
-  model_.shares = nullptr;
+  *model_.shares = *shards.shares = nullptr;
   for (Unit& u : units_) {
     if (u.values.defined()) u.values.storage().on_read = {};
     if (u.gradients.defined()) u.gradients.storage().on_read = {};

@@ -1,5 +1,5 @@
 // Gradients: where all ranks' are summed, each part at its owner, and the norm of them.
-#include "src/parallel/spread.h"
+#include "src/parallel/sharded_grad_norm.h"
 #include "src/parallel/zero.h"
 #include "src/tensor/call.h"
 

@@ -4,24 +4,33 @@
 
 namespace gradus {
 
-Call::Call(Device& device, const Cost& cost, UpdateScalars* update) : device_(device), cost_(cost) {
+Metered::Metered(Device& device, const Cost& cost) : device_(device), op_class_(cost.op_class) {
   device.meter().count(cost);
-  ctx_ = device.ctx();
-  ctx_.cost = &cost_;
-  ctx_.update = update;
-  if (cost.scratch > 0) {
-    scratch_ = device.allocator().allocate(cost.scratch, Kind::Temporary, "scratch", {cost.scratch});
-    ctx_.scratch = scratch_->data();
-  }
   if (device.meter().keeps_times()) start_ = seconds_now(device);
 }
 
-Call::~Call() {
+Metered::~Metered() {
   if (device_.meter().keeps_times()) try {
-      device_.meter().add_seconds(cost_.op_class, seconds_now(device_) - start_);
+      device_.meter().add_seconds(op_class_, seconds_now(device_) - start_);
     } catch (
         const Error&) {  // the kernel failed; a destructor cannot say so, who waits next for a result does
     }
+}
+
+Call::Call(Device& device, const Cost& cost, UpdateScalars* update)
+    : device_(device),
+      cost_(cost),
+      scratch_(cost.scratch > 0
+                   ? device.allocator().allocate(cost.scratch, Kind::Temporary, "scratch", {cost.scratch})
+                   : nullptr),
+      ctx_(device.ctx()),
+      metered_(device, cost) {
+  ctx_.update = update;
+  ctx_.cost = &cost_;
+  if (scratch_) ctx_.scratch = scratch_->data();
+}
+
+Call::~Call() {
   if (scratch_) device_.allocator().free(scratch_);
 }
 

@@ -4,9 +4,21 @@
 
 namespace gradus {
 
+// A kernel, as the meter sees it: its cost, and the time while this lives, if the meter keeps times.
+class Metered {
+ public:
+  Metered(Device& device, const Cost& cost);
+  ~Metered();
+  Metered(const Metered&) = delete;
+
+ private:
+  Device& device_;
+  OpClass op_class_;
+  double start_ = 0;
+};
+
 // What a kernel finds in its first argument: be(x).gelu_fwd(ctx(x, cost), ...). The scratch is allocated here
-// and freed at the end of the statement; the cost is added to the meter (its time too, if the meter keeps
-// times).
+// and freed at the end of the statement; what it costs is metered.
 class Call {
  public:
   Call(Device& device, const Cost& cost, UpdateScalars* update = nullptr);
@@ -17,9 +29,9 @@ class Call {
  private:
   Device& device_;
   Cost cost_;
-  double start_ = 0;
   Block* scratch_ = nullptr;
   Ctx ctx_;
+  Metered metered_;
 };
 inline const Backend& be(const Tensor& x) { return x.device().backend(); }
 inline Call ctx(const Tensor& x, const Cost& cost) { return Call(x.device(), cost); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/tensor/call.h"
 #include "src/tensor/profile_range.h"
 
 namespace gradus {
@@ -11,7 +12,7 @@ namespace gradus {
 class CapturedStep::Running {
  public:
   explicit Running(CapturedStep& of) : of_(of), device_(of.context_.device) {
-    of.calls_.clear(), of.outer_.clear(), of.counts_.clear();
+    of.calls_.clear(), of.external_.clear(), of.written_.clear(), of.counts_.clear();
     of.allocations_ = device_.allocator().allocations();
     if (of.runs_ > 0) of.observe(of.context_);
     pool_before_ = device_.allocator().use_pool(of.pool_);
@@ -50,12 +51,14 @@ void CapturedStep::run(const std::vector<Tensor>& inputs, const std::function<vo
   if (replays()) check_as_recorded();
   context_.end_attempt();
   if (replays()) return replay();
-  recipe_ = recipe();
+  settings_ = settings();
   const std::vector<Recorded> before = std::move(calls_);
   const int run = std::exchange(runs_, std::min(runs_, 1));  // after an error recording begins again
   try {
     const Running running(*this);
     step();
+    check(context_.stepped, "captured step: no optimizer has made an update in it; a step is one from the ",
+          "forward pass to the update");
   } catch (...) {
     calls_.clear();
     throw;
@@ -65,21 +68,22 @@ void CapturedStep::run(const std::vector<Tensor>& inputs, const std::function<vo
   runs_ = run + 1;
 }
 
-CapturedStep::Recipe CapturedStep::recipe() const {
-  return {context_.seed, context_.first_sample, context_.freezes, context_.evaluates(),
-          context_.device.host_scalars().growth_interval > 0};
+CapturedStep::Settings CapturedStep::settings() const {
+  return {context_.seed,        context_.first_sample, context_.freezes,
+          context_.evaluates(), context_.check_finite, context_.device.host_scalars().growth_interval > 0};
 }
 
 void CapturedStep::check_as_recorded() const {
   constexpr const char* kAnew = "; record it anew in another CapturedStep";
-  const Recipe now = recipe();
-  check(now.freezes == recipe_.freezes, "captured step: parameters have been frozen or unfrozen since",
+  const Settings now = settings();
+  check(now.freezes == settings_.freezes, "captured step: parameters have been frozen or unfrozen since",
         kAnew);
-  check(now.scales_loss == recipe_.scales_loss, "captured step: loss scaling has begun since", kAnew);
-  check(now == recipe_,
-        "captured step: the context's seed, its first sample or an Evaluation is not as it was", kAnew);
-  for (const auto& [block, outer] : outer_)
-    check(!block->free && block->number == outer.number, "captured step: '", outer.name,
+  check(now.scales_loss == settings_.scales_loss, "captured step: loss scaling has begun since", kAnew);
+  check(now == settings_,
+        "captured step: the context's seed, its first sample, --check or an Evaluation is not as it was",
+        kAnew);
+  for (const auto& [block, external] : external_)
+    check(!block->free && block->number == external.number, "captured step: '", external.name,
           "', which it reads or writes, is gone or in another place", kAnew);
 }
 
@@ -100,9 +104,11 @@ void CapturedStep::check_alike(const std::vector<Recorded>& before) const {
 void CapturedStep::replay() {
   const ProfileRange range("captured step");
   for (const auto& [call, where] : calls_) {
-    context_.device.meter().count(call->cost);
+    const Metered metered(context_.device, call->cost);
     call->make(context_.device.backend());
   }
+  for (const auto& [place, storage] : written_)
+    if (const auto there = storage.lock()) ++there->version;
   for (const auto& count : counts_) count();
 }
 
@@ -113,7 +119,7 @@ void CapturedStep::call(std::unique_ptr<KernelCall> call) {
 
 void CapturedStep::reads_or_writes(const Tensor& x) {
   const Block& block = x.storage().block();
-  if (block.number <= allocations_) outer_[&block] = {block.number, block.name};
+  if (block.number <= allocations_) external_[&block] = {block.number, block.name};
 }
 
 }  // namespace gradus

@@ -33,17 +33,20 @@ class CapturedStep : private KernelObserver {
   ~CapturedStep() override;
   CapturedStep(const CapturedStep&) = delete;
 
-  // One step, an attempt at an update. The first three times `step` is called: at first it finds its memory,
-  // a private pool; twice it is recorded. If the two recordings are the same, all later steps are replays: to
-  // the bit what `step` would do as long as nothing else has changed than what the device reads. `inputs` are
-  // what the program fills for each step.
+  // One step, an attempt at an update: from the forward pass to an optimizer's step(). The first run warms
+  // up: it calls `step`, which finds its memory in a private pool. The next two call it and record its
+  // kernels. If both recordings are the same, all later runs are replays: they make the calls again, and so
+  // change to the bit what `step` would change on the device. What `step` does on the host is not done again:
+  // a tensor that it assigns stays that of the last call. `inputs` are the tensors that the program fills for
+  // each step.
   //
-  // Errors, before anything is done: other inputs than before (a shape, a dtype, a place in memory); a tensor
-  // that the calls read or write is gone; frozen parameters, loss scaling, the seed, the first sample or an
-  // Evaluation are not as they were; another context, a step within a step. Then the step can be taken
-  // without this, or recorded by another CapturedStep. Errors of `step`: it copies to or from the host, waits
-  // for other ranks, is more than one attempt. An error after it: the second recording differs; the next run
-  // compares again. Not noticed: other numbers in `step` (an optimizer's betas, the norm to clip at).
+  // Errors before anything is done: other inputs than before (a shape, a dtype, a place in memory); a tensor
+  // that the calls read or write is gone; frozen parameters, loss scaling, the seed, the first sample,
+  // --check or an Evaluation are not as they were; another context, a step within a step. Then the step can
+  // be taken without this, or recorded by another CapturedStep. Errors of `step` from the second run on: it
+  // copies to or from the host, waits for other ranks, makes no update or more than one attempt. An error
+  // after it: the second recording differs; the next run compares again. Not noticed: other numbers in `step`
+  // (an optimizer's betas, the norm to clip at), and kernels of another context, which are not recorded.
   void run(const std::vector<Tensor>& inputs, const std::function<void()>& step);
   bool replays() const { return runs_ == 3; }  // the next run
   struct Recorded {
@@ -52,8 +55,9 @@ class CapturedStep : private KernelObserver {
   };
   const std::vector<Recorded>& calls() const { return calls_; }
 
-  // For code that a step runs: that replays find x where it is; and what the host is to count in them, too.
+  // For code that a step runs: replays need x where it is, or write to it; and the host counts in them, too.
   void reads_or_writes(const Tensor& x);
+  void writes(const std::shared_ptr<Storage>& storage) { written_.insert_or_assign(storage.get(), storage); }
   void host_counts(std::function<void()> count) { counts_.push_back(std::move(count)); }
 
  private:
@@ -63,18 +67,18 @@ class CapturedStep : private KernelObserver {
     DType dtype;
     bool operator==(const Input&) const = default;
   };
-  struct Recipe {  // what else decides about the calls and their arguments
+  struct Settings {  // what else decides about the calls and their arguments
     uint64_t seed;
     int64_t first_sample, freezes;
-    bool evaluates, scales_loss;
-    bool operator==(const Recipe&) const = default;
+    bool evaluates, checks_finite, scales_loss;
+    bool operator==(const Settings&) const = default;
   };
-  struct Outer {     // what was there before the step
+  struct External {  // what was there before the step
     int64_t number;  // Block::number
     std::string name;
   };
   class Running;
-  Recipe recipe() const;
+  Settings settings() const;
   void check_as_recorded() const;
   void check_alike(const std::vector<Recorded>& before) const;
   void call(std::unique_ptr<KernelCall> call) override;
@@ -84,10 +88,11 @@ class CapturedStep : private KernelObserver {
   int64_t pool_;
   int runs_ = 0;  // at most 3
   std::vector<Input> inputs_;
-  Recipe recipe_{};
+  Settings settings_{};
   std::vector<Recorded> calls_;
   int64_t allocations_ = 0;  // when the step began
-  std::map<const Block*, Outer> outer_;
+  std::map<const Block*, External> external_;
+  std::map<const Storage*, std::weak_ptr<Storage>> written_;
   std::vector<std::function<void()>> counts_;
 };
 

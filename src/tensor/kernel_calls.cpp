@@ -43,7 +43,7 @@ struct CallOf<kName, kEntry> : KernelCall {
   std::tuple<typename Kept<A>::Type...> arguments;
 
   explicit CallOf(A... a) : KernelCall(kName, first(a...)), arguments(a...) {
-    std::get<0>(arguments).cost = nullptr;  // which is the caller's
+    std::get<0>(arguments).cost = &cost;
   }
   void make(const Backend& kernels) const override {
     std::apply([&](const auto&... a) { (kernels.*kEntry)(a...); }, arguments);

@@ -49,6 +49,7 @@ void* Tensor::here() const {
 
 Out Tensor::out(Write w) {
   ++storage().version;
+  if (device().records) current().captured_step->writes(storage_);
   return {here(), dtype_, w};
 }
 

@@ -106,6 +106,35 @@ TEST_F(L03_Outputs, BackwardFindsTheGradientsThatAreThere) {
   }
 }
 
+TEST_F(L03_Outputs, AGradientThatIsGivenWantsNone) {
+  Tensor x = trains(tensor({1, 2}, {2})), dy = tensor({1, 1}, {2});
+  Leaf other;
+  attach(dy, other, "dy");
+  Tape tape;
+  const Parts y = record("two", {x}, {}, {tensor({1, 2}, {2}), tensor({3}, {1})},
+                         [](const Node&, const Parts& dy, Grads&) { EXPECT_FALSE(dy[0].slot.wanted()); });
+  tape.backward(y[0], dy);
+}
+
+TEST_F(L03_Outputs, WhatWasSavedMustBeUnchangedWhicheverIsUsed) {
+  for (const size_t used : {0u, 1u}) {
+    Tensor x = trains(tensor({1, 2}, {2})), s = tensor({5}, {1});
+    Tape tape;
+    const Parts y = record("two", {x}, {{s}}, {tensor({1, 2}, {2}), tensor({3, 4}, {2})},
+                           [](const Node&, const Parts&, Grads&) {});
+    s.add();
+    expect_refused("two: its saved tensor", [&] { tape.backward(y[used], tensor({1, 1}, {2})); });
+  }
+}
+
+TEST_F(L03_Outputs, SomeMayBeEmpty) {
+  const Tensor x = trains(tensor({1, 2, 3, 4}, {2, 2}));
+  Tape tape;
+  const Parts p = split(x, {0, 2, 0});
+  tape.backward(concatenate({p[0], scale(p[1], 3), p[2]}), tensor({1, 1, 1, 1}, {2, 2}));
+  EXPECT_EQ(to_host<double>(leaf.grad), std::vector<double>(4, 3));
+}
+
 TEST_F(L03_Outputs, PrintedWithAllTheirShapesAndTestedForNan) {
   Tensor x = trains(tensor({1, 2, NAN, 4}, {2, 2}));
   Tape tape;

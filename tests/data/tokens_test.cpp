@@ -50,6 +50,9 @@ TEST_F(L14_Tokens, OfEveryWidthInMemoryAndInAFile) {
       EXPECT_EQ(t.vocabulary(), vocabulary);
       Ids part(3, -7);
       t.copy(997, 2, part.data());
+      for (const auto& [begin, n] : {std::pair(-1, 1), {1000, 1}, {999, 2}, {0, -1}})
+        expect_refused("tokens: of 1000 there are not",
+                       [&, begin = begin, n = n] { t.copy(begin, n, part.data()); });
       EXPECT_EQ(part, (Ids{ids[997], ids[998], -7}));
       EXPECT_TRUE(t.file_bytes() == read("tokens"));
     }
@@ -130,12 +133,20 @@ TEST_F(L14_Tokens, AFileThatIsCutGrowsOrVanishesWhileItIsRead) {
     Ids to(100'000);
     for (int round = 0; round < 2; ++round) {
       expect_refused(
-          "tokens has become shorter while it was read: it had 200032 bytes, and has " + std::to_string(left),
+          "tokens became shorter while it was read: it had 200032 bytes, and has " + std::to_string(left),
           [&] { t.copy(0, 100'000, to.data()); });
-      expect_refused("has become shorter", [&] { t.copy(99'999, 1, to.data()); });
-      expect_refused("has become shorter", [&] { training(Loader(t, 10, 1), 0, 0, 1, 10); });
+      expect_refused("became shorter", [&] { t.copy(99'999, 1, to.data()); });
+      expect_refused("became shorter", [&] { training(Loader(t, 10, 1), 0, 0, 1, 10); });
     }
     EXPECT_EQ(all(other), ids);
+  }
+  {  // cut, and as long as before again: the pages that were touched meanwhile are zeros
+    const Tokens again = in_file(memory);
+    ASSERT_EQ(truncate(path("tokens").c_str(), 0), 0);
+    Ids to(100'000);
+    expect_refused("became shorter", [&] { again.copy(0, 100'000, to.data()); });
+    std::fstream(path("tokens"), std::ios::in | std::ios::out | std::ios::binary) << memory.file_bytes();
+    expect_refused("became shorter", [&] { again.copy(50'000, 1, to.data()); });
   }
   const Tokens t = in_file(memory);
   std::ofstream(path("tokens"), std::ios::app) << "more";

@@ -76,7 +76,8 @@ TEST_P(L03_Dropout, OfAPartOfTheElements) {
   TestCtx ctx;
   dropout(ctx, {2, cols}, x, whole.out(Write::Set), 0.4f, {});
   for (const int64_t first : {0, 1, 2, 3, 4, 255, 257, 1022, 2002, 2003})
-    for (const int64_t n : {int64_t(1), int64_t(7), int64_t(1021), cols}) {
+    for (const int64_t n :
+         {int64_t(1), int64_t(7), int64_t(1021), int64_t(1022), int64_t(1023), int64_t(1024), cols}) {
       const int64_t count = std::min(n, cols - first);
       std::vector<double> part, expected;
       for (int64_t row = 0; row < 2; ++row)
@@ -89,11 +90,14 @@ TEST_P(L03_Dropout, OfAPartOfTheElements) {
       ASSERT_EQ(y.values(), expected) << first << ", " << count;
     }
   const int64_t far = (int64_t(1) << 41) + 3;  // as far as the counter has room, and more than 32 bits
-  Buffer y = Buffer::zeros(DType::F32, 1);
+  Buffer y = Buffer::zeros(DType::F32, 64);
   const Draw d{.first_element = far};
-  dropout(ctx, {1, 1}, Buffer(DType::F32, {1}), y.out(Write::Set), 0.5f, d);
-  const bool kept = uniform01(dropout_words(d.seed, d.step, d.ordinal, 0, far / 4)[3]) >= 0.5f;
-  EXPECT_EQ(y.values()[0], kept ? 2 : 0);
+  dropout(ctx, {1, 64}, Buffer(DType::F32, std::vector<double>(64, 1)), y.out(Write::Set), 0.5f, d);
+  for (int64_t i = 0; i < 64; ++i) {
+    const int64_t e = far + i;
+    const bool kept = uniform01(dropout_words(d.seed, d.step, d.ordinal, 0, e / 4)[size_t(e % 4)]) >= 0.5f;
+    EXPECT_EQ(y.values()[size_t(i)], kept ? 2 : 0) << i;
+  }
 }
 
 }  // namespace

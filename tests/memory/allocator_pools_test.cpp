@@ -3,6 +3,7 @@
 
 #include "src/core/rng.h"
 #include "tests/memory/allocator_fixture.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -66,8 +67,10 @@ TEST(L16_AllocatorPools, NobodyElseIsServedFromThem) {
   EXPECT_EQ(mine->segment->pool, pool);
   EXPECT_EQ(other->segment->pool, 0);
   f.allocator.free(mine);  // given back outside: it is the pool's all the same
-  Block* more = f.get(kMiB);
+  Block *small = f.get(1000), *more = f.get(kMiB);
+  EXPECT_EQ(small->segment, other->segment);
   EXPECT_EQ(more->segment, other->segment);
+  f.allocator.free(small);
   f.allocator.empty_cache();
   EXPECT_EQ(f.meter.reserved(), 4 * kMiB) << "the pool's segment stays";
   f.allocator.free(other), f.allocator.free(more);
@@ -93,6 +96,80 @@ TEST(L16_AllocatorPools, WhatIsInUseOutlivesItsPool) {
   f.allocator.free(b), f.allocator.free(beside);
   EXPECT_NE(f.allocator.begin_pool(), pool);
 }  // a pool that has not ended goes with its allocator
+
+TEST(L16_AllocatorPools, TheFirstFreeBlockThatFitsIsTakenAndSplitAsElsewhere) {
+  Fixture f;
+  const int64_t pool = f.allocator.begin_pool();
+  f.allocator.use_pool(pool);
+  Block *a = f.get(4096), *b = f.get(512), *c = f.get(1024), *d = f.get(512);
+  char* const first = a->data();
+  f.allocator.free(a), f.allocator.free(c);
+  Block* e = f.get(1000);  // c would be the best fit
+  EXPECT_EQ(e->data(), first);
+  Block* large = f.get(12 * kMiB - 700 * 1024);
+  EXPECT_EQ(large->size, 12 * kMiB) << "what is left is too little to be split off";
+  for (Block* x : {b, d, e, large}) f.allocator.free(x);
+  f.allocator.use_pool(0);
+}
+
+TEST(L16_AllocatorPools, EachEndsAloneAndLargeBlocksGoToTheCommonPool) {
+  Fixture f;
+  const int64_t a = f.allocator.begin_pool(), b = f.allocator.begin_pool();
+  f.allocator.use_pool(b);
+  Block* of_b = f.get(1000);
+  f.allocator.use_pool(a);
+  Block *kept = f.get(3 * kMiB), *freed = f.get(3 * kMiB);
+  f.allocator.free(freed);
+  f.allocator.end_pool(a);  // which is in use: then the common one is
+  EXPECT_EQ(f.allocator.pool(), 0);
+  EXPECT_EQ(of_b->segment->pool, b);
+  Block* more = f.get(3 * kMiB);
+  EXPECT_EQ(more->segment, kept->segment);
+  for (Block* x : {of_b, kept, more}) f.allocator.free(x);
+  f.allocator.empty_cache();
+  EXPECT_EQ(f.meter.reserved(), 2 * kMiB) << "the other pool's";
+  EXPECT_EQ(refusal([&] { f.allocator.use_pool(a); }),
+            "allocator: there is no private pool " + std::to_string(a) + ", or it has ended");
+}
+
+TEST(L16_AllocatorPools, AllGoesBackWithTheAllocator) {
+  struct Last : SmallDevice {
+    Last(int64_t& at_the_end) : SmallDevice(100 * kMiB), at_the_end(at_the_end) {}
+    ~Last() override { at_the_end = left; }
+    int64_t& at_the_end;
+  };
+  int64_t left = 0;
+  {
+    Meter meter;
+    Allocator allocator(std::make_unique<Last>(left), meter);
+    allocator.use_pool(allocator.begin_pool());
+    allocator.free(allocator.allocate(1000, Kind::Other, "x"));
+    allocator.free(allocator.allocate(5 * kMiB, Kind::Other, "x"));
+  }
+  EXPECT_EQ(left, 100 * kMiB);
+}
+
+TEST(L16_AllocatorPools, OthersAreAskedForRoomToo) {
+  Fixture f(2 * kMiB);
+  Block* only = f.get(1000);
+  f.allocator.make_room.emplace_back([&] {
+    if (only) f.allocator.free(std::exchange(only, nullptr));
+    return only == nullptr;
+  });
+  f.allocator.use_pool(f.allocator.begin_pool());
+  f.allocator.free(f.get(1000));
+}
+
+TEST(L16_AllocatorPools, OutOfMemorySaysWhatTheyHold) {
+  Fixture f(60 * kMiB);
+  const int64_t pool = f.allocator.begin_pool();
+  f.allocator.use_pool(pool);
+  f.allocator.free(f.get(40 * kMiB));
+  f.allocator.use_pool(0);
+  const std::string text = refusal([&] { f.get(32 * kMiB); });
+  EXPECT_NE(text.find("the largest free piece is 0 B, and 40.0 MiB are in private pools"), std::string::npos)
+      << text;
+}
 
 TEST(L16_AllocatorPools, APoolIsGivenWhatOthersHaveCached) {
   Fixture f(40 * kMiB);

@@ -229,6 +229,22 @@ TEST_P(L03_OpContract, ItCountsTheCostsOfItsKernels) {
     }
 }
 
+TEST(L03_OpContract, OnlyTheFirstGradientOfASliceIsFilledWithZeros) {
+  for (const char* name : {"slice", "split"}) {
+    Context context("meta");
+    context.device.meter().keep_trace();
+    std::vector<Leaf> leaves;
+    const std::vector<Tensor> x = inputs_of(op_of(name), 1, leaves);
+    for (const int64_t fills : {1, 0}) {
+      Tape tape;
+      const Tensor y = op_of(name).f(x), dy = empty_like(y, "dy");
+      context.device.meter().reset_totals();
+      tape.backward(y, dy);
+      EXPECT_EQ(context.device.meter().totals(OpClass::Elementwise).calls, 1 + fills) << name;
+    }
+  }
+}
+
 // The gradients of bf16 parameters in fp32: a kernel costs what its activations say, a fill what it fills,
 // and a gradient that is passed on what both are.
 TEST(L04_OpContract, GradientsInFp32CostWhatTheyTake) {

@@ -83,10 +83,14 @@ TEST_F(L03_OpRefusals, SelectToken) {
     expect_refused("select_token: x is [2,3,5], t is", [&] { select_token(of({2, 3, 5}), t); });
 }
 
+TEST_F(L03_OpRefusals, DropoutsFirstElement) {
+  expect_refused("dropout: the first element is -1", [&] { dropout(of({2, 3}), 0.5, -1); });
+}
+
 TEST_F(L03_OpRefusals, Parts) {
   for (const auto& [begin, count] :
        {std::pair<int64_t, int64_t>(-1, 2), {0, 6}, {5, 1}, {1, -1}, {6, -1}, {1, INT64_MAX}, {INT64_MAX, 1}})
-    expect_refused("slice: x is [2,5]; it has not", [&] { slice(of({2, 5}), begin, count); });
+    expect_refused("slice: x is [2,5]; there are no", [&] { slice(of({2, 5}), begin, count); });
   expect_refused("slice: x is []", [&] { slice(of({}), 0, 1); });
   for (const std::vector<int64_t>& counts : std::vector<std::vector<int64_t>>{
            {}, {4}, {6}, {2, 2}, {6, -1}, {-1, 3, 3}, {INT64_MAX, INT64_MAX, 7}})

@@ -216,6 +216,12 @@ TEST_P(L03_OpParts, TokensDropWhatTheWholeDrops) {
     current().dropout_ordinal() = 0;
     return dropout(slice(x.reshape({2, T * C}), first * C, count * C), 0.4, first * C);
   };
+  const Tensor x = from_host(context.device, Values(70, 1), {2, T * C}, DType::F32, Kind::Data, "x");
+  context.dropout_ordinal() = 0;
+  const Values all = to_host<double>(dropout(x, 0.4));
+  context.dropout_ordinal() = 0;  // and where no tape records
+  const Values part = to_host<double>(dropout(slice(x, 9, 20), 0.4, 9));
+  EXPECT_TRUE(std::equal(part.begin(), part.begin() + 20, all.begin() + 9));
   const auto whole = value_and_gradient({2, T, C}, [&](In x) { return of_tokens(x, 0, T); });
   EXPECT_EQ(
       value_and_gradient({2, T, C},

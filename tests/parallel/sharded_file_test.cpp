@@ -190,7 +190,7 @@ TEST_F(L18_ZeroWeightsFile, IsLoadedOrRefused) {
         const Weights before = weights_of(model);
         zero.end_forward();
         const std::string text = refusal([&] { load_weights(path("w"), model.parameters); });
-        zero.shards.shares->updated();  // what other ranks own
+        (*zero.shards.shares)->updated();  // what other ranks own
         EXPECT_EQ(text.empty(), stage < 3 && !precision.master) << text;
         EXPECT_EQ(weights_of(model), text.empty() ? weights_of(whole) : before) << "stage " << stage;
         EXPECT_EQ(text.empty(), text.find("load_sharded()") == std::string::npos) << text;

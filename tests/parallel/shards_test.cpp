@@ -1,14 +1,12 @@
 // Parts of weights that are several ranges: cut by columns, or of q, k and v each; saved and loaded on any
-// number of ranks, and the norm of their gradients.
+// number of ranks.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <numeric>
 
 #include "src/optim/adamw_8bit.h"
 #include "src/parallel/comm/cluster.h"
 #include "src/parallel/sharded_file.h"
-#include "src/parallel/spread.h"
 #include "tests/folder_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -40,6 +38,7 @@ TEST(L19_Shard, ElementsOfRowsOfColumnsAndOfPartsOfThem) {
   EXPECT_EQ(places(Shard::of_columns(whole, 0, 5)), places(Shard::of(whole)));
   EXPECT_EQ(places(Shard::of_columns(whole, 5, 0)), Values());
   EXPECT_EQ(places(Shard::of_rows(whole, 2, 0, 3)), Values());
+  EXPECT_EQ(places(Shard::of_rows({6}, 1, 1, 3)), (Values{1, 3, 5}));
   for (const Shard& s : {Shard::of(whole), Shard::of_rows(whole, 1, 1, 2), Shard::of_columns(whole, 1, 3)}) {
     const Values all = places(s);
     for (int64_t at = 0; at <= s.count; ++at)
@@ -53,7 +52,10 @@ TEST(L19_Shard, ElementsOfRowsOfColumnsAndOfPartsOfThem) {
            [&] { Shard::of_rows(whole, 0, 1, 4); }, [&] { Shard::of_rows(whole, 0, 4, 2); },
            [&] { Shard::of_rows(whole, 1, -1); }, [&] { Shard::of_columns(whole, 4, 2); },
            [&] { Shard::of_columns(whole, -1, 2); }, [&] { Shard::of_columns({6}, 0, 1); },
-           [&] { Shard::of_columns(whole, INT64_MAX, 2); }})
+           [&] { Shard::of_columns(whole, INT64_MAX, 2); }, [&] { Shard::of_rows(whole, 0, 2, 0); },
+           [&] { Shard::of_rows(whole, 0, 2, -1); }, [&] { Shard::of_rows({}, 0, 1); },
+           [&] { Shard::of(whole).part(29, 2); }, [&] { Shard::of(whole).part(-1, 2); },
+           [&] { Shard::of(whole).part(INT64_MAX, 2); }})
     expect_refused("shard: ", f);
 }
 
@@ -124,9 +126,12 @@ TEST_F(L19_ShardedFile, CutOverThreeRanksItIsTheFileOfOne) {
       });
   }
   Context context("cpu");
-  Cut whole(0, 1, "mixed");
-  AdamW optimizer(whole.parameters);
+  Cut whole(0, 1, "mixed"), part(0, 2, "mixed");
+  AdamW optimizer(whole.parameters), of_part(part.parameters);
   load_training(path("three"), whole.parameters, optimizer);
+  expect_refused("of 'columns' this rank has a part; save_sharded()",
+                 [&] { save_training(path("f"), part.parameters, of_part); });
+  expect_refused("this rank has a part", [&] { load_weights(path("three"), part.parameters); });
 }
 
 TEST_F(L19_ShardedFile, ScalesOfBlocksGoWithTheirParts) {
@@ -185,9 +190,27 @@ TEST_F(L19_ShardedFile, WhatIsMissingTwiceOrOfOthersIsRefused) {
   };
   EXPECT_EQ(save(2, 3), "");
   fs::remove(path("f"));
-  for (const auto& [begin, count] : {std::pair(3, 2), {1, 4}, {2, 2}})
-    EXPECT_NE(save(begin, count).find("of 'w' [3,5] the ranks have "), std::string::npos)
-        << save(begin, count);
+  const auto says = [&](int64_t begin, int64_t count, const std::string& part) {
+    const std::string text = save(begin, count);
+    EXPECT_NE(text.find("save: element " + part + " is on "), std::string::npos) << text;
+  };
+  says(3, 2, "2 of 'w' [3,5]");
+  says(1, 4, "1 of 'w' [3,5]");
+  says(2, 2, "4 of 'w' [3,5]");
+  says(1, 3, "1 of 'w' [3,5]");  // as many elements as there are to be
+  const auto unlike = [&](const Shape& shape, DType t) {
+    return refusal([&] {
+      run_cluster({.ranks = 2}, [&](Comm& comm) {
+        Parameters own;
+        own.add("w", comm.rank() == 0 ? Shape{8} : shape, uniform(comm.rank() == 0 ? DType::F32 : t));
+        const Sgd optimizer(own);
+        save_sharded(path("f"), comm, own, optimizer);
+      });
+    });
+  };
+  EXPECT_NE(unlike({4}, DType::F32).find("save: 'w' is [4] fp32 on one rank and [8] fp32 on another"),
+            std::string::npos);
+  EXPECT_NE(unlike({8}, DType::BF16).find("save: 'w' is [8] bf16 on one rank"), std::string::npos);
   EXPECT_NE(save(2, 3, "meta").find("the device meta has no numbers"), std::string::npos);
   EXPECT_FALSE(fs::exists(path("f")));
   run_cluster({.ranks = 1}, [&](Comm& comm) {
@@ -196,57 +219,6 @@ TEST_F(L19_ShardedFile, WhatIsMissingTwiceOrOfOthersIsRefused) {
     const Sgd optimizer(other);
     expect_refused("the optimizer is of other parameters than 'w'",
                    [&] { save_sharded(path("f"), comm, own, optimizer); });
-  });
-}
-
-// Whole numbers, so that sums are exact.
-double norm_of(Comm& comm, const std::vector<Comm*>& groups, int64_t cuts, int64_t stage) {
-  Parameters own;
-  own.add("cut", {2}, {}).shard = Shard::of_columns({1, 2 * cuts}, 0, 2);
-  own.add("copy", {1}, {});
-  const Spread spread(own, groups);
-  Sgd optimizer(own);
-  for (Parameter& p : own) {
-    const bool cut = p.name == "cut";
-    const double g = cut ? double(comm.rank() + 1) : double(10 * (stage + 1));
-    p.leaf.grad =
-        from_host(current().device, Values(cut ? 2 : 1, g), p.value.shape(), DType::F32, Kind::Gradient, "g");
-    p.leaf.written = true;
-  }
-  optimizer.clip_grad_norm(1e9);
-  const double norm = optimizer.scalars().grad_norm;
-  optimizer.step(1);
-  EXPECT_EQ(to_host<double>(own.find("copy").value)[0], -10.0 * double(stage + 1))
-      << "a copy is updated everywhere";
-  own.zero_grad();
-  EXPECT_FALSE(own.find("cut").leaf.written);
-  return norm;
-}
-
-TEST(L19_Spread, PartsOfAllRanksAndCopiesOnce) {
-  run_cluster({.ranks = 3}, [](Comm& comm) {
-    EXPECT_EQ(norm_of(comm, {&comm}, 3, 0), float(std::sqrt(2.0 * (1 + 4 + 9) + 100)));
-  });
-  // Four ranks, two groups that cut and two stages: each stage has copies of its own.
-  run_cluster({.ranks = 4}, [](Comm& comm) {
-    const auto cuts = comm.split("cuts", comm.rank() / 2), stages = comm.split("stages", comm.rank() % 2);
-    EXPECT_EQ(norm_of(comm, {cuts.get(), stages.get()}, 2, comm.rank() / 2),
-              float(std::sqrt(2.0 * (1 + 4 + 9 + 16) + 100 + 400)));
-  });
-}
-
-TEST(L19_Spread, EndsAsItBegan) {
-  run_cluster({.ranks = 2}, [](Comm& comm) {
-    Parameters own;
-    Parameter& p = own.add("copy", {1}, {});
-    {
-      const Spread spread(own, {&comm});
-      EXPECT_EQ(p.counted, comm.rank() == 0);
-      expect_refused("spread: the parameters are shared out already", [&] { Spread(own, {&comm}); });
-    }
-    EXPECT_TRUE(p.counted);
-    EXPECT_EQ(own.shares, nullptr);
-    expect_refused("spread: no group of ranks", [&] { Spread(own, {}); });
   });
 }
 

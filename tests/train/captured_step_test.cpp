@@ -35,13 +35,11 @@ INSTANTIATE_TEST_SUITE_P(Kinds, L16_CapturedStep, ::testing::ValuesIn(kWays),
 TEST_P(L16_CapturedStep, ReplaysAreTheStepsToTheBit) {
   for (const char* device : devices_with_data()) {
     const Ended plain = train(device, GetParam(), [](Training& t, int64_t) { t.step(); });
-    std::unique_ptr<CapturedStep> captured;
     int64_t called = 0;
     const Ended replayed = train(device, GetParam(), [&](Training& t, int64_t s) {
-      if (s == 0) captured = std::make_unique<CapturedStep>();
-      captured->run(t.inputs, [&] { t.step(), ++called; });
-      EXPECT_EQ(captured->replays(), s >= 2) << "the calls of a step are not those of the one before";
-      if (s == kSteps - 1) captured.reset();
+      if (s == 0) t.captured = std::make_unique<CapturedStep>();
+      t.captured->run(t.inputs, [&] { t.step(), ++called; });
+      EXPECT_EQ(t.captured->replays(), s >= 2) << "the calls of a step are not those of the one before";
     });
     EXPECT_EQ(called, 3) << device;
     EXPECT_TRUE(replayed == plain) << device << ": losses " << ::testing::PrintToString(replayed.losses)
@@ -68,6 +66,36 @@ TEST_P(L16_CapturedStep, ReplaysCountWhatTheStepsDo) {
     EXPECT_EQ(t.optimizer->scalars().updates, s + 1);
   }
   EXPECT_GT(captured.calls().size(), 50u);
+}
+
+// What the host counts, of each optimizer; and the times of kernels, where they are kept.
+TEST(L16_CapturedSteps, EachOptimizerCountsItsUpdates) {
+  for (const char* device : {"cpu", "meta"}) {
+    Context context(device, 3);
+    Training t({.name = "fp32"});
+    const auto is_matrix = [](const Parameter& p) { return p.decay; };
+    t.optimizer = std::make_unique<AdamW>(t.model.parameters, AdamWArgs{}, is_matrix);
+    AdamW other(t.model.parameters, {}, [](const Parameter& p) { return !p.decay; });
+    other.set_learning_rate(0.25);
+    CapturedStep captured;
+    context.device.meter().keep_times();
+    for (int64_t s = 0; s < 5; ++s) {
+      t.fill(s);
+      context.device.meter().reset_totals();
+      captured.run(t.inputs, [&] {
+        t.loss = {};
+        Tape tape;
+        t.loss = t.model.loss(t.inputs[0], t.inputs[1]);
+        tape.backward(t.loss);
+        t.optimizer->step(), other.step();
+        t.model.parameters.zero_grad();
+      });
+      EXPECT_GT(context.device.meter().totals(OpClass::Contraction).seconds, 0) << device << ", step " << s;
+    }
+    EXPECT_EQ(t.optimizer->scalars().updates, 5) << device;
+    EXPECT_EQ(other.scalars().updates, 5) << device;
+    EXPECT_EQ(other.scalars().learning_rate, 0.25f) << device;
+  }
 }
 
 // GPT-2 124M: blocks of all sizes, whose segments come as they are needed.

@@ -92,6 +92,7 @@ struct Training {
   std::unique_ptr<Optimizer> optimizer;
   std::vector<Tensor> inputs;
   Tensor loss;
+  std::unique_ptr<CapturedStep> captured;
 };
 
 struct CapturedStepTest : ::testing::Test {
@@ -118,4 +119,8 @@ struct CapturedStepTest : ::testing::Test {
     return text;
   }
 };
+inline void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "\"" << text << "\" should say: " << part;
+}
+
 }  // namespace gradus

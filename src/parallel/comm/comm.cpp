@@ -46,6 +46,7 @@ Comm::Comm(int64_t self, std::vector<int64_t> members, const std::string& group)
 }
 
 std::unique_ptr<Comm> Comm::split(const std::string& name, int64_t color) {
+  refuse_in_captured_step();
   check(!name.empty(), "split: a group needs a name, for errors and timelines");
   check(color >= 0, "split into '", name, "': colour ", color,
         "; every rank is in one of the groups, and says in which by a number from 0 on");
@@ -54,9 +55,13 @@ std::unique_ptr<Comm> Comm::split(const std::string& name, int64_t color) {
   return begin_split(name, color);
 }
 
-std::unique_ptr<Work> Comm::opened(std::unique_ptr<Work> work) {
+// A replay would not wait.
+void Comm::refuse_in_captured_step() const {
   check(!current().captured_step, "a captured step waits for no other ranks", where_,
-        ", because a replay would not; take its steps without CapturedStep");
+        "; take its steps without CapturedStep");
+}
+
+std::unique_ptr<Work> Comm::opened(std::unique_ptr<Work> work) {
   return std::make_unique<Open>(std::move(work), state_);
 }
 
@@ -102,6 +107,7 @@ static void check_parts(const Comm& comm, const char* call, const Tensor& whole,
 // Of a sum every part goes to its owner, and from there to all others, if they are to have it; with equal
 // parts that is as much as in a ring. A broadcast goes from rank to rank, so all but the last send it on.
 std::unique_ptr<Work> Comm::all_reduce(const Tensor& x, Reduce reduce) {
+  refuse_in_captured_step();
   check_sum("all_reduce", x);
   const Offer offer{reduce == Reduce::Sum ? Collective::AllReduce : Collective::AllReduceMax, x, x};
   const int64_t own = part_of(x.numel(), rank_, size()).count;
@@ -110,6 +116,7 @@ std::unique_ptr<Work> Comm::all_reduce(const Tensor& x, Reduce reduce) {
 }
 
 std::unique_ptr<Work> Comm::reduce_scatter(const Tensor& x, const Tensor& y) {
+  refuse_in_captured_step();
   check_sum("reduce_scatter", x);
   check_parts(*this, "reduce_scatter", x, y);
   const Offer offer{Collective::ReduceScatter, x, y};
@@ -118,6 +125,7 @@ std::unique_ptr<Work> Comm::reduce_scatter(const Tensor& x, const Tensor& y) {
 }
 
 std::unique_ptr<Work> Comm::all_gather(const Tensor& x, const Tensor& y) {
+  refuse_in_captured_step();
   check_parts(*this, "all_gather", y, x);
   const Offer offer{Collective::AllGather, x, y};
   count((size() - 1) * x.numel(), x.dtype(), size() - 1);
@@ -125,6 +133,7 @@ std::unique_ptr<Work> Comm::all_gather(const Tensor& x, const Tensor& y) {
 }
 
 std::unique_ptr<Work> Comm::broadcast(const Tensor& x, int64_t root) {
+  refuse_in_captured_step();
   check(x.defined(), "broadcast: the tensor is undefined");
   check(root >= 0 && root < size(), "broadcast: rank ", root, " does not exist; there are ", size(), where_);
   const Offer offer{Collective::Broadcast, x, x, root};
@@ -133,7 +142,10 @@ std::unique_ptr<Work> Comm::broadcast(const Tensor& x, int64_t root) {
   return opened(begin(offer));
 }
 
-void Comm::barrier() { opened(begin({Collective::Barrier}))->wait(); }
+void Comm::barrier() {
+  refuse_in_captured_step();
+  begin({Collective::Barrier})->wait();
+}
 
 // The next rank first, and so on: then no two send to the same one at the same time.
 std::unique_ptr<Work> Comm::all_to_all(const Tensor& x, const std::vector<int64_t>& counts, const Tensor& y,
@@ -180,6 +192,7 @@ std::unique_ptr<Work> Comm::exchange(const std::vector<Transfer>& sends, const s
 
 std::unique_ptr<Work> Comm::begin_all(const std::vector<Transfer>& sends,
                                       const std::vector<Transfer>& recvs) {
+  refuse_in_captured_step();
   auto works = std::make_shared<std::vector<std::unique_ptr<Work>>>();
   begin_together([&] {
     for (const Transfer& s : sends) works->push_back(begin_send(s));

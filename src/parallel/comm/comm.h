@@ -153,6 +153,7 @@ class Comm {
 
  private:
   class Open;
+  void refuse_in_captured_step() const;
   std::unique_ptr<Work> opened(std::unique_ptr<Work> work);
   std::unique_ptr<Work> begin_all(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs);
   void count(int64_t elements, DType t, int64_t messages);

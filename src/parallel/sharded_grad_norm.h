@@ -11,20 +11,21 @@ namespace gradus {
 // in the same order on all of them.
 Tensor gather_sums(Tensor own, const std::vector<Comm*>& groups);
 
-// While it lives, the norm of an optimizer's gradients is that of all ranks of `groups`: clip_grad_norm() is
-// collective. What is no shard is a copy, the same on all ranks of the first group, and its first rank counts
-// it; of other copies, Parameter::counted is for the program to say.
-class Spread : private RankShares {
+// While it lives, the norm in an optimizer's clip_grad_norm() is that of all ranks of `groups`, and the call
+// is collective. A parameter that is no shard is a copy, the same on all ranks of the first group, whose
+// first rank counts it. Whoever has other copies sets Parameter::counted after this is made.
+class ShardedGradNorm : private RankShares {
  public:
-  Spread(Parameters& own, std::vector<Comm*> groups);
-  ~Spread();
-  Spread(const Spread&) = delete;
+  ShardedGradNorm(Parameters& own, std::vector<Comm*> groups);
+  ~ShardedGradNorm();
+  ShardedGradNorm(const ShardedGradNorm&) = delete;
 
  private:
   const Parameters& own_parts() const override { return own_; }
   void zero_grad() override;
   Tensor sums_of_squares(const Tensor& own) override { return gather_sums(own, groups_); }
   void updated() override {}
+  bool sums_gradients() const override { return false; }
 
   Parameters& own_;
   std::vector<Comm*> groups_;

@@ -1,4 +1,4 @@
-#include "src/parallel/spread.h"
+#include "src/parallel/sharded_grad_norm.h"
 
 namespace gradus {
 
@@ -11,19 +11,21 @@ Tensor gather_sums(Tensor own, const std::vector<Comm*>& groups) {
   return own;
 }
 
-Spread::Spread(Parameters& own, std::vector<Comm*> groups) : own_(own), groups_(std::move(groups)) {
-  check(!groups_.empty(), "spread: no group of ranks");
-  check(!own.shares, "spread: the parameters are shared out already");
+ShardedGradNorm::ShardedGradNorm(Parameters& own, std::vector<Comm*> groups)
+    : own_(own), groups_(std::move(groups)) {
+  check(!groups_.empty(), "sharded norm: no group of ranks");
+  check(!*own.shares, "sharded norm: the parameters are shared out already");
   for (Parameter& p : own) p.counted = p.shard || groups_[0]->rank() == 0;
-  own.shares = this;
+  *own.shares = this;
 }
 
-Spread::~Spread() {
+ShardedGradNorm::~ShardedGradNorm() {
   for (Parameter& p : own_) p.counted = true;
-  own_.shares = nullptr;
+  *own_.shares = nullptr;
 }
 
-void Spread::zero_grad() {
+void ShardedGradNorm::zero_grad() {
+  if (own_.on_zero_grad) own_.on_zero_grad();
   for (Parameter& p : own_) p.leaf.zero();
 }
 

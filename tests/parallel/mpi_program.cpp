@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <iostream>
+#include <numeric>
 
 #include "src/parallel/comm/processes.h"
+#include "src/parallel/sharded_file.h"
 #include "tests/parallel/exchanges.h"
 #include "tests/parallel/play_program.h"
 
@@ -46,6 +49,23 @@ void play_programs(Comm& comm) {
       if (comm.rank() == 1)
         part->recv(y, 0)->wait(), expect_values(y, std::vector<uint8_t>(3'000'000, 7), "y");
     }
+  }
+  {  // A file of all processes, of which each has two columns.
+    const std::string path = testing::TempDir() + "of_processes.safetensors";
+    const Shape whole{3, 2 * comm.size()};
+    Parameters own;
+    Parameter& p = own.add("w", {3, 2}, {});
+    p.shard = Shard::of_columns(whole, 2 * comm.rank(), 2);
+    std::vector<double> all(size_t(whole.numel()));
+    std::iota(all.begin(), all.end(), 1.0);
+    p.assign(p.shard->of_values(all));
+    Sgd optimizer(own, {.momentum = 0.5f});
+    save_sharded(path, comm, own, optimizer);
+    p.assign(std::vector<double>(6, 0));
+    load_sharded(path, comm, own, optimizer);
+    EXPECT_EQ(to_host<double>(p.value), p.shard->of_values(all));
+    comm.barrier();
+    if (comm.rank() == 0) std::remove(path.c_str());
   }
   check(!::testing::UnitTest::GetInstance()->Failed(), "bytes differ from the reference");
 }

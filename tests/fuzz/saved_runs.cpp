@@ -7,6 +7,7 @@
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
 #include "src/parallel/sharded_file.h"
+#include "src/parallel/zero.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {

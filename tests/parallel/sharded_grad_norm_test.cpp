@@ -23,6 +23,7 @@ double norm_of(Comm& comm, const std::vector<Comm*>& groups, int64_t cuts, int64
   const ShardedGradNorm spread(own, groups);
   Sgd optimizer(own);
   for (Parameter& p : own) {
+    p.assign(Values(size_t(p.value.numel()), 0));
     const bool cut = p.name == "cut";
     const double g = cut ? double(comm.rank() + 1) : double(10 * (stage + 1));
     p.leaf.grad =

@@ -38,11 +38,10 @@ void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t
   const S factor = S(1) / (S(1) - S(s.dropout));
   const int64_t first = (h * s.T + t) * s.T + j0;  // of the elements of the sample's (H, T, T) weights
   each_word(s.key, s.key.step_in(*ctx.scalars), s.key.first_sample + b, first, n,
-            [&](int64_t i, int64_t count, const uint32_t* words) {
+            [p = s.dropout, factor, weights](int64_t i, int64_t count, const uint32_t* words) {
               S* const w = weights + i;
 #pragma omp simd
-              for (int64_t j = 0; j < count; ++j)
-                w[j] = uniform01(words[j]) >= s.dropout ? w[j] * factor : S(0);
+              for (int64_t j = 0; j < count; ++j) w[j] = uniform01(words[j]) >= p ? w[j] * factor : S(0);
             });
 }
 

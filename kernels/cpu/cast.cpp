@@ -11,16 +11,10 @@ void cast(const Ctx&, int64_t n, CBuf x, Out y) {
   });
 }
 
-template <Write W, class X, class Y>
-[[gnu::flatten, gnu::noinline]] static void cast_row(int64_t cols, const X* x, Y* y) {
-#pragma omp simd
-  for (int64_t c = 0; c < cols; ++c) store<W>(y, c, acc_t<Y>(load(x, c)));
-}
-
 void cast_columns(const Ctx&, RowShape s, int64_t x_row, CBuf x, int64_t y_row, Out y) {
   visit_float("cast_columns", x.t, [&]<class X>() {
     visit_out("cast_columns", y, [&]<class Y, Write W>() {
-      for_rows(s, [&](int64_t r) { cast_row<W>(s.cols, x.as<X>() + r * x_row, y.as<Y>() + r * y_row); });
+      for_rows(s, [&](int64_t r) { copy_row<W>(s.cols, x.as<X>() + r * x_row, y.as<Y>() + r * y_row); });
     });
   });
 }

@@ -38,15 +38,17 @@ void visit_out(const char* op, Out y, F f) {
               [&]<class T>() { visit_write(y.w, [&]<Write W>() { f.template operator()<T, W>(); }); });
 }
 
-// Writes n numbers of the accumulation type A to an output of any floating dtype, from element `at` on.
-template <Write W, class A, class T>
-[[gnu::flatten, gnu::noinline]] void write_chunk(int64_t n, const A* from, T* to) {
+// y = x, in y's dtype.
+template <Write W, class X, class Y>
+[[gnu::flatten, gnu::noinline]] void copy_row(int64_t cols, const X* x, Y* y) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) store<W>(to, i, acc_t<T>(from[i]));
+  for (int64_t c = 0; c < cols; ++c) store<W>(y, c, acc_t<Y>(load(x, c)));
 }
+
+// Writes n numbers of the accumulation type A to an output of any floating dtype, from element `at` on.
 template <class A>
 void write(const char* op, int64_t n, const A* from, Out y, int64_t at) {
-  visit_out(op, y, [&]<class T, Write W>() { write_chunk<W>(n, from, y.as<T>() + at); });
+  visit_out(op, y, [&]<class T, Write W>() { copy_row<W>(n, from, y.as<T>() + at); });
 }
 
 // The elements x[at, at + n) as numbers of type A: where they lie if x is of that type, else converted to
@@ -100,12 +102,6 @@ void map(const char* op, int64_t n, Out y, const NamedBuffer (&x)[N], F f) {
     [&]<size_t... I>(std::index_sequence<I...>) { map_as<T>(n, y, f, static_cast<const T*>(x[I].p)...); }
     (std::make_index_sequence<N>());
   });
-}
-
-template <Write W, class T>
-[[gnu::flatten, gnu::noinline]] void copy_row(int64_t cols, const T* x, T* y) {
-#pragma omp simd
-  for (int64_t c = 0; c < cols; ++c) store<W>(y, c, load(x, c));
 }
 
 // sum[c] += row[c]: one more row of a sum over rows.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "src/core/json.h"
@@ -12,33 +13,70 @@
 
 namespace gradus {
 
-static const char* lane(const Span& s) { return s.communicates ? "network" : "compute"; }
+static std::string number(const char* name, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "\"%s\":%.6g", name, value);
+  return text;
+}
+
+static std::string arguments(const TraceFile::Values& values) {
+  std::string text = "{";
+  for (const auto& [name, value] : values)
+    text += (text.size() > 1 ? "," : "") + json_text(Json(name)) + ":" + json_text(Json(value));
+  return text + "}";
+}
+
+void TraceFile::event(std::string_view name, const char* phase, Track track, double at,
+                      const std::string& rest) {
+  constexpr size_t kBuffer = size_t(1) << 20;
+  char head[160];
+  std::snprintf(head, sizeof head, ",\"ph\":\"%s\",\"pid\":%lld,\"tid\":%lld,\"ts\":%.3f", phase,
+                static_cast<long long>(track.process), static_cast<long long>(track.number), at * 1e6);
+  buffer_ += std::exchange(any_, true) ? ",\n" : "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  buffer_ += "{\"name\":" + json_text(Json(std::string(name))) + head + rest + "}";
+  if (buffer_.size() < kBuffer) return;
+  file_.write(buffer_.data(), int64_t(buffer_.size()));
+  buffer_.clear();
+}
+
+void TraceFile::name_of(const char* what, Track track, const std::string& name) {
+  event(what, "M", track, 0, ",\"args\":{\"name\":" + json_text(Json(name)) + "}");
+}
+
+void TraceFile::span(Track track, std::string_view name, double begin, double end, const Values& details) {
+  event(name, "X", track, begin,
+        "," + number("dur", (end - begin) * 1e6) + ",\"args\":" + arguments(details));
+}
+
+void TraceFile::counters(int64_t process, std::string_view name, double at, const Values& values) {
+  event(name, "C", {process, 0}, at, ",\"args\":" + arguments(values));
+}
+
+void TraceFile::arrow(int64_t id, Track from, double begin, Track to, double end) {
+  const std::string common = ",\"cat\":\"backward\",\"id\":" + std::to_string(id);
+  event("backward", "s", from, begin, common);
+  event("backward", "f", to, end, common + ",\"bp\":\"e\"");
+}
+
+void TraceFile::commit() {
+  buffer_ += any_ ? "\n]}\n" : "{\"traceEvents\":[]}\n";
+  file_.write(buffer_.data(), int64_t(buffer_.size()));
+  file_.commit();
+}
 
 void write_trace(const std::string& path, const std::vector<Span>& spans) {
-  constexpr double kMicro = 1e6;
-  Json events = Json::array();
-  for (const Span& s : spans) {
-    events.push_back({{"name", s.name},
-                      {"cat", lane(s)},
-                      {"ph", "X"},
-                      {"ts", s.begin * kMicro},
-                      {"dur", (s.end - s.begin) * kMicro},
-                      {"pid", s.rank},
-                      {"tid", int(s.communicates)}});
-  }
-  const auto name = [&](const char* what, int64_t rank, int tid, const std::string& text) {
-    Json e{{"name", what}, {"ph", "M"}, {"pid", rank}, {"tid", tid}};
-    e["args"]["name"] = text;
-    events.push_back(std::move(e));
-  };
+  TraceFile file(path);
   int64_t ranks = 0;
-  for (const Span& s : spans) ranks = std::max(ranks, s.rank + 1);
-  for (int64_t r = 0; r < ranks; ++r) {
-    name("process_name", r, 0, "rank " + std::to_string(r));
-    name("thread_name", r, 0, "compute");
-    name("thread_name", r, 1, "network");
+  for (const Span& s : spans) {
+    file.span({s.rank, s.communicates}, s.name, s.begin, s.end);
+    ranks = std::max(ranks, s.rank + 1);
   }
-  write_file(path, json_text({{"traceEvents", events}, {"displayTimeUnit", "ms"}}));
+  for (int64_t r = 0; r < ranks; ++r) {
+    file.name_process(r, "rank " + std::to_string(r));
+    file.name_track({r, 0}, "compute");
+    file.name_track({r, 1}, "network");
+  }
+  file.commit();
 }
 
 std::string draw_timeline(const std::string& title, const std::vector<Span>& spans) {

@@ -2,7 +2,11 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "src/io/atomic_file.h"
 
 namespace gradus {
 
@@ -17,6 +21,31 @@ struct Span {
 // In the trace event format ("Trace Event Format", The Chromium Authors, 2016: complete events): a process
 // for each rank, with a thread that computes and one that communicates; times in microseconds.
 void write_trace(const std::string& path, const std::vector<Span>& spans);
+
+// The same format, event by event: however many there are, none is kept in memory. Times in seconds.
+class TraceFile {
+ public:
+  explicit TraceFile(const std::string& path) : file_(path) {}
+  struct Track {
+    int64_t process, number;
+  };
+  void name_process(int64_t process, const std::string& name) { name_of("process_name", {process, 0}, name); }
+  void name_track(Track track, const std::string& name) { name_of("thread_name", track, name); }
+  using Values = std::vector<std::pair<std::string, double>>;
+  void span(Track track, std::string_view name, double begin, double end, const Values& details = {});
+  // A curve for each value, from now on.
+  void counters(int64_t process, std::string_view name, double at, const Values& values);
+  // From the span that is open at `begin` on one track to the one that is open at `end` on another.
+  void arrow(int64_t id, Track from, double begin, Track to, double end);
+  void commit();  // the file is there as a whole, or not at all
+
+ private:
+  void name_of(const char* what, Track track, const std::string& name);
+  void event(std::string_view name, const char* phase, Track track, double at, const std::string& rest);
+  AtomicFile file_;
+  std::string buffer_;
+  bool any_ = false;
+};
 
 // An SVG: two lanes for each rank, a color for each name of a phase and one for communication.
 std::string draw_timeline(const std::string& title, const std::vector<Span>& spans);

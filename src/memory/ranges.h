@@ -4,6 +4,7 @@
 // is one; ops begin it, and Tape::backward.
 #pragma once
 #include <functional>
+#include <list>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,11 @@ namespace gradus {
 class Ranges {
  public:
   // Told of each range when it begins, with its name, and when it ends, with nullptr; its depth: how many it
-  // is in.
+  // is in. Until it is forgotten.
   using Listener = std::function<void(size_t depth, const char* name)>;
-  void tell(Listener listener) { listeners_.push_back(std::move(listener)); }
+  using Told = std::list<Listener>::iterator;
+  Told tell(Listener listener) { return listeners_.insert(listeners_.end(), std::move(listener)); }
+  void forget(Told listener) { listeners_.erase(listener); }
 
   // Names outlive their range. end() is of the one that began last.
   void begin(const char* name) {
@@ -46,7 +49,7 @@ class Ranges {
 
  private:
   std::vector<const char*> open_;
-  std::vector<Listener> listeners_;
+  std::list<Listener> listeners_;
 };
 
 }  // namespace gradus

@@ -125,7 +125,7 @@ static int lesson_01(int argc, char** argv) {
   if (on == "meta")
     for (const GpuRung& rung : emu::gpu_rungs())
       traffic_row(report, rung.name, 2.0 * 4096 * 4096 * 4096, rung.predicted({4096, 4096, 4096}));
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

@@ -17,7 +17,6 @@
 #include "src/memory/device_timing.h"
 #include "src/nn/layers.h"
 #include "src/optim/optimizer.h"
-#include "src/tensor/profile_range.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;
@@ -69,7 +68,6 @@ static Run train(const Lesson& lesson, const Settings& set, Parameters& paramete
   Run run;
   Progress progress("training", lesson.steps);
   for (int64_t step = 0; step < lesson.steps; ++step) {
-    ProfileRange range("forward");
     const double start = seconds_now(device);
     meter.reset_totals();
     Tape tape;
@@ -78,13 +76,11 @@ static Run train(const Lesson& lesson, const Settings& set, Parameters& paramete
     run.losses.push_back(item(loss));
     if (step == 0 && lesson.print == "tape") tape.print(std::cout);
     const double middle = seconds_now(device);
-    range.next("backward");
     parameters.zero_grad();
     tape.backward(loss);
     run.backward_flops = meter.totals(OpClass::Contraction).flops - run.forward_flops;
     run.forward_s.push_back(middle - start);
     run.backward_s.push_back(seconds_now(device) - middle);
-    range.next("update");
     optimizer.step(set.learning_rate * (1 - double(step) / double(lesson.steps)));
     progress.step(step + 1, run.losses.back());
   }
@@ -125,7 +121,7 @@ static int lesson_02(int argc, char** argv) {
   check_run({run.forward_flops, run.backward_flops, mlp_gradcheck(1.0), mlp_gradcheck(1.01), correct},
             set.points, set.hidden, lesson.steps, report);
   report.timing_at_least("backward ÷ forward in time", backward / forward, 1.0);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

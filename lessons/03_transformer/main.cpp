@@ -13,7 +13,6 @@
 #include "src/core/progress.h"
 #include "src/io/save_load.h"
 #include "src/optim/optimizer.h"
-#include "src/tensor/profile_range.h"
 #include "src/train/lesson.h"
 #include "src/train/text.h"
 
@@ -43,17 +42,13 @@ static StepRecorder train(const Lesson& lesson, const Settings& set, const Loade
   Progress progress("training", lesson.steps);
   for (int64_t step = 0; step < lesson.steps; ++step) {
     recorder.begin();
-    ProfileRange range("data");
     read_batch(loader, step, inputs, targets);
-    range.next("forward");
     Tape tape;
     const Tensor loss = model.loss(inputs, targets);
     if (step == 0 && lesson.print == "tape") tape.print(std::cout);
     const double loss_value = item(loss);
-    range.next("backward");
     model.parameters.zero_grad();
     tape.backward(loss);
-    range.next("update");
     optimizer.clip_grad_norm(set.max_norm);
     optimizer.step(warmup_cosine(step, set.warmup, lesson.steps, set.learning_rate, set.last_rate));
     recorder.end(loss_value);
@@ -112,7 +107,7 @@ static int lesson_03(int argc, char** argv) {
   }
   Report report = lesson.report();
   describe(report, lesson, set, run, held_out, text.floor);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

@@ -6,7 +6,6 @@
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
 #include "src/optim/optimizer.h"
-#include "src/tensor/profile_range.h"
 #include "src/train/dummy.h"
 #include "src/train/step_recorder.h"
 
@@ -20,15 +19,11 @@ static BatchTrial try_batch(Transformer& model, AdamW& optimizer, int64_t batch,
   try {
     for (int64_t step = 0; step < steps; ++step) {
       recorder.begin();
-      ProfileRange range("data");
       const DummyBatch data = dummy_batch(model.config, batch, model.config.context);
-      range.next("forward");
       Tape tape;
       const Tensor loss = data.loss(model);
       model.parameters.zero_grad();
-      range.next("backward");
       tape.backward(loss);
-      range.next("update");
       optimizer.step(1e-4);
       recorder.end();
     }

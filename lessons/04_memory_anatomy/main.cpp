@@ -19,7 +19,6 @@
 #include "src/core/table.h"
 #include "src/nn/generate.h"
 #include "src/optim/optimizer.h"
-#include "src/tensor/profile_range.h"
 #include "src/train/step_recorder.h"
 #include "src/train/utilization.h"
 
@@ -58,16 +57,12 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
   StepRecorder recorder;
   for (int64_t step = 0; step < lesson.steps; ++step) {
     recorder.begin();
-    ProfileRange range("data");
     const DummyBatch batch = dummy_batch(set.model, set.batch, set.model.context);
-    range.next("forward");
     Tape tape;
     const Tensor loss = batch.loss(model);
     if (step == 0 && lesson.print == "tape") tape.print(std::cout);
-    range.next("backward");
     model.parameters.zero_grad();
     tape.backward(loss);
-    range.next("update");
     optimizer.step(1e-3);
     recorder.end();
     if (step == 0) stage("the first step");
@@ -125,7 +120,7 @@ static int lesson_04(int argc, char** argv) {
   Report report = lesson.report();
   if (!model.empty()) {
     calculate(report, model, recipe, batch, seq, lesson.memory);
-    return report.finish(lesson.json);
+    return lesson.finish(report);
   }
   const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
   report.config(set.model, set.batch);
@@ -139,7 +134,7 @@ static int lesson_04(int argc, char** argv) {
   print_caches_of_models();
   calculator_table();
   print_published(report);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

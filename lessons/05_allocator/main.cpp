@@ -128,7 +128,7 @@ static int lesson_05(int argc, char** argv) {
   draw_stream(set, lesson);
   measure_cures(report, set, lesson);
   measure_time(report, set, lesson);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

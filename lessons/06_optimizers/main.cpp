@@ -125,7 +125,7 @@ static int lesson_06(int argc, char** argv) {
   }
   update_time_table(report);
   report_published("(c) A published run", published_adafactor(), report);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

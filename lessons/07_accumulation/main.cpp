@@ -111,7 +111,7 @@ static int lesson_07(int argc, char** argv) {
       std::cout << "\n(a), (b): left out, because the whole batch does not fit\n";
     }
   report_published("(c) Published runs", published_accumulation(), report);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

@@ -135,7 +135,7 @@ static int lesson_08(int argc, char** argv) {
     report_published("(c) A published run", published_checkpointing(), report);
     if (context.device.has_data()) draw_policies(picture, set.model, set.batch, seconds);
   }
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

@@ -98,7 +98,7 @@ static int lesson_09(int argc, char** argv) {
   check_losses(lesson.steps, set.batch * set.model.context, losses, report);
   batches_table(batch_costs(lesson, set.wide), report);
   report_published("(f) Published runs", published_mixed_precision(), report);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

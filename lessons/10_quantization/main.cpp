@@ -85,7 +85,7 @@ static int lesson_10(int argc, char** argv) {
     write_panels(panels(int(set.picture)), int(set.picture), pictures[0]);
     draw_qualities(all, pictures[1]);
   }
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

@@ -95,7 +95,7 @@ static int lesson_11(int argc, char** argv) {
   }
   adam_time_table(report);
   report_published("(e) Published runs", published_adam8bit(), report);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

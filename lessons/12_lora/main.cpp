@@ -72,7 +72,7 @@ static int lesson_12(int argc, char** argv) {
   paged_runs(measure_paged_runs(lesson), report);
   report_published("(d) Published: LoRA", published_lora(), report);
   report_published("(e) Published: QLoRA", published_qlora(), report);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

@@ -70,7 +70,7 @@ static int lesson_17(int argc, char** argv) {
   if (lesson.print == "example") return print_ring(std::cout, watch_ring(4)), 0;
   args.network = network_called(network);
   check_ranks(args.network, most);
-  if (this_rank(args) > 0) lesson.json.clear();  // the first one writes it
+  if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
   // Simulated ranks are not on a GPU.
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
@@ -83,6 +83,7 @@ static int lesson_17(int argc, char** argv) {
   report.config("steps", lesson.steps);
   report.config("network", network);
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
+  args.made = lesson.traced_ranks();
   const TrainOneWay train_rank = [&](Comm& comm, const ParallelWay& way) {
     return train(comm, task, loader, way);
   };
@@ -101,7 +102,7 @@ static int lesson_17(int argc, char** argv) {
     }
     compare_way(args, task, train_rank, {"overlapped", kBucketBytes, true}, alone, report);
   }
-  if (args.comm != "sim") return report.finish(lesson.json);
+  if (args.comm != "sim") return lesson.finish(report);
   const RingSteps ring = watch_ring(4);
   std::cout << "\n(a) A ring all-reduce of 4 ranks; rank r begins with 10^r in each part, [what has come]\n";
   print_ring(std::cout, ring);
@@ -110,7 +111,7 @@ static int lesson_17(int argc, char** argv) {
   scaling_table(scaled_steps({1, 2, 4, 8, 16, 32, 64}), scaled_steps({8, 64}, kPublishedSeconds),
                 lesson.plot("17_efficiency.svg"), report);
   timelines(lesson);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

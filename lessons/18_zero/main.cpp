@@ -75,7 +75,7 @@ static int lesson_18(int argc, char** argv) {
   if (lesson.print == "example") return shards_by_hand(std::cout), 0;
   args.network = network_of(what_if);
   check_ranks(args.network, args.ranks);
-  if (this_rank(args) > 0) lesson.json.clear();  // the first one writes it
+  if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
   // Simulated ranks are not on a GPU.
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
@@ -87,6 +87,7 @@ static int lesson_18(int argc, char** argv) {
   const Text text = load_text("", task.text_bytes, task.seed);
   const Loader loader(text.corpus, task.model.context, task.seed);
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
+  args.made = lesson.traced_ranks();
   Report report = lesson.report();
   report.config(task.model, task.batch);
   report.config("ranks", args.ranks);
@@ -96,13 +97,13 @@ static int lesson_18(int argc, char** argv) {
     return train(comm, task, loader, zero, stretch);
   };
   compare_stages(args, task, train_on_one_device(loader, task, args.ranks), train_rank, report);
-  if (args.comm != "sim") return report.finish(lesson.json);
+  if (args.comm != "sim") return lesson.finish(report);
   if (context.device.has_data()) resume(args, task, train_rank, lesson.plot("18_half.safetensors"), report);
   memory_table(measure_stages(), lesson.plot("18_memory.svg"), report);
   published_table(published_states(lesson.steps == kSteps ? 1024 : 64), report);  // most are for whole runs
   units_table(run_units(), report);
   times_table({}, stage_times({}), report);
-  return report.finish(lesson.json);
+  return lesson.finish(report);
 }
 
 int main(int argc, char** argv) {

@@ -69,6 +69,7 @@ std::vector<Tensor> record_node(Node node, const std::vector<Tensor>& inputs, st
     output.slot = {++context.last_slot, nullptr};
     node.outputs.push_back({output.slot, output.shape(), output.dtype()});
   }
+  context.ranges.note(RangeNote::Node, node.outputs[0].slot.id);
   for (Saved& s : node.saved) {
     if (!s.needed || !s.tensor.defined()) {
       s.tensor = {};
@@ -156,8 +157,10 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   check(dy.numel() == y.numel(), "backward: y is ", y.shape(), ", its gradient is ", dy.shape());
   consumed_ = true;
   std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};  // by slot
+  const ProfileRange pass("backward");
   while (!nodes_.empty()) {
     const ProfileRange range(nodes_.back().op);
+    context().ranges.note(RangeNote::Node, nodes_.back().outputs[0].slot.id);
     // The node stays on the tape until it is done: if an op throws, ~Tape takes its uses back.
     Node& node = nodes_.back();
     if (node.segment) {

@@ -13,27 +13,34 @@
 
 namespace gradus {
 
-static std::string number(const char* name, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "\"%s\":%.6g", name, value);
+constexpr size_t kBuffer = size_t(1) << 20;
+
+// Whole nanoseconds, so that what was within another span still is after rounding.
+static int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+// As microseconds, the format's unit.
+static std::string microseconds(int64_t ns) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", double(ns) * 1e-3);
   return text;
 }
 
+// Without the closing brace.
 static std::string arguments(const TraceFile::Values& values) {
-  std::string text = "{";
-  for (const auto& [name, value] : values)
-    text += (text.size() > 1 ? "," : "") + json_text(Json(name)) + ":" + json_text(Json(value));
-  return text + "}";
+  std::string text = ",\"args\":{";
+  for (const auto& [name, value] : values) {
+    if (text.back() != '{') text += ',';
+    text.append("\"").append(name).append("\":").append(std::to_string(value));
+  }
+  return text;
 }
 
 void TraceFile::event(std::string_view name, const char* phase, Track track, double at,
                       const std::string& rest) {
-  constexpr size_t kBuffer = size_t(1) << 20;
-  char head[160];
-  std::snprintf(head, sizeof head, ",\"ph\":\"%s\",\"pid\":%lld,\"tid\":%lld,\"ts\":%.3f", phase,
-                static_cast<long long>(track.process), static_cast<long long>(track.number), at * 1e6);
   buffer_ += std::exchange(any_, true) ? ",\n" : "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  buffer_ += "{\"name\":" + json_text(Json(std::string(name))) + head + rest + "}";
+  buffer_.append("{\"name\":").append(json_text(Json(std::string(name)))).append(",\"ph\":\"").append(phase);
+  buffer_.append("\",\"pid\":").append(std::to_string(track.process));
+  buffer_.append(",\"tid\":").append(std::to_string(track.number));
+  buffer_.append(",\"ts\":").append(microseconds(nanoseconds(at))).append(rest).append("}");
   if (buffer_.size() < kBuffer) return;
   file_.write(buffer_.data(), int64_t(buffer_.size()));
   buffer_.clear();
@@ -43,19 +50,22 @@ void TraceFile::name_of(const char* what, Track track, const std::string& name) 
   event(what, "M", track, 0, ",\"args\":{\"name\":" + json_text(Json(name)) + "}");
 }
 
-void TraceFile::span(Track track, std::string_view name, double begin, double end, const Values& details) {
-  event(name, "X", track, begin,
-        "," + number("dur", (end - begin) * 1e6) + ",\"args\":" + arguments(details));
+void TraceFile::span(Track track, std::string_view name, double begin, double end, const char* category,
+                     const Values& details, const std::string& in) {
+  std::string args = arguments(details);
+  if (!in.empty()) args.append(details.empty() ? "" : ",").append("\"in\":").append(json_text(Json(in)));
+  const std::string dur = microseconds(nanoseconds(end) - nanoseconds(begin));
+  event(name, "X", track, begin, ",\"dur\":" + dur + ",\"cat\":\"" + category + "\"" + args + "}");
 }
 
 void TraceFile::counters(int64_t process, std::string_view name, double at, const Values& values) {
-  event(name, "C", {process, 0}, at, ",\"args\":" + arguments(values));
+  event(name, "C", {process, 0}, at, arguments(values) + "}");
 }
 
-void TraceFile::arrow(int64_t id, Track from, double begin, Track to, double end) {
-  const std::string common = ",\"cat\":\"backward\",\"id\":" + std::to_string(id);
-  event("backward", "s", from, begin, common);
-  event("backward", "f", to, end, common + ",\"bp\":\"e\"");
+void TraceFile::arrow(std::string_view name, Track from, double begin, Track to, double end) {
+  const std::string id = ",\"cat\":\"arrow\",\"id\":" + std::to_string(++arrows_);
+  event(name, "s", from, begin, id);
+  event(name, "f", to, end, id + ",\"bp\":\"e\"");  // of the span around it
 }
 
 void TraceFile::commit() {
@@ -68,7 +78,8 @@ void write_trace(const std::string& path, const std::vector<Span>& spans) {
   TraceFile file(path);
   int64_t ranks = 0;
   for (const Span& s : spans) {
-    file.span({s.rank, s.communicates}, s.name, s.begin, s.end);
+    file.span({s.rank, s.communicates}, s.name, s.begin, s.end,
+              s.communicates ? "network" : "compute");
     ranks = std::max(ranks, s.rank + 1);
   }
   for (int64_t r = 0; r < ranks; ++r) {

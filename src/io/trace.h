@@ -22,7 +22,7 @@ struct Span {
 // for each rank, with a thread that computes and one that communicates; times in microseconds.
 void write_trace(const std::string& path, const std::vector<Span>& spans);
 
-// The same format, event by event: however many there are, none is kept in memory. Times in seconds.
+// The same format, event by event: however many there are, only some are in memory. Times in seconds.
 class TraceFile {
  public:
   explicit TraceFile(const std::string& path) : file_(path) {}
@@ -31,12 +31,15 @@ class TraceFile {
   };
   void name_process(int64_t process, const std::string& name) { name_of("process_name", {process, 0}, name); }
   void name_track(Track track, const std::string& name) { name_of("thread_name", track, name); }
-  using Values = std::vector<std::pair<std::string, double>>;
-  void span(Track track, std::string_view name, double begin, double end, const Values& details = {});
+  using Values = std::vector<std::pair<const char*, int64_t>>;
+  // On a track, spans do not overlap unless one is within the other.
+  // `in`: what the span belongs to on another track.
+  void span(Track track, std::string_view name, double begin, double end, const char* category,
+            const Values& details = {}, const std::string& in = "");
   // A curve for each value, from now on.
   void counters(int64_t process, std::string_view name, double at, const Values& values);
-  // From the span that is open at `begin` on one track to the one that is open at `end` on another.
-  void arrow(int64_t id, Track from, double begin, Track to, double end);
+  // From the span that is open at `begin` on one track to that which is open at `end` on another.
+  void arrow(std::string_view name, Track from, double begin, Track to, double end);
   void commit();  // the file is there as a whole, or not at all
 
  private:
@@ -45,6 +48,7 @@ class TraceFile {
   AtomicFile file_;
   std::string buffer_;
   bool any_ = false;
+  int64_t arrows_ = 0;
 };
 
 // An SVG: two lanes for each rank, a color for each name of a phase and one for communication.

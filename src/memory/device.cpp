@@ -75,7 +75,13 @@ StepScalars Device::scalars() {
   return s;
 }
 
+void Device::take_names_from(Ranges& ranges) {
+  ranges_ = &ranges;
+  allocator_.take_names_from(ranges);
+}
+
 void Device::synchronize() {
+  const OpenRange range(ranges_, "wait for the device");
   ++waits_;
   allocator_.source().synchronize();
 }
@@ -86,11 +92,13 @@ constexpr const char* kNoCopies =
 
 void Device::copy_in(void* to, const void* from_host, int64_t bytes) {
   check(!records, "copy_in: ", kNoCopies);
+  const OpenRange range(ranges_, "copy to the device", bytes);
   allocator_.source().copy_in(to, from_host, bytes);
 }
 
 void Device::copy_out(void* to_host, const void* from, int64_t bytes) {
   check(!records, "copy_out: ", kNoCopies);
+  const OpenRange range(ranges_, "copy to the host", bytes);
   ++waits_;
   allocator_.source().copy_out(to_host, from, bytes);
 }

@@ -46,6 +46,8 @@ class Device {
   void synchronize();  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);  // the host waits for the device
+  // What waits and copies is in these ranges, which outlive the device, as ranges of their own.
+  void take_names_from(Ranges& ranges);
   // How often the host has waited for the device: synchronize() and copy_out().
   int64_t waits() const { return waits_; }
   // While the calls of a step are recorded, copies are errors: they would not be made again.
@@ -56,6 +58,7 @@ class Device {
   StepScalars* there() { return reinterpret_cast<StepScalars*>(scalars_->data()); }  // on the device
 
   const Backend* backend_;
+  Ranges* ranges_ = nullptr;
   Meter meter_;  // before the allocator, which refers to it
   Allocator allocator_;
   StepScalars host_scalars_;  // what the host has written last

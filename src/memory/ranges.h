@@ -1,10 +1,11 @@
-// What the program is in, from the outermost to the innermost: a pass, an op. A Context has one of these, and
-// whoever shows times or bytes by what they were for looks here: the memory history, a cluster's timeline,
-// NVIDIA's profilers (nsys profile -t cuda,nvtx build/cuda/lessons/03_transformer --steps=20). A ProfileRange
-// is one; ops begin it, and Tape::backward.
+// What the program is in, from the outermost to the innermost: a pass, a layer, an op. A Context has one of
+// these, and whoever shows times or bytes by what they were for looks here: the memory history, a cluster's
+// timeline, the profiler, NVIDIA's profilers (nsys profile -t cuda,nvtx build/cuda/lessons/03_transformer
+// --steps=20). A ProfileRange is one. Batches are read in "data"; a Transformer begins "forward" and its
+// layers, an op itself, a Tape "backward", an optimizer "update", a Device copies and waits, a Comm what it
+// calls.
 #pragma once
-#include <functional>
-#include <list>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,29 +15,43 @@
 
 namespace gradus {
 
+enum class RangeNote : uint8_t {
+  Node,  // the range made this node of a tape, or runs it backwards: the number of its first output's slot
+  Bytes  // so many are copied, or sent
+};
+
+// Who is told of ranges. depth: how many the range is in.
+class RangeListener {
+ public:
+  virtual ~RangeListener() = default;
+  virtual void began(size_t depth, const char* name) = 0;
+  virtual void ended(size_t depth) = 0;
+  virtual void noted(RangeNote, int64_t) {}  // of the range that began last
+};
+
 class Ranges {
  public:
-  // Told of each range when it begins, with its name, and when it ends, with nullptr; its depth: how many it
-  // is in. Until it is forgotten.
-  using Listener = std::function<void(size_t depth, const char* name)>;
-  using Told = std::list<Listener>::iterator;
-  Told tell(Listener listener) { return listeners_.insert(listeners_.end(), std::move(listener)); }
-  void forget(Told listener) { listeners_.erase(listener); }
+  // From now on, until it is forgotten; not from within a call of it.
+  void tell(RangeListener& listener) { listeners_.push_back(&listener); }
+  void forget(const RangeListener& listener) { std::erase(listeners_, &listener); }
 
   // Names outlive their range. end() is of the one that began last.
   void begin(const char* name) {
+    for (RangeListener* l : listeners_) l->began(open_.size(), name);
     open_.push_back(name);
 #ifdef GRADUS_CUDA
     nvtxRangePushA(name);  // returns at once if no profiler listens
 #endif
-    for (const Listener& l : listeners_) l(open_.size() - 1, name);
   }
   void end() {
     open_.pop_back();
 #ifdef GRADUS_CUDA
     nvtxRangePop();
 #endif
-    for (const Listener& l : listeners_) l(open_.size(), nullptr);
+    for (RangeListener* l : listeners_) l->ended(open_.size());
+  }
+  void note(RangeNote what, int64_t value) {
+    for (RangeListener* l : listeners_) l->noted(what, value);
   }
   std::string path() const {  // "backward/linear"; "" outside of all
     std::string path;
@@ -49,7 +64,24 @@ class Ranges {
 
  private:
   std::vector<const char*> open_;
-  std::list<Listener> listeners_;
+  std::vector<RangeListener*> listeners_;
+};
+
+// Of a Ranges that is known, or of none. That of the current context: ProfileRange.
+class OpenRange {
+ public:
+  OpenRange(Ranges* ranges, const char* name, int64_t bytes = 0) : ranges_(ranges) {
+    if (!ranges_) return;
+    ranges_->begin(name);
+    if (bytes > 0) ranges_->note(RangeNote::Bytes, bytes);
+  }
+  ~OpenRange() {
+    if (ranges_) ranges_->end();
+  }
+  OpenRange(const OpenRange&) = delete;
+
+ private:
+  Ranges* const ranges_;
 };
 
 }  // namespace gradus

@@ -3,6 +3,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <vector>
+
+#include "src/core/timing.h"
 
 namespace gradus {
 
@@ -26,11 +30,18 @@ class Source {
   // What kernels and copies are queued on, and the wait for all of it; nothing where calls return when done.
   virtual void* stream() const { return nullptr; }
   virtual void synchronize() {}
+  // Notes the time at which the device comes to this point of its queue. read_times() waits until it has come
+  // to all that were noted, gives those times, on this machine's clock, and forgets them.
+  virtual void note_time() { times_.push_back(seconds_now()); }
+  virtual std::vector<double> read_times() { return std::exchange(times_, {}); }
   // Bytes of the device that are taken, by this program or others, with all that a driver or libraries keep:
   // on a GPU what nvidia-smi shows, on the host the memory of this process. -1: nobody knows.
   virtual int64_t occupied() const { return -1; }
   virtual bool on_host() const { return false; }  // the host may read and write the memory itself
   virtual bool has_data() const { return true; }  // false: addresses only
+
+ private:
+  std::vector<double> times_;
 };
 
 std::unique_ptr<Source> host_source();  // pages of the host, aligned to 2 MiB

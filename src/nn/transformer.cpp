@@ -5,13 +5,14 @@
 
 #include "src/core/rng.h"
 #include "src/nn/kv_cache.h"
-#include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
 
 // GPT-2, alone. What BERT and GPT-NeoX have in other places is in bert_neox.cpp.
 namespace gradus {
 
 TransformerBlock::TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c)
-    : ln_1(p, name + ".ln_1", c.channels, c.precision, c.norm_eps),
+    : name(name),
+      ln_1(p, name + ".ln_1", c.channels, c.precision, c.norm_eps),
       c_attn(p, name + ".attn.c_attn", c.channels, 3 * c.channels, c.precision),
       c_proj(p, name + ".attn.c_proj", c.channels, c.channels, c.precision),
       ln_2(p, name + ".ln_2", c.channels, c.precision, c.norm_eps),
@@ -19,6 +20,7 @@ TransformerBlock::TransformerBlock(Parameters& p, const std::string& name, const
       mlp_c_proj(p, name + ".mlp.c_proj", 4 * c.channels, c.channels, c.precision) {}
 
 Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
+  const ProfileRange range(name.c_str());
   if (c.residual == Residual::PostNorm) return post_norm(x, c, past);
   if (c.residual == Residual::Parallel) return parallel(x, c, past);
   // BEGIN SOLUTION 03.1
@@ -125,6 +127,7 @@ Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
 
 Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types,
                          const Tensor& count) const {
+  const ProfileRange range("forward");
   check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
   return cross_entropy(logits(ids, types), targets, count);

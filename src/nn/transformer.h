@@ -22,6 +22,7 @@ struct TransformerBlock {
   Tensor parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
   // Attention as configured: qkv (B,T,3C) -> (B,T,C). With a `past`, the tokens in it take part.
   static Tensor attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past);
+  std::string name;  // of its range, and the beginning of its parameters'
   LayerNorm ln_1;
   Linear c_attn, c_proj;  // (3C, C): q, k and v in one product; (C, C)
   LayerNorm ln_2;

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "src/tensor/captured_step.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 
@@ -74,6 +75,7 @@ constexpr const char* kHalfDone =
     "saved run, or make the model and its optimizer anew";
 
 void Optimizer::clip_grad_norm(double max_norm) {
+  const ProfileRange range("clip_grad_norm");
   check(!updating_, "clip_grad_norm: ", kHalfDone);
   std::vector<CBuf> items;
   std::vector<int64_t> sizes;
@@ -102,6 +104,7 @@ void Optimizer::set_learning_rate(double learning_rate) {
 }
 
 void Optimizer::step(std::optional<double> learning_rate) {
+  const ProfileRange range("update");
   check(!updating_, "optimizer: ", kHalfDone);
   Context& context = current();
   check(&scalars_.device() == &context.device, "optimizer: it belongs to another context; make it current");

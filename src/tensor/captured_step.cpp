@@ -113,7 +113,7 @@ void CapturedStep::replay() {
 }
 
 void CapturedStep::call(std::unique_ptr<KernelCall> call) {
-  call->make(kernels());
+  make(*call);
   calls_.push_back({std::move(call), context_.ranges.path()});
 }
 

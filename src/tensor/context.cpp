@@ -1,5 +1,6 @@
 #include "src/tensor/context.h"
 #include "src/tensor/call.h"
+#include "src/tensor/kernel_calls.h"
 
 #include <algorithm>
 #include <utility>
@@ -17,11 +18,12 @@ static void move_to_end(std::vector<T*>& list, T* x) {
 
 Context::Context(std::string_view device_name, uint64_t seed, int64_t memory_budget)
     : device(device_name, memory_budget), seed(seed) {
-  device.allocator().take_names_from(ranges);
+  device.take_names_from(ranges);
   make_current();
 }
 
 Context::~Context() {
+  while (kernel_observer) kernel_observer->context_ends();
   for (Recording* r : recordings_) r->context_ = nullptr;
   std::erase(contexts, this);
 }
@@ -29,7 +31,7 @@ Context::~Context() {
 void Context::add_host() {
   check(!host, "context: it has a host already");
   host.emplace(device.has_data() ? "cpu" : device.name());
-  host->allocator().take_names_from(ranges);
+  host->take_names_from(ranges);
 }
 
 void ContextsOf::exchange() { contexts.swap(list_); }

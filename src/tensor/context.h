@@ -50,7 +50,7 @@ struct Context {
   bool stepped = false;       // an optimizer, in this attempt
   int64_t freezes = 0;        // how often parameters were frozen or unfrozen
   CapturedStep* captured_step = nullptr;      // that is recorded now
-  KernelObserver* kernel_observer = nullptr;  // of the device's kernels
+  KernelObserver* kernel_observer = nullptr;  // of the device's kernels: the one that began last
 
  private:
   friend class Recording;

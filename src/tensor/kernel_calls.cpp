@@ -76,19 +76,35 @@ constexpr Backend kObserved = {
 KernelObserver::~KernelObserver() { stop(); }
 
 void KernelObserver::observe(Context& context) {
-  check(!context.kernel_observer, "kernels: they are recorded or profiled already; one after the other");
   context_ = &context;
+  earlier_ = std::exchange(context.kernel_observer, this);
   kernels_ = &context.device.backend();
   table_ = kObserved;
   table_.name = kernels_->name;
   context.device.use(table_);
-  context.kernel_observer = this;
 }
 
 void KernelObserver::stop() noexcept {
   if (!context_) return;
-  context_->device.use(*kernels_);
-  std::exchange(context_, nullptr)->kernel_observer = nullptr;
+  KernelObserver* later = context_->kernel_observer;
+  if (later == this) {
+    context_->kernel_observer = earlier_;
+    context_->device.use(*kernels_);
+  } else {
+    while (later->earlier_ != this) later = later->earlier_;
+    later->earlier_ = earlier_, later->kernels_ = kernels_;
+  }
+  context_ = nullptr;
+}
+
+void KernelObserver::make(const KernelCall& call) const {
+  struct Turn {  // of the one before, who is called if `kernels_` is that one's table
+    KernelObserver*& of;
+    KernelObserver* const before;
+    ~Turn() { of = before; }
+  } turn{context_->kernel_observer, context_->kernel_observer};
+  turn.of = earlier_;
+  call.make(*kernels_);
 }
 
 }  // namespace gradus

@@ -25,15 +25,19 @@ class KernelObserver {
   virtual void call(std::unique_ptr<KernelCall> call) = 0;
 
  protected:
-  // From now on the kernels of the context's device are called through this, until stop(); one observer at a
-  // time, which ends before the context.
+  // From now on the kernels of the context's device are called through this, until stop(), or the context's
+  // end. Of several observers each is handed the calls that those which began later make.
   void observe(Context& context);
   void stop() noexcept;
-  const Backend& kernels() const { return *kernels_; }  // the device's own
+  void make(const KernelCall& call) const;  // as it would be made without this observer
 
  private:
+  friend struct Context;
+  virtual void context_ends() noexcept { stop(); }
+
   Context* context_ = nullptr;
-  const Backend* kernels_ = nullptr;
+  KernelObserver* earlier_ = nullptr;
+  const Backend* kernels_ = nullptr;  // the table without this observer
   Backend table_{};
 };
 

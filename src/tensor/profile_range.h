@@ -4,19 +4,9 @@
 
 namespace gradus {
 
-class ProfileRange {
+class ProfileRange : public OpenRange {
  public:
-  explicit ProfileRange(const char* name) : ranges_(current().ranges) { ranges_.begin(name); }
-  ~ProfileRange() { ranges_.end(); }
-  ProfileRange(const ProfileRange&) = delete;
-  ProfileRange& operator=(const ProfileRange&) = delete;
-  void next(const char* name) {  // ends the range and begins another
-    ranges_.end();
-    ranges_.begin(name);
-  }
-
- private:
-  Ranges& ranges_;
+  explicit ProfileRange(const char* name, int64_t bytes = 0) : OpenRange(&current().ranges, name, bytes) {}
 };
 
 }  // namespace gradus

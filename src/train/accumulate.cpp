@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "src/core/rng.h"
-#include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 
@@ -36,6 +36,7 @@ int64_t TextBatch::counted() const {
 }
 
 TextBatch read_batch(const Loader& loader, int64_t step, int64_t sequences, int64_t T, bool ragged) {
+  const ProfileRange range("data");
   const size_t n = size_t(sequences * T);
   TextBatch batch{sequences, T, std::vector<int32_t>(n), std::vector<int32_t>(n)};
   loader.train_windows(step, 0, sequences, batch.ids.data(), batch.targets.data());

@@ -2,7 +2,7 @@
 #pragma once
 #include "src/core/rng.h"
 #include "src/nn/transformer.h"
-#include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 
@@ -22,6 +22,7 @@ struct DummyBatch {
   Tensor loss(const Transformer& model) const { return model.loss(ids, targets, types); }
 };
 inline DummyBatch dummy_batch(const TransformerConfig& c, int64_t B, int64_t T, uint64_t seed = 1) {
+  const ProfileRange range("data");
   const bool pooled = c.output_head == OutputHead::Pooled;
   return {random_tokens({B, T}, c.vocab, 3 * seed, "inputs"),
           pooled ? random_tokens({B}, std::max<int64_t>(c.labels, 1), 3 * seed + 1, "targets")

@@ -18,6 +18,9 @@ Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std:
   print = args.choice("print", "none",
                       "tape: show the tape of the first step; example: only the page's small one",
                       {"none", "tape", "example"});
+  if (const std::string file = args.text("trace", "", "also write what ran when, for ui.perfetto.dev (slower)");
+      !file.empty())
+    trace = std::make_unique<RunTrace>(file);
   check = args.choice("check", "none", "nan: stop at the first op whose output is not finite (slow)",
                       {"none", "nan"});
 }
@@ -28,6 +31,7 @@ void Lesson::done(const std::vector<std::string>& files, const std::vector<std::
     if (!path.empty()) AtomicFile{path};
   };
   try_file(json);
+  if (trace) try_file(trace->path());
   for (const std::string& path : files) try_file(path);
   for (const std::string& path : made) {
     make_folder_of(path);
@@ -35,9 +39,21 @@ void Lesson::done(const std::vector<std::string>& files, const std::vector<std::
   }
 }
 
+int Lesson::finish(Report& report) const {
+  if (trace) trace->write();
+  return report.finish(json);
+}
+
+std::function<void(int64_t, Context&)> Lesson::traced_ranks() const {
+  return [this](int64_t rank, Context& context) {
+    if (trace) trace->add(context, "rank " + std::to_string(rank));
+  };
+}
+
 LessonContext::LessonContext(const Lesson& lesson, const std::string& device_name, int64_t memory_budget)
     : Context(device_name, lesson.seed, memory_budget) {
   check_finite = lesson.check == "nan" && device.has_data();
+  if (lesson.trace) lesson.trace->add(*this, device.name());
 }
 
 int run_lesson(const std::function<int()>& body) {

@@ -29,34 +29,38 @@ const std::vector<Machine>& published_machines() {
 
 const Machine& machine_called(std::string_view name) { return named(name, published_machines(), "machine"); }
 
-static double measure_copy_bandwidth() {
-  const size_t bytes = size_t(64) << 20;  // past any cache's share of one process
-  const std::unique_ptr<Source> source = host_source();
-  void *from = source->acquire(int64_t(bytes)), *to = source->acquire(int64_t(bytes));
-  const Ctx none;
-  const auto copy = [&] {
-    cpu_backend().cast(none, int64_t(bytes / 4), {from, DType::F32}, {to, DType::F32, Write::Set});
-  };
-  cpu_backend().fill(none, int64_t(bytes / 4), {from, DType::F32, Write::Set}, 1.0);
-  const double seconds = measure(copy, 7).median;
-  source->release(from, int64_t(bytes));
-  source->release(to, int64_t(bytes));
-  return 2.0 * double(bytes) / seconds;
+static double measure_copy_bandwidth(const Device& like) {
+  Device device(like.name());
+  // Past any cache's share of one process.
+  const int64_t n = (device.allocator().source().on_host() ? int64_t(64) << 20 : int64_t(256) << 20) / 4;
+  Tensor from(device, {n}, DType::F32, Kind::Other, "bandwidth"), to = empty_like(from, "bandwidth");
+  be(from).fill(ctx(from, cost::fill(n, DType::F32)), n, from.set(), 1.0);
+  const double seconds = measure(device, [&] { cast(from, to.set()); }, 7).median;
+  return double(from.bytes() + to.bytes()) / seconds;
 }
 
-Machine measured_machine() {
-  Device cpu("cpu");
-  const double flops = measure_gemm_peak(cpu);
-  return {"this CPU", "measured now", flops, flops, measure_copy_bandwidth(), 0, ""};
+Machine measured_machine(const Device& device) {
+  const std::string name = device.name();
+  if (name == "emu" || name == "meta") return {name, "no machine", NAN, NAN, NAN, 0, ""};
+  const double flops = measure_gemm_peak(device);
+  return {name == "cpu" ? "this CPU" : "this GPU",
+          "measured now",
+          flops,
+          name == "cpu" ? flops : measure_gemm_peak(device, DType::BF16),
+          measure_copy_bandwidth(device),
+          0,
+          ""};
+}
+
+double least_seconds(const Cost& cost, const Machine& m) {
+  const bool matrix16 = cost.op_class == OpClass::Contraction && size_of(cost.dtype) == 2;
+  const double compute = double(cost.flops) / (matrix16 ? m.matrix16_flops : m.fp32_flops);
+  return std::max(compute, double(cost.bytes) / m.bandwidth);
 }
 
 double predicted_seconds(const Meter& meter, const Machine& m) {
   double seconds = 0;
-  for (const auto& [cost, times] : meter.trace()) {
-    const bool matrix16 = cost.op_class == OpClass::Contraction && size_of(cost.dtype) == 2;
-    const double compute = double(cost.flops) / (matrix16 ? m.matrix16_flops : m.fp32_flops);
-    seconds += double(times) * std::max(compute, double(cost.bytes) / m.bandwidth);
-  }
+  for (const auto& [cost, times] : meter.trace()) seconds += double(times) * least_seconds(cost, m);
   return seconds;
 }
 

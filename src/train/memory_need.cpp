@@ -1,7 +1,6 @@
 #include "src/train/memory_need.h"
 
 #include "src/optim/optimizer.h"
-#include "src/tensor/profile_range.h"
 #include "src/train/dummy.h"
 
 namespace gradus {
@@ -12,20 +11,15 @@ namespace gradus {
 constexpr int kSteps = 4;
 
 static void train(const TrainingRun& run) {
-  ProfileRange range("model");
   Transformer model(run.model);
   run.prepare(model);
   AdamW optimizer(model.parameters);
   for (int step = 0; step < kSteps; ++step) {
-    range.next("data");
     const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
-    range.next("forward");
     Tape tape;
     const Tensor loss = batch.loss(model);
     model.parameters.zero_grad();
-    range.next("backward");
     tape.backward(loss);
-    range.next("update");
     optimizer.step(0);
   }
 }

@@ -1,112 +1,190 @@
 #include "src/train/profiler.h"
 
 #include <algorithm>
-#include <string_view>
+#include <array>
+#include <cmath>
+#include <utility>
 
 #include "src/io/trace.h"
-#include "src/memory/device_timing.h"
 
 namespace gradus {
 
-Profiler::~Profiler() {
-  if (records()) end();
+Profiler::Profiler(Context& context, const ProfileSchedule& schedule, int64_t most_events)
+    : of_(context), schedule_(schedule), most_events_(most_events) {
+  check(schedule.wait >= 0 && schedule.warm_up >= 0 && schedule.record >= 1, "profiler: ", schedule.wait,
+        " steps to wait, ", schedule.warm_up, " to warm up and ", schedule.record,
+        " to record; the first two are 0 or more, the last 1 or more");
+}
+
+Profiler::~Profiler() { context_ends(); }
+
+void Profiler::context_ends() noexcept {
+  try {
+    if (records()) end();
+  } catch (const Error&) {  // the device has failed; who waits next for a result says so
+  }
 }
 
 void Profiler::begin() {
   check(!records(), "profiler: it records already");
-  observe(context_);
-  told_ = context_.ranges.tell([this](size_t depth, const char* name) { range(depth, name); });
+  observe(of_);
+  context_ = &of_;
+  context_->ranges.tell(*this);
+  note_bytes(seconds_now());
 }
 
 void Profiler::end() {
-  check(records(), "profiler: it does not record");
-  context_.ranges.forget(*std::exchange(told_, std::nullopt));
+  check(records(), "profiler: it does not record; call begin(), or next_step() for each step");
+  Context& context = *std::exchange(context_, nullptr);
+  context.ranges.forget(*this);
   stop();
-  for (const double now = seconds_now(context_.device); !open_.empty(); open_.pop_back())
-    events_[size_t(open_.back())].end = now;
+  ended(0);
+  if (step_event_ >= 0) events_[size_t(std::exchange(step_event_, -1))].end = seconds_now();
+  read_kernel_times();
+  if (step_ > 0 && step_ <= schedule_.wait + schedule_.warm_up) forget();  // the loop ended before it warmed up
 }
 
-// A range that began before begin() is not known, nor its end.
-void Profiler::range(size_t, const char* name) {
-  const double now = seconds_now();
-  if (!name) {
-    if (open_.empty()) return;
-    events_[size_t(open_.back())].end = now;
-    open_.pop_back();
-    return;
+void Profiler::forget() {
+  read_kernel_times();
+  events_.clear(), bytes_.clear(), open_.clear(), forwards_.clear();
+}
+
+void Profiler::next_step() {
+  const int64_t first = schedule_.wait + schedule_.warm_up, step = step_++;
+  if (step_event_ >= 0) events_[size_t(std::exchange(step_event_, -1))].end = seconds_now();
+  if (step == schedule_.wait) begin();
+  if (!records()) return;
+  if (step == first) {
+    forget();
+    note_bytes(seconds_now());
   }
-  const int64_t parent = open_.empty() ? -1 : open_.back();
-  const bool backward = (parent >= 0 && events_[size_t(parent)].track == ProfileTrack::Backward) ||
-                        std::string_view(name) == "backward";
-  open_.push_back(int64_t(events_.size()));
-  events_.push_back(
-      {interned(name), backward ? ProfileTrack::Backward : ProfileTrack::Program, parent, now, now, {}});
+  if (step == first + schedule_.record) return end();
+  read_kernel_times();
+  if (full()) return;
+  step_event_ = add(("step " + std::to_string(step)).c_str(), ProfileTrack::Program, -1);
+}
+
+int64_t Profiler::add(const char* name, ProfileTrack track, int64_t parent) {
+  const double now = seconds_now();
+  events_.push_back({&*names_.insert(name).first, track, parent, now, now, {}, -1});
+  return int64_t(events_.size()) - 1;
+}
+
+void Profiler::began(size_t depth, const char* name) {
+  check(std::this_thread::get_id() == thread_, "profiler: the range '", name,
+        "' begins on another thread than that of its context, which is the only one that may use it");
+  ended(depth);  // if others were left open
+  if (full()) return;
+  const int64_t in = parent();
+  const bool backward = in >= 0 && (events_[size_t(in)].track == ProfileTrack::Backward ||
+                                    *events_[size_t(in)].name == "backward");
+  open_.push_back({depth, add(name, backward ? ProfileTrack::Backward : ProfileTrack::Program, in)});
+}
+
+void Profiler::ended(size_t depth) {
+  const double now = open_.empty() ? 0 : seconds_now();
+  for (; !open_.empty() && open_.back().depth >= depth; open_.pop_back())
+    events_[size_t(open_.back().event)].end = now;
+}
+
+void Profiler::noted(RangeNote what, int64_t value) {
+  if (open_.empty() || full()) return;
+  ProfileEvent& event = events_[size_t(open_.back().event)];
+  if (what == RangeNote::Bytes) {
+    event.cost.bytes += value;
+  } else if (const auto forward = forwards_.find(value); forward != forwards_.end()) {
+    event.forward = forward->second;
+    forwards_.erase(forward);
+  } else {
+    forwards_[value] = open_.back().event;
+  }
 }
 
 void Profiler::call(std::unique_ptr<KernelCall> call) {
-  const double begin = seconds_now(context_.device);
-  call->make(kernels());
-  const double end = seconds_now(context_.device);
-  events_.push_back({interned(call->entry), ProfileTrack::Kernels, open_.empty() ? -1 : open_.back(), begin,
-                     end, call->cost});
-  note_bytes(end);
+  if (full()) return make(*call);
+  Source& device = of_.device.allocator().source();
+  device.note_time();
+  kernels_.push_back(add(call->entry, ProfileTrack::Kernels, parent()));
+  events_.back().cost = call->cost;
+  try {
+    make(*call);
+  } catch (...) {
+    device.note_time();
+    throw;
+  }
+  device.note_time();
+  note_bytes(seconds_now());
+}
+
+void Profiler::read_kernel_times() {
+  const std::vector<double> times = of_.device.allocator().source().read_times();
+  for (size_t i = 0; i < kernels_.size(); ++i)
+    events_[size_t(kernels_[i])].begin = times[2 * i], events_[size_t(kernels_[i])].end = times[2 * i + 1];
+  kernels_.clear();
 }
 
 void Profiler::note_bytes(double at) {
-  const Usage& now = context_.device.meter().now();
+  const Usage& now = of_.device.meter().now();
   if (bytes_.empty() || !(bytes_.back().usage == now)) bytes_.push_back({at, now});
 }
 
-void write_trace(const std::string& path, const Profiler& profiler) {
-  TraceFile file(path);
-  file.name_process(0, "gradus");
-  constexpr const char* kTracks[] = {"program", "backward", "kernels"};
-  for (int t = 0; t < 3; ++t) file.name_track({0, t}, kTracks[t]);
-  const double start = profiler.events().empty() ? 0 : profiler.events()[0].begin;
+// ---- the file ------------------------------------------------------------------------------------------
+
+static const char* category(const ProfileEvent& e) {
+  constexpr std::array<const char*, kOpClasses> kClasses = {"contraction", "normalization", "element-wise",
+                                                            "other"};
+  if (e.track == ProfileTrack::Kernels) return kClasses[size_t(e.cost.op_class)];
+  return e.cost.bytes > 0 ? "copy" : "range";
+}
+
+static TraceFile::Values details(const ProfileEvent& e) {
+  if (e.track == ProfileTrack::Kernels) return {{"flops", e.cost.flops}, {"bytes", e.cost.bytes}};
+  if (e.cost.bytes > 0) return {{"bytes", e.cost.bytes}};
+  return {};
+}
+
+// The ranges that a kernel was called in, but for the step: "backward/linear".
+static std::string path_of(const Profiler& profiler, const ProfileEvent& e) {
+  if (e.parent < 0) return "";
+  const ProfileEvent& range = profiler.events()[size_t(e.parent)];
+  const std::string before = path_of(profiler, range);
+  if (range.parent < 0 && range.name->starts_with("step ")) return before;
+  return before + (before.empty() ? "" : "/") + *range.name;
+}
+
+static void write(TraceFile& file, int64_t process, const Profiler& profiler, double start) {
+  const auto track = [&](const ProfileEvent& e) { return TraceFile::Track{process, int64_t(e.track)}; };
   for (const ProfileEvent& e : profiler.events()) {
-    TraceFile::Values details;
-    if (e.track == ProfileTrack::Kernels)
-      details = {{"GFLOP", double(e.cost.flops) * 1e-9}, {"GB", double(e.cost.bytes) * 1e-9}};
-    file.span({0, int64_t(e.track)}, *e.name, e.begin - start, e.end - start, details);
+    file.span(track(e), *e.name, e.begin - start, e.end - start, category(e), details(e),
+              e.track == ProfileTrack::Kernels ? path_of(profiler, e) : "");
+    if (e.forward < 0) continue;
+    const ProfileEvent& from = profiler.events()[size_t(e.forward)];
+    file.arrow("backward", track(from), from.begin - start, track(e), e.begin - start);
   }
+  std::array<bool, kKinds> used{};
+  for (const Profiler::Bytes& b : profiler.bytes())
+    for (int k = 0; k < kKinds; ++k) used[size_t(k)] |= b.usage[Kind(k)] > 0;
   for (const Profiler::Bytes& b : profiler.bytes()) {
     TraceFile::Values values;
     for (int k = 0; k < kKinds; ++k)
-      values.emplace_back(name_of(Kind(k)), double(b.usage.by_kind[size_t(k)]));
-    file.counters(0, "memory", b.at - start, values);
+      if (used[size_t(k)]) values.emplace_back(name_of(Kind(k)), b.usage[Kind(k)]);
+    file.counters(process, "memory", b.at - start, values);
+  }
+}
+
+void write_trace(const std::string& path, const std::vector<ProfiledContext>& contexts) {
+  TraceFile file(path);
+  double start = INFINITY;
+  for (const auto& [name, profiler] : contexts)
+    for (const Profiler::Bytes& b : profiler->bytes()) start = std::min(start, b.at);
+  int64_t process = 0;
+  for (const auto& [name, profiler] : contexts) {
+    file.name_process(process, name);
+    constexpr std::array<const char*, 3> kTracks = {"program", "backward", "kernels"};
+    for (int64_t t = 0; t < 3; ++t) file.name_track({process, t}, kTracks[size_t(t)]);
+    write(file, process++, *profiler, start);
   }
   file.commit();
-}
-
-static void add(std::map<std::string, ProfileRow>& rows, const std::string& name, const ProfileEvent& e) {
-  ProfileRow& row = rows[name];
-  row.name = name;
-  ++row.calls;
-  row.seconds += e.end - e.begin;
-  row.cost.flops += e.cost.flops, row.cost.bytes += e.cost.bytes;
-}
-
-static std::vector<ProfileRow> sorted(const std::map<std::string, ProfileRow>& rows) {
-  std::vector<ProfileRow> all;
-  for (const auto& [name, row] : rows) all.push_back(row);
-  std::stable_sort(all.begin(), all.end(),
-                   [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-  return all;
-}
-
-std::vector<ProfileRow> by_kernel(const Profiler& profiler) {
-  std::map<std::string, ProfileRow> rows;
-  for (const ProfileEvent& e : profiler.events())
-    if (e.track == ProfileTrack::Kernels) add(rows, *e.name, e);
-  return sorted(rows);
-}
-
-std::vector<ProfileRow> by_op(const Profiler& profiler) {
-  std::map<std::string, ProfileRow> rows;
-  for (const ProfileEvent& e : profiler.events())
-    if (e.track == ProfileTrack::Kernels)
-      add(rows, e.parent < 0 ? "outside of all" : *profiler.events()[size_t(e.parent)].name, e);
-  return sorted(rows);
 }
 
 }  // namespace gradus

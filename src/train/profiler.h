@@ -1,11 +1,12 @@
-// Who did what when in a context, and at what cost: the ranges of the program and of ops, those of a backward
-// pass on a track of their own, each kernel, and the bytes of each kind. For trace viewers and for tables.
+// Who did what when in a context, and at what cost: its ranges (ranges.h), those of a backward pass on a track
+// of their own; each kernel, by the device's own clock; and the bytes of each kind. For trace viewers
+// (write_trace), tables and a roofline (profile_table.h).
 #pragma once
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/tensor/context.h"
@@ -13,59 +14,83 @@
 
 namespace gradus {
 
+// In a backward pass: what is within "backward", which is on Program itself.
 enum class ProfileTrack : uint8_t { Program, Backward, Kernels };
 
 struct ProfileEvent {
   const std::string* name;  // the profiler's
   ProfileTrack track;
-  int64_t parent;     // of the event that it is in, on any track; -1: none
+  int64_t parent;     // of the range that it is in, on any track; -1: none
   double begin, end;  // seconds on this machine's clock
-  Cost cost;          // of a kernel
+  Cost cost;          // of a kernel; of a range that copies or sends, the bytes
+  int64_t forward;    // of an op's backward, the event of its forward pass; -1: none
 };
 
-class Profiler : private KernelObserver {
+// Of a loop: how many steps pass, how many are observed but not kept, because they are not like those that
+// follow, and how many are kept. As torch.profiler.schedule.
+struct ProfileSchedule {
+  int64_t wait = 1, warm_up = 1, record = 3;
+};
+
+class Profiler : private KernelObserver, private RangeListener {
  public:
-  // Records nothing before begin(). It ends before the context. Each kernel is waited for, as with
-  // Meter::keep_times.
-  explicit Profiler(Context& context) : context_(context) {}
+  // Nothing is recorded before begin() or next_step(). When it has `most_events`, about 100 bytes each, it keeps no more of them.
+  explicit Profiler(Context& context, const ProfileSchedule& schedule = {}, int64_t most_events = 1'000'000);
   ~Profiler() override;
 
+  // Records from here to there. It ends, at the latest, with its context. A range that is open then ends
+  // there; one that began before is not known. Ranges are of the context's thread: one that begins on another
+  // is an error.
   void begin();
-  void end();  // also of ranges that an error has left open
-  bool records() const { return told_.has_value(); }
+  void end();
+  // At the beginning of each step of a loop, and once after it: begins and ends as the schedule says, with a
+  // range around each step. Only the steps that are to be kept remain.
+  void next_step();
 
-  const std::vector<ProfileEvent>& events() const { return events_; }
-  struct Bytes {  // of each kind, from `at` on
+  bool records() const { return context_ != nullptr; }
+  bool full() const { return int64_t(events_.size()) >= most_events_; }
+  const std::vector<ProfileEvent>& events() const { return events_; }  // by their begin; kernels': after end()
+  struct Bytes {                                                       // of each kind, from `at` on
     double at;
     Usage usage;
   };
   const std::vector<Bytes>& bytes() const { return bytes_; }
 
  private:
-  void range(size_t depth, const char* name);
+  struct Open {
+    size_t depth;
+    int64_t event;
+  };
+  void began(size_t depth, const char* name) override;
+  void ended(size_t depth) override;
+  void noted(RangeNote what, int64_t value) override;
   void call(std::unique_ptr<KernelCall> call) override;
+  void context_ends() noexcept override;
+  int64_t add(const char* name, ProfileTrack track, int64_t parent);
+  int64_t parent() const { return open_.empty() ? step_event_ : open_.back().event; }
+  void forget();  // what was recorded
+  void read_kernel_times();
   void note_bytes(double at);
-  const std::string* interned(const char* name) { return &*names_.insert(name).first; }
 
-  Context& context_;
-  std::optional<Ranges::Told> told_;
+  Context& of_;
+  Context* context_ = nullptr;  // while it records
+  const ProfileSchedule schedule_;
+  const int64_t most_events_;
+  const std::thread::id thread_ = std::this_thread::get_id();
+  int64_t step_ = 0, step_event_ = -1;
   std::set<std::string> names_;
   std::vector<ProfileEvent> events_;
-  std::vector<int64_t> open_;  // ranges, the outermost first
+  std::vector<Open> open_;             // the outermost first
+  std::vector<int64_t> kernels_;       // events whose times are still with the device
+  std::map<int64_t, int64_t> forwards_;  // the event of each node that has not run backwards
   std::vector<Bytes> bytes_;
 };
 
-// As a file for chrome://tracing and ui.perfetto.dev.
-void write_trace(const std::string& path, const Profiler& profiler);
-
-struct ProfileRow {  // of all kernels of one name, or of all that lie in ops of one name
+// As a file for ui.perfetto.dev and chrome://tracing, a process for each profiler.
+struct ProfiledContext {
   std::string name;
-  int64_t calls = 0;
-  double seconds = 0;
-  Cost cost;  // flops and bytes of all
+  const Profiler* profiler;
 };
-// The longest first.
-std::vector<ProfileRow> by_kernel(const Profiler& profiler);
-std::vector<ProfileRow> by_op(const Profiler& profiler);
+void write_trace(const std::string& path, const std::vector<ProfiledContext>& contexts);
 
 }  // namespace gradus

@@ -60,7 +60,7 @@ void Report::predict_time(int64_t steps) {
     std::erase_if(row.extra, [](const auto& figure) { return std::isnan(figure.second); });
   }
   std::vector<Machine> machines = published_machines();
-  machines.push_back(measured_machine());
+  machines.push_back(measured_machine(Device("cpu")));
   for (const Machine& m : machines)
     predicted_ms_.emplace_back(m.name, predicted_seconds(device_.meter(), m) / double(steps) * 1e3);
 }

@@ -9,7 +9,7 @@
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
-#include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 
@@ -39,6 +39,7 @@ static void copy_ids(Tensor& to, const std::vector<int32_t>& ids) {
 }
 
 void read_batch(const Loader& loader, int64_t step, Tensor& inputs, Tensor& targets) {
+  const ProfileRange range("data");
   std::vector<int32_t> x(inputs.numel()), y(targets.numel());
   loader.train_windows(step, 0, inputs.shape()[0], x.data(), y.data());
   copy_ids(inputs, x);

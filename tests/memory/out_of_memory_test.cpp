@@ -28,16 +28,13 @@ void step(Transformer& model, AdamW& optimizer, int64_t B, Shortage shortage = S
     } catch (const OutOfMemory&) {
     }
   };
-  ProfileRange range("forward");
   begins(Shortage::Forward);
   const DummyBatch batch = dummy_batch(model.config, B, kTiny.context);
   Tape tape;
   const Tensor loss = batch.loss(model);
   model.parameters.zero_grad();
-  range.next("backward");
   begins(Shortage::Backward);
   tape.backward(loss);
-  range.next("update");
   optimizer.step(1e-3);
 }
 

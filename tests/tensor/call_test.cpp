@@ -104,20 +104,26 @@ TEST_F(L02_Call, RangesEndWithTheirBlockAlsoAfterAnError) {
 }
 
 TEST_F(L02_Call, WhoeverListensIsToldOfEachBeginAndEnd) {
-  std::string first, second;
-  const auto into = [](std::string& told) {
-    return [&told](size_t depth, const char* name) {
-      told += std::to_string(depth) + (name ? name : " ends") + ", ";
-    };
+  struct Told : RangeListener {
+    std::string text;
+    void began(size_t depth, const char* name) override { text += std::to_string(depth) + name + ", "; }
+    void ended(size_t depth) override { text += std::to_string(depth) + " ends, "; }
+    void noted(RangeNote what, int64_t value) override {
+      text += (what == RangeNote::Bytes ? "bytes " : "node ") + std::to_string(value) + ", ";
+    }
   };
-  context.ranges.tell(into(first));
+  Told first, second;
+  context.ranges.tell(first);
   {
-    ProfileRange outer("outer");
-    context.ranges.tell(into(second));
-    const ProfileRange inner("inner");
+    const ProfileRange outer("outer");
+    context.ranges.tell(second);
+    const ProfileRange inner("inner", 7);
+    context.ranges.note(RangeNote::Node, 3);
   }
-  EXPECT_EQ(first, "0outer, 1inner, 1 ends, 0 ends, ");
-  EXPECT_EQ(second, "1inner, 1 ends, 0 ends, ");
+  context.ranges.forget(first);
+  { const ProfileRange again("again"); }
+  EXPECT_EQ(first.text, "0outer, 1inner, bytes 7, node 3, 1 ends, 0 ends, ");
+  EXPECT_EQ(second.text, "1inner, bytes 7, node 3, 1 ends, 0 ends, 0again, 0 ends, ");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Observers of kernel calls: each call of the table comes to them, with its name, its cost and its arguments.
 #include "src/tensor/kernel_calls.h"
 
+#include <array>
 #include <map>
 
 #include "src/ops/run.h"
@@ -15,7 +16,7 @@ namespace {
 struct Watcher : KernelObserver {
   std::vector<std::unique_ptr<KernelCall>> calls;
   void call(std::unique_ptr<KernelCall> call) override {
-    call->make(kernels());
+    make(*call);
     calls.push_back(std::move(call));
   }
   using KernelObserver::observe;
@@ -88,20 +89,54 @@ TEST_P(L13_KernelCalls, CallsAreEqualIfAllTheirArgumentsAre) {
   EXPECT_STREQ(watcher.calls[4]->entry, "multiply");
 }
 
-TEST_P(L13_KernelCalls, OneObserverAtATimeAndTheDevicesTableComesBack) {
-  Context context(GetParam());
-  const Backend* const before = &context.device.backend();
-  {
-    Watcher first, second;
-    first.observe(context);
+TEST_P(L13_KernelCalls, SeveralObserversSeeTheSameCallsAndEndInAnyOrder) {
+  const auto add_once = [](Context& context) {
+    const Tensor a(context.device, {4}, DType::F32, Kind::Other, "a");
+    Tensor y = empty_like(a, "y");
+    run(&Backend::fill, cost::fill, a, y.set(), 1.0);
+    run(&Backend::add, cost::add, a, y.in(), y.in(), y.add());
+    EXPECT_EQ(to_host<float>(y), std::vector<float>(4, 3.0f)) << "each call is made once";
+  };
+  for (int first_to_end = 0; first_to_end < 3; ++first_to_end) {
+    Context context(GetParam());
+    const Backend* const before = &context.device.backend();
+    std::array<Watcher, 3> watchers;
+    for (Watcher& w : watchers) w.observe(context);
     EXPECT_STREQ(context.device.name(), GetParam());
-    expect_refused("kernels: they are recorded or profiled already", [&] { second.observe(context); });
-    first.stop();
-    second.observe(context);
-    EXPECT_NE(&context.device.backend(), before);
-  }  // one that ends stops
-  EXPECT_EQ(&context.device.backend(), before);
-  EXPECT_EQ(context.kernel_observer, nullptr);
+    add_once(context);
+    watchers[size_t(first_to_end)].stop();
+    add_once(context);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(watchers[size_t(i)].calls.size(), i == first_to_end ? 2u : 4u) << i << " of " << first_to_end;
+    for (Watcher& w : watchers) w.stop();
+    EXPECT_EQ(&context.device.backend(), before);
+    EXPECT_EQ(context.kernel_observer, nullptr);
+  }
+}
+
+TEST_P(L13_KernelCalls, AnErrorOfAKernelLeavesAllObserversAsTheyWere) {
+  struct Refuses : Watcher {
+    void call(std::unique_ptr<KernelCall>) override { fail("refused"); }
+  };
+  Context context(GetParam());
+  Refuses first;
+  Watcher second;
+  first.observe(context);
+  second.observe(context);
+  Tensor y(context.device, {4}, DType::F32, Kind::Other, "y");
+  expect_refused("refused", [&] { run(&Backend::fill, cost::fill, y, y.set(), 1.0); });
+  EXPECT_EQ(context.kernel_observer, &second);
+}
+
+TEST_P(L13_KernelCalls, OneThatOutlivesItsContextObservesNothingMore) {
+  Watcher watcher;
+  {
+    Context context(GetParam());
+    watcher.observe(context);
+  }
+  Context other(GetParam());
+  watcher.observe(other);
+  EXPECT_EQ(other.kernel_observer, &watcher);
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ TEST(L03_Machine, MatrixUnitsAreForProductsIn16Bits) {
 }
 
 TEST(L01_Machine, ThisCpuHasOnePeakForAllTypesAndABandwidth) {
-  const Machine m = measured_machine();
+  const Machine m = measured_machine(Device("cpu"));
   EXPECT_EQ(m.name, "this CPU");
   EXPECT_GT(m.fp32_flops, 1e7);
   EXPECT_LT(m.fp32_flops, 1e15);

@@ -13,11 +13,14 @@ SimRank::SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank)
     : context(args.device, args.seed, args.memory_budget),
       comm(sim_comm(cluster, cluster.all(), rank)),
       sum(context.device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
-      fiber(kStackBytes) {
-  if (args.keep_timeline)  // asking the clock at each op takes time
-    context.ranges.tell([&cluster, rank](size_t depth, const char* name) {
-      if (depth == 0) cluster.next_phase(rank, name ? name : "compute");
-    });
+      fiber(kStackBytes),
+      phases(cluster, rank) {
+  if (args.made) args.made(rank, context);
+  if (args.keep_timeline) context.ranges.tell(phases);  // asking the clock at each op takes time
+}
+
+void Phases::began(size_t depth, const char* name) {
+  if (depth == 0) cluster.next_phase(rank, name);
 }
 
 ClusterRun run_cluster(const ClusterArgs& args, const std::function<void(Comm&)>& body) {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "src/tensor/call.h"
-#include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 
@@ -15,14 +15,15 @@ constexpr const char* kNames[] = {"all_reduce", "reduce_scatter",           "all
 // That it was begun, until it is waited for or nobody can any more.
 class Comm::Open : public Work {
  public:
-  Open(std::unique_ptr<Work> work, std::shared_ptr<State> comm)
-      : work_(std::move(work)), comm_(std::move(comm)) {
+  Open(const char* what, std::unique_ptr<Work> work, std::shared_ptr<State> comm)
+      : what_(what), work_(std::move(work)), comm_(std::move(comm)) {
     ++comm_->open;
   }
   ~Open() override { close(); }
   void wait() override {
     if (!comm_) return;
     check(!comm_->ended, "what was begun with a Comm is waited for after that has ended");
+    const ProfileRange range(what_);
     work_->wait();
     close();
   }
@@ -31,6 +32,7 @@ class Comm::Open : public Work {
   void close() {
     if (comm_) --std::exchange(comm_, nullptr)->open;
   }
+  const char* what_;
   std::unique_ptr<Work> work_;
   std::shared_ptr<State> comm_;
 };
@@ -61,8 +63,12 @@ void Comm::refuse_in_captured_step() const {
         "; take its steps without CapturedStep");
 }
 
-std::unique_ptr<Work> Comm::opened(std::unique_ptr<Work> work) {
-  return std::make_unique<Open>(std::move(work), state_);
+std::unique_ptr<Work> Comm::begin_counted(const Offer& offer, int64_t elements, int64_t messages) {
+  refuse_in_captured_step();
+  const char* const name = kNames[int(offer.what)];
+  count(elements, offer.dtype(), messages);
+  const ProfileRange range(name, elements * size_of(offer.dtype()));
+  return std::make_unique<Open>(name, begin(offer), state_);
 }
 
 int64_t Offer::numel() const {
@@ -107,44 +113,32 @@ static void check_parts(const Comm& comm, const char* call, const Tensor& whole,
 // Of a sum every part goes to its owner, and from there to all others, if they are to have it; with equal
 // parts that is as much as in a ring. A broadcast goes from rank to rank, so all but the last send it on.
 std::unique_ptr<Work> Comm::all_reduce(const Tensor& x, Reduce reduce) {
-  refuse_in_captured_step();
   check_sum("all_reduce", x);
   const Offer offer{reduce == Reduce::Sum ? Collective::AllReduce : Collective::AllReduceMax, x, x};
   const int64_t own = part_of(x.numel(), rank_, size()).count;
-  count(x.numel() - own + (size() - 1) * own, x.dtype(), 2 * (size() - 1));
-  return opened(begin(offer));
+  return begin_counted(offer, x.numel() - own + (size() - 1) * own, 2 * (size() - 1));
 }
 
 std::unique_ptr<Work> Comm::reduce_scatter(const Tensor& x, const Tensor& y) {
-  refuse_in_captured_step();
   check_sum("reduce_scatter", x);
   check_parts(*this, "reduce_scatter", x, y);
-  const Offer offer{Collective::ReduceScatter, x, y};
-  count(x.numel() - y.numel(), x.dtype(), size() - 1);
-  return opened(begin(offer));
+  return begin_counted({Collective::ReduceScatter, x, y}, x.numel() - y.numel(), size() - 1);
 }
 
 std::unique_ptr<Work> Comm::all_gather(const Tensor& x, const Tensor& y) {
-  refuse_in_captured_step();
   check_parts(*this, "all_gather", y, x);
-  const Offer offer{Collective::AllGather, x, y};
-  count((size() - 1) * x.numel(), x.dtype(), size() - 1);
-  return opened(begin(offer));
+  return begin_counted({Collective::AllGather, x, y}, (size() - 1) * x.numel(), size() - 1);
 }
 
 std::unique_ptr<Work> Comm::broadcast(const Tensor& x, int64_t root) {
-  refuse_in_captured_step();
   check(x.defined(), "broadcast: the tensor is undefined");
   check(root >= 0 && root < size(), "broadcast: rank ", root, " does not exist; there are ", size(), where_);
-  const Offer offer{Collective::Broadcast, x, x, root};
   const bool last = rank_ == (root + size() - 1) % size();
-  count(last ? 0 : x.numel(), x.dtype(), last ? 0 : 1);
-  return opened(begin(offer));
+  return begin_counted({Collective::Broadcast, x, x, root}, last ? 0 : x.numel(), last ? 0 : 1);
 }
 
 void Comm::barrier() {
-  refuse_in_captured_step();
-  begin({Collective::Barrier})->wait();
+  begin_counted({Collective::Barrier}, 0, 0)->wait();
 }
 
 // The next rank first, and so on: then no two send to the same one at the same time.
@@ -193,14 +187,18 @@ std::unique_ptr<Work> Comm::exchange(const std::vector<Transfer>& sends, const s
 std::unique_ptr<Work> Comm::begin_all(const std::vector<Transfer>& sends,
                                       const std::vector<Transfer>& recvs) {
   refuse_in_captured_step();
+  int64_t bytes = 0;
+  for (const Transfer& s : sends) bytes += s.x.bytes();
+  const ProfileRange range("exchange", bytes);
   auto works = std::make_shared<std::vector<std::unique_ptr<Work>>>();
   begin_together([&] {
     for (const Transfer& s : sends) works->push_back(begin_send(s));
     for (const Transfer& r : recvs) works->push_back(begin_recv(r));
   });
-  return opened(std::make_unique<OnWait>([works] {
+  const auto wait = [works] {
     for (const auto& work : *works) work->wait();
-  }));
+  };
+  return std::make_unique<Open>("exchange", std::make_unique<OnWait>(wait), state_);
 }
 
 std::string Comm::recv_text(const Transfer& r) const {

@@ -55,6 +55,15 @@ struct Mailbox {
 // When something is over, or will be at the earliest; nothing, if that depends on others.
 using WhenOver = std::function<std::optional<double>()>;
 
+// A rank's phases on the timeline are its outermost ranges.
+struct Phases : RangeListener {
+  Phases(Cluster& cluster, int64_t rank) : cluster(cluster), rank(rank) {}
+  void began(size_t depth, const char* name) override;
+  void ended(size_t depth) override { began(depth, "compute"); }
+  Cluster& cluster;
+  const int64_t rank;
+};
+
 struct SimRank {
   SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank);
   Context context;
@@ -62,6 +71,7 @@ struct SimRank {
   std::unique_ptr<Comm> comm;
   Tensor sum;  // of pieces of all ranks' parts
   Fiber fiber;
+  Phases phases;
   bool started = false, done = false;
   double ran = 0;  // seconds, as measured
   std::string phase = "compute";

@@ -1,0 +1,49 @@
+#include "lessons/13_profiler/costs.h"
+
+#include <iostream>
+
+#include "src/core/timing.h"
+#include "src/tensor/profile_range.h"
+
+namespace gradus {
+
+double seconds_of_a_range() {
+  constexpr int kRanges = 100'000;
+  Context context("cpu");  // without listeners
+  volatile int64_t sink = 0;
+  const auto with = [&] {
+    for (int i = 0; i < kRanges; ++i) {
+      const ProfileRange range("a range");
+      sink = i;
+    }
+  };
+  const auto without = [&] {
+    for (int i = 0; i < kRanges; ++i) sink = i;
+  };
+  std::vector<double> seconds;
+  for (int i = 0; i < 15; ++i) seconds.push_back((measure(with, 1, 0).median - measure(without, 1, 0).median) / kRanges);
+  return summarize(seconds).median;
+}
+
+// The share of a step that its outermost ranges cover: what is outside of them nobody can name.
+static double covered(const TracedStep& step) {
+  double seconds = 0;
+  for (const TracedSpan& r : step.ranges)
+    if (r.track == ProfileTrack::Program && r.path == r.name) seconds += r.seconds();
+  return seconds / step.seconds;
+}
+
+void report_costs(const Round& round, Report& report) {
+  std::cout << "\n(b) The mended loop, " << round.run.steps.size() << " steps by op\n\n"
+            << profile_table("op", round.run.ops) << "\n(c) By kernel\n\n"
+            << profile_table("kernel", round.run.kernels);
+  std::vector<double> shares, seconds;
+  for (const TracedStep& step : round.run.steps) shares.push_back(covered(step)), seconds.push_back(step.seconds);
+  report.timing_at_least("share of a step that is in ranges", summarize(shares).median, 0.99);
+  report.timing_at_least("step without a profiler ÷ with", round.step_seconds / summarize(seconds).median, 0.9);
+  const double range = seconds_of_a_range();
+  std::cout << "\nA range that nobody listens to takes " << seconds_text(range) << ".\n";
+  report.timing_at_least("5 ns ÷ a range that nobody listens to", 5e-9 / range, 1);
+}
+
+}  // namespace gradus

@@ -1,0 +1,141 @@
+#include "lessons/13_profiler/diagnosis.h"
+
+#include <algorithm>
+#include <map>
+
+namespace gradus {
+
+constexpr double kLongLoading = 0.05;    // of a step; less is not worth the work
+constexpr int64_t kManyBytes = 4 << 10;  // a loss, a norm or a learning rate are a few
+constexpr size_t kChain = 4;             // kernels; a bias, its activation and a residual may follow each other
+
+const char* name_of(Bottleneck b) {
+  switch (b) {
+    case Bottleneck::Loading: return "loading";
+    case Bottleneck::CopyToHost: return "copy to the host";
+    case Bottleneck::Chain: return "unfused chain";
+  }
+  return "";
+}
+
+static std::string without_last(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+static bool is_in(const TracedSpan& r, const TracedSpan& outer) {
+  return &r != &outer && r.begin >= outer.begin && r.end <= outer.end;
+}
+
+using Findings = std::map<std::pair<Bottleneck, std::string>, Finding>;
+
+static void add(Findings& findings, const Finding& f) {
+  Finding& sum = findings.try_emplace({f.what, f.where}, Finding{f.what, f.where}).first->second;
+  sum.seconds += f.seconds, sum.count += f.count;
+}
+
+// The outermost "data" ranges, and the range within that most of each one's time went to.
+static void find_loading(const TracedStep& step, Findings& findings) {
+  for (const TracedSpan& data : step.ranges) {
+    if (data.path != "data" || data.seconds() < kLongLoading * step.seconds) continue;
+    const TracedSpan* most = &data;
+    for (const TracedSpan& r : step.ranges)
+      if (is_in(r, *most) && r.seconds() > most->seconds() / 2) most = &r;
+    add(findings, {Bottleneck::Loading, most->path, most->seconds(), 1});
+  }
+}
+
+// BEGIN SOLUTION 13.2
+// A range that is there for its copies, with no op in it, would be gone as a whole.
+static double saved_without(const TracedStep& step, const TracedSpan& copy) {
+  const std::string around = without_last(copy.path);
+  for (const TracedSpan& r : step.ranges) {
+    if (r.path != around || !is_in(copy, r)) continue;
+    int64_t copies = 0;
+    for (const TracedSpan& other : step.ranges) {
+      if (!is_in(other, r)) continue;
+      if (other.category != "copy") return copy.seconds();
+      ++copies;
+    }
+    return r.seconds() / double(copies);
+  }
+  return copy.seconds();
+}
+// STUB: static double saved_without(const TracedStep& step, const TracedSpan& copy) { todo("13.2", "seconds", step, copy); }
+// END SOLUTION 13.2
+
+static void find_copies(const TracedStep& step, Findings& findings) {
+  for (const TracedSpan& r : step.ranges)
+    if (r.name == "copy to the host" && r.bytes >= kManyBytes)
+      add(findings, {Bottleneck::CopyToHost, without_last(r.path), saved_without(step, r), r.bytes});
+}
+
+// Kernels i, i + 1, ... that are element-wise and as large as the first: how many.
+static size_t chain_from(const std::vector<TracedSpan>& kernels, size_t i) {
+  size_t n = 0;
+  for (; i + n < kernels.size() && kernels[i + n].category == "element-wise"; ++n)
+    if (kernels[i + n].bytes > 2 * kernels[i].bytes || 2 * kernels[i + n].bytes < kernels[i].bytes) break;
+  return n;
+}
+
+// One kernel would read what the first of a chain reads and write what the last one writes, which takes about
+// as long as the longest of them.
+static void find_chains(const TracedStep& step, Findings& findings) {
+  for (size_t i = 0, n = 0; i < step.kernels.size(); i += std::max<size_t>(n, 1)) {
+    n = chain_from(step.kernels, i);
+    if (n < kChain) continue;
+    Finding chain{Bottleneck::Chain, without_last(step.kernels[i].path), 0, int64_t(n)};
+    double longest = 0;
+    for (size_t k = i; k < i + n; ++k) {
+      chain.seconds += step.kernels[k].seconds();
+      longest = std::max(longest, step.kernels[k].seconds());
+    }
+    chain.seconds -= longest;
+    add(findings, chain);
+  }
+}
+
+// "forward/h.2" of every layer: "forward/h.*".
+static std::string of_any_layer(std::string path) {
+  const size_t at = path.find("h.");
+  if (at == std::string::npos) return path;
+  const size_t end = std::min(path.find('/', at), path.size());
+  return path.replace(at + 2, end - at - 2, "*");
+}
+
+// What is found in several layers is one finding, and the backward pass of a chain is the chain's.
+static std::vector<Finding> merged(const Findings& findings) {
+  std::map<std::pair<Bottleneck, std::string>, std::vector<Finding>> alike;
+  bool forward = false;
+  for (const auto& [key, f] : findings) forward |= f.what == Bottleneck::Chain && f.where != "backward";
+  for (const auto& [key, f] : findings)
+    if (f.what != Bottleneck::Chain || f.where != "backward" || !forward)
+      alike[{f.what, of_any_layer(f.where)}].push_back(f);
+  if (const auto backward = findings.find({Bottleneck::Chain, "backward"});
+      forward && backward != findings.end()) {
+    const auto chain = std::find_if(alike.begin(), alike.end(),
+                                    [](const auto& a) { return a.first.first == Bottleneck::Chain; });
+    chain->second[0].seconds += backward->second.seconds, chain->second[0].count += backward->second.count;
+  }
+  std::vector<Finding> all;
+  for (const auto& [key, of_layers] : alike) {
+    Finding sum = of_layers[0];
+    if (of_layers.size() > 1) sum.where = key.second;
+    for (size_t i = 1; i < of_layers.size(); ++i)
+      sum.seconds += of_layers[i].seconds, sum.count += of_layers[i].count;
+    all.push_back(sum);
+  }
+  return all;
+}
+
+std::vector<Finding> diagnose(const std::vector<TracedStep>& steps) {
+  Findings findings;
+  for (const TracedStep& step : steps)
+    find_loading(step, findings), find_copies(step, findings), find_chains(step, findings);
+  std::vector<Finding> all = merged(findings);
+  for (Finding& f : all) f.seconds /= double(steps.size()), f.count /= int64_t(steps.size());
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return all;
+}
+
+}  // namespace gradus

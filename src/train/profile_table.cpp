@@ -1,0 +1,67 @@
+#include "src/train/profile_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+namespace gradus {
+
+static std::vector<ProfileRow> sums(const Profiler& profiler, const Machine& machine,
+                                    const std::function<std::string(const ProfileEvent&)>& name_of) {
+  std::map<std::string, ProfileRow> rows;
+  for (const ProfileEvent& e : profiler.events()) {
+    if (e.track != ProfileTrack::Kernels) continue;
+    const std::string name = name_of(e);
+    ProfileRow& row = rows[name];
+    row.name = name;
+    ++row.calls;
+    row.flops += e.cost.flops, row.bytes += e.cost.bytes;
+    row.seconds += e.end - e.begin, row.least += least_seconds(e.cost, machine);
+  }
+  std::vector<ProfileRow> all;
+  for (const auto& [name, row] : rows) all.push_back(row);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return all;
+}
+
+std::vector<ProfileRow> by_kernel(const Profiler& profiler, const Machine& machine) {
+  return sums(profiler, machine, [](const ProfileEvent& e) { return *e.name; });
+}
+
+std::vector<ProfileRow> by_op(const Profiler& profiler, const Machine& machine) {
+  return sums(profiler, machine, [&](const ProfileEvent& e) {
+    if (e.parent < 0) return std::string("outside of all");
+    const ProfileEvent& range = profiler.events()[size_t(e.parent)];
+    return *range.name + (range.track == ProfileTrack::Backward ? ", backward" : "");
+  });
+}
+
+static double seconds_of(const std::vector<ProfileRow>& rows) {
+  double all = 0;
+  for (const ProfileRow& row : rows) all += row.seconds;
+  return all;
+}
+
+Table profile_table(const std::string& title, const std::vector<ProfileRow>& rows) {
+  const double all = seconds_of(rows);
+  Table table({title, "calls", "time", "share", "GFLOP/s", "GB/s", "of the roof"});
+  for (const ProfileRow& r : rows)
+    table.row({r.name, std::to_string(r.calls), seconds_text(r.seconds), percent_text(r.seconds / all),
+               number_text(double(r.flops) * 1e-9 / r.seconds), number_text(double(r.bytes) * 1e-9 / r.seconds),
+               std::isnan(r.least) ? "" : percent_text(r.least / r.seconds)});
+  return table;
+}
+
+Roofline roofline_of(const std::string& title, const std::vector<ProfileRow>& kernels, const Machine& m) {
+  Roofline picture{title, m.fp32_flops, m.bandwidth, {}};
+  const double all = seconds_of(kernels);
+  for (const ProfileRow& k : kernels)
+    if (k.flops > 0 && k.bytes > 0)
+      picture.points.push_back({k.name, double(k.flops) / double(k.bytes), double(k.flops) / k.seconds,
+                                k.seconds / all});
+  return picture;
+}
+
+}  // namespace gradus

@@ -1,0 +1,30 @@
+// What a profile adds up to: by kernel or by op how often it ran, for how long, and how near it came to what
+// the machine can do; as a table, and as a roofline (Williams et al. 2009, "Roofline: an insightful visual
+// performance model").
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/core/table.h"
+#include "src/io/roofline.h"
+#include "src/train/machine.h"
+#include "src/train/profiler.h"
+
+namespace gradus {
+
+struct ProfileRow {  // of all kernels of one name, or in ops of one name
+  std::string name;
+  int64_t calls = 0, flops = 0, bytes = 0;
+  double seconds = 0, least = 0;  // what they took, and what they would at the machine's roofs
+};
+// The longest first.
+std::vector<ProfileRow> by_kernel(const Profiler&, const Machine&);
+// By the innermost range that a kernel was called in: an op, "linear", or its backward, "linear, backward".
+std::vector<ProfileRow> by_op(const Profiler&, const Machine&);
+
+// of the roof: least ÷ seconds, above 100 % where data came from a cache. `title` heads the first column.
+Table profile_table(const std::string& title, const std::vector<ProfileRow>& rows);
+// Of the kernels that compute: those that only move bytes have no place on it.
+Roofline roofline_of(const std::string& title, const std::vector<ProfileRow>& kernels, const Machine&);
+
+}  // namespace gradus

@@ -1,0 +1,40 @@
+#include "src/train/run_trace.h"
+
+#include <iostream>
+
+#include "src/core/table.h"
+
+namespace gradus {
+
+void RunTrace::add(Context& context, const std::string& name) {
+  int64_t left = kMostEvents;
+  for (const auto& [earlier, profiler] : contexts_) left -= int64_t(profiler->events().size());
+  if (left <= 0) return;
+  auto profiler = std::make_unique<Profiler>(context, ProfileSchedule{}, left);
+  profiler->begin();
+  contexts_.emplace_back(std::to_string(contexts_.size() + 1) + ": " + name, std::move(profiler));
+}
+
+void RunTrace::write() {
+  std::vector<ProfiledContext> all;
+  int64_t events = 0;
+  for (const auto& [name, profiler] : contexts_) {
+    if (profiler->records()) profiler->end();
+    all.push_back({name, profiler.get()});
+    events += int64_t(profiler->events().size());
+  }
+  write_trace(path_, all);
+  contexts_.clear();
+  std::cout << "\ntrace: " << path_ << " (" << count_text(events) << " events"
+            << (events < kMostEvents ? ")" : "; what came later is not in it)") << "\n";
+}
+
+RunTrace::~RunTrace() {
+  try {
+    if (!contexts_.empty()) write();
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << std::endl;
+  }
+}
+
+}  // namespace gradus

@@ -34,9 +34,10 @@ static double covered(const TracedStep& step) {
 }
 
 void report_costs(const Round& round, Report& report) {
+  if (!current().device.has_data()) return;
   std::cout << "\n(b) The mended loop, " << round.run.steps.size() << " steps by op\n\n"
-            << profile_table("op", round.run.ops) << "\n(c) By kernel\n\n"
-            << profile_table("kernel", round.run.kernels);
+            << profile_table("op", round.run.ops, 8) << "\n(c) By kernel\n\n"
+            << profile_table("kernel", round.run.kernels, 8);
   std::vector<double> shares, seconds;
   for (const TracedStep& step : round.run.steps) shares.push_back(covered(step)), seconds.push_back(step.seconds);
   report.timing_at_least("share of a step that is in ranges", summarize(shares).median, 0.99);

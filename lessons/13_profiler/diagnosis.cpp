@@ -37,7 +37,7 @@ static void add(Findings& findings, const Finding& f) {
 // The outermost "data" ranges, and the range within that most of each one's time went to.
 static void find_loading(const TracedStep& step, Findings& findings) {
   for (const TracedSpan& data : step.ranges) {
-    if (data.path != "data" || data.seconds() < kLongLoading * step.seconds) continue;
+    if (data.path != "data") continue;
     const TracedSpan* most = &data;
     for (const TracedSpan& r : step.ranges)
       if (is_in(r, *most) && r.seconds() > most->seconds() / 2) most = &r;
@@ -45,28 +45,29 @@ static void find_loading(const TracedStep& step, Findings& findings) {
   }
 }
 
-// BEGIN SOLUTION 13.2
-// A range that is there for its copies, with no op in it, would be gone as a whole.
-static double saved_without(const TracedStep& step, const TracedSpan& copy) {
-  const std::string around = without_last(copy.path);
-  for (const TracedSpan& r : step.ranges) {
-    if (r.path != around || !is_in(copy, r)) continue;
-    int64_t copies = 0;
-    for (const TracedSpan& other : step.ranges) {
-      if (!is_in(other, r)) continue;
-      if (other.category != "copy") return copy.seconds();
-      ++copies;
-    }
-    return r.seconds() / double(copies);
-  }
-  return copy.seconds();
+static bool is_large_copy(const TracedSpan& r) {
+  return r.name == "copy to the host" && r.bytes >= kManyBytes;
 }
-// STUB: static double saved_without(const TracedStep& step, const TracedSpan& copy) { todo("13.2", "seconds", step, copy); }
-// END SOLUTION 13.2
+
+// A range that does nothing but copy, with no op in it, would be gone as a whole: each large copy has its
+// share of it.
+static double saved_without(const TracedStep& step, const TracedSpan& copy) {
+  int64_t large = 0;
+  const TracedSpan* around = nullptr;
+  for (const TracedSpan& r : step.ranges)
+    if (r.path == without_last(copy.path) && is_in(copy, r)) around = &r;
+  if (!around) return copy.seconds();
+  for (const TracedSpan& r : step.ranges) {
+    if (!is_in(r, *around)) continue;
+    if (r.category != "copy") return copy.seconds();
+    large += is_large_copy(r);
+  }
+  return around->seconds() / double(large);
+}
 
 static void find_copies(const TracedStep& step, Findings& findings) {
   for (const TracedSpan& r : step.ranges)
-    if (r.name == "copy to the host" && r.bytes >= kManyBytes)
+    if (is_large_copy(r))
       add(findings, {Bottleneck::CopyToHost, without_last(r.path), saved_without(step, r), r.bytes});
 }
 
@@ -81,6 +82,7 @@ static size_t chain_from(const std::vector<TracedSpan>& kernels, size_t i) {
 // One kernel would read what the first of a chain reads and write what the last one writes, which takes about
 // as long as the longest of them.
 static void find_chains(const TracedStep& step, Findings& findings) {
+  // BEGIN SOLUTION 13.2
   for (size_t i = 0, n = 0; i < step.kernels.size(); i += std::max<size_t>(n, 1)) {
     n = chain_from(step.kernels, i);
     if (n < kChain) continue;
@@ -93,6 +95,8 @@ static void find_chains(const TracedStep& step, Findings& findings) {
     chain.seconds -= longest;
     add(findings, chain);
   }
+  // STUB: todo("13.2", "a finding for each chain of kChain kernels or more", step, findings, add, chain_from, without_last);
+  // END SOLUTION 13.2
 }
 
 // "forward/h.2" of every layer: "forward/h.*".
@@ -100,7 +104,7 @@ static std::string of_any_layer(std::string path) {
   const size_t at = path.find("h.");
   if (at == std::string::npos) return path;
   const size_t end = std::min(path.find('/', at), path.size());
-  return path.replace(at + 2, end - at - 2, "*");
+  return path.substr(0, at) + "h.*" + path.substr(end);
 }
 
 // What is found in several layers is one finding, and the backward pass of a chain is the chain's.
@@ -132,6 +136,11 @@ std::vector<Finding> diagnose(const std::vector<TracedStep>& steps) {
   Findings findings;
   for (const TracedStep& step : steps)
     find_loading(step, findings), find_copies(step, findings), find_chains(step, findings);
+  double seconds = 0;
+  for (const TracedStep& step : steps) seconds += step.seconds;
+  std::erase_if(findings, [&](const auto& f) {
+    return f.second.what == Bottleneck::Loading && f.second.seconds < kLongLoading * seconds;
+  });
   std::vector<Finding> all = merged(findings);
   for (Finding& f : all) f.seconds /= double(steps.size()), f.count /= int64_t(steps.size());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });

@@ -19,7 +19,7 @@ using namespace gradus;
 struct Settings {
   TransformerConfig model{
       .vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 4, .heads = 4, .channels = 128};
-  int64_t batch = 8, text_bytes = 20'000, timed_repeats = 5;
+  int64_t batch = 8, text_bytes = 100'000, timed_repeats = 5;
 };
 static Settings for_emulation() {
   Settings set{.batch = 2, .timed_repeats = 1};
@@ -46,6 +46,7 @@ static LoopRun train(const Lesson& lesson, const Settings& set, const Text& text
   Tensor targets(context.device, {set.batch, config.context}, DType::I32, Kind::Data, "targets");
   Profiler profiler(context, schedule_of(lesson.steps));
   StepRecorder recorder;
+  std::vector<float> host;
   for (int64_t step = 0; step < lesson.steps; ++step) {
     if (machine) profiler.next_step();
     recorder.begin();
@@ -59,7 +60,7 @@ static LoopRun train(const Lesson& lesson, const Settings& set, const Text& text
     const double loss_value = item(loss);
     model.parameters.zero_grad();
     tape.backward(loss);
-    if (plants.watches_gradients) largest_gradient(model.parameters);
+    if (plants.watches_gradients) largest_gradient(model.parameters, host);
     optimizer.clip_grad_norm(1.0);
     optimizer.step(1e-3);
     recorder.end(loss_value);

@@ -18,11 +18,14 @@ void load_and_read(int64_t text_bytes, uint64_t seed, int64_t step, Tensor& inpu
   read_batch(Loader(text.corpus, inputs.shape()[1], seed), step, inputs, targets);
 }
 
-double largest_gradient(const Parameters& parameters) {
+double largest_gradient(const Parameters& parameters, std::vector<float>& host) {
   const ProfileRange range("largest gradient");
-  double largest = 0;
-  for (const Parameter& p : parameters)
-    for (const float x : to_host<float>(p.leaf.grad)) largest = std::max(largest, std::abs(double(x)));
+  float largest = 0;
+  for (const Parameter& p : parameters) {
+    host.resize(size_t(p.leaf.grad.numel()));
+    current().device.copy_out(host.data(), p.leaf.grad.in().p, p.leaf.grad.bytes());
+    for (const float x : host) largest = std::max(largest, std::abs(x));
+  }
   return largest;
 }
 

@@ -122,8 +122,10 @@ void report_rounds(const std::vector<Round>& rounds, const TransformerConfig& mo
   for (const Round& round : rounds) {
     ReportRow& row = report.row(row_name(round.plants));
     const LoopCounts counts = counts_of(round.run.steps[0]);
-    row.ms_per_step = round.step_seconds * 1e3;
-    row.tokens_per_s = double(tokens) / round.step_seconds;
+    if (current().device.has_data()) {
+      row.ms_per_step = round.step_seconds * 1e3;
+      row.tokens_per_s = double(tokens) / round.step_seconds;
+    }
     row.extra = {{"kernels", double(counts.calls)},
                  {"bytes to host", double(counts.bytes_to_host)},
                  {"loads", double(counts.loads)}};

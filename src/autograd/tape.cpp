@@ -147,6 +147,7 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   check(!consumed_, "backward: this tape was already consumed; run the forward pass again on a new Tape ",
         "(gradients add up over tapes until zero_grad)");
   const CurrentFor own(context());
+  const ProfileRange pass("backward");
   check(y.slot.wanted() && !nodes_.empty(),
         "backward: y does not depend on any trainable parameter of this tape");
   if (!dy.defined()) {
@@ -157,12 +158,11 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   check(dy.numel() == y.numel(), "backward: y is ", y.shape(), ", its gradient is ", dy.shape());
   consumed_ = true;
   std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};  // by slot
-  const ProfileRange pass("backward");
   while (!nodes_.empty()) {
-    const ProfileRange range(nodes_.back().op);
-    context().ranges.note(RangeNote::Node, nodes_.back().outputs[0].slot.id);
     // The node stays on the tape until it is done: if an op throws, ~Tape takes its uses back.
     Node& node = nodes_.back();
+    const ProfileRange range(node.op);
+    if (!node.segment) context().ranges.note(RangeNote::Node, node.outputs[0].slot.id);
     if (node.segment) {
       check_unchanged(node);
       remake(node, pending);

@@ -5,6 +5,7 @@
 namespace gradus {
 
 Tensor gelu(const Tensor& x) {
+  const ProfileRange range("gelu");
   const Tensor y = applied("gelu", &Backend::gelu_fwd, cost::gelu_fwd, x);
   return record("gelu", {x}, {{x, needed_by(x)}}, y, [](const Node& n, const Tensor& dy, Grads& dx) {
     run(&Backend::gelu_bwd, cost::gelu_bwd, dy, n.saved[0].in(), dy.in(), dx.out(0));

@@ -5,6 +5,7 @@
 namespace gradus {
 
 Tensor gelu_erf(const Tensor& x) {
+  const ProfileRange range("gelu_erf");
   const Tensor y = applied("gelu_erf", &Backend::gelu_erf_fwd, cost::gelu_erf_fwd, x);
   return record("gelu_erf", {x}, {{x, needed_by(x)}}, y, [](const Node& n, const Tensor& dy, Grads& dx) {
     run(&Backend::gelu_erf_bwd, cost::gelu_erf_bwd, dy, n.saved[0].in(), dy.in(), dx.out(0));

@@ -22,12 +22,11 @@ void run(void (*Backend::*entry)(const Ctx&, Size, A...), Cost (*cost)(Size, DTy
   (be(x).*entry)(ctx(x, cost(size, x.dtype())), size, arguments...);
 }
 
-// y, of x's shape, by an entry that takes x, y and options. `op` is the range that this is in, and y's name.
+// y, of x's shape, by an entry that takes x, y and options.
 template <class Size, class... A>
-Tensor applied(const char* op, void (*Backend::*entry)(const Ctx&, Size, CBuf x, Out y, A...),
+Tensor applied(const char* name, void (*Backend::*entry)(const Ctx&, Size, CBuf x, Out y, A...),
                Cost (*cost)(Size, DType), const Tensor& x, std::type_identity_t<A>... options) {
-  const ProfileRange range(op);
-  Tensor y = empty_like(x, op);
+  Tensor y = empty_like(x, name);
   run(entry, cost, x, x.in(), y.set(), options...);
   return y;
 }

@@ -7,6 +7,11 @@
 
 namespace gradus {
 
+static void add(ProfileRow& sum, const ProfileRow& row) {
+  sum.calls += row.calls, sum.flops += row.flops, sum.bytes += row.bytes;
+  sum.seconds += row.seconds, sum.least += row.least;
+}
+
 static std::vector<ProfileRow> sums(const Profiler& profiler, const Machine& machine,
                                     const std::function<std::string(const ProfileEvent&)>& name_of) {
   std::map<std::string, ProfileRow> rows;
@@ -15,9 +20,7 @@ static std::vector<ProfileRow> sums(const Profiler& profiler, const Machine& mac
     const std::string name = name_of(e);
     ProfileRow& row = rows[name];
     row.name = name;
-    ++row.calls;
-    row.flops += e.cost.flops, row.bytes += e.cost.bytes;
-    row.seconds += e.end - e.begin, row.least += least_seconds(e.cost, machine);
+    add(row, {"", 1, e.cost.flops, e.cost.bytes, e.end - e.begin, least_seconds(e.cost, machine)});
   }
   std::vector<ProfileRow> all;
   for (const auto& [name, row] : rows) all.push_back(row);
@@ -44,13 +47,27 @@ static double seconds_of(const std::vector<ProfileRow>& rows) {
   return all;
 }
 
-Table profile_table(const std::string& title, const std::vector<ProfileRow>& rows) {
+Table profile_table(const std::string& title, const std::vector<ProfileRow>& rows, size_t most) {
   const double all = seconds_of(rows);
-  Table table({title, "calls", "time", "share", "GFLOP/s", "GB/s", "of the roof"});
-  for (const ProfileRow& r : rows)
-    table.row({r.name, std::to_string(r.calls), seconds_text(r.seconds), percent_text(r.seconds / all),
-               number_text(double(r.flops) * 1e-9 / r.seconds), number_text(double(r.bytes) * 1e-9 / r.seconds),
-               std::isnan(r.least) ? "" : percent_text(r.least / r.seconds)});
+  std::vector<std::string> header{title, "calls", "time", "share", "GFLOP/s", "GB/s"};
+  const bool roofs = !rows.empty() && !std::isnan(rows[0].least);
+  if (roofs) header.push_back("of the roof");
+  Table table(header);
+  std::vector<ProfileRow> shown(rows.begin(), rows.begin() + ptrdiff_t(std::min(most, rows.size())));
+  if (shown.size() < rows.size()) {
+    shown.push_back({std::to_string(rows.size() - most) + " others"});
+    for (size_t i = most; i < rows.size(); ++i) add(shown.back(), rows[i]);
+  }
+  for (const ProfileRow& r : shown) {
+    std::vector<std::string> cells{r.name,
+                                   std::to_string(r.calls),
+                                   seconds_text(r.seconds),
+                                   percent_text(r.seconds / all),
+                                   number_text(double(r.flops) * 1e-9 / r.seconds),
+                                   number_text(double(r.bytes) * 1e-9 / r.seconds)};
+    if (roofs) cells.push_back(percent_text(r.least / r.seconds));
+    table.row(cells);
+  }
   return table;
 }
 

@@ -77,6 +77,9 @@ function answers() {
   } else if (id == "12.5") {
     a["trainable"] = after("of rank ") * 5 * before(" channels"); a["bytes"] = 12 * a["trainable"]
     x = 128 * after("A matrix ("); a["coded"] = x / 2 + x / 64 + 4 * x / 16384
+  } else if (id == "13.4") {
+    V = 50; T = 16; gpt(); R = after("matrices ("); a["calls"] = 19 * L; a["bytes"] = 4 * N
+    x = 6 * after("roofs meet at ") / R; a["stretched"] = x > 1 ? x : 1
   } else if (id == "17.5") {
     R = before(" ranks"); k = before(" weights of"); n = after("weights of (") ^ 2
     x = before(" microseconds and"); y = 4000 * n / before(" GB (10")  # of one weight, on the link: 1e-9 s

@@ -145,7 +145,7 @@ TEST_P(L03_OpGradients, GradientsAreAllocatedInTheOrderOfInputsThenScratch) {
     const bool scratch = history[i].name == "scratch";
     if (scratch && history[i].action == Action::Free) --scratch_in_use;
     if (history[i].action != Action::Alloc || history[i].kind == Kind::Data) continue;
-    EXPECT_EQ(history[i].op, range) << history[i].name;
+    EXPECT_EQ(history[i].op, (i < backward ? "" : "backward/") + range) << history[i].name;
     if (i >= backward && history[i].kind == Kind::Gradient) order += history[i].name + " ";
     if (i >= backward && !scratch) {
       EXPECT_EQ(scratch_in_use, 0) << history[i].name << " was allocated after a kernel's scratch";

@@ -88,9 +88,11 @@ TEST_F(L02_Call, RangesEndWithTheirBlockAlsoAfterAnError) {
   {
     const ProfileRange outer("outer");
     try {
-      ProfileRange inner("inner");
-      EXPECT_EQ(ranges.path(), "outer/inner");
-      inner.next("second");
+      {
+        const ProfileRange inner("inner");
+        EXPECT_EQ(ranges.path(), "outer/inner");
+      }
+      const ProfileRange second("second");
       EXPECT_EQ(ranges.path(), "outer/second");
       EXPECT_EQ(device.allocator().range(), "outer/second");
       const ProfileRange third("third");

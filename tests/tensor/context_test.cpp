@@ -186,10 +186,9 @@ TEST(L02_Context, ARangeIsOfTheContextInWhichItBegan) {
   {
     const ProfileRange range("outer");
     Context other;
-    ProfileRange inner("inner");
-    inner.next("second");
+    const ProfileRange inner("inner");
     EXPECT_EQ(context.device.allocator().range(), "outer");
-    EXPECT_EQ(other.device.allocator().range(), "second");
+    EXPECT_EQ(other.device.allocator().range(), "inner");
     context.make_current();
   }
   EXPECT_EQ(context.device.allocator().range(), "");

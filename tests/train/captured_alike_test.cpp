@@ -85,7 +85,7 @@ TEST_F(L16_NotAlike, AnotherFlagOfOneParameterIsFoundOut) {
   const auto step = [&] { decays = !decays, t.step(); };
   run(step), run(step);
   expect_part(refusal([&] { run(step); }),
-              "is adamw in '', and in the step before was adamw in '' with other arguments");
+              "is adamw in 'update', and in the step before was adamw in 'update' with other arguments");
 }
 
 }  // namespace

@@ -62,7 +62,9 @@ TEST_P(L16_CapturedStep, ReplaysCountWhatTheStepsDo) {
     meter.reset_totals(), meter.reset_peak();
     captured.run(t.inputs, [&] { t.step(); });
     if (s == 2) trace = meter.trace();
-    if (s > 2) EXPECT_EQ(meter.trace(), trace) << "step " << s;
+    if (s > 2) {
+      EXPECT_EQ(meter.trace(), trace) << "step " << s;
+    }
     EXPECT_EQ(t.optimizer->scalars().updates, s + 1);
   }
   EXPECT_GT(captured.calls().size(), 50u);

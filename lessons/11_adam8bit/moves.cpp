@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "src/core/larger.h"
 #include "src/core/rng.h"
 #include "src/core/table.h"
 #include "src/optim/adamw_8bit.h"
@@ -20,8 +21,6 @@ double move_without_gradient(double m, double v, int64_t n, const AdamWArgs& arg
   // STUB: todo("11.7", "m and v decay, then AdamW's step without the learning rate", m, v, n, args);
   // END SOLUTION 11.7
 }
-
-static double larger(double a, double b) { return b > a || std::isnan(b) ? b : a; }  // NaN stays
 
 void Moved::add(const std::vector<float>& before, const std::vector<float>& after, double learning_rate) {
   for (size_t i = 0; i < before.size(); ++i) {

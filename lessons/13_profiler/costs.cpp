@@ -21,7 +21,8 @@ double seconds_of_a_range() {
     for (int i = 0; i < kRanges; ++i) sink = i;
   };
   std::vector<double> seconds;
-  for (int i = 0; i < 15; ++i) seconds.push_back((measure(with, 1, 0).median - measure(without, 1, 0).median) / kRanges);
+  for (int i = 0; i < 15; ++i)
+    seconds.push_back((measure(with, 1, 0).median - measure(without, 1, 0).median) / kRanges);
   return summarize(seconds).median;
 }
 
@@ -39,9 +40,11 @@ void report_costs(const Round& round, Report& report) {
             << profile_table("op", round.run.ops, 8) << "\n(c) By kernel\n\n"
             << profile_table("kernel", round.run.kernels, 8);
   std::vector<double> shares, seconds;
-  for (const TracedStep& step : round.run.steps) shares.push_back(covered(step)), seconds.push_back(step.seconds);
+  for (const TracedStep& step : round.run.steps)
+    shares.push_back(covered(step)), seconds.push_back(step.seconds);
   report.timing_at_least("share of a step that is in ranges", summarize(shares).median, 0.99);
-  report.timing_at_least("step without a profiler ÷ with", round.step_seconds / summarize(seconds).median, 0.9);
+  report.timing_at_least("step without a profiler ÷ with", round.step_seconds / summarize(seconds).median,
+                         0.9);
   const double range = seconds_of_a_range();
   std::cout << "\nA range that nobody listens to takes " << seconds_text(range) << ".\n";
   report.timing_at_least("5 ns ÷ a range that nobody listens to", 5e-9 / range, 1);

@@ -7,7 +7,7 @@ namespace gradus {
 
 constexpr double kLongLoading = 0.05;    // of a step; less is not worth the work
 constexpr int64_t kManyBytes = 4 << 10;  // a loss, a norm or a learning rate are a few
-constexpr size_t kChain = 4;             // kernels; a bias, its activation and a residual may follow each other
+constexpr size_t kChain = 4;  // kernels; a bias, its activation and a residual may follow each other
 
 const char* name_of(Bottleneck b) {
   switch (b) {
@@ -101,8 +101,8 @@ static void find_chains(const TracedStep& step, Findings& findings) {
 
 // "forward/h.2" of every layer: "forward/h.*".
 static std::string of_any_layer(std::string path) {
-  const size_t at = path.find("h.");
-  if (at == std::string::npos) return path;
+  const size_t at = path.starts_with("h.") ? 0 : path.find("/h.") + 1;
+  if (at == 0 && !path.starts_with("h.")) return path;
   const size_t end = std::min(path.find('/', at), path.size());
   return path.substr(0, at) + "h.*" + path.substr(end);
 }
@@ -143,7 +143,8 @@ std::vector<Finding> diagnose(const std::vector<TracedStep>& steps) {
   });
   std::vector<Finding> all = merged(findings);
   for (Finding& f : all) f.seconds /= double(steps.size()), f.count /= int64_t(steps.size());
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   return all;
 }
 

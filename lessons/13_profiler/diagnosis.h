@@ -16,9 +16,9 @@ const char* name_of(Bottleneck);
 
 struct Finding {
   Bottleneck what;
-  std::string where;    // the ranges: "data/load text", "forward/h.*"
-  double seconds = 0;   // of a step, that could be saved at the most
-  int64_t count = 0;    // in a step: times that it waits for loading; bytes that are copied; kernels in chains
+  std::string where;   // the ranges: "data/load text", "forward/h.*"
+  double seconds = 0;  // of a step, that could be saved at the most
+  int64_t count = 0;   // in a step: times that it waits for loading; bytes that are copied; kernels in chains
 };
 
 // In all recorded steps; the costliest first.

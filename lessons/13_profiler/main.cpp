@@ -1,5 +1,5 @@
-// Lesson 13, the profiler. Every op, layer and pass is a range with a name; who listens gets a trace: what ran
-// when, how many bytes were alive, which op a backward kernel belongs to. Here three mistakes make a loop
+// Lesson 13, the profiler. Every op, layer and pass is a range with a name; who listens gets a trace: what
+// ran when, how many bytes were alive, which op a backward kernel belongs to. Here three mistakes make a loop
 // slow. Each is named from the trace file alone and mended, the costliest first.
 //
 // A kernel needs at least max(FLOPs / peak, bytes / bandwidth) seconds: the roofline.
@@ -66,7 +66,7 @@ static LoopRun train(const Lesson& lesson, const Settings& set, const Text& text
     recorder.end(loss_value);
   }
   if (!machine) return {recorder.losses, recorder.seconds, {}, {}, {}};
-  profiler.next_step();
+  profiler.end();
   write_trace(trace, {{"training", &profiler}});
   return {recorder.losses, recorder.seconds, read_steps(trace), by_kernel(profiler, *machine),
           by_op(profiler, *machine)};

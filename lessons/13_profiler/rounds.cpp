@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "src/core/larger.h"
 #include "src/core/table.h"
 #include "src/core/timing.h"
 
@@ -110,7 +111,7 @@ static void check_losses(const std::vector<Round>& rounds, Report& report) {
     for (size_t i = 0; i < round.run.losses.size(); ++i) {
       const double loss = round.run.losses[i], first = rounds[0].run.losses[i];
       if (round.plants.unfused_gelu) unlike += loss != first && !std::isnan(loss);
-      apart = std::max(apart, std::abs(loss - first) / first);
+      apart = larger(apart, std::abs(loss - first) / first);
     }
   report.check_equal("losses that loading and copies changed", unlike, 0);
   report.check_at_most("losses with a fused GELU, apart", apart, 1e-3);

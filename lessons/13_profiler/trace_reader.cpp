@@ -16,8 +16,9 @@ static std::vector<TracedSpan> read_spans(const std::string& path) {
       if (e.at("ph") != "X" || e.at("pid") != 0) continue;
       const double begin = e.at("ts").get<double>() * 1e-6;
       const Json& details = e.at("args");
-      spans.push_back({e.at("name"), e.at("cat"), details.value("in", ""), ProfileTrack(e.at("tid").get<int>()),
-                       begin, begin + e.at("dur").get<double>() * 1e-6, details.value("bytes", int64_t(0))});
+      spans.push_back({e.at("name"), e.at("cat"), details.value("in", ""),
+                       ProfileTrack(e.at("tid").get<int>()), begin, begin + e.at("dur").get<double>() * 1e-6,
+                       details.value("bytes", int64_t(0))});
     }
   } catch (const Json::exception& e) {
     fail(path, ": this is no trace of the profiler: ", e.what());
@@ -30,7 +31,10 @@ static void find_paths(std::vector<TracedSpan>& ranges) {
   constexpr double kRounding = 1e-9;
   std::vector<const TracedSpan*> open;
   for (TracedSpan& r : ranges) {
-    while (!open.empty() && open.back()->end < r.end - kRounding) open.pop_back();
+    const auto is_over = [&](const TracedSpan& o) {
+      return o.end < r.end - kRounding || (o.begin < r.begin && o.end <= r.begin);
+    };
+    while (!open.empty() && is_over(*open.back())) open.pop_back();
     r.path = open.empty() ? r.name : open.back()->path + "/" + r.name;
     open.push_back(&r);
   }

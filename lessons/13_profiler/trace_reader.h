@@ -9,7 +9,9 @@ namespace gradus {
 
 struct TracedSpan {
   std::string name, category;
-  std::string path;   // the ranges around it, but for the step, and its own name: "forward/h.2/linear"
+  // Of a range, the names of those around it and its own: "forward/h.2/linear"; of a kernel, those of the
+  // ranges that it was called in. Without the step's.
+  std::string path;
   ProfileTrack track;
   double begin, end;  // seconds
   int64_t bytes = 0;
@@ -20,7 +22,7 @@ struct TracedStep {
   std::vector<TracedSpan> ranges;   // on both tracks, by their begin
   std::vector<TracedSpan> kernels;  // in the order of the calls
 };
-// The whole steps of the first process. An Error if the file is no such trace, or has none.
+// The steps of the first process. An Error if the file is no such trace, or has none.
 std::vector<TracedStep> read_steps(const std::string& path);
 
 }  // namespace gradus

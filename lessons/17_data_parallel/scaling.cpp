@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "src/core/larger.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lessons/18_zero/step.h"
+#include "src/core/larger.h"
 
 namespace gradus {
 

@@ -25,8 +25,10 @@ struct LogAxis {
   double operator()(double v) const { return from + (std::log10(v) - low) / (high - low) * (to - from); }
 };
 
+bool has_place(double v) { return std::isfinite(v) && v > 0; }
+bool has_roofs(const Roofline& r) { return has_place(r.flops) && has_place(r.bandwidth); }
+
 void draw_roofs(Svg& svg, const Roofline& r, const LogAxis& x, const LogAxis& y) {
-  if (!std::isfinite(r.flops) || !std::isfinite(r.bandwidth)) return;
   const double ridge = r.flops / r.bandwidth, first = std::pow(10, x.low), last = std::pow(10, x.high);
   const double start = std::max(first, std::pow(10, y.low) / r.bandwidth);
   svg.line(x(start), y(start * r.bandwidth), x(ridge), y(r.flops), kInk, " stroke-width='2'");
@@ -37,10 +39,12 @@ void draw_roofs(Svg& svg, const Roofline& r, const LogAxis& x, const LogAxis& y)
 
 }  // namespace
 
-std::string draw(const Roofline& r) {
+std::string draw(const Roofline& all) {
+  Roofline r = all;
+  std::erase_if(r.points, [](const auto& p) { return !has_place(p.intensity) || !has_place(p.flops); });
   std::vector<double> across, up;
   for (const Roofline::Point& p : r.points) across.push_back(p.intensity), up.push_back(p.flops);
-  if (std::isfinite(r.flops / r.bandwidth)) across.push_back(10 * r.flops / r.bandwidth), up.push_back(r.flops);
+  if (has_roofs(r)) across.push_back(10 * r.flops / r.bandwidth), up.push_back(r.flops);
   const LogAxis x(across, kLeft, kLeft + kWidth), y(up, kTop + kHeight, kTop);
   Svg svg;
   svg.text(kLeft, 26, r.title, "start", " font-weight='bold' font-size='15'");
@@ -54,7 +58,7 @@ std::string draw(const Roofline& r) {
   }
   svg.text(kLeft, kTop - 12, "GFLOP/s", "start", " fill='#66666b'");
   svg.text(kLeft + kWidth / 2, y.from + 40, "FLOPs a byte", "middle", " fill='#66666b'");
-  draw_roofs(svg, r, x, y);
+  if (has_roofs(r)) draw_roofs(svg, r, x, y);
   double row = kTop + 4, widest = 0;
   for (size_t i = 0; i < r.points.size(); ++i) {
     const Roofline::Point& p = r.points[i];

@@ -8,7 +8,7 @@ namespace gradus {
 
 struct Roofline {
   std::string title;
-  double flops, bandwidth;  // the roofs, a second; not finite: none are drawn
+  double flops, bandwidth;  // the roofs, a second; NaN: none are drawn
   struct Point {
     std::string name;
     double intensity;  // FLOPs a byte, above 0
@@ -17,7 +17,8 @@ struct Roofline {
   };
   std::vector<Point> points;
 };
-// An SVG. Both axes are logarithmic; points are numbered, and the legend names them.
+// An SVG. Points that have no place on it are left out. Both axes are logarithmic; points are numbered, and
+// the legend names them.
 std::string draw(const Roofline& picture);
 
 }  // namespace gradus

@@ -78,8 +78,7 @@ void write_trace(const std::string& path, const std::vector<Span>& spans) {
   TraceFile file(path);
   int64_t ranks = 0;
   for (const Span& s : spans) {
-    file.span({s.rank, s.communicates}, s.name, s.begin, s.end,
-              s.communicates ? "network" : "compute");
+    file.span({s.rank, s.communicates}, s.name, s.begin, s.end, s.communicates ? "network" : "compute");
     ranks = std::max(ranks, s.rank + 1);
   }
   for (int64_t r = 0; r < ranks; ++r) {

@@ -90,6 +90,41 @@ void check_driver(CUresult e, const char* what) {
         "; where a GPU or its driver has no virtual memory management, leave expandable segments off");
 }
 
+// An event is a time on the GPU's clock, and only differences are known: the first one is noted when the GPU
+// has nothing to do, so that it is the host's time, too.
+class CudaClock : public DeviceClock {
+ public:
+  explicit CudaClock(cudaStream_t stream) : stream_(stream) {}
+  ~CudaClock() override {
+    for (cudaEvent_t e : events_) cudaEventDestroy(e);
+  }
+  void note() override {
+    if (noted_ == events_.size()) check_cuda(cudaEventCreate(&events_.emplace_back()), "making an event");
+    if (noted_ == 0) {
+      check_cuda(cudaStreamSynchronize(stream_), "running what was queued");
+      first_ = seconds_now();
+    }
+    check_cuda(cudaEventRecord(events_[noted_++], stream_), "recording an event");
+  }
+  std::vector<double> read() override {
+    check_cuda(cudaStreamSynchronize(stream_), "running what was queued");
+    std::vector<double> seconds;
+    for (size_t i = 0; i < noted_; ++i) {
+      float ms = 0;
+      check_cuda(cudaEventElapsedTime(&ms, events_[0], events_[i]), "reading an event");
+      seconds.push_back(first_ + 1e-3 * double(ms));
+    }
+    noted_ = 0;
+    return seconds;
+  }
+
+ private:
+  cudaStream_t stream_;
+  std::vector<cudaEvent_t> events_;  // the first noted_ of them wait to be read
+  size_t noted_ = 0;
+  double first_ = 0;
+};
+
 class CudaSource : public Source {
  public:
   CudaSource() {
@@ -101,7 +136,6 @@ class CudaSource : public Source {
   ~CudaSource() override {
     cudaStreamSynchronize(stream_);  // it may still read what is there
     for (cudaEvent_t e : read_) cudaEventDestroy(e);
-    for (cudaEvent_t e : times_) cudaEventDestroy(e);
     cudaFreeHost(staging_);
     cudaStreamDestroy(stream_);
   }
@@ -179,25 +213,7 @@ class CudaSource : public Source {
   void* stream() const override { return stream_; }
   void synchronize() override { check_cuda(cudaStreamSynchronize(stream_), "running what was queued"); }
 
-  // An event is a time on the GPU's clock, and only differences are known: the first one is noted when the GPU
-  // has nothing to do, so that it is the host's time, too.
-  void note_time() override {
-    if (noted_ == times_.size())
-      check_cuda(cudaEventCreate(&times_.emplace_back()), "making an event");
-    if (noted_ == 0) synchronize(), first_time_ = seconds_now();
-    check_cuda(cudaEventRecord(times_[noted_++], stream_), "recording an event");
-  }
-  std::vector<double> read_times() override {
-    synchronize();
-    std::vector<double> seconds;
-    for (size_t i = 0; i < noted_; ++i) {
-      float ms = 0;
-      check_cuda(cudaEventElapsedTime(&ms, times_[0], times_[i]), "reading an event");
-      seconds.push_back(first_time_ + 1e-3 * double(ms));
-    }
-    noted_ = 0;
-    return seconds;
-  }
+  std::unique_ptr<DeviceClock> clock() override { return std::make_unique<CudaClock>(stream_); }
 
  private:
   static constexpr int64_t kHalf = int64_t(4) << 20;
@@ -217,9 +233,6 @@ class CudaSource : public Source {
   cudaEvent_t read_[2] = {};  // of each half, all that was filled
   bool second_ = false;       // half is being filled
   int64_t filled_ = 0;
-  std::vector<cudaEvent_t> times_;  // the first noted_ of them wait to be read
-  size_t noted_ = 0;
-  double first_time_ = 0;
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ class RangeListener {
   virtual ~RangeListener() = default;
   virtual void began(size_t depth, const char* name) = 0;
   virtual void ended(size_t depth) = 0;
-  virtual void noted(RangeNote, int64_t) {}  // of the range that began last
+  virtual void noted(RangeNote, int64_t) {}  // of the innermost range that is open
 };
 
 class Ranges {

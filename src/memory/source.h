@@ -10,6 +10,19 @@
 
 namespace gradus {
 
+// When a device comes to points of its queue, on this machine's clock. Where calls return when done, that is
+// when they are noted.
+class DeviceClock {
+ public:
+  virtual ~DeviceClock() = default;
+  virtual void note() { times_.push_back(seconds_now()); }
+  // Waits until the device has come to all points that were noted; gives those times, and forgets them.
+  virtual std::vector<double> read() { return std::exchange(times_, {}); }
+
+ private:
+  std::vector<double> times_;
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -30,18 +43,12 @@ class Source {
   // What kernels and copies are queued on, and the wait for all of it; nothing where calls return when done.
   virtual void* stream() const { return nullptr; }
   virtual void synchronize() {}
-  // Notes the time at which the device comes to this point of its queue. read_times() waits until it has come
-  // to all that were noted, gives those times, on this machine's clock, and forgets them.
-  virtual void note_time() { times_.push_back(seconds_now()); }
-  virtual std::vector<double> read_times() { return std::exchange(times_, {}); }
+  virtual std::unique_ptr<DeviceClock> clock() { return std::make_unique<DeviceClock>(); }
   // Bytes of the device that are taken, by this program or others, with all that a driver or libraries keep:
   // on a GPU what nvidia-smi shows, on the host the memory of this process. -1: nobody knows.
   virtual int64_t occupied() const { return -1; }
   virtual bool on_host() const { return false; }  // the host may read and write the memory itself
   virtual bool has_data() const { return true; }  // false: addresses only
-
- private:
-  std::vector<double> times_;
 };
 
 std::unique_ptr<Source> host_source();  // pages of the host, aligned to 2 MiB

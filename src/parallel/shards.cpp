@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/core/larger.h"
 #include "src/core/timing.h"
 #include "src/optim/optimizer.h"
 #include "src/tensor/context.h"
@@ -118,7 +119,5 @@ double off_by(const Weights& a, const Weights& b) {
   }
   return worst;
 }
-
-double larger(double a, double b) { return a >= b || std::isnan(a) ? a : b; }
 
 }  // namespace gradus

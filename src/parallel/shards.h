@@ -63,7 +63,5 @@ ReportRow& add_row(Report& report, const std::string& name, const RankRun& run, 
 double count_unlike(const RankRun& run, const OneDevice& alone);
 // The largest difference of two weights; infinite if there are not as many, or none.
 double off_by(const Weights& a, const Weights& b);
-// The larger of two; NaN if one of them is.
-double larger(double a, double b);
 
 }  // namespace gradus

@@ -18,7 +18,8 @@ Lesson::Lesson(int argc, char** argv, const std::string& lesson_name, const std:
   print = args.choice("print", "none",
                       "tape: show the tape of the first step; example: only the page's small one",
                       {"none", "tape", "example"});
-  if (const std::string file = args.text("trace", "", "also write what ran when, for ui.perfetto.dev (slower)");
+  if (const std::string file =
+          args.text("trace", "", "also write what ran when, for ui.perfetto.dev (slower)");
       !file.empty())
     trace = std::make_unique<RunTrace>(file);
   check = args.choice("check", "none", "nan: stop at the first op whose output is not finite (slow)",

@@ -35,7 +35,9 @@ static double measure_copy_bandwidth(const Device& like) {
   const int64_t n = (device.allocator().source().on_host() ? int64_t(64) << 20 : int64_t(256) << 20) / 4;
   Tensor from(device, {n}, DType::F32, Kind::Other, "bandwidth"), to = empty_like(from, "bandwidth");
   be(from).fill(ctx(from, cost::fill(n, DType::F32)), n, from.set(), 1.0);
-  const double seconds = measure(device, [&] { cast(from, to.set()); }, 7).median;
+  const double seconds = measure(
+                             device, [&] { cast(from, to.set()); }, 7)
+                             .median;
   return double(from.bytes() + to.bytes()) / seconds;
 }
 

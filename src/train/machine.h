@@ -19,11 +19,11 @@ struct Machine {
 };
 const std::vector<Machine>& published_machines();
 const Machine& machine_called(std::string_view name);  // an error that lists them
-// What the device reaches: measured peaks of products (on the CPU that in fp32 counts for all dtypes) and copy
-// bandwidth. Takes a second. emu and meta are no machines: NaN.
+// What the device reaches: measured peaks of products (on the CPU that in fp32 counts for all dtypes) and
+// copy bandwidth. Takes a second. emu and meta are no machines: NaN.
 Machine measured_machine(const Device&);
 
-double least_seconds(const Cost&, const Machine&);        // of a kernel
+double least_seconds(const Cost&, const Machine&);       // of a kernel
 double predicted_seconds(const Meter&, const Machine&);  // of all work in the meter's trace
 
 // Peak FLOP/s of matrix products on such a device: the best median over a fixed list of shapes, measured now,

@@ -35,7 +35,7 @@ std::vector<ProfileRow> by_kernel(const Profiler& profiler, const Machine& machi
 
 std::vector<ProfileRow> by_op(const Profiler& profiler, const Machine& machine) {
   return sums(profiler, machine, [&](const ProfileEvent& e) {
-    if (e.parent < 0) return std::string("outside of all");
+    if (e.parent < 0 || profiler.events()[size_t(e.parent)].is_step()) return std::string("no range");
     const ProfileEvent& range = profiler.events()[size_t(e.parent)];
     return *range.name + (range.track == ProfileTrack::Backward ? ", backward" : "");
   });
@@ -76,8 +76,8 @@ Roofline roofline_of(const std::string& title, const std::vector<ProfileRow>& ke
   const double all = seconds_of(kernels);
   for (const ProfileRow& k : kernels)
     if (k.flops > 0 && k.bytes > 0)
-      picture.points.push_back({k.name, double(k.flops) / double(k.bytes), double(k.flops) / k.seconds,
-                                k.seconds / all});
+      picture.points.push_back(
+          {k.name, double(k.flops) / double(k.bytes), double(k.flops) / k.seconds, k.seconds / all});
   return picture;
 }
 

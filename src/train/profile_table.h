@@ -19,13 +19,14 @@ struct ProfileRow {  // of all kernels of one name, or in ops of one name
 };
 // The longest first.
 std::vector<ProfileRow> by_kernel(const Profiler&, const Machine&);
-// By the innermost range that a kernel was called in: an op, "linear", or its backward, "linear, backward".
+// By the innermost range that a kernel was called in: an op, "linear", or its backward, "linear, backward";
+// outside of all, and of all but a step: "no range".
 std::vector<ProfileRow> by_op(const Profiler&, const Machine&);
 
-// of the roof: least ÷ seconds, above 100 % where data came from a cache. `title` heads the first column; what
-// follows the first `most` rows is summed up in one.
+// of the roof: least ÷ seconds, above 100 % where data came from a cache. `title` heads the first column;
+// what follows the first `most` rows is summed up in one.
 Table profile_table(const std::string& title, const std::vector<ProfileRow>& rows, size_t most = SIZE_MAX);
-// Of the kernels that compute: those that only move bytes have no place on it.
+// Of the kernels that compute: those that only move bytes have no place on it. The roof is that of fp32.
 Roofline roofline_of(const std::string& title, const std::vector<ProfileRow>& kernels, const Machine&);
 
 }  // namespace gradus

@@ -30,36 +30,36 @@ void Profiler::begin() {
   observe(of_);
   context_ = &of_;
   context_->ranges.tell(*this);
+  clock_ = of_.device.allocator().source().clock();
   note_bytes(seconds_now());
 }
 
 void Profiler::end() {
-  check(records(), "profiler: it does not record; call begin(), or next_step() for each step");
+  check(records() || step_ > 0, "profiler: it does not record; call begin(), or next_step() for each step");
+  if (!records()) return;  // the schedule has ended it, or it would have begun later
   Context& context = *std::exchange(context_, nullptr);
   context.ranges.forget(*this);
   stop();
   ended(0);
   if (step_event_ >= 0) events_[size_t(std::exchange(step_event_, -1))].end = seconds_now();
   read_kernel_times();
-  if (step_ > 0 && step_ <= schedule_.wait + schedule_.warm_up) forget();  // the loop ended before it warmed up
+  if (step_ > 0 && step_ <= schedule_.wait + schedule_.warm_up)
+    forget();  // the loop ended before it warmed up
 }
 
-void Profiler::forget() {
-  read_kernel_times();
-  events_.clear(), bytes_.clear(), open_.clear(), forwards_.clear();
-}
+void Profiler::forget() { events_.clear(), bytes_.clear(), open_.clear(), forwards_.clear(); }
 
 void Profiler::next_step() {
   const int64_t first = schedule_.wait + schedule_.warm_up, step = step_++;
   if (step_event_ >= 0) events_[size_t(std::exchange(step_event_, -1))].end = seconds_now();
   if (step == schedule_.wait) begin();
   if (!records()) return;
+  read_kernel_times();
   if (step == first) {
     forget();
     note_bytes(seconds_now());
   }
   if (step == first + schedule_.record) return end();
-  read_kernel_times();
   if (full()) return;
   step_event_ = add(("step " + std::to_string(step)).c_str(), ProfileTrack::Program, -1);
 }
@@ -102,22 +102,21 @@ void Profiler::noted(RangeNote what, int64_t value) {
 
 void Profiler::call(std::unique_ptr<KernelCall> call) {
   if (full()) return make(*call);
-  Source& device = of_.device.allocator().source();
-  device.note_time();
+  clock_->note();
   kernels_.push_back(add(call->entry, ProfileTrack::Kernels, parent()));
   events_.back().cost = call->cost;
   try {
     make(*call);
   } catch (...) {
-    device.note_time();
+    clock_->note();
     throw;
   }
-  device.note_time();
+  clock_->note();
   note_bytes(seconds_now());
 }
 
 void Profiler::read_kernel_times() {
-  const std::vector<double> times = of_.device.allocator().source().read_times();
+  const std::vector<double> times = clock_->read();
   for (size_t i = 0; i < kernels_.size(); ++i)
     events_[size_t(kernels_[i])].begin = times[2 * i], events_[size_t(kernels_[i])].end = times[2 * i + 1];
   kernels_.clear();
@@ -147,8 +146,8 @@ static TraceFile::Values details(const ProfileEvent& e) {
 static std::string path_of(const Profiler& profiler, const ProfileEvent& e) {
   if (e.parent < 0) return "";
   const ProfileEvent& range = profiler.events()[size_t(e.parent)];
+  if (range.is_step()) return "";
   const std::string before = path_of(profiler, range);
-  if (range.parent < 0 && range.name->starts_with("step ")) return before;
   return before + (before.empty() ? "" : "/") + *range.name;
 }
 

@@ -1,5 +1,5 @@
-// Who did what when in a context, and at what cost: its ranges (ranges.h), those of a backward pass on a track
-// of their own; each kernel, by the device's own clock; and the bytes of each kind. For trace viewers
+// Who did what when in a context, and at what cost: its ranges (ranges.h), those of a backward pass on a
+// track of their own; each kernel, by the device's own clock; and the bytes of each kind. For trace viewers
 // (write_trace), tables and a roofline (profile_table.h).
 #pragma once
 #include <map>
@@ -24,6 +24,7 @@ struct ProfileEvent {
   double begin, end;  // seconds on this machine's clock
   Cost cost;          // of a kernel; of a range that copies or sends, the bytes
   int64_t forward;    // of an op's backward, the event of its forward pass; -1: none
+  bool is_step() const { return parent < 0 && name->starts_with("step "); }
 };
 
 // Of a loop: how many steps pass, how many are observed but not kept, because they are not like those that
@@ -34,7 +35,8 @@ struct ProfileSchedule {
 
 class Profiler : private KernelObserver, private RangeListener {
  public:
-  // Nothing is recorded before begin() or next_step(). When it has `most_events`, about 100 bytes each, it keeps no more of them.
+  // Nothing is recorded before begin() or next_step(). When it has `most_events`, about 100 bytes each, it
+  // keeps no more of them.
   explicit Profiler(Context& context, const ProfileSchedule& schedule = {}, int64_t most_events = 1'000'000);
   ~Profiler() override;
 
@@ -43,14 +45,15 @@ class Profiler : private KernelObserver, private RangeListener {
   // is an error.
   void begin();
   void end();
-  // At the beginning of each step of a loop, and once after it: begins and ends as the schedule says, with a
-  // range around each step. Only the steps that are to be kept remain.
+  // At the beginning of each step of a loop, with end() after it: records as the schedule says, with a range
+  // around each step. Only the steps that are to be kept remain.
   void next_step();
 
   bool records() const { return context_ != nullptr; }
   bool full() const { return int64_t(events_.size()) >= most_events_; }
-  const std::vector<ProfileEvent>& events() const { return events_; }  // by their begin; kernels': after end()
-  struct Bytes {                                                       // of each kind, from `at` on
+  // In the order in which they began. Times of kernels are there after end().
+  const std::vector<ProfileEvent>& events() const { return events_; }
+  struct Bytes {  // of each kind, as noted after a kernel
     double at;
     Usage usage;
   };
@@ -74,14 +77,15 @@ class Profiler : private KernelObserver, private RangeListener {
 
   Context& of_;
   Context* context_ = nullptr;  // while it records
+  std::unique_ptr<DeviceClock> clock_;
   const ProfileSchedule schedule_;
   const int64_t most_events_;
   const std::thread::id thread_ = std::this_thread::get_id();
   int64_t step_ = 0, step_event_ = -1;
   std::set<std::string> names_;
   std::vector<ProfileEvent> events_;
-  std::vector<Open> open_;             // the outermost first
-  std::vector<int64_t> kernels_;       // events whose times are still with the device
+  std::vector<Open> open_;               // the outermost first
+  std::vector<int64_t> kernels_;         // events whose times are still with the device
   std::map<int64_t, int64_t> forwards_;  // the event of each node that has not run backwards
   std::vector<Bytes> bytes_;
 };

@@ -16,15 +16,15 @@ void RunTrace::add(Context& context, const std::string& name) {
 }
 
 void RunTrace::write() {
+  const auto contexts = std::exchange(contexts_, {});
   std::vector<ProfiledContext> all;
   int64_t events = 0;
-  for (const auto& [name, profiler] : contexts_) {
+  for (const auto& [name, profiler] : contexts) {
     if (profiler->records()) profiler->end();
     all.push_back({name, profiler.get()});
     events += int64_t(profiler->events().size());
   }
   write_trace(path_, all);
-  contexts_.clear();
   std::cout << "\ntrace: " << path_ << " (" << count_text(events) << " events"
             << (events < kMostEvents ? ")" : "; what came later is not in it)") << "\n";
 }

@@ -14,7 +14,8 @@ class RunTrace {
   explicit RunTrace(std::string path) : path_(std::move(path)) {}
   ~RunTrace();  // after an error, too, there is a trace of what was done before it
   const std::string& path() const { return path_; }
-  // All that it does from now on, until the run has kMostEvents, which viewers can still show.
+  // All that it does from now on, until it has kMostEvents together with those before it: viewers show no
+  // more.
   void add(Context& context, const std::string& name);
   void write();  // ends all recordings; says on std::cout where it is
 

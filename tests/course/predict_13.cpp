@@ -65,18 +65,19 @@ static Quiz quiz(const std::string& student) {
   const Own13 o = own_run(student);
   std::ostringstream setting, roofs;
   setting << "Your model is a GPT in fp32 with " << o.layers << " layers, " << o.channels
-          << " channels, 4 heads, 50 tokens in its vocabulary, 16 positions, a tied head; a step has " << o.batch
-          << " sequences of 16 tokens.";
-  roofs << "On your machine the roofs meet at " << o.intensity << " FLOPs a byte. A product of two fp32 matrices ("
-        << o.rows << ", " << o.rows
+          << " channels, 4 heads, 50 tokens in its vocabulary, 16 positions, a tied head; a step has "
+          << o.batch << " sequences of 16 tokens.";
+  roofs << "On your machine the roofs meet at " << o.intensity
+        << " FLOPs a byte. A product of two fp32 matrices (" << o.rows << ", " << o.rows
         << ") reads both and writes a third, each once: its least time ÷ the time of its FLOPs at the peak?";
   const std::string id = "13.4";
-  return {setting.str(),
-          {{id, "calls", "how many kernel calls fewer has a step with gelu() than with unfused_gelu()?",
-            measured([o] { return double(profiled(o, true, false).calls - profiled(o, false, false).calls); })},
-           {id, "bytes", "how many bytes does largest_gradient() copy to the host in a step?",
-            measured([o] { return double(profiled(o, false, true).bytes); })},
-           {id, "stretched", roofs.str(), measured([o] { return stretched(o); }, 0.01)}}};
+  return {
+      setting.str(),
+      {{id, "calls", "how many kernel calls fewer has a step with gelu() than with unfused_gelu()?",
+        measured([o] { return double(profiled(o, true, false).calls - profiled(o, false, false).calls); })},
+       {id, "bytes", "how many bytes does largest_gradient() copy to the host in a step?",
+        measured([o] { return double(profiled(o, false, true).bytes); })},
+       {id, "stretched", roofs.str(), measured([o] { return stretched(o); }, 0.01)}}};
 }
 
 }  // namespace gradus::predict

@@ -19,7 +19,7 @@ struct CheckedTrace {
     size_t depth;        // of the slices that it is in
     Json args;
   };
-  using Track = std::pair<int64_t, int64_t>;  // process, thread
+  using Track = std::pair<int64_t, int64_t>;   // process, thread
   std::map<Track, std::vector<Slice>> slices;  // by begin, the outer one first
   std::map<Track, std::string> threads;
   std::map<int64_t, std::string> processes;
@@ -54,7 +54,9 @@ struct CheckedTrace {
   void problem(const std::string& what) {
     if (problems.size() < 20) problems.push_back(what);
   }
-  static bool is_whole(const Json& e, const char* key) { return e.contains(key) && e.at(key).is_number_integer(); }
+  static bool is_whole(const Json& e, const char* key) {
+    return e.contains(key) && e.at(key).is_number_integer();
+  }
   static bool is_time(const Json& e, const char* key) {
     return e.contains(key) && e.at(key).is_number() && std::isfinite(e.at(key).get<double>()) &&
            e.at(key).get<double>() >= 0;
@@ -119,8 +121,8 @@ struct CheckedTrace {
     });
     std::vector<const Slice*> open;
     for (Slice& s : of) {
-      while (!open.empty() && open.back()->end <= s.begin && !(open.back()->end == s.begin && s.end == s.begin &&
-                                                               open.back()->begin == s.begin))
+      while (!open.empty() && open.back()->end <= s.begin &&
+             !(open.back()->end == s.begin && s.end == s.begin && open.back()->begin == s.begin))
         open.pop_back();
       if (!open.empty() && s.end > open.back()->end)
         problem("'" + s.name + "' ends after '" + open.back()->name + "', in which it began, by " +
@@ -131,9 +133,8 @@ struct CheckedTrace {
   }
   bool is_in_slice(const Track& track, int64_t at) const {
     const auto of = slices.find(track);
-    return of != slices.end() && std::any_of(of->second.begin(), of->second.end(), [&](const Slice& s) {
-             return s.begin <= at && at <= s.end;
-           });
+    return of != slices.end() && std::any_of(of->second.begin(), of->second.end(),
+                                             [&](const Slice& s) { return s.begin <= at && at <= s.end; });
   }
   std::map<std::string, std::pair<Track, int64_t>> started_;
 };

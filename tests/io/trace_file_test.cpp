@@ -146,9 +146,12 @@ TEST_F(L13_TraceFile, TheCheckerFindsWhatTheFormatForbids) {
   for (const char* wrong :
        {R"({"name":"a","pid":0,"tid":0,"ts":1,"dur":2})", R"({"ph":"X","pid":0,"tid":0,"ts":1,"dur":2})",
         R"({"name":"a","ph":"X","tid":0,"ts":1,"dur":2})", R"({"name":"a","ph":"X","pid":0,"tid":0,"dur":2})",
-        R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":1})", R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":1,"dur":-1})",
-        R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":null,"dur":1})", R"({"name":"a","ph":"Q","pid":0,"tid":0,"ts":1})",
-        R"({"name":"a","ph":"C","pid":0,"tid":0,"ts":1,"args":{}})", R"({"name":"a","ph":"C","pid":0,"tid":0,"ts":1,"args":{"x":"1"}})",
+        R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":1})",
+        R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":1,"dur":-1})",
+        R"({"name":"a","ph":"X","pid":0,"tid":0,"ts":null,"dur":1})",
+        R"({"name":"a","ph":"Q","pid":0,"tid":0,"ts":1})",
+        R"({"name":"a","ph":"C","pid":0,"tid":0,"ts":1,"args":{}})",
+        R"({"name":"a","ph":"C","pid":0,"tid":0,"ts":1,"args":{"x":"1"}})",
         R"({"name":"thread_name","ph":"M","pid":0,"tid":0})"})
     EXPECT_EQ(with(wrong), 1u) << wrong;
   EXPECT_EQ(with(slice + R"(,{"name":"b","ph":"X","pid":0,"tid":0,"ts":2,"dur":1.001})"), 1u) << "sticks out";
@@ -159,7 +162,8 @@ TEST_F(L13_TraceFile, TheCheckerFindsWhatTheFormatForbids) {
   EXPECT_EQ(with(slice + from + to), 0u);
   EXPECT_EQ(with(slice + from), 1u) << "no end";
   EXPECT_EQ(with(slice + to), 1u) << "no start";
-  EXPECT_EQ(with(slice + from + R"(,{"name":"n","cat":"c","id":1,"ph":"f","bp":"e","pid":0,"tid":0,"ts":4})"), 1u)
+  EXPECT_EQ(with(slice + from + R"(,{"name":"n","cat":"c","id":1,"ph":"f","bp":"e","pid":0,"tid":0,"ts":4})"),
+            1u)
       << "ends in no slice";
 }
 

@@ -18,13 +18,13 @@ namespace gradus {
 namespace {
 
 struct RandomPlant {
-  std::string what;   // of a Bottleneck; "" for none
+  std::string what;  // of a Bottleneck; "" for none
   std::string where;
-  double loading = 0;       // seconds a step
-  int64_t layer = -1;       // -1: all
-  int64_t chained = 0;      // element-wise ops in a row, 0: none
-  int64_t copied = 0;       // elements of an activation, or with `watch` of a weight
-  std::string watch = {};   // the range around it
+  double loading = 0;      // seconds a step
+  int64_t layer = -1;      // -1: all
+  int64_t chained = 0;     // element-wise ops in a row, 0: none
+  int64_t copied = 0;      // elements of an activation, or with `watch` of a weight
+  std::string watch = {};  // the range around it
 };
 RandomPlant plant;  // what the activation below does
 int64_t layer_now = 0;
@@ -84,12 +84,13 @@ void train(const TransformerConfig& c, const std::string& file) {
     if (!plant.watch.empty()) {
       const ProfileRange range(plant.watch.c_str());
       std::vector<float> host(size_t(plant.copied));
-      context.device.copy_out(host.data(), model.parameters.find("wte.weight").value.in().p, plant.copied * 4);
+      context.device.copy_out(host.data(), model.parameters.find("wte.weight").value.in().p,
+                              plant.copied * 4);
     }
     optimizer.clip_grad_norm(1.0);
     optimizer.step(1e-3);
   }
-  profiler.next_step();
+  profiler.end();
   write_trace(file, {{"training", &profiler}});
 }
 

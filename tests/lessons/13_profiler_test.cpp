@@ -1,135 +1,17 @@
-// Lesson 13: what a trace file says of a step, and what follows from it.
-#include "lessons/13_profiler/rounds.h"
-
+// Lesson 13: reading traces, searching in rounds, the checks; and the traces of all lessons.
 #include <cmath>
 
+#include "lessons/13_profiler/rounds.h"
 #include "src/tensor/profile_range.h"
 #include "tests/folder_testing.h"
 #include "tests/io/trace_checker.h"
+#include "tests/lessons/13_testing.h"
 #include "tests/lessons/report_testing.h"
-#include "tests/mistakes.h"
 #include "tests/program_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
-
-TracedSpan range(const std::string& path, double begin, double end, const char* category = "range",
-                 int64_t bytes = 0) {
-  return {path.substr(path.rfind('/') + 1), category, path, ProfileTrack::Program, begin, end, bytes};
-}
-TracedSpan kernel(const std::string& path, const char* category, double seconds, int64_t bytes = 1000) {
-  return {path.substr(path.rfind('/') + 1), category, path, ProfileTrack::Kernels, 0, seconds, bytes};
-}
-TracedSpan wise(const std::string& path, double seconds = 1, int64_t bytes = 1000) {
-  return kernel(path, "element-wise", seconds, bytes);
-}
-std::string text_of(const std::vector<Finding>& findings) {
-  std::string text;
-  for (const Finding& f : findings) {
-    char line[200];
-    snprintf(line, sizeof line, "%s in %s: %.6g s, %lld\n", name_of(f.what), f.where.c_str(), f.seconds,
-             static_cast<long long>(f.count));
-    text += line;
-  }
-  return text;
-}
-
-TEST(L13_Diagnosis, AStepWithoutBottlenecksHasNoFindings) {
-  EXPECT_EQ(text_of(diagnose({{10,
-                               {range("data", 0, 0.4), range("data/copy to the device", 0.1, 0.2, "copy", 1 << 20),
-                                range("forward", 1, 4), range("copy to the host", 4, 5, "copy", 4),
-                                range("backward", 5, 9)},
-                               {kernel("forward/linear", "contraction", 2), wise("forward/add"),
-                                wise("forward/add"), wise("forward/add"),
-                                kernel("forward/layernorm", "normalization", 1)}}})),
-            "");
-}
-
-TEST(L13_Diagnosis, LoadingIsWhereMostOfItsTimeGoes) {
-  const auto found = [](std::vector<TracedSpan> ranges) { return text_of(diagnose({{10, std::move(ranges), {}}})); };
-  EXPECT_EQ(found({range("data", 0, 3)}), "loading in data: 3 s, 1\n");
-  EXPECT_EQ(found({range("data", 0, 3), range("data/load text", 0.1, 2.9), range("data/load text/read", 0.2, 1)}),
-            "loading in data/load text: 2.8 s, 1\n");
-  EXPECT_EQ(found({range("data", 0, 3), range("data/a", 0, 1.4), range("data/b", 1.4, 2.8)}),
-            "loading in data: 3 s, 1\n");
-  EXPECT_EQ(found({range("data", 0, 0.4)}), "") << "4 % of the step";
-  EXPECT_EQ(found({range("data", 0, 0.3), range("data", 1, 1.3)}), "loading in data: 0.6 s, 2\n");
-  EXPECT_EQ(found({range("forward", 0, 3), range("forward/data", 0, 3)}), "") << "no batch is read there";
-}
-
-TEST(L13_Diagnosis, CopiesToTheHostAreWorthTheRangeThatOnlyCopies) {
-  const auto found = [](std::vector<TracedSpan> ranges) { return text_of(diagnose({{10, std::move(ranges), {}}})); };
-  const auto copy = [](const std::string& where, double begin, double end, int64_t bytes) {
-    return range(where + "copy to the host", begin, end, "copy", bytes);
-  };
-  EXPECT_EQ(found({copy("", 1, 2, 4096)}), "copy to the host in : 1 s, 4096\n");
-  EXPECT_EQ(found({copy("", 1, 2, 4095)}), "");
-  EXPECT_EQ(found({range("watch", 0, 5), copy("watch/", 1, 2, 5000), copy("watch/", 2, 2.5, 9000),
-                   copy("watch/", 3, 3.1, 8)}),
-            "copy to the host in watch: 5 s, 14000\n");
-  EXPECT_EQ(found({range("forward", 0, 5), range("forward/linear", 0, 1), copy("forward/", 1, 2, 5000)}),
-            "copy to the host in forward: 1 s, 5000\n")
-      << "the forward pass stays";
-  EXPECT_EQ(found({range("a", 0, 1), copy("a/", 0, 0.5, 5000), range("a", 2, 4), copy("a/", 2, 3, 6000)}),
-            "copy to the host in a: 3 s, 11000\n")
-      << "two ranges of one name";
-  EXPECT_EQ(found({range("h.0", 0, 1), range("h.0/gelu", 0, 0.1), copy("h.0/", 0.5, 1, 5000), range("h.11", 1, 2),
-                   range("h.11/gelu", 1, 1.1), copy("h.11/", 1.5, 2, 5000)}),
-            "copy to the host in h.*: 1 s, 10000\n");
-}
-
-TEST(L13_Exercises, AChainIsElementwiseKernelsOfOneSize) {
-  RecordProperty("exercise", "13.2");
-  const auto found = [](std::vector<TracedSpan> kernels) {
-    return text_of(diagnose({{10, {}, std::move(kernels)}}));
-  };
-  const std::string in = "forward/h.2/";
-  const auto chain = [&](int n, int64_t bytes = 1000) {
-    std::vector<TracedSpan> kernels;
-    for (int i = 0; i < n; ++i) kernels.push_back(wise(in + "scale", i == 1 ? 3 : 1, bytes));
-    return kernels;
-  };
-  EXPECT_EQ(found(chain(3)), "") << "a bias, an activation, a residual";
-  const std::string four = found(chain(4));
-  EXPECT_EQ(four, "unfused chain in forward/h.2: 3 s, 4\n")
-      << "of 1 + 3 + 1 + 1 seconds the longest stays"
-      << usual_mistake({{four.find("6 s") != std::string::npos, "one kernel that does it all still takes as long as the longest of them"},
-                        {four.empty(), "four kernels are a chain already"}});
-  std::vector<TracedSpan> cut = chain(6);
-  cut.insert(cut.begin() + 3, kernel(in + "linear", "contraction", 1));
-  EXPECT_EQ(found(cut), "") << "another kernel stands between them";
-  cut = chain(6);
-  cut[3].bytes = 5000;
-  EXPECT_EQ(found(cut), "") << "one of another size";
-  cut[3].bytes = 2000;
-  EXPECT_EQ(found(cut), "unfused chain in forward/h.2: 5 s, 6\n") << "up to twice as many bytes are the same size";
-  cut[3].bytes = 500;
-  EXPECT_EQ(found(cut), "unfused chain in forward/h.2: 5 s, 6\n");
-  cut = chain(4);
-  for (const TracedSpan& k : chain(4, 9000)) cut.push_back(k);
-  EXPECT_EQ(found(cut), "unfused chain in forward/h.2: 6 s, 8\n") << "two chains, each with its longest";
-}
-
-TEST(L13_Diagnosis, ChainsOfLayersAndTheirBackwardAreOneFinding) {
-  const auto chain = [](std::vector<TracedSpan>& kernels, const std::string& in) {
-    for (int i = 0; i < 4; ++i) kernels.push_back(wise(in + "/scale"));
-    kernels.push_back(kernel(in + "/linear", "contraction", 1));
-  };
-  std::vector<TracedSpan> kernels;
-  chain(kernels, "forward/h.0"), chain(kernels, "forward/h.1"), chain(kernels, "backward");
-  EXPECT_EQ(text_of(diagnose({{10, {}, kernels}})), "unfused chain in forward/h.*: 9 s, 12\n");
-  kernels.clear();
-  chain(kernels, "backward");
-  EXPECT_EQ(text_of(diagnose({{10, {}, kernels}})), "unfused chain in backward: 3 s, 4\n");
-}
-
-TEST(L13_Diagnosis, FindingsAreOfAStepAndTheCostliestComesFirst) {
-  std::vector<TracedSpan> kernels(4, wise("forward/h.0/scale"));
-  const TracedStep step{10, {range("data", 0, 1), range("copy to the host", 5, 7, "copy", 10'000)}, kernels};
-  EXPECT_EQ(text_of(diagnose({step, step, step})),
-            "unfused chain in forward/h.0: 3 s, 4\ncopy to the host in : 2 s, 10000\nloading in data: 1 s, 1\n");
-}
 
 struct L13_TraceReader : FolderTest {};
 
@@ -143,7 +25,7 @@ TEST_F(L13_TraceReader, ReadsWhatTheProfilerWrote) {
     const Tensor x(context.device, {10}, DType::F32, Kind::Data, "x");
     be(x).fill(ctx(x, cost::fill(10, DType::F32)), 10, Tensor(x).set(), 1.0);
   }
-  profiler.next_step();
+  profiler.end();
   write_trace(path("t.json"), {{"name", &profiler}});
   const std::vector<TracedStep> steps = read_steps(path("t.json"));
   ASSERT_EQ(steps.size(), 2u);
@@ -164,11 +46,13 @@ TEST_F(L13_TraceReader, ReadsWhatTheProfilerWrote) {
 
 TEST_F(L13_TraceReader, RefusesWhatIsNoTrace) {
   write("empty.json", ""), write("none.json", "{\"traceEvents\":[]}"), write("other.json", "{\"a\":1}"),
-      write("wrong.json", "{\"traceEvents\":[{\"ph\":\"X\",\"pid\":0}]}"), write("cut.json", "{\"traceEvents\":[{");
-  for (const char* file : {"empty.json", "other.json", "wrong.json", "cut.json"})
+      write("wrong.json", "{\"traceEvents\":[{\"ph\":\"X\",\"pid\":0}]}"),
+      write("cut.json", "{\"traceEvents\":[{");
+  for (const char* file : {"other.json", "wrong.json", "cut.json"})
     expect_refused("this is no trace of the profiler", [&] { read_steps(path(file)); });
   expect_refused("this trace has no steps", [&] { read_steps(path("none.json")); });
-  expect_refused("no such file", [&] { read_steps(path("nowhere.json")); });
+  expect_refused("is empty", [&] { read_steps(path("empty.json")); });
+  expect_refused("cannot be opened", [&] { read_steps(path("nowhere.json")); });
 }
 
 // The checks of the lesson, with right rounds and with wrong ones.
@@ -210,13 +94,15 @@ TEST_F(L13_Checks, OfTheRounds) {
   EXPECT_EQ(failed([](auto& r) { r[3].findings.push_back({}); }), Names{"findings in the last round"});
   EXPECT_EQ(failed([](auto& r) { r[0].run.steps[1].kernels.pop_back(); }),
             Names{"steps with other kernel calls than predicted"});
-  EXPECT_EQ(failed([](auto& r) { r[2].run.steps[0].ranges[0].bytes = 8; }), Names{"steps with other bytes to the host"});
+  EXPECT_EQ(failed([](auto& r) { r[2].run.steps[0].ranges[0].bytes = 8; }),
+            Names{"steps with other bytes to the host"});
   EXPECT_EQ(failed([](auto& r) { r[3].run.steps[1].ranges.push_back(range("data/load text", 0, 1)); }),
             Names{"steps with other loads"});
   EXPECT_EQ(failed([](auto& r) { r[1].run.losses[1] = std::nextafter(1.0, 2.0); }),
             Names{"losses that loading and copies changed"});
   for (const double wrong : {1.002, 0.998, double(NAN)})
-    EXPECT_EQ(failed([&](auto& r) { r[3].run.losses[1] = wrong; }), Names{"losses with a fused GELU, apart"}) << wrong;
+    EXPECT_EQ(failed([&](auto& r) { r[3].run.losses[1] = wrong; }), Names{"losses with a fused GELU, apart"})
+        << wrong;
 }
 
 TEST(L13_Search, MendsTheFirstFindingUntilThereIsNone) {
@@ -228,12 +114,12 @@ TEST(L13_Search, MendsTheFirstFindingUntilThereIsNone) {
     if (p.reloads_text) step.ranges.push_back(range("data", 0, 1));
     if (p.watches_gradients) step.ranges.push_back(range("copy to the host", 2, 5, "copy", 10'000));
     if (p.unfused_gelu) step.kernels.assign(4, wise("forward/h.0/scale", 0.5));
-    return LoopRun{{1, 1, 1, 1}, {9, 9, 1, 3}, {step}, {}, {}};
+    return LoopRun{{1, 1, 1, 1, 1}, {9, 9, 1, 2, 3}, {step}, {}, {}};
   };
   const std::vector<Round> rounds = search(loop, 2);
   ASSERT_EQ(rounds.size(), 4u);
-  EXPECT_EQ(asked, (std::vector<std::string>{"lcu", "lu", "l", "", "lcu timed", "lu timed", "l timed", " timed",
-                                             "lcu timed", "lu timed", "l timed", " timed"}));
+  EXPECT_EQ(asked, (std::vector<std::string>{"lcu", "lu", "l", "", "lcu timed", "lu timed", "l timed",
+                                             " timed", "lcu timed", "lu timed", "l timed", " timed"}));
   EXPECT_TRUE(rounds[3].findings.empty());
   for (const Round& r : rounds) EXPECT_EQ(r.step_seconds, 2) << "the median, without two steps to warm up";
 }
@@ -303,8 +189,8 @@ TEST_F(L13_Programs, WhatCannotBeTracedIsASentence) {
 
 // What was done until an error ended it.
 TEST_F(L13_Programs, ARunThatEndsWithAnErrorHasATrace) {
-  const Outcome outcome =
-      run("lessons/03_transformer", "--size=tiny --device=cpu --steps=3 --memory=20MiB --trace=t.json", there);
+  const Outcome outcome = run("lessons/03_transformer",
+                              "--size=tiny --device=cpu --steps=3 --memory=20MiB --trace=t.json", there);
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_NE(outcome.output.find("out of memory"), std::string::npos) << outcome.output;
   const CheckedTrace trace(read("t.json"));
@@ -318,7 +204,9 @@ TEST_F(L13_Programs, PerfettoReadsATrace) {
   if (!processor) GTEST_SKIP() << "TRACE_PROCESSOR names no trace_processor_shell";
   const Outcome outcome = run("lessons/02_autograd", "--steps=3 --device=cpu --trace=t.json", there);
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  write("q.sql", "select count(*) from slice; select count(*) from flow; select value from stats where name='json_parser_failure';");
+  write("q.sql",
+        "select count(*) from slice; select count(*) from flow; select value from stats where "
+        "name='json_parser_failure';");
   const std::string command = there + " '" + processor + "' -q q.sql t.json 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_TRUE(pipe);

@@ -22,10 +22,12 @@ TEST(L13_Exercises, AKernelNeedsTheLongerOfTwoTimes) {
   const auto least = [&](OpClass c, int64_t flops, int64_t bytes, DType t = DType::F32) {
     return least_seconds({c, flops, bytes, 0, t}, m);
   };
-  const double computes = least(OpClass::Elementwise, 2000, 100), moves = least(OpClass::Elementwise, 100, 2000);
-  EXPECT_DOUBLE_EQ(computes, 20) << "2,000 FLOPs at 100 a second, 100 bytes at 10"
-                                 << usual_mistake({{computes == 30, "the times are added; a kernel computes while it moves bytes"},
-                                                   {computes == 10, "that is the shorter of the two times"}});
+  const double computes = least(OpClass::Elementwise, 2000, 100),
+               moves = least(OpClass::Elementwise, 100, 2000);
+  EXPECT_DOUBLE_EQ(computes, 20)
+      << "2,000 FLOPs at 100 a second, 100 bytes at 10"
+      << usual_mistake({{computes == 30, "the times are added; a kernel computes while it moves bytes"},
+                        {computes == 10, "that is the shorter of the two times"}});
   EXPECT_DOUBLE_EQ(moves, 200) << "100 FLOPs at 100 a second, 2,000 bytes at 10";
   EXPECT_DOUBLE_EQ(least(OpClass::Other, 0, 0), 0);
   for (const DType t : {DType::BF16, DType::F16}) {

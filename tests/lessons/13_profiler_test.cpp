@@ -189,8 +189,8 @@ TEST_F(L13_Programs, WhatCannotBeTracedIsASentence) {
 
 // What was done until an error ended it.
 TEST_F(L13_Programs, ARunThatEndsWithAnErrorHasATrace) {
-  const Outcome outcome = run("lessons/03_transformer",
-                              "--size=tiny --device=cpu --steps=3 --memory=20MiB --trace=t.json", there);
+  const Outcome outcome =
+      run("lessons/03_transformer", "--device=cpu --steps=3 --memory=30MiB --trace=t.json", there);
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_NE(outcome.output.find("out of memory"), std::string::npos) << outcome.output;
   const CheckedTrace trace(read("t.json"));

@@ -44,7 +44,9 @@ TEST(L19_Shard, ElementsOfRowsOfColumnsAndOfPartsOfThem) {
     for (int64_t at = 0; at <= s.count; ++at)
       for (int64_t n = 0; n <= s.count - at; ++n) {
         EXPECT_EQ(places(s.part(at, n)), Values(all.begin() + at, all.begin() + at + n)) << at << ", " << n;
-        if (n > 1) EXPECT_EQ(places(s.part(at, n).part(1, n - 1)), places(s.part(at + 1, n - 1)));
+        if (n > 1) {
+          EXPECT_EQ(places(s.part(at, n).part(1, n - 1)), places(s.part(at + 1, n - 1)));
+        }
       }
   }
   for (const auto& f : std::vector<std::function<void()>>{

@@ -35,11 +35,11 @@ TEST_P(L13_ProfilerLimits, AScheduleKeepsTheStepsThatItSays) {
     }
     profiler.end();
     EXPECT_EQ(steps_of(profiler), kept);
-    EXPECT_EQ(count(paths(profiler, ProfileTrack::Program), "/early"), 0) << "each is in its step";
+    EXPECT_EQ(count_of(paths(profiler, ProfileTrack::Program), "/early"), 0) << "each is in its step";
     for (const std::string& step : kept)
-      EXPECT_EQ(
-          count(paths(profiler, ProfileTrack::Program), "/" + step + (step < "step 3" ? "/early" : "/late")),
-          1)
+      EXPECT_EQ(count_of(paths(profiler, ProfileTrack::Program),
+                         "/" + step + (step < "step 3" ? "/early" : "/late")),
+                1)
           << step;
     EXPECT_EQ(context.kernel_observer, nullptr);
   }
@@ -126,13 +126,13 @@ TEST_P(L13_ProfilerLimits, BeginAndEndInTheRightOrder) {
 TEST_P(L13_ProfilerLimits, WhenItIsFullTheRestPasses) {
   const auto nothing = [] {};
   nothing();
-  Training training;
+  ProfiledTraining training;
   Profiler whole(context);
   whole.begin();
   const double loss = training.step();
   whole.end();
   Context other(GetParam(), 3);
-  Training again;
+  ProfiledTraining again;
   Profiler cut(other, {}, 50);
   cut.begin();
   EXPECT_FALSE(cut.full());

@@ -8,7 +8,7 @@ struct L13_Profiler : ProfilerTest {};
 ON_ALL_DEVICES(L13_Profiler);
 
 TEST_P(L13_Profiler, AStepIsPassesLayersOpsAndKernels) {
-  Training training;
+  ProfiledTraining training;
   training.step();
   Profiler profiler(context);
   profiler.begin();
@@ -20,20 +20,20 @@ TEST_P(L13_Profiler, AStepIsPassesLayersOpsAndKernels) {
   for (const char* once :
        {"/data", "/forward", "/forward/h.0", "/forward/h.1", "/forward/embedding", "/forward/cross_entropy",
         "/forward/h.1/gelu", "/backward", "/clip_grad_norm", "/update"})
-    EXPECT_EQ(count(program, once), 1) << once;
-  EXPECT_EQ(count(program, "/forward/h.0/linear"), 4);
-  EXPECT_EQ(count(backward, "/backward/linear"), 4 * 2 + 1) << "and that of the logits";
-  EXPECT_EQ(count(backward, "/backward/gelu"), 2);
-  EXPECT_EQ(count(kernels, "/forward/h.1/gelu/gelu_fwd"), 1);
-  EXPECT_EQ(count(kernels, "/backward/gelu/gelu_bwd"), 2);
-  EXPECT_EQ(count(kernels, "/update/adamw"), 1);
+    EXPECT_EQ(count_of(program, once), 1) << once;
+  EXPECT_EQ(count_of(program, "/forward/h.0/linear"), 4);
+  EXPECT_EQ(count_of(backward, "/backward/linear"), 4 * 2 + 1) << "and that of the logits";
+  EXPECT_EQ(count_of(backward, "/backward/gelu"), 2);
+  EXPECT_EQ(count_of(kernels, "/forward/h.1/gelu/gelu_fwd"), 1);
+  EXPECT_EQ(count_of(kernels, "/backward/gelu/gelu_bwd"), 2);
+  EXPECT_EQ(count_of(kernels, "/update/adamw"), 1);
   for (const std::string& p : backward) EXPECT_TRUE(p.starts_with("/backward/")) << p;
   for (const std::string& p : program) EXPECT_FALSE(p.starts_with("/backward/")) << p;
 }
 
 // Each range is within the one that it is in, and comes after what came before it.
 TEST_P(L13_Profiler, TimesAreNestedAsTheRangesAre) {
-  Training training;
+  ProfiledTraining training;
   Profiler profiler(context);
   profiler.begin();
   for (int i = 0; i < 3; ++i) training.step();
@@ -51,7 +51,7 @@ TEST_P(L13_Profiler, TimesAreNestedAsTheRangesAre) {
 }
 
 TEST_P(L13_Profiler, KernelsAreThoseOfTheMeterWithTheirCosts) {
-  Training training;
+  ProfiledTraining training;
   training.step();
   context.device.meter().reset_totals();
   Profiler profiler(context);
@@ -73,7 +73,7 @@ TEST_P(L13_Profiler, KernelsAreThoseOfTheMeterWithTheirCosts) {
 }
 
 TEST_P(L13_Profiler, ABackwardRangeKnowsItsForward) {
-  Training training;
+  ProfiledTraining training;
   Profiler profiler(context);
   profiler.begin();
   training.step();
@@ -99,17 +99,17 @@ TEST_P(L13_Profiler, ABackwardRangeKnowsItsForward) {
 
 // A checkpoint runs its ops again within the backward pass.
 TEST_P(L13_Profiler, WhatRunsAgainIsInTheBackwardPass) {
-  Training training;
+  ProfiledTraining training;
   training.model.segments = {{1, Keep::Input}, {1, Keep::All}};
   Profiler profiler(context);
   profiler.begin();
   training.step();
   profiler.end();
   const auto backward = paths(profiler, ProfileTrack::Backward);
-  EXPECT_EQ(count(backward, "/backward/checkpoint/h.0"), 1);
-  EXPECT_EQ(count(backward, "/backward/checkpoint/h.1"), 0);
-  EXPECT_EQ(count(backward, "/backward/checkpoint/h.0/gelu"), 1);
-  EXPECT_EQ(count(backward, "/backward/gelu"), 2);
+  EXPECT_EQ(count_of(backward, "/backward/checkpoint/h.0"), 1);
+  EXPECT_EQ(count_of(backward, "/backward/checkpoint/h.1"), 0);
+  EXPECT_EQ(count_of(backward, "/backward/checkpoint/h.0/gelu"), 1);
+  EXPECT_EQ(count_of(backward, "/backward/gelu"), 2);
 }
 
 TEST_P(L13_Profiler, CopiesSayHowManyBytes) {
@@ -148,7 +148,7 @@ TEST_P(L13_Profiler, ResultsAreTheSame) {
   std::vector<double> plain, profiled;
   for (std::vector<double>* losses : {&plain, &profiled}) {
     Context own(GetParam(), 3);
-    Training training;
+    ProfiledTraining training;
     Profiler profiler(own);
     if (losses == &profiled) profiler.begin();
     for (int i = 0; i < 3; ++i) losses->push_back(training.step());

@@ -19,10 +19,10 @@ struct ProfilerTest : ::testing::TestWithParam<const char*> {
                            }()),                                                   \
                            [](const auto& info) { return std::string(info.param); })
 
-inline const TransformerConfig kTiny{.vocab = 20, .context = 5, .layers = 2, .heads = 2, .channels = 8};
+inline const TransformerConfig kProfiled{.vocab = 20, .context = 5, .layers = 2, .heads = 2, .channels = 8};
 
-struct Training {
-  Training() { model.initialize(1); }
+struct ProfiledTraining {
+  ProfiledTraining() { model.initialize(1); }
   double step() {
     const DummyBatch batch = dummy_batch(model.config, 2, 5);
     Tape tape;
@@ -33,23 +33,23 @@ struct Training {
     optimizer.step(0.01);
     return item(loss);
   }
-  Transformer model{kTiny};
+  Transformer model{kProfiled};
   AdamW optimizer{model.parameters};
 };
 
 // "forward/h.1/linear", with the step if there is one.
-inline std::string path_of(const Profiler& p, int64_t event) {
+inline std::string event_path(const Profiler& p, int64_t event) {
   if (event < 0) return "";
   const ProfileEvent& e = p.events()[size_t(event)];
-  return path_of(p, e.parent) + "/" + *e.name;
+  return event_path(p, e.parent) + "/" + *e.name;
 }
 inline std::vector<std::string> paths(const Profiler& p, ProfileTrack track) {
   std::vector<std::string> all;
   for (size_t i = 0; i < p.events().size(); ++i)
-    if (p.events()[i].track == track) all.push_back(path_of(p, int64_t(i)));
+    if (p.events()[i].track == track) all.push_back(event_path(p, int64_t(i)));
   return all;
 }
-inline int64_t count(const std::vector<std::string>& of, const std::string& wanted) {
+inline int64_t count_of(const std::vector<std::string>& of, const std::string& wanted) {
   return std::count(of.begin(), of.end(), wanted);
 }
 inline void run_fill(const Tensor& y) {

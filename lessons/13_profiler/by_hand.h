@@ -4,7 +4,7 @@
 
 namespace gradus {
 
-// Four kernels on a machine of 100 GFLOP/s and 10 GB/s: which roof each is under, and how near.
+// Two kernels on a machine of 100 GFLOP/s and 10 GB/s: which roof each is under, and how near.
 void profile_by_hand(std::ostream& out);
 
 }  // namespace gradus

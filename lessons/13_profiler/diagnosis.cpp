@@ -71,7 +71,8 @@ static void find_copies(const TracedStep& step, Findings& findings) {
       add(findings, {Bottleneck::CopyToHost, without_last(r.path), saved_without(step, r), r.bytes});
 }
 
-// Kernels i, i + 1, ... that are element-wise and as large as the first: how many.
+// Kernels i, i + 1, ... that are element-wise and as large as the first: how many. What is behind them, or
+// behind kernel i if that is none, begins anew.
 static size_t chain_from(const std::vector<TracedSpan>& kernels, size_t i) {
   size_t n = 0;
   for (; i + n < kernels.size() && kernels[i + n].category == "element-wise"; ++n)

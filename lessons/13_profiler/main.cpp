@@ -6,6 +6,7 @@
 //
 //   make lesson-13                                                          expected last line: PASS
 //   build/lessons/03_transformer --steps=20 --trace=03.json                 a trace of any lesson
+#include <algorithm>
 #include <iostream>
 
 #include "lessons/13_profiler/by_hand.h"
@@ -27,10 +28,10 @@ static Settings for_emulation() {
   return set;
 }
 
-// One step waits, one warms up, and the others are recorded; of few steps, at least the last.
+// One step waits, one warms up, and the next ten are recorded; of few steps, at least the last.
 static ProfileSchedule schedule_of(int64_t steps) {
   const int64_t wait = steps > 2, warm_up = steps > 1;
-  return {wait, warm_up, steps - wait - warm_up};
+  return {wait, warm_up, std::min<int64_t>(steps - wait - warm_up, 10)};
 }
 
 static LoopRun train(const Lesson& lesson, const Settings& set, const Text& text, const Plants& plants,
@@ -56,7 +57,7 @@ static LoopRun train(const Lesson& lesson, const Settings& set, const Text& text
       read_batch(loader, step, inputs, targets);
     Tape tape;
     const Tensor loss = model.loss(inputs, targets);
-    if (step == 0 && lesson.print == "tape" && machine) tape.print(std::cout);
+    if (step == 0 && lesson.print == "tape" && machine && plants == Plants{}) tape.print(std::cout);
     const double loss_value = item(loss);
     model.parameters.zero_grad();
     tape.backward(loss);

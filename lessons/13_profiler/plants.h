@@ -10,6 +10,7 @@ struct Plants {
   bool reloads_text = true;       // the text is made anew for every batch
   bool watches_gradients = true;  // all gradients are copied to the host, which looks for the largest element
   bool unfused_gelu = true;       // nine element-wise kernels where one does
+  bool operator==(const Plants&) const = default;
 };
 
 // As read_batch, of a text that is loaded for this batch.

@@ -16,9 +16,11 @@ static std::vector<TracedSpan> read_spans(const std::string& path) {
       if (e.at("ph") != "X" || e.at("pid") != 0) continue;
       const double begin = e.at("ts").get<double>() * 1e-6;
       const Json& details = e.at("args");
-      spans.push_back({e.at("name"), e.at("cat"), details.value("in", ""),
-                       ProfileTrack(e.at("tid").get<int>()), begin, begin + e.at("dur").get<double>() * 1e-6,
-                       details.value("bytes", int64_t(0))});
+      const auto track = ProfileTrack(e.at("tid").get<int>());
+      const std::string name = e.at("name"), in = details.value("in", "");
+      const std::string range = in + (in.empty() ? "" : "/") + name;
+      spans.push_back({name, e.at("cat"), track == ProfileTrack::Kernels ? in : range, track, begin,
+                       begin + e.at("dur").get<double>() * 1e-6, details.value("bytes", int64_t(0))});
     }
   } catch (const Json::exception& e) {
     fail(path, ": this is no trace of the profiler: ", e.what());

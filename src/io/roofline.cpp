@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLeft = 80, kTop = 60, kWidth = 560, kHeight = 360;
 
-// Powers of ten that enclose all values, from a pixel to another one.
+// Powers of ten that enclose all values, between two pixels.
 struct LogAxis {
   int low = 0, high = 1;
   double from, to;
@@ -57,7 +57,7 @@ std::string draw(const Roofline& all) {
     svg.text(x.from - 8, y(std::pow(10, i)) + 4, Svg::number(std::pow(10, i - 9), 6), "end");
   }
   svg.text(kLeft, kTop - 12, "GFLOP/s", "start", " fill='#66666b'");
-  svg.text(kLeft + kWidth / 2, y.from + 40, "FLOPs a byte", "middle", " fill='#66666b'");
+  svg.text(kLeft + kWidth / 2, y.from + 40, "FLOPs per byte", "middle", " fill='#66666b'");
   if (has_roofs(r)) draw_roofs(svg, r, x, y);
   double row = kTop + 4, widest = 0;
   for (size_t i = 0; i < r.points.size(); ++i) {

@@ -11,7 +11,7 @@ struct Roofline {
   double flops, bandwidth;  // the roofs, a second; NaN: none are drawn
   struct Point {
     std::string name;
-    double intensity;  // FLOPs a byte, above 0
+    double intensity;  // FLOPs per byte
     double flops;      // a second
     double share;      // of the time of all: the area of its dot
   };

@@ -1,4 +1,4 @@
-// Who did what when: as a file for trace viewers (chrome://tracing, ui.perfetto.dev), and as a picture.
+// What ran when: as a file for trace viewers (chrome://tracing, ui.perfetto.dev), and as a picture.
 #pragma once
 #include <cstdint>
 #include <string>

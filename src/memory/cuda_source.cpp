@@ -99,7 +99,11 @@ class CudaClock : public DeviceClock {
     for (cudaEvent_t e : events_) cudaEventDestroy(e);
   }
   void note() override {
-    if (noted_ == events_.size()) check_cuda(cudaEventCreate(&events_.emplace_back()), "making an event");
+    if (noted_ == events_.size()) {
+      cudaEvent_t event = nullptr;
+      check_cuda(cudaEventCreate(&event), "making an event");
+      events_.push_back(event);
+    }
     if (noted_ == 0) {
       check_cuda(cudaStreamSynchronize(stream_), "running what was queued");
       first_ = seconds_now();
@@ -110,9 +114,9 @@ class CudaClock : public DeviceClock {
     check_cuda(cudaStreamSynchronize(stream_), "running what was queued");
     std::vector<double> seconds;
     for (size_t i = 0; i < noted_; ++i) {
-      float ms = 0;
-      check_cuda(cudaEventElapsedTime(&ms, events_[0], events_[i]), "reading an event");
-      seconds.push_back(first_ + 1e-3 * double(ms));
+      float ms = 0;  // since the one before: since the first one, a float would be too coarse
+      if (i > 0) check_cuda(cudaEventElapsedTime(&ms, events_[i - 1], events_[i]), "reading an event");
+      seconds.push_back((i > 0 ? seconds.back() : first_) + 1e-3 * double(ms));
     }
     noted_ = 0;
     return seconds;

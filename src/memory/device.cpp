@@ -75,7 +75,7 @@ StepScalars Device::scalars() {
   return s;
 }
 
-void Device::take_names_from(Ranges& ranges) {
+void Device::use(Ranges& ranges) {
   ranges_ = &ranges;
   allocator_.take_names_from(ranges);
 }

@@ -46,8 +46,9 @@ class Device {
   void synchronize();  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);  // the host waits for the device
-  // What waits and copies is in these ranges, which outlive the device, as ranges of their own.
-  void take_names_from(Ranges& ranges);
+  // What allocates finds its name in these ranges, which outlive the device; waits and copies begin their
+  // own.
+  void use(Ranges& ranges);
   // How often the host has waited for the device: synchronize() and copy_out().
   int64_t waits() const { return waits_; }
   // While the calls of a step are recorded, copies are errors: they would not be made again.

@@ -1,9 +1,9 @@
 // What the program is in, from the outermost to the innermost: a pass, a layer, an op. A Context has one of
-// these, and whoever shows times or bytes by what they were for looks here: the memory history, a cluster's
-// timeline, the profiler, NVIDIA's profilers (nsys profile -t cuda,nvtx build/cuda/lessons/03_transformer
-// --steps=20). A ProfileRange is one. Batches are read in "data"; a Transformer begins "forward" and its
-// layers, an op itself, a Tape "backward", an optimizer "update", a Device copies and waits, a Comm what it
-// calls.
+// these. Its listeners show times or bytes by what they were for: a cluster's timeline, the profiler; the
+// memory history asks for the path, and NVIDIA's profilers are told (nsys profile -t cuda,nvtx
+// build/cuda/lessons/03_transformer --steps=20). A ProfileRange is one. Batches are read in "data"; a
+// Transformer begins "forward" and its layers, an op itself, a Tape "backward", an optimizer "update", a
+// Device copies and waits, a Comm its calls.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,7 +20,8 @@ enum class RangeNote : uint8_t {
   Bytes  // so many are copied, or sent
 };
 
-// Who is told of ranges. depth: how many the range is in.
+// Who is told of ranges. depth: how many the range is in. What began() throws ends the range; the others do
+// not throw.
 class RangeListener {
  public:
   virtual ~RangeListener() = default;
@@ -31,9 +32,9 @@ class RangeListener {
 
 class Ranges {
  public:
-  // From now on, until it is forgotten; not from within a call of it.
-  void tell(RangeListener& listener) { listeners_.push_back(&listener); }
-  void forget(const RangeListener& listener) { std::erase(listeners_, &listener); }
+  // Is told from now on, until it is removed; not from within a call of it.
+  void add(RangeListener& listener) { listeners_.push_back(&listener); }
+  void remove(const RangeListener& listener) { std::erase(listeners_, &listener); }
 
   // Names outlive their range. end() is of the one that began last.
   void begin(const char* name) {

@@ -18,7 +18,7 @@ static void move_to_end(std::vector<T*>& list, T* x) {
 
 Context::Context(std::string_view device_name, uint64_t seed, int64_t memory_budget)
     : device(device_name, memory_budget), seed(seed) {
-  device.take_names_from(ranges);
+  device.use(ranges);
   make_current();
 }
 
@@ -31,7 +31,7 @@ Context::~Context() {
 void Context::add_host() {
   check(!host, "context: it has a host already");
   host.emplace(device.has_data() ? "cpu" : device.name());
-  host->take_names_from(ranges);
+  host->use(ranges);
 }
 
 void ContextsOf::exchange() { contexts.swap(list_); }

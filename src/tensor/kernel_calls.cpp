@@ -76,6 +76,7 @@ constexpr Backend kObserved = {
 KernelObserver::~KernelObserver() { stop(); }
 
 void KernelObserver::observe(Context& context) {
+  check(!context_, "kernels: this observes them already");
   context_ = &context;
   earlier_ = std::exchange(context.kernel_observer, this);
   kernels_ = &context.device.backend();

@@ -1,5 +1,6 @@
 #include "src/train/lesson.h"
 
+#include <algorithm>
 #include <iostream>
 
 #include "src/io/atomic_file.h"
@@ -41,8 +42,14 @@ void Lesson::done(const std::vector<std::string>& files, const std::vector<std::
 }
 
 int Lesson::finish(Report& report) const {
-  if (trace) trace->write();
-  return report.finish(json);
+  int failed = 0;
+  try {
+    if (trace) trace->write();
+  } catch (const Error& e) {  // the report is not lost with it
+    std::cerr << e.what() << std::endl;
+    failed = 1;
+  }
+  return std::max(failed, report.finish(json));
 }
 
 std::function<void(int64_t, Context&)> Lesson::traced_ranks() const {

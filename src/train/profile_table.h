@@ -1,5 +1,5 @@
-// What a profile adds up to: by kernel or by op how often it ran, for how long, and how near it came to what
-// the machine can do; as a table, and as a roofline (Williams et al. 2009, "Roofline: an insightful visual
+// Sums of a profile, by kernel or by op: how often each ran, for how long, and how near it came to what the
+// machine can do; as a table, and as a roofline (Williams et al. 2009, "Roofline: an insightful visual
 // performance model").
 #pragma once
 #include <string>
@@ -19,8 +19,8 @@ struct ProfileRow {  // of all kernels of one name, or in ops of one name
 };
 // The longest first.
 std::vector<ProfileRow> by_kernel(const Profiler&, const Machine&);
-// By the innermost range that a kernel was called in: an op, "linear", or its backward, "linear, backward";
-// outside of all, and of all but a step: "no range".
+// By the innermost range that a kernel was called in: an op, "linear", or what runs in a backward pass, which
+// a checkpoint makes run again, too: "linear, backward"; outside of all, and of all but a step: "no range".
 std::vector<ProfileRow> by_op(const Profiler&, const Machine&);
 
 // of the roof: least ÷ seconds, above 100 % where data came from a cache. `title` heads the first column;

@@ -9,8 +9,8 @@
 
 namespace gradus {
 
-Profiler::Profiler(Context& context, const ProfileSchedule& schedule, int64_t most_events)
-    : of_(context), schedule_(schedule), most_events_(most_events) {
+Profiler::Profiler(Context& context, const ProfileSchedule& schedule, std::shared_ptr<int64_t> room)
+    : of_(context), schedule_(schedule), room_(std::move(room)) {
   check(schedule.wait >= 0 && schedule.warm_up >= 0 && schedule.record >= 1, "profiler: ", schedule.wait,
         " steps to wait, ", schedule.warm_up, " to warm up and ", schedule.record,
         " to record; the first two are 0 or more, the last 1 or more");
@@ -21,15 +21,17 @@ Profiler::~Profiler() { context_ends(); }
 void Profiler::context_ends() noexcept {
   try {
     if (records()) end();
-  } catch (const Error&) {  // the device has failed; who waits next for a result says so
+  } catch (...) {  // the device has failed; who waits next for a result says so
   }
+  context_ended_ = true;
 }
 
 void Profiler::begin() {
   check(!records(), "profiler: it records already");
+  check(!context_ended_, "profiler: its context has ended");
   observe(of_);
   context_ = &of_;
-  context_->ranges.tell(*this);
+  context_->ranges.add(*this);
   clock_ = of_.device.allocator().source().clock();
   note_bytes(seconds_now());
 }
@@ -38,23 +40,27 @@ void Profiler::end() {
   check(records() || step_ > 0, "profiler: it does not record; call begin(), or next_step() for each step");
   if (!records()) return;  // the schedule has ended it, or it would have begun later
   Context& context = *std::exchange(context_, nullptr);
-  context.ranges.forget(*this);
+  context.ranges.remove(*this);
   stop();
-  ended(0);
-  if (step_event_ >= 0) events_[size_t(std::exchange(step_event_, -1))].end = seconds_now();
-  read_kernel_times();
+  end_step();
   if (step_ > 0 && step_ <= schedule_.wait + schedule_.warm_up)
     forget();  // the loop ended before it warmed up
+}
+
+// With all kernels that it called, and the ranges that are open.
+void Profiler::end_step() {
+  read_kernel_times();
+  ended(0);
+  if (step_event_ >= 0) events_[size_t(std::exchange(step_event_, -1))].end = seconds_now();
 }
 
 void Profiler::forget() { events_.clear(), bytes_.clear(), open_.clear(), forwards_.clear(); }
 
 void Profiler::next_step() {
   const int64_t first = schedule_.wait + schedule_.warm_up, step = step_++;
-  if (step_event_ >= 0) events_[size_t(std::exchange(step_event_, -1))].end = seconds_now();
   if (step == schedule_.wait) begin();
   if (!records()) return;
-  read_kernel_times();
+  end_step();
   if (step == first) {
     forget();
     note_bytes(seconds_now());
@@ -67,6 +73,7 @@ void Profiler::next_step() {
 int64_t Profiler::add(const char* name, ProfileTrack track, int64_t parent) {
   const double now = seconds_now();
   events_.push_back({&*names_.insert(name).first, track, parent, now, now, {}, -1});
+  --*room_;
   return int64_t(events_.size()) - 1;
 }
 
@@ -105,21 +112,27 @@ void Profiler::call(std::unique_ptr<KernelCall> call) {
   clock_->note();
   kernels_.push_back(add(call->entry, ProfileTrack::Kernels, parent()));
   events_.back().cost = call->cost;
-  try {
+  struct End {  // also of one that fails, when the clock may fail with it
+    DeviceClock& clock;
+    ~End() {
+      try {
+        clock.note();
+      } catch (const Error&) {
+      }
+    }
+  };
+  {
+    const End end{*clock_};
     make(*call);
-  } catch (...) {
-    clock_->note();
-    throw;
   }
-  clock_->note();
   note_bytes(seconds_now());
 }
 
 void Profiler::read_kernel_times() {
+  const std::vector<int64_t> kernels = std::exchange(kernels_, {});
   const std::vector<double> times = clock_->read();
-  for (size_t i = 0; i < kernels_.size(); ++i)
-    events_[size_t(kernels_[i])].begin = times[2 * i], events_[size_t(kernels_[i])].end = times[2 * i + 1];
-  kernels_.clear();
+  for (size_t i = 0; i < kernels.size() && 2 * i + 1 < times.size(); ++i)
+    events_[size_t(kernels[i])].begin = times[2 * i], events_[size_t(kernels[i])].end = times[2 * i + 1];
 }
 
 void Profiler::note_bytes(double at) {
@@ -133,7 +146,8 @@ static const char* category(const ProfileEvent& e) {
   constexpr std::array<const char*, kOpClasses> kClasses = {"contraction", "normalization", "element-wise",
                                                             "other"};
   if (e.track == ProfileTrack::Kernels) return kClasses[size_t(e.cost.op_class)];
-  return e.cost.bytes > 0 ? "copy" : "range";
+  if (e.name->starts_with("copy ")) return "copy";
+  return e.cost.bytes > 0 ? "network" : "range";
 }
 
 static TraceFile::Values details(const ProfileEvent& e) {
@@ -142,7 +156,7 @@ static TraceFile::Values details(const ProfileEvent& e) {
   return {};
 }
 
-// The ranges that a kernel was called in, but for the step: "backward/linear".
+// The ranges around it, but for the step: "backward/linear".
 static std::string path_of(const Profiler& profiler, const ProfileEvent& e) {
   if (e.parent < 0) return "";
   const ProfileEvent& range = profiler.events()[size_t(e.parent)];
@@ -155,7 +169,7 @@ static void write(TraceFile& file, int64_t process, const Profiler& profiler, do
   const auto track = [&](const ProfileEvent& e) { return TraceFile::Track{process, int64_t(e.track)}; };
   for (const ProfileEvent& e : profiler.events()) {
     file.span(track(e), *e.name, e.begin - start, e.end - start, category(e), details(e),
-              e.track == ProfileTrack::Kernels ? path_of(profiler, e) : "");
+              path_of(profiler, e));
     if (e.forward < 0) continue;
     const ProfileEvent& from = profiler.events()[size_t(e.forward)];
     file.arrow("backward", track(from), from.begin - start, track(e), e.begin - start);

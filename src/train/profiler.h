@@ -1,5 +1,5 @@
-// Who did what when in a context, and at what cost: its ranges (ranges.h), those of a backward pass on a
-// track of their own; each kernel, by the device's own clock; and the bytes of each kind. For trace viewers
+// The profiler of a context records its ranges (ranges.h), those of a backward pass on a track of their own;
+// each kernel with its cost, timed by the device's own clock; and the bytes of each kind. For trace viewers
 // (write_trace), tables and a roofline (profile_table.h).
 #pragma once
 #include <map>
@@ -35,9 +35,10 @@ struct ProfileSchedule {
 
 class Profiler : private KernelObserver, private RangeListener {
  public:
-  // Nothing is recorded before begin() or next_step(). When it has `most_events`, about 100 bytes each, it
-  // keeps no more of them.
-  explicit Profiler(Context& context, const ProfileSchedule& schedule = {}, int64_t most_events = 1'000'000);
+  // Nothing is recorded before begin() or next_step(). It keeps as many events as there is room for, about
+  // 100 bytes each; several profilers may share the room.
+  explicit Profiler(Context& context, const ProfileSchedule& schedule = {},
+                    std::shared_ptr<int64_t> room = std::make_shared<int64_t>(1'000'000));
   ~Profiler() override;
 
   // Records from here to there. It ends, at the latest, with its context. A range that is open then ends
@@ -46,11 +47,11 @@ class Profiler : private KernelObserver, private RangeListener {
   void begin();
   void end();
   // At the beginning of each step of a loop, with end() after it: records as the schedule says, with a range
-  // around each step. Only the steps that are to be kept remain.
+  // around each step, in which all other ranges end. Only the steps that are to be kept remain.
   void next_step();
 
   bool records() const { return context_ != nullptr; }
-  bool full() const { return int64_t(events_.size()) >= most_events_; }
+  bool full() const { return *room_ <= 0; }
   // In the order in which they began. Times of kernels are there after end().
   const std::vector<ProfileEvent>& events() const { return events_; }
   struct Bytes {  // of each kind, as noted after a kernel
@@ -71,15 +72,17 @@ class Profiler : private KernelObserver, private RangeListener {
   void context_ends() noexcept override;
   int64_t add(const char* name, ProfileTrack track, int64_t parent);
   int64_t parent() const { return open_.empty() ? step_event_ : open_.back().event; }
+  void end_step();
   void forget();  // what was recorded
   void read_kernel_times();
   void note_bytes(double at);
 
   Context& of_;
   Context* context_ = nullptr;  // while it records
+  bool context_ended_ = false;
   std::unique_ptr<DeviceClock> clock_;
   const ProfileSchedule schedule_;
-  const int64_t most_events_;
+  const std::shared_ptr<int64_t> room_;
   const std::thread::id thread_ = std::this_thread::get_id();
   int64_t step_ = 0, step_event_ = -1;
   std::set<std::string> names_;

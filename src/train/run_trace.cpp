@@ -7,10 +7,7 @@
 namespace gradus {
 
 void RunTrace::add(Context& context, const std::string& name) {
-  int64_t left = kMostEvents;
-  for (const auto& [earlier, profiler] : contexts_) left -= int64_t(profiler->events().size());
-  if (left <= 0) return;
-  auto profiler = std::make_unique<Profiler>(context, ProfileSchedule{}, left);
+  auto profiler = std::make_unique<Profiler>(context, ProfileSchedule{}, room_);
   profiler->begin();
   contexts_.emplace_back(std::to_string(contexts_.size() + 1) + ": " + name, std::move(profiler));
 }
@@ -26,7 +23,7 @@ void RunTrace::write() {
   }
   write_trace(path_, all);
   std::cout << "\ntrace: " << path_ << " (" << count_text(events) << " events"
-            << (events < kMostEvents ? ")" : "; what came later is not in it)") << "\n";
+            << (*room_ > 0 ? ")" : "; what came later is not in it)") << "\n";
 }
 
 RunTrace::~RunTrace() {

@@ -115,14 +115,14 @@ TEST_F(L02_Call, WhoeverListensIsToldOfEachBeginAndEnd) {
     }
   };
   Told first, second;
-  context.ranges.tell(first);
+  context.ranges.add(first);
   {
     const ProfileRange outer("outer");
-    context.ranges.tell(second);
+    context.ranges.add(second);
     const ProfileRange inner("inner", 7);
     context.ranges.note(RangeNote::Node, 3);
   }
-  context.ranges.forget(first);
+  context.ranges.remove(first);
   { const ProfileRange again("again"); }
   EXPECT_EQ(first.text, "0outer, 1inner, bytes 7, node 3, 1 ends, 0 ends, ");
   EXPECT_EQ(second.text, "1inner, bytes 7, node 3, 1 ends, 0 ends, 0again, 0 ends, ");

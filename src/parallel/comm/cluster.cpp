@@ -10,13 +10,13 @@ namespace gradus {
 constexpr size_t kStackBytes = size_t(4) << 20;  // of addresses; memory is what is used of it
 
 SimRank::SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank)
-    : context(args.device, args.seed, args.memory_budget),
+    : phases(cluster, rank),
+      context(args.device, args.seed, args.memory_budget),
       comm(sim_comm(cluster, cluster.all(), rank)),
       sum(context.device, {kPiece}, DType::F32, Kind::Comm, "sum of parts"),
-      fiber(kStackBytes),
-      phases(cluster, rank) {
+      fiber(kStackBytes) {
   if (args.made) args.made(rank, context);
-  if (args.keep_timeline) context.ranges.tell(phases);  // asking the clock at each op takes time
+  if (args.keep_timeline) context.ranges.add(phases);  // asking the clock at each op takes time
 }
 
 void Phases::began(size_t depth, const char* name) {

@@ -18,7 +18,8 @@ struct ClusterArgs {
   Network network = {};       // by default one that takes no time
   // What a rank has computed so far, in seconds; by default the time for which it ran, as measured.
   std::function<double(int64_t rank, Context&)> computed = {};
-  std::function<void(int64_t rank, Context&)> made = {};  // called when a rank's context is there
+  std::function<void(int64_t rank, Context&)> made =
+      {};                      // called when a rank has its context, which is current then
   bool keep_timeline = false;  // what is computed, by its outermost range, and collectives; clocks begin at 0
 };
 

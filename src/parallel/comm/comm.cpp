@@ -137,9 +137,7 @@ std::unique_ptr<Work> Comm::broadcast(const Tensor& x, int64_t root) {
   return begin_counted({Collective::Broadcast, x, x, root}, last ? 0 : x.numel(), last ? 0 : 1);
 }
 
-void Comm::barrier() {
-  begin_counted({Collective::Barrier}, 0, 0)->wait();
-}
+void Comm::barrier() { begin_counted({Collective::Barrier}, 0, 0)->wait(); }
 
 // The next rank first, and so on: then no two send to the same one at the same time.
 std::unique_ptr<Work> Comm::all_to_all(const Tensor& x, const std::vector<int64_t>& counts, const Tensor& y,
@@ -166,30 +164,35 @@ std::unique_ptr<Work> Comm::all_to_all(const Tensor& x, const std::vector<int64_
                      from, kAllToAll});
     if (i > 0 && counts[size_t(to)] > 0) count(counts[size_t(to)], x.dtype(), 1);
   }
-  return begin_all(sends, recvs);
+  return begin_all("all_to_all", sends, recvs);
 }
 
 std::unique_ptr<Work> Comm::send(const Tensor& x, int64_t to, int64_t tag) {
-  return exchange({{x, to, tag}}, {});
+  return messages("send", {{x, to, tag}}, {});
 }
 
 std::unique_ptr<Work> Comm::recv(const Tensor& x, int64_t from, int64_t tag) {
-  return exchange({}, {{x, from, tag}});
+  return messages("recv", {}, {{x, from, tag}});
 }
 
 std::unique_ptr<Work> Comm::exchange(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs) {
+  return messages("exchange", sends, recvs);
+}
+
+std::unique_ptr<Work> Comm::messages(const char* name, const std::vector<Transfer>& sends,
+                                     const std::vector<Transfer>& recvs) {
   for (const Transfer& s : sends) check_message("send", s);
   for (const Transfer& r : recvs) check_message("recv", r);
   for (const Transfer& s : sends) count(s.x.numel(), s.x.dtype(), 1);
-  return begin_all(sends, recvs);
+  return begin_all(name, sends, recvs);
 }
 
-std::unique_ptr<Work> Comm::begin_all(const std::vector<Transfer>& sends,
+std::unique_ptr<Work> Comm::begin_all(const char* name, const std::vector<Transfer>& sends,
                                       const std::vector<Transfer>& recvs) {
   refuse_in_captured_step();
   int64_t bytes = 0;
   for (const Transfer& s : sends) bytes += s.x.bytes();
-  const ProfileRange range("exchange", bytes);
+  const ProfileRange range(name, bytes);
   auto works = std::make_shared<std::vector<std::unique_ptr<Work>>>();
   begin_together([&] {
     for (const Transfer& s : sends) works->push_back(begin_send(s));
@@ -198,7 +201,7 @@ std::unique_ptr<Work> Comm::begin_all(const std::vector<Transfer>& sends,
   const auto wait = [works] {
     for (const auto& work : *works) work->wait();
   };
-  return std::make_unique<Open>("exchange", std::make_unique<OnWait>(wait), state_);
+  return std::make_unique<Open>(name, std::make_unique<OnWait>(wait), state_);
 }
 
 std::string Comm::recv_text(const Transfer& r) const {

@@ -155,7 +155,10 @@ class Comm {
   class Open;
   void refuse_in_captured_step() const;
   std::unique_ptr<Work> begin_counted(const Offer& offer, int64_t elements, int64_t messages);  // sent
-  std::unique_ptr<Work> begin_all(const std::vector<Transfer>& sends, const std::vector<Transfer>& recvs);
+  std::unique_ptr<Work> messages(const char* name, const std::vector<Transfer>& sends,
+                                 const std::vector<Transfer>& recvs);
+  std::unique_ptr<Work> begin_all(const char* name, const std::vector<Transfer>& sends,
+                                  const std::vector<Transfer>& recvs);
   void count(int64_t elements, DType t, int64_t messages);
   void check_message(const char* call, const Transfer&) const;
 

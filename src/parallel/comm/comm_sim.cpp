@@ -89,12 +89,13 @@ void move_data(Cluster& cluster, const Group& group, const std::vector<std::opti
   const int64_t ranks = int64_t(offers.size()), n = offers[0]->numel();
   const Collective what = offers[0]->what;
   if (!cluster.ranks[0]->context.device.has_data()) return;
-  std::vector<Context*> none;
-  const ContextsOf outside(none);  // the tensors are of all ranks' contexts
   for (int64_t r = 0; r < ranks && n > 0; ++r) {
     const Offer& o = *offers[size_t(r)];
     const Part part = part_of(n, r, ranks);
-    Tensor& sum = cluster.ranks[size_t(group.members[size_t(r)])]->sum;
+    SimRank& owner = *cluster.ranks[size_t(group.members[size_t(r)])];
+    std::vector<Context*> its_own{&owner.context};
+    const ContextsOf only(its_own);  // the others, whose tensors it reads and writes, are out of sight
+    Tensor& sum = owner.sum;
     if (is_all_reduce(what)) reduce_part(sum, offers, part, o.x, part.begin);
     if (what == Collective::ReduceScatter) reduce_part(sum, offers, part, o.y, 0);
     for (int64_t to = 0; to < ranks; ++to) {

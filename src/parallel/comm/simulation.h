@@ -66,12 +66,12 @@ struct Phases : RangeListener {
 
 struct SimRank {
   SimRank(Cluster& cluster, const ClusterArgs& args, int64_t rank);
+  Phases phases;  // outlives the context, whose ranges tell it
   Context context;
   std::vector<Context*> contexts;  // that are alive on it, the current one last
   std::unique_ptr<Comm> comm;
   Tensor sum;  // of pieces of all ranks' parts
   Fiber fiber;
-  Phases phases;
   bool started = false, done = false;
   double ran = 0;  // seconds, as measured
   std::string phase = "compute";

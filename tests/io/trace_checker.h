@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -104,7 +105,8 @@ struct CheckedTrace {
     if (!e.contains("id") || !e.contains("cat")) return problem("an arrow without id or cat: " + text);
     const std::string id = e.at("id").dump() + e.at("cat").dump() + e.at("name").dump();
     if (starts) {
-      if (!started_.try_emplace(id, track, at).second) problem("an id twice: " + text);
+      if (!ids_.insert(id).second) problem("an id twice: " + text);
+      started_[id] = {track, at};
       return;
     }
     const auto start = started_.find(id);
@@ -137,6 +139,7 @@ struct CheckedTrace {
                                              [&](const Slice& s) { return s.begin <= at && at <= s.end; });
   }
   std::map<std::string, std::pair<Track, int64_t>> started_;
+  std::set<std::string> ids_;
 };
 
 }  // namespace gradus

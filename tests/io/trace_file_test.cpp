@@ -31,6 +31,7 @@ TEST_F(L13_TraceFile, SaysWhatItWasTold) {
     file.span({3, 2}, "other", 1.5, 3, "range", {}, "alone");
     file.counters(3, "memory", 1.5, {{"weight", 10}, {"data", 0}});
     file.arrow("backward", {3, 1}, 1.25, {3, 2}, 1.5);
+    file.arrow("backward", {3, 1}, 1, {3, 2}, 1.75);
   });
   EXPECT_EQ(t.problems, Problems{});
   EXPECT_EQ(t.processes.at(3), "three");
@@ -46,7 +47,7 @@ TEST_F(L13_TraceFile, SaysWhatItWasTold) {
   EXPECT_EQ(slices[1].args, Json::parse(R"({"bytes":77,"in":"forward/h.2"})"));
   EXPECT_EQ(t.slices.at({3, 2})[0].args, Json::parse(R"({"in":"alone"})"));
   EXPECT_EQ(t.counters, 1);
-  ASSERT_EQ(t.arrows.size(), 1u);
+  ASSERT_EQ(t.arrows.size(), 2u);
   EXPECT_EQ(t.arrows[0].from.second, 1);
   EXPECT_EQ(t.arrows[0].to.second, 2);
 }
@@ -160,6 +161,7 @@ TEST_F(L13_TraceFile, TheCheckerFindsWhatTheFormatForbids) {
   const std::string from = R"(,{"name":"n","cat":"c","id":1,"ph":"s","pid":0,"tid":0,"ts":1})",
                     to = R"(,{"name":"n","cat":"c","id":1,"ph":"f","bp":"e","pid":0,"tid":0,"ts":3})";
   EXPECT_EQ(with(slice + from + to), 0u);
+  EXPECT_EQ(with(slice + from + to + from + to), 1u) << "two of one number";
   EXPECT_EQ(with(slice + from), 1u) << "no end";
   EXPECT_EQ(with(slice + to), 1u) << "no start";
   EXPECT_EQ(with(slice + from + R"(,{"name":"n","cat":"c","id":1,"ph":"f","bp":"e","pid":0,"tid":0,"ts":4})"),

@@ -7,7 +7,7 @@ NOT_SANITIZED := $(patsubst %,tests/%_test.cpp,lessons/programs lessons/04_progr
   lessons/05_program nn/golden nn/models train/memory_need memory/allocator_published parallel/comm/mpi) \
   $(wildcard tests/course/*_test.cpp)
 MPI := 0
-export LEAVE_OUT := */emu_reverse:*/emu_shuffled:*.EveryCureCures:*.TokensComeAsOftenAsTheModelSays:*.AHeaderOfManyValues*:*.LongHeaders*
+export LEAVE_OUT := */emu_reverse:*/emu_shuffled:*.EveryCureCures:*.TokensComeAsOftenAsTheModelSays:*.AHeaderOfManyValues*:*.LongHeaders*:*.AMillionEvents*:L13_Programs.*
 LEAVE_OUT := $(LEAVE_OUT):L03_Devices.EveryDeviceNeedsTheSameBytes*:L03_ReportTime.OfMetaIsThatOfOtherMachines:L01_Machine.*Peak*
 # And what takes longest though shorter tests run the same kernels and ops: on emu an op in the types of 16 bits, optimizers
 # and a search beside golden values, steps of Muon and 8-bit AdamW, gradient norms in the settings of lessons 9 and 18; tables

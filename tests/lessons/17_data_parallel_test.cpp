@@ -18,6 +18,7 @@ namespace {
 
 TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
   RecordProperty("exercise", "17.1");
+  const Context context("meta");  // reading is in its range "data"
   const Corpus corpus = random_corpus(2500, 500);
   const ParallelTask task{{.context = 9}, 0, 1, 1};
   const Loader loader(corpus, 9, 5);

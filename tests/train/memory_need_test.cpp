@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "src/optim/optimizer.h"
-#include "src/tensor/profile_range.h"
 #include "src/train/dummy.h"
 #include "src/train/utilization.h"
 #include "tests/refusal_testing.h"
@@ -122,7 +121,6 @@ TEST(L04_MemoryNeed, BackwardFreesAsItGoes) {
   const DummyBatch batch = dummy_batch(run.model, run.batch, run.seq);
   Tape tape;
   const Tensor loss = batch.loss(model);
-  ProfileRange range("backward");
   tape.backward(loss);
   MemoryReplay replay;
   int64_t before = -1, first = -1, last = -1;

@@ -1,6 +1,5 @@
 #include "lessons/13_profiler/trace_reader.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "src/core/input_file.h"
@@ -28,20 +27,6 @@ static std::vector<TracedSpan> read_spans(const std::string& path) {
   return spans;
 }
 
-// Ranges come by their begin, the outer one first: what is still open when one begins is around it.
-static void find_paths(std::vector<TracedSpan>& ranges) {
-  constexpr double kRounding = 1e-9;
-  std::vector<const TracedSpan*> open;
-  for (TracedSpan& r : ranges) {
-    const auto is_over = [&](const TracedSpan& o) {
-      return o.end < r.end - kRounding || (o.begin < r.begin && o.end <= r.begin);
-    };
-    while (!open.empty() && is_over(*open.back())) open.pop_back();
-    r.path = open.empty() ? r.name : open.back()->path + "/" + r.name;
-    open.push_back(&r);
-  }
-}
-
 std::vector<TracedStep> read_steps(const std::string& path) {
   const std::vector<TracedSpan> spans = read_spans(path);
   std::vector<TracedStep> steps;
@@ -52,7 +37,6 @@ std::vector<TracedStep> read_steps(const std::string& path) {
       if (&e == &step || e.begin < step.begin || e.begin >= step.end) continue;
       (e.track == ProfileTrack::Kernels ? s.kernels : s.ranges).push_back(e);
     }
-    find_paths(s.ranges);
     steps.push_back(std::move(s));
   }
   check(!steps.empty(), path, ": this trace has no steps; profile a loop that calls next_step()");

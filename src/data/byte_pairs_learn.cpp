@@ -82,6 +82,7 @@ BytePairs BytePairs::learn(std::string_view text, int64_t merges) {
   for (const auto& [pair, count] : counts) line.push({count.times, pair});
   std::vector<std::string> tokens;
   for (int id = 0; id < 256; ++id) tokens.emplace_back(1, char(byte_order()[id]));
+  std::unordered_map<std::string, int32_t> ids;
   std::vector<Pair> learned;
   while (int64_t(learned.size()) < merges && !line.empty()) {
     const Candidate best = line.top();
@@ -92,8 +93,11 @@ BytePairs BytePairs::learn(std::string_view text, int64_t merges) {
       continue;
     }
     if (best.times < 2) break;
-    const int32_t merged = int32_t(tokens.size());
-    tokens.push_back(tokens[size_t(best.pair.first)] + tokens[size_t(best.pair.second)]);
+    // Two pairs may make the same bytes, and then the same token.
+    const std::string bytes = tokens[size_t(best.pair.first)] + tokens[size_t(best.pair.second)];
+    const auto [token, is_new] = ids.try_emplace(bytes, int32_t(tokens.size()));
+    const int32_t merged = token->second;
+    if (is_new) tokens.push_back(bytes);
     learned.push_back(best.pair);
     std::vector<Pair> risen;
     const std::vector<int32_t> in = std::move(count.in);

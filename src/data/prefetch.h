@@ -20,7 +20,7 @@ template <class Item>
 class Prefetch {
  public:
   // make(step, worker, item): on a worker's thread; it touches nothing that belongs to a Context. What it throws
-  // is thrown by the take() of that step. workers = 0: take() calls it itself.
+  // is thrown by the take() of that step, and by all later ones. workers = 0: take() calls it itself.
   using Make = std::function<void(int64_t step, int64_t worker, Item& item)>;
   Prefetch(int64_t first_step, int64_t workers, std::vector<Item> slots, Make make)
       : next_(first_step), workers_(workers), make_(std::move(make)), slots_(slots.size()) {
@@ -41,6 +41,7 @@ class Prefetch {
   // The item of the next step, valid until the next take(). Waits until it is made.
   Item& take() {
     std::unique_lock lock(mutex_);
+    if (failed_) std::rethrow_exception(failed_);
     if (taken_) {  // the slot of the step before is free for the step that comes `slots` later
       Slot& before = slot_of(next_ - 1);
       before.step += int64_t(slots_.size()), before.made = false;
@@ -55,7 +56,7 @@ class Prefetch {
     }
     changed_.wait(lock, [&] { return slot.made; });
     ++next_;
-    if (slot.error) std::rethrow_exception(slot.error);
+    if ((failed_ = slot.error)) std::rethrow_exception(failed_);
     return slot.item;
   }
 
@@ -105,6 +106,7 @@ class Prefetch {
   std::condition_variable changed_;
   std::vector<Slot> slots_;
   bool taken_ = false, stops_ = false;
+  std::exception_ptr failed_;
   std::vector<std::thread> threads_;
 };
 

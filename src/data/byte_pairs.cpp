@@ -42,9 +42,10 @@ constexpr uint64_t key_of(int32_t left, int32_t right) {
 BytePairs::BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges)
     : tokens_(std::move(tokens)), merges_(std::move(merges)) {
   std::unordered_map<std::string_view, int32_t> ids;
-  for (size_t id = 0; id < tokens_.size(); ++id)
-    check(ids.emplace(tokens_[id], int32_t(id)).second, "byte pairs: tokens ", ids[tokens_[id]], " and ", id,
-          " are the same");
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    const auto [same, is_new] = ids.emplace(tokens_[id], int32_t(id));
+    check(is_new, "byte pairs: tokens ", same->second, " and ", id, " are the same");
+  }
   for (int b = 0; b < 256; ++b) {
     const char byte = char(b);
     const auto found = ids.find(std::string_view(&byte, 1));

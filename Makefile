@@ -47,7 +47,7 @@ CPPFLAGS := -I. -MMD -MP
 CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra $(if $(findstring clang,$(CXX)),-Wno-pass-failed)
 # g++ 12 for AVX-512 writes some constants wrongly (tests/kernels/compiler_test.cpp), but not in pieces of 16 bytes.
 CXXFLAGS += $(shell x='-mmove-max=128 -mstore-max=128'; $(CXX) $$x -x c -E /dev/null >/dev/null 2>&1 && echo $$x)
-LDLIBS   := -fopenmp -pthread
+LDLIBS   := -fopenmp -pthread -lutf8proc
 OPTIMIZE := -O3
 
 # SANITIZE=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a tree of its own. -Og -g1 compile in half the
@@ -80,7 +80,7 @@ MAKEFLAGS += --no-print-directory
 # 1 if the compiler finds the header, else empty; `make doctor` and the first line of a build say what was found.
 has = $(shell printf '\043if !__has_include(<$(1)>)\n\043error missing\n\043endif\n' \
         | $(CXX) -x c++ -E - >/dev/null 2>&1 && echo 1)
-WANTED := compiler stb json $(if $(filter 0,$(ONEDNN)),,onednn)
+WANTED := compiler stb json utf8proc $(if $(filter 0,$(ONEDNN)),,onednn)
 ifeq ($(ONEDNN),)
 ONEDNN := $(call has,oneapi/dnnl/dnnl.hpp)
 endif

@@ -29,6 +29,7 @@ consequence() {
   is_there compiler || printf 'nothing can be built; '
   is_there stb || printf 'nothing with pictures can be built; '
   is_there json || printf 'nothing with reports can be built; '
+  is_there utf8proc || printf 'nothing can be linked; '
   is_there onednn || printf 'no comparison with oneDNN; '
   is_there mpi || printf 'no ranks that are processes; '
   is_there gtest || printf 'tests cannot be built; '
@@ -48,6 +49,7 @@ echo "GPU           $(gpu | head -1)"
 echo "GoogleTest    $(found gtest)"
 echo "stb           $(found stb)"
 echo "nlohmann-json $(found json)"
+echo "utf8proc      $(found utf8proc)"
 echo "clang-format  $(found clang-format)"
 echo "sources       $lessons lessons, $tests test programs"
 lacks=$(consequence)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# setup.sh NEED...: installs what is missing of compiler, stb, json, gtest, onednn, mpi, clang-format, zip.
+# setup.sh NEED...: installs what is missing of compiler, stb, json, utf8proc, gtest, onednn, mpi, clang-format, zip.
 # Root on Debian or Ubuntu: apt-get does it. Others are asked for 'make setup', which has SUDO=sudo. Elsewhere: a
 # sentence says what to install by hand. The exit code is 0 when everything is there that cannot be done without.
 # CXX names the compiler.
@@ -17,6 +17,7 @@ is_there() {
                            '#error too old' '#endif' ;;
     stb) header stb/stb_image_write.h ;;
     json) header nlohmann/json.hpp ;;
+    utf8proc) header utf8proc.h ;;
     gtest) header gtest/gtest.h ;;
     onednn) header oneapi/dnnl/dnnl.hpp ;;
     mpi) command -v mpicxx >/dev/null && command -v mpiexec >/dev/null ;;
@@ -29,6 +30,7 @@ package_of() {
     compiler) case $CXX in *clang*) echo clang libomp-dev ;; *) echo g++ ;; esac ;;
     stb) echo libstb-dev ;;
     json) echo nlohmann-json3-dev ;;
+    utf8proc) echo libutf8proc-dev ;;
     gtest) echo libgtest-dev ;;
     onednn) echo libdnnl-dev ;;
     mpi) echo mpich libmpich-dev ;;
@@ -42,6 +44,7 @@ about() {
     compiler) echo "a C++20 compiler with OpenMP (g++ 11 or later); nothing can be built without it" ;;
     stb) echo "stb_image_write.h; the lessons write their pictures with it" ;;
     json) echo "nlohmann/json.hpp; reports and the headers of weights are JSON" ;;
+    utf8proc) echo "utf8proc; byte pairs are learned within what Unicode calls words" ;;
     gtest) echo "GoogleTest; the tests need it" ;;
     onednn) echo "oneDNN; without it our own kernels run alone, with no library beside them to compare with" ;;
     mpi) echo "an MPI, with mpicxx and mpiexec; without it ranks are simulated in one process, but are no processes" ;;

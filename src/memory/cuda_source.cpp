@@ -129,6 +129,30 @@ class CudaClock : public DeviceClock {
   double first_ = 0;
 };
 
+class CudaCopyQueue : public CopyQueue {
+ public:
+  CudaCopyQueue(Source& source, cudaStream_t kernels) : CopyQueue(source), kernels_(kernels) {
+    check_cuda(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "making a stream");
+    check_cuda(cudaEventCreateWithFlags(&kernels_by_now_, cudaEventDisableTiming), "making an event");
+  }
+  ~CudaCopyQueue() override {
+    cudaStreamSynchronize(copies_);
+    cudaEventDestroy(kernels_by_now_);
+    cudaStreamDestroy(copies_);
+  }
+  void copy_in(void* to, const void* from_host, int64_t bytes) override {
+    check_cuda(cudaEventRecord(kernels_by_now_, kernels_), "recording an event");
+    check_cuda(cudaStreamWaitEvent(copies_, kernels_by_now_, 0), "letting a stream wait");
+    check_cuda(cudaMemcpyAsync(to, from_host, size_t(bytes), cudaMemcpyHostToDevice, copies_),
+               "a copy from the host to the GPU");
+  }
+  void wait() override { check_cuda(cudaStreamSynchronize(copies_), "running what was queued"); }
+
+ private:
+  cudaStream_t kernels_, copies_ = nullptr;
+  cudaEvent_t kernels_by_now_ = nullptr;
+};
+
 class CudaSource : public Source {
  public:
   CudaSource() {
@@ -218,6 +242,11 @@ class CudaSource : public Source {
   void synchronize() override { check_cuda(cudaStreamSynchronize(stream_), "running what was queued"); }
 
   std::unique_ptr<DeviceClock> clock() override { return std::make_unique<CudaClock>(stream_); }
+  void pin(void* p, int64_t bytes) override {
+    check_cuda(cudaHostRegister(p, size_t(bytes), cudaHostRegisterDefault), "pinning memory of the host");
+  }
+  void unpin(void* p) noexcept override { cudaHostUnregister(p); }
+  std::unique_ptr<CopyQueue> copy_queue() override { return std::make_unique<CudaCopyQueue>(*this, stream_); }
 
  private:
   static constexpr int64_t kHalf = int64_t(4) << 20;

@@ -96,6 +96,12 @@ void Device::copy_in(void* to, const void* from_host, int64_t bytes) {
   allocator_.source().copy_in(to, from_host, bytes);
 }
 
+void Device::copy_in(CopyQueue& queue, void* to, const void* from_host, int64_t bytes) {
+  check(!records, "copy_in: ", kNoCopies);
+  const OpenRange range(ranges_, "copy to the device", bytes);
+  queue.copy_in(to, from_host, bytes);
+}
+
 void Device::copy_out(void* to_host, const void* from, int64_t bytes) {
   check(!records, "copy_out: ", kNoCopies);
   const OpenRange range(ranges_, "copy to the host", bytes);

@@ -45,6 +45,8 @@ class Device {
 
   void synchronize();  // returns when all that was asked is done
   void copy_in(void* to, const void* from_host, int64_t bytes);
+  // The same on a queue of its own: allocator().source().copy_queue().
+  void copy_in(CopyQueue& queue, void* to, const void* from_host, int64_t bytes);
   void copy_out(void* to_host, const void* from, int64_t bytes);  // the host waits for the device
   // What allocates finds its name in these ranges, which outlive the device; waits and copies begin their
   // own.

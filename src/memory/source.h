@@ -23,6 +23,23 @@ class DeviceClock {
   std::vector<double> times_;
 };
 
+class Source;
+// A second queue of a device, of copies that go on beside its kernels. Where calls return when done, a copy is
+// made at once.
+class CopyQueue {
+ public:
+  explicit CopyQueue(Source& source) : source_(source) {}
+  virtual ~CopyQueue() = default;
+  // Queues a copy. It begins when the kernels that are queued by now are done, because they may use `to`.
+  // `from_host` may be changed again after wait(); only from pinned memory does the call return at once.
+  virtual void copy_in(void* to, const void* from_host, int64_t bytes);
+  // Returns when all copies of this queue are done: kernels that are queued from now on find them.
+  virtual void wait() {}
+
+ private:
+  Source& source_;
+};
+
 class Source {
  public:
   virtual ~Source() = default;
@@ -44,12 +61,21 @@ class Source {
   virtual void* stream() const { return nullptr; }
   virtual void synchronize() {}
   virtual std::unique_ptr<DeviceClock> clock() { return std::make_unique<DeviceClock>(); }
+  // The device itself copies from memory of the host that is pinned (page-locked), while the host goes on. It is
+  // unpinned before it is given back; no page is pinned twice.
+  virtual void pin(void*, int64_t) {}
+  virtual void unpin(void*) noexcept {}
+  virtual std::unique_ptr<CopyQueue> copy_queue() { return std::make_unique<CopyQueue>(*this); }
   // Bytes of the device that are taken, by this program or others, with all that a driver or libraries keep:
   // on a GPU what nvidia-smi shows, on the host the memory of this process. -1: nobody knows.
   virtual int64_t occupied() const { return -1; }
   virtual bool on_host() const { return false; }  // the host may read and write the memory itself
   virtual bool has_data() const { return true; }  // false: addresses only
 };
+
+inline void CopyQueue::copy_in(void* to, const void* from_host, int64_t bytes) {
+  source_.copy_in(to, from_host, bytes);
+}
 
 std::unique_ptr<Source> host_source();  // pages of the host, aligned to 2 MiB
 // Addresses that nothing is behind. What is copied out is all ones: NaN in every floating type, -1 in

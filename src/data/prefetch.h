@@ -1,5 +1,5 @@
-// Work that threads do ahead of a loop. What step s needs is made by worker s mod W, and is taken in the order of
-// the steps; so what the loop gets does not depend on the number of workers W.
+// Work that threads do ahead of a loop. What step s needs is made by worker s mod W, and is taken in the
+// order of the steps; so what the loop gets does not depend on the number of workers W.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -13,14 +13,15 @@
 
 namespace gradus {
 
-// Item: what a step needs. It is made in place, in one of a fixed number of slots (a bounded queue): step s uses
-// slot s mod slots, and may begin when the loop has finished step s - slots. So memory is bounded, and is
-// allocated once.
+// Item: what a step needs. It is made in place, in one of a fixed number of slots (a bounded queue): step s
+// uses slot s mod slots, and may begin when the loop has finished step s - slots. So memory is bounded, and
+// is allocated once.
 template <class Item>
 class Prefetch {
  public:
-  // make(step, worker, item), steps 0, 1, 2, ...: on a worker's thread, so it may not touch a Context. With 0 workers
-  // take() calls it itself. What it throws is thrown by the take() of its step, and by all later ones.
+  // make(step, worker, item), steps 0, 1, 2, ...: on a worker's thread, so it may not touch a Context. With 0
+  // workers take() calls it itself. What it throws is thrown by the take() of its step, and by all later
+  // ones.
   using Make = std::function<void(int64_t step, int64_t worker, Item& item)>;
   Prefetch(int64_t workers, std::vector<Item> slots, Make make)
       : workers_(workers), make_(std::move(make)), slots_(slots.size()) {

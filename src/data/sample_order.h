@@ -1,7 +1,7 @@
 // In which order samples are read, epoch after epoch. A position counts samples from the first epoch's first
-// one on: step s of a batch of B reads positions s B to (s + 1) B - 1. Which sample stands there is a function
-// of (seed, position) alone. So who reads it, in which process or thread, or after a restart, makes no
-// difference, and a position is all that has to be saved to go on.
+// one on: step s of a batch of B reads positions s B to (s + 1) B - 1. Which sample stands there is a
+// function of (seed, position) alone. So who reads it, in which process or thread, or after a restart, makes
+// no difference, and a position is all that has to be saved to go on.
 #pragma once
 #include "kernels/check.h"
 #include "kernels/philox.h"
@@ -32,8 +32,9 @@ class SampleOrder {
   }
 
  private:
-  // A permutation of [0, 4^half_bits), another for each epoch: four rounds of a Feistel network (Luby and Rackoff
-  // 1988). A round is undone with the same random word, whatever the word is; so no two x have the same image.
+  // A permutation of [0, 4^half_bits), another for each epoch: four rounds of a Feistel network (Luby and
+  // Rackoff 1988). A round is undone with the same random word, whatever the word is; so no two x have the
+  // same image.
   uint64_t permuted(uint64_t x, uint64_t epoch) const {
     constexpr uint64_t kStream = 0x54AF1E;
     const uint64_t mask = (uint64_t(1) << half_bits_) - 1;

@@ -23,7 +23,8 @@ void TextSamples::read(int64_t sample, BytePairEncoder& encoder, MergeDropout* d
   // Without a space near, as in some scripts, it begins where it is.
   const size_t space = text_.substr(first, size_t(stride_)).find_first_of(" \n");
   std::vector<int32_t> ids;
-  encoder.encode(text_.substr(space == std::string_view::npos ? first : first + space), size_t(T_) + 1, ids, dropout);
+  encoder.encode(text_.substr(space == std::string_view::npos ? first : first + space), size_t(T_) + 1, ids,
+                 dropout);
   file_->check_whole();
   ids.resize(size_t(T_) + 1, -1);
   std::transform(ids.begin(), ids.end() - 1, inputs, [](int32_t id) { return std::max(id, 0); });

@@ -24,8 +24,8 @@ class DeviceClock {
 };
 
 class Source;
-// A second queue of a device, of copies that go on beside its kernels. Where calls return when done, a copy is
-// made at once.
+// A second queue of a device, of copies that go on beside its kernels. Where calls return when done, a copy
+// is made at once.
 class CopyQueue {
  public:
   explicit CopyQueue(Source& source) : source_(source) {}
@@ -61,8 +61,8 @@ class Source {
   virtual void* stream() const { return nullptr; }
   virtual void synchronize() {}
   virtual std::unique_ptr<DeviceClock> clock() { return std::make_unique<DeviceClock>(); }
-  // The device itself copies from memory of the host that is pinned (page-locked), while the host goes on. It is
-  // unpinned before it is given back; no page is pinned twice.
+  // The device itself copies from memory of the host that is pinned (page-locked), while the host goes on. It
+  // is unpinned before it is given back; no page is pinned twice.
   virtual void pin(void*, int64_t) {}
   virtual void unpin(void*) noexcept {}
   virtual std::unique_ptr<CopyQueue> copy_queue() { return std::make_unique<CopyQueue>(*this); }

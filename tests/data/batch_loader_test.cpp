@@ -35,7 +35,7 @@ TEST_P(L14_BatchLoader, GivesEachStepItsBatch) {
   for (const int64_t workers : {0, 1, 2, 4}) {
     BatchLoader batches(kB, kT, workers, fill);
     for (int64_t step = 0; step < 20; ++step) {
-      const Batch& batch = batches.next();
+      const TokenBatch& batch = batches.next();
       ASSERT_EQ(batch.inputs.shape(), (Shape{kB, kT}));
       ASSERT_EQ(batch.targets.shape(), (Shape{kB, kT}));
       ASSERT_EQ(to_host<int32_t>(batch.inputs), ids_of(step, 0)) << workers << " workers, step " << step;
@@ -50,7 +50,7 @@ TEST_P(L14_BatchLoader, ABatchStaysAsItIsUntilTheNext) {
     fill(step, worker, inputs, targets), ++filled;
   });
   for (int64_t step = 0; step < 6; ++step) {
-    const Batch& batch = batches.next();
+    const TokenBatch& batch = batches.next();
     while (filled < step + 4) std::this_thread::yield();  // the worker has made all that it may
     ASSERT_EQ(to_host<int32_t>(batch.inputs), ids_of(step, 0)) << step;
   }
@@ -59,7 +59,7 @@ TEST_P(L14_BatchLoader, ABatchStaysAsItIsUntilTheNext) {
 TEST_P(L14_BatchLoader, AsksForMemoryOnceOfKindData) {
   BatchLoader batches(kB, kT, 2, fill);
   const auto bytes = [](const Meter& meter) { return meter.now()[Kind::Data]; };
-  EXPECT_EQ(bytes(context.device.meter()), 2 * 2 * kB * kT * 4);          // inputs and targets of two batches
+  EXPECT_EQ(bytes(context.device.meter()), 2 * 2 * kB * kT * 4);  // inputs and targets of two batches
   EXPECT_EQ(bytes(batches.host().meter()), (2 * 2 + 1) * 2 * kB * kT * 4);  // of two for each worker and one
   const int64_t requests = context.device.meter().device_requests();
   for (int64_t step = 0; step < 10; ++step) batches.next();
@@ -84,7 +84,7 @@ TEST_P(L14_BatchLoader, TwoOfThemAlternate) {
     fill(step + 100, worker, inputs, targets);
   });
   for (int64_t step = 0; step < 5; ++step) {
-    const Batch &of_a = a.next(), &of_b = b.next();
+    const TokenBatch &of_a = a.next(), &of_b = b.next();
     ASSERT_EQ(to_host<int32_t>(of_a.inputs), ids_of(step, 0));
     ASSERT_EQ(to_host<int32_t>(of_b.inputs), ids_of(step + 100, 0));
   }
@@ -92,7 +92,7 @@ TEST_P(L14_BatchLoader, TwoOfThemAlternate) {
 
 TEST_P(L14_BatchLoader, IsOfTheContextThatItWasMadeIn) {
   BatchLoader batches(kB, kT, 1, fill);
-  const Batch* batch = &batches.next();
+  const TokenBatch* batch = &batches.next();
   {
     Context other(GetParam());
     BatchLoader others(kB, kT, 1, fill);
@@ -122,8 +122,10 @@ TEST_P(L14_BatchLoader, TheTimeOfTheCallIsInTheRangeData) {
 
 TEST(L14_BatchLoaderSizes, RefusesEmptyBatchesAndImpossibleWorkers) {
   Context context;
-  for (const auto& [B, T, workers] : {std::tuple(0, 5, 1), {3, 0, 1}, {-1, 5, 1}, {3, 5, -1}, {3, 5, 2000}})
-    expect_refused("", [&, B = B, T = T, workers = workers] { BatchLoader(B, T, workers, fill); });
+  for (const auto& [B, T] : {std::pair(0, 5), {3, 0}, {-1, 5}})
+    expect_refused("batch loader: batches of", [&, B = B, T = T] { BatchLoader(B, T, 1, fill); });
+  for (const int64_t workers : {-1, 2000})
+    expect_refused("prefetch: ", [&] { BatchLoader(kB, kT, workers, fill); });
 }
 
 TEST(L14_BatchLoaderSizes, WorksOnMetaToo) {

@@ -96,7 +96,8 @@ TEST(L14_Prefetch, AnItemStaysAsItIsUntilTheNextTake) {
 
 TEST(L14_Prefetch, ASlotIsMadeAnewInPlace) {
   using Vectors = Prefetch<std::vector<int>>;
-  Vectors vectors(1, std::vector<std::vector<int>>(2), [](int64_t, int64_t, std::vector<int>& item) { item.resize(8); });
+  Vectors vectors(1, std::vector<std::vector<int>>(2),
+                  [](int64_t, int64_t, std::vector<int>& item) { item.resize(8); });
   const int* const first = vectors.take().data();
   const int* const second = vectors.take().data();
   EXPECT_NE(first, second);

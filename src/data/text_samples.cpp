@@ -4,6 +4,9 @@
 
 namespace gradus {
 
+// Of the seed's random numbers, from here on: one stream for each position.
+constexpr uint64_t kDropoutStream = uint64_t(1) << 32;
+
 TextSamples::TextSamples(std::shared_ptr<const MappedFile> file, int64_t bytes, const BytePairs& pairs,
                          int64_t T, int64_t stride)
     : file_(std::move(file)), pairs_(pairs), T_(T), stride_(stride) {
@@ -29,6 +32,35 @@ void TextSamples::read(int64_t sample, BytePairEncoder& encoder, MergeDropout* d
   ids.resize(size_t(T_) + 1, -1);
   std::transform(ids.begin(), ids.end() - 1, inputs, [](int32_t id) { return std::max(id, 0); });
   std::copy(ids.begin() + 1, ids.end(), targets);
+}
+
+int64_t Share::first_of(int64_t step) const {
+  // BEGIN SOLUTION 14.3
+  return position + step * batch + rank * rows();
+  // STUB: todo("14.3", "the position of this rank's first sample of the step", step);
+  // END SOLUTION 14.3
+}
+
+BatchLoader::Fill read_samples(const TextSamples& samples, const SampleOrder& order, const Share& share,
+                               int64_t workers, double dropout, uint64_t seed) {
+  check(share.batch >= 1 && share.ranks >= 1 && share.batch % share.ranks == 0, "read samples: a batch of ",
+        share.batch, " cannot be shared by ", share.ranks, " ranks; it must be a multiple of their number");
+  check(share.rank >= 0 && share.rank < share.ranks && share.position >= 0, "read samples: rank ", share.rank,
+        " of ", share.ranks, " from position ", share.position, " on; ranks and positions count from 0");
+  check(order.samples() == samples.count(), "read samples: an order of ", order.samples(), " samples for ",
+        samples.count());
+  std::vector<BytePairEncoder> encoders(size_t(std::max<int64_t>(workers, 1)),
+                                        BytePairEncoder(samples.pairs()));
+  const int64_t T = samples.T();
+  return [=, &samples, encoders = std::move(encoders)](int64_t step, int64_t worker, int32_t* inputs,
+                                                       int32_t* targets) mutable {
+    for (int64_t row = 0; row < share.rows(); ++row) {
+      const int64_t position = share.first_of(step) + row;
+      MergeDropout drop{dropout, Rng(seed, kDropoutStream + uint64_t(position))};
+      samples.read(order.at(position), encoders[size_t(worker)], dropout > 0 ? &drop : nullptr,
+                   inputs + row * T, targets + row * T);
+    }
+  };
 }
 
 }  // namespace gradus

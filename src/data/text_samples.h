@@ -3,7 +3,9 @@
 #include <memory>
 
 #include "src/core/mapped_file.h"
+#include "src/data/batch_loader.h"
 #include "src/data/byte_pairs.h"
+#include "src/data/sample_order.h"
 
 namespace gradus {
 
@@ -15,6 +17,8 @@ class TextSamples {
               int64_t stride);
 
   int64_t count() const;
+  int64_t T() const { return T_; }
+  const BytePairs& pairs() const { return pairs_; }
   // Its first T tokens as inputs, and as targets the T that follow each of them. Behind the end of the text
   // inputs are 0 and targets -1, which do not count. An encoder belongs to one thread. `dropout` may be
   // nullptr. An Error if the file has become shorter.
@@ -27,5 +31,19 @@ class TextSamples {
   const BytePairs& pairs_;
   int64_t T_, stride_;
 };
+
+// Which positions of an order a rank reads, from where on.
+struct Share {
+  int64_t batch;                // samples of a step, of all ranks together; a multiple of the ranks
+  int64_t rank = 0, ranks = 1;  // each rank reads as many samples of each step, those of rank 0 first
+  int64_t position = 0;         // of the first sample of step 0: how many were read before, to go on there
+  int64_t rows() const { return batch / ranks; }
+  int64_t first_of(int64_t step) const;  // position of the rank's first sample of a step; its rows() follow
+};
+
+// What a rank's BatchLoader is filled with: batches of rows() samples of T tokens. Merges are dropped with
+// the probability `dropout`, by random numbers of (seed, position). Refers to the samples.
+BatchLoader::Fill read_samples(const TextSamples& samples, const SampleOrder& order, const Share& share,
+                               int64_t workers, double dropout, uint64_t seed);
 
 }  // namespace gradus

@@ -1,0 +1,14 @@
+// Lesson 14's example, to be checked with a pencil, and what byte pairs of a text look like.
+#pragma once
+#include <ostream>
+
+#include "src/data/byte_pairs.h"
+
+namespace gradus {
+
+void byte_pairs_by_hand(std::ostream& out);
+
+// The tokens of a text as text, with a bar between them.
+std::string in_tokens(std::string_view text, const BytePairs& pairs);
+
+}  // namespace gradus

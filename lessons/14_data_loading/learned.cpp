@@ -1,0 +1,56 @@
+#include "lessons/14_data_loading/learned.h"
+
+#include <iostream>
+
+#include "lessons/14_data_loading/by_hand.h"
+#include "src/core/table.h"
+#include "src/core/timing.h"
+#include "src/data/tokenizer.h"
+#include "src/io/atomic_file.h"
+
+namespace gradus {
+
+BytePairs learn_byte_pairs(const LessonText& text, int64_t tokens) {
+  BytePairs pairs = BytePairs::learn(text.train(), tokens - 256);
+  text.file->check_whole();
+  return pairs;
+}
+
+void save_byte_pairs(const BytePairs& pairs, const std::string& folder) {
+  write_file(folder + "/merges.txt", merges_text(pairs));
+  write_file(folder + "/vocab.json", vocabulary_text(pairs));
+  write_file(folder + "/tokenizer.json", tokenizer_text(pairs));
+}
+
+static void print_merges(const BytePairs& pairs) {
+  Table table({"merge", "joins", "and", "to"});
+  const int64_t n = int64_t(pairs.merges().size());
+  for (const int64_t merge : {int64_t(1), int64_t(2), int64_t(3), n / 8, n / 4, n}) {
+    if (merge < 1 || merge > n) continue;
+    const auto [left, right] = pairs.merges()[size_t(merge - 1)];
+    const auto quoted = [&](int32_t id) { return "'" + printable(pairs.tokens()[size_t(id)]) + "'"; };
+    table.row({std::to_string(merge), quoted(left), quoted(right),
+               "'" + printable(pairs.tokens()[size_t(left)] + pairs.tokens()[size_t(right)]) + "'"});
+  }
+  std::cout << table;
+}
+
+void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& report) {
+  const std::string held_out(text.held_out());
+  std::vector<int32_t> ids;
+  const Timing encoding = measure([&] { ids = BytePairEncoder(pairs).encode(held_out); });
+  std::string decoded;
+  const Timing decoding = measure([&] { decoded = pairs.decode(ids); });
+  const auto speed = [&](const Timing& t) {
+    return number_text(double(held_out.size()) / t.median * 1e-6) + " MB/s";
+  };
+  std::cout << "\n(a) " << count_text(pairs.vocabulary()) << " tokens: 256 bytes and "
+            << count_text(int64_t(pairs.merges().size())) << " merges\n\n";
+  print_merges(pairs);
+  std::cout << "\nThe held-out text: " << in_tokens(held_out.substr(0, held_out.find('\n')), pairs) << "\n"
+            << number_text(double(held_out.size()) / double(ids.size())) << " bytes per token; encodes "
+            << speed(encoding) << ", decodes " << speed(decoding) << "\n";
+  report.check_equal("bytes of held-out text that decode differently", decoded == held_out ? 0 : 1, 0);
+}
+
+}  // namespace gradus

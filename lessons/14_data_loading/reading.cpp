@@ -1,0 +1,75 @@
+#include "lessons/14_data_loading/reading.h"
+
+#include <iostream>
+#include <numbers>
+
+#include "src/core/table.h"
+#include "src/io/atomic_file.h"
+#include "src/train/text.h"
+
+namespace gradus {
+
+constexpr int64_t kLeastBytes = 1000, kMostBytes = int64_t(64) << 20;
+
+LessonText map_text(const std::string& path, const std::string& made, int64_t bytes, uint64_t seed) {
+  LessonText text;
+  if (path.empty()) {
+    const Text generated = generated_text("steps.grammar", bytes, seed);
+    write_file(made, generated.corpus.bytes);
+    text.file = std::make_shared<const MappedFile>(made);
+    text.split = generated.corpus.split;
+    text.floor = *generated.floor / std::numbers::ln2;
+  } else {
+    text.file = std::make_shared<const MappedFile>(path);
+    check(text.file->bytes() >= kLeastBytes && text.file->bytes() <= kMostBytes, path, " has ",
+          text.file->bytes(), " bytes; this lesson needs ", kLeastBytes, " to ", kMostBytes,
+          ", because it also encodes the text whole");
+    text.split = text.file->bytes() - text.file->bytes() / 10;
+  }
+  return text;
+}
+
+ReadCounts count_reads(Sharing how, const SampleOrder& order, int64_t batch, int64_t ranks, int64_t workers) {
+  std::vector<int64_t> times(size_t(order.samples()));
+  const int64_t steps = order.samples() / batch;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    Share share{.batch = batch, .rank = rank, .ranks = ranks};
+    if (how == Sharing::EveryRankReadsAll) share = {.batch = batch / ranks};
+    using Samples = std::vector<int64_t>;
+    Samples made(size_t(workers), 0);  // steps, by each worker
+    const auto read = [&](int64_t step, int64_t worker, Samples& samples) {
+      // The mistake: each worker goes through all the data, as if it were alone.
+      if (how == Sharing::EveryWorkerReadsAll) step = made[size_t(worker)]++;
+      samples.clear();
+      for (int64_t row = 0; row < share.rows(); ++row)
+        samples.push_back(order.at(share.first_of(step) + row));
+    };
+    Prefetch<Samples> samples(workers, std::vector<Samples>(size_t(2 * workers)), read);
+    for (int64_t step = 0; step < steps; ++step)
+      for (const int64_t sample : samples.take()) ++times[size_t(sample)];
+  }
+  ReadCounts counts;
+  for (const int64_t n : times)
+    counts.read += n, counts.different += n > 0, counts.repeated += n > 1, counts.never += n == 0;
+  return counts;
+}
+
+void report_sharing(int64_t samples, uint64_t seed, Report& report) {
+  constexpr int64_t kBatch = 8, kRanks = 2, kWorkers = 4;
+  const SampleOrder order(samples / kBatch * kBatch, seed);
+  Table table({"2 ranks, 4 workers each", "samples read", "different", "more than once", "never"});
+  const std::pair<Sharing, const char*> kWays[] = {{Sharing::Shared, "shared by ranks and workers"},
+                                                   {Sharing::EveryWorkerReadsAll, "every worker reads all"},
+                                                   {Sharing::EveryRankReadsAll, "every rank reads all"}};
+  for (const auto& [how, name] : kWays) {
+    const ReadCounts counts = count_reads(how, order, kBatch, kRanks, kWorkers);
+    table.row({name, count_text(counts.read), count_text(counts.different), count_text(counts.repeated),
+               count_text(counts.never)});
+    if (how != Sharing::Shared) continue;
+    report.check_equal("samples of an epoch that are read twice", counts.repeated, 0);
+    report.check_equal("samples of an epoch that are never read", counts.never, 0);
+  }
+  std::cout << "\n(c) Who reads what: the steps of one epoch\n\n" << table;
+}
+
+}  // namespace gradus

@@ -1,0 +1,29 @@
+// Lesson 14's text as a mapped file, and who reads which part of it.
+#pragma once
+#include <optional>
+
+#include "src/data/text_samples.h"
+#include "src/train/lesson.h"
+
+namespace gradus {
+
+struct LessonText {
+  std::shared_ptr<const MappedFile> file;
+  int64_t split = 0;            // bytes to train on; the rest is held out
+  std::optional<double> floor;  // bits per byte of the held-out part, where a grammar made the text
+  std::string_view train() const { return {file->data(), size_t(split)}; }
+  std::string_view held_out() const { return {file->data() + split, size_t(file->bytes() - split)}; }
+};
+// The file `path`, its last tenth held out; if `path` is empty, `bytes` bytes of the grammar's, written to
+// `made`.
+LessonText map_text(const std::string& path, const std::string& made, int64_t bytes, uint64_t seed);
+
+// What a loop with so many ranks and workers gets in as many steps as an epoch has.
+enum class Sharing : uint8_t { Shared, EveryWorkerReadsAll, EveryRankReadsAll };
+struct ReadCounts {
+  int64_t read = 0, different = 0, repeated = 0, never = 0;  // samples
+};
+ReadCounts count_reads(Sharing how, const SampleOrder& order, int64_t batch, int64_t ranks, int64_t workers);
+void report_sharing(int64_t samples, uint64_t seed, Report& report);
+
+}  // namespace gradus

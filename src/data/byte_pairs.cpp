@@ -23,8 +23,7 @@ size_t first_piece(std::string_view text) {
     if (text.starts_with(ending)) return ending.size();
   const bool behind_space = text[0] == ' ' && text.size() > 1;
   const size_t begin = behind_space ? 1 : 0;
-  if (const Char c = first_char(text.substr(begin)); c.is != CharClass::Space)
-    return run_of(c.is, text, begin);
+  if (const Char c = first_char(text.substr(begin)); c.is != CharClass::Space) return run_of(c.is, text, begin);
   // White space: all of it at the end of the text, else all but its last character, which may belong to what
   // follows.
   size_t last = 0, end = 0;
@@ -50,20 +49,18 @@ BytePairs::BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges)
   for (int b = 0; b < 256; ++b) {
     const char byte = char(b);
     const auto found = ids.find(std::string_view(&byte, 1));
-    check(found != ids.end(), "byte pairs: byte ", b,
-          " is no token; all 256 must be, or not every text has one");
+    check(found != ids.end(), "byte pairs: byte ", b, " is no token; all 256 must be, or not every text has one");
     of_byte_[b] = found->second;
   }
   by_pair_.reserve(merges_.size());
   for (size_t rank = 0; rank < merges_.size(); ++rank) {
     const auto [left, right] = merges_[rank];
     const auto is_token = [&](int32_t id) { return id >= 0 && id < vocabulary(); };
-    check(is_token(left) && is_token(right), "byte pairs: merge ", rank, " is of tokens ", left, " and ",
-          right, ", and there are ", vocabulary());
+    check(is_token(left) && is_token(right), "byte pairs: merge ", rank, " is of tokens ", left, " and ", right,
+          ", and there are ", vocabulary());
     const auto merged = ids.find(tokens_[size_t(left)] + tokens_[size_t(right)]);
     check(merged != ids.end(), "byte pairs: merge ", rank, " makes ", tokens_[size_t(left)].size(), " + ",
-          tokens_[size_t(right)].size(),
-          " bytes that are no token; vocabulary and merges are of different files");
+          tokens_[size_t(right)].size(), " bytes that are no token; vocabulary and merges are of different files");
     check(by_pair_.emplace(key_of(left, right), Merge{int32_t(rank), merged->second}).second,
           "byte pairs: merge ", rank, " is there twice");
   }
@@ -167,14 +164,4 @@ std::vector<int32_t> BytePairEncoder::encode(std::string_view text) {
   return ids;
 }
 
-}  // namespace gradus
-namespace gradus {
-void BytePairEncoder::encode(std::string_view text, size_t at_least, std::vector<int32_t>& ids,
-                             MergeDropout*) {
-  while (!text.empty() && ids.size() < at_least) {
-    const std::string_view piece = text.substr(0, first_piece(text));
-    text.remove_prefix(piece.size());
-    pairs_.encode_piece(piece, ids);
-  }
-}
 }  // namespace gradus

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "src/core/rng.h"
-
 namespace gradus {
 
 // The length of the first piece of a text that is not empty, by GPT-2's pattern:
@@ -21,12 +19,12 @@ class BytePairs {
  public:
   using Pair = std::pair<int32_t, int32_t>;  // of token ids
 
-  // The most frequent pair of neighbours in the text's pieces becomes a token, `merges` times, or until no
-  // pair is there twice; of equally frequent ones that with the smaller ids. Tokens 0 to 255 are the bytes,
-  // in the order of byte_order().
+  // The most frequent pair of neighbours in the text's pieces becomes a token, `merges` times, or until no pair
+  // is there twice; of equally frequent ones that with the smaller ids. Tokens 0 to 255 are the bytes, in
+  // the order of byte_order().
   static BytePairs learn(std::string_view text, int64_t merges);
-  // tokens[id]: its bytes, all 256 single ones among them. merges: pairs of them in the order in which they
-  // were learned, whose bytes together are a token's, too. An Error says what does not fit.
+  // tokens[id]: its bytes, all 256 single ones among them. merges: pairs of them in the order in which they were
+  // learned, whose bytes together are a token's, too. An Error says what does not fit.
   BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges);
 
   int64_t vocabulary() const { return int64_t(tokens_.size()); }
@@ -53,17 +51,11 @@ class BytePairs {
   std::unordered_map<uint64_t, Merge, HashOfPair> by_pair_;
 };
 
-struct MergeDropout {
-  double probability;
-  Rng rng;
-};
 // Encodes texts, and remembers the pieces that it has seen, as most come again: one for each thread.
 class BytePairEncoder {
  public:
   explicit BytePairEncoder(const BytePairs& pairs) : pairs_(pairs) {}
   std::vector<int32_t> encode(std::string_view text);
-  void encode(std::string_view text, size_t at_least, std::vector<int32_t>& ids,
-              MergeDropout* dropout = nullptr);
 
  private:
   struct HashOfText {

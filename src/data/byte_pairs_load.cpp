@@ -14,7 +14,7 @@ namespace gradus {
 namespace {
 
 // Enough for hundreds of thousands of tokens; parsed JSON takes many times the memory of its text.
-constexpr int64_t kMostBytes = 64 << 20;
+constexpr int64_t kMostFileBytes = 64 << 20;
 constexpr size_t kMostValues = 1 << 22;
 
 std::string bytes_of(const std::string& name) {
@@ -149,11 +149,11 @@ BytePairs load_byte_pairs(const std::string& folder) {
                     vocabulary = folder + "/vocab.json";
   std::error_code no_error;
   if (std::filesystem::exists(tokenizer, no_error)) {
-    const std::string text = read_text_file(tokenizer, kMostBytes);
+    const std::string text = read_text_file(tokenizer, kMostFileBytes);
     return in_file(tokenizer, [&] { return read_tokenizer(text); });
   }
-  const std::string of_merges = read_text_file(merges, kMostBytes);
-  const std::string of_vocabulary = read_text_file(vocabulary, kMostBytes);
+  const std::string of_merges = read_text_file(merges, kMostFileBytes);
+  const std::string of_vocabulary = read_text_file(vocabulary, kMostFileBytes);
   Names names;
   in_file(vocabulary, [&] {
     parse_fields(of_vocabulary, kMostValues,

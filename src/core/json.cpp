@@ -19,21 +19,22 @@ static void refuse_long_words(std::string_view text) {
 }
 
 void parse_fields(std::string_view text, size_t most,
-                  const std::function<void(const std::string&, ParsedJson&)>& take) {
+                  const std::function<void(const std::string&, ParsedJson&)>& take, bool nested) {
   using Event = ParsedJson::parse_event_t;
   const size_t zero = text.find('\0');  // which the library takes for the end
   check(zero == text.npos, "json: byte ", zero, " is zero; no JSON has one");
   refuse_long_words(text);
-  std::unordered_set<std::string> names[2];  // of the fields, and of the fields of one
+  std::unordered_set<std::string> names[64];  // of the fields of the object that is open at this level
   std::string name;
   size_t values = 0;
   const auto look = [&](int depth, Event event, ParsedJson& parsed) {
     const bool is_object = event == Event::object_start, opens = is_object || event == Event::array_start;
     check(depth > 0 || is_object || event == Event::object_end, "json: it is no object");
-    check(depth < 2 || !is_object, "json: ", name, " has an object deeper than in a field");
+    check(depth < 2 || !is_object || nested, "json: ", name, " has an object deeper than in a field");
     check(depth < 64 || !opens, "json: more than 64 levels");
+    if (is_object) names[depth] = {};
     if (event == Event::key) {
-      if (depth == 1) name = parsed, values = 0, names[1] = {};
+      if (depth == 1) name = parsed, values = 0;
       check(names[depth - 1].insert(parsed).second, "json: two fields are called ", Brief{parsed});
       check(names[0].size() <= most, "json: more than ", most, " fields");
       return true;

@@ -1,7 +1,9 @@
 // Byte-pair encoding (Sennrich et al. 2016, "Neural machine translation of rare words with subword units";
-// of bytes: Radford et al. 2019, GPT-2). A text is split into pieces; each begins as bytes, and the pair of
-// neighbours that was learned first is merged, again and again, until none is left that was learned.
+// of bytes: Radford et al. 2019, GPT-2). A text is split into pieces. Each piece begins as bytes; then the
+// pair of neighbours that was learned first is merged, again and again, until no pair of neighbours was
+// learned.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,22 +11,39 @@
 #include <utility>
 #include <vector>
 
+#include "src/core/rng.h"
+
 namespace gradus {
 
 // The length of the first piece of a text that is not empty, by GPT-2's pattern:
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 size_t first_piece(std::string_view text);
 
+// BPE-dropout (Provilkov et al. 2020, algorithm 1): at each step every possible merge is left out with this
+// probability, and the best of the others is made; if none is left, the piece is finished. So a word is seen
+// in several segmentations.
+struct MergeDropout {
+  double probability;
+  Rng rng;
+};
+
 class BytePairs {
  public:
   using Pair = std::pair<int32_t, int32_t>;  // of token ids
+  struct HashOfPair {
+    size_t operator()(const Pair& pair) const {
+      return size_t((uint64_t(pair.first) << 32 | uint64_t(pair.second)) * 0x9E3779B97F4A7C15u >> 20);
+    }
+  };
+  template <class Value>
+  using ByPair = std::unordered_map<Pair, Value, HashOfPair>;
 
-  // The most frequent pair of neighbours in the text's pieces becomes a token, `merges` times, or until no pair
-  // is there twice; of equally frequent ones that with the smaller ids. Tokens 0 to 255 are the bytes, in
-  // the order of byte_order().
+  // The most frequent pair of neighbours in the text's pieces becomes a token, `merges` times, or until no
+  // pair occurs twice; of equally frequent pairs the one with the smaller ids. Tokens 0 to 255 are the bytes,
+  // in the order of byte_order().
   static BytePairs learn(std::string_view text, int64_t merges);
-  // tokens[id]: its bytes, all 256 single ones among them. merges: pairs of them in the order in which they were
-  // learned, whose bytes together are a token's, too. An Error says what does not fit.
+  // tokens[id]: its bytes; all 256 single bytes are among the tokens. merges: pairs of tokens in the order in
+  // which they were learned; their bytes joined are a token, too. An Error says what does not fit.
   BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges);
 
   int64_t vocabulary() const { return int64_t(tokens_.size()); }
@@ -34,44 +53,48 @@ class BytePairs {
   std::string decode(const std::vector<int32_t>& ids) const;  // an Error for an id that is no token's
 
   // Appends the tokens of one piece.
-  void encode_piece(std::string_view piece, std::vector<int32_t>& ids) const;
+  void encode_piece(std::string_view piece, std::vector<int32_t>& ids, MergeDropout* dropout = nullptr) const;
 
  private:
-  struct Merge {
-    int32_t rank, id;
-  };
-  const Merge* find(int32_t left, int32_t right) const;
-
   std::vector<std::string> tokens_;
   std::vector<Pair> merges_;
-  int32_t of_byte_[256];
-  struct HashOfPair {
-    size_t operator()(uint64_t pair) const { return size_t((pair ^ pair >> 32) * 0x9E3779B97F4A7C15u); }
-  };
-  std::unordered_map<uint64_t, Merge, HashOfPair> by_pair_;
+  std::vector<int32_t> merged_;  // by rank, which is the index in merges_: the token that a merge makes
+  std::array<int32_t, 256> of_byte_;
+  ByPair<int32_t> ranks_;
 };
 
-// Encodes texts, and remembers the pieces that it has seen, as most come again: one for each thread.
+// Encodes texts, and remembers short pieces, as most pieces occur many times. Each thread needs an encoder of
+// its own; they can share the BytePairs, which must outlive them.
 class BytePairEncoder {
  public:
-  explicit BytePairEncoder(const BytePairs& pairs) : pairs_(pairs) {}
+  explicit BytePairEncoder(const BytePairs& pairs) : pairs_(pairs), remembered_(kRemembered) {}
   std::vector<int32_t> encode(std::string_view text);
+  // Appends tokens of the text, piece by piece, until `ids` has at_least of them or the text ends. With
+  // dropout no piece is remembered.
+  void encode(std::string_view text, size_t at_least, std::vector<int32_t>& ids,
+              MergeDropout* dropout = nullptr);
 
  private:
-  struct HashOfText {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  void encode_piece(std::string_view piece, std::vector<int32_t>& ids);
+
+  static constexpr size_t kRemembered = 1 << 16;
+  struct alignas(64) Remembered {  // a piece and its tokens, in one cache line
+    uint8_t bytes = 0, tokens = 0;
+    std::array<char, 30> piece;
+    std::array<int32_t, 8> ids;
   };
   const BytePairs& pairs_;
-  std::unordered_map<std::string, std::vector<int32_t>, HashOfText, std::equal_to<>> seen_;
+  std::vector<Remembered> remembered_;  // by hash; a piece replaces the one that had its place
 };
 
 // GPT-2's files name a byte by a printable character: itself, or one from U+0100 on. byte_order()[id] is the
-// byte of token `id` in them; character_of(byte) its name in UTF-8.
-const uint8_t* byte_order();
+// byte of token `id` in them; character_of(byte) is its name in UTF-8.
+const std::array<uint8_t, 256>& byte_order();
 std::string character_of(uint8_t byte);
 
-// merges.txt and vocab.json, as GPT-2's, or one tokenizer.json; transformers load both.
+// The folder's tokenizer.json, or else its merges.txt and vocab.json. Hugging Face's tokenizers reads and
+// writes both. Tokens that no merge makes, such as "<|endoftext|>", are tokens with these bytes that encoding
+// never gives. An Error names the file, and what in it does not fit.
 BytePairs load_byte_pairs(const std::string& folder);
 std::string merges_text(const BytePairs& pairs);
 std::string vocabulary_text(const BytePairs& pairs);

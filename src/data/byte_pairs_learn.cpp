@@ -1,5 +1,5 @@
-// Learning byte pairs: counts are of different pieces, each with how often it comes; a merge changes the counts
-// of the pairs beside it only.
+// Learning byte pairs. Counts are over the different pieces, each with the number of times that it occurs; a
+// merge changes only the counts of the pairs around it.
 #include <algorithm>
 #include <queue>
 
@@ -12,44 +12,38 @@ namespace {
 
 struct Piece {
   std::vector<int32_t> ids;
-  int64_t times;
-};
-struct PairCount {
   int64_t times = 0;
-  std::vector<int32_t> in;  // pieces that have it, or had it; some more than once
 };
-struct HashOfPair {
-  size_t operator()(const BytePairs::Pair& p) const {
-    return size_t((uint64_t(uint32_t(p.first)) << 32 | uint32_t(p.second)) * 0x9E3779B97F4A7C15u >> 20);
-  }
+struct Count {
+  int64_t times = 0;
+  std::vector<int32_t> in;  // the pieces that have the pair, or had it; some more than once
 };
-using Counts = std::unordered_map<BytePairs::Pair, PairCount, HashOfPair>;
-
-struct Candidate {  // as counted when it was put in line
+struct Candidate {  // as counted when it was put into the queue; counts only fall afterwards
   int64_t times;
   BytePairs::Pair pair;
   bool operator<(const Candidate& o) const { return times != o.times ? times < o.times : pair > o.pair; }
 };
 
 std::vector<Piece> pieces_of(std::string_view text) {
-  std::unordered_map<std::string_view, int64_t> times;
-  std::vector<std::string_view> in_order;  // so that nothing depends on the order of a hash table
+  std::array<int32_t, 256> id_of;
+  for (int32_t id = 0; id < 256; ++id) id_of[byte_order()[size_t(id)]] = id;
+  std::unordered_map<std::string_view, int32_t> index;
+  std::vector<Piece>
+      pieces;  // in the order of the text, so that nothing depends on the order of a hash table
   while (!text.empty()) {
     const std::string_view piece = text.substr(0, first_piece(text));
     text.remove_prefix(piece.size());
-    if (++times[piece] == 1) in_order.push_back(piece);
-  }
-  int32_t id_of[256];
-  for (int32_t id = 0; id < 256; ++id) id_of[byte_order()[id]] = id;
-  std::vector<Piece> pieces;
-  for (const std::string_view piece : in_order) {
-    pieces.push_back({{}, times[piece]});
-    for (const char c : piece) pieces.back().ids.push_back(id_of[uint8_t(c)]);
+    const auto [found, is_new] = index.emplace(piece, int32_t(pieces.size()));
+    if (is_new) {
+      pieces.emplace_back();
+      for (const char c : piece) pieces.back().ids.push_back(id_of[uint8_t(c)]);
+    }
+    ++pieces[size_t(found->second)].times;
   }
   return pieces;
 }
 
-// Merges the pair wherever a piece has it, from the left; tells `changed` of each pair that comes or goes.
+// Merges the pair wherever the piece has it, from the left; calls `changed` for each pair that comes or goes.
 template <class Changed>
 void merge(std::vector<int32_t>& ids, const BytePairs::Pair& pair, int32_t merged, const Changed& changed) {
   size_t to = 0;
@@ -59,8 +53,8 @@ void merge(std::vector<int32_t>& ids, const BytePairs::Pair& pair, int32_t merge
       ids[to] = ids[i++];
       continue;
     }
-    if (to > 0) changed(BytePairs::Pair(ids[to - 1], pair.first), -1), changed({ids[to - 1], merged}, 1);
-    if (i + 2 < ids.size()) changed(BytePairs::Pair(pair.second, ids[i + 2]), -1), changed({merged, ids[i + 2]}, 1);
+    if (to > 0) changed({ids[to - 1], pair.first}, -1), changed({ids[to - 1], merged}, 1);
+    if (i + 2 < ids.size()) changed({pair.second, ids[i + 2]}, -1), changed({merged, ids[i + 2]}, 1);
     ids[to] = merged, i += 2;
   }
   ids.resize(to);
@@ -69,50 +63,48 @@ void merge(std::vector<int32_t>& ids, const BytePairs::Pair& pair, int32_t merge
 }  // namespace
 
 BytePairs BytePairs::learn(std::string_view text, int64_t merges) {
-  check(merges >= 0 && merges < (int64_t(1) << 30), "byte pairs: ", merges, " merges; there may be 0 to 2^30 - 1");
+  check(merges >= 0 && merges < int64_t(1) << 30, "byte pairs: ", merges,
+        " merges; there may be 0 to 2^30 - 1");
   std::vector<Piece> pieces = pieces_of(text);
-  Counts counts;
+  ByPair<Count> counts;
+  std::vector<Pair> fresh;  // pairs that were not counted before
+  const auto add = [&](const Pair& pair, int64_t times, int32_t piece) {
+    const auto [found, is_new] = counts.try_emplace(pair);
+    if (is_new) fresh.push_back(pair);
+    Count& count = found->second;
+    count.times += times;
+    if (times > 0 && (count.in.empty() || count.in.back() != piece)) count.in.push_back(piece);
+  };
   for (size_t p = 0; p < pieces.size(); ++p)
-    for (size_t i = 0; i + 1 < pieces[p].ids.size(); ++i) {
-      PairCount& count = counts[{pieces[p].ids[i], pieces[p].ids[i + 1]}];
-      count.times += pieces[p].times;
-      if (count.in.empty() || count.in.back() != int32_t(p)) count.in.push_back(int32_t(p));
-    }
-  std::priority_queue<Candidate> line;
-  for (const auto& [pair, count] : counts) line.push({count.times, pair});
+    for (size_t i = 0; i + 1 < pieces[p].ids.size(); ++i)
+      add({pieces[p].ids[i], pieces[p].ids[i + 1]}, pieces[p].times, int32_t(p));
+
   std::vector<std::string> tokens;
-  for (int id = 0; id < 256; ++id) tokens.emplace_back(1, char(byte_order()[id]));
-  std::unordered_map<std::string, int32_t> ids;
+  for (const uint8_t byte : byte_order()) tokens.emplace_back(1, char(byte));
   std::vector<Pair> learned;
-  while (int64_t(learned.size()) < merges && !line.empty()) {
-    const Candidate best = line.top();
-    line.pop();
-    PairCount& count = counts[best.pair];
-    if (count.times != best.times) {  // it has changed since
-      if (count.times > 1) line.push({count.times, best.pair});
+  std::priority_queue<Candidate> queue;
+  while (int64_t(learned.size()) < merges) {
+    for (const Pair& pair : fresh)
+      if (const int64_t times = counts[pair].times; times > 1) queue.push({times, pair});
+    fresh.clear();
+    if (queue.empty()) break;
+    const Candidate best = queue.top();
+    queue.pop();
+    Count& count = counts[best.pair];
+    if (count.times < best.times) {
+      if (count.times > 1) queue.push({count.times, best.pair});
       continue;
     }
-    if (best.times < 2) break;
-    // Two pairs may make the same bytes, and then the same token.
-    const std::string bytes = tokens[size_t(best.pair.first)] + tokens[size_t(best.pair.second)];
-    const auto [token, is_new] = ids.try_emplace(bytes, int32_t(tokens.size()));
-    const int32_t merged = token->second;
-    if (is_new) tokens.push_back(bytes);
+    // The token is new: where its bytes became one token before, they did so here, too, because pieces merge
+    // alike up to the ends of a token.
+    const int32_t merged = int32_t(tokens.size());
+    tokens.push_back(tokens[size_t(best.pair.first)] + tokens[size_t(best.pair.second)]);
     learned.push_back(best.pair);
-    std::vector<Pair> risen;
     const std::vector<int32_t> in = std::move(count.in);
     for (const int32_t p : in)
-      merge(pieces[size_t(p)].ids, best.pair, merged, [&](const Pair& pair, int64_t sign) {
-        PairCount& of = counts[pair];
-        of.times += sign * pieces[size_t(p)].times;
-        if (sign < 0) return;
-        if (of.in.empty() || of.in.back() != p) of.in.push_back(p);
-        risen.push_back(pair);
-      });
+      merge(pieces[size_t(p)].ids, best.pair, merged,
+            [&](const Pair& pair, int64_t sign) { add(pair, sign * pieces[size_t(p)].times, p); });
     counts.erase(best.pair);
-    std::sort(risen.begin(), risen.end());
-    risen.erase(std::unique(risen.begin(), risen.end()), risen.end());
-    for (const Pair& pair : risen) line.push({counts[pair].times, pair});
   }
   return BytePairs(std::move(tokens), std::move(learned));
 }

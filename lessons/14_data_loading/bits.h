@@ -19,7 +19,8 @@ std::vector<TextModel> text_models(const LessonText& text, const BytePairs& pair
 // does: bits per byte = nats per token / (ln 2 * bytes per token).
 double bits_per_byte(double nats_per_token, double bytes_per_token);
 
-// rows: of each model, with its name and held-out loss. `skip`: why they were trained too little to be compared.
+// rows: of each model, with its name and held-out loss. `skip`: why they were trained too little to be
+// compared.
 void report_bits(const std::vector<TextModel>& models, const std::vector<ReportRow>& rows,
                  std::optional<double> floor, const std::string& skip, Report& report);
 

@@ -2,7 +2,7 @@
 // runs: worker threads make them ahead, into page-locked memory, and a copy queue brings them to the device.
 // So a step does not wait, and what it reads is a function of (seed, step), whatever the number of workers.
 //
-// Waiting of a step: with 0 workers t_make; with W, max(0, t_make / W - t_step).
+// A step waits: without workers, t_make; with W of them, max(0, t_make / W - t_step).
 //
 //   make lesson-14                                                          expected last line: PASS
 #include <algorithm>
@@ -39,7 +39,7 @@ static TransformerConfig model_for(const Settings& set, int64_t vocabulary) {
 // Trains on samples that workers make ahead. After `restart_after` steps the loader is thrown away, and a new
 // one goes on at the position where it was.
 static LoadedRun train_ahead(const Lesson& lesson, const Settings& set, const TextSamples& samples,
-                             int64_t workers, int64_t restart_after) {
+                             const Place& place, int64_t workers, int64_t restart_after) {
   LessonContext context(lesson);
   Transformer model(model_for(set, samples.pairs().vocabulary()));
   model.initialize(lesson.seed);
@@ -47,9 +47,9 @@ static LoadedRun train_ahead(const Lesson& lesson, const Settings& set, const Te
   const SampleOrder order(samples.count(), lesson.seed);
   const auto from = [&](int64_t position) {
     const Share share{.batch = set.batch, .position = position};
-    return std::make_unique<BatchLoader>(
-        set.batch, set.model.context, workers,
-        read_samples(samples, order, share, workers, set.dropout, lesson.seed));
+    const auto fill = read_samples(samples, order, share, workers, set.dropout, lesson.seed);
+    return std::make_unique<BatchLoader>(set.batch, set.model.context, workers,
+                                         from_place(fill, place, set.batch));
   };
   std::unique_ptr<BatchLoader> batches = from(0);
   StepRecorder recorder;
@@ -62,7 +62,7 @@ static LoadedRun train_ahead(const Lesson& lesson, const Settings& set, const Te
     waited.push_back(seconds_now() - begin);
     Tape tape;
     const Tensor loss = model.loss(batch.inputs, batch.targets);
-    if (step == 0 && lesson.print == "tape" && workers == 4) tape.print(std::cout);
+    if (step == 0 && lesson.print == "tape" && restart_after > 0) tape.print(std::cout);
     model.parameters.zero_grad();
     tape.backward(loss);
     optimizer.clip_grad_norm(1.0);
@@ -127,12 +127,12 @@ static int lesson_14(int argc, char** argv) {
   const int64_t bytes_of_sample = int64_t(double(set.model.context) * models.back().bytes_per_token);
   const TextSamples samples(text.file, text.split, pairs, set.model.context,
                             std::max<int64_t>(bytes_of_sample, 1));
-  const LoadedLoop loop = [&](int64_t workers, int64_t restart_after) {
-    return train_ahead(lesson, set, samples, workers, restart_after);
+  const LoadedLoop loop = [&](const Place& place, int64_t workers, int64_t restart_after) {
+    return train_ahead(lesson, set, samples, place, workers, restart_after);
   };
   const std::vector<Waiting> waiting = measure_waiting(loop, has_data ? set.rounds : 1);
   report_waiting(waiting, has_data ? picture : "", report);
-  const LoadedRun restarted = loop(2, set.timed_steps / 2);
+  const LoadedRun restarted = loop(waiting[0].place, 2, set.timed_steps / 2);
   report.check_equal("losses that a restart in mid-epoch changes",
                      different_losses(restarted.losses, waiting[0].losses), 0);
   report_sharing(samples.count(), lesson.seed, report);

@@ -1,25 +1,38 @@
-// How long a step waits for its batch, with so many workers, and with a core for them or without.
+// How long a step waits for its batch, with 0, 1, 2 and 4 workers.
 #pragma once
 #include <functional>
 
+#include "src/data/batch_loader.h"
 #include "src/train/lesson.h"
 
 namespace gradus {
 
+// Where samples come from, and who may compute meanwhile.
+struct Place {
+  std::string name;
+  double latency;  // seconds until a sample has come from a store that is far away; 0: it is on this machine
+  bool core_left;  // the step leaves a core to the workers; false: it computes on all
+};
 struct LoadedRun {
   std::vector<double> losses, seconds, waited;  // of each step
 };
 constexpr int64_t kNoRestart = -1;
-using LoadedLoop = std::function<LoadedRun(int64_t workers, int64_t restart_after)>;
+using LoadedLoop = std::function<LoadedRun(const Place&, int64_t workers, int64_t restart_after)>;
+
+// What makes a batch, each sample of which comes after the place's latency.
+BatchLoader::Fill from_place(BatchLoader::Fill fill, const Place& place, int64_t samples);
 
 struct Waiting {
+  Place place;
   int64_t workers;
-  bool core_for_workers;
-  std::vector<double> losses;
+  std::vector<double> losses = {};
   double step = 0, waited = 0;  // medians of all rounds, in seconds
 };
-// Alternating, `rounds` times: 0, 1, 2 and 4 workers, while the step computes on all cores, or leaves one.
+// All places with all numbers of workers, alternating, `rounds` times.
 std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds);
+
+// Of a step that computes for `step` seconds, and whose batch takes one worker `make` seconds.
+double predicted_waiting(double make, double step, int64_t workers);
 
 // How many losses of a run are not to the bit those of another; none without data.
 int64_t different_losses(const std::vector<double>& a, const std::vector<double>& b);

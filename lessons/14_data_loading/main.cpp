@@ -48,8 +48,7 @@ static LoadedRun train_ahead(const Lesson& lesson, const Settings& set, const Te
   const auto from = [&](int64_t position) {
     const Share share{.batch = set.batch, .position = position};
     const auto fill = read_samples(samples, order, share, workers, set.dropout, lesson.seed);
-    return std::make_unique<BatchLoader>(set.batch, set.model.context, workers,
-                                         from_place(fill, place, set.batch));
+    return std::make_unique<BatchLoader>(set.batch, set.model.context, workers, from_place(fill, place));
   };
   std::unique_ptr<BatchLoader> batches = from(0);
   StepRecorder recorder;

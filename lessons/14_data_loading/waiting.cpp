@@ -15,9 +15,9 @@
 
 namespace gradus {
 
-BatchLoader::Fill from_place(BatchLoader::Fill fill, const Place& place, int64_t samples) {
+BatchLoader::Fill from_place(BatchLoader::Fill fill, const Place& place) {
   return [=](int64_t step, int64_t worker, int32_t* inputs, int32_t* targets) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(place.latency * double(samples)));
+    std::this_thread::sleep_for(std::chrono::duration<double>(place.latency));
     fill(step, worker, inputs, targets);
   };
 }
@@ -37,10 +37,13 @@ class LeaveACore {
 
 std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds) {
   std::vector<Waiting> runs;
-  const Place kPlaces[] = {{"file, all cores compute", 0, false},
-                           {"file, one core left", 0, true},
-                           {"store, one core left", 500e-6, true}};
-  for (const Place& place : kPlaces)
+  const Place all{"file, all cores compute", 0, false}, left{"file, one core left", 0, true};
+  Place store{"store, one core left", 0, true};
+  {
+    const LeaveACore leave(true);
+    store.latency = 3 * summarize(loop(left, 0, kNoRestart).seconds).median;
+  }
+  for (const Place& place : {all, left, store})
     for (const int64_t workers : {0, 1, 2, 4}) runs.push_back({place, workers});
   std::vector<std::vector<double>> seconds(runs.size()), waited(runs.size());
   for (int64_t round = 0; round < rounds; ++round)

@@ -10,7 +10,7 @@ namespace gradus {
 // Where samples come from, and who may compute meanwhile.
 struct Place {
   std::string name;
-  double latency;  // seconds until a sample has come from a store that is far away; 0: it is on this machine
+  double latency;  // seconds until a batch has come from a store that is far away; 0: it is on this machine
   bool core_left;  // the step leaves a core to the workers; false: it computes on all
 };
 struct LoadedRun {
@@ -19,8 +19,8 @@ struct LoadedRun {
 constexpr int64_t kNoRestart = -1;
 using LoadedLoop = std::function<LoadedRun(const Place&, int64_t workers, int64_t restart_after)>;
 
-// What makes a batch, each sample of which comes after the place's latency.
-BatchLoader::Fill from_place(BatchLoader::Fill fill, const Place& place, int64_t samples);
+// The same, after the place's latency.
+BatchLoader::Fill from_place(BatchLoader::Fill fill, const Place& place);
 
 struct Waiting {
   Place place;
@@ -28,7 +28,7 @@ struct Waiting {
   std::vector<double> losses = {};
   double step = 0, waited = 0;  // medians of all rounds, in seconds
 };
-// All places with all numbers of workers, alternating, `rounds` times.
+// All places with all numbers of workers, alternating, `rounds` times. The store's batches take three steps.
 std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds);
 
 // Of a step that computes for `step` seconds, and whose batch takes one worker `make` seconds.

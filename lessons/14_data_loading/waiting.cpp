@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <numeric>
 #include <thread>
 
 #include "src/core/table.h"
@@ -35,6 +36,12 @@ class LeaveACore {
   const int all_ = omp_get_max_threads();
 };
 
+// Workers that began together finish together: some steps wait long and others not at all, so no median.
+static double mean_after_warm_up(const std::vector<double>& of_steps) {
+  const auto begin = of_steps.begin() + std::min<ptrdiff_t>(2, ptrdiff_t(of_steps.size()) - 1);
+  return std::accumulate(begin, of_steps.end(), 0.0) / double(of_steps.end() - begin);
+}
+
 std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds) {
   std::vector<Waiting> runs;
   const Place all{"file, all cores compute", 0, false}, left{"file, one core left", 0, true};
@@ -50,9 +57,8 @@ std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds) {
     for (size_t i = 0; i < runs.size(); ++i) {
       const LeaveACore leave(runs[i].place.core_left);
       const LoadedRun run = loop(runs[i].place, runs[i].workers, kNoRestart);
-      const ptrdiff_t warm_up = std::min<ptrdiff_t>(2, ptrdiff_t(run.seconds.size()) - 1);
-      seconds[i].insert(seconds[i].end(), run.seconds.begin() + warm_up, run.seconds.end());
-      waited[i].insert(waited[i].end(), run.waited.begin() + warm_up, run.waited.end());
+      seconds[i].push_back(mean_after_warm_up(run.seconds));
+      waited[i].push_back(mean_after_warm_up(run.waited));
       runs[i].losses = run.losses;
     }
   for (size_t i = 0; i < runs.size(); ++i)

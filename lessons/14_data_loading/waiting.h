@@ -26,7 +26,7 @@ struct Waiting {
   Place place;
   int64_t workers;
   std::vector<double> losses = {};
-  double step = 0, waited = 0;  // medians of all rounds, in seconds
+  double step = 0, waited = 0;  // seconds: the mean of a run's steps, and of all rounds the median
 };
 // All places with all numbers of workers, alternating, `rounds` times. The store's batches take three steps.
 std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds);

@@ -26,10 +26,7 @@ std::vector<TextModel> text_models(const LessonText& text, const BytePairs& pair
 }
 
 double bits_per_byte(double nats_per_token, double bytes_per_token) {
-  // BEGIN SOLUTION 14.4
   return nats_per_token / std::numbers::ln2 / bytes_per_token;
-  // STUB: todo("14.4", "bits per byte of text", nats_per_token, bytes_per_token);
-  // END SOLUTION 14.4
 }
 
 void report_bits(const std::vector<TextModel>& models, const std::vector<ReportRow>& rows,

@@ -1,6 +1,8 @@
 #include "lessons/14_data_loading/learned.h"
 
+#include <algorithm>
 #include <iostream>
+#include <set>
 
 #include "lessons/14_data_loading/by_hand.h"
 #include "src/core/table.h"
@@ -24,19 +26,20 @@ void save_byte_pairs(const BytePairs& pairs, const std::string& folder) {
 
 static void print_merges(const BytePairs& pairs) {
   Table table({"merge", "joins", "and", "to"});
+  const auto quoted = [](const std::string& token) { return "'" + printable(token.substr(0, 24)) + "'"; };
   const int64_t n = int64_t(pairs.merges().size());
-  for (const int64_t merge : {int64_t(1), int64_t(2), int64_t(3), n / 8, n / 4, n}) {
+  for (const int64_t merge : std::set<int64_t>{1, 2, 3, n / 8, n / 4, n}) {
     if (merge < 1 || merge > n) continue;
     const auto [left, right] = pairs.merges()[size_t(merge - 1)];
-    const auto quoted = [&](int32_t id) { return "'" + printable(pairs.tokens()[size_t(id)]) + "'"; };
-    table.row({std::to_string(merge), quoted(left), quoted(right),
-               "'" + printable(pairs.tokens()[size_t(left)] + pairs.tokens()[size_t(right)]) + "'"});
+    const std::string &a = pairs.tokens()[size_t(left)], &b = pairs.tokens()[size_t(right)];
+    table.row({std::to_string(merge), quoted(a), quoted(b), quoted(a + b)});
   }
   std::cout << table;
 }
 
 void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& report) {
   const std::string held_out(text.held_out());
+  const std::string first_line = held_out.substr(0, std::min<size_t>(held_out.find('\n'), 80));
   std::vector<int32_t> ids;
   const Timing encoding = measure([&] { ids = BytePairEncoder(pairs).encode(held_out); });
   std::string decoded;
@@ -47,7 +50,7 @@ void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& r
   std::cout << "\n(a) " << count_text(pairs.vocabulary()) << " tokens: 256 bytes and "
             << count_text(int64_t(pairs.merges().size())) << " merges\n\n";
   print_merges(pairs);
-  std::cout << "\nThe held-out text: " << in_tokens(held_out.substr(0, held_out.find('\n')), pairs) << "\n"
+  std::cout << "\nThe held-out text: " << in_tokens(first_line, pairs) << "\n"
             << number_text(double(held_out.size()) / double(ids.size())) << " bytes per token; encodes "
             << speed(encoding) << ", decodes " << speed(decoding) << "\n";
   report.check_equal("bytes of held-out text that decode differently", decoded == held_out ? 0 : 1, 0);

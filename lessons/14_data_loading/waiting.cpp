@@ -67,11 +67,11 @@ std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds) {
 }
 
 double predicted_waiting(double make, double step, int64_t workers) {
-  // BEGIN SOLUTION 14.5
+  // BEGIN SOLUTION 14.2
   if (workers == 0) return make;
   return std::max(0.0, make / double(workers) - step);
-  // STUB: todo("14.5", "how long a step waits", make, step, workers);
-  // END SOLUTION 14.5
+  // STUB: todo("14.2", "how long a step waits", make, step, workers);
+  // END SOLUTION 14.2
 }
 
 int64_t different_losses(const std::vector<double>& a, const std::vector<double>& b) {

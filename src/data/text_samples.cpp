@@ -35,10 +35,10 @@ void TextSamples::read(int64_t sample, BytePairEncoder& encoder, MergeDropout* d
 }
 
 int64_t Share::first_of(int64_t step) const {
-  // BEGIN SOLUTION 14.3
+  // BEGIN SOLUTION 14.1
   return position + step * batch + rank * rows();
-  // STUB: todo("14.3", "the position of this rank's first sample of the step", step);
-  // END SOLUTION 14.3
+  // STUB: todo("14.1", "the position of this rank's first sample of the step", step);
+  // END SOLUTION 14.1
 }
 
 BatchLoader::Fill read_samples(const TextSamples& samples, const SampleOrder& order, const Share& share,

@@ -5,7 +5,7 @@
 
 #include "src/core/rng.h"
 #include "src/data/batch_loader.h"
-#include "src/tensor/captured_step.h"
+#include "src/tensor/context.h"
 #include "tests/devices.h"
 #include "tests/refusal_testing.h"
 
@@ -101,6 +101,13 @@ TEST_P(L14_BatchLoader, IsOfTheContextThatItWasMadeIn) {
   EXPECT_EQ(to_host<int32_t>(batch->inputs), ids_of(0, 0));
   batch = &batches.next();
   EXPECT_EQ(&batch->inputs.device(), &context.device);
+}
+
+TEST_P(L14_BatchLoader, WithinACapturedStepIsRefused) {
+  BatchLoader batches(kB, kT, 1, fill);
+  context.device.records = true;
+  expect_refused("copy_in: a captured step copies nothing", [&] { batches.next(); });
+  context.device.records = false;
 }
 
 TEST_P(L14_BatchLoader, TheTimeOfTheCallIsInTheRangeData) {

@@ -103,13 +103,6 @@ TEST_P(L14_BatchLoader, IsOfTheContextThatItWasMadeIn) {
   EXPECT_EQ(&batch->inputs.device(), &context.device);
 }
 
-TEST_P(L14_BatchLoader, WithinACapturedStepIsRefused) {
-  BatchLoader batches(kB, kT, 1, fill);
-  context.device.records = true;
-  expect_refused("copy_in: a captured step copies nothing", [&] { batches.next(); });
-  context.device.records = false;
-}
-
 TEST_P(L14_BatchLoader, TheTimeOfTheCallIsInTheRangeData) {
   struct Paths : RangeListener {
     std::vector<std::string> open, seen;

@@ -2,6 +2,7 @@
 // changed.
 #include <iterator>
 
+#include "src/data/batch_loader.h"
 #include "src/ops/ops.h"
 #include "src/parallel/comm/cluster.h"
 #include "tests/tape_testing.h"
@@ -230,6 +231,8 @@ TEST_F(L16_NotReplayed, CopiesOtherRanksAndSecondAttemptsAreRefused) {
   expect_part(refused_in([&] { t.step(), item(t.loss); }), "copy_out: a captured step copies nothing");
   expect_part(refused_in([&] { t.fill(1), t.step(); }),
               "copy_in: a captured step copies nothing from the host");
+  BatchLoader batches(2, 3, 1, [](int64_t, int64_t, int32_t*, int32_t*) {});
+  expect_part(refused_in([&] { batches.next(), t.step(); }), "copy_in: a captured step copies nothing");
   expect_part(refused_in([&] { t.step(), t.step(); }), "copy_in: a captured step copies nothing");
   expect_part(refused_in([&] {
                 CapturedStep inner;

@@ -80,6 +80,10 @@ function answers() {
   } else if (id == "13.4") {
     V = 50; T = 16; gpt(); R = after("matrices ("); a["calls"] = 19 * L; a["bytes"] = 4 * N
     x = 6 * after("roofs meet at ") / R; a["stretched"] = x > 1 ? x : 1
+  } else if (id == "14.4") {
+    x = after("makes a batch in ") / before(" workers with a core") - after("a step takes "); a["waiting"] = x > 0 ? x : 0
+    a["different"] = after("An epoch has ") / before(" workers goes through")
+    a["bits"] = log(after("gives each of its ")) / log(2) / before(" bytes on average")
   } else if (id == "17.5") {
     R = before(" ranks"); k = before(" weights of"); n = after("weights of (") ^ 2
     x = before(" microseconds and"); y = 4000 * n / before(" GB (10")  # of one weight, on the link: 1e-9 s

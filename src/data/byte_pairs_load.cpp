@@ -37,6 +37,7 @@ std::string bytes_of(const std::string& name) {
 class Names {
  public:
   void add(const std::string& name, const ParsedJson& value) {
+    check(!name.empty(), "a token has no name");
     const int64_t id = whole_number(value);
     check(id >= 0 && id < INT32_MAX, "the token ", Brief{name}, " has id ", id, "; ids are 0 to 2^31 - 2");
     const auto [same, is_new] = ids_.emplace(name, int32_t(id));
@@ -53,7 +54,8 @@ class Names {
           " is not two tokens with a space between them");
     add_merge(both.substr(0, space), both.substr(space + 1));
   }
-  // GPT-2's two files do not say which tokens no merge makes: they have to be called <...>.
+  // GPT-2's two files do not say which tokens are special. They have to be called <...>, so that the others
+  // show whether merges are missing.
   void check_made() const {
     for (const auto& [name, id] : ids_)
       check(made_.contains(id) || bytes_of(name).size() == 1 || (name.front() == '<' && name.back() == '>'),
@@ -66,7 +68,6 @@ class Names {
             tokens.size(), " tokens are 0 to ", tokens.size() - 1);
       check(tokens[size_t(id)].empty(), "two tokens have id ", id, "; one is ", Brief{name});
       tokens[size_t(id)] = texts_.contains(name) ? name : bytes_of(name);
-      check(!name.empty(), "token ", id, " has no name");
     }
     return BytePairs(std::move(tokens), merges_);
   }
@@ -106,11 +107,15 @@ BytePairs read_tokenizer(const std::string& text) {
   check(!splitter.value("add_prefix_space", true),
         "pre_tokenizer puts a space before a text; gradus does not:", " add_prefix_space has to be false");
   check(splitter.value("use_regex", true), "pre_tokenizer does not split a text; use_regex has to be true");
-  check(model.value("type", "BPE") == "BPE", "model.type is ", Brief{model["type"]}, "; gradus has BPE only");
+  const ParsedJson type = model.value("type", ParsedJson("BPE"));
+  check(type == "BPE", "model.type is ", Brief{type}, "; gradus has BPE only");
   check_off("model.", model, {"type", "vocab", "merges"});
+  const ParsedJson &tokens = model.at("vocab"), &merges = model.at("merges"), &added = file["added_tokens"];
+  check(tokens.is_object() && merges.is_array() && (added.is_array() || added.is_null()),
+        "model.vocab has to be an object, model.merges and added_tokens arrays");
   Names names;
-  for (const auto& [name, id] : model.at("vocab").items()) names.add(name, id);
-  for (const ParsedJson& merge : model.at("merges")) {
+  for (const auto& [name, id] : tokens.items()) names.add(name, id);
+  for (const ParsedJson& merge : merges) {
     check(merge.is_string() || merge.size() == 2, "the merge ", Brief{merge},
           " is neither \"a b\" nor [\"a\", \"b\"]");
     if (merge.is_string())
@@ -118,8 +123,7 @@ BytePairs read_tokenizer(const std::string& text) {
     else
       names.add_merge(merge.at(0).get<std::string>(), merge.at(1).get<std::string>());
   }
-  for (const ParsedJson& added : file.value("added_tokens", ParsedJson::array()))
-    names.add_text(added.at("content"), added.at("id"));
+  for (const ParsedJson& token : added) names.add_text(token.at("content"), token.at("id"));
   return names.byte_pairs();
 }
 
@@ -145,8 +149,9 @@ auto in_file(const std::string& path, const F& f) {
 }  // namespace
 
 BytePairs load_byte_pairs(const std::string& folder) {
-  const std::string tokenizer = folder + "/tokenizer.json", merges = folder + "/merges.txt",
-                    vocabulary = folder + "/vocab.json";
+  const std::filesystem::path in(folder);
+  const std::string tokenizer = in / "tokenizer.json", merges = in / "merges.txt",
+                    vocabulary = in / "vocab.json";
   std::error_code no_error;
   if (std::filesystem::exists(tokenizer, no_error)) {
     const std::string text = read_text_file(tokenizer, kMostFileBytes);

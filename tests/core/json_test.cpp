@@ -146,6 +146,26 @@ TEST(L03_CoreJson, FieldsAreTakenOneByOneInTheirOrder) {
     EXPECT_EQ(fields_of(text), "json: it is no object") << text;
 }
 
+TEST(L14_CoreJson, NestedObjectsAreTakenWhereTheyAreAskedFor) {
+  const auto nested = [](const std::string& text, size_t most = 100) {
+    std::string taken;
+    const auto take = [&](const std::string& name, ParsedJson& v) {
+      taken += name + "=" + json_text(v) + " ";
+    };
+    const std::string why = refusal([&] { parse_fields(text, most, take, true); });
+    return taken + why;
+  };
+  EXPECT_EQ(nested(R"({"a":{"b":{"c":1},"d":[{"b":2},{"b":3}]},"e":1})"),
+            R"(a={"b":{"c":1},"d":[{"b":2},{"b":3}]} e=1 )");
+  EXPECT_EQ(nested(R"({"a":{"b":{"c":1,"c":2}}})"), "json: two fields are called \"c\"");
+  EXPECT_EQ(nested(R"({"a":{"b":{"a":1},"b":2}})"), "json: two fields are called \"b\"");
+  EXPECT_EQ(nested(R"({"a":[{"c":1,"d":2}]})", 2), "json: more than 2 values in a");
+  std::string deep = "1";
+  for (int i = 0; i < 65; ++i) deep = "{\"a\":" + deep + "}";
+  EXPECT_EQ(nested(deep), "json: more than 64 levels");
+  EXPECT_EQ(nested(deep.substr(5, deep.size() - 6)), "a=" + deep.substr(10, deep.size() - 12) + " ");
+}
+
 TEST(L03_CoreJson, FieldsAndTheirValuesAreCountedUpToTheMost) {
   EXPECT_EQ(fields_of(R"({"a":1,"b":2})", 2), "a=1 b=2 ");
   EXPECT_EQ(fields_of(R"({"a":1,"b":2})", 1), "a=1 json: more than 1 fields");

@@ -1,0 +1,65 @@
+// What byte pairs take on one thread: to learn 8,000 merges on the first MiB of a text, to encode all of it,
+// and to decode the tokens. The best of several runs, because the machine may be shared. Prints a JSON line.
+//   build/bench/byte_pairs [FILE]   by default the licences in /usr/share/common-licenses, joined
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "src/core/input_file.h"
+#include "src/core/json.h"
+#include "src/data/byte_pairs.h"
+
+using namespace gradus;
+
+static std::string licences() {
+  std::set<std::filesystem::path> files;  // in an order that is the same everywhere
+  for (const auto& entry : std::filesystem::directory_iterator("/usr/share/common-licenses"))
+    if (!entry.is_symlink()) files.insert(entry.path());
+  std::string text;
+  for (const auto& file : files) text += read_text_file(file);
+  return text;
+}
+
+static double best_seconds(const std::function<void()>& run) {
+  double best = 1e300;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+static void bench_byte_pairs(const std::string& text) {
+  std::unique_ptr<BytePairs> pairs;
+  std::vector<int32_t> ids;
+  std::string back;
+  const double learning = best_seconds([&] {
+    pairs = std::make_unique<BytePairs>(BytePairs::learn(std::string_view(text).substr(0, 1 << 20), 8000));
+  });
+  const double encoding = best_seconds([&] { ids = BytePairEncoder(*pairs).encode(text); });
+  const double decoding = best_seconds([&] { back = pairs->decode(ids); });
+  check(back == text, "byte pairs: the text that was decoded differs from the text that was encoded");
+  const double megabytes = double(text.size()) * 1e-6;
+  Json line = Json::object();
+  line["bench"] = "byte_pairs";
+  line["bytes"] = text.size();
+  line["merges"] = pairs->merges().size();
+  line["bytes_per_token"] = double(text.size()) / double(ids.size());
+  line["learn_s"] = learning;
+  line["encode_mb_per_s"] = megabytes / encoding;
+  line["decode_mb_per_s"] = megabytes / decoding;
+  std::cout << line.dump() << std::endl;
+}
+
+int main(int argc, char** argv) {
+  try {
+    bench_byte_pairs(argc > 1 ? read_text_file(argv[1]) : licences());
+  } catch (const std::exception& e) {
+    std::cerr << e.what() << "\n";
+    return 1;
+  }
+}

@@ -28,8 +28,7 @@ std::vector<Piece> pieces_of(std::string_view text) {
   std::array<int32_t, 256> id_of;
   for (int32_t id = 0; id < 256; ++id) id_of[byte_order()[size_t(id)]] = id;
   std::unordered_map<std::string_view, int32_t> index;
-  std::vector<Piece>
-      pieces;  // in the order of the text, so that nothing depends on the order of a hash table
+  std::vector<Piece> pieces;  // in the order of the text, because a hash table has none
   while (!text.empty()) {
     const std::string_view piece = text.substr(0, first_piece(text));
     text.remove_prefix(piece.size());
@@ -46,6 +45,7 @@ std::vector<Piece> pieces_of(std::string_view text) {
 // Merges the pair wherever the piece has it, from the left; calls `changed` for each pair that comes or goes.
 template <class Changed>
 void merge(std::vector<int32_t>& ids, const BytePairs::Pair& pair, int32_t merged, const Changed& changed) {
+  // BEGIN SOLUTION 14.5
   size_t to = 0;
   for (size_t i = 0; i < ids.size(); ++to) {
     const bool is_pair = i + 1 < ids.size() && ids[i] == pair.first && ids[i + 1] == pair.second;
@@ -58,6 +58,8 @@ void merge(std::vector<int32_t>& ids, const BytePairs::Pair& pair, int32_t merge
     ids[to] = merged, i += 2;
   }
   ids.resize(to);
+  // STUB: todo("14.5", "the piece with the merge made, and the pairs that come and go", ids, pair, merged, changed);
+  // END SOLUTION 14.5
 }
 
 }  // namespace

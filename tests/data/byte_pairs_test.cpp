@@ -119,6 +119,27 @@ TEST(L14_BytePairs, LearnsWhatCountingAnewLearns) {
     }
 }
 
+TEST(L14_Exercises, AMergeChangesThePairsAroundIt) {
+  RecordProperty("exercise", "14.5");
+  const auto learned = [](const std::string& text, int64_t merges) {
+    std::string tokens;
+    const BytePairs pairs = BytePairs::learn(text, merges);
+    for (size_t id = 256; id < pairs.tokens().size(); ++id) tokens += "[" + pairs.tokens()[id] + "]";
+    return tokens;
+  };
+  EXPECT_EQ(learned("ab\nab\nab", 1), "[ab]") << "the pair a, b occurs three times";
+  EXPECT_EQ(learned("abc\nabc\nxbc", 2), "[bc][abc]")
+      << "the new token bc has a left neighbour, a: this pair comes, and the pair a, b goes";
+  EXPECT_EQ(learned("abc\nabc\nabx", 2), "[ab][abc]")
+      << "the new token ab has a right neighbour, c: this pair comes, and the pair b, c goes";
+  EXPECT_EQ(learned("abab\nabab", 3), "[ab][abab]")
+      << "of two merges side by side, the second has the new token of the first as its neighbour";
+  EXPECT_EQ(learned("aaaa\naaaa", 3), "[aa][aaaa]")
+      << "four a are two pairs, from the left: a part of one merge is no part of the next";
+  EXPECT_EQ(learned("aba\naba\nacb", 2), "[ab][aba]")
+      << "what is merged is one part; the parts behind it move up";
+}
+
 TEST(L14_BytePairs, OfEquallyFrequentPairsTheSmallerIdsAreFirst) {
   EXPECT_EQ(BytePairs::learn("xb\nxb\nya\nya\nxa\nxa", 1).tokens().back(), "xa");
   EXPECT_EQ(BytePairs::learn("cd cd\nba ba", 1).tokens().back(), "ba");

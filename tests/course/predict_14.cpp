@@ -48,8 +48,7 @@ static double mean_waiting(const Own14& o) {
 static double bits_of_no_knowledge(const Own14& o) {
   Context cpu;
   Transformer model({.vocab = o.vocabulary, .context = 8, .layers = 1, .heads = 1, .channels = 8});
-  for (Parameter& p : model.parameters)
-    copy_from_host(p.value, std::vector<double>(size_t(p.value.numel())));
+  for (Parameter& p : model.parameters) copy_from_host(p.value, std::vector<double>(size_t(p.value.numel())));
   std::vector<int32_t> ids;
   for (int32_t i = 0; i < 100; ++i) ids.push_back(int32_t(i * 37 % o.vocabulary));
   const Loader loader(Tokens(ids, 60, o.vocabulary), 8, 1);

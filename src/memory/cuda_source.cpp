@@ -10,6 +10,7 @@ std::string gradus::cuda_problem() {
 #else
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -243,9 +244,11 @@ class CudaSource : public Source {
 
   std::unique_ptr<DeviceClock> clock() override { return std::make_unique<CudaClock>(stream_); }
   void pin(void* p, int64_t bytes) override {
-    check_cuda(cudaHostRegister(p, size_t(bytes), cudaHostRegisterDefault), "pinning memory of the host");
+    char* const end = static_cast<char*>(p) + bytes;
+    check_cuda(cudaHostRegister(page_of(p), size_t(end - page_of(p)), cudaHostRegisterDefault),
+               "pinning memory of the host");
   }
-  void unpin(void* p) noexcept override { cudaHostUnregister(p); }
+  void unpin(void* p) noexcept override { cudaHostUnregister(page_of(p)); }
   std::unique_ptr<CopyQueue> copy_queue() override { return std::make_unique<CudaCopyQueue>(*this, stream_); }
 
  private:
@@ -253,6 +256,9 @@ class CudaSource : public Source {
 
   void copy(void* to, const void* from, int64_t n, cudaMemcpyKind kind) {
     check_cuda(cudaMemcpyAsync(to, from, size_t(n), kind, stream_), "a copy between host and GPU");
+  }
+  static char* page_of(void* p) {
+    return static_cast<char*>(p) - uintptr_t(p) % uintptr_t(sysconf(_SC_PAGESIZE));
   }
   char* half() { return static_cast<char*>(staging_) + second_ * kHalf; }
   // The other half, from its beginning, once the GPU has read what was there.

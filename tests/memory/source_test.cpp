@@ -204,5 +204,30 @@ TEST(L01_Device, NamesDataAndBudget) {
   EXPECT_STREQ(other.name(), "cpu") << "one device's table is no other's";
 }
 
+// On a GPU the copies are made by its other queue, from page-locked memory.
+TEST(L14_CopyQueue, CopiesAreThereAfterWaiting) {
+  for (const char* name : devices_with_data()) {
+    Device device(name), host("cpu");
+    Source& source = device.allocator().source();
+    constexpr int64_t kBytes = 300'000;
+    Block *const from = host.allocator().allocate(kBytes, Kind::Data, "from"),
+                 *const to = device.allocator().allocate(2 * kBytes, Kind::Data, "to");
+    source.pin(from->data(), kBytes);
+    const std::unique_ptr<CopyQueue> queue = source.copy_queue();
+    std::vector<char> back(2 * kBytes);
+    for (char value = 1; value < 6; ++value) {
+      touch(from->data(), kBytes, value);
+      queue->copy_in(to->data(), from->data(), kBytes);
+      queue->copy_in(to->data() + kBytes, from->data(), kBytes);
+      queue->wait();
+      touch(from->data(), kBytes, 0);
+      device.copy_out(back.data(), to->data(), 2 * kBytes);
+      EXPECT_EQ(back, std::vector<char>(2 * kBytes, value)) << name;
+    }
+    source.unpin(from->data());
+    host.allocator().free(from), device.allocator().free(to);
+  }
+}
+
 }  // namespace
 }  // namespace gradus

@@ -169,6 +169,8 @@ std::vector<int32_t> BytePairEncoder::encode(std::string_view text) {
 
 void BytePairEncoder::encode(std::string_view text, size_t at_least, std::vector<int32_t>& ids,
                              MergeDropout* dropout) {
+  check(!dropout || (dropout->probability >= 0 && dropout->probability <= 1),
+        "byte pairs: merges cannot be dropped", " with probability ", dropout ? dropout->probability : 0);
   while (ids.size() < at_least && !text.empty()) {
     const std::string_view piece = text.substr(0, first_piece(text));
     text.remove_prefix(piece.size());

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/data/byte_pairs_testing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -99,6 +100,11 @@ TEST_F(L14_BytePairEncoder, AtLeastSoManyIds) {
 TEST_F(L14_BytePairEncoder, DropoutOfZeroDropsNothing) {
   const std::string some = text(5000, 6);
   EXPECT_EQ(with_dropout(some, 0, 1), without_memory(some));
+}
+
+TEST_F(L14_BytePairEncoder, AProbabilityIsZeroToOne) {
+  for (const double p : {-0.1, 1.1, std::nan("")})
+    expect_refused("merges cannot be dropped with probability ", [&] { with_dropout("a", p, 1); });
 }
 
 TEST_F(L14_BytePairEncoder, DropoutOfOneLeavesBytes) {

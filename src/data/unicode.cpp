@@ -12,8 +12,8 @@ constexpr char32_t kCodePoints = 0x110000;
 
 static bool is_space(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 static std::vector<CharClass> all_classes() {

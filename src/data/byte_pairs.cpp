@@ -82,8 +82,7 @@ void BytePairs::encode_piece(std::string_view piece, std::vector<int32_t>& ids, 
     Part *before, *next;
   };
   std::vector<Part> parts(piece.size());
-  using Candidate =
-      std::pair<int32_t, Part*>;  // the lowest rank is merged next; of equal ranks the first part's
+  using Candidate = std::pair<int32_t, Part*>;  // the least is merged next: of equal ranks the first part's
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
   const auto find_rank = [&](Part* part) {
     const auto found = part->next ? ranks_.find({part->id, part->next->id}) : ranks_.end();

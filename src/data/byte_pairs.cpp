@@ -1,7 +1,8 @@
 #include "src/data/byte_pairs.h"
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
+#include <queue>
 
 #include "kernels/check.h"
 #include "src/data/unicode.h"
@@ -50,7 +51,7 @@ BytePairs::BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges)
     const char byte = char(b);
     const auto found = ids.find(std::string_view(&byte, 1));
     check(found != ids.end(), "byte pairs: byte ", b,
-          " is no token; all 256 have to be tokens, because a text", " may have any byte");
+          " is no token; all 256 have to be tokens, because a text may have any byte");
     of_byte_[size_t(b)] = found->second;
     made[size_t(found->second)] = true;
   }
@@ -61,7 +62,7 @@ BytePairs::BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges)
       check(id >= 0 && id < vocabulary(), "byte pairs: merge ", rank, " is of token ", id, "; there are ",
             vocabulary(), " tokens");
       check(made[size_t(id)], "byte pairs: merge ", rank, " is of token ", id,
-            ", which is no byte and which no", " earlier merge makes");
+            ", which is no byte and which no earlier merge makes");
     }
     const auto merged = ids.find(tokens_[size_t(left)] + tokens_[size_t(right)]);
     check(merged != ids.end(), "byte pairs: merge ", rank, " joins tokens ", left, " and ", right, " to ",
@@ -73,82 +74,44 @@ BytePairs::BytePairs(std::vector<std::string> tokens, std::vector<Pair> merges)
   }
 }
 
-namespace {
-
-// The parts of a piece in a row, and over them a tree of the lowest rank: its root is the rank of the pair to
-// merge next. So a piece of n bytes takes n log n steps, however long it is.
-class Parts {
- public:
-  static constexpr int32_t kNone = INT32_MAX;  // the rank of a part that begins no pair that can be merged
-  explicit Parts(size_t n) : row_(n) {
-    while (leaves_ < n) leaves_ *= 2;
-    ranks_.assign(2 * leaves_, kNone);
-    for (size_t i = 0; i < n; ++i) row_[i] = {0, int32_t(i) - 1, i + 1 < n ? int32_t(i) + 1 : -1};
-  }
-  int32_t& id(int32_t i) { return row_[size_t(i)].id; }
-  int32_t next(int32_t i) const { return row_[size_t(i)].next; }  // -1: none
-  int32_t before(int32_t i) const { return row_[size_t(i)].before; }
-  void set_rank(int32_t i, int32_t rank) {
-    size_t at = leaves_ + size_t(i);
-    for (ranks_[at] = rank; at > 1;) {
-      at /= 2;
-      const int32_t lowest = std::min(ranks_[2 * at], ranks_[2 * at + 1]);
-      if (ranks_[at] == lowest) break;
-      ranks_[at] = lowest;
-    }
-  }
-  int32_t lowest_rank() const { return ranks_[1]; }
-  int32_t lowest() const {  // the first part of this rank
-    size_t at = 1;
-    while (at < leaves_) at = ranks_[2 * at] == ranks_[1] ? 2 * at : 2 * at + 1;
-    return int32_t(at - leaves_);
-  }
-  void remove_next(int32_t i) {
-    const int32_t gone = next(i);
-    row_[size_t(i)].next = next(gone);
-    if (next(i) >= 0) row_[size_t(next(i))].before = i;
-    set_rank(gone, kNone);
-  }
-
- private:
-  struct Part {
-    int32_t id, before, next;
-  };
-  std::vector<Part> row_;
-  size_t leaves_ = 1;
-  std::vector<int32_t> ranks_;
-};
-
-}  // namespace
-
+// A queue has the merges that are possible. So a piece of n bytes takes n log n steps, however long it is.
 void BytePairs::encode_piece(std::string_view piece, std::vector<int32_t>& ids, MergeDropout* dropout) const {
   if (piece.empty()) return;
-  check(piece.size() < size_t(1) << 30, "byte pairs: a piece of ", piece.size(),
-        " bytes; the most are 2^30 - 1");
-  Parts parts(piece.size());
-  const auto find_rank = [&](int32_t i) {
-    const int32_t next = parts.next(i);
-    const auto found = next < 0 ? ranks_.end() : ranks_.find({parts.id(i), parts.id(next)});
-    parts.set_rank(i, found == ranks_.end() ? Parts::kNone : found->second);
+  struct Part {
+    int32_t id, rank;  // the rank of the pair that it begins; -1: that pair was not learned
+    Part *before, *next;
   };
-  for (size_t i = 0; i < piece.size(); ++i) parts.id(int32_t(i)) = of_byte_[uint8_t(piece[i])];
-  for (size_t i = 0; i < piece.size(); ++i) find_rank(int32_t(i));
-  std::vector<int32_t> dropped;  // at this step
-  while (parts.lowest_rank() != Parts::kNone) {
-    const int32_t i = parts.lowest(), merged = merged_[size_t(parts.lowest_rank())];
+  std::vector<Part> parts(piece.size());
+  using Candidate = std::pair<int32_t, Part*>;  // the least is merged next: of equal ranks the first part's
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue;
+  const auto find_rank = [&](Part* part) {
+    const auto found = part->next ? ranks_.find({part->id, part->next->id}) : ranks_.end();
+    part->rank = found == ranks_.end() ? -1 : found->second;
+    if (part->rank >= 0) queue.emplace(part->rank, part);
+  };
+  for (size_t i = 0; i < parts.size(); ++i)
+    parts[i] = {of_byte_[uint8_t(piece[i])], -1, i > 0 ? &parts[i - 1] : nullptr,
+                i + 1 < parts.size() ? &parts[i + 1] : nullptr};
+  for (Part& part : parts) find_rank(&part);
+  std::vector<Candidate> dropped;  // at this step
+  while (!queue.empty()) {
+    const auto [rank, part] = queue.top();
+    queue.pop();
+    if (part->rank != rank) continue;  // a part of this pair was merged meanwhile
     if (dropout && dropout->rng.uniform() < dropout->probability) {
-      dropped.push_back(i);
-      parts.set_rank(i, Parts::kNone);
+      dropped.emplace_back(rank, part);
       continue;
     }
-    for (const int32_t d : dropped) find_rank(d);
+    for (const Candidate& d : dropped) queue.push(d);
     dropped.clear();
-    parts.id(i) = merged;
-    parts.remove_next(i);
-    find_rank(i);
-    if (parts.before(i) >= 0) find_rank(parts.before(i));
+    part->id = merged_[size_t(rank)];
+    part->next->rank = -1;
+    part->next = part->next->next;
+    if (part->next) part->next->before = part;
+    find_rank(part);
+    if (part->before) find_rank(part->before);
   }
-  for (int32_t i = 0; i >= 0; i = parts.next(i)) ids.push_back(parts.id(i));
+  for (const Part* part = parts.data(); part; part = part->next) ids.push_back(part->id);
 }
 
 std::string BytePairs::decode(const std::vector<int32_t>& ids) const {
@@ -169,6 +132,8 @@ std::vector<int32_t> BytePairEncoder::encode(std::string_view text) {
 
 void BytePairEncoder::encode(std::string_view text, size_t at_least, std::vector<int32_t>& ids,
                              MergeDropout* dropout) {
+  check(!dropout || (dropout->probability >= 0 && dropout->probability <= 1),
+        "byte pairs: merges cannot be dropped with probability ", dropout ? dropout->probability : 0);
   while (ids.size() < at_least && !text.empty()) {
     const std::string_view piece = text.substr(0, first_piece(text));
     text.remove_prefix(piece.size());

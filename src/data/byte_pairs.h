@@ -94,7 +94,8 @@ std::string character_of(uint8_t byte);
 
 // The folder's tokenizer.json, or else its merges.txt and vocab.json. Hugging Face's tokenizers reads and
 // writes both. Tokens that no merge makes, such as "<|endoftext|>", are tokens with these bytes that encoding
-// never gives. An Error names the file, and what in it does not fit.
+// never gives; a vocab.json has to call them <...>, because others show that merges.txt was cut. An Error
+// names the file, and what in it does not fit.
 BytePairs load_byte_pairs(const std::string& folder);
 std::string merges_text(const BytePairs& pairs);
 std::string vocabulary_text(const BytePairs& pairs);

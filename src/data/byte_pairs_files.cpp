@@ -34,13 +34,8 @@ std::string character_of(uint8_t byte) {
 }
 
 static std::string name_of(std::string_view token) {
-  static const std::array<std::string, 256> characters = [] {
-    std::array<std::string, 256> all;
-    for (int b = 0; b < 256; ++b) all[size_t(b)] = character_of(uint8_t(b));
-    return all;
-  }();
   std::string name;
-  for (const char byte : token) name += characters[uint8_t(byte)];
+  for (const char byte : token) name += character_of(uint8_t(byte));
   return name;
 }
 

@@ -98,14 +98,15 @@ BytePairs read_tokenizer(const std::string& text) {
       text, kMostValues, [&](const std::string& key, ParsedJson& value) { file[key] = std::move(value); },
       true);
   check_off("", file, {"version", "added_tokens", "pre_tokenizer", "post_processor", "decoder", "model"});
+  const ParsedJson &splitter = file["pre_tokenizer"], &model = file.at("model");
   for (const char* const field : {"pre_tokenizer", "post_processor", "decoder"}) {
-    const ParsedJson part = file.value(field, ParsedJson());
-    check(part.is_object() ? part.value("type", "") == "ByteLevel" : part.is_null() && field[1] != 'r', field,
+    const ParsedJson& part = file[field];
+    const bool may_be_null = &part != &splitter;
+    check(part.is_object() ? part.value("type", "") == "ByteLevel" : part.is_null() && may_be_null, field,
           " is ", Brief{part}, "; gradus has ByteLevel only");
   }
-  const ParsedJson &splitter = file["pre_tokenizer"], &model = file.at("model");
   check(!splitter.value("add_prefix_space", true),
-        "pre_tokenizer puts a space before a text; gradus does not:", " add_prefix_space has to be false");
+        "pre_tokenizer puts a space before a text; gradus does not: add_prefix_space has to be false");
   check(splitter.value("use_regex", true), "pre_tokenizer does not split a text; use_regex has to be true");
   const ParsedJson type = model.value("type", ParsedJson("BPE"));
   check(type == "BPE", "model.type is ", Brief{type}, "; gradus has BPE only");

@@ -3,8 +3,9 @@
 //   build/bench/byte_pairs [FILE]   by default the licences in /usr/share/common-licenses, joined
 #include <chrono>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 

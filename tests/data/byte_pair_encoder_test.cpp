@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/data/byte_pairs_testing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -101,6 +102,11 @@ TEST_F(L14_BytePairEncoder, DropoutOfZeroDropsNothing) {
   EXPECT_EQ(with_dropout(some, 0, 1), without_memory(some));
 }
 
+TEST_F(L14_BytePairEncoder, AProbabilityIsZeroToOne) {
+  for (const double p : {-0.1, 1.1, std::nan("")})
+    expect_refused("merges cannot be dropped with probability ", [&] { with_dropout("a", p, 1); });
+}
+
 TEST_F(L14_BytePairEncoder, DropoutOfOneLeavesBytes) {
   const Ids ids = with_dropout("then the rest", 1, 1);
   EXPECT_EQ(parts_of(pairs, ids), "t|h|e|n| |t|h|e| |r|e|s|t");
@@ -150,13 +156,27 @@ TEST_F(L14_BytePairEncoder, AMergeOfTwoBytesIsDroppedWithItsProbability) {
     expect_shares(byte_pairs_of({{"a", "b"}}), "ab", p, {{"a|b", p}, {"ab", 1 - p}});
 }
 
-// What was dropped may be merged at the next step.
+// The probabilities of "abcdef" where ab, cd and ef are merged, from this state on: those in `merged` are.
+void add_probabilities(std::array<bool, 3> merged, double p, double so_far,
+                       std::map<std::string, double>& to) {
+  double all_dropped = so_far;
+  for (size_t i = 0; i < 3; ++i) {
+    if (merged[i]) continue;
+    std::array<bool, 3> next = merged;
+    next[i] = true;
+    add_probabilities(next, p, all_dropped * (1 - p), to);
+    all_dropped *= p;
+  }
+  to[std::string(merged[0] ? "ab" : "a|b") + (merged[1] ? "|cd|" : "|c|d|") + (merged[2] ? "ef" : "e|f")] +=
+      all_dropped;
+}
+
+// What was dropped may be merged at the next step, and has one chance there.
 TEST_F(L14_BytePairEncoder, EachStepDropsAnew) {
   for (const double p : {0.1, 0.5, 0.8}) {
-    const double q = 1 - p;
-    expect_shares(
-        byte_pairs_of({{"a", "b"}, {"c", "d"}}), "abcd", p,
-        {{"ab|cd", q * q + p * q * q}, {"ab|c|d", q * p}, {"a|b|cd", p * q * p}, {"a|b|c|d", p * p}});
+    std::map<std::string, double> probabilities;
+    add_probabilities({}, p, 1, probabilities);
+    expect_shares(byte_pairs_of({{"a", "b"}, {"c", "d"}, {"e", "f"}}), "abcdef", p, probabilities);
   }
 }
 

@@ -5,13 +5,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "tests/fuzz/fuzz.h"
 
 namespace gradus::fuzz {
 namespace {
 
-// What each step learns is drawn; so are names that stand for nothing, and merges that do not fit.
+// Learned on a text that is drawn, with up to two special tokens.
 BytePairs random_pairs(Rng& rng) {
   std::string text;
   for (uint64_t n = rng.below(60); n > 0; --n) text += "aabc d\xC3\xA9"[rng.below(8)];
@@ -21,6 +22,7 @@ BytePairs random_pairs(Rng& rng) {
   return BytePairs(tokens, learned.merges());
 }
 
+// With one change, which mostly makes it a file that does not fit.
 std::string replaced(std::string text, Rng& rng) {
   struct {
     const char *from, *to;

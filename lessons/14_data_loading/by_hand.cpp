@@ -5,6 +5,10 @@
 
 namespace gradus {
 
+std::string quoted(std::string_view token) {
+  return std::string("'").append(printable(token.substr(0, 24))).append("'");
+}
+
 std::string in_tokens(std::string_view text, const BytePairs& pairs) {
   std::string line;
   for (const int32_t id : BytePairEncoder(pairs).encode(text))
@@ -17,7 +21,7 @@ void byte_pairs_by_hand(std::ostream& out) {
   Table table({"merges", "new token", "the text in tokens", "tokens"});
   for (int64_t n = 0; n <= 4; ++n) {
     const BytePairs pairs = BytePairs::learn(kText, n);
-    const std::string added = n == 0 ? "" : "'" + pairs.tokens().back() + "'";
+    const std::string added = n == 0 ? "" : quoted(pairs.tokens().back());
     table.row({std::to_string(n), added, in_tokens(kText, pairs),
                std::to_string(BytePairEncoder(pairs).encode(kText).size())});
   }

@@ -8,6 +8,9 @@ namespace gradus {
 
 void byte_pairs_by_hand(std::ostream& out);
 
+// The beginning of a token between quotation marks, for a table.
+std::string quoted(std::string_view token);
+
 // The tokens of a text as text, with a bar between them.
 std::string in_tokens(std::string_view text, const BytePairs& pairs);
 

@@ -7,7 +7,6 @@
 #include "lessons/14_data_loading/by_hand.h"
 #include "src/core/table.h"
 #include "src/core/timing.h"
-#include "src/data/tokenizer.h"
 #include "src/io/atomic_file.h"
 
 namespace gradus {
@@ -26,7 +25,6 @@ void save_byte_pairs(const BytePairs& pairs, const std::string& folder) {
 
 static void print_merges(const BytePairs& pairs) {
   Table table({"merge", "joins", "and", "to"});
-  const auto quoted = [](const std::string& token) { return "'" + printable(token.substr(0, 24)) + "'"; };
   const int64_t n = int64_t(pairs.merges().size());
   for (const int64_t merge : std::set<int64_t>{1, 2, 3, n / 8, n / 4, n}) {
     if (merge < 1 || merge > n) continue;

@@ -12,7 +12,7 @@ std::string quoted(std::string_view token) {
 std::string in_tokens(std::string_view text, const BytePairs& pairs) {
   std::string line;
   for (const int32_t id : BytePairEncoder(pairs).encode(text))
-    line += (line.empty() ? "" : "|") + printable(pairs.tokens()[size_t(id)]);
+    line.append(line.empty() ? "" : "|").append(printable(pairs.tokens()[size_t(id)]));
   return line;
 }
 

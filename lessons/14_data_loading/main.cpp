@@ -94,7 +94,8 @@ static ReportRow train_on(const Lesson& lesson, const Settings& set, const TextM
     recorder.end(item(loss));
     progress.step(step + 1, recorder.losses.back());
   }
-  ReportRow row{.name = "GPT on " + text.name};
+  ReportRow row;
+  row.name = "GPT on " + text.name;
   recorder.fill(row, set.batch * set.model.context);
   row.peak = std::nullopt, row.reserved_bytes = std::nullopt;
   if (context.device.has_data()) row.loss_held_out = held_out_loss(model, loader, set.batch);

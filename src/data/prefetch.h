@@ -1,6 +1,8 @@
 // Work that threads do ahead of a loop. What step s needs is made by worker s mod W, and is taken in the
 // order of the steps; so what the loop gets does not depend on the number of workers W.
 #pragma once
+#include <pthread.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -75,6 +77,9 @@ class Prefetch {
     }
   }
   void work(int64_t worker) {
+    // A worker that is woken takes no core from the loop: it is ahead, so it can wait.
+    constexpr sched_param kNone{};
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &kNone);
     for (int64_t step = worker;; step += workers_) {
       Slot& slot = slot_of(step);
       {

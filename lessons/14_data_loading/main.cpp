@@ -68,7 +68,7 @@ static LoadedRun train_ahead(const Lesson& lesson, const Settings& set, const Te
     optimizer.step(1e-3);
     recorder.end(item(loss));
   }
-  return {recorder.losses, recorder.seconds, waited};
+  return {recorder.losses, recorder.seconds, waited, recorder.peak, batches->host().meter().at_peak()};
 }
 
 // Trains on windows of tokens that were made before.
@@ -131,7 +131,8 @@ static int lesson_14(int argc, char** argv) {
     return train_ahead(lesson, set, samples, place, workers, restart_after);
   };
   const std::vector<Waiting> waiting = measure_waiting(loop, has_data ? set.rounds : 1);
-  report_waiting(waiting, has_data ? picture : "", report);
+  report_waiting(waiting, 2 * set.batch * set.model.context * size_of(DType::I32), has_data ? picture : "",
+                 report);
   const LoadedRun restarted = loop(waiting[0].place, 2, set.timed_steps / 2);
   report.check_equal("losses that a restart in mid-epoch changes",
                      different_losses(restarted.losses, waiting[0].losses), 0);

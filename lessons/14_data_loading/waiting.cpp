@@ -59,7 +59,7 @@ std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds) {
       const LoadedRun run = loop(runs[i].place, runs[i].workers, kNoRestart);
       seconds[i].push_back(mean_after_warm_up(run.seconds));
       waited[i].push_back(mean_after_warm_up(run.waited));
-      runs[i].losses = run.losses;
+      runs[i].losses = run.losses, runs[i].peak = run.peak, runs[i].host_peak = run.host_peak;
     }
   for (size_t i = 0; i < runs.size(); ++i)
     runs[i].step = summarize(seconds[i]).median, runs[i].waited = summarize(waited[i]).median;
@@ -103,18 +103,23 @@ static void draw_waiting(const std::vector<Waiting>& runs, const std::string& pa
   write_file(path, draw(chart));
 }
 
-void report_waiting(const std::vector<Waiting>& runs, const std::string& picture, Report& report) {
+void report_waiting(const std::vector<Waiting>& runs, int64_t batch_bytes, const std::string& picture,
+                    Report& report) {
   print_waiting(runs);
   if (!picture.empty()) draw_waiting(runs, picture);
-  int64_t different = 0;
+  int64_t different = 0, bytes = 0;  // losses, and bytes more or less than predicted
   for (const Waiting& w : runs) {
     different += different_losses(w.losses, runs[0].losses);
+    bytes += std::abs(w.peak[Kind::Data] - 2 * batch_bytes) +
+             std::abs(w.host_peak[Kind::Data] - (2 * w.workers + 1) * batch_bytes);
     if (w.place.latency == 0) continue;
     ReportRow& row = report.row("store, workers: " + std::to_string(w.workers));
     row.ms_per_step = w.step * 1e3;
     row.extra = {{"waiting ms", w.waited * 1e3}};
+    if (w.workers == 4) row.peak = w.peak, row.host_peak = w.host_peak;
   }
   report.check_equal("losses that the number of workers changes", different, 0);
+  report.check_equal("bytes of batches, less predicted", bytes, 0);
   for (const char* place : {"file, one core left", "store, one core left"}) {
     double share = 1;  // with the number of workers that suits best
     for (const Waiting& w : runs)

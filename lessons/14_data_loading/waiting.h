@@ -15,6 +15,7 @@ struct Place {
 };
 struct LoadedRun {
   std::vector<double> losses, seconds, waited;  // of each step
+  Usage peak = {}, host_peak = {};              // of the device, and of the memory where batches are made
 };
 constexpr int64_t kNoRestart = -1;
 using LoadedLoop = std::function<LoadedRun(const Place&, int64_t workers, int64_t restart_after)>;
@@ -26,6 +27,7 @@ struct Waiting {
   Place place;
   int64_t workers;
   std::vector<double> losses = {};
+  Usage peak = {}, host_peak = {};
   double step = 0, waited = 0;  // seconds: the mean of a run's steps, and of all rounds the median
 };
 // All places with all numbers of workers, alternating, `rounds` times. The store's batches take three steps.
@@ -37,6 +39,8 @@ double predicted_waiting(double make, double step, int64_t workers);
 // How many losses of a run are not to the bit those of another; none without data.
 int64_t different_losses(const std::vector<double>& a, const std::vector<double>& b);
 
-void report_waiting(const std::vector<Waiting>& runs, const std::string& picture, Report& report);
+// batch_bytes: of the inputs and targets of a step.
+void report_waiting(const std::vector<Waiting>& runs, int64_t batch_bytes, const std::string& picture,
+                    Report& report);
 
 }  // namespace gradus

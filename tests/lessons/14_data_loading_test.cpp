@@ -126,13 +126,25 @@ TEST(L14_Waiting, AStoresBatchComesAfterItsLatency) {
 TEST(L14_Waiting, ChecksThatLossesAreTheSameToTheBit) {
   std::vector<Waiting> right;
   for (const char* name : {"file, one core left", "store, one core left"})
-    for (const int64_t workers : {0, 1, 2, 4}) right.push_back({{name, 0, true}, workers, {3, 2}, 1, 0});
-  const Checked failed(right,
-                       [](const std::vector<Waiting>& r, Report& report) { report_waiting(r, "", report); });
+    for (const int64_t workers : {0, 1, 2, 4}) {
+      Waiting w{{name, 0, true}, workers, {3, 2}};
+      w.step = 1;
+      w.peak.by_kind[int(Kind::Data)] = 200;
+      w.host_peak.by_kind[int(Kind::Data)] = 100 * (2 * workers + 1);
+      right.push_back(w);
+    }
+  const Checked failed(
+      right, [](const std::vector<Waiting>& r, Report& report) { report_waiting(r, 100, "", report); });
   for (const size_t run : {1u, 7u})
     EXPECT_EQ(failed([&](auto& r) { r[run].losses[1] = std::nextafter(2.0, 3.0); }),
               Names{"losses that the number of workers changes"});
   EXPECT_EQ(failed([](auto& r) { r[2].waited = 0.5; }), Names{}) << "a matter of time";
+  for (const int64_t more : {-1, 1}) {
+    EXPECT_EQ(failed([&](auto& r) { r[3].peak.by_kind[int(Kind::Data)] += more; }),
+              Names{"bytes of batches, less predicted"});
+    EXPECT_EQ(failed([&](auto& r) { r[6].host_peak.by_kind[int(Kind::Data)] += more; }),
+              Names{"bytes of batches, less predicted"});
+  }
 }
 
 TEST(L14_Waiting, DifferentLossesAreCounted) {

@@ -80,14 +80,22 @@ int64_t different_losses(const std::vector<double>& a, const std::vector<double>
   return different;
 }
 
+// The time of a step that does not wait: the shortest that there was with as many cores.
+static double computing_step(const std::vector<Waiting>& runs, bool core_left) {
+  double least = INFINITY;
+  for (const Waiting& w : runs)
+    if (w.place.core_left == core_left) least = std::min(least, w.step - w.waited);
+  return least;
+}
+
 static void print_waiting(const std::vector<Waiting>& runs) {
   Table table({"text", "workers", "step", "waiting", "share", "predicted"});
-  const Waiting* alone = nullptr;  // without workers, at the same place
+  double make = 0;
   for (const Waiting& w : runs) {
-    if (w.workers == 0) alone = &w;
+    if (w.workers == 0) make = w.waited;
     table.row({w.workers == 0 ? w.place.name : "", std::to_string(w.workers), seconds_text(w.step),
                seconds_text(w.waited), percent_text(w.waited / w.step),
-               seconds_text(predicted_waiting(alone->waited, alone->step - alone->waited, w.workers))});
+               seconds_text(predicted_waiting(make, computing_step(runs, w.place.core_left), w.workers))});
   }
   std::cout << "\n(b) How long a step waits for its batch\n\n" << table;
 }

@@ -1,6 +1,9 @@
 // What byte pairs take on one thread: to learn 8,000 merges on the first MiB of a text, to encode all of it,
 // and to decode the tokens. The best of several runs, because the machine may be shared. Prints a JSON line.
-//   build/bench/byte_pairs [FILE]   by default the licences in /usr/share/common-licenses, joined
+//   build/bench/byte_pairs [FILE [FOLDER]]   FILE: by default the licences in /usr/share/common-licenses,
+//   joined;
+//                                            FOLDER: where tokenizer.json is written, for
+//                                            beside_tokenizers.sh
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -12,6 +15,7 @@
 #include "src/core/input_file.h"
 #include "src/core/json.h"
 #include "src/data/byte_pairs.h"
+#include "src/io/atomic_file.h"
 
 using namespace gradus;
 
@@ -34,7 +38,7 @@ static double best_seconds(const std::function<void()>& run) {
   return best;
 }
 
-static void bench_byte_pairs(const std::string& text) {
+static void bench_byte_pairs(const std::string& text, const std::string& folder) {
   std::unique_ptr<BytePairs> pairs;
   std::vector<int32_t> ids;
   std::string back;
@@ -45,10 +49,12 @@ static void bench_byte_pairs(const std::string& text) {
   const double decoding = best_seconds([&] { back = pairs->decode(ids); });
   check(back == text, "byte pairs: the text that was decoded differs from the text that was encoded");
   const double megabytes = double(text.size()) * 1e-6;
+  if (!folder.empty()) write_file(folder + "/tokenizer.json", tokenizer_text(*pairs));
   Json line = Json::object();
   line["bench"] = "byte_pairs";
   line["bytes"] = text.size();
   line["merges"] = pairs->merges().size();
+  line["tokens"] = ids.size();
   line["bytes_per_token"] = double(text.size()) / double(ids.size());
   line["learn_s"] = learning;
   line["encode_mb_per_s"] = megabytes / encoding;
@@ -58,7 +64,7 @@ static void bench_byte_pairs(const std::string& text) {
 
 int main(int argc, char** argv) {
   try {
-    bench_byte_pairs(argc > 1 ? read_text_file(argv[1]) : licences());
+    bench_byte_pairs(argc > 1 ? read_text_file(argv[1]) : licences(), argc > 2 ? argv[2] : "");
   } catch (const std::exception& e) {
     std::cerr << e.what() << "\n";
     return 1;

@@ -51,7 +51,7 @@ void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& r
   std::cout << "\nThe held-out text: " << in_tokens(first_line, pairs) << "\n"
             << number_text(double(held_out.size()) / double(ids.size())) << " bytes per token; encodes "
             << speed(encoding) << ", decodes " << speed(decoding) << "\n";
-  report.check_equal("bytes of held-out text that decode differently", decoded == held_out ? 0 : 1, 0);
+  report.check_equal("held-out texts that decode differently", decoded == held_out ? 0 : 1, 0);
 }
 
 }  // namespace gradus

@@ -4,7 +4,7 @@
 
 namespace gradus {
 
-// `tokens` of vocabulary, fewer if the text has no pair twice any more.
+// Of the text to train on: `tokens` of vocabulary, fewer if there is no pair twice any more.
 BytePairs learn_byte_pairs(const LessonText& text, int64_t tokens);
 // Writes merges.txt, vocab.json and tokenizer.json.
 void save_byte_pairs(const BytePairs& pairs, const std::string& folder);

@@ -9,7 +9,7 @@
 
 namespace gradus {
 
-constexpr int64_t kLeastBytes = 1000, kMostBytes = int64_t(64) << 20;
+constexpr int64_t kLeastBytes = 10'000, kMostBytes = int64_t(64) << 20;
 
 LessonText map_text(const std::string& path, const std::string& made, int64_t bytes, uint64_t seed) {
   LessonText text;

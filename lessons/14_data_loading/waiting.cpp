@@ -75,8 +75,9 @@ double predicted_waiting(double make, double step, int64_t workers) {
 }
 
 int64_t different_losses(const std::vector<double>& a, const std::vector<double>& b) {
-  int64_t different = 0;
-  for (size_t i = 0; i < b.size(); ++i) different += a[i] != b[i] && !std::isnan(a[i]);
+  int64_t different = std::abs(int64_t(a.size()) - int64_t(b.size()));
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    different += a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]));
   return different;
 }
 

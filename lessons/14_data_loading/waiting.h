@@ -36,7 +36,8 @@ std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds);
 // Of a step that computes for `step` seconds, and whose batch takes one worker `make` seconds.
 double predicted_waiting(double make, double step, int64_t workers);
 
-// How many losses of a run are not to the bit those of another; none without data.
+// How many losses of a run differ bitwise from those of another, or are missing. Two that are NaN, as on
+// meta, do not differ.
 int64_t different_losses(const std::vector<double>& a, const std::vector<double>& b);
 
 // batch_bytes: of the inputs and targets of a step.

@@ -108,6 +108,8 @@ BytePairs read_tokenizer(const std::string& text) {
   check(!splitter.value("add_prefix_space", true),
         "pre_tokenizer puts a space before a text; gradus does not: add_prefix_space has to be false");
   check(splitter.value("use_regex", true), "pre_tokenizer does not split a text; use_regex has to be true");
+  if (splitter.is_object())
+    check_off("pre_tokenizer.", splitter, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
   const ParsedJson type = model.value("type", ParsedJson("BPE"));
   check(type == "BPE", "model.type is ", Brief{type}, "; gradus has BPE only");
   check_off("model.", model, {"type", "vocab", "merges"});

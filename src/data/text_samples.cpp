@@ -47,6 +47,7 @@ BatchLoader::Fill read_samples(const TextSamples& samples, const SampleOrder& or
         share.batch, " cannot be shared by ", share.ranks, " ranks; it must be a multiple of their number");
   check(share.rank >= 0 && share.rank < share.ranks && share.position >= 0, "read samples: rank ", share.rank,
         " of ", share.ranks, " from position ", share.position, " on; ranks and positions count from 0");
+  check(dropout >= 0 && dropout <= 1, "read samples: merges cannot be dropped with probability ", dropout);
   check(order.samples() == samples.count(), "read samples: an order of ", order.samples(), " samples for ",
         samples.count());
   std::vector<BytePairEncoder> encoders(size_t(std::max<int64_t>(workers, 1)),
@@ -54,6 +55,8 @@ BatchLoader::Fill read_samples(const TextSamples& samples, const SampleOrder& or
   const int64_t T = samples.T();
   return [=, &samples, encoders = std::move(encoders)](int64_t step, int64_t worker, int32_t* inputs,
                                                        int32_t* targets) mutable {
+    check(size_t(worker) < encoders.size(), "read samples: there are encoders for ", workers,
+          " workers, and this is worker ", worker, ", counted from 0");
     for (int64_t row = 0; row < share.rows(); ++row) {
       const int64_t position = share.first_of(step) + row;
       MergeDropout drop{dropout, Rng(seed, kDropoutStream + uint64_t(position))};

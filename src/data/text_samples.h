@@ -11,8 +11,9 @@ namespace gradus {
 
 class TextSamples {
  public:
-  // Of the first `bytes` bytes of the file: sample i begins with the first word at or behind byte i * stride
-  // (a word begins with its space). Refers to the byte pairs. T >= 1, stride >= 1.
+  // Of the first `bytes` bytes of the file, one sample for each whole stride. Sample i begins at the first
+  // space or line end from byte i * stride on, which belongs to the word behind it; without one within the
+  // stride, at that byte. Refers to the byte pairs. T >= 1, stride >= 1.
   TextSamples(std::shared_ptr<const MappedFile> file, int64_t bytes, const BytePairs& pairs, int64_t T,
               int64_t stride);
 
@@ -41,8 +42,8 @@ struct Share {
   int64_t first_of(int64_t step) const;  // position of the rank's first sample of a step; its rows() follow
 };
 
-// What a rank's BatchLoader is filled with: batches of rows() samples of T tokens. Merges are dropped with
-// the probability `dropout`, by random numbers of (seed, position). Refers to the samples.
+// What a rank's BatchLoader of so many workers is filled with: batches of rows() samples of T tokens. Merges
+// are dropped with the probability `dropout`, by random numbers of (seed, position). Refers to the samples.
 BatchLoader::Fill read_samples(const TextSamples& samples, const SampleOrder& order, const Share& share,
                                int64_t workers, double dropout, uint64_t seed);
 

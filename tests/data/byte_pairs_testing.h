@@ -1,5 +1,7 @@
 // What the tests of byte pairs share.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -31,6 +33,11 @@ inline BytePairs byte_pairs_of(const std::vector<std::pair<std::string, std::str
     if (size_t(id(left + right)) == tokens.size()) tokens.push_back(left + right);
   }
   return BytePairs(tokens, pairs);
+}
+
+inline void expect_same(const BytePairs& a, const BytePairs& b) {
+  EXPECT_EQ(a.tokens(), b.tokens());
+  EXPECT_EQ(a.merges(), b.merges());
 }
 
 // Tokens as texts with | between them, for those who read a failed test.

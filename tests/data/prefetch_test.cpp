@@ -94,6 +94,13 @@ TEST(L14_Prefetch, AnItemStaysAsItIsUntilTheNextTake) {
   }
 }
 
+TEST(L14_Prefetch, TheSlotsAreThoseThatWereGiven) {
+  for (const int64_t workers : {0, 2}) {
+    Numbers numbers(workers, {7, 8, 9}, [](int64_t, int64_t, int64_t&) {});
+    for (const int64_t given : {7, 8, 9, 7, 8}) EXPECT_EQ(numbers.take(), given);
+  }
+}
+
 TEST(L14_Prefetch, ASlotIsMadeAnewInPlace) {
   using Vectors = Prefetch<std::vector<int>>;
   Vectors vectors(1, std::vector<std::vector<int>>(2),

@@ -36,6 +36,8 @@ TEST(L14_SampleOrder, EpochsAndSeedsHaveOrdersOfTheirOwn) {
   EXPECT_NE(epoch(a, 0), epoch(a, 1));
   EXPECT_NE(epoch(a, 0), epoch(b, 0));
   EXPECT_NE(epoch(a, 0), all(100));
+  EXPECT_NE(epoch(a, 1), epoch(b, 0)) << "a seed is no epoch";
+  EXPECT_NE(epoch(a, 0), epoch(b, 1));
 }
 
 TEST(L14_SampleOrder, AnEpochIsAsManyPositionsAsThereAreSamples) {

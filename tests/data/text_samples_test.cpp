@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cmath>
 #include <map>
 
 #include "src/core/rng.h"
@@ -164,6 +164,16 @@ TEST_F(L14_ReadSamples, EpochsDropOtherMerges) {
   EXPECT_GT(other, n / 2);
 }
 
+TEST_F(L14_ReadSamples, AnotherSeedDropsOtherMerges) {
+  Context context;
+  const auto first = [&](uint64_t seed) {
+    BatchLoader loader(8, kT, 1, read_samples(samples, order, {.batch = 8}, 1, 0.3, seed));
+    return to_host<int32_t>(loader.next().inputs);
+  };
+  EXPECT_EQ(first(5), first(5));
+  EXPECT_NE(first(5), first(6)) << "the order is the same here";
+}
+
 TEST_F(L14_ReadSamples, ARestartAtAnySampleGoesOnWithTheNext) {
   const int64_t n = order.samples() + 10;
   const std::vector<Ids> one_by_one = batches({{.batch = 1}, 2, 0.3}, n);
@@ -210,6 +220,14 @@ TEST_F(L14_ReadSamples, RefusesSharesThatCannotBe) {
   for (const Share& wrong : {Share{.batch = 4, .rank = 2, .ranks = 2},
                              Share{.batch = 4, .rank = -1, .ranks = 2}, Share{.batch = 4, .position = -1}})
     expect_refused("ranks and positions count from 0", [&] { read(wrong); });
+  for (const double wrong : {-0.1, 1.1, double(NAN)})
+    expect_refused("merges cannot be dropped with probability ",
+                   [&] { read_samples(samples, order, {.batch = 4}, 1, wrong, 5); });
+  Context context;
+  BatchLoader loader(4, kT, 3, read_samples(samples, order, {.batch = 4}, 2, 0, 5));
+  expect_refused("there are encoders for 2 workers, and this is worker 2", [&] {
+    for (int i = 0; i < 3; ++i) loader.next();
+  });
   expect_refused("an order of 7 samples for ",
                  [&] { read_samples(samples, SampleOrder(7, 1), {.batch = 4}, 1, 0, 5); });
 }

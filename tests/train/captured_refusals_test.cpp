@@ -221,6 +221,16 @@ TEST_F(L16_NotReplayed, WhatIsGoneIsNoticed) {
   expect_part(refusal([&] { third.run(t.inputs, step); }), "which it reads or writes, is gone or in another");
 }
 
+using L14_NotReplayed = CapturedStepTest;
+TEST_F(L14_NotReplayed, ABatchLoaderCopiesNothingInACapturedStep) {
+  BatchLoader batches(2, 3, 1, [](int64_t, int64_t, int32_t*, int32_t*) {});
+  CapturedStep other;
+  const auto step = [&] { batches.next(), t.step(); };
+  t.fill(0);
+  other.run(t.inputs, step);  // the first run is a plain step
+  expect_part(refusal([&] { other.run(t.inputs, step); }), "copy_in: a captured step copies nothing");
+}
+
 TEST_F(L16_NotReplayed, CopiesOtherRanksAndSecondAttemptsAreRefused) {
   const auto refused_in = [&](const std::function<void()>& step) {
     CapturedStep other;
@@ -231,8 +241,6 @@ TEST_F(L16_NotReplayed, CopiesOtherRanksAndSecondAttemptsAreRefused) {
   expect_part(refused_in([&] { t.step(), item(t.loss); }), "copy_out: a captured step copies nothing");
   expect_part(refused_in([&] { t.fill(1), t.step(); }),
               "copy_in: a captured step copies nothing from the host");
-  BatchLoader batches(2, 3, 1, [](int64_t, int64_t, int32_t*, int32_t*) {});
-  expect_part(refused_in([&] { batches.next(), t.step(); }), "copy_in: a captured step copies nothing");
   expect_part(refused_in([&] { t.step(), t.step(); }), "copy_in: a captured step copies nothing");
   expect_part(refused_in([&] {
                 CapturedStep inner;

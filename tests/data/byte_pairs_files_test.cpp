@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "src/core/input_file.h"
 #include "src/core/json.h"
 #include "tests/data/byte_pairs_testing.h"
 #include "tests/folder_testing.h"
@@ -12,12 +13,6 @@ namespace gradus {
 namespace {
 
 const char* const kGolden = "tests/golden/tokens";  // made by tests/golden/make_tokens.py
-
-std::string text_of(const std::string& path) {
-  std::ostringstream content;
-  content << std::ifstream(path, std::ios::binary).rdbuf();
-  return content.str();
-}
 
 struct L14_BytePairFiles : FolderTest {
   // Tokens of all bytes, some no UTF-8; and tokens that no merge makes, in the middle and at the end.
@@ -135,7 +130,7 @@ TEST_F(L14_BytePairFiles, HuggingFacesTokenizersAndTiktokenGiveTheSameIds) {
   std::ifstream file(std::string(kGolden) + "/ids.txt");
   for (int32_t id = 0; file >> id;) expected.push_back(id);
   ASSERT_GT(expected.size(), 1000u);
-  const std::string text = text_of(std::string(kGolden) + "/text.txt");
+  const std::string text = read_text_file(std::string(kGolden) + "/text.txt");
   EXPECT_EQ(BytePairEncoder(pairs).encode(text), expected);
   EXPECT_EQ(pairs.decode(expected), text);
 }
@@ -143,7 +138,7 @@ TEST_F(L14_BytePairFiles, HuggingFacesTokenizersAndTiktokenGiveTheSameIds) {
 // Its special token comes first, so its ids are larger by one.
 TEST_F(L14_BytePairFiles, HuggingFacesTrainerLearnsTheSameMerges) {
   const BytePairs trained = load_byte_pairs(kGolden);
-  const std::string text = text_of(std::string(kGolden) + "/text.txt");
+  const std::string text = read_text_file(std::string(kGolden) + "/text.txt");
   // A merge that leaves too much behind would double its tokens 600 times.
   ASSERT_EQ(BytePairs::learn(text, 10).tokens().back(), trained.tokens()[1 + 256 + 9]);
   const BytePairs learned = BytePairs::learn(text, 600);

@@ -47,7 +47,7 @@ void report_bits(const std::vector<TextModel>& models, const std::vector<ReportR
               << " bits per byte: no model can need fewer.\n";
   const double fewest = *std::min_element(bits.begin(), bits.end());
   if (floor) report.check_at_least("no model beats the text: bits per byte / its own", fewest / *floor, 0.99);
-  report.check_at_most("bits per byte on tokens, as a share of those on bytes", bits[2] / bits[0], 1, skip);
+  report.check_at_most("bits per byte: tokens / bytes, as much text", bits[2] / bits[1], 1, skip);
 }
 
 }  // namespace gradus

@@ -1,6 +1,7 @@
 #include "lessons/14_data_loading/learned.h"
 
 #include <algorithm>
+#include <charconv>
 #include <iostream>
 #include <set>
 
@@ -11,9 +12,19 @@
 
 namespace gradus {
 
-BytePairs learn_byte_pairs(const LessonText& text, int64_t tokens) {
-  BytePairs pairs = BytePairs::learn(text.train(), tokens - 256);
+constexpr int64_t kMostTokens = 1 << 20;
+
+BytePairs byte_pairs_for(const LessonText& text, const std::string& tokens) {
+  int64_t n = 0;
+  const auto [end, error] = std::from_chars(tokens.data(), tokens.data() + tokens.size(), n);
+  if (error == std::errc::invalid_argument || *end) return load_byte_pairs(tokens);
+  if (n < 256 || n > kMostTokens)
+    throw BadArguments("--tokens=" + tokens + ": a vocabulary has 256 to " + std::to_string(kMostTokens) +
+                       " tokens");
+  BytePairs pairs = BytePairs::learn(text.train(), n - 256);
   text.file->check_whole();
+  if (pairs.vocabulary() < n)
+    std::cout << pairs.vocabulary() << " tokens, not " << n << ": no pair occurs twice any more\n";
   return pairs;
 }
 

@@ -4,8 +4,9 @@
 
 namespace gradus {
 
-// Of the text to train on: `tokens` of vocabulary, fewer if there is no pair twice any more.
-BytePairs learn_byte_pairs(const LessonText& text, int64_t tokens);
+// `tokens`: how many there are to be, with the 256 bytes; they are learned from the text to train on, fewer
+// if no pair occurs twice any more. Or the folder of a tokenizer.
+BytePairs byte_pairs_for(const LessonText& text, const std::string& tokens);
 // Writes merges.txt, vocab.json and tokenizer.json.
 void save_byte_pairs(const BytePairs& pairs, const std::string& folder);
 void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& report);

@@ -47,8 +47,9 @@ static LoadedRun train_ahead(const Lesson& lesson, const Settings& set, const Te
   const SampleOrder order(samples.count(), lesson.seed);
   const auto from = [&](int64_t position) {
     const Share share{.batch = set.batch, .position = position};
-    const auto fill = read_samples(samples, order, share, workers, set.dropout, lesson.seed);
-    return std::make_unique<BatchLoader>(set.batch, set.model.context, workers, from_place(fill, place));
+    return std::make_unique<BatchLoader>(
+        set.batch, set.model.context, workers,
+        from_place(read_samples(samples, order, share, workers, set.dropout, lesson.seed), place));
   };
   std::unique_ptr<BatchLoader> batches = from(0);
   StepRecorder recorder;
@@ -96,17 +97,18 @@ static ReportRow train_on(const Lesson& lesson, const Settings& set, const TextM
   }
   ReportRow row;
   row.name = "GPT on " + text.name;
+  if (!context.device.has_data()) return row;
   recorder.fill(row, set.batch * set.model.context);
   row.peak = std::nullopt, row.reserved_bytes = std::nullopt;
-  if (context.device.has_data()) row.loss_held_out = held_out_loss(model, loader, set.batch);
+  row.loss_held_out = held_out_loss(model, loader, set.batch);
   return row;
 }
 
 static int lesson_14(int argc, char** argv) {
   Lesson lesson(argc, argv, "14_data_loading", "batches that are there when a step needs them", 300);
   const std::string data = lesson.args.text("data", "", "a text file (none: text from the grammar)");
-  const int64_t tokens =
-      lesson.args.integer("tokens", 512, "of the vocabulary, which is learned", 256, 1 << 20);
+  const std::string tokens = lesson.args.text(
+      "tokens", "512", "how many to learn from the text, or a folder with a tokenizer's files");
   const std::string save =
       lesson.args.text("save", "", "write the byte pairs to this folder, as transformers load them");
   const std::string made = lesson.plot("14_text.txt"), picture = lesson.plot("14_waiting.svg");
@@ -116,7 +118,7 @@ static int lesson_14(int argc, char** argv) {
   const bool has_data = context.device.has_data();
   const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
   const LessonText text = map_text(data, made, set.text_bytes, lesson.seed);
-  const BytePairs pairs = learn_byte_pairs(text, tokens);
+  const BytePairs pairs = byte_pairs_for(text, tokens);
   if (!save.empty()) save_byte_pairs(pairs, save);
   Report report = lesson.report();
   report.config(model_for(set, pairs.vocabulary()), set.batch);
@@ -124,9 +126,7 @@ static int lesson_14(int argc, char** argv) {
   report_byte_pairs(pairs, text, report);
 
   const std::vector<TextModel> models = text_models(text, pairs, lesson.steps);
-  const int64_t bytes_of_sample = int64_t(double(set.model.context) * models.back().bytes_per_token);
-  const TextSamples samples(text.file, text.split, pairs, set.model.context,
-                            std::max<int64_t>(bytes_of_sample, 1));
+  const TextSamples samples = samples_of(text, pairs, set.model.context, models.back().bytes_per_token);
   const LoadedLoop loop = [&](const Place& place, int64_t workers, int64_t restart_after) {
     return train_ahead(lesson, set, samples, place, workers, restart_after);
   };

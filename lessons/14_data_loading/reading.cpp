@@ -29,6 +29,16 @@ LessonText map_text(const std::string& path, const std::string& made, int64_t by
   return text;
 }
 
+constexpr int64_t kBatch = 8;  // of the table that counts what is read
+
+TextSamples samples_of(const LessonText& text, const BytePairs& pairs, int64_t T, double bytes_per_token) {
+  TextSamples samples(text.file, text.split, pairs, T,
+                      std::max<int64_t>(int64_t(double(T) * bytes_per_token), 1));
+  check(samples.count() >= kBatch, text.file->path(), " has ", samples.count(), " samples of ", T,
+        " tokens to train on; this lesson needs at least ", kBatch);
+  return samples;
+}
+
 ReadCounts count_reads(Sharing how, const SampleOrder& order, int64_t batch, int64_t ranks, int64_t workers) {
   std::vector<int64_t> times(size_t(order.samples()));
   const int64_t steps = order.samples() / batch;
@@ -55,7 +65,7 @@ ReadCounts count_reads(Sharing how, const SampleOrder& order, int64_t batch, int
 }
 
 void report_sharing(int64_t samples, uint64_t seed, Report& report) {
-  constexpr int64_t kBatch = 8, kRanks = 2, kWorkers = 4;
+  constexpr int64_t kRanks = 2, kWorkers = 4;
   const SampleOrder order(samples / kBatch * kBatch, seed);
   Table table({"2 ranks, 4 workers each", "samples read", "different", "more than once", "never"});
   const std::pair<Sharing, const char*> kWays[] = {{Sharing::Shared, "shared by ranks and workers"},

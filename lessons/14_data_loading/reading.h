@@ -18,6 +18,10 @@ struct LessonText {
 // `made`.
 LessonText map_text(const std::string& path, const std::string& made, int64_t bytes, uint64_t seed);
 
+// Samples of the text to train on, one for each so many bytes as T tokens have on average. An Error if they
+// are too few to be shared by ranks.
+TextSamples samples_of(const LessonText& text, const BytePairs& pairs, int64_t T, double bytes_per_token);
+
 // What a loop with so many ranks and workers gets in as many steps as an epoch has.
 enum class Sharing : uint8_t { Shared, EveryWorkerReadsAll, EveryRankReadsAll };
 struct ReadCounts {

@@ -17,8 +17,9 @@
 namespace gradus {
 
 BatchLoader::Fill from_place(BatchLoader::Fill fill, const Place& place) {
-  return [=](int64_t step, int64_t worker, int32_t* inputs, int32_t* targets) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(place.latency));
+  return [fill = std::move(fill), latency = place.latency](int64_t step, int64_t worker, int32_t* inputs,
+                                                           int32_t* targets) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(latency));
     fill(step, worker, inputs, targets);
   };
 }
@@ -121,7 +122,7 @@ void report_waiting(const std::vector<Waiting>& runs, int64_t batch_bytes, const
     different += different_losses(w.losses, runs[0].losses);
     bytes += std::abs(w.peak[Kind::Data] - 2 * batch_bytes) +
              std::abs(w.host_peak[Kind::Data] - (2 * w.workers + 1) * batch_bytes);
-    if (w.place.latency == 0) continue;
+    if (w.place.latency == 0 || std::isnan(w.losses[0])) continue;  // NaN: without data no step takes time
     ReportRow& row = report.row("store, workers: " + std::to_string(w.workers));
     row.ms_per_step = w.step * 1e3;
     row.extra = {{"waiting ms", w.waited * 1e3}};

@@ -4,16 +4,11 @@
 
 namespace gradus {
 
-// Inputs and targets: for each worker of a batch that it makes and of one that waits; and of one that is
-// copied.
+// Slots for each worker: a batch that it makes, and one that waits. And one for the batch that is copied.
 static Shape shape_of(int64_t B, int64_t T, int64_t workers) {
   check(B >= 1 && T >= 1, "batch loader: batches of ", B, " sequences of ", T,
         " tokens; both must be at least 1");
-  return {2 * std::max<int64_t>(workers, 0) + 1, 2, B, T};  // Prefetch refuses fewer than 0
-}
-
-static Tensor ids_of(Device& device, int64_t B, int64_t T, const char* name) {
-  return Tensor(device, {B, T}, DType::I32, Kind::Data, name);
+  return {2 * std::max<int64_t>(workers, 0) + 1, 2 * B, T};  // Prefetch refuses fewer than 0
 }
 
 BatchLoader::BatchLoader(int64_t B, int64_t T, int64_t workers, Fill fill)
@@ -22,19 +17,20 @@ BatchLoader::BatchLoader(int64_t B, int64_t T, int64_t workers, Fill fill)
       made_(host_, shape_of(B, T, workers), DType::I32, Kind::Data, "batches"),
       pinned_(device_, made_),
       copies_(device_.allocator().source().copy_queue()),
-      prefetch_(workers, slots(), [fill = std::move(fill)](int64_t step, int64_t worker, HostBatch& to) {
-        fill(step, worker, to.inputs, to.targets);
+      prefetch_(workers, slots(), [fill = std::move(fill), B, T](int64_t step, int64_t worker, int32_t* to) {
+        fill(step, worker, to, to + B * T);
       }) {
-  for (TokenBatch& b : on_device_) b = {ids_of(device_, B, T, "inputs"), ids_of(device_, B, T, "targets")};
+  for (int i : {0, 1}) {
+    on_device_[i] = Tensor(device_, {2 * B, T}, DType::I32, Kind::Data, "batch");
+    batches_[i] = {on_device_[i].narrow(0, B), on_device_[i].narrow(B, B)};
+  }
 }
 
-std::vector<BatchLoader::HostBatch> BatchLoader::slots() const {
-  const int64_t n = made_.shape()[2] * made_.shape()[3];
-  std::vector<HostBatch> slots;
-  for (int64_t s = 0; s < made_.shape()[0]; ++s) {
-    int32_t* const begin = reinterpret_cast<int32_t*>(made_.storage().data()) + 2 * s * n;
-    slots.push_back({begin, begin + n});
-  }
+std::vector<int32_t*> BatchLoader::slots() const {
+  const int64_t n = made_.shape()[0], ids = made_.numel() / n;
+  std::vector<int32_t*> slots;
+  for (int64_t s = 0; s < n; ++s)
+    slots.push_back(reinterpret_cast<int32_t*>(made_.storage().data()) + s * ids);
   return slots;
 }
 
@@ -44,21 +40,20 @@ BatchLoader::Pinned::Pinned(Device& of, const Tensor& memory)
 }
 BatchLoader::Pinned::~Pinned() { source.unpin(begin); }
 
-// Begins to copy the batch of step `step_` to the device.
 void BatchLoader::begin_copy() {
-  const HostBatch& from = prefetch_.take();
-  TokenBatch& to = on_device_[step_ % 2];
-  device_.copy_in(*copies_, to.inputs.set().p, from.inputs, to.inputs.bytes());
-  device_.copy_in(*copies_, to.targets.set().p, from.targets, to.targets.bytes());
+  if (!taken_) taken_ = prefetch_.take();  // else the copy was refused before
+  Tensor& to = on_device_[step_ % 2];
+  device_.copy_in(*copies_, to.set().p, taken_, to.bytes());
+  taken_ = nullptr;
   ++step_;
 }
 
 const TokenBatch& BatchLoader::next() {
   const ProfileRange range("data");
   if (step_ == 0) begin_copy();
-  copies_->wait();  // of this step's batch, which began a step ago: the workers may have its memory again
+  device_.wait(*copies_);  // for this step's batch: then its memory on the host may be filled again
   begin_copy();
-  return on_device_[step_ % 2];
+  return batches_[step_ % 2];
 }
 
 }  // namespace gradus

@@ -12,39 +12,40 @@ struct TokenBatch {
 
 class BatchLoader {
  public:
-  // Writes the B T inputs and targets of step 0, 1, 2, ... It is called as Prefetch::Make is: a worker's
-  // encoders and buffers are chosen by `worker`.
+  // Writes the B T inputs and the B T targets of step 0, 1, 2, ... It is called as Prefetch::Make is: on
+  // several threads at the same time, but for each worker one call after the other. So what belongs to a
+  // worker, such as an encoder, is chosen by `worker`.
   using Fill = std::function<void(int64_t step, int64_t worker, int32_t* inputs, int32_t* targets)>;
-  // On the device of the current context. B T >= 1.
+  // On the device of the current context, which must outlive it. B and T at least 1; workers as of Prefetch.
   BatchLoader(int64_t B, int64_t T, int64_t workers, Fill fill);
   BatchLoader(const BatchLoader&) = delete;
 
-  // The batch of the next step, for all that is asked of the device until the next call. Waits if the workers
-  // are behind; throws what `fill` has thrown, for this step or the one that follows, which is copied now.
-  // Not within a captured step: the two batches on the device alternate.
+  // The batch of the next step, for all that is asked of the device until the next call. Waits while the
+  // workers are behind, and for the copy of this batch, which began a step ago: so the host is at most a step
+  // ahead of the device. Throws what `fill` has thrown for this step, or for the following step, whose copy
+  // begins now. Not within a captured step, because the two batches on the device alternate.
   const TokenBatch& next();
   Device& host() { return host_; }  // where the batches are made
 
  private:
-  struct HostBatch {
-    int32_t *inputs, *targets;
-  };
   struct Pinned {  // page-locked while it lives
     Pinned(Device& of, const Tensor& memory);
     ~Pinned();
     Source& source;
     void* begin;
   };
-  std::vector<HostBatch> slots() const;
+  std::vector<int32_t*> slots() const;
   void begin_copy();
 
   Device &device_, host_;
-  const Tensor made_;  // (slots, 2, B, T), on the host: inputs and targets of each batch
+  const Tensor made_;  // (slots, 2 B, T), on the host: of each batch the inputs and behind them the targets
   const Pinned pinned_;
+  Tensor on_device_[2];    // (2 B, T)
+  TokenBatch batches_[2];  // views of these
   const std::unique_ptr<CopyQueue> copies_;
-  Prefetch<HostBatch> prefetch_;
-  TokenBatch on_device_[2];
-  int64_t step_ = 0;  // whose copy begins next
+  Prefetch<int32_t*> prefetch_;
+  int32_t* taken_ = nullptr;  // a batch whose copy has not begun
+  int64_t step_ = 0;          // whose copy begins next
 };
 
 }  // namespace gradus

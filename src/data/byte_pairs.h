@@ -23,7 +23,7 @@ size_t first_piece(std::string_view text);
 // probability, and the best of the others is made; if none is left, the piece is finished. So a word is seen
 // in several segmentations.
 struct MergeDropout {
-  double probability;
+  double probability;  // 0 to 1
   Rng rng;
 };
 
@@ -40,7 +40,7 @@ class BytePairs {
 
   // The most frequent pair of neighbours in the text's pieces becomes a token, `merges` times, or until no
   // pair occurs twice; of equally frequent pairs the one with the smaller ids. Tokens 0 to 255 are the bytes,
-  // in the order of byte_order().
+  // in the order of byte_order(). 0 to 2^30 - 1 merges.
   static BytePairs learn(std::string_view text, int64_t merges);
   // tokens[id]: its bytes; all 256 single bytes are among the tokens. merges: pairs of tokens in the order in
   // which they were learned; their bytes joined are a token, too. An Error says what does not fit.
@@ -63,8 +63,8 @@ class BytePairs {
   ByPair<int32_t> ranks_;
 };
 
-// Encodes texts, and remembers short pieces, as most pieces occur many times. Each thread needs an encoder of
-// its own; they can share the BytePairs, which must outlive them.
+// Encodes texts, and remembers short pieces (in 4 MiB), as most pieces occur many times. Each thread needs an
+// encoder of its own; they can share the BytePairs, which must outlive them.
 class BytePairEncoder {
  public:
   explicit BytePairEncoder(const BytePairs& pairs) : pairs_(pairs), remembered_(kRemembered) {}

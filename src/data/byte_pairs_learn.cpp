@@ -42,7 +42,8 @@ std::vector<Piece> pieces_of(std::string_view text) {
   return pieces;
 }
 
-// Merges the pair wherever the piece has it, from the left; calls `changed` for each pair that comes or goes.
+// Merges the pair wherever the piece has it, from the left. Of the pairs around it, changed(pair, 1) is
+// called for each that comes, changed(pair, -1) for each that goes; the merged pair itself may be left out.
 template <class Changed>
 void merge(std::vector<int32_t>& ids, const BytePairs::Pair& pair, int32_t merged, const Changed& changed) {
   // BEGIN SOLUTION 14.5
@@ -101,6 +102,8 @@ BytePairs BytePairs::learn(std::string_view text, int64_t merges) {
     // alike up to the ends of a token.
     const int32_t merged = int32_t(tokens.size());
     tokens.push_back(tokens[size_t(best.pair.first)] + tokens[size_t(best.pair.second)]);
+    check(tokens.back().size() <= text.size(), "byte pairs: a token of ", tokens.back().size(),
+          " bytes, more than the text has; the pair was counted, and not merged where it stands");
     learned.push_back(best.pair);
     const std::vector<int32_t> in = std::move(count.in);
     for (const int32_t p : in)

@@ -27,7 +27,7 @@ std::string bytes_of(const std::string& name) {
   for (size_t i = 0, n = 0; i < name.size(); i += n) {
     n = size_t(utf8_length(std::string_view(name).substr(i)));
     const auto found = of_character.find(name.substr(i, n));
-    check(found != of_character.end(), "the token ", Brief{name}, " has a character that names no byte");
+    if (found == of_character.end()) fail("the token ", Brief{name}, " has a character that names no byte");
     bytes += found->second;
   }
   return bytes;
@@ -108,8 +108,7 @@ BytePairs read_tokenizer(const std::string& text) {
   check(!splitter.value("add_prefix_space", true),
         "pre_tokenizer puts a space before a text; gradus does not: add_prefix_space has to be false");
   check(splitter.value("use_regex", true), "pre_tokenizer does not split a text; use_regex has to be true");
-  if (splitter.is_object())
-    check_off("pre_tokenizer.", splitter, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
+  check_off("pre_tokenizer.", splitter, {"type", "add_prefix_space", "trim_offsets", "use_regex"});
   const ParsedJson type = model.value("type", ParsedJson("BPE"));
   check(type == "BPE", "model.type is ", Brief{type}, "; gradus has BPE only");
   check_off("model.", model, {"type", "vocab", "merges"});
@@ -126,7 +125,11 @@ BytePairs read_tokenizer(const std::string& text) {
     else
       names.add_merge(merge.at(0).get<std::string>(), merge.at(1).get<std::string>());
   }
-  for (const ParsedJson& token : added) names.add_text(token.at("content"), token.at("id"));
+  for (const ParsedJson& token : added) {
+    check(!token.contains("special") || token["special"] == true, "added_tokens has ", Brief{token},
+          ", which is not special: gradus does not look for such tokens in a text");
+    names.add_text(token.at("content"), token.at("id"));
+  }
   return names.byte_pairs();
 }
 

@@ -21,9 +21,9 @@ namespace gradus {
 template <class Item>
 class Prefetch {
  public:
-  // make(step, worker, item), steps 0, 1, 2, ...: on a worker's thread, so it may not touch a Context. With 0
-  // workers take() calls it itself. What it throws is thrown by the take() of its step, and by all later
-  // ones.
+  // make(step, worker, item), steps 0, 1, 2, ...: on a worker's thread, so it may not touch a Context. There
+  // may be 0 to 1,024 workers; with 0, take() calls it itself. What it throws is thrown by the take() of its
+  // step, and by all later ones.
   using Make = std::function<void(int64_t step, int64_t worker, Item& item)>;
   Prefetch(int64_t workers, std::vector<Item> slots, Make make)
       : workers_(workers), make_(std::move(make)), slots_(slots.size()) {
@@ -77,7 +77,7 @@ class Prefetch {
     }
   }
   void work(int64_t worker) {
-    // A worker that is woken takes no core from the loop: it is ahead, so it can wait.
+    // A worker that is woken does not interrupt the loop to begin at once: it is ahead, so it can wait.
     constexpr sched_param kNone{};
     pthread_setschedparam(pthread_self(), SCHED_BATCH, &kNone);
     for (int64_t step = worker;; step += workers_) {

@@ -15,18 +15,22 @@ TextSamples::TextSamples(std::shared_ptr<const MappedFile> file, int64_t bytes, 
   check(T >= 1 && stride >= 1, "text samples: samples of ", T, " tokens, one every ", stride,
         " bytes; both must be at least 1");
   text_ = std::string_view(file_->data(), size_t(bytes));
+  for (const std::string& token : pairs.tokens()) longest_ = std::max(longest_, int64_t(token.size()));
 }
 
-int64_t TextSamples::count() const { return int64_t(text_.size()) / stride_; }
+int64_t TextSamples::count() const {
+  return std::max<int64_t>(int64_t(text_.size()) - longest_ - 1, 0) / stride_;
+}
 
 void TextSamples::read(int64_t sample, BytePairEncoder& encoder, MergeDropout* dropout, int32_t* inputs,
                        int32_t* targets) const {
   check(sample >= 0 && sample < count(), "text samples: sample ", sample, ", and there are ", count());
-  const size_t first = size_t(sample * stride_);
-  // Without a space near, as in some scripts, it begins where it is.
-  const size_t space = text_.substr(first, size_t(stride_)).find_first_of(" \n");
+  const size_t first = size_t(sample * stride_),
+               space = text_.substr(first, size_t(stride_)).find_first_of(" \n");
+  // So many bytes have T + 1 tokens, without the piece at their end that they may cut.
+  const size_t enough = size_t((T_ + 1) * longest_ + 1024);
   std::vector<int32_t> ids;
-  encoder.encode(text_.substr(space == std::string_view::npos ? first : first + space), size_t(T_) + 1, ids,
+  encoder.encode(text_.substr(space == text_.npos ? first : first + space, enough), size_t(T_) + 1, ids,
                  dropout);
   file_->check_whole();
   ids.resize(size_t(T_) + 1, -1);

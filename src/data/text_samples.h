@@ -11,9 +11,10 @@ namespace gradus {
 
 class TextSamples {
  public:
-  // Of the first `bytes` bytes of the file, one sample for each whole stride. Sample i begins at the first
-  // space or line end from byte i * stride on, which belongs to the word behind it; without one within the
-  // stride, at that byte. Refers to the byte pairs. T >= 1, stride >= 1.
+  // Of the first `bytes` bytes of the file. Sample i begins at the first space or line end from byte i *
+  // stride on, which belongs to the word behind it; without one within the stride, at that byte. Behind the
+  // last stride there are more bytes than the longest token has, so each sample has a target. Refers to the
+  // byte pairs. T >= 1, stride >= 1.
   TextSamples(std::shared_ptr<const MappedFile> file, int64_t bytes, const BytePairs& pairs, int64_t T,
               int64_t stride);
 
@@ -21,8 +22,9 @@ class TextSamples {
   int64_t T() const { return T_; }
   const BytePairs& pairs() const { return pairs_; }
   // Its first T tokens as inputs, and as targets the T that follow each of them. Behind the end of the text
-  // inputs are 0 and targets -1, which do not count. An encoder belongs to one thread. `dropout` may be
-  // nullptr. An Error if the file has become shorter.
+  // inputs are 0 and targets -1, which do not count. Of a piece of more than 1,024 bytes it may have only the
+  // beginning. An encoder belongs to one thread. `dropout` may be nullptr. An Error if the file has become
+  // shorter.
   void read(int64_t sample, BytePairEncoder& encoder, MergeDropout* dropout, int32_t* inputs,
             int32_t* targets) const;
 
@@ -30,7 +32,7 @@ class TextSamples {
   std::shared_ptr<const MappedFile> file_;
   std::string_view text_;
   const BytePairs& pairs_;
-  int64_t T_, stride_;
+  int64_t T_, stride_, longest_ = 0;  // longest_: bytes of a token
 };
 
 // Which positions of an order a rank reads, from where on.

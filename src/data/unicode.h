@@ -1,4 +1,4 @@
-// What characters are, by Unicode 15 (utf8proc).
+// What characters are, by the Unicode of utf8proc: 15.0 since its version 2.8.
 #pragma once
 #include <cstdint>
 #include <string_view>

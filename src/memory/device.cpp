@@ -102,6 +102,12 @@ void Device::copy_in(CopyQueue& queue, void* to, const void* from_host, int64_t 
   queue.copy_in(to, from_host, bytes);
 }
 
+void Device::wait(CopyQueue& queue) {
+  const OpenRange range(ranges_, "wait for the device");
+  ++waits_;
+  queue.wait();
+}
+
 void Device::copy_out(void* to_host, const void* from, int64_t bytes) {
   check(!records, "copy_out: ", kNoCopies);
   const OpenRange range(ranges_, "copy to the host", bytes);

@@ -47,11 +47,12 @@ class Device {
   void copy_in(void* to, const void* from_host, int64_t bytes);
   // The same on a queue of its own: allocator().source().copy_queue().
   void copy_in(CopyQueue& queue, void* to, const void* from_host, int64_t bytes);
+  void wait(CopyQueue& queue);                                    // until its copies are done
   void copy_out(void* to_host, const void* from, int64_t bytes);  // the host waits for the device
   // What allocates finds its name in these ranges, which outlive the device; waits and copies begin their
   // own.
   void use(Ranges& ranges);
-  // How often the host has waited for the device: synchronize() and copy_out().
+  // How often the host has waited for the device: synchronize(), copy_out() and for a queue of copies.
   int64_t waits() const { return waits_; }
   // While the calls of a step are recorded, copies are errors: they would not be made again.
   bool records = false;

@@ -61,8 +61,9 @@ class Source {
   virtual void* stream() const { return nullptr; }
   virtual void synchronize() {}
   virtual std::unique_ptr<DeviceClock> clock() { return std::make_unique<DeviceClock>(); }
-  // The device itself copies from memory of the host that is pinned (page-locked), while the host goes on. It
-  // is unpinned before it is given back; no page is pinned twice.
+  // The device itself copies from memory of the host that is pinned (page-locked), while the host goes on.
+  // Whole pages are pinned, so others that are pinned may not share them. It is unpinned before it is given
+  // back.
   virtual void pin(void*, int64_t) {}
   virtual void unpin(void*) noexcept {}
   virtual std::unique_ptr<CopyQueue> copy_queue() { return std::make_unique<CopyQueue>(*this); }

@@ -4,7 +4,6 @@
 //   joined;
 //                                            FOLDER: where tokenizer.json is written, for
 //                                            beside_tokenizers.sh
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -14,6 +13,7 @@
 
 #include "src/core/input_file.h"
 #include "src/core/json.h"
+#include "src/core/timing.h"
 #include "src/data/byte_pairs.h"
 #include "src/io/atomic_file.h"
 
@@ -28,25 +28,16 @@ static std::string licences() {
   return text;
 }
 
-static double best_seconds(const std::function<void()>& run) {
-  double best = 1e300;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
-
 static void bench_byte_pairs(const std::string& text, const std::string& folder) {
   std::unique_ptr<BytePairs> pairs;
   std::vector<int32_t> ids;
   std::string back;
-  const double learning = best_seconds([&] {
-    pairs = std::make_unique<BytePairs>(BytePairs::learn(std::string_view(text).substr(0, 1 << 20), 8000));
-  });
-  const double encoding = best_seconds([&] { ids = BytePairEncoder(*pairs).encode(text); });
-  const double decoding = best_seconds([&] { back = pairs->decode(ids); });
+  const double learning = measure([&] {
+                            pairs = std::make_unique<BytePairs>(
+                                BytePairs::learn(std::string_view(text).substr(0, 1 << 20), 8000));
+                          }).min;
+  const double encoding = measure([&] { ids = BytePairEncoder(*pairs).encode(text); }).min;
+  const double decoding = measure([&] { back = pairs->decode(ids); }).min;
   check(back == text, "byte pairs: the text that was decoded differs from the text that was encoded");
   const double megabytes = double(text.size()) * 1e-6;
   if (!folder.empty()) write_file(folder + "/tokenizer.json", tokenizer_text(*pairs));

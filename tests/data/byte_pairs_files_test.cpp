@@ -190,6 +190,7 @@ TEST_F(L14_BytePairFiles, TokenizerJsonOfOtherShapesIsRefused) {
   refused_after("model.merges and added_tokens arrays", [](auto& f, auto&) { f["added_tokens"] = "a"; });
   refused_after("cannot use at() with number", [](auto& f, auto&) { f["added_tokens"] = {5}; });
   refused_after("'content' not found", [](auto& f, auto&) { f["added_tokens"] = {{{"id", 0}}}; });
+  refused_after("which is not special", [](auto& f, auto&) { f["added_tokens"] = {{{"special", false}}}; });
   refused_after("has ids 261 and 5", [](auto& f, auto&) {
     f["added_tokens"] = {{{"id", 5}, {"content", "<|endoftext|>"}}};
   });

@@ -21,6 +21,13 @@ void dawdle(int64_t step) {
   std::this_thread::sleep_for(std::chrono::microseconds(Rng(5, uint64_t(step)).below(300)));
 }
 
+// Waits up to ten seconds for what should become true.
+template <class F>
+bool becomes_true(const F& f) {
+  for (int i = 0; i < 10'000 && !f(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return f();
+}
+
 TEST(L14_Prefetch, GivesTheItemOfEachStepInOrder) {
   for (const int64_t workers : {0, 1, 2, 3, 4, 7})
     for (const size_t n : {1, 2, 3, 5, 8}) {
@@ -57,19 +64,29 @@ TEST(L14_Prefetch, AStepIsMadeOnceOnAnotherThreadThanTheLoops) {
   EXPECT_EQ(threads.count(std::this_thread::get_id()), 0u);
 }
 
+TEST(L14_Prefetch, WorkersWorkAtTheSameTime) {
+  std::atomic<int64_t> begun = 0, met = 0;
+  Numbers numbers(3, slots(6), [&](int64_t step, int64_t, int64_t&) {
+    if (step >= 3) return;
+    ++begun;
+    met += becomes_true([&] { return begun == 3; });
+  });
+  for (int64_t step = 0; step < 3; ++step) numbers.take();
+  EXPECT_EQ(met, 3) << "each waited until the others had begun, too";
+}
+
+TEST(L14_Prefetch, AWorkerDoesNotInterruptTheLoop) {
+  Numbers numbers(1, slots(1), [](int64_t, int64_t, int64_t& item) { item = sched_getscheduler(0); });
+  EXPECT_EQ(numbers.take(), SCHED_BATCH);
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER) << "the loop's own thread";
+}
+
 TEST(L14_Prefetch, WithoutWorkersTheLoopMakesAnItemWhenItTakesIt) {
   int64_t made = 0;
   Numbers numbers(0, slots(3), [&](int64_t, int64_t, int64_t&) { ++made; });
   EXPECT_EQ(made, 0);
   numbers.take(), numbers.take();
   EXPECT_EQ(made, 2);
-}
-
-// Waits up to ten seconds for what should become true.
-template <class F>
-bool becomes_true(const F& f) {
-  for (int i = 0; i < 10'000 && !f(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return f();
 }
 
 TEST(L14_Prefetch, WorkersFillAllSlotsAndNoMore) {

@@ -9,16 +9,16 @@
 #include "src/core/rng.h"
 #include "src/data/text_samples.h"
 #include "src/tensor/context.h"
+#include "tests/data/byte_pairs_testing.h"
 #include "tests/folder_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
 
-using Ids = std::vector<int32_t>;
 constexpr int64_t kT = 6;
 
-std::string random_text(int64_t words) {
+std::string random_words(int64_t words) {
   Rng rng(4, 1);
   std::string text;
   for (int64_t i = 0; i < words; ++i) {
@@ -29,8 +29,9 @@ std::string random_text(int64_t words) {
 }
 
 struct L14_TextSamples : FolderTest {
-  const std::string text = random_text(300);
-  const BytePairs pairs = BytePairs::learn(text, 20);
+  const std::string text = random_words(300);
+  const BytePairs pairs = byte_pairs_of(
+      {{"a", "b"}, {"c", "d"}, {" ", "a"}, {"ab", "cd"}, {"d", "a"}, {" a", "a"}, {"b", "b"}, {" ", "c"}});
   TextSamples of(const std::string& bytes, int64_t stride, int64_t used = -1) const {
     write("text", bytes);
     auto file = std::make_shared<const MappedFile>(path("text"));
@@ -50,7 +51,7 @@ struct L14_TextSamples : FolderTest {
 
 TEST_F(L14_TextSamples, ASampleBeginsWithTheFirstWordBehindItsByte) {
   const TextSamples samples = of(text, 20);
-  EXPECT_EQ(samples.count(), int64_t(text.size()) / 20);
+  EXPECT_EQ(samples.count(), (int64_t(text.size()) - 4 - 1) / 20) << "the longest token has 4 bytes";
   for (int64_t i = 0; i + 5 < samples.count(); ++i) {
     const Ids ids = tokens(text.substr(text.find_first_of(" \n", size_t(20 * i))));
     const Sample s = sample(samples, i);
@@ -66,19 +67,42 @@ TEST_F(L14_TextSamples, WithoutASpaceWithinItsStrideASampleBeginsAtItsByte) {
 }
 
 TEST_F(L14_TextSamples, BehindTheTextTargetsDoNotCount) {
-  const TextSamples samples = of("zzz xyz", 5);
+  const TextSamples samples = of("zzz xyz", 2);
   ASSERT_EQ(samples.count(), 1);
   const Sample s = sample(samples, 0);
-  const Ids ids = tokens(" xyz");
-  ASSERT_EQ(ids.size(), 4u);
-  EXPECT_EQ(s.inputs, (Ids{ids[0], ids[1], ids[2], ids[3], 0, 0}));
-  EXPECT_EQ(s.targets, (Ids{ids[1], ids[2], ids[3], -1, -1, -1}));
+  const Ids ids = tokens("zzz xyz");
+  ASSERT_EQ(ids.size(), 7u);
+  EXPECT_EQ(s.inputs, Ids(ids.begin(), ids.begin() + kT));
+  const TextSamples shorter = of("ab ab ab ", 3);
+  ASSERT_EQ(shorter.count(), 1);
+  const Sample t = sample(shorter, 0);
+  const Ids two = tokens(" ab ab ");
+  ASSERT_EQ(two.size(), 5u);
+  EXPECT_EQ(t.inputs, (Ids{two[0], two[1], two[2], two[3], two[4], 0}));
+  EXPECT_EQ(t.targets, (Ids{two[1], two[2], two[3], two[4], -1, -1}));
+}
+
+// Texts whose last space is near their end, with strides that end there.
+TEST_F(L14_TextSamples, EachSampleHasATarget) {
+  for (int64_t n = 1; n < 40; ++n)
+    for (int64_t stride = 1; stride < 9; ++stride) {
+      const TextSamples samples = of(std::string(size_t(n), 'b') + " abcd"[n % 5] + " ", stride);
+      for (int64_t i = 0; i < samples.count(); ++i)
+        ASSERT_GE(sample(samples, i).targets[0], 0) << n << " bytes, stride " << stride << ", sample " << i;
+    }
+}
+
+// A piece without an end, as of a text without spaces: only its beginning is looked at.
+TEST_F(L14_TextSamples, OfALongPieceASampleHasTheBeginning) {
+  const TextSamples samples = of(std::string(4'000'000, 'b'), 100);
+  for (const int64_t i : {int64_t(0), int64_t(7), samples.count() - 1})
+    EXPECT_EQ(sample(samples, i).inputs, Ids(kT, tokens("bb")[0])) << i;
 }
 
 TEST_F(L14_TextSamples, OfTheHeldOutBytesNothingIsRead) {
   const std::string held_out(400, '!');
   const TextSamples samples = of(text + held_out, 20, int64_t(text.size()));
-  EXPECT_EQ(samples.count(), int64_t(text.size()) / 20);
+  EXPECT_EQ(samples.count(), (int64_t(text.size()) - 4 - 1) / 20) << "the longest token has 4 bytes";
   const int32_t never = tokens("!")[0];
   for (int64_t i = 0; i < samples.count(); ++i) {
     const Sample s = sample(samples, i);
@@ -100,11 +124,14 @@ TEST_F(L14_TextSamples, RefusesWhatIsNotThere) {
   for (const int64_t i : {int64_t(-1), samples.count()})
     expect_refused("text samples: sample ", [&] { sample(samples, i); });
   expect_refused("both must be at least 1", [&] { of(text, 0); });
+  write("text", text);
+  expect_refused("both must be at least 1",
+                 [&] { TextSamples(std::make_shared<const MappedFile>(path("text")), 100, pairs, 0, 20); });
   expect_refused("text samples: the first ", [&] { of(text, 20, int64_t(text.size()) + 1); });
 }
 
 TEST_F(L14_TextSamples, OfAFileThatWasCutIsASentence) {
-  const TextSamples samples = of(random_text(30'000), 20);
+  const TextSamples samples = of(random_words(30'000), 20);
   for (const uintmax_t left : {uintmax_t(5000), uintmax_t(1), uintmax_t(0)}) {
     fs::resize_file(path("text"), left);
     expect_refused("became shorter while it was read", [&] { sample(samples, samples.count() - 2); });
@@ -179,7 +206,8 @@ TEST_F(L14_ReadSamples, ARestartAtAnySampleGoesOnWithTheNext) {
   const std::vector<Ids> one_by_one = batches({{.batch = 1}, 2, 0.3}, n);
   for (const int64_t position : {int64_t(0), int64_t(1), int64_t(7), order.samples() - 1, order.samples()}) {
     const std::vector<Ids> rest = batches({{.batch = 1, .position = position}, 3, 0.3}, n - position);
-    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), one_by_one.begin() + position)) << position;
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), one_by_one.begin() + position))
+        << "after a restart at position " << position << " other samples come, or in other tokens";
   }
 }
 
@@ -202,7 +230,7 @@ TEST_F(L14_ReadSamples, RanksTogetherReadTheBatchOfOne) {
 }
 
 TEST_F(L14_ReadSamples, AWorkersErrorEndsTheLoopWithItsSentence) {
-  const TextSamples large = of(random_text(30'000), 20);
+  const TextSamples large = of(random_words(30'000), 20);
   const SampleOrder its_order(large.count(), 5);
   Context context;
   BatchLoader loader(4, kT, 2, read_samples(large, its_order, {.batch = 4}, 2, 0, 5));
@@ -237,7 +265,7 @@ TEST(L14_Share, IsTheRanksPartOfEachStep) {
   const auto first = [](int64_t rank, int64_t ranks, int64_t position, int64_t step) {
     return Share{.batch = 12, .rank = rank, .ranks = ranks, .position = position}.first_of(step);
   };
-  EXPECT_EQ(first(0, 1, 0, 0), 0);
+  EXPECT_EQ(first(0, 1, 0, 0), 0);  // rank 0 of 1, position 0, step 0; the batch is 12
   EXPECT_EQ(first(0, 1, 0, 3), 36) << "a step reads a whole batch, so the next begins a batch later";
   EXPECT_EQ(first(1, 2, 0, 0), 6) << "rank 1 begins behind the samples of rank 0";
   EXPECT_EQ(first(3, 4, 0, 2), 33)

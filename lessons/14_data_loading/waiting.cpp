@@ -103,13 +103,14 @@ static void print_waiting(const std::vector<Waiting>& runs) {
 }
 
 static void draw_waiting(const std::vector<Waiting>& runs, const std::string& path) {
-  BarChart chart{.title = "A training step, by workers: samples from a store",
-                 .bars = {},
-                 .parts = {"waiting", "computing"}};
+  BarChart chart{
+      .title = "A training step; samples come from a store", .bars = {}, .parts = {"waiting", "computing"}};
   for (const Waiting& w : runs)
     if (w.place.latency > 0)
-      chart.bars.push_back(
-          {std::to_string(w.workers), w.step, seconds_text(w.step), {w.waited, w.step - w.waited}});
+      chart.bars.push_back({std::to_string(w.workers) + " workers",
+                            w.step,
+                            seconds_text(w.step),
+                            {w.waited, w.step - w.waited}});
   write_file(path, draw(chart));
 }
 

@@ -47,8 +47,8 @@ static void print_merges(const BytePairs& pairs) {
 }
 
 void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& report) {
-  const std::string held_out(text.held_out());
-  const std::string first_line = held_out.substr(0, std::min<size_t>(held_out.find('\n'), 80));
+  const std::string_view held_out = text.held_out(),
+                         first_line = held_out.substr(0, std::min<size_t>(held_out.find('\n'), 80));
   std::vector<int32_t> ids;
   const Timing encoding = measure([&] { ids = BytePairEncoder(pairs).encode(held_out); });
   std::string decoded;

@@ -45,8 +45,9 @@ static double mean_after_warm_up(const std::vector<double>& of_steps) {
 
 std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds) {
   std::vector<Waiting> runs;
-  const Place all{"file, all cores compute", 0, false}, left{"file, one core left", 0, true};
-  Place store{"store, one core left", 0, true};
+  const Place all{.name = "file, all cores compute", .latency = 0, .core_left = false},
+      left{.name = "file, one core left", .latency = 0, .core_left = true};
+  Place store{.name = "store, one core left", .latency = 0, .core_left = true};
   {
     const LeaveACore leave(true);
     store.latency = 3 * summarize(loop(left, 0, kNoRestart).seconds).median;
@@ -57,10 +58,9 @@ std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds) {
   for (int64_t round = 0; round < rounds; ++round)
     for (size_t i = 0; i < runs.size(); ++i) {
       const LeaveACore leave(runs[i].place.core_left);
-      const LoadedRun run = loop(runs[i].place, runs[i].workers, kNoRestart);
+      const LoadedRun& run = runs[i].last = loop(runs[i].place, runs[i].workers, kNoRestart);
       seconds[i].push_back(mean_after_warm_up(run.seconds));
       waited[i].push_back(mean_after_warm_up(run.waited));
-      runs[i].losses = run.losses, runs[i].peak = run.peak, runs[i].host_peak = run.host_peak;
     }
   for (size_t i = 0; i < runs.size(); ++i)
     runs[i].step = summarize(seconds[i]).median, runs[i].waited = summarize(waited[i]).median;
@@ -120,14 +120,15 @@ void report_waiting(const std::vector<Waiting>& runs, int64_t batch_bytes, const
   if (!picture.empty()) draw_waiting(runs, picture);
   int64_t different = 0, bytes = 0;  // losses, and bytes more or less than predicted
   for (const Waiting& w : runs) {
-    different += different_losses(w.losses, runs[0].losses);
-    bytes += std::abs(w.peak[Kind::Data] - 2 * batch_bytes) +
-             std::abs(w.host_peak[Kind::Data] - (2 * w.workers + 1) * batch_bytes);
-    if (w.place.latency == 0 || std::isnan(w.losses[0])) continue;  // NaN: without data no step takes time
+    different += different_losses(w.last.losses, runs[0].last.losses);
+    bytes += std::abs(w.last.peak[Kind::Data] - 2 * batch_bytes) +
+             std::abs(w.last.host_peak[Kind::Data] - (2 * w.workers + 1) * batch_bytes);
+    if (w.place.latency == 0 || std::isnan(w.last.losses[0]))
+      continue;  // NaN: without data no step takes time
     ReportRow& row = report.row("store, workers: " + std::to_string(w.workers));
     row.ms_per_step = w.step * 1e3;
     row.extra = {{"waiting ms", w.waited * 1e3}};
-    if (w.workers == 4) row.peak = w.peak, row.host_peak = w.host_peak;
+    if (w.workers == 4) row.peak = w.last.peak, row.host_peak = w.last.host_peak;
   }
   report.check_equal("losses that the number of workers changes", different, 0);
   report.check_equal("bytes of batches, less predicted", bytes, 0);

@@ -26,8 +26,7 @@ BatchLoader::Fill from_place(BatchLoader::Fill fill, const Place& place);
 struct Waiting {
   Place place;
   int64_t workers;
-  std::vector<double> losses = {};
-  Usage peak = {}, host_peak = {};
+  LoadedRun last = {};
   double step = 0, waited = 0;  // seconds: the mean of a run's steps, and of all rounds the median
 };
 // All places with all numbers of workers, alternating, `rounds` times. The store's batches take three steps.

@@ -19,7 +19,7 @@ static void refuse_long_words(std::string_view text) {
 }
 
 void parse_fields(std::string_view text, size_t most,
-                  const std::function<void(const std::string&, ParsedJson&)>& take, bool nested) {
+                  const std::function<void(const std::string&, ParsedJson&)>& take, Objects objects) {
   using Event = ParsedJson::parse_event_t;
   const size_t zero = text.find('\0');  // which the library takes for the end
   check(zero == text.npos, "json: byte ", zero, " is zero; no JSON has one");
@@ -30,7 +30,8 @@ void parse_fields(std::string_view text, size_t most,
   const auto look = [&](int depth, Event event, ParsedJson& parsed) {
     const bool is_object = event == Event::object_start, opens = is_object || event == Event::array_start;
     check(depth > 0 || is_object || event == Event::object_end, "json: it is no object");
-    check(depth < 2 || !is_object || nested, "json: ", name, " has an object deeper than in a field");
+    check(depth < 2 || !is_object || objects == Objects::Anywhere, "json: ", name,
+          " has an object deeper than in a field");
     check(depth < 64 || !opens, "json: more than 64 levels");
     if (is_object) names[depth] = {};
     if (event == Event::key) {

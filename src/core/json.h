@@ -12,13 +12,14 @@ namespace gradus {
 using Json = nlohmann::ordered_json;
 using ParsedJson = nlohmann::json;  // fields by name: one among 100,000 is found without looking at all
 
+enum class Objects : uint8_t { InFields, Anywhere };
 // Gives `take` each field of the object that `text` is, in their order, and keeps none. An Error says where
 // the text is no JSON (RFC 8259). Refused are also two fields of one name, more than `most` fields or values
-// of one, objects anywhere but in fields (unless `nested`), more than 64 levels and whole numbers above
-// int64.
+// of one, objects deeper than in fields unless they may be anywhere, more than 64 levels and whole numbers
+// above int64.
 void parse_fields(std::string_view text, size_t most,
                   const std::function<void(const std::string& name, ParsedJson& value)>& take,
-                  bool nested = false);
+                  Objects objects = Objects::InFields);
 int64_t whole_number(const ParsedJson& value);  // refuses 3.9 and 1e300
 // On one line; a number reads back to the same value, and one that is not finite is null. Bytes of strings
 // that are no UTF-8 become U+FFFD.

@@ -96,7 +96,7 @@ BytePairs read_tokenizer(const std::string& text) {
   ParsedJson file;
   parse_fields(
       text, kMostValues, [&](const std::string& key, ParsedJson& value) { file[key] = std::move(value); },
-      true);
+      Objects::Anywhere);
   check_off("", file, {"version", "added_tokens", "pre_tokenizer", "post_processor", "decoder", "model"});
   const ParsedJson &splitter = file["pre_tokenizer"], &model = file.at("model");
   for (const char* const field : {"pre_tokenizer", "post_processor", "decoder"}) {

@@ -1,11 +1,10 @@
 // What byte pairs take on one thread: to learn 8,000 merges on the first MiB of a text, to encode all of it,
 // and to decode the tokens. The best of several runs, because the machine may be shared. Prints a JSON line.
-//   build/bench/byte_pairs [FILE [FOLDER]]   FILE: by default the licences in /usr/share/common-licenses,
-//   joined;
-//                                            FOLDER: where tokenizer.json is written, for
-//                                            beside_tokenizers.sh
+// FILE is by default the licences in /usr/share/common-licenses, joined; tokenizer.json is written to FOLDER,
+// for beside_tokenizers.sh.
+//   build/bench/byte_pairs [FILE [FOLDER]]
+#include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -32,10 +31,9 @@ static void bench_byte_pairs(const std::string& text, const std::string& folder)
   std::unique_ptr<BytePairs> pairs;
   std::vector<int32_t> ids;
   std::string back;
-  const double learning = measure([&] {
-                            pairs = std::make_unique<BytePairs>(
-                                BytePairs::learn(std::string_view(text).substr(0, 1 << 20), 8000));
-                          }).min;
+  const std::string_view first(text.data(), std::min<size_t>(text.size(), 1 << 20));
+  const auto learn = [&] { pairs = std::make_unique<BytePairs>(BytePairs::learn(first, 8000)); };
+  const double learning = measure(learn).min;
   const double encoding = measure([&] { ids = BytePairEncoder(*pairs).encode(text); }).min;
   const double decoding = measure([&] { back = pairs->decode(ids); }).min;
   check(back == text, "byte pairs: the text that was decoded differs from the text that was encoded");

@@ -152,7 +152,7 @@ TEST(L14_CoreJson, NestedObjectsAreTakenWhereTheyAreAskedFor) {
     const auto take = [&](const std::string& name, ParsedJson& v) {
       taken += name + "=" + json_text(v) + " ";
     };
-    const std::string why = refusal([&] { parse_fields(text, most, take, true); });
+    const std::string why = refusal([&] { parse_fields(text, most, take, Objects::Anywhere); });
     return taken + why;
   };
   EXPECT_EQ(nested(R"({"a":{"b":{"c":1},"d":[{"b":2},{"b":3}]},"e":1})"),

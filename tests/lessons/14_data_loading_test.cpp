@@ -70,21 +70,20 @@ TEST(L14_Sharing, RanksAndWorkersThatShareReadEachSampleOnce) {
     }
 }
 
-TEST(L14_Sharing, WorkersThatEachReadAllGiveEachSampleAsOftenAsThereAreWorkers) {
-  const ReadCounts c = counts(Sharing::EveryWorkerReadsAll, 2, 4);
+void expect_a_quarter_read_four_times(const ReadCounts& c) {
   EXPECT_EQ(c.read, 96);
   EXPECT_EQ(c.different, 24);
   EXPECT_EQ(c.repeated, 24);
   EXPECT_EQ(c.never, 72);
+}
+
+TEST(L14_Sharing, WorkersThatEachReadAllGiveEachSampleAsOftenAsThereAreWorkers) {
+  expect_a_quarter_read_four_times(counts(Sharing::EveryWorkerReadsAll, 2, 4));
   EXPECT_EQ(counts(Sharing::EveryWorkerReadsAll, 2, 1).different, 96) << "one worker alone makes no mistake";
 }
 
 TEST(L14_Sharing, RanksThatEachReadAllGiveEachSampleAsOftenAsThereAreRanks) {
-  const ReadCounts c = counts(Sharing::EveryRankReadsAll, 4, 2);
-  EXPECT_EQ(c.read, 96);
-  EXPECT_EQ(c.different, 24);
-  EXPECT_EQ(c.repeated, 24);
-  EXPECT_EQ(c.never, 72);
+  expect_a_quarter_read_four_times(counts(Sharing::EveryRankReadsAll, 4, 2));
 }
 
 TEST(L14_Waiting, IsPredictedFromTheTimesOfABatchAndAStep) {
@@ -120,7 +119,7 @@ TEST(L14_Waiting, MeasuresAllPlacesAlternating) {
   for (const Waiting& w : runs) {
     EXPECT_DOUBLE_EQ(w.step, 3) << "the mean without two steps to warm up";
     EXPECT_DOUBLE_EQ(w.waited, double(w.workers) + 1);
-    EXPECT_EQ(w.losses, (std::vector<double>{1, 2, 3, 4}));
+    EXPECT_EQ(w.last.losses, (std::vector<double>{1, 2, 3, 4}));
   }
 }
 
@@ -138,22 +137,23 @@ TEST(L14_Waiting, ChecksThatLossesAreTheSameToTheBit) {
   std::vector<Waiting> right;
   for (const char* name : {"file, one core left", "store, one core left"})
     for (const int64_t workers : {0, 1, 2, 4}) {
-      Waiting w{{name, 0, true}, workers, {3, 2}};
+      Waiting w{{name, 0, true}, workers};
+      w.last.losses = {3, 2};
       w.step = 1;
-      w.peak.by_kind[int(Kind::Data)] = 200;
-      w.host_peak.by_kind[int(Kind::Data)] = 100 * (2 * workers + 1);
+      w.last.peak.by_kind[int(Kind::Data)] = 200;
+      w.last.host_peak.by_kind[int(Kind::Data)] = 100 * (2 * workers + 1);
       right.push_back(w);
     }
   const Checked failed(
       right, [](const std::vector<Waiting>& r, Report& report) { report_waiting(r, 100, "", report); });
   for (const size_t run : {1u, 7u})
-    EXPECT_EQ(failed([&](auto& r) { r[run].losses[1] = std::nextafter(2.0, 3.0); }),
+    EXPECT_EQ(failed([&](auto& r) { r[run].last.losses[1] = std::nextafter(2.0, 3.0); }),
               Names{"losses that the number of workers changes"});
   EXPECT_EQ(failed([](auto& r) { r[2].waited = 0.5; }), Names{}) << "a matter of time";
   for (const int64_t more : {-1, 1}) {
-    EXPECT_EQ(failed([&](auto& r) { r[3].peak.by_kind[int(Kind::Data)] += more; }),
+    EXPECT_EQ(failed([&](auto& r) { r[3].last.peak.by_kind[int(Kind::Data)] += more; }),
               Names{"bytes of batches, less predicted"});
-    EXPECT_EQ(failed([&](auto& r) { r[6].host_peak.by_kind[int(Kind::Data)] += more; }),
+    EXPECT_EQ(failed([&](auto& r) { r[6].last.host_peak.by_kind[int(Kind::Data)] += more; }),
               Names{"bytes of batches, less predicted"});
   }
 }

@@ -81,20 +81,29 @@ inline void check_matmul(const MatmulShape& s, CBuf a, CBuf b, Out c) {
   check(c.t == a.t || (c.t == DType::F32 && a.t != DType::F64), "matmul: A and B are ", name_of(a.t),
         ", C is ", name_of(c.t), "; C must be of their type, or fp32 if that is a 16-bit one");
 }
-inline void check_attention_plain_fwd(CBuf q, CBuf k, CBuf v, Out probs, Out y) {
+inline void check_attention_heads(const char* op, const AttentionShape& s) {
+  check(s.H > 0 && s.KV > 0 && s.H % s.KV == 0, op, ": ", s.H, " heads of queries cannot share ", s.KV,
+        " of keys and values; H must be a multiple of KV, and both at least 1");
+}
+inline void check_attention_plain_fwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
+  check_attention_heads("attention_plain_fwd", s);
   check_dtype("attention_plain_fwd", q.t, {{"k", k}, {"v", v}, {"probs", probs}, {"y", y}});
 }
-inline void check_attention_plain_bwd(CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy, Out dq, Out dk, Out dv) {
+inline void check_attention_plain_bwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
+                                      Out dq, Out dk, Out dv) {
+  check_attention_heads("attention_plain_bwd", s);
   check_dtype("attention_plain_bwd", q.t,
               {{"k", k}, {"v", v}, {"probs", probs}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
 }
-inline void check_attention_flash_fwd(CBuf q, CBuf k, CBuf v, Out y, Out lse) {
+inline void check_attention_flash_fwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
+  check_attention_heads("attention_flash_fwd", s);
   check_dtype("attention_flash_fwd", q.t, {{"k", k}, {"v", v}, {"y", y}});
   check_stats("attention_flash_fwd", q.t, {{"lse", lse}});
 }
-inline void check_attention_flash_bwd(CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse, CBuf dy, Out dq, Out dk,
-                                      Out dv) {
+inline void check_attention_flash_bwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
+                                      CBuf dy, Out dq, Out dk, Out dv) {
   constexpr const char* op = "attention_flash_bwd";
+  check_attention_heads(op, s);
   check_dtype(op, q.t, {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
   check_stats(op, q.t, {{"lse", lse}});
 }

@@ -96,27 +96,34 @@ constexpr Cost matmul(const MatmulShape& s, DType T) {
 constexpr int64_t attention_pairs(const AttentionShape& s) {
   return s.B * s.H * (s.mask == Mask::Causal ? s.T * (s.T + 1) / 2 : s.T * s.T);
 }
-// Forward: q k^T and P v, 2 D each a pair. Backward: dv, dP, dq, dk. The softmax between them is not counted.
+// Elements of q, as many as y, dy and dq have; and of k, as many as v, dk and dv have. Keys and values that
+// several heads of queries share count once.
+constexpr int64_t attention_q(const AttentionShape& s) { return s.B * s.H * s.T * s.D; }
+constexpr int64_t attention_k(const AttentionShape& s) { return s.B * s.KV * s.T * s.D; }
+// Forward: q k^T and P v, 2 D each a pair. Backward: dv, dP, dq, dk. The softmax between them is not counted,
+// nor is the sum of dk and dv over the heads of queries that share them. Bytes: q, y; k, v; P.
 constexpr Cost attention_plain_fwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 4 * s.D * attention_pairs(s),
-          (4 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), 0, T};
+          (2 * attention_q(s) + 2 * attention_k(s) + s.B * s.H * s.T * s.T) * size_of(T), 0, T};
 }
-// Scratch: rowsum(P dP) of each query.
+// Bytes: q, dy, dq; k, v, dk, dv; P. Scratch: rowsum(P dP) of each query.
 constexpr Cost attention_plain_bwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
-          (7 * s.B * s.H * s.T * s.D + s.B * s.H * s.T * s.T) * size_of(T), s.B * s.H * s.T * stat_size(T),
-          T};
+          (3 * attention_q(s) + 4 * attention_k(s) + s.B * s.H * s.T * s.T) * size_of(T),
+          s.B * s.H * s.T * stat_size(T), T};
 }
 
-// The flops are those that attention_plain does; to compute the scores anew in backward is not counted. lse
-// is (B, H, T). Scratch: rowsum(dy y) of each query.
+// The flops are those that attention_plain does; to compute the scores anew in backward is not counted.
+// Bytes: q, y; k, v; lse, which is (B, H, T).
 constexpr Cost attention_flash_fwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 4 * s.D * attention_pairs(s),
-          s.B * s.H * s.T * (4 * s.D * size_of(T) + stat_size(T)), 0, T};
+          (2 * attention_q(s) + 2 * attention_k(s)) * size_of(T) + s.B * s.H * s.T * stat_size(T), 0, T};
 }
+// Bytes: q, y, dy, dq; k, v, dk, dv; lse. Scratch: rowsum(dy y) of each query.
 constexpr Cost attention_flash_bwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
-          s.B * s.H * s.T * (8 * s.D * size_of(T) + stat_size(T)), s.B * s.H * s.T * stat_size(T), T};
+          (4 * attention_q(s) + 4 * attention_k(s)) * size_of(T) + s.B * s.H * s.T * stat_size(T),
+          s.B * s.H * s.T * stat_size(T), T};
 }
 
 // n: the elements of all tensors together. Scratch: partial sums, as many as a GPU has blocks at work, in

@@ -122,13 +122,16 @@ struct RandomKey {
   constexpr int64_t step_in(const StepScalars& scalars) const { return step ? *step : scalars.step; }
   bool operator==(const RandomKey&) const = default;
 };
+// H heads of queries and KV of keys and values, H a multiple of KV: head h of q uses head h / (H/KV) of k and
+// v (Ainslie et al. 2023, "GQA"). KV == H: each head has keys and values of its own.
 struct AttentionShape {
-  int64_t B, H, T, D;
+  int64_t B, H, KV, T, D;
   HeadLayout qkv, y;  // the layout of q, k, v (and their gradients), and of the output (and its gradient)
   float scale;        // usually 1/sqrt(D)
   Mask mask = Mask::Causal;
   float dropout = 0;  // probability of dropping an attention weight
   RandomKey key = {};
+  constexpr int64_t group() const { return H / KV; }  // heads of queries that share one of keys and values
   bool operator==(const AttentionShape&) const = default;
 };
 

@@ -1,6 +1,7 @@
-// Attention that saves its probabilities. Each (sample, head) is one task; within it, queries go in blocks of
-// kQueries rows, so that under a causal mask the products stop at the block's last key: about half of the
-// work.
+// Attention that saves its probabilities. In forward each (sample, head of queries) is one task, in backward
+// each (sample, head of keys), because dk and dv are sums over the heads of queries that share it. Queries go
+// in blocks of kQueries rows, so that under a causal mask the products stop at the block's last key: about
+// half of the work.
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/gemm.h"
 
@@ -26,11 +27,11 @@ struct Share {
         size((gemm_size + 2 * (kQueries + s.D) * s.T * int64_t(sizeof(S)) + 63) / 64 * 64) {}
 };
 
-// Calls f(b, h, share) for every sample and head.
+// Calls f(b, h, share) for every sample and each of its heads: of queries (s.H) or of keys (s.KV).
 template <class S, class F>
-void for_each_head(const Ctx& ctx, const AttentionShape& s, F f) {
-  for_tasks(ctx, "attention_plain", s, s.B * s.H, Share<S>(s, nullptr).size,
-            [&](int64_t i, void* at) { f(i / s.H, i % s.H, Share<S>(s, at)); });
+void for_each_head(const Ctx& ctx, const AttentionShape& s, int64_t heads, F f) {
+  for_tasks(ctx, "attention_plain", s, s.B * heads, Share<S>(s, nullptr).size,
+            [&](int64_t i, void* at) { f(i / heads, i % heads, Share<S>(s, at)); });
 }
 
 int64_t keys_of(const AttentionShape& s, int64_t last_query) {
@@ -77,12 +78,18 @@ void head_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
   }
 }
 
-// Where one head reads and writes in backward; an unwanted gradient is nullptr.
+// Where one head of queries reads and writes in backward; an unwanted gradient is nullptr.
 template <class T>
 struct HeadBwd {
   const T *q, *k, *v, *probs, *dy;
   T *dq, *dk, *dv;
   Write dq_write, dk_write, dv_write;
+  HeadBwd later(const AttentionShape& s, int64_t heads) const {  // so many heads on, with the same keys
+    HeadBwd x = *this;
+    x.q += heads * s.qkv.head, x.probs += heads * s.T * s.T, x.dy += heads * s.y.head;
+    if (x.dq) x.dq += heads * s.qkv.head;
+    return x;
+  }
 };
 
 // dP = dropout(dy v^T) and dS = P (dP - rowsum(P dP)), for a block of queries; share.scores becomes
@@ -108,11 +115,11 @@ void scores_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, i
   }
 }
 
+// One head of queries: writes its dq, adds to the sums of dk and dv.
 template <class T, class S>
 void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, const Share<S>& share,
               const HeadBwd<T>& x) {
   const int64_t in = s.qkv.time, out = s.y.time;
-  std::fill(share.dk, share.dk + 2 * s.T * s.D, S(0));  // and dv, which follows it
   const auto product = [&](const auto& problem) { gemm(problem, share.gemm, share.gemm_size); };
   for (int64_t t0 = 0; t0 < s.T; t0 += kQueries) {
     const int64_t rows = std::min(kQueries, s.T - t0), keys = keys_of(s, t0 + rows - 1);
@@ -129,6 +136,14 @@ void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
       product(GemmProblem<S, T, S>{keys, s.D, rows, share.scores, 1, s.T, dy, out, 1, share.dv, s.D, 1,
                                    Write::Add});
   }
+}
+
+// The heads of queries that share head kv of keys, in their order; x: the first one's.
+template <class T, class S>
+void group_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, const Share<S>& share,
+               const HeadBwd<T>& x) {
+  std::fill(share.dk, share.dk + 2 * s.T * s.D, S(0));  // and dv, which follows it
+  for (int64_t i = 0; i < s.group(); ++i) head_bwd(ctx, s, b, kv * s.group() + i, share, x.later(s, i));
   write_sums(s, 0, s.T, share.dk, x.dk, x.dk_write);
   write_sums(s, 0, s.T, share.dv, x.dv, x.dv_write);
 }
@@ -136,12 +151,12 @@ void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
 }  // namespace
 
 void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
-  check_attention_plain_fwd(q, k, v, probs, y);
+  check_attention_plain_fwd(s, q, k, v, probs, y);
   visit_float("attention_plain_fwd", q.t, [&]<class T>() {
     using S = acc_t<T>;
-    for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {
-      const int64_t i = at(s.qkv, b, h);
-      head_fwd(ctx, s, b, h, share, q.as<T>() + i, k.as<T>() + i, v.as<T>() + i,
+    for_each_head<S>(ctx, s, s.H, [&](int64_t b, int64_t h, const Share<S>& share) {
+      const int64_t kv = at(s.qkv, b, h / s.group());
+      head_fwd(ctx, s, b, h, share, q.as<T>() + at(s.qkv, b, h), k.as<T>() + kv, v.as<T>() + kv,
                probs.wanted() ? probs.as<T>() + (b * s.H + h) * s.T * s.T : nullptr, probs.w,
                y.wanted() ? y.as<T>() + at(s.y, b, h) : nullptr, y.w);
     });
@@ -150,16 +165,16 @@ void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 
 void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
                          Out dq, Out dk, Out dv) {
-  check_attention_plain_bwd(q, k, v, probs, dy, dq, dk, dv);
+  check_attention_plain_bwd(s, q, k, v, probs, dy, dq, dk, dv);
   visit_float("attention_plain_bwd", q.t, [&]<class T>() {
     using S = acc_t<T>;
-    for_each_head<S>(ctx, s, [&](int64_t b, int64_t h, const Share<S>& share) {
-      const int64_t i = at(s.qkv, b, h);
-      const auto place = [&](const Out& o) { return o.wanted() ? o.as<T>() + i : nullptr; };
-      head_bwd(
-          ctx, s, b, h, share,
-          HeadBwd<T>{q.as<T>() + i, k.as<T>() + i, v.as<T>() + i, probs.as<T>() + (b * s.H + h) * s.T * s.T,
-                     dy.as<T>() + at(s.y, b, h), place(dq), place(dk), place(dv), dq.w, dk.w, dv.w});
+    for_each_head<S>(ctx, s, s.KV, [&](int64_t b, int64_t kv, const Share<S>& share) {
+      const int64_t h = kv * s.group(), i = at(s.qkv, b, h), j = at(s.qkv, b, kv);
+      const auto place = [](const Out& o, int64_t at) { return o.wanted() ? o.as<T>() + at : nullptr; };
+      group_bwd(
+          ctx, s, b, kv, share,
+          HeadBwd<T>{q.as<T>() + i, k.as<T>() + j, v.as<T>() + j, probs.as<T>() + (b * s.H + h) * s.T * s.T,
+                     dy.as<T>() + at(s.y, b, h), place(dq, i), place(dk, j), place(dv, j), dq.w, dk.w, dv.w});
     });
   });
 }

@@ -5,20 +5,23 @@
 
 namespace gradus::GRADUS_GPU {
 
-// A block's sample and head, and the rows of that head (queries or keys) that are its own: [first, end). All
-// blocks lie in grid.x, which may be longer than the other two directions.
+// A block's sample and head, and the rows of that head that are its own: [first, end). `heads` is s.H where a
+// block owns queries, and s.KV where it owns keys. All blocks lie in grid.x, which may be longer than the
+// other two directions.
 struct Place {
   int64_t b, h, first, end;
-  __device__ Place(const AttentionShape& s, int64_t rows) {
+  __device__ Place(const AttentionShape& s, int64_t heads, int64_t rows) {
     const int64_t tiles = (s.T + rows - 1) / rows, head = blockIdx.x / tiles;
-    b = head / s.H, h = head % s.H;
+    b = head / heads, h = head % heads;
     first = blockIdx.x % tiles * rows;
     end = first + rows < s.T ? first + rows : s.T;
   }
-  __device__ int64_t in(const HeadLayout& l) const { return b * l.batch + h * l.head; }
+  // Where the block's head begins, or a different head of its sample.
+  __device__ int64_t in(const HeadLayout& l) const { return in(l, h); }
+  __device__ int64_t in(const HeadLayout& l, int64_t head) const { return b * l.batch + head * l.head; }
 };
-inline dim3 grid_of(const AttentionShape& s, int64_t rows) {
-  return unsigned(s.B * s.H * ((s.T + rows - 1) / rows));
+inline dim3 grid_of(const AttentionShape& s, int64_t heads, int64_t rows) {
+  return unsigned(s.B * heads * ((s.T + rows - 1) / rows));
 }
 
 // Where the keys of queries before `end` end, and where the queries of keys from `first` on begin.

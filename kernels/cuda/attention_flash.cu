@@ -1,7 +1,7 @@
 // Attention that saves the log-sum-exp of each query instead of its probabilities (Dao et al. 2022,
 // "FlashAttention"; Dao 2023, "FlashAttention-2"). A block owns a tile of queries of one head and meets the
-// keys tile by tile (forward, dq), or owns a tile of keys and meets the queries (dk, dv). Weights exist only
-// as one tile in shared memory.
+// keys tile by tile (forward, dq), or owns a tile of keys and meets the queries of all heads that share these
+// (dk, dv). Weights exist only as one tile in shared memory.
 #include "kernels/cuda/attention_tiles.h"
 
 namespace gradus::GRADUS_GPU {
@@ -27,15 +27,15 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
   constexpr int kRows = kFwdRows<kDims>, kTile = kSide * kRows;
   float *const queries = shared_memory<float>(), *const other = queries + kVectors<kRows, kDims>,
                *const weights = other + kVectors<kRows, kDims>;
-  const Place p(s, kTile);
-  const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end);
+  const Place p(s, s.H, kTile);
+  const int64_t kv = p.in(s.qkv, p.h / s.group()), keys = keys_end(s, p.end);
   float max[kRows], sum[kRows], weighted[kRows][kDims / kSide] = {};
   for (int i = 0; i < kRows; ++i) max[i] = -INFINITY, sum[i] = 0;
 
-  load_tile<kRows, kDims>(s, q.as<T>() + in, s.qkv.time, p.first, p.end, queries);
+  load_tile<kRows, kDims>(s, q.as<T>() + p.in(s.qkv), s.qkv.time, p.first, p.end, queries);
   for (int64_t j0 = 0; j0 < keys; j0 += kTile) {
     __syncthreads();
-    load_tile<kRows, kDims>(s, k.as<T>() + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, k.as<T>() + kv, s.qkv.time, j0, s.T, other);
     __syncthreads();
     float score[kRows][kRows];
     dot_tiles<kRows, kDims>(queries, other, score);
@@ -61,7 +61,7 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
       for (int c = 0; c < kDims / kSide; ++c) weighted[i][c] *= correction;
     }
     __syncthreads();
-    load_tile<kRows, kDims>(s, v.as<T>() + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, v.as<T>() + kv, s.qkv.time, j0, s.T, other);
     if (s.dropout > 0)
       dropout_factors(s, scalars, p.b, p.h, p.first, p.end, j0, j0 + kTile,
                       [&](int64_t t, int64_t j, float factor) {
@@ -104,14 +104,13 @@ __global__ void flash_rowsum_kernel(AttentionShape s, FlashBwd x) {
 // weights <- the dropout factors of a tile, of queries from t0 and keys from j0 on; whatever lies beyond the
 // end has some factor too. A line of weights is a query's (dq) or a key's (dk, dv).
 template <int kRows>
-__device__ void load_factors(const AttentionShape& s, const StepScalars* scalars, const Place& p, int64_t t0,
-                             int64_t j0, int query_step, int key_step, float* weights) {
+__device__ void load_factors(const AttentionShape& s, const StepScalars* scalars, int64_t b, int64_t h,
+                             int64_t t0, int64_t j0, int query_step, int key_step, float* weights) {
   constexpr int kTile = kSide * kRows;
   if (s.dropout == 0) return;
-  dropout_factors(s, scalars, p.b, p.h, t0, t0 + kTile, j0, j0 + kTile,
-                  [&](int64_t t, int64_t j, float factor) {
-                    weights[(t - t0) * query_step + (j - j0) * key_step] = factor;
-                  });
+  dropout_factors(s, scalars, b, h, t0, t0 + kTile, j0, j0 + kTile, [&](int64_t t, int64_t j, float factor) {
+    weights[(t - t0) * query_step + (j - j0) * key_step] = factor;
+  });
 }
 
 // For a tile of queries: dS = P (dropout(dy v^T) - rowsum) tile by tile of keys, dq = scale sum dS k.
@@ -120,8 +119,9 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
   constexpr int kRows = kBwdRows, kTile = kSide * kRows, kLine = kWeightLine<kRows>;
   float *const q = shared_memory<float>(), *const dy = q + kVectors<kRows, kDims>,
                *const other = dy + kVectors<kRows, kDims>, *const weights = other + kVectors<kRows, kDims>;
-  const Place p(s, kTile);
-  const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end), stats = (p.b * s.H + p.h) * s.T;
+  const Place p(s, s.H, kTile);
+  const int64_t in = p.in(s.qkv), kv = p.in(s.qkv, p.h / s.group());
+  const int64_t keys = keys_end(s, p.end), stats = (p.b * s.H + p.h) * s.T;
   float dq[kRows][kDims / kSide] = {}, lse[kRows], rowsum[kRows];
   for (int i = 0; i < kRows; ++i) {
     const int64_t t = p.first + thread_row() + i * kSide;
@@ -133,8 +133,8 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
   for (int64_t j0 = 0; j0 < keys; j0 += kTile) {
     float dots[kRows][kRows], P[kRows][kRows];
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.k.as<T>() + in, s.qkv.time, j0, s.T, other);
-    load_factors<kRows>(s, scalars, p, p.first, j0, kLine, 1, weights);
+    load_tile<kRows, kDims>(s, x.k.as<T>() + kv, s.qkv.time, j0, s.T, other);
+    load_factors<kRows>(s, scalars, p.b, p.h, p.first, j0, kLine, 1, weights);
     __syncthreads();
     dot_tiles<kRows, kDims>(q, other, dots);
     for (int i = 0; i < kRows; ++i)
@@ -143,7 +143,7 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
         P[i][j] = seen ? expf(s.scale * dots[i][j] - lse[i]) : 0.0f;
       }
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.v.as<T>() + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, x.v.as<T>() + kv, s.qkv.time, j0, s.T, other);
     __syncthreads();
     dot_tiles<kRows, kDims>(dy, other, dots);
     for (int i = 0; i < kRows; ++i)
@@ -153,60 +153,64 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
         weight = P[i][j] * (dP - rowsum[i]);
       }
     __syncthreads();
-    load_tile<kRows, kDims>(s, x.k.as<T>() + in, s.qkv.time, j0, s.T, other);
+    load_tile<kRows, kDims>(s, x.k.as<T>() + kv, s.qkv.time, j0, s.T, other);
     __syncthreads();
     add_weighted<kRows, kDims>(weights, other, dq);
   }
   store_sums<T, kRows, kDims>(s, p, dq, s.scale, x.dq, in, s.qkv.time);
 }
 
-// For a tile of keys, tile by tile of queries: dv = sum dropout(P)^T dy, dk = scale sum dS^T q. Rows of the
-// tile of weights are keys, columns are queries.
+// For a tile of keys, tile by tile of the queries of one head after the other: dv = sum dropout(P)^T dy, dk =
+// scale sum dS^T q. Rows of the tile of weights are keys, columns are queries.
 template <class T, int kDims>
 __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd x) {
   constexpr int kRows = kBwdRows, kTile = kSide * kRows, kLine = kWeightLine<kRows>;
   float *const k = shared_memory<float>(), *const v = k + kVectors<kRows, kDims>,
                *const other = v + kVectors<kRows, kDims>, *const weights = other + kVectors<kRows, kDims>;
-  const Place p(s, kTile);
-  const int64_t in = p.in(s.qkv), out = p.in(s.y), stats = (p.b * s.H + p.h) * s.T;
+  const Place p(s, s.KV, kTile);
+  const int64_t kv = p.in(s.qkv);
   float dk[kRows][kDims / kSide] = {}, dv[kRows][kDims / kSide] = {};
 
-  load_tile<kRows, kDims>(s, x.k.as<T>() + in, s.qkv.time, p.first, p.end, k);
-  load_tile<kRows, kDims>(s, x.v.as<T>() + in, s.qkv.time, p.first, p.end, v);
-  for (int64_t t0 = queries_begin(s, p.first); t0 < s.T; t0 += kTile) {
-    float dots[kRows][kRows], P[kRows][kRows], factor[kRows][kRows];
-    __syncthreads();
-    load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, t0, s.T, other);
-    load_factors<kRows>(s, scalars, p, t0, p.first, 1, kLine, weights);
-    __syncthreads();
-    dot_tiles<kRows, kDims>(k, other, dots);
-    for (int i = 0; i < kRows; ++i)
-      for (int j = 0; j < kRows; ++j) {
-        const int64_t t = t0 + thread_col() + j * kSide;
-        const bool seen = sees(s, t, p.first + thread_row() + i * kSide);
-        float& weight = weights[weight_at<kRows>(i, j)];
-        P[i][j] = seen ? expf(s.scale * dots[i][j] - x.lse.as<float>()[stats + t]) : 0.0f;
-        factor[i][j] = s.dropout > 0 ? weight : 1.0f;
-        weight = factor[i][j] * P[i][j];
-      }
-    __syncthreads();
-    load_tile<kRows, kDims>(s, x.dy.as<T>() + out, s.y.time, t0, s.T, other);
-    __syncthreads();
-    dot_tiles<kRows, kDims>(v, other, dots);
-    add_weighted<kRows, kDims>(weights, other, dv);
-    __syncthreads();
-    for (int i = 0; i < kRows; ++i)
-      for (int j = 0; j < kRows; ++j) {
-        const int64_t t = t0 + thread_col() + j * kSide;
-        const float rowsum = t < s.T ? x.rowsums[stats + t] : 0.0f;
-        weights[weight_at<kRows>(i, j)] = P[i][j] * (factor[i][j] * dots[i][j] - rowsum);
-      }
-    load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, t0, s.T, other);
-    __syncthreads();
-    add_weighted<kRows, kDims>(weights, other, dk);
+  load_tile<kRows, kDims>(s, x.k.as<T>() + kv, s.qkv.time, p.first, p.end, k);
+  load_tile<kRows, kDims>(s, x.v.as<T>() + kv, s.qkv.time, p.first, p.end, v);
+  for (int64_t h = p.h * s.group(); h < (p.h + 1) * s.group(); ++h) {
+    const int64_t in = p.in(s.qkv, h), out = p.in(s.y, h), stats = (p.b * s.H + h) * s.T;
+    for (int64_t t0 = queries_begin(s, p.first); t0 < s.T; t0 += kTile) {
+      float dots[kRows][kRows], P[kRows][kRows], factor[kRows][kRows];
+      __syncthreads();
+      load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, t0, s.T, other);
+      load_factors<kRows>(s, scalars, p.b, h, t0, p.first, 1, kLine, weights);
+      __syncthreads();
+      dot_tiles<kRows, kDims>(k, other, dots);
+      for (int i = 0; i < kRows; ++i)
+        for (int j = 0; j < kRows; ++j) {
+          const int64_t t = t0 + thread_col() + j * kSide;
+          const bool seen = sees(s, t, p.first + thread_row() + i * kSide);
+          float& weight = weights[weight_at<kRows>(i, j)];
+          P[i][j] = seen ? expf(s.scale * dots[i][j] - x.lse.as<float>()[stats + t]) : 0.0f;
+          factor[i][j] = s.dropout > 0 ? weight : 1.0f;
+          weight = factor[i][j] * P[i][j];
+        }
+      __syncthreads();
+      load_tile<kRows, kDims>(s, x.dy.as<T>() + out, s.y.time, t0, s.T, other);
+      __syncthreads();
+      if (x.dv.wanted()) add_weighted<kRows, kDims>(weights, other, dv);
+      if (!x.dk.wanted()) continue;
+      dot_tiles<kRows, kDims>(v, other, dots);
+      __syncthreads();
+      for (int i = 0; i < kRows; ++i)
+        for (int j = 0; j < kRows; ++j) {
+          const int64_t t = t0 + thread_col() + j * kSide;
+          const float rowsum = t < s.T ? x.rowsums[stats + t] : 0.0f;
+          weights[weight_at<kRows>(i, j)] = P[i][j] * (factor[i][j] * dots[i][j] - rowsum);
+        }
+      load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, t0, s.T, other);
+      __syncthreads();
+      add_weighted<kRows, kDims>(weights, other, dk);
+    }
   }
-  if (x.dk.wanted()) store_sums<T, kRows, kDims>(s, p, dk, s.scale, x.dk, in, s.qkv.time);
-  if (x.dv.wanted()) store_sums<T, kRows, kDims>(s, p, dv, 1, x.dv, in, s.qkv.time);
+  if (x.dk.wanted()) store_sums<T, kRows, kDims>(s, p, dk, s.scale, x.dk, kv, s.qkv.time);
+  if (x.dv.wanted()) store_sums<T, kRows, kDims>(s, p, dv, 1, x.dv, kv, s.qkv.time);
 }
 
 // Calls f.operator()<T, kDims>() with the element type and the smallest kDims that holds a head.
@@ -226,10 +230,10 @@ void visit_head(const char* op, const AttentionShape& s, DType t, F f) {
 
 void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
   constexpr const char* kName = "attention_flash_fwd";
-  check_attention_flash_fwd(q, k, v, y, lse);
+  check_attention_flash_fwd(s, q, k, v, y, lse);
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int kRows = kFwdRows<kDims>;
-    launch(ctx, kName, grid_of(s, kSide * kRows), kThreads,
+    launch(ctx, kName, grid_of(s, s.H, kSide * kRows), kThreads,
            (2 * kVectors<kRows, kDims> + kWeights<kRows>)*int64_t(sizeof(float)), flash_fwd_kernel<T, kDims>,
            s, ctx.scalars, q, k, v, y, lse);
   });
@@ -238,16 +242,18 @@ void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                          CBuf dy, Out dq, Out dk, Out dv) {
   constexpr const char* kName = "attention_flash_bwd";
-  check_attention_flash_bwd(q, k, v, y, lse, dy, dq, dk, dv);
+  check_attention_flash_bwd(s, q, k, v, y, lse, dy, dq, dk, dv);
   const FlashBwd x{q, k, v, y, lse, dy, dq, dk, dv, static_cast<float*>(ctx.scratch)};
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int64_t kBytes = (3 * kVectors<kBwdRows, kDims> + kWeights<kBwdRows>)*int64_t(sizeof(float));
-    const dim3 grid = grid_of(s, kSide * kBwdRows);
     launch(ctx, kName, blocks_for(s.B * s.H * s.T, kThreads / kWarp), kThreads, 0, flash_rowsum_kernel<T>, s,
            x);
-    if (dq.wanted()) launch(ctx, kName, grid, kThreads, kBytes, flash_dq_kernel<T, kDims>, s, ctx.scalars, x);
+    if (dq.wanted())
+      launch(ctx, kName, grid_of(s, s.H, kSide * kBwdRows), kThreads, kBytes, flash_dq_kernel<T, kDims>, s,
+             ctx.scalars, x);
     if (dk.wanted() || dv.wanted())
-      launch(ctx, kName, grid, kThreads, kBytes, flash_dkv_kernel<T, kDims>, s, ctx.scalars, x);
+      launch(ctx, kName, grid_of(s, s.KV, kSide * kBwdRows), kThreads, kBytes, flash_dkv_kernel<T, kDims>, s,
+             ctx.scalars, x);
   });
 }
 

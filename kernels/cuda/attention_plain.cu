@@ -14,14 +14,15 @@ constexpr int64_t kSharedBytes = 64 << 10;  // of a block; every GPU since Turin
 template <int kRows>
 struct Shared {
   static constexpr int kTile = kThreads * (kDepth + 1);
-  int64_t others, depth;
+  int64_t others, depth, kept;
   float *weights, *own, *tile;  // (kRows, others); (kRows, depth), zeros from D on; (kThreads, kDepth + 1)
+  float* sums;  // (kRows, depth), only where queries share keys: dk or dv of the heads of queries up to now
   __host__ __device__ explicit Shared(const AttentionShape& s)
-      : others(s.T), depth((s.D + kDepth - 1) / kDepth * kDepth) {}
+      : others(s.T), depth((s.D + kDepth - 1) / kDepth * kDepth), kept(s.H > s.KV ? kRows * depth : 0) {}
   __device__ Shared(const AttentionShape& s, float* memory) : Shared(s) {
-    tile = memory, own = tile + kTile, weights = own + kRows * depth;
+    tile = memory, own = tile + kTile, sums = own + kRows * depth, weights = sums + kept;
   }
-  int64_t bytes() const { return (kTile + kRows * (depth + others)) * int64_t(sizeof(float)); }
+  int64_t bytes() const { return (kTile + kRows * (depth + others) + kept) * int64_t(sizeof(float)); }
 };
 
 // own <- the block's rows of x.
@@ -59,12 +60,12 @@ __device__ void dot_rows(const AttentionShape& s, const Shared<kRows>& m, const 
   }
 }
 
-// out[own row i, d] = factor * sum over j in [begin, end) of weights[i][j] x[j, d]; `head` is where the head
-// begins in out. Each lane takes a column; the warps share the j, and their sums are added in order.
-template <int kRows, class T>
+// Calls f(i, d, sum over j in [begin, end) of weights[i][j] x[j, d]) for the block's rows i and all d, with
+// the same thread each time. Each lane takes a column; the warps share the j, and their sums are added in
+// order.
+template <int kRows, class T, class F>
 __device__ void sum_rows(const AttentionShape& s, const Place& p, const Shared<kRows>& m, const T* x,
-                         int64_t time, int64_t begin, int64_t end, float factor, Out out, int64_t head,
-                         int64_t out_time) {
+                         int64_t time, int64_t begin, int64_t end, F f) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   for (int64_t d0 = 0; d0 < s.D; d0 += kWarp) {
     const int64_t d = d0 + lane;
@@ -80,8 +81,16 @@ __device__ void sum_rows(const AttentionShape& s, const Place& p, const Shared<k
     if (warp >= p.end - p.first || d >= s.D) continue;
     float total = 0;
     for (int w = 0; w < kWarps; ++w) total += m.tile[(warp * kWarps + w) * kWarp + lane];
-    store(out.w, out.as<T>() + head, (p.first + warp) * out_time + d, factor * total);
+    f(warp, d, total);
   }
+}
+// The same written: out[own row i, d] = factor * sum; `head` is where the head begins in out.
+template <int kRows, class T>
+__device__ void store_rows(const AttentionShape& s, const Place& p, const Shared<kRows>& m, const T* x,
+                           int64_t begin, int64_t end, float factor, Out out, int64_t head, int64_t time) {
+  sum_rows(s, p, m, x, s.qkv.time, begin, end, [&](int row, int64_t d, float total) {
+    store(out.w, out.as<T>() + head, (p.first + row) * time + d, factor * total);
+  });
 }
 
 // weights <- dropout(weights) of the block's queries to keys [0, keys). All before must have been written.
@@ -93,14 +102,14 @@ __device__ void drop_queries(const AttentionShape& s, const StepScalars* scalars
     m.weights[(t - p.first) * m.others + j] *= factor;
   });
 }
-// The same of the block's keys to queries [queries, T).
+// The same of the block's keys to queries [queries, T) of head h.
 template <int kRows>
-__device__ void drop_keys(const AttentionShape& s, const StepScalars* scalars, const Place& p,
+__device__ void drop_keys(const AttentionShape& s, const StepScalars* scalars, const Place& p, int64_t h,
                           const Shared<kRows>& m, int64_t queries) {
   if (s.dropout == 0) return;
-  dropout_factors(
-      s, scalars, p.b, p.h, queries, s.T, p.first, p.end,
-      [&](int64_t t, int64_t j, float factor) { m.weights[(j - p.first) * m.others + t] *= factor; });
+  dropout_factors(s, scalars, p.b, h, queries, s.T, p.first, p.end, [&](int64_t t, int64_t j, float factor) {
+    m.weights[(j - p.first) * m.others + t] *= factor;
+  });
 }
 
 // One warp: turns the scores of query t into probabilities and saves them; those that the mask hides are 0.
@@ -124,11 +133,12 @@ __device__ void softmax_row(const AttentionShape& s, int64_t t, int64_t keys, fl
 template <int kRows, class T>
 __global__ void plain_fwd_kernel(AttentionShape s, const StepScalars* scalars, CBuf q, CBuf k, CBuf v,
                                  Out probs, Out y) {
-  const Place p(s, kRows);
+  const Place p(s, s.H, kRows);
   const Shared<kRows> m(s, shared_memory<float>());
-  const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end), row = p.first + threadIdx.x / kWarp;
-  load_own(s, p, m, q.as<T>() + in, s.qkv.time);
-  dot_rows(s, m, k.as<T>() + in, s.qkv.time, 0, keys, s.scale);
+  const int64_t kv = p.in(s.qkv, p.h / s.group());
+  const int64_t keys = keys_end(s, p.end), row = p.first + threadIdx.x / kWarp;
+  load_own(s, p, m, q.as<T>() + p.in(s.qkv), s.qkv.time);
+  dot_rows(s, m, k.as<T>() + kv, s.qkv.time, 0, keys, s.scale);
   __syncthreads();
   if (row < p.end)
     softmax_row(s, row, keys, m.weights + (row - p.first) * m.others,
@@ -136,7 +146,7 @@ __global__ void plain_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
   __syncthreads();
   drop_queries(s, scalars, p, m, keys);
   __syncthreads();
-  if (y.wanted()) sum_rows(s, p, m, v.as<T>() + in, s.qkv.time, 0, keys, 1, y, p.in(s.y), s.y.time);
+  if (y.wanted()) store_rows(s, p, m, v.as<T>() + kv, 0, keys, 1, y, p.in(s.y), s.y.time);
 }
 
 struct PlainBwd {
@@ -149,11 +159,12 @@ struct PlainBwd {
 // k_j.
 template <int kRows, class T>
 __global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd x) {
-  const Place p(s, kRows);
+  const Place p(s, s.H, kRows);
   const Shared<kRows> m(s, shared_memory<float>());
-  const int64_t in = p.in(s.qkv), keys = keys_end(s, p.end), head = p.b * s.H + p.h;
+  const int64_t kv = p.in(s.qkv, p.h / s.group());
+  const int64_t keys = keys_end(s, p.end), head = p.b * s.H + p.h;
   load_own(s, p, m, x.dy.as<T>() + p.in(s.y), s.y.time);
-  dot_rows(s, m, x.v.as<T>() + in, s.qkv.time, 0, keys, 1);
+  dot_rows(s, m, x.v.as<T>() + kv, s.qkv.time, 0, keys, 1);
   __syncthreads();
   drop_queries(s, scalars, p, m, keys);
   __syncthreads();
@@ -170,42 +181,65 @@ __global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, Pl
     for (int64_t j = lane; j < keys; j += kWarp) row[j] = j < seen ? load(probs, j) * (row[j] - dot) : 0.0f;
   }
   __syncthreads();
-  if (x.dq.wanted()) sum_rows(s, p, m, x.k.as<T>() + in, s.qkv.time, 0, keys, s.scale, x.dq, in, s.qkv.time);
+  if (x.dq.wanted()) store_rows(s, p, m, x.k.as<T>() + kv, 0, keys, s.scale, x.dq, p.in(s.qkv), s.qkv.time);
 }
 
-// For the block's keys j: dk_j = scale sum_i dS_ij q_i, then dv_j = sum_i dropout(P)_ij dy_i.
-template <int kRows, class T>
-__global__ void plain_dkv_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd x) {
-  const Place p(s, kRows);
+// For the block's keys j: dk_j = scale sum_i dS_ij q_i, then dv_j = sum_i dropout(P)_ij dy_i, over the
+// queries i of all heads that share the keys. m.weights belong to one head at a time; m.sums adds up the
+// heads. Where no head is shared the number of heads is the constant 1: in a loop over heads the compiler
+// keeps what does not depend on the head in registers, which costs a multiprocessor one of three blocks.
+template <int kRows, bool kShared, class T>
+__global__ void __launch_bounds__(kThreads, kShared ? 2 : 3)
+    plain_dkv_kernel(AttentionShape s, const StepScalars* scalars, PlainBwd x) {
+  const Place p(s, s.KV, kRows);
   const Shared<kRows> m(s, shared_memory<float>());
-  const int64_t in = p.in(s.qkv), out = p.in(s.y), head = p.b * s.H + p.h, begin = queries_begin(s, p.first);
-  const T *probs = x.probs.as<T>() + head * s.T * s.T, *dy = x.dy.as<T>() + out;
+  const int64_t kv = p.in(s.qkv), begin = queries_begin(s, p.first);
+  const int64_t heads = kShared ? s.group() : 1, first = p.h * heads;
   // weights[j][t] = f(P_tj, weights[j][t]), 0 where the mask hides key j from query t
-  const auto for_weights = [&](auto f) {
+  const auto for_weights = [&](int64_t h, auto f) {
+    const T* probs = x.probs.as<T>() + (p.b * s.H + h) * s.T * s.T;
     for (int64_t e = threadIdx.x; e < (s.T - begin) * kRows; e += kThreads) {
       const int64_t t = begin + e / kRows, j = p.first + e % kRows;
       float& weight = m.weights[(j - p.first) * m.others + t];
       weight = j < keys_end(s, t + 1) && j < p.end ? f(load(probs, t * s.T + j), weight, t) : 0.0f;
     }
   };
+  // out[j] = factor * sum over the heads of weights[j] others; i counts the heads. An element of m.sums is
+  // written and read by one thread.
+  const auto sum_head = [&](int64_t i, const T* others, int64_t time, float factor, Out out) {
+    sum_rows(s, p, m, others, time, begin, s.T, [&](int row, int64_t d, float total) {
+      float& sum = m.sums[row * m.depth + d];
+      if (i > 0) total += sum;
+      if (i + 1 < heads)
+        sum = total;
+      else
+        store(out.w, out.as<T>() + kv, (p.first + row) * s.qkv.time + d, factor * total);
+    });
+    __syncthreads();
+  };
   if (x.dk.wanted()) {
-    load_own(s, p, m, x.v.as<T>() + in, s.qkv.time);
-    dot_rows(s, m, dy, s.y.time, begin, s.T, 1);
-    __syncthreads();
-    drop_keys(s, scalars, p, m, begin);
-    __syncthreads();
-    for_weights([&](float P, float dP, int64_t t) { return P * (dP - x.rowdots[head * s.T + t]); });
-    __syncthreads();
-    sum_rows(s, p, m, x.q.as<T>() + in, s.qkv.time, begin, s.T, s.scale, x.dk, in, s.qkv.time);
-    __syncthreads();
+    load_own(s, p, m, x.v.as<T>() + kv, s.qkv.time);
+    for (int64_t i = 0; i < heads; ++i) {
+      const int64_t h = first + i;
+      const float* rowdots = x.rowdots + (p.b * s.H + h) * s.T;
+      dot_rows(s, m, x.dy.as<T>() + p.in(s.y, h), s.y.time, begin, s.T, 1);
+      __syncthreads();
+      drop_keys(s, scalars, p, h, m, begin);
+      __syncthreads();
+      for_weights(h, [&](float P, float dP, int64_t t) { return P * (dP - rowdots[t]); });
+      __syncthreads();
+      sum_head(i, x.q.as<T>() + p.in(s.qkv, h), s.qkv.time, s.scale, x.dk);
+    }
   }
-  if (x.dv.wanted()) {
-    for_weights([](float P, float, int64_t) { return P; });
-    __syncthreads();
-    drop_keys(s, scalars, p, m, begin);
-    __syncthreads();
-    sum_rows(s, p, m, dy, s.y.time, begin, s.T, 1, x.dv, in, s.qkv.time);
-  }
+  if (x.dv.wanted())
+    for (int64_t i = 0; i < heads; ++i) {
+      const int64_t h = first + i;
+      for_weights(h, [](float P, float, int64_t) { return P; });
+      __syncthreads();
+      drop_keys(s, scalars, p, h, m, begin);
+      __syncthreads();
+      sum_head(i, x.dy.as<T>() + p.in(s.y, h), s.y.time, 1, x.dv);
+    }
 }
 
 // Calls f.operator()<kRows>(bytes of shared memory) with as many rows a block as fit.
@@ -222,11 +256,11 @@ void visit_rows(const char* op, const AttentionShape& s, F f) {
 
 void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
   constexpr const char* kName = "attention_plain_fwd";
-  check_attention_plain_fwd(q, k, v, probs, y);
+  check_attention_plain_fwd(s, q, k, v, probs, y);
   visit_gpu(kName, q.t, [&]<class T>() {
     visit_rows(kName, s, [&]<int kRows>(int64_t bytes) {
-      launch(ctx, kName, grid_of(s, kRows), kThreads, bytes, plain_fwd_kernel<kRows, T>, s, ctx.scalars, q, k,
-             v, probs, y);
+      launch(ctx, kName, grid_of(s, s.H, kRows), kThreads, bytes, plain_fwd_kernel<kRows, T>, s, ctx.scalars,
+             q, k, v, probs, y);
     });
   });
 }
@@ -234,15 +268,17 @@ void attention_plain_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
 void attention_plain_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
                          Out dq, Out dk, Out dv) {
   constexpr const char* kName = "attention_plain_bwd";
-  check_attention_plain_bwd(q, k, v, probs, dy, dq, dk, dv);
+  check_attention_plain_bwd(s, q, k, v, probs, dy, dq, dk, dv);
   const PlainBwd x{q, k, v, probs, dy, dq, dk, dv, static_cast<float*>(ctx.scratch)};
   visit_gpu(kName, q.t, [&]<class T>() {
     visit_rows(kName, s, [&]<int kRows>(int64_t bytes) {
-      const dim3 grid = grid_of(s, kRows);
       if (dq.wanted() || dk.wanted())
-        launch(ctx, kName, grid, kThreads, bytes, plain_dq_kernel<kRows, T>, s, ctx.scalars, x);
+        launch(ctx, kName, grid_of(s, s.H, kRows), kThreads, bytes, plain_dq_kernel<kRows, T>, s, ctx.scalars,
+               x);
       if (dk.wanted() || dv.wanted())
-        launch(ctx, kName, grid, kThreads, bytes, plain_dkv_kernel<kRows, T>, s, ctx.scalars, x);
+        launch(ctx, kName, grid_of(s, s.KV, kRows), kThreads, bytes,
+               s.H > s.KV ? plain_dkv_kernel<kRows, true, T> : plain_dkv_kernel<kRows, false, T>, s,
+               ctx.scalars, x);
     });
   });
 }

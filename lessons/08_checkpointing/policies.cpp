@@ -34,16 +34,10 @@ int64_t Sizes::probs() const { return B * config.heads * T * T * size_of(config.
 int64_t Sizes::tail() const { return 4 * B * T * (2 * config.channels + config.vocab + 3); }
 
 int64_t Sizes::attention_flops() const {
-  return cost::attention_plain_fwd({.B = B,
-                                    .H = config.heads,
-                                    .T = T,
-                                    .D = config.channels / config.heads,
-                                    .qkv = {},
-                                    .y = {},
-                                    .scale = 1,
-                                    .mask = config.mask},
-                                   DType::F32)
-      .flops;
+  const int64_t H = config.heads, D = config.channels / H;
+  const AttentionShape s{
+      .B = B, .H = H, .KV = H, .T = T, .D = D, .qkv = {}, .y = {}, .scale = 1, .mask = config.mask};
+  return cost::attention_plain_fwd(s, DType::F32).flops;
 }
 // y = x W^T + b
 static int64_t linear_flops(int64_t rows, int64_t in, int64_t out) { return rows * out * (2 * in + 1); }

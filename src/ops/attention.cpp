@@ -21,6 +21,7 @@ static AttentionShape packed(const char* op, const Tensor& qkv, int64_t heads, M
   const int64_t T = qkv.shape()[1], C = qkv.last() / 3, D = C / heads;
   return {.B = qkv.shape()[0],
           .H = heads,
+          .KV = heads,
           .T = T,
           .D = D,
           .qkv = {T * 3 * C, D, 3 * C},

@@ -29,16 +29,18 @@ inline Call matmul(Draw& d) {
 }
 
 inline AttentionShape attention_shape(Draw& d) {
+  const int64_t KV = d.pick(1, 3), group = d.choices.yes() ? 1 : d.pick(1, 4);
   AttentionShape s{.B = d.pick(1, 2),
-                   .H = d.pick(1, 3),
+                   .H = KV * group,
+                   .KV = KV,
                    .T = d.pick(1, 40),
                    .D = d.pick(1, 20),
                    .qkv = {},
                    .y = {},
                    .scale = 1};
-  if (d.pick(0, 15) == 0) s.T = d.pick(1, 140), s.H = 1;
-  if (d.pick(0, 15) == 0) s.D = d.pick(60, 128), s.H = 1;
-  const int64_t C = s.H * s.D, qkv = C * d.choices.one_of(std::array{1, 3}), y = C + d.pick(0, 1);
+  if (d.pick(0, 15) == 0) s.T = d.pick(1, 140), s.H = s.KV = 1;
+  if (d.pick(0, 15) == 0) s.D = d.pick(60, 128), s.H = s.KV = 1;
+  const int64_t C = s.H * s.D, qkv = d.choices.yes() ? C : C + 2 * s.KV * s.D, y = C + d.pick(0, 1);
   s.qkv = {s.T * qkv, s.D, qkv}, s.y = {s.T * y, s.D, y};
   s.scale = 1 / std::sqrt(float(s.D));
   s.mask = d.choices.yes() ? Mask::Causal : Mask::None;
@@ -46,9 +48,9 @@ inline AttentionShape attention_shape(Draw& d) {
   s.key = d.key();
   return s;
 }
-// From the first element of a head tensor to its last.
-inline int64_t extent(const AttentionShape& s, const HeadLayout& l) {
-  return (s.B - 1) * l.batch + (s.H - 1) * l.head + (s.T - 1) * l.time + s.D;
+// From the first element of a tensor of so many heads to its last.
+inline int64_t extent(const AttentionShape& s, int64_t heads, const HeadLayout& l) {
+  return (s.B - 1) * l.batch + (heads - 1) * l.head + (s.T - 1) * l.time + s.D;
 }
 // Probabilities may be rounded to T before they are used, scores are sums of D products; sums over T keys
 // have weights of at most 1/(1-p) together. (The bound of tests/attention_test.cpp.)
@@ -58,21 +60,22 @@ inline double attention_error(const Draw& d, const AttentionShape& s) {
 
 inline Call attention(Draw& d) {
   const AttentionShape s = attention_shape(d);
-  const int64_t n = extent(s, s.qkv), rows = s.B * s.H * s.T;
+  const int64_t n = extent(s, s.KV, s.qkv), rows = s.B * s.H * s.T;
   const double error = attention_error(d, s);
-  const std::vector<Array> qkv{d.array(d.t, n, -1, 1), d.array(d.t, n, -1, 1), d.array(d.t, n, -1, 1)};
+  const std::vector<Array> qkv{d.array(d.t, extent(s, s.H, s.qkv), -1, 1), d.array(d.t, n, -1, 1),
+                               d.array(d.t, n, -1, 1)};
   if (d.choices.yes())
     return {"attention_plain_fwd",
             cost::attention_plain_fwd(s, d.t),
             qkv,
-            {{d.t, rows * s.T, error}, {d.t, extent(s, s.y), 4 * error}},
+            {{d.t, rows * s.T, error}, {d.t, extent(s, s.H, s.y), 4 * error}},
             [s](const Backend& b, CallCtx& c, In in, Outs out) {
               b.attention_plain_fwd(c, s, in[0], in[1], in[2], out[0], out[1]);
             }};
   return {"attention_flash_fwd",
           cost::attention_flash_fwd(s, d.t),
           qkv,
-          {{d.t, extent(s, s.y), 4 * error}, {DType::F32, rows, error}},
+          {{d.t, extent(s, s.H, s.y), 4 * error}, {DType::F32, rows, error}},
           [s](const Backend& b, CallCtx& c, In in, Outs out) {
             b.attention_flash_fwd(c, s, in[0], in[1], in[2], out[0], out[1]);
           }};
@@ -80,11 +83,12 @@ inline Call attention(Draw& d) {
 
 inline Call attention_bwd(Draw& d) {
   const AttentionShape s = attention_shape(d);
-  const int64_t n = extent(s, s.qkv), m = extent(s, s.y), rows = s.B * s.H * s.T;
-  const double error = 32 * attention_error(d, s);
-  const Array q = d.array(d.t, n, -1, 1), k = d.array(d.t, n, -1, 1), v = d.array(d.t, n, -1, 1),
+  const int64_t of_q = extent(s, s.H, s.qkv), n = extent(s, s.KV, s.qkv), m = extent(s, s.H, s.y),
+                rows = s.B * s.H * s.T;
+  const double error = 32 * attention_error(d, s), of_group = double(s.group()) * error;  // of a sum over it
+  const Array q = d.array(d.t, of_q, -1, 1), k = d.array(d.t, n, -1, 1), v = d.array(d.t, n, -1, 1),
               dy = d.array(d.t, m, -1, 1);
-  const std::vector<Result> gradients(3, {d.t, n, error});
+  const std::vector<Result> gradients{{d.t, of_q, error}, {d.t, n, of_group}, {d.t, n, of_group}};
   const Backend& cpu = cpu_backend();
   if (d.choices.yes()) {
     const Array probs =

@@ -21,8 +21,9 @@ inline double dropout_factor(const AttentionShape& s, int64_t b, int64_t h, int6
   return uniform01(words[e % 4]) >= s.dropout ? 1 / (1 - double(s.dropout)) : 0;
 }
 
-inline int64_t extent(const AttentionShape& s, const HeadLayout& l) {
-  return s.B * s.T * s.H * s.D == 0 ? 0 : (s.B - 1) * l.batch + (s.H - 1) * l.head + (s.T - 1) * l.time + s.D;
+inline int64_t extent(const AttentionShape& s, int64_t heads, const HeadLayout& l) {
+  return s.B * s.T * heads * s.D == 0 ? 0
+                                      : (s.B - 1) * l.batch + (heads - 1) * l.head + (s.T - 1) * l.time + s.D;
 }
 
 struct AttentionFormula {
@@ -37,37 +38,41 @@ struct AttentionFormula {
     return Buffer(t, x).values();
   }
   // Random numbers where the layout has heads, and NaN between them: that is not the kernel's to read.
-  std::vector<double> random(const HeadLayout& l, uint64_t stream) const {
-    const std::vector<double> all = Buffer::random(t, extent(s, l), stream).values();
-    std::vector<double> heads(all.size(), NAN);
-    for (int64_t i = 0; i < s.B * s.H * s.T * s.D; ++i) {
-      const int64_t head = i / s.D / s.T, at_i = at(l, head / s.H, head % s.H, i / s.D % s.T) + i % s.D;
-      heads[at_i] = all[at_i];
+  std::vector<double> random(int64_t heads, const HeadLayout& l, uint64_t stream) const {
+    const std::vector<double> all = Buffer::random(t, extent(s, heads, l), stream).values();
+    std::vector<double> x(all.size(), NAN);
+    for (int64_t i = 0; i < s.B * heads * s.T * s.D; ++i) {
+      const int64_t head = i / s.D / s.T, at_i = at(l, head / heads, head % heads, i / s.D % s.T) + i % s.D;
+      x[at_i] = all[at_i];
     }
-    return heads;
+    return x;
   }
 
   AttentionFormula(const AttentionShape& shape, DType dtype)
       : s(shape),
         t(dtype),
-        q(random(s.qkv, 1)),
-        k(random(s.qkv, 2)),
-        v(random(s.qkv, 3)),
-        dy(random(s.y, 4)),
+        q(random(s.H, s.qkv, 1)),
+        k(random(s.KV, s.qkv, 2)),
+        v(random(s.KV, s.qkv, 3)),
+        dy(random(s.H, s.y, 4)),
         probs(Expected::sums("probs", {t}, s.B * s.H * s.T * s.T)),
         lse(Expected::sums("lse", {stat(t)}, s.B * s.H * s.T)),
-        y(Expected::sums("y", {t}, extent(s, s.y))) {
+        y(Expected::sums("y", {t}, extent(s, s.H, s.y))) {
     for (int64_t i = 0; i < s.B * s.H * s.T; ++i) forward(i);
     saved_probs = as_stored(t, probs.value), saved_y = as_stored(t, y.value);
     saved_lse = as_stored(stat(t), lse.value);
   }
 
-  // Roundings of sums of D products and of T weights, and of what is done to each.
-  double roundings() const { return double(s.D + s.T + 16); }
+  // Roundings of sums of D products and of `weights` weights, and of what is done to each. dk and dv sum the
+  // weights of a group's heads.
+  double roundings(int64_t weights) const { return double(s.D + weights + 16); }
+  double roundings() const { return roundings(s.T); }
   int64_t keys(int64_t time) const { return s.mask == Mask::Causal ? time + 1 : s.T; }
   static int64_t at(const HeadLayout& l, int64_t b, int64_t h, int64_t time) {
     return b * l.batch + h * l.head + time * l.time;
   }
+  // Of key or value j that head h of queries meets.
+  int64_t at_key(int64_t b, int64_t h, int64_t j) const { return at(s.qkv, b, h / (s.H / s.KV), j); }
   struct Dot {
     double sum = 0, size = 0;
     void add(double a, double b) { sum += a * b, size += std::abs(a * b); }
@@ -83,7 +88,7 @@ struct AttentionFormula {
     double sum = 0, size = 0;
     std::vector<double> x(n);
     for (int64_t j = 0; j < n; ++j) {
-      const Dot score = dot(q, at(s.qkv, b, h, time), k, at(s.qkv, b, h, j));
+      const Dot score = dot(q, at(s.qkv, b, h, time), k, at_key(b, h, j));
       sum += x[j] = std::exp(score.sum * double(s.scale));
       size = std::max(size, score.size * double(s.scale));
     }
@@ -93,7 +98,7 @@ struct AttentionFormula {
       probs.add(i * s.T + j, p, error);
       const double factor = j < n ? dropout_factor(s, b, h, time, j) : 0;
       for (int64_t d = 0; d < s.D; ++d) {
-        const double vd = v[at(s.qkv, b, h, j) + d];
+        const double vd = v[at_key(b, h, j) + d];
         y.add(at(s.y, b, h, time) + d, factor * p * vd, factor * error * std::abs(vd));
       }
     }
@@ -103,8 +108,9 @@ struct AttentionFormula {
     Expected dq, dk, dv;
   };
   Gradients backward(Saves saves) const {
-    const int64_t n = extent(s, s.qkv);
-    Gradients g{Expected::sums("dq", {t}, n), Expected::sums("dk", {t}, n), Expected::sums("dv", {t}, n)};
+    const int64_t n = extent(s, s.KV, s.qkv);
+    Gradients g{Expected::sums("dq", {t}, extent(s, s.H, s.qkv)), Expected::sums("dk", {t}, n),
+                Expected::sums("dv", {t}, n)};
     for (int64_t i = 0; i < s.B * s.H * s.T; ++i) backward(saves, i, g);
     return g;
   }
@@ -117,25 +123,26 @@ struct AttentionFormula {
     Dot row = dot(dy, out, saved_y, out);
     if (saves == Saves::Probs) row = {};
     for (int64_t j = 0; j < keys(time); ++j) {
-      const Dot score = dot(q, query, k, at(s.qkv, b, h, j));
+      const Dot score = dot(q, query, k, at_key(b, h, j));
       P[j] = saves == Saves::Probs ? saved_probs[i * s.T + j]
                                    : std::exp(double(s.scale) * score.sum - saved_lse[i]);
       P_size[j] =
           P[j] * (saves == Saves::Probs ? 1 : 1 + double(s.scale) * score.size + std::abs(saved_lse[i]));
       factor[j] = dropout_factor(s, b, h, time, j);
-      dP[j] = dot(dy, out, v, at(s.qkv, b, h, j));
+      dP[j] = dot(dy, out, v, at_key(b, h, j));
       dP[j].sum *= factor[j], dP[j].size *= factor[j];
       if (saves == Saves::Probs) row.sum += P[j] * dP[j].sum, row.size += P[j] * dP[j].size;
     }
+    const double of_group = roundings(s.H / s.KV * s.T);
     for (int64_t j = 0; j < s.T; ++j)
       for (int64_t d = 0; d < s.D; ++d) {
-        const int64_t key = at(s.qkv, b, h, j) + d;
+        const int64_t key = at_key(b, h, j) + d;
         const double dS = double(s.scale) * P[j] * (dP[j].sum - row.sum);
-        const double size = roundings() * double(s.scale) * P_size[j] * (dP[j].size + row.size);
-        g.dq.add(query + d, dS * k[key], size * std::abs(k[key]));
-        g.dk.add(key, dS * q[query + d], size * std::abs(q[query + d]));
+        const double size = double(s.scale) * P_size[j] * (dP[j].size + row.size);
+        g.dq.add(query + d, dS * k[key], roundings() * size * std::abs(k[key]));
+        g.dk.add(key, dS * q[query + d], of_group * size * std::abs(q[query + d]));
         g.dv.add(key, P[j] * factor[j] * dy[out + d],
-                 roundings() * P_size[j] * factor[j] * std::abs(dy[out + d]));
+                 of_group * P_size[j] * factor[j] * std::abs(dy[out + d]));
       }
   }
 };

@@ -7,15 +7,18 @@ namespace gradus {
 namespace {
 
 ON_EVERY_DEVICE(L03_Attention);
+ON_EVERY_DEVICE(L15_GroupedAttention);
 
 // Three layouts: packed (what lies between belongs to others), one array a head, time outermost with gaps.
+// A head of keys and values for each `group` heads of queries.
 AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, Mask mask, float dropout = 0,
-                        int layout = 0) {
-  const int64_t C = H * D, line = D + 1, head = T * line + 2;
-  const HeadLayout qkv[] = {{T * 3 * C, D, 3 * C}, {C * T, T * D, D}, {C + 1, D, B * (C + 1) + 3}};
+                        int layout = 0, int64_t group = 1) {
+  const int64_t KV = H / group, C = H * D, row = C + 2 * KV * D, line = D + 1, head = T * line + 2;
+  const HeadLayout qkv[] = {{T * row, D, row}, {C * T, T * D, D}, {C + 1, D, B * (C + 1) + 3}};
   const HeadLayout y[] = {{T * C, D, C}, {C * T, T * D, D}, {H * head + 5, head, line}};
   return {.B = B,
           .H = H,
+          .KV = KV,
           .T = T,
           .D = D,
           .qkv = qkv[layout],
@@ -32,8 +35,8 @@ AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, Mask mask, f
 std::string text_of(Saves saves, const AttentionShape& s) {
   std::ostringstream text;
   text << (saves == Saves::Probs ? "attention_plain" : "attention_flash") << " B " << s.B << " H " << s.H
-       << " T " << s.T << " D " << s.D << (s.mask == Mask::Causal ? " causal" : "") << " dropout "
-       << s.dropout << " time " << s.qkv.time;
+       << " KV " << s.KV << " T " << s.T << " D " << s.D << (s.mask == Mask::Causal ? " causal" : "")
+       << " dropout " << s.dropout << " time " << s.qkv.time;
   return text.str();
 }
 void forward(Saves saves, const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out saved, Out y) {
@@ -133,6 +136,63 @@ TEST_P(L03_Attention, PlainHasWideHeads) {
   const AttentionFormula f(shape_of(4, 3, 5, 2050, Mask::Causal, 0.25f), DType::F32);
   expect_forward(f, Saves::Probs, {{2, 1}}, {12});
   expect_backward(f, Saves::Probs, {{1, 2, 1}}, {12});
+}
+
+// 2 and 8 heads of queries to one of keys and values, with 2 and 1 of the latter.
+TEST_P(L15_GroupedAttention, EachOutputHasAWriteOfItsOwnAndCanBeLeftOut) {
+  for (const auto& [H, group] : {std::pair(4, 2), {8, 8}})
+    for (const DType t : float_types()) {
+      const AttentionFormula f(shape_of(1, H, 34, 5, Mask::Causal, 0.3f, group == 2 ? 2 : 0, group), t);
+      for (const Saves saves : kBothKinds) {
+        expect_forward(f, saves, all_ways({f.y, f.y}));
+        expect_backward(f, saves, all_ways({f.y, f.y, f.y}));
+      }
+    }
+}
+
+TEST_P(L15_GroupedAttention, SizesOnBothSidesOfEveryBlock) {
+  constexpr struct {
+    int64_t B, H, group, T, D;
+  } kSizes[] = {{2, 4, 2, 1, 3},  {2, 6, 3, 8, 16}, {1, 6, 2, 9, 17},  {2, 8, 8, 32, 5},  {1, 4, 4, 33, 2},
+                {1, 2, 2, 64, 7}, {1, 4, 2, 65, 3}, {1, 2, 2, 10, 65}, {1, 2, 2, 128, 1}, {1, 3, 3, 129, 1}};
+  int i = 0;
+  for (const auto [B, H, group, T, D] : kSizes) {
+    expect_all(
+        shape_of(B, H, T, D, i % 2 == 0 ? Mask::Causal : Mask::None, i % 4 < 2 ? 0.25f : 0, i % 3, group),
+        {DType::F32, float_types()[i % float_types().size()]});
+    ++i;
+  }
+}
+
+// A GPU's block of attention_plain has room for the sums over a group, and two rows only.
+TEST_P(L15_GroupedAttention, PlainHasWideHeads) {
+  const AttentionFormula f(shape_of(2, 4, 5, 2050, Mask::Causal, 0.25f, 0, 2), DType::F32);
+  expect_forward(f, Saves::Probs, {{2, 1}}, {12});
+  expect_backward(f, Saves::Probs, {{1, 2, 1}}, {12});
+}
+
+TEST_P(L15_GroupedAttention, HeadsThatCannotBeSharedAreRefused) {
+  const Buffer any = Buffer::zeros(DType::F32, 1);
+  const CBuf x = any.in();
+  const Out none{nullptr, DType::F32};
+  for (const auto& [H, KV] : {std::pair(4, 3), {4, 0}, {4, -2}, {2, 4}, {0, 1}, {-2, 2}}) {
+    AttentionShape s = shape_of(0, 4, 2, 2, Mask::None);
+    s.H = H, s.KV = KV;
+    const Backend& b = table();
+    TestCtx ctx;
+    const auto expect = [&, H = H, KV = KV](const std::string& op, const std::function<void()>& f) {
+      expect_refused(op + ": " + std::to_string(H) + " heads of queries cannot share " + std::to_string(KV),
+                     f);
+    };
+    expect("attention_plain_fwd", [&] { b.attention_plain_fwd(ctx, s, x, x, x, none, none); });
+    expect("attention_plain_bwd", [&] { b.attention_plain_bwd(ctx, s, x, x, x, x, x, none, none, none); });
+    expect("attention_flash_fwd", [&] { b.attention_flash_fwd(ctx, s, x, x, x, none, none); });
+    expect("attention_flash_bwd", [&] { b.attention_flash_bwd(ctx, s, x, x, x, x, x, x, none, none, none); });
+  }
+}
+
+TEST(L15_GroupedAttentionOnCpu, AThreadDoesSeveralHeads) {
+  expect_all(shape_of(3, 6, 66, 3, Mask::Causal, 0.25f, 2, 3), float_types(), {1, 2, 5});
 }
 
 TEST(L03_AttentionOnCpu, AThreadDoesSeveralHeads) {

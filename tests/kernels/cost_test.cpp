@@ -91,7 +91,7 @@ TEST(L02_Cost, OfMatrixProducts) {
 // 120 elements each, the probabilities 96, lse 24.
 TEST(L03_Cost, OfAttention) {
   constexpr OpClass C = OpClass::Contraction;
-  AttentionShape s{2, 3, 4, 5, {60, 20, 5}, {60, 20, 5}, 1};
+  AttentionShape s{2, 3, 3, 4, 5, {60, 20, 5}, {60, 20, 5}, 1};
   expect_cost("plain_fwd, causal", cost::attention_plain_fwd(s, F32), C, 60 * 20, 4 * (480 + 96));
   expect_cost("plain_bwd, causal", cost::attention_plain_bwd(s, F32), C, 60 * 40, 4 * (840 + 96), 96);
   expect_cost("flash_fwd, causal", cost::attention_flash_fwd(s, F32), C, 60 * 20, 4 * (480 + 24));
@@ -105,6 +105,18 @@ TEST(L03_Cost, OfAttention) {
   expect_cost("plain_bwd fp64", cost::attention_plain_bwd(s, F64), C, 96 * 40, 8 * (840 + 96), 192);
   expect_cost("flash_fwd fp64", cost::attention_flash_fwd(s, F64), C, 96 * 20, 8 * (480 + 24));
   expect_cost("flash_bwd fp64", cost::attention_flash_bwd(s, F64), C, 96 * 40, 8 * (960 + 24), 192);
+}
+
+// The same queries, of 3 heads that share one of keys and values: k and v have 40 elements each.
+TEST(L15_Cost, OfGroupedAttention) {
+  constexpr OpClass C = OpClass::Contraction;
+  const AttentionShape s{2, 3, 1, 4, 5, {}, {}, 1};
+  expect_cost("plain_fwd", cost::attention_plain_fwd(s, F32), C, 60 * 20, 4 * (240 + 80 + 96));
+  expect_cost("plain_bwd", cost::attention_plain_bwd(s, F32), C, 60 * 40, 4 * (360 + 160 + 96), 96);
+  expect_cost("flash_fwd", cost::attention_flash_fwd(s, BF16), C, 60 * 20, 2 * (240 + 80) + 4 * 24);
+  expect_cost("flash_bwd", cost::attention_flash_bwd(s, BF16), C, 60 * 40, 2 * (480 + 160) + 4 * 24, 96);
+  EXPECT_EQ(cost::attention_q(s), 120);
+  EXPECT_EQ(cost::attention_k(s), 40);
 }
 
 // The operations are those of the algorithms without clipping and decay. Bytes an element: the gradient once,
@@ -201,8 +213,8 @@ TEST(L02_Cost, OfParts) {
   for (const DType t : {F32, BF16, F16}) EXPECT_EQ(cost::stat_size(t), 4);
   expect_cost("elementwise", cost::elementwise(7, F16, 3, 5), OpClass::Elementwise, 21, 70);
   expect_cost("normalization", cost::normalization({3, 7}, F64, 2, 5, 9), OpClass::Normalization, 42, 840, 9);
-  EXPECT_EQ(cost::attention_pairs({2, 3, 5, 7, {}, {}, 1, Mask::Causal}), 6 * 15);
-  EXPECT_EQ(cost::attention_pairs({2, 3, 5, 7, {}, {}, 1, Mask::None}), 6 * 25);
+  EXPECT_EQ(cost::attention_pairs({2, 3, 3, 5, 7, {}, {}, 1, Mask::Causal}), 6 * 15);
+  EXPECT_EQ(cost::attention_pairs({2, 3, 1, 5, 7, {}, {}, 1, Mask::None}), 6 * 25);
   for (const auto& [block, pieces] : {std::pair<int64_t, int64_t>(1, 1),
                                       {(1 << 17) - 1, 1},
                                       {1 << 17, 2},

@@ -52,7 +52,7 @@ void expect_refusals(DType T) {
   const CBuf f = any.in(), x{f.p, T}, ids{f.p, DType::I32};
   const Out fp32 = any.out(Write::Set), y{fp32.p, T, Write::Set};
   const RowShape none{0, 2};
-  const AttentionShape heads{0, 1, 2, 2, {8, 4, 4}, {8, 4, 4}, 1};
+  const AttentionShape heads{0, 1, 1, 2, 2, {8, 4, 4}, {8, 4, 4}, 1};
   expect_refused("xxx", &B::add, 0, x, x, y);
   expect_refused("xx", &B::scale, 0, x, y, 2.0f);
   for (const auto fwd : {&B::gelu_fwd, &B::gelu_erf_fwd, &B::tanh_fwd}) expect_refused("xx", fwd, 0, x, y);

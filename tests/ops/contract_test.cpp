@@ -25,7 +25,7 @@ const Op& op_of(std::string_view name) {
 }
 
 constexpr AttentionShape heads(Mask mask) {
-  return {.B = 2, .H = 2, .T = 3, .D = 2, .qkv = {}, .y = {}, .scale = 1, .mask = mask};
+  return {.B = 2, .H = 2, .KV = 2, .T = 3, .D = 2, .qkv = {}, .y = {}, .scale = 1, .mask = mask};
 }
 constexpr RotaryShape kTurned{.B = 2, .T = 3, .H = 2, .D = 4, .dims = 4};
 

@@ -5,8 +5,7 @@
 
 namespace gradus {
 
-static Tensor attention_again(const Tensor& qkv, int64_t heads, Mask mask, double dropout,
-                              int64_t first_head) {
+static Tensor attention_again(const Tensor& qkv, Heads heads, Mask mask, double dropout, int64_t first_head) {
   return checkpoint(qkv,
                     [=](const Tensor& x) { return attention_plain(x, heads, mask, dropout, first_head); });
 }

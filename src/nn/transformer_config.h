@@ -25,8 +25,7 @@ struct TransformerConfig {
   int64_t vocab = 256, context = 64, layers = 4, heads = 4, channels = 128;
   double dropout = 0;  // on embeddings, attention weights, both residual branches and the pooled token
   Precision precision = {};
-  Tensor (*attention)(const Tensor& qkv, int64_t heads, Mask, double dropout,
-                      int64_t first_head) = attention_plain;
+  Tensor (*attention)(const Tensor& qkv, Heads, Mask, double dropout, int64_t first_head) = attention_plain;
 
   Residual residual = Residual::PreNorm;
   OutputHead output_head = OutputHead::Tied;

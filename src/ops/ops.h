@@ -8,10 +8,17 @@ namespace gradus {
 
 Tensor add(const Tensor& a, const Tensor& b);                // a + b, same shapes
 Tensor add_positions(const Tensor& x, const Tensor& table);  // x (B,T,C) + table[0..T) (Tmax,C)
-// Attention, qkv (B,T,3C) -> (B,T,C), in two ways to the same result: one saves B H T T probabilities, the
-// other B H T log-sum-exps. Of a model whose heads are shared out, these are the ones from first_head on.
-Tensor attention_plain(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head = 0);
-Tensor attention_flash(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head = 0);
+// The heads of attention: of queries, and of keys and values, which may be fewer (grouped-query attention).
+struct Heads {
+  int64_t q, kv;
+  Heads(int64_t heads) : q(heads), kv(heads) {}  // attention_plain(qkv, 12, ...)
+  Heads(int64_t q, int64_t kv) : q(q), kv(kv) {}
+};
+// Attention, qkv (B,T,(H + 2 KV) D) -> (B,T,H D), in two ways to the same result: one saves B H T T
+// probabilities, the other B H T log-sum-exps. If the heads of queries are shared out among ranks, these are
+// the ones from first_head on.
+Tensor attention_plain(const Tensor& qkv, Heads heads, Mask mask, double dropout, int64_t first_head = 0);
+Tensor attention_flash(const Tensor& qkv, Heads heads, Mask mask, double dropout, int64_t first_head = 0);
 Tensor concatenate(const std::vector<Tensor>& parts);  // along the last dimension
 // (...,V), int32 (...) from -1 on, one number -> scalar
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& count = {});

@@ -209,9 +209,10 @@ struct Asked {
   double dropout = 0;
 };
 std::vector<Asked> asked;
-Tensor recording_attention(const Tensor& qkv, int64_t heads, Mask mask, double dropout, int64_t first_head) {
+Tensor recording_attention(const Tensor& qkv, Heads heads, Mask mask, double dropout, int64_t first_head) {
   EXPECT_EQ(first_head, 0);
-  asked.push_back({qkv.shape(), heads, mask, dropout});
+  EXPECT_EQ(heads.kv, heads.q);
+  asked.push_back({qkv.shape(), heads.q, mask, dropout});
   return attention_plain(qkv, heads, mask, 0);
 }
 TEST(L04_TransformerConfig, AttentionIsAskedForWhatIsConfigured) {

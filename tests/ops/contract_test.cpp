@@ -24,8 +24,8 @@ const Op& op_of(std::string_view name) {
   return *std::find_if(kOps.begin(), kOps.end(), [&](const Op& op) { return op.name == name; });
 }
 
-constexpr AttentionShape heads(Mask mask) {
-  return {.B = 2, .H = 2, .KV = 2, .T = 3, .D = 2, .qkv = {}, .y = {}, .scale = 1, .mask = mask};
+constexpr AttentionShape heads(Mask mask, int64_t H = 2, int64_t KV = 2) {
+  return {.B = 2, .H = H, .KV = KV, .T = 3, .D = 2, .qkv = {}, .y = {}, .scale = 1, .mask = mask};
 }
 constexpr RotaryShape kTurned{.B = 2, .T = 3, .H = 2, .D = 4, .dims = 4};
 
@@ -68,6 +68,18 @@ const std::vector<Contract> kContracts{
     {"attention_flash_dropped", [](unsigned) -> std::string { return "0 attention attention.lse "; },
      [](DType T) { return Costs{cost::attention_flash_fwd(heads(Mask::None), T)}; },
      [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(heads(Mask::None), T)}; }},
+    {"attention_plain_grouped", [](unsigned) -> std::string { return "0 attention.probs "; },
+     [](DType T) { return Costs{cost::attention_plain_fwd(heads(Mask::Causal, 6, 2), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_plain_bwd(heads(Mask::Causal, 6, 2), T)}; }},
+    {"attention_plain_dropped_grouped", [](unsigned) -> std::string { return "0 attention.probs "; },
+     [](DType T) { return Costs{cost::attention_plain_fwd(heads(Mask::None, 4, 1), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_plain_bwd(heads(Mask::None, 4, 1), T)}; }},
+    {"attention_flash_grouped", [](unsigned) -> std::string { return "0 attention attention.lse "; },
+     [](DType T) { return Costs{cost::attention_flash_fwd(heads(Mask::Causal, 6, 2), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(heads(Mask::Causal, 6, 2), T)}; }},
+    {"attention_flash_dropped_grouped", [](unsigned) -> std::string { return "0 attention attention.lse "; },
+     [](DType T) { return Costs{cost::attention_flash_fwd(heads(Mask::None, 4, 1), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(heads(Mask::None, 4, 1), T)}; }},
     {"cross_entropy", [](unsigned) -> std::string { return "0 ids cross_entropy.lse "; },
      [](DType T) {
        return Costs{cost::cross_entropy_fwd({4, 5}, T)};
@@ -176,7 +188,7 @@ TEST_P(L03_OpContract, OnlyWhatAWantedGradientNeeds) {
     ASSERT_EQ(tape.nodes().size(), training == 0 ? 0u : 1u) << "nothing to train, nothing to record";
     if (training == 0) continue;
     const std::string name = op.name;
-    EXPECT_EQ(tape.nodes()[0].op, name.substr(0, name.find("_dropped")));
+    EXPECT_EQ(tape.nodes()[0].op, name.substr(0, std::min(name.find("_dropped"), name.find("_grouped"))));
     std::string saved;
     for (const Saved& s : tape.nodes()[0].saved)
       if (s.tensor.defined()) {

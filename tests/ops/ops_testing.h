@@ -33,6 +33,26 @@ inline const std::vector<Op> kOps{
     {"attention_flash_dropped",
      {{2, 3, 12}},
      [](In x) { return with_first_mask([&] { return attention_flash(x[0], 2, Mask::None, 0.4); }); }},
+    {"attention_plain_grouped",
+     {{2, 3, 20}},
+     [](In x) {
+       return attention_plain(x[0], {6, 2}, Mask::Causal, 0);
+     }},
+    {"attention_flash_grouped",
+     {{2, 3, 20}},
+     [](In x) {
+       return attention_flash(x[0], {6, 2}, Mask::Causal, 0);
+     }},
+    {"attention_plain_dropped_grouped",
+     {{2, 3, 12}},
+     [](In x) { return with_first_mask([&] {
+                  return attention_plain(x[0], {4, 1}, Mask::None, 0.4);
+                }); }},
+    {"attention_flash_dropped_grouped",
+     {{2, 3, 12}},
+     [](In x) { return with_first_mask([&] {
+                  return attention_flash(x[0], {4, 1}, Mask::None, 0.4);
+                }); }},
     {"cross_entropy",
      {{4, 5}},
      [](In x) {

@@ -47,6 +47,19 @@ TEST_F(L03_OpRefusals, Attention) {
     expect_refused(op + ": qkv is [1,2,16] with 2 heads", [&] {
       attention(of({1, 2, 16}), 2, Mask::Causal, 0, 0);
     });
+    attention(of({1, 2, 12}), {4, 1}, Mask::Causal, 0, 0);
+    for (const Heads heads : {Heads(4, 0), Heads(4, -1), Heads(4, 3), Heads(2, 4), Heads(0, 1)})
+      expect_refused(op + ": qkv is [1,2,12] with " + std::to_string(heads.q) + " heads of queries and " +
+                         std::to_string(heads.kv) + " of keys and values; the first must be a multiple",
+                     [&] {
+                       attention(of({1, 2, 12}), heads, Mask::Causal, 0, 0);
+                     });
+    expect_refused(
+        op + ": qkv is [1,2,12] with 4 heads of queries and 2 of keys and values; it must be (B, T, " +
+            "(H + 2 KV) D), so 8 must divide",
+        [&] {
+          attention(of({1, 2, 12}), {4, 2}, Mask::Causal, 0, 0);
+        });
     for (const double p : {-0.1, 1.0, double(NAN)})
       expect_refused(op + ": dropout is", [&] { attention(of({1, 2, 12}), 2, Mask::Causal, p, 0); });
     expect_refused(op + ": the first head is -1", [&] { attention(of({1, 2, 12}), 2, Mask::Causal, 0, -1); });

@@ -172,6 +172,9 @@ struct L03_OpParts : ::testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Devices, L03_OpParts, ::testing::ValuesIn(devices_with_data()),
                          [](const auto& info) { return std::string(info.param); });
+struct L15_GroupedHeads : L03_OpParts {};
+INSTANTIATE_TEST_SUITE_P(Devices, L15_GroupedHeads, ::testing::ValuesIn(devices_with_data()),
+                         [](const auto& info) { return std::string(info.param); });
 
 using In = const Tensor&;
 using OfX = std::function<Tensor(const Tensor&)>;
@@ -208,6 +211,34 @@ TEST_P(L03_OpParts, HeadsDropWhatTheWholeDrops) {
     EXPECT_EQ(parts, whole);
     EXPECT_NE(wrong.first, whole.first);
   }
+}
+
+// Grouped heads are the whole with the keys and values copied to each head of queries; the tape sums the
+// gradients of the copies.
+TEST_P(L15_GroupedHeads, AreHeadsThatHaveCopiesOfTheirKeysAndValues) {
+  constexpr int64_t T = 66, D = 3;
+  for (const auto& [H, KV] : {std::pair<int64_t, int64_t>(6, 3), {8, 1}, {2, 2}})
+    for (const auto attention : {attention_plain, attention_flash})
+      for (const Mask mask : {Mask::Causal, Mask::None}) {
+        const auto grouped = [&, H = H, KV = KV](In x) {
+          current().dropout_ordinal() = 0;
+          return attention(x, {H, KV}, mask, 0.4, 1);
+        };
+        const auto copied = [&, H = H, KV = KV](In x) {
+          current().dropout_ordinal() = 0;
+          std::vector<Tensor> all{slice(x, 0, H * D)};
+          for (const int64_t from : {H, H + KV})
+            for (int64_t h = 0; h < H; ++h) all.push_back(slice(x, (from + h / (H / KV)) * D, D));
+          return attention(concatenate(all), H, mask, 0.4, 1);
+        };
+        const Shape shape{2, T, (H + 2 * KV) * D};
+        const auto [y, dx] = value_and_gradient(shape, grouped);
+        const auto [expected_y, expected_dx] = value_and_gradient(shape, copied);
+        EXPECT_EQ(y, expected_y);
+        for (size_t i = 0; i < dx.size(); ++i)  // the sums are taken in a different order
+          ASSERT_NEAR(dx[i], expected_dx[i], 32 * 0x1p-24 * (1 + std::abs(expected_dx[i])))
+              << H << " heads of queries, " << KV << " of keys, element " << i;
+      }
 }
 
 TEST_P(L03_OpParts, TokensDropWhatTheWholeDrops) {

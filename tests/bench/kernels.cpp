@@ -159,13 +159,14 @@ static void add_products(Data& d, Cases& cases) {
 
 static void add_attention(Data& d, Cases& cases) {
   const Backend& k = d.k;
-  for (const auto [T, KV] : {std::pair(64, 12), {256, 12}, {1024, 12}, {1024, 3}}) {
+  for (const auto& [T, KV] : {std::pair<int64_t, int64_t>(64, 12), {256, 12}, {1024, 12}, {1024, 3}}) {
     const int64_t B = 4, H = 12, D = 64, C = H * D, elements = B * T * C;
     if (B * H * T * std::max(T, 3 * D) > d.n) continue;
     const HeadLayout heads{.batch = T * C, .head = D, .time = C};
     const AttentionShape s{
         .B = B, .H = H, .KV = KV, .T = T, .D = D, .qkv = heads, .y = heads, .scale = 0.125f};
-    const std::string shape = (KV < H ? "B4 H12 KV3 D64 T" : "B4 H12 D64 T") + std::to_string(T);
+    const std::string shared = KV < H ? " KV" + std::to_string(KV) : "";
+    const std::string shape = "B4 H12" + shared + " D64 T" + std::to_string(T);
     const CBuf q = d.x.in(), dy = d.y.in();
     const Out dq = d.u.out(), dk = d.u.out(elements), dv = d.u.out(2 * elements);
     cases.insert(

@@ -1,188 +1,216 @@
 // Attention that saves the log-sum-exp of each query instead of its probabilities (Dao et al. 2022,
-// "FlashAttention"; Dao 2023, "FlashAttention-2"): weights exist only in tiles of kQueries x kKeys. Forward
-// keeps the softmax of what it has seen and corrects it tile by tile; backward computes each tile of P again.
-// In backward a task is a head of keys, because dk and dv are sums over the heads of queries that share it.
-#include "kernels/cpu/attention.h"
-#include "kernels/cpu/gemm.h"
+// "FlashAttention"; Dao 2023, "FlashAttention-2"). Weights exist only for some queries and a tile of keys at
+// a time. Forward keeps the softmax over the keys so far and corrects it tile by tile; backward computes each
+// weight again.
+#include "kernels/cpu/attention_tiles.h"
 
 namespace gradus::cpu {
 
 namespace {
 
-constexpr int64_t kQueries = 64, kKeys = 128;
+// The sizes hold whole strips and tiles of every machine: 6, 12 or 32 rows, 4 to 32 columns.
+constexpr int64_t kKeys = 384;        // of a tile of keys
+constexpr int64_t kFwdQueries = 384;  // of a task: each tile of keys is packed once for all of them
+constexpr int64_t kBwdQueries = 96;   // that meet a tile of keys at a time
 
-// A task's share of the workspace. Forward: y of a tile's queries, their maxima and sums. Backward: dk and dv
-// of a tile's keys, dq of all heads of queries that share them.
-template <class S>
-struct Share {
-  S *scores, *grads, *y, *max, *sum;
-  S *dk, *dv, *dq;
-  void* gemm;
-  int64_t gemm_size, size;
-  Share(const AttentionShape& s, int64_t dq_rows, void* at) : scores(static_cast<S*>(at)) {
-    grads = scores + kQueries * kKeys;
-    dk = y = grads + kQueries * kKeys;
-    dv = max = y + kKeys * s.D;
-    sum = max + kQueries;
-    dq = dv + std::max(kKeys * s.D, 2 * kQueries);
-    gemm = dq + dq_rows * s.D;
-    gemm_size = gemm_bytes<S>(std::max(kKeys, s.D));
-    const int64_t numbers = 2 * kQueries * kKeys + kKeys * s.D + std::max(kKeys * s.D, 2 * kQueries);
-    size = ((numbers + dq_rows * s.D) * int64_t(sizeof(S)) + gemm_size + 63) / 64 * 64;
-  }
-};
-
-// How many keys of the tile [j0, j0 + cols) the mask leaves to query t.
-int64_t seen_by(const AttentionShape& s, int64_t t, int64_t j0, int64_t cols) {
-  return s.mask == Mask::Causal ? std::clamp<int64_t>(t + 1 - j0, 0, cols) : cols;
-}
-
-// A query meets a tile of keys: the scores x[0, n) become e^(x - max), the hidden ones after them 0, and they
-// join the sum. Returns what to multiply by whatever was summed with an earlier maximum.
-template <class S>
-S join(S* x, int64_t n, int64_t cols, S& max, S& sum) {
-  S most = max, tile = 0;
-#pragma omp simd reduction(max : most)
-  for (int64_t j = 0; j < n; ++j) most = std::max(most, x[j]);
-#pragma omp simd reduction(+ : tile)
-  for (int64_t j = 0; j < n; ++j) tile += x[j] = vexp(x[j] - most);
-  std::fill(x + n, x + cols, S(0));
-  const S correction = vexp(max - most);
-  sum = sum * correction + tile;
-  max = most;
-  return correction;
-}
-
+// A task's share of the workspace, and what it does.
 template <class T>
-struct FlashFwd {
-  const T *q, *k, *v;
-  T* y;
-  acc_t<T>* lse;
-  Write y_write, lse_write;
-};
+struct FlashFwd : HeadTiles<T> {
+  using Tiles = HeadTiles<T>;
+  using Tiles::kStrip, Tiles::kCols, Tiles::kTile, Tiles::across, Tiles::depth, Tiles::tiles_of;
+  using typename Tiles::S, typename Tiles::W;
+  Cut cut;
+  W *q, *k;                // rows of the task's queries, columns of a tile of keys
+  S *v, *scores, *panels;  // columns of the tile's values; a strip of weights, and its rows
+  S *y, *max, *sum;        // of the task's queries, over the keys so far
 
-// One tile of queries, from t0 on, against all keys that they see. x: the head's.
-template <class T, class S>
-void queries_fwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0,
-                 const Share<S>& share, const FlashFwd<T>& x) {
-  const int64_t in = s.qkv.time, rows = std::min(kQueries, s.T - t0);
-  const int64_t keys = s.mask == Mask::Causal ? t0 + rows : s.T;
-  const auto product = [&](const auto& problem) { gemm(problem, share.gemm, share.gemm_size); };
-  std::fill(share.y, share.y + rows * s.D, S(0));
-  std::fill(share.max, share.max + rows, -INFINITY);
-  std::fill(share.sum, share.sum + rows, S(0));
-  for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
-    const int64_t cols = std::min(kKeys, keys - j0);
-    product(GemmProblem<T, T, S>{rows, cols, s.D, x.q + t0 * in, in, 1, x.k + j0 * in, 1, in, share.scores,
-                                 kKeys, s.scale, Write::Set});
-    for (int64_t i = 0; i < rows; ++i) {
-      S *row = share.scores + i * kKeys, *y = share.y + i * s.D;
-      const int64_t n = seen_by(s, t0 + i, j0, cols);
-      const S correction = join(row, n, cols, share.max[i], share.sum[i]);
-      for (int64_t d = 0; d < s.D; ++d) y[d] *= correction;
-      if (s.dropout > 0) drop(ctx, s, b, h, t0 + i, j0, n, row);
+  FlashFwd(const AttentionShape& s, void* share)
+      : Tiles(s.D),
+        cut(share),
+        q(cut.take<W>(kFwdQueries * depth)),
+        k(cut.take<W>(kKeys * depth)),
+        v(cut.take<S>(across * kCols * kKeys)),
+        scores(cut.take<S>(kStrip * kKeys)),
+        panels(cut.take<S>(kStrip * kKeys)),
+        y(cut.take<S>(this->sums(kFwdQueries))),
+        max(cut.take<S>(kFwdQueries)),
+        sum(cut.take<S>(kFwdQueries)) {}
+
+  // The strip of queries from t0 + i0 on meets the tile of keys [j0, j0 + cols).
+  void strip(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, int64_t i0,
+             int64_t j0, int64_t cols) {
+    const int64_t most = seen_by(s, t0 + i0 + kStrip - 1, j0, cols), tiles = tiles_of(most);
+    this->dots(q + i0 * depth, k, tiles, scores);
+    for (int64_t i = i0; i < i0 + kStrip; ++i) {
+      S *const x = scores + i % kStrip * kCols, *const y_i = y + this->row(i);
+      const int64_t seen = seen_by(s, t0 + i, j0, cols);
+      Row<T>::hide(x, tiles, seen);
+      const S most_before = max[i];
+      max[i] = Row<T>::scale_max(x, tiles, s.scale, max[i]);
+      const S tile_sum = Row<T>::exp_sum(x, tiles, max[i]);
+      if (max[i] != most_before) {
+        const S correction = vexp(most_before - max[i]);
+        sum[i] *= correction;
+        for (int64_t c = 0; c < across; ++c)
+          for (int64_t l = 0; l < kCols; ++l) y_i[c * kTile + l] *= correction;
+      }
+      sum[i] += tile_sum;
+      Row<T>::drop(ctx, s, b, h, t0 + i, j0, seen, x);
     }
-    product(GemmProblem<S, T, S>{rows, s.D, cols, share.scores, kKeys, 1, x.v + j0 * in, in, 1, share.y, s.D,
-                                 1, Write::Add});
+    this->pack_scores(most, scores, panels);
+    this->multiply(most, panels, v, cols, across, y + this->row(i0));
   }
-  for (int64_t i = 0; i < rows; ++i) {
-    const S factor = S(1) / share.sum[i], lse = share.max[i] + std::log(share.sum[i]);
-    if (x.y)
-      visit_write(x.y_write, [&]<Write W>() {
-        for (int64_t d = 0; d < s.D; ++d)
-          store<W>(x.y + (t0 + i) * s.y.time, d, share.y[i * s.D + d] * factor);
-      });
-    if (x.lse) visit_write(x.lse_write, [&]<Write W>() { store<W>(x.lse, t0 + i, lse); });
-  }
-}
 
+  // Queries [t0, t0 + rows) of a head against all keys that they see.
+  void run(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, const T* q_in,
+           const T* k_in, const T* v_in) {
+    const TileRegisters<W> registers;
+    const bool causal = s.mask == Mask::Causal;
+    const int64_t in = s.qkv.time, rows = rows_of(s, t0), keys = causal ? t0 + rows : s.T;
+    this->pack_rows(rows, s.D, q_in + t0 * in, in, 1, q);
+    std::fill_n(y, this->sums(rows), S(0));
+    std::fill_n(max, round_up(rows, kStrip), S(-INFINITY));
+    std::fill_n(sum, round_up(rows, kStrip), S(0));
+    for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
+      const int64_t cols = std::min(kKeys, keys - j0);
+      this->pack_cols(cols, s.D, k_in + j0 * in, in, 1, k);
+      this->pack_cols(s.D, cols, v_in + j0 * in, 1, in, v);
+      for (int64_t i0 = causal ? std::max<int64_t>(j0 - t0, 0) / kStrip * kStrip : 0; i0 < rows; i0 += kStrip)
+        strip(ctx, s, b, h, t0, i0, j0, cols);
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      const S factor = S(1) / sum[i];
+      for (int64_t c = 0; c < across; ++c)
+        for (int64_t l = 0; l < kCols; ++l) y[this->row(i) + c * kTile + l] *= factor;
+    }
+  }
+  static int64_t rows_of(const AttentionShape& s, int64_t t0) { return std::min(kFwdQueries, s.T - t0); }
+};
+
+// What backward reads and writes, whole tensors; an output that is not wanted is nullptr.
 template <class T>
-struct FlashBwd {
+struct FlashBwdArgs {
   const T *q, *k, *v, *y, *dy;
   const acc_t<T>* lse;
-  acc_t<T>* rowsums;  // of dy y: what plain attention's backward computes as rowsum(P dP)
+  acc_t<T>* rowsums;  // (B, H, T): of dy y, which is the rowsum(P dP) of plain attention's backward
   T *dq, *dk, *dv;
   Write dq_write, dk_write, dv_write;
-  FlashBwd later(const AttentionShape& s, int64_t heads) const {  // so many heads on, with the same keys
-    FlashBwd x = *this;
-    x.q += heads * s.qkv.head, x.y += heads * s.y.head, x.dy += heads * s.y.head;
-    x.lse += heads * s.T, x.rowsums += heads * s.T;
-    if (x.dq) x.dq += heads * s.qkv.head;
-    return x;
-  }
 };
 
-// share.scores: from scale q k^T to dropout(P); share.grads: from dy v^T to dS = P (dropout(dy v^T) -
-// rowsum).
-template <class T, class S>
-void tile_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, int64_t rows,
-              int64_t j0, int64_t cols, const Share<S>& share, const FlashBwd<T>& x) {
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t t = t0 + i, n = seen_by(s, t, j0, cols);
-    S *p = share.scores + i * kKeys, *grad = share.grads + i * kKeys;
-    const S lse = x.lse[t], rowsum = x.rowsums[t];
-    if (s.dropout > 0) drop(ctx, s, b, h, t, j0, n, grad);
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) {
-      p[j] = vexp(p[j] - lse);
-      grad[j] = p[j] * (grad[j] - rowsum);
-    }
-    std::fill(p + n, p + cols, S(0));
-    std::fill(grad + n, grad + cols, S(0));
-    if (s.dropout > 0) drop(ctx, s, b, h, t, j0, n, p);
-  }
+template <class T>
+[[gnu::flatten, gnu::noinline]] acc_t<T> dot(int64_t n, const T* x, const T* y) {
+  acc_t<T> sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += load(x, i) * load(y, i);
+  return sum;
 }
 
-// A tile of keys meets the queries of one head: adds to the sums of dk and dv, and of the head's dq.
-template <class T, class S>
-void keys_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t j0, int64_t cols,
-              const Share<S>& share, S* head_dq, const FlashBwd<T>& x) {
-  const int64_t in = s.qkv.time, out = s.y.time;
-  const auto product = [&](const auto& problem) { gemm(problem, share.gemm, share.gemm_size); };
-  const T *k = x.k + j0 * in, *v = x.v + j0 * in;
-  for (int64_t t0 = s.mask == Mask::Causal ? j0 : 0; t0 < s.T; t0 += kQueries) {
-    const int64_t rows = std::min(kQueries, s.T - t0);
-    const T *q = x.q + t0 * in, *dy = x.dy + t0 * out;
-    S *dq = head_dq + t0 * s.D, *P = share.scores, *dS = share.grads;
-    product(GemmProblem<T, T, S>{rows, cols, s.D, q, in, 1, k, 1, in, P, kKeys, s.scale, Write::Set});
-    product(GemmProblem<T, T, S>{rows, cols, s.D, dy, out, 1, v, 1, in, dS, kKeys, 1, Write::Set});
-    tile_bwd(ctx, s, b, h, t0, rows, j0, cols, share, x);
-    if (x.dq)
-      product(GemmProblem<S, T, S>{rows, s.D, cols, dS, kKeys, 1, k, in, 1, dq, s.D, s.scale, Write::Add});
-    if (x.dk)
-      product(
-          GemmProblem<S, T, S>{cols, s.D, rows, dS, 1, kKeys, q, in, 1, share.dk, s.D, s.scale, Write::Add});
-    if (x.dv)
-      product(GemmProblem<S, T, S>{cols, s.D, rows, P, 1, kKeys, dy, out, 1, share.dv, s.D, 1, Write::Add});
-  }
-}
+template <class T>
+struct FlashBwd : HeadTiles<T> {
+  using Tiles = HeadTiles<T>;
+  using Tiles::kStrip, Tiles::kCols, Tiles::kTile, Tiles::across, Tiles::depth, Tiles::tiles_of;
+  using typename Tiles::S, typename Tiles::W;
+  Cut cut;
+  W *q, *dy, *k, *v;             // rows of kBwdQueries queries, columns of a tile of keys
+  S *q_cols, *dy_cols, *k_cols;  // the same as columns of (queries, D) and of (keys, D)
+  S *scores, *grads, *panels;    // of a strip: P and dS, and rows of either
+  S *P, *dS;                     // (kBwdQueries, kKeys)
+  S *dq, *dk, *dv;
 
-// The heads of queries that share head kv of keys, tile by tile of keys; x: the first one's. dq is summed
-// over the tiles in fp32 before it is written.
-template <class T, class S>
-void group_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, const Share<S>& share,
-               const FlashBwd<T>& x) {
-  const int64_t out = s.y.time, first = kv * s.group(), head = s.T * s.D;
-  for (int64_t i = 0; i < s.group(); ++i) {
-    const FlashBwd<T> y = x.later(s, i);
-    for (int64_t t = 0; t < s.T; ++t) {
-      y.rowsums[t] = 0;
-      for (int64_t d = 0; d < s.D; ++d) y.rowsums[t] += load(y.dy, t * out + d) * load(y.y, t * out + d);
+  // dq is summed for a whole head; dk and dv for a tile of keys, but for all keys if other heads add to them.
+  FlashBwd(const AttentionShape& s, void* share)
+      : Tiles(s.D),
+        cut(share),
+        q(cut.take<W>(kBwdQueries * depth)),
+        dy(cut.take<W>(kBwdQueries * depth)),
+        k(cut.take<W>(kKeys * depth)),
+        v(cut.take<W>(kKeys * depth)),
+        q_cols(cut.take<S>(across * kCols * kBwdQueries)),
+        dy_cols(cut.take<S>(across * kCols * kBwdQueries)),
+        k_cols(cut.take<S>(across * kCols * kKeys)),
+        scores(cut.take<S>(kStrip * kKeys)),
+        grads(cut.take<S>(kStrip * kKeys)),
+        panels(cut.take<S>(kStrip * kKeys)),
+        P(cut.take<S>(kBwdQueries * kKeys)),
+        dS(cut.take<S>(kBwdQueries * kKeys)),
+        dq(cut.take<S>(this->sums(s.T))),
+        dk(cut.take<S>(this->sums(s.group() > 1 ? s.T : kKeys))),
+        dv(cut.take<S>(this->sums(s.group() > 1 ? s.T : kKeys))) {}
+
+  // The strip of queries from t0 + i0 on against the tile of keys: its rows of P and dS, and what it adds to
+  // dq. lse and rowsums: of the head's queries.
+  void strip(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, int64_t i0,
+             int64_t j0, int64_t cols, const S* lse, const S* rowsums) {
+    const int64_t most = seen_by(s, t0 + i0 + kStrip - 1, j0, cols), tiles = tiles_of(most);
+    this->dots(q + i0 * depth, k, tiles, scores);
+    this->dots(dy + i0 * depth, v, tiles, grads);
+    const int64_t end = round_up(cols, kStrip);  // add_keys takes whole strips of keys
+    for (int64_t i = 0; i < kStrip; ++i) {
+      const int64_t t = std::min(t0 + i0 + i, s.T - 1), seen = seen_by(s, t, j0, cols);
+      S *const x = scores + i * kCols, *const grad = grads + i * kCols;
+      Row<T>::hide(x, tiles, seen);
+      Row<T>::drop(ctx, s, b, h, t, j0, seen, grad);
+      Row<T>::softmax_bwd(x, grad, tiles, s.scale, lse[t], rowsums[t]);
+      Row<T>::drop(ctx, s, b, h, t, j0, seen, x);
+      Row<T>::copy(x, tiles, end, P + (i0 + i) * kKeys);
+      Row<T>::copy(grad, tiles, end, dS + (i0 + i) * kKeys);
+    }
+    this->pack_scores(most, grads, panels);
+    this->multiply(most, panels, k_cols, cols, across, dq + this->row(t0 + i0));
+  }
+
+  // sums (keys of the tile, D) += weights^T x, where weights are P or dS of queries [t0, t0 + rows).
+  void add_keys(const AttentionShape& s, int64_t t0, int64_t rows, int64_t j0, int64_t cols, const S* weights,
+                const S* x, S* sums) {
+    for (int64_t j = 0; j < cols; j += kStrip) {
+      // Queries before key j0 + j do not see it.
+      const int64_t skip = s.mask == Mask::Causal ? std::max<int64_t>(j0 + j - t0, 0) : 0;
+      if (skip >= rows) return;
+      this->pack_rows(kStrip, rows - skip, weights + skip * kKeys + j, 1, kKeys, panels);
+      this->multiply(rows - skip, panels, x + skip * kCols, rows, across, sums + this->row(j));
     }
   }
-  std::fill(share.dq, share.dq + s.group() * head, S(0));
-  for (int64_t j0 = 0; j0 < s.T; j0 += kKeys) {
-    const int64_t cols = std::min(kKeys, s.T - j0);
-    std::fill(share.dk, share.dk + cols * s.D, S(0));
-    std::fill(share.dv, share.dv + cols * s.D, S(0));
-    for (int64_t i = 0; i < s.group(); ++i)
-      keys_bwd(ctx, s, b, first + i, j0, cols, share, share.dq + i * head, x.later(s, i));
-    write_sums(s, j0, cols, share.dk, x.dk, x.dk_write);
-    write_sums(s, j0, cols, share.dv, x.dv, x.dv_write);
+
+  // The heads of queries that share head kv of keys and values. Places in x are those of whole tensors.
+  void run(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, const FlashBwdArgs<T>& x) {
+    const TileRegisters<W> registers;
+    const int64_t in = s.qkv.time, out = s.y.time, group = s.group(), at_kv = at(s.qkv, b, kv);
+    for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+      const int64_t at_q = at(s.qkv, b, h), at_y = at(s.y, b, h), stats = (b * s.H + h) * s.T;
+      const S* const lse = x.lse + stats;
+      S* const rowsums = x.rowsums + stats;
+      for (int64_t t = 0; t < s.T; ++t) rowsums[t] = dot(s.D, x.dy + at_y + t * out, x.y + at_y + t * out);
+      std::fill_n(dq, this->sums(s.T), S(0));
+      for (int64_t j0 = 0; j0 < s.T; j0 += kKeys) {
+        const int64_t cols = std::min(kKeys, s.T - j0), at_j = at_kv + j0 * in;
+        this->pack_cols(cols, s.D, x.k + at_j, in, 1, k);
+        this->pack_cols(cols, s.D, x.v + at_j, in, 1, v);
+        this->pack_cols(s.D, cols, x.k + at_j, 1, in, k_cols);
+        const int64_t sums_j = group > 1 ? this->row(j0) : 0;
+        S *const dk_j = dk + sums_j, *const dv_j = dv + sums_j;
+        if (h == kv * group) {
+          std::fill_n(dk_j, this->sums(cols), S(0));
+          std::fill_n(dv_j, this->sums(cols), S(0));
+        }
+        for (int64_t t0 = s.mask == Mask::Causal ? j0 : 0; t0 < s.T; t0 += kBwdQueries) {
+          const int64_t rows = std::min(kBwdQueries, s.T - t0);
+          const T *const q_t = x.q + at_q + t0 * in, *const dy_t = x.dy + at_y + t0 * out;
+          this->pack_rows(rows, s.D, q_t, in, 1, q);
+          this->pack_cols(s.D, rows, q_t, 1, in, q_cols);
+          this->pack_rows(rows, s.D, dy_t, out, 1, dy);
+          this->pack_cols(s.D, rows, dy_t, 1, out, dy_cols);
+          for (int64_t i0 = 0; i0 < rows; i0 += kStrip) strip(ctx, s, b, h, t0, i0, j0, cols, lse, rowsums);
+          if (x.dk) add_keys(s, t0, rows, j0, cols, dS, q_cols, dk_j);
+          if (x.dv) add_keys(s, t0, rows, j0, cols, P, dy_cols, dv_j);
+        }
+        if (h + 1 < (kv + 1) * group) continue;
+        if (x.dk) this->write(cols, s.D, dk_j, s.scale, x.dk + at_j, in, x.dk_write);
+        if (x.dv) this->write(cols, s.D, dv_j, 1, x.dv + at_j, in, x.dv_write);
+      }
+      if (x.dq) this->write(s.T, s.D, dq, s.scale, x.dq + at_q, in, x.dq_write);
+    }
   }
-  for (int64_t i = 0; i < s.group(); ++i)
-    write_sums(s, 0, s.T, share.dq + i * head, x.later(s, i).dq, x.dq_write);
-}
+};
 
 }  // namespace
 
@@ -191,13 +219,21 @@ void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
   check_attention_flash_fwd(s, q, k, v, y, lse);
   visit_float(kName, q.t, [&]<class T>() {
     using S = acc_t<T>;
-    const int64_t tiles = (s.T + kQueries - 1) / kQueries;
-    for_tasks(ctx, kName, s, s.B * s.H * tiles, Share<S>(s, 0, nullptr).size, [&](int64_t i, void* share) {
-      const int64_t head = i / tiles, b = head / s.H, h = head % s.H, kv = at(s.qkv, b, h / s.group());
-      queries_fwd(ctx, s, b, h, i % tiles * kQueries, Share<S>(s, 0, share),
-                  FlashFwd<T>{q.as<T>() + at(s.qkv, b, h), k.as<T>() + kv, v.as<T>() + kv,
-                              y.wanted() ? y.as<T>() + at(s.y, b, h) : nullptr,
-                              lse.wanted() ? lse.as<S>() + head * s.T : nullptr, y.w, lse.w});
+    const int64_t tasks = (s.T + kFwdQueries - 1) / kFwdQueries;
+    const auto bytes = FlashFwd<T>(s, nullptr).cut.bytes;
+    for_tasks(ctx, kName, s, s.B * s.H * tasks, bytes, [&](int64_t i, void* share) {
+      const int64_t head = i / tasks, b = head / s.H, h = head % s.H, t0 = i % tasks * kFwdQueries;
+      const int64_t at_q = at(s.qkv, b, h), at_kv = at(s.qkv, b, h / s.group());
+      FlashFwd<T> task(s, share);
+      task.run(ctx, s, b, h, t0, q.as<T>() + at_q, k.as<T>() + at_kv, v.as<T>() + at_kv);
+      const int64_t rows = task.rows_of(s, t0);
+      if (y.wanted())
+        task.write(rows, s.D, task.y, S(1), y.as<T>() + at(s.y, b, h) + t0 * s.y.time, s.y.time, y.w);
+      if (lse.wanted())
+        visit_write(lse.w, [&]<Write W>() {
+          for (int64_t i = 0; i < rows; ++i)
+            store<W>(lse.as<S>(), head * s.T + t0 + i, task.max[i] + std::log(task.sum[i]));
+        });
     });
   });
 }
@@ -208,16 +244,11 @@ void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
   check_attention_flash_bwd(s, q, k, v, y, lse, dy, dq, dk, dv);
   visit_float(kName, q.t, [&]<class T>() {
     using S = acc_t<T>;
-    const int64_t dq_rows = s.group() * s.T;
-    for_tasks(ctx, kName, s, s.B * s.KV, Share<S>(s, dq_rows, nullptr).size, [&](int64_t task, void* share) {
-      const int64_t b = task / s.KV, kv = task % s.KV, h = kv * s.group(), head = b * s.H + h;
-      const int64_t i = at(s.qkv, b, h), j = at(s.qkv, b, kv), out = at(s.y, b, h);
-      const auto place = [](const Out& o, int64_t at) { return o.wanted() ? o.as<T>() + at : nullptr; };
-      group_bwd(ctx, s, b, kv, Share<S>(s, dq_rows, share),
-                FlashBwd<T>{q.as<T>() + i, k.as<T>() + j, v.as<T>() + j, y.as<T>() + out, dy.as<T>() + out,
-                            lse.as<S>() + head * s.T, static_cast<S*>(ctx.scratch) + head * s.T, place(dq, i),
-                            place(dk, j), place(dv, j), dq.w, dk.w, dv.w});
-    });
+    const FlashBwdArgs<T> args{
+        q.as<T>(),  k.as<T>(),  v.as<T>(),  y.as<T>(), dy.as<T>(), lse.as<S>(), static_cast<S*>(ctx.scratch),
+        dq.as<T>(), dk.as<T>(), dv.as<T>(), dq.w,      dk.w,       dv.w};
+    for_tasks(ctx, kName, s, s.B * s.KV, FlashBwd<T>(s, nullptr).cut.bytes,
+              [&](int64_t i, void* share) { FlashBwd<T>(s, share).run(ctx, s, i / s.KV, i % s.KV, args); });
   });
 }
 

@@ -34,9 +34,8 @@ int64_t Sizes::probs() const { return B * config.heads * T * T * size_of(config.
 int64_t Sizes::tail() const { return 4 * B * T * (2 * config.channels + config.vocab + 3); }
 
 int64_t Sizes::attention_flops() const {
-  const int64_t H = config.heads, D = config.channels / H;
-  const AttentionShape s{
-      .B = B, .H = H, .KV = H, .T = T, .D = D, .qkv = {}, .y = {}, .scale = 1, .mask = config.mask};
+  AttentionShape s{};
+  s.B = B, s.H = s.KV = config.heads, s.T = T, s.D = config.channels / config.heads, s.mask = config.mask;
   return cost::attention_plain_fwd(s, DType::F32).flops;
 }
 // y = x W^T + b

@@ -108,13 +108,15 @@ void expect_all(const AttentionShape& s, const std::vector<DType>& types = float
   }
 }
 
-// On the CPU queries go by 64, keys by 128. On a GPU tiles are 32 or 64 rows and 64 or 128 dimensions
-// (flash), 8 rows, 256 others, 16 or 32 dimensions (plain). Four weights share a draw of random words.
+// On the CPU queries go by 64 (plain), or by 12 and 96, keys and dimensions by 32 (flash). On a GPU tiles are
+// 32 or 64 rows and 64 or 128 dimensions (flash), 8 rows, 256 others, 16 or 32 dimensions (plain). Four
+// weights share a draw of random words.
 TEST_P(L03_Attention, SizesOnBothSidesOfEveryBlock) {
   constexpr struct {
     int64_t T, D;
-  } kSizes[] = {{1, 3},   {2, 1},   {7, 15},   {8, 16},  {9, 17},  {31, 32}, {32, 33}, {33, 63}, {63, 5},
-                {64, 64}, {65, 65}, {10, 128}, {127, 2}, {128, 1}, {129, 3}, {257, 1}, {193, 1}};
+  } kSizes[] = {{1, 3},   {2, 1},   {7, 15},  {8, 16},   {9, 17},  {31, 32}, {32, 33}, {33, 63},
+                {63, 5},  {64, 64}, {65, 65}, {10, 128}, {127, 2}, {128, 1}, {129, 3}, {257, 1},
+                {193, 1}, {11, 95}, {12, 96}, {13, 97},  {95, 31}, {96, 4},  {97, 6}};
   int i = 0;
   for (const auto [T, D] : kSizes) {
     const Mask mask = i % 2 == 0 ? Mask::Causal : Mask::None;
@@ -123,6 +125,13 @@ TEST_P(L03_Attention, SizesOnBothSidesOfEveryBlock) {
                {DType::F32, float_types()[i % float_types().size()]});
     ++i;
   }
+}
+
+// attention_flash takes 384 keys at a time, and in forward as many queries.
+TEST(L15_AttentionOnCpu, SizesOnBothSidesOfATileOfKeys) {
+  for (const auto& [T, group] : {std::pair(383, 1), {384, 2}, {385, 1}, {385, 2}, {769, 1}})
+    for (const Mask mask : {Mask::None, Mask::Causal})
+      expect_all(shape_of(1, group, T, 3, mask, mask == Mask::None ? 0.25f : 0, 0, group), {DType::F32});
 }
 
 TEST_P(L03_Attention, NothingIsNoError) {

@@ -1,0 +1,162 @@
+// What attention_flash is made of: panels of q, k, v and dy, which multiply_tile reads, and tiles of sums,
+// which it writes. A strip is as many rows as a tile has.
+#pragma once
+#include <numeric>
+
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/panels.h"
+
+namespace gradus::cpu {
+
+// Heads of D dimensions of type T, as panels and tiles. Scores are products of T, which some machines
+// multiply in pairs; weights are not rounded to T, so all other products are those of S.
+template <class T>
+struct HeadTiles {
+  using W = WordOf<T, T>;  // words of q, k, v and dy where scores and dP are made
+  using S = acc_t<T>;      // scores, weights, sums; and words where weights are a factor
+  static constexpr int64_t kStrip = std::lcm(Tile<W>::kRows, Tile<S>::kRows);  // rows
+  static constexpr int64_t kCols = Tile<S>::kCols, kTile = kStrip * kCols;
+  static_assert(Tile<W>::kCols == kCols);
+  int64_t depth;   // words W of D numbers
+  int64_t across;  // tiles for D columns
+  explicit HeadTiles(int64_t D) : depth(words_of<W>(D)), across(tiles_of(D)) {}
+
+  static int64_t tiles_of(int64_t cols) { return (cols + kCols - 1) / kCols; }
+  // (lines, D) sums lie strip by strip, tile by tile: how many numbers that takes, and where row i begins in
+  // the first tile of its strip.
+  int64_t sums(int64_t lines) const { return round_up(lines, kStrip) * across * kCols; }
+  int64_t row(int64_t i) const { return i / kStrip * across * kTile + i % kStrip * kCols; }
+
+  // A matrix as panels of rows (the left factor) or of columns (the right one): `lines` lines of `numbers`
+  // numbers each; number k of line i is x[i * line + k * step].
+  template <class X, class Number>
+  static void pack_rows(int64_t lines, int64_t numbers, const Number* x, int64_t line, int64_t step,
+                        X* panels) {
+    constexpr int64_t kRows = Tile<X>::kRows;
+    const int64_t words = words_of<X>(numbers);
+    for (int64_t i = 0; i < lines; i += kRows)
+      pack_a(numbers, words, std::min(kRows, lines - i), x + i * line, line, step, panels + i * words);
+  }
+  template <class X>
+  static void pack_cols(int64_t lines, int64_t numbers, const T* x, int64_t line, int64_t step, X* panels) {
+    const int64_t words = words_of<X>(numbers);
+    for (int64_t i = 0; i < lines; i += kCols)
+      pack_b(numbers, words, std::min(kCols, lines - i), x + i * line, line, step, panels + i * words);
+  }
+  // The first n columns of a strip's scores as panels of rows.
+  static void pack_scores(int64_t n, const S* scores, S* panels) {
+    constexpr int64_t kRows = Tile<S>::kRows;
+    for (int64_t r = 0; r < kStrip; r += kRows)
+      for (int64_t j = 0; j < n; j += kCols)
+        pack_rows(kRows, std::min(kCols, n - j), scores + j / kCols * kTile + r * kCols, kCols, 1,
+                  panels + r * n + j * kRows);
+  }
+  // A strip of sums, `tiles` tiles, += its panels of rows, `words` words each, times as many panels of
+  // columns, of which the first `words` of `stride` words count.
+  template <class X>
+  static void multiply(int64_t words, const X* rows, const X* cols, int64_t stride, int64_t tiles, S* sums) {
+    for (int64_t c = 0; c < tiles; ++c)
+      for (int64_t r = 0; r < kStrip; r += Tile<X>::kRows)
+        multiply_tile(words, rows + r * words, cols + c * kCols * stride, sums + c * kTile + r * kCols);
+  }
+  // The dot products of a strip's vectors with those of `tiles` panels of columns.
+  void dots(const W* strip, const W* cols, int64_t tiles, S* sums) const {
+    std::fill_n(sums, tiles * kTile, S(0));
+    multiply(depth, strip, cols, depth, tiles, sums);
+  }
+
+  // factor * (rows, D) sums to out, whose rows lie `time` elements apart; nullptr: not wanted.
+  [[gnu::flatten, gnu::noinline]] void write(int64_t rows, int64_t D, const S* sums, S factor, T* out,
+                                             int64_t time, Write write) const {
+    if (!out) return;
+    visit_write(write, [&]<Write Wr>() {
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t d0 = 0; d0 < D; d0 += kCols) {
+          const S* const from = sums + row(i) + d0 / kCols * kTile;
+          T* const to = out + i * time + d0;
+          const int64_t cols = std::min(kCols, D - d0);
+#pragma omp simd
+          for (int64_t d = 0; d < cols; ++d) store<Wr>(to, d, factor * from[d]);
+        }
+    });
+  }
+};
+
+// How many keys of [j0, j0 + cols) the mask leaves to query t.
+inline int64_t seen_by(const AttentionShape& s, int64_t t, int64_t j0, int64_t cols) {
+  return s.mask == Mask::Causal ? std::clamp<int64_t>(t + 1 - j0, 0, cols) : cols;
+}
+
+// A row of a strip of scores: x[0, kCols), and so on in each tile.
+template <class T>
+struct Row : HeadTiles<T> {
+  using S = acc_t<T>;
+  using HeadTiles<T>::kCols, HeadTiles<T>::kTile;
+
+  // What the mask hides gets the score -infinity, so the weight 0.
+  static void hide(S* x, int64_t tiles, int64_t seen) {
+    for (int64_t c = seen / kCols; c < tiles; ++c)
+      std::fill(x + c * kTile + std::max<int64_t>(seen - c * kCols, 0), x + c * kTile + kCols, S(-INFINITY));
+  }
+  // x *= scale. Returns the maximum of all x and `most`.
+  [[gnu::flatten, gnu::noinline]] static S scale_max(S* x, int64_t tiles, S scale, S most) {
+    S lanes[kCols];
+    std::fill_n(lanes, kCols, most);
+    for (int64_t c = 0; c < tiles; ++c, x += kTile)
+#pragma omp simd
+      for (int64_t l = 0; l < kCols; ++l) {
+        x[l] *= scale;
+        lanes[l] = x[l] > lanes[l] ? x[l] : lanes[l];
+      }
+#pragma omp simd reduction(max : most)
+    for (int64_t l = 0; l < kCols; ++l) most = std::max(most, lanes[l]);
+    return most;
+  }
+  // x = e^(x - max). Returns the sum.
+  [[gnu::flatten, gnu::noinline]] static S exp_sum(S* x, int64_t tiles, S max) {
+    S lanes[kCols] = {}, sum = 0;
+    for (int64_t c = 0; c < tiles; ++c, x += kTile)
+#pragma omp simd
+      for (int64_t l = 0; l < kCols; ++l) lanes[l] += x[l] = vexp(x[l] - max);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t l = 0; l < kCols; ++l) sum += lanes[l];
+    return sum;
+  }
+  // x: from scores to P = e^(scale x - lse). grad: from dP to dS = P (dP - rowsum).
+  [[gnu::flatten, gnu::noinline]] static void softmax_bwd(S* x, S* grad, int64_t tiles, S scale, S lse,
+                                                          S rowsum) {
+    for (int64_t c = 0; c < tiles; ++c, x += kTile, grad += kTile)
+#pragma omp simd
+      for (int64_t l = 0; l < kCols; ++l) {
+        x[l] = vexp(mul_add(x[l], scale, -lse));
+        grad[l] = x[l] * (grad[l] - rowsum);
+      }
+  }
+  // x, tile beside tile, and zeros up to column `end`.
+  static void copy(const S* x, int64_t tiles, int64_t end, S* to) {
+    for (int64_t c = 0; c < tiles; ++c) std::copy_n(x + c * kTile, kCols, to + c * kCols);
+    if (tiles * kCols < end) std::fill(to + tiles * kCols, to + end, S(0));
+  }
+  // The weights of query t to keys [j0, j0 + seen) times their dropout factors.
+  static void drop(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t, int64_t j0,
+                   int64_t seen, S* x) {
+    if (s.dropout > 0)
+      for (int64_t j = 0; j < seen; j += kCols, x += kTile)
+        cpu::drop(ctx, s, b, h, t, j0 + j, std::min(kCols, seen - j), x);
+  }
+};
+
+// Cuts a share of the workspace into arrays, each from a cache line on. at == nullptr: only counts the bytes.
+struct Cut {
+  char* at;
+  int64_t bytes = 0;
+  explicit Cut(void* share) : at(static_cast<char*>(share)) {}
+  template <class X>
+  X* take(int64_t n) {
+    X* const array = at ? reinterpret_cast<X*>(at + bytes) : nullptr;
+    bytes += round_up(n * int64_t(sizeof(X)), 64);
+    return array;
+  }
+};
+
+}  // namespace gradus::cpu

@@ -8,12 +8,6 @@ namespace gradus::GRADUS_GPU {
 
 namespace {
 
-// Rows a thread: of all threads together, 64 or 32 rows. Forward needs fewer registers and less shared
-// memory.
-template <int kDims>
-constexpr int kFwdRows = kDims <= 64 ? 4 : 2;
-constexpr int kBwdRows = 2;
-
 // Whether query t sees key j; both may lie beyond the end.
 inline __device__ bool sees(const AttentionShape& s, int64_t t, int64_t j) {
   return t < s.T && j < s.T && (s.mask == Mask::None || j <= t);
@@ -98,7 +92,7 @@ __global__ void flash_rowsum_kernel(AttentionShape s, FlashBwd x) {
   for (int64_t d = threadIdx.x % kWarp; d < s.D; d += kWarp)
     sum += load(x.dy.as<T>(), at + d) * load(x.y.as<T>(), at + d);
   sum = warp_sum(sum);
-  if (threadIdx.x % kWarp == 0) x.rowsums[row] = sum;
+  if (threadIdx.x % kWarp == 0) store<Write::Set>(x.rowsums, row, sum);
 }
 
 // weights <- the dropout factors of a tile, of queries from t0 and keys from j0 on; whatever lies beyond the
@@ -113,6 +107,17 @@ __device__ void load_factors(const AttentionShape& s, const StepScalars* scalars
   });
 }
 
+// The statistics of the thread's queries t, t + kSide, ...; `head` is where those of their head begin.
+template <int kRows>
+__device__ void load_stats(const AttentionShape& s, const FlashBwd& x, int64_t head, int64_t t,
+                           float (&lse)[kRows], float (&rowsum)[kRows]) {
+#pragma unroll
+  for (int i = 0; i < kRows; ++i, t += kSide) {
+    lse[i] = t < s.T ? load(x.lse.as<float>(), head + t) : 0.0f;
+    rowsum[i] = t < s.T ? load(x.rowsums, head + t) : 0.0f;
+  }
+}
+
 // For a tile of queries: dS = P (dropout(dy v^T) - rowsum) tile by tile of keys, dq = scale sum dS k.
 template <class T, int kDims>
 __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, FlashBwd x) {
@@ -123,10 +128,7 @@ __global__ void flash_dq_kernel(AttentionShape s, const StepScalars* scalars, Fl
   const int64_t in = p.in(s.qkv), kv = p.in(s.qkv, p.h / s.group());
   const int64_t keys = keys_end(s, p.end), stats = (p.b * s.H + p.h) * s.T;
   float dq[kRows][kDims / kSide] = {}, lse[kRows], rowsum[kRows];
-  for (int i = 0; i < kRows; ++i) {
-    const int64_t t = p.first + thread_row() + i * kSide;
-    lse[i] = t < s.T ? x.lse.as<float>()[stats + t] : 0, rowsum[i] = t < s.T ? x.rowsums[stats + t] : 0;
-  }
+  load_stats(s, x, stats, p.first + thread_row(), lse, rowsum);
 
   load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, p.first, p.end, q);
   load_tile<kRows, kDims>(s, x.dy.as<T>() + p.in(s.y), s.y.time, p.first, p.end, dy);
@@ -176,7 +178,8 @@ __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, F
   for (int64_t h = p.h * s.group(); h < (p.h + 1) * s.group(); ++h) {
     const int64_t in = p.in(s.qkv, h), out = p.in(s.y, h), stats = (p.b * s.H + h) * s.T;
     for (int64_t t0 = queries_begin(s, p.first); t0 < s.T; t0 += kTile) {
-      float dots[kRows][kRows], P[kRows][kRows], factor[kRows][kRows];
+      float dots[kRows][kRows], P[kRows][kRows], factor[kRows][kRows], lse[kRows], rowsum[kRows];
+      load_stats(s, x, stats, t0 + thread_col(), lse, rowsum);
       __syncthreads();
       load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, t0, s.T, other);
       load_factors<kRows>(s, scalars, p.b, h, t0, p.first, 1, kLine, weights);
@@ -187,7 +190,7 @@ __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, F
           const int64_t t = t0 + thread_col() + j * kSide;
           const bool seen = sees(s, t, p.first + thread_row() + i * kSide);
           float& weight = weights[weight_at<kRows>(i, j)];
-          P[i][j] = seen ? expf(s.scale * dots[i][j] - x.lse.as<float>()[stats + t]) : 0.0f;
+          P[i][j] = seen ? expf(s.scale * dots[i][j] - lse[j]) : 0.0f;
           factor[i][j] = s.dropout > 0 ? weight : 1.0f;
           weight = factor[i][j] * P[i][j];
         }
@@ -199,11 +202,8 @@ __global__ void flash_dkv_kernel(AttentionShape s, const StepScalars* scalars, F
       dot_tiles<kRows, kDims>(v, other, dots);
       __syncthreads();
       for (int i = 0; i < kRows; ++i)
-        for (int j = 0; j < kRows; ++j) {
-          const int64_t t = t0 + thread_col() + j * kSide;
-          const float rowsum = t < s.T ? x.rowsums[stats + t] : 0.0f;
-          weights[weight_at<kRows>(i, j)] = P[i][j] * (factor[i][j] * dots[i][j] - rowsum);
-        }
+        for (int j = 0; j < kRows; ++j)
+          weights[weight_at<kRows>(i, j)] = P[i][j] * (factor[i][j] * dots[i][j] - rowsum[j]);
       load_tile<kRows, kDims>(s, x.q.as<T>() + in, s.qkv.time, t0, s.T, other);
       __syncthreads();
       add_weighted<kRows, kDims>(weights, other, dk);

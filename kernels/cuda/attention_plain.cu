@@ -1,6 +1,7 @@
 // Attention that saves its probabilities. A block owns kRows queries of a head (keys, for dk and dv) and
 // keeps their weights to all T others in shared memory; the others' vectors pass by, once for each product.
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_sizes.h"
 
 namespace gradus::GRADUS_GPU {
 
@@ -177,7 +178,7 @@ __global__ void plain_dq_kernel(AttentionShape s, const StepScalars* scalars, Pl
     float dot = 0;
     for (int64_t j = lane; j < seen; j += kWarp) dot += load(probs, j) * row[j];
     dot = warp_sum(dot);
-    if (lane == 0) x.rowdots[head * s.T + i] = dot;
+    if (lane == 0) store<Write::Set>(x.rowdots, head * s.T + i, dot);
     for (int64_t j = lane; j < keys; j += kWarp) row[j] = j < seen ? load(probs, j) * (row[j] - dot) : 0.0f;
   }
   __syncthreads();
@@ -226,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, kShared ? 2 : 3)
       __syncthreads();
       drop_keys(s, scalars, p, h, m, begin);
       __syncthreads();
-      for_weights(h, [&](float P, float dP, int64_t t) { return P * (dP - rowdots[t]); });
+      for_weights(h, [&](float P, float dP, int64_t t) { return P * (dP - load(rowdots, t)); });
       __syncthreads();
       sum_head(i, x.q.as<T>() + p.in(s.qkv, h), s.qkv.time, s.scale, x.dk);
     }
@@ -245,8 +246,8 @@ __global__ void __launch_bounds__(kThreads, kShared ? 2 : 3)
 // Calls f.operator()<kRows>(bytes of shared memory) with as many rows a block as fit.
 template <class F>
 void visit_rows(const char* op, const AttentionShape& s, F f) {
-  const int64_t eight = Shared<8>(s).bytes(), two = Shared<2>(s).bytes();
-  if (eight <= kSharedBytes) return f.template operator()<8>(eight);
+  const int64_t eight = Shared<kPlainRows>(s).bytes(), two = Shared<2>(s).bytes();
+  if (eight <= kSharedBytes) return f.template operator()<kPlainRows>(eight);
   check(two <= kSharedBytes, op, ": rows of ", s.T, " weights with heads of ", s.D, " need ", two,
         " bytes of shared memory, there are ", kSharedBytes, "; attention_flash has no such limit");
   f.template operator()<2>(two);

@@ -4,10 +4,10 @@
 // number of rows a thread: a tile has 16 kRows of them, and of columns.
 #pragma once
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/attention_sizes.h"
 
 namespace gradus::GRADUS_GPU {
 
-constexpr int kSide = 16;
 inline __device__ int thread_row() { return threadIdx.x / kSide; }
 inline __device__ int thread_col() { return threadIdx.x % kSide; }
 

@@ -6,8 +6,11 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #define GRADUS_GPU cuda
+#define GRADUS_COUNT(...)  // only emu counts what kernels do
 #else
 #include "kernels/emu/emu.h"
+#include "kernels/emu/traffic.h"
+#define GRADUS_COUNT(...) emu::__VA_ARGS__
 #ifndef GRADUS_GPU
 #define GRADUS_GPU emu
 #endif

@@ -2,7 +2,6 @@
 // access is also added to emu::traffic(). For kernels that teach what memory costs.
 #pragma once
 #include "kernels/cuda/compiler.h"
-#include "kernels/emu/traffic.h"
 
 namespace gradus::GRADUS_GPU {
 
@@ -10,9 +9,6 @@ namespace gradus::GRADUS_GPU {
 struct Where {  // nobody asks where on a GPU
   static constexpr Where current() { return {}; }
 };
-#define GRADUS_COUNT(...)
-#else
-#define GRADUS_COUNT(...) emu::__VA_ARGS__
 #endif
 
 // Global memory. wanted == false: this lane has nothing to read (it gets 0) or to write, but the others of

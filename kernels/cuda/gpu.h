@@ -71,12 +71,14 @@ void visit_gpu(const char* op, DType t, F&& f) {
 // Elements as numbers of fp32, in which all arithmetic is done.
 template <class T>
 __device__ float load(const T* p, int64_t i) {
+  GRADUS_COUNT(count_load(sizeof(T)));
   return float(p[i]);
 }
 // Set: p[i] <- round(r). Add: p[i] <- round(p[i] + r).
 template <Write W, class T>
 __device__ void store(T* p, int64_t i, float r) {
-  if constexpr (W == Write::Add) r = __fadd_rn(float(p[i]), r);  // a plain + could become part of an fma
+  if constexpr (W == Write::Add) r = __fadd_rn(load(p, i), r);  // a plain + could become part of an fma
+  GRADUS_COUNT(count_store(sizeof(T)));
   p[i] = T(r);
 }
 

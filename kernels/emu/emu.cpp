@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/parallel.h"
 #include "kernels/emu/block.h"
+#include "kernels/emu/traffic.h"
 
 namespace gradus::emu {
 
@@ -34,6 +35,7 @@ void launch(const Launch& l, void (*call)(const void*), const void* arguments) {
   const Turns blocks(order_now, volume(l.grid));
   cpu::parallel_for(blocks.n, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) Block::current().run(l, call, arguments, blocks(b), order_now);
+    collect_traffic();
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "kernels/emu/emu.h"
@@ -70,6 +71,7 @@ Traffic traffic() {
     sum.loads.requests += c.total.loads.requests, sum.loads.sectors += c.total.loads.sectors;
     sum.stores.requests += c.total.stores.requests, sum.stores.sectors += c.total.stores.sectors;
     sum.shared_loads += c.total.shared_loads;
+    sum.loaded += c.total.loaded, sum.stored += c.total.stored;
   }
   return sum;
 }
@@ -91,6 +93,11 @@ void count_global(Access access, const void* p, int64_t bytes, bool wanted, Wher
     r.sectors[r.count++] = sector;
     ++total.sectors;
   }
+}
+
+void collect_traffic() {
+  Traffic& total = mine().total;
+  total.loaded += std::exchange(loaded_here, 0), total.stored += std::exchange(stored_here, 0);
 }
 
 void count_shared_load() {

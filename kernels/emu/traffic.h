@@ -17,6 +17,7 @@ struct Traffic {
   static constexpr int64_t kSector = 32;  // bytes
   Requests loads, stores;                 // of global memory, by warps
   int64_t shared_loads = 0;               // of shared memory, by threads
+  int64_t loaded = 0, stored = 0;         // bytes that load() and store() of kernels/cuda/gpu.h moved
   int64_t bytes() const { return kSector * (loads.sectors + stores.sectors); }
   double sectors_per_load() const { return double(loads.sectors) / double(loads.requests); }
   bool operator==(const Traffic&) const = default;
@@ -31,5 +32,12 @@ Traffic traffic();  // since then; the same whatever the order of threads and th
 enum class Access { Load, Store };
 void count_global(Access, const void* p, int64_t bytes, bool wanted, Where);
 void count_shared_load();
+
+// Every load() and store() of every kernel is counted, so that must be cheap: here on the CPU thread that
+// runs the block; emu::launch collects what a launch counted.
+constinit inline thread_local int64_t loaded_here = 0, stored_here = 0;
+inline void count_load(int64_t bytes) { loaded_here += bytes; }
+inline void count_store(int64_t bytes) { stored_here += bytes; }
+void collect_traffic();
 
 }  // namespace gradus::emu

@@ -21,12 +21,10 @@ void multiply_tile(int64_t K, const S* __restrict a, const S* __restrict b,
                    typename Word<S>::Sum* __restrict sums) {
   using Vector = typename Tile<S>::Vector;
   constexpr int kLanes = Tile<S>::kLanes;
-  Vector sum[kRows][kVectors];
+  Vector sum[kRows][kVectors] = {};
   const auto place = [&](int i, int v) -> Vector& {
     return *reinterpret_cast<Vector*>(sums + (i * kVectors + v) * kLanes);
   };
-  for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v) sum[i][v] = place(i, v);
   // BEGIN SOLUTION 01.2
   for (int64_t k = 0; k < K; ++k, a += kRows, b += Tile<S>::kCols) {
     const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
@@ -40,7 +38,7 @@ void multiply_tile(int64_t K, const S* __restrict a, const S* __restrict b,
   // END SOLUTION 01.2
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v) place(i, v) = sum[i][v];
+    for (int v = 0; v < kVectors; ++v) place(i, v) += sum[i][v];
 }
 
 template void multiply_tile(int64_t, const float*, const float*, float*);
@@ -103,9 +101,7 @@ template <>
 void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __restrict b,
                    float* __restrict sums) {
   constexpr int kLanes = Tile<Bf16Pair>::kLanes;
-  __m512 sum[kRows][kVectors];
-  for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v) sum[i][v] = _mm512_loadu_ps(sums + (i * kVectors + v) * kLanes);
+  __m512 sum[kRows][kVectors] = {};
   for (int64_t k = 0; k < K; ++k, a += kRows, b += Tile<Bf16Pair>::kCols) {
     const __m512bh b0 = __m512bh(_mm512_loadu_si512(b)), b1 = __m512bh(_mm512_loadu_si512(b + kLanes));
 #pragma GCC unroll 12
@@ -117,7 +113,10 @@ void multiply_tile(int64_t K, const Bf16Pair* __restrict a, const Bf16Pair* __re
   }
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i)
-    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(sums + (i * kVectors + v) * kLanes, sum[i][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      float* const place = sums + (i * kVectors + v) * kLanes;
+      _mm512_storeu_ps(place, _mm512_add_ps(_mm512_loadu_ps(place), sum[i][v]));
+    }
 }
 #endif
 

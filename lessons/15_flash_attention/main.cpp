@@ -1,0 +1,94 @@
+// Lesson 15, flash attention. The scores of T queries and T keys are T x T numbers, but each is needed only
+// once: so a tile of them is made on chip, joins an online softmax, and is forgotten. Backward makes it again
+// from the log-sum-exp of each query.
+//
+// Saved for backward: attention_plain B H T T probabilities, attention_flash B H T log-sum-exps (and its
+// output).
+//
+//   make lesson-15                                                          expected last line: PASS
+#include <iostream>
+
+#include "lessons/15_flash_attention/by_hand.h"
+#include "lessons/15_flash_attention/compare.h"
+#include "lessons/15_flash_attention/programs.h"
+#include "lessons/15_flash_attention/traffic.h"
+#include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
+#include "src/train/step_recorder.h"
+
+using namespace gradus;
+
+struct Settings {
+  std::vector<int64_t> lengths{256, 512, 1024, 2048, 4096, 8192};
+  int64_t longest_plain = 4096;
+  AttentionSize size{.B = 1, .T = 512, .heads = 8, .D = 64};
+  std::vector<int64_t> counted{64, 128, 256};  // lengths whose bytes are counted on emu
+  TransformerConfig model{.vocab = 256, .context = 1024, .layers = 2, .heads = 8, .channels = 256};
+  int64_t batch = 1;
+};
+static Settings for_emulation() {
+  Settings set{.lengths = {16, 32, 64}, .longest_plain = 32, .batch = 1};
+  set.size.T = 32, set.size.D = 16;
+  set.counted = {32, 64};
+  set.model.context = 16, set.model.layers = 1, set.model.heads = 2, set.model.channels = 16;
+  return set;
+}
+
+static std::vector<double> train(const Lesson& lesson, const Settings& set, AttentionOp attention,
+                                 ReportRow& row) {
+  const LessonContext own(lesson);
+  TransformerConfig config = set.model;
+  config.attention = attention;
+  Transformer model(config);
+  model.initialize(lesson.seed);
+  AdamW optimizer(model.parameters);
+  StepRecorder recorder;
+  for (int64_t step = 0; step < lesson.steps; ++step) {
+    recorder.begin();
+    const DummyBatch batch = dummy_batch(config, set.batch, config.context, uint64_t(step + 1));
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    if (step == 0 && lesson.print == "tape") tape.print(std::cout);
+    model.parameters.zero_grad();
+    tape.backward(loss);
+    optimizer.clip_grad_norm(1.0);
+    optimizer.step(1e-3);
+    recorder.end(item(loss));
+  }
+  recorder.fill(row, set.batch * config.context);
+  if (!current().device.has_data()) row.ms_per_step = row.tokens_per_s = std::nullopt;
+  return recorder.losses;
+}
+
+static int lesson_15(int argc, char** argv) {
+  Lesson lesson(argc, argv, "15_flash_attention", "attention whose scores are never all there", 10);
+  const std::string picture = lesson.plot("15_saved.svg");
+  lesson.done({}, {picture});
+  if (lesson.print == "example") return online_softmax_by_hand(std::cout), 0;
+  LessonContext context(lesson);
+  const bool has_data = context.device.has_data();
+  const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  Report report = lesson.report();
+  report.config(set.model, set.batch);
+  report.config("steps", lesson.steps);
+  report_programs(lesson.seed, report);
+  if (has_data) report_moves(lesson, set.size.D, set.counted, report);
+  report_lengths(compare_lengths(lesson, set.size, set.lengths, set.longest_plain), has_data ? picture : "",
+                 report);
+  if (has_data) report_errors(lesson, set.size, report);
+  report_groups(lesson, set.size, report);
+  ReportRow &plain = report.row("GPT, plain"), &flash = report.row("GPT, flash");
+  const std::vector<double> losses = train(lesson, set, attention_plain, plain);
+  report.check_at_most("largest difference of losses, flash and plain",
+                       largest_difference(train(lesson, set, attention_flash, flash), losses), 1e-4);
+  // y is no difference: the linear layer after attention saves it, too.
+  const int64_t weights = set.batch * set.model.heads * set.model.context;  // of one key
+  report.check_equal("activations that flash saves at the peak",
+                     (*plain.peak)[Kind::Activation] - (*flash.peak)[Kind::Activation],
+                     set.model.layers * weights * (set.model.context - 1) * size_of(DType::F32));
+  return lesson.finish(report);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_15(argc, argv); });
+}

@@ -24,17 +24,6 @@ int64_t saved_by_flash(const AttentionSize& s) {
   // END SOLUTION 15.2
 }
 
-AttentionShape AttentionSize::shape() const {
-  return {.B = B,
-          .H = heads.q,
-          .KV = heads.kv,
-          .T = T,
-          .D = D,
-          .qkv = {qkv()[1] * qkv()[2], D, qkv()[2]},
-          .y = {y()[1] * y()[2], D, y()[2]},
-          .scale = 1 / std::sqrt(float(D))};
-}
-
 static Tensor random_tensor(const Shape& shape, DType t, uint64_t seed, const char* name) {
   Rng rng(seed, 0);
   std::vector<double> x(size_t(shape.numel()));
@@ -53,23 +42,19 @@ AttentionRun run_attention(const Lesson& lesson, const std::string& name, Attent
   const LessonContext own(lesson, name, 0);
   Device& device = current().device;
   AttentionInput input(size, lesson.seed);
-  AttentionRun run{};
-  std::vector<double> forward, backward;
+  AttentionRun run;
+  std::vector<double> seconds;
   for (int i = 0; i <= repeats; ++i) {
     input.leaf.zero();
     Tape tape;
     const double start = seconds_now(device);
     const Tensor y = op(input.qkv, size.heads, Mask::Causal, 0, 0);
-    forward.push_back(seconds_now(device) - start);
     run.saved = tape.saved_bytes();
-    if (i == repeats && device.has_data()) run.y = to_host<double>(y);
-    const double again = seconds_now(device);
     tape.backward(y, input.dy);
-    backward.push_back(seconds_now(device) - again);
+    if (i > 0) seconds.push_back(seconds_now(device) - start);
+    if (i == repeats && device.has_data())
+      run.seconds = summarize(seconds).median, run.y = to_host<double>(y);
   }
-  forward.erase(forward.begin()), backward.erase(backward.begin());
-  run.forward = device.has_data() ? summarize(forward).median : NAN;
-  run.backward = device.has_data() ? summarize(backward).median : NAN;
   if (device.has_data()) run.dqkv = to_host<double>(input.leaf.grad);
   const Usage& peak = device.meter().at_peak();
   run.peak = peak.allocated() - peak[Kind::Vendor];
@@ -88,63 +73,55 @@ static double largest(const std::vector<double>& x) {
   return largest_difference(x, std::vector<double>(x.size()));
 }
 
-std::vector<ByLength> compare_lengths(const Lesson& lesson, AttentionSize size,
-                                      const std::vector<int64_t>& lengths, int64_t longest_plain) {
+std::vector<Compared> compare(const Lesson& lesson, const std::vector<AttentionSize>& sizes,
+                              int64_t longest_plain) {
   constexpr int kRepeats = 3;
-  std::vector<ByLength> all;
-  for (const int64_t T : lengths) {
-    size.T = T;
-    const std::string plain_on = T <= longest_plain ? lesson.device : "meta";
-    all.push_back({size, run_attention(lesson, plain_on, attention_plain, size, kRepeats),
+  std::vector<Compared> all;
+  for (const AttentionSize& size : sizes)
+    all.push_back({size,
+                   run_attention(lesson, size.T <= longest_plain ? lesson.device : "meta", attention_plain,
+                                 size, kRepeats),
                    run_attention(lesson, lesson.device, attention_flash, size, kRepeats)});
-  }
   return all;
 }
 
 static std::string time_text(double seconds) { return std::isnan(seconds) ? "-" : seconds_text(seconds); }
 
-void report_lengths(const std::vector<ByLength>& all, const std::string& picture, Report& report) {
+void report_compared(const std::vector<Compared>& all, const std::string& picture, Report& report) {
   const AttentionSize& first = all.front().size;
-  std::cout << "(c) Attention of " << first.heads.q << " heads of " << first.D << ", " << name_of(first.dtype)
-            << ": forward and backward\n\n";
+  std::cout << "(c) Attention, " << first.heads.q << " heads of queries of " << first.D << ", "
+            << name_of(first.dtype) << ": forward and backward\n\n";
   Table table(
-      {"T", "saved: plain", "flash", "peak: plain", "flash", "time: plain", "flash", "GFLOP/s: flash"});
+      {"T", "heads of k, v", "saved: plain", "flash", "peak: plain", "flash", "time: plain", "flash"});
   Series plain_bytes{"plain", {}, {}}, flash_bytes{"flash", {}, {}};
   int64_t different = 0, nonlinear = 0;
-  for (const auto& [size, plain, flash] : all) {
-    const int64_t flops = cost::attention_flash_fwd(size.shape(), size.dtype).flops +
-                          cost::attention_flash_bwd(size.shape(), size.dtype).flops;
-    const double rate = double(flops) / flash.seconds() / 1e9;
-    table.row({count_text(size.T), bytes_text(plain.saved), bytes_text(flash.saved), bytes_text(plain.peak),
-               bytes_text(flash.peak), time_text(plain.seconds()), time_text(flash.seconds()),
-               std::isnan(rate) ? "-" : number_text(rate)});
+  const Compared* longest = nullptr;  // whose plain attention was timed
+  for (const Compared& each : all) {
+    const auto& [size, plain, flash] = each;
+    table.row({count_text(size.T), count_text(size.heads.kv), bytes_text(plain.saved),
+               bytes_text(flash.saved), bytes_text(plain.peak), bytes_text(flash.peak),
+               time_text(plain.seconds), time_text(flash.seconds)});
     different += std::abs(plain.saved - saved_by_plain(size)) + std::abs(flash.saved - saved_by_flash(size));
+    if (size.heads.kv != first.heads.kv) continue;
     nonlinear += std::abs(flash.saved * first.T - all.front().flash.saved * size.T);
     for (Series* s : {&plain_bytes, &flash_bytes}) s->x.push_back(double(size.T));
     plain_bytes.y.push_back(double(plain.saved) / 0x1p20),
         flash_bytes.y.push_back(double(flash.saved) / 0x1p20);
+    if (!std::isnan(plain.seconds)) longest = &each;
   }
   std::cout << table << std::endl;
   report.check_equal("saved bytes unlike the formulas", different, 0);
-  report.check_equal("flash: saved bytes that are not linear in T", nonlinear, 0);
-  const ByLength* longest = nullptr;
-  for (const ByLength& each : all)
-    if (!std::isnan(each.plain.seconds())) longest = &each;
+  report.check_equal("flash: saved bytes not linear in T", nonlinear, 0);
   if (longest)
     report.timing_at_least("time of plain ÷ flash, T = " + std::to_string(longest->size.T),
-                           longest->plain.seconds() / longest->flash.seconds(), 1);
-  if (!picture.empty())
-    write_file(picture, draw(LinePlot{"What one call of attention saves for its backward",
-                                      "T, tokens",
-                                      "MiB",
-                                      {plain_bytes, flash_bytes},
-                                      {}}));
+                           longest->plain.seconds / longest->flash.seconds, 1);
+  LinePlot plot{"What one call of attention saves for its backward", "T, tokens", "MiB", {}, {}};
+  plot.series = {plain_bytes, flash_bytes};
+  if (!picture.empty()) write_file(picture, draw(plot));
 }
 
-void report_errors(const Lesson& lesson, const AttentionSize& like, Report& report) {
-  std::cout << "(d) Largest difference from attention in fp64, " << like.heads.q << " heads of " << like.D
-            << ", T = " << like.T << "\n\n";
-  Table table({"numbers", "y: plain", "flash", "gradients: plain", "flash"});
+std::vector<AttentionErrors> measure_errors(const Lesson& lesson, const AttentionSize& like) {
+  std::vector<AttentionErrors> errors;
   for (const DType t : {DType::F32, DType::BF16}) {
     AttentionSize size = like;
     size.dtype = t;
@@ -152,35 +129,42 @@ void report_errors(const Lesson& lesson, const AttentionSize& like, Report& repo
                        flash = run_attention(lesson, lesson.device, attention_flash, size, 1);
     size.dtype = DType::F64;
     const AttentionRun exact = run_attention(lesson, "cpu", attention_plain, size, 1);
-    const double y[] = {largest_difference(plain.y, exact.y), largest_difference(flash.y, exact.y)};
-    const double d[] = {largest_difference(plain.dqkv, exact.dqkv),
-                        largest_difference(flash.dqkv, exact.dqkv)};
-    table.row({name_of(t), number_text(y[0]), number_text(y[1]), number_text(d[0]), number_text(d[1])});
-    // Twice plain's error, as the authors of flash attention test theirs, and the log-sum-exp's: it is at
-    // most about 8 here and rounded once to fp32, which changes each weight by its share.
+    const auto off = largest_difference;
+    errors.push_back({t,
+                      {off(plain.y, exact.y), off(plain.dqkv, exact.dqkv)},
+                      {off(flash.y, exact.y), off(flash.dqkv, exact.dqkv)},
+                      {largest(exact.y), largest(exact.dqkv)}});
+  }
+  return errors;
+}
+
+void report_errors(const AttentionSize& size, const std::vector<AttentionErrors>& errors, Report& report) {
+  std::cout << "(d) Largest difference from attention in fp64, T = " << size.T << "\n\n";
+  Table table({"numbers", "y: plain", "flash", "gradients: plain", "flash"});
+  for (const AttentionErrors& e : errors) {
+    table.row({name_of(e.dtype), number_text(e.plain[0]), number_text(e.flash[0]), number_text(e.plain[1]),
+               number_text(e.flash[1])});
+    // Twice plain's error, as the authors of flash attention test theirs, and that of the log-sum-exp: it is
+    // up to 8 here and rounded once to fp32, which changes each weight by as large a share.
     constexpr double kRounded = 8 * 0x1p-24;
-    const std::string what = std::string(" in ") + name_of(t) + ", error of flash";
-    report.check_at_most("y" + what, y[1], 2 * y[0] + kRounded * largest(exact.y));
-    report.check_at_most("gradients" + what, d[1], 2 * d[0] + kRounded * largest(exact.dqkv));
+    for (const int i : {0, 1})
+      report.check_at_most(
+          std::string(i == 0 ? "y" : "gradients") + " in " + name_of(e.dtype) + ", error of flash",
+          e.flash[i], 2 * e.plain[i] + kRounded * e.largest[i]);
   }
   std::cout << table << std::endl;
 }
 
-void report_groups(const Lesson& lesson, AttentionSize size, Report& report) {
-  std::cout << "(e) " << size.heads.q
-            << " heads of queries that share heads of keys and values, T = " << size.T << ", flash\n\n";
-  Table table({"heads of k and v", "queries to one", "bytes of k and v", "saved", "time"});
-  int64_t different = 0;
-  for (const int64_t group : {1, 2, 8}) {
-    size.heads.kv = size.heads.q / group;
-    const AttentionRun run = run_attention(lesson, lesson.device, attention_flash, size, 3);
-    table.row({count_text(size.heads.kv), count_text(group),
-               bytes_text(2 * size.B * size.T * size.heads.kv * size.D * size_of(size.dtype)),
-               bytes_text(run.saved), time_text(run.seconds())});
-    different += std::abs(run.saved - saved_by_flash(size));
-  }
-  std::cout << table << std::endl;
-  report.check_equal("saved bytes with shared heads unlike the formula", different, 0);
+void check_training(const TransformerConfig& model, int64_t batch, const Trained& plain, const Trained& flash,
+                    Report& report) {
+  report.check_at_most("largest difference of losses, flash and plain",
+                       largest_difference(flash.losses, plain.losses), 1e-4);
+  // T probabilities of a query, and one log-sum-exp. y is no difference: the linear layer after attention
+  // saves it, too.
+  const int64_t queries = batch * model.heads * model.context;
+  report.check_equal("bytes of activations that flash saves at the peak",
+                     plain.activations - flash.activations,
+                     model.layers * queries * (model.context - 1) * size_of(DType::F32));
 }
 
 }  // namespace gradus

@@ -2,6 +2,7 @@
 // comes out.
 #pragma once
 #include "src/autograd/tape.h"
+#include "src/nn/transformer_config.h"
 #include "src/ops/ops.h"
 #include "src/train/lesson.h"
 
@@ -16,7 +17,6 @@ struct AttentionSize {
   DType dtype = DType::F32;
   Shape qkv() const { return {B, T, (heads.q + 2 * heads.kv) * D}; }
   Shape y() const { return {B, T, heads.q * D}; }
-  AttentionShape shape() const;
 };
 // Bytes that the tape keeps for backward: qkv and B H T T probabilities, or qkv, y and B H T log-sum-exps.
 int64_t saved_by_plain(const AttentionSize&);
@@ -31,9 +31,8 @@ struct AttentionInput {
 
 struct AttentionRun {
   int64_t saved = 0, peak = 0;  // bytes: on the tape; the most that is allocated, but for the workspace
-  double forward = NAN, backward = NAN;  // seconds, medians; NaN on meta
-  std::vector<double> y, dqkv;           // none on meta
-  double seconds() const { return forward + backward; }
+  double seconds = NAN;         // the median; NaN on meta
+  std::vector<double> y, dqkv;  // none on meta
 };
 // Causal attention, forward and backward, `repeats` times and once before to warm up.
 AttentionRun run_attention(const Lesson&, const std::string& device, AttentionOp, const AttentionSize&,
@@ -42,19 +41,29 @@ AttentionRun run_attention(const Lesson&, const std::string& device, AttentionOp
 // The largest |a - b|; NaN if some a or b is.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 
-// Both for each length; where plain attention would take long or much memory, on meta, which has its bytes.
-struct ByLength {
+// Both for each size; plain attention of more than `longest_plain` tokens on meta, which has its bytes.
+struct Compared {
   AttentionSize size;
   AttentionRun plain, flash;
 };
-std::vector<ByLength> compare_lengths(const Lesson&, AttentionSize, const std::vector<int64_t>& lengths,
-                                      int64_t longest_plain);
-void report_lengths(const std::vector<ByLength>&, const std::string& picture, Report&);
+std::vector<Compared> compare(const Lesson&, const std::vector<AttentionSize>&, int64_t longest_plain);
+void report_compared(const std::vector<Compared>&, const std::string& picture, Report&);
 
-// Errors of both against attention_plain in fp64.
-void report_errors(const Lesson&, const AttentionSize&, Report&);
+// Largest differences of both from attention_plain in fp64, with the same numbers.
+struct AttentionErrors {
+  DType dtype;
+  double plain[2], flash[2],
+      largest[2];  // of y, of the gradients of q, k and v; largest: their largest number
+};
+std::vector<AttentionErrors> measure_errors(const Lesson&, const AttentionSize&);
+void report_errors(const AttentionSize&, const std::vector<AttentionErrors>&, Report&);
 
-// Heads of keys and values for each head of queries, for every 2 and for every 8.
-void report_groups(const Lesson&, AttentionSize, Report&);
+// What training with one and with the other attention has given.
+struct Trained {
+  std::vector<double> losses;
+  int64_t activations = 0;  // bytes, at the peak
+};
+void check_training(const TransformerConfig&, int64_t batch, const Trained& plain, const Trained& flash,
+                    Report&);
 
 }  // namespace gradus

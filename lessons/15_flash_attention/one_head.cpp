@@ -1,8 +1,11 @@
 #include "lessons/15_flash_attention/one_head.h"
 
 #include <algorithm>
+#include <iostream>
 
+#include "lessons/15_flash_attention/compare.h"
 #include "src/core/rng.h"
+#include "src/core/table.h"
 
 namespace gradus {
 
@@ -24,9 +27,6 @@ static Floats load_rows(const Head& h, const Floats& x, int64_t first, int64_t c
   for (int64_t e = 0; e < count * h.D; ++e) rows[size_t(e)] = memory.load(x, first * h.D + e);
   return rows;
 }
-static void store_rows(const Head& h, const Floats& rows, int64_t first, Floats& x, Memory& memory) {
-  for (int64_t e = 0; e < int64_t(rows.size()); ++e) memory.store(x, first * h.D + e, rows[size_t(e)]);
-}
 static float score(const Head& h, const float* q, const float* k) {
   float sum = 0;
   for (int64_t d = 0; d < h.D; ++d) sum += q[d] * k[d];
@@ -45,19 +45,24 @@ void Softmax::add(float x) {
   // END SOLUTION 15.1
 }
 
-// f(first, count, queries) for each group of queries that is on chip at a time.
-template <class F>
-static void each_group(const Head& h, int64_t rows, Memory& memory, F f) {
-  for (int64_t first = 0; first < h.T; first += rows) {
-    const int64_t count = std::min(rows, h.T - first);
-    f(first, count, load_rows(h, h.q, first, count, memory));
+// A group's y with its scores in memory, where the next group's are stored over them.
+static Floats with_stored_scores(const Head& h, const Floats& q, int64_t count, Program how, Floats& scores,
+                                 Memory& memory) {
+  std::vector<Softmax> softmax(static_cast<size_t>(count));
+  for (int64_t j = 0; j < h.T; ++j) {
+    const Floats k = load_rows(h, h.k, j, 1, memory);
+    for (int64_t i = 0; i < count; ++i) {
+      const float x = score(h, &q[size_t(i * h.D)], k.data());
+      if (how == Program::Online) softmax[size_t(i)].add(x);
+      memory.store(scores, i * h.T + j, x);
+    }
   }
-}
-
-// y of a group, from its stored scores and what is known of their softmax.
-static Floats weighted_values(const Head& h, int64_t count, const Floats& scores,
-                              const std::vector<Softmax>& softmax, Memory& memory) {
-  Floats y(size_t(count * h.D));
+  for (int64_t i = 0; i < count && how == Program::TwoPasses; ++i) {
+    Softmax& s = softmax[size_t(i)];
+    for (int64_t j = 0; j < h.T; ++j) s.max = std::max(s.max, memory.load(scores, i * h.T + j));
+    for (int64_t j = 0; j < h.T; ++j) s.sum += std::exp(memory.load(scores, i * h.T + j) - s.max);
+  }
+  Floats y(q.size());
   for (int64_t j = 0; j < h.T; ++j) {
     const Floats v = load_rows(h, h.v, j, 1, memory);
     for (int64_t i = 0; i < count; ++i) {
@@ -66,42 +71,6 @@ static Floats weighted_values(const Head& h, int64_t count, const Floats& scores
       add_weighted(h, weight, v.data(), &y[size_t(i * h.D)]);
     }
   }
-  return y;
-}
-
-Floats two_passes(const Head& h, int64_t rows, Memory& memory) {
-  Floats y(h.q.size()), scores(size_t(rows * h.T));  // of a group; the next one's are stored over them
-  each_group(h, rows, memory, [&](int64_t first, int64_t count, const Floats& q) {
-    for (int64_t j = 0; j < h.T; ++j) {
-      const Floats k = load_rows(h, h.k, j, 1, memory);
-      for (int64_t i = 0; i < count; ++i)
-        memory.store(scores, i * h.T + j, score(h, &q[size_t(i * h.D)], k.data()));
-    }
-    std::vector<Softmax> softmax(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) {
-      Softmax& s = softmax[size_t(i)];
-      for (int64_t j = 0; j < h.T; ++j) s.max = std::max(s.max, memory.load(scores, i * h.T + j));
-      for (int64_t j = 0; j < h.T; ++j) s.sum += std::exp(memory.load(scores, i * h.T + j) - s.max);
-    }
-    store_rows(h, weighted_values(h, count, scores, softmax, memory), first, y, memory);
-  });
-  return y;
-}
-
-Floats online(const Head& h, int64_t rows, Memory& memory) {
-  Floats y(h.q.size()), scores(size_t(rows * h.T));
-  each_group(h, rows, memory, [&](int64_t first, int64_t count, const Floats& q) {
-    std::vector<Softmax> softmax(static_cast<size_t>(count));
-    for (int64_t j = 0; j < h.T; ++j) {
-      const Floats k = load_rows(h, h.k, j, 1, memory);
-      for (int64_t i = 0; i < count; ++i) {
-        const float x = score(h, &q[size_t(i * h.D)], k.data());
-        softmax[size_t(i)].add(x);
-        memory.store(scores, i * h.T + j, x);
-      }
-    }
-    store_rows(h, weighted_values(h, count, scores, softmax, memory), first, y, memory);
-  });
   return y;
 }
 
@@ -123,41 +92,31 @@ static void join(const Head& h, const Floats& scores, const Floats& v, Softmax& 
   // END SOLUTION 15.4
 }
 
-Floats tiles(const Head& h, int64_t rows, int64_t cols, Memory& memory) {
-  Floats out(h.q.size());
-  each_group(h, rows, memory, [&](int64_t first, int64_t count, const Floats& q) {
-    std::vector<Softmax> softmax(static_cast<size_t>(count));
-    Floats y(size_t(count * h.D));
-    for (int64_t j0 = 0; j0 < h.T; j0 += cols) {
-      const int64_t keys = std::min(cols, h.T - j0);
-      const Floats k = load_rows(h, h.k, j0, keys, memory), v = load_rows(h, h.v, j0, keys, memory);
-      for (int64_t i = 0; i < count; ++i) {
-        Floats scores;
-        for (int64_t j = 0; j < keys; ++j)
-          scores.push_back(score(h, &q[size_t(i * h.D)], &k[size_t(j * h.D)]));
-        join(h, scores, v, softmax[size_t(i)], &y[size_t(i * h.D)]);
-      }
+// A group's y with a tile of scores at a time.
+static Floats with_tiles(const Head& h, const Floats& q, int64_t count, Memory& memory) {
+  std::vector<Softmax> softmax(static_cast<size_t>(count));
+  Floats y(q.size());
+  for (int64_t j0 = 0; j0 < h.T; j0 += kTileKeys) {
+    const int64_t keys = std::min(kTileKeys, h.T - j0);
+    const Floats k = load_rows(h, h.k, j0, keys, memory), v = load_rows(h, h.v, j0, keys, memory);
+    for (int64_t i = 0; i < count; ++i) {
+      Floats scores;
+      for (int64_t j = 0; j < keys; ++j) scores.push_back(score(h, &q[size_t(i * h.D)], &k[size_t(j * h.D)]));
+      join(h, scores, v, softmax[size_t(i)], &y[size_t(i * h.D)]);
     }
-    for (int64_t i = 0; i < count; ++i)
-      for (int64_t d = 0; d < h.D; ++d) y[size_t(i * h.D + d)] /= softmax[size_t(i)].sum;
-    store_rows(h, y, first, out, memory);
-  });
-  return out;
+  }
+  for (size_t e = 0; e < y.size(); ++e) y[e] /= softmax[e / size_t(h.D)].sum;
+  return y;
 }
 
-std::vector<double> in_fp64(const Head& h) {
-  std::vector<double> y(h.q.size());
-  for (int64_t t = 0; t < h.T; ++t) {
-    std::vector<double> x(static_cast<size_t>(h.T));
-    for (int64_t j = 0; j < h.T; ++j)
-      for (int64_t d = 0; d < h.D; ++d)
-        x[size_t(j)] += double(h.q[size_t(t * h.D + d)]) * h.k[size_t(j * h.D + d)] / std::sqrt(double(h.D));
-    const double max = *std::max_element(x.begin(), x.end());
-    double sum = 0;
-    for (const double each : x) sum += std::exp(each - max);
-    for (int64_t j = 0; j < h.T; ++j)
-      for (int64_t d = 0; d < h.D; ++d)
-        y[size_t(t * h.D + d)] += std::exp(x[size_t(j)] - max) / sum * h.v[size_t(j * h.D + d)];
+Floats attend(Program program, const Head& h, int64_t rows, Memory& memory) {
+  Floats y(h.q.size()), scores(size_t(rows * h.T));
+  for (int64_t first = 0; first < h.T; first += rows) {
+    const int64_t count = std::min(rows, h.T - first);
+    const Floats q = load_rows(h, h.q, first, count, memory);
+    const Floats part = program == Program::Tiles ? with_tiles(h, q, count, memory)
+                                                  : with_stored_scores(h, q, count, program, scores, memory);
+    for (int64_t e = 0; e < count * h.D; ++e) memory.store(y, first * h.D + e, part[size_t(e)]);
   }
   return y;
 }
@@ -168,6 +127,55 @@ int64_t predicted_loads(Program program, int64_t T, int64_t D, int64_t rows) {
 }
 int64_t predicted_stores(Program program, int64_t T, int64_t D) {
   return T * D + (program == Program::Tiles ? 0 : T * T);
+}
+
+std::vector<ProgramRun> run_programs(uint64_t seed) {
+  const Head head = Head::random(kHeadTokens, kHeadDims, seed);
+  std::vector<ProgramRun> runs{{Program::TwoPasses, 64, 64 * kHeadTokens},
+                               {Program::Online, 64, 64 * kHeadTokens}};
+  for (const int64_t rows : {64, 16, 1}) runs.push_back({Program::Tiles, rows, rows * kTileKeys});
+  std::vector<double> first;
+  for (ProgramRun& run : runs) {
+    const std::vector<float> y = attend(run.program, head, run.rows, run.memory);
+    if (first.empty()) first.assign(y.begin(), y.end());
+    run.difference = largest_difference(std::vector<double>(y.begin(), y.end()), first);
+  }
+  return runs;
+}
+
+void report_programs(const std::vector<ProgramRun>& runs, Report& report) {
+  constexpr const char* kNames[] = {"softmax in two passes", "online softmax", "tiles"};
+  std::cout << "(a) One head, T = " << kHeadTokens << ", D = " << kHeadDims
+            << ": numbers loaded and stored\n\n";
+  Table table({"program", "queries at a time", "loads", "stores", "scores kept", "largest difference"});
+  int64_t unpredicted = 0;
+  double worst = 0;
+  for (const ProgramRun& run : runs) {
+    table.row({kNames[int(run.program)], count_text(run.rows), count_text(run.memory.loads),
+               count_text(run.memory.stores), count_text(run.kept), number_text(run.difference)});
+    unpredicted += run.memory.loads != predicted_loads(run.program, kHeadTokens, kHeadDims, run.rows);
+    unpredicted += run.memory.stores != predicted_stores(run.program, kHeadTokens, kHeadDims);
+    if (!(run.difference <= worst)) worst = run.difference;
+  }
+  std::cout << table << std::endl;
+  report.check_equal("programs: loads and stores unlike the formulas", unpredicted, 0);
+  report.check_at_most("programs: largest difference", worst, 1e-5);
+}
+
+void online_softmax_by_hand(std::ostream& out) {
+  constexpr float kScores[] = {1, 3, 2, 4}, kValues[] = {8, 2, 4, 6};
+  Table table({"score", "value", "maximum", "correction", "sum", "y"});
+  Softmax s;
+  double y = 0;
+  for (int j = 0; j < 4; ++j) {
+    const float before = s.max;
+    s.add(kScores[j]);
+    const double correction = std::exp(double(before) - s.max);
+    y = y * correction + std::exp(double(kScores[j]) - s.max) * kValues[j];
+    table.row({number_text(kScores[j]), number_text(kValues[j]), number_text(s.max), number_text(correction),
+               number_text(s.sum), number_text(y)});
+  }
+  out << table << "attention: y / sum = " << number_text(y / s.sum) << "\n";
 }
 
 }  // namespace gradus

@@ -4,8 +4,10 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
-#include <string>
+#include <ostream>
 #include <vector>
+
+#include "src/train/report.h"
 
 namespace gradus {
 
@@ -33,15 +35,27 @@ struct Softmax {
 };
 
 // y = softmax(q k^T / sqrt(D)) v, (T, D), with `rows` queries on chip at a time.
-std::vector<float> two_passes(const Head&, int64_t rows, Memory&);  // over stored scores: maximum, then sum
-std::vector<float> online(const Head&, int64_t rows, Memory&);      // stores scores too; Softmax::add of each
-// With a tile of `rows` x `cols` scores on chip, which are not stored (Dao et al. 2022, algorithm 1).
-std::vector<float> tiles(const Head&, int64_t rows, int64_t cols, Memory&);
-std::vector<double> in_fp64(const Head&);  // by the formula
+enum class Program : uint8_t {
+  TwoPasses,  // stores scores, and loads them once for the maximum, once for the sum, once for y
+  Online,     // Softmax::add of each score when it is made; stores scores too, and loads them once for y
+  Tiles  // a tile of rows x kTileKeys scores on chip joins y, and none is stored (Dao et al. 2022, alg. 1)
+};
+constexpr int64_t kTileKeys = 32;
+std::vector<float> attend(Program, const Head&, int64_t rows, Memory&);
 
-// What the programs are predicted to load and store.
-enum class Program : uint8_t { TwoPasses, Online, Tiles };
 int64_t predicted_loads(Program, int64_t T, int64_t D, int64_t rows);
 int64_t predicted_stores(Program, int64_t T, int64_t D);
+
+struct ProgramRun {
+  Program program;
+  int64_t rows, kept;  // queries at a time; scores that are somewhere at a time
+  Memory memory = {};
+  double difference = 0;  // the largest, from the first program's y
+};
+constexpr int64_t kHeadTokens = 256, kHeadDims = 64;
+std::vector<ProgramRun> run_programs(uint64_t seed);
+void report_programs(const std::vector<ProgramRun>&, Report&);
+
+void online_softmax_by_hand(std::ostream&);  // --print=example
 
 }  // namespace gradus

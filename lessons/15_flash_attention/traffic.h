@@ -1,8 +1,7 @@
 // What the GPU's kernels of attention load from global memory and store there: predicted from their tiles,
 // and counted on emu.
 #pragma once
-#include "kernels/kernels.h"
-#include "src/train/lesson.h"
+#include "lessons/15_flash_attention/compare.h"
 
 namespace gradus {
 
@@ -11,12 +10,15 @@ struct Moved {  // bytes
   int64_t total() const { return loaded + stored; }
   bool operator==(const Moved&) const = default;
 };
-Moved plain_fwd_moves(const AttentionShape&, DType);
-Moved plain_bwd_moves(const AttentionShape&, DType);
-Moved flash_fwd_moves(const AttentionShape&, DType);
-Moved flash_bwd_moves(const AttentionShape&, DType);
+Moved flash_fwd_moves(const AttentionSize&);  // causal
+Moved flash_bwd_moves(const AttentionSize&);
 
-// Each kernel on emu for one head of D dimensions and each T; what was counted must be what was predicted.
-void report_moves(const Lesson&, int64_t D, const std::vector<int64_t>& lengths, Report&);
+struct CountedMoves {
+  AttentionSize size;
+  Moved plain[2], flash[2], predicted[2];  // of forward and backward; predicted: of flash
+};
+// Counted on emu for each T.
+std::vector<CountedMoves> count_moves(const Lesson&, AttentionSize, const std::vector<int64_t>& lengths);
+void report_moves(const std::vector<CountedMoves>&, Report&);
 
 }  // namespace gradus

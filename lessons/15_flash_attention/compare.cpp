@@ -65,7 +65,8 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   check(a.size() == b.size(), "compare: ", a.size(), " numbers and ", b.size());
   double most = 0;
   for (size_t i = 0; i < a.size(); ++i)
-    if (const double difference = std::abs(a[i] - b[i]); !(difference <= most)) most = difference;
+    if (const double difference = std::abs(a[i] - b[i]); std::isnan(difference) || difference > most)
+      most = difference;
   return most;
 }
 

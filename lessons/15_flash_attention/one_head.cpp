@@ -155,7 +155,7 @@ void report_programs(const std::vector<ProgramRun>& runs, Report& report) {
                count_text(run.memory.stores), count_text(run.kept), number_text(run.difference)});
     unpredicted += run.memory.loads != predicted_loads(run.program, kHeadTokens, kHeadDims, run.rows);
     unpredicted += run.memory.stores != predicted_stores(run.program, kHeadTokens, kHeadDims);
-    if (!(run.difference <= worst)) worst = run.difference;
+    if (std::isnan(run.difference) || run.difference > worst) worst = run.difference;
   }
   std::cout << table << std::endl;
   report.check_equal("programs: loads and stores unlike the formulas", unpredicted, 0);

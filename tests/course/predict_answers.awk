@@ -84,6 +84,11 @@ function answers() {
     x = after("makes a batch in ") / before(" workers with a core") - after("a step takes "); a["waiting"] = x > 0 ? x : 0
     a["different"] = after("An epoch has ") / before(" workers goes through")
     a["bits"] = log(after("gives each of its ")) / log(2) / before(" bytes on average")
+  } else if (id == "15.3") {
+    H = before(" heads of queries"); k = before(" heads of keys"); x = before(" dimensions: how")
+    a["saved"] = after("attention_flash of ") * before(" tokens in bf16") * (4 * (H + k) * x + 4 * H)
+    T = before(" queries and keys and"); x = after("keys and D = "); a["program"] = T * x * (1 + 2 * T / before(" queries at a time"))
+    T = after("dimensions with T = "); a["kernel"] = 4 * 64 * (T + T * (T / 64 + 1))
   } else if (id == "17.5") {
     R = before(" ranks"); k = before(" weights of"); n = after("weights of (") ^ 2
     x = before(" microseconds and"); y = 4000 * n / before(" GB (10")  # of one weight, on the link: 1e-9 s

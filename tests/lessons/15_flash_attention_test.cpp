@@ -1,0 +1,278 @@
+// Lesson 15: its programs, formulas and checks.
+#include <algorithm>
+#include <cmath>
+
+#include "lessons/15_flash_attention/compare.h"
+#include "lessons/15_flash_attention/one_head.h"
+#include "lessons/15_flash_attention/traffic.h"
+#include "src/core/table.h"
+#include "src/nn/transformer.h"
+#include "tests/lessons/report_testing.h"
+#include "tests/program_testing.h"
+
+namespace gradus {
+namespace {
+
+// The maximum, and the sum of e^(x - maximum), in two passes.
+Softmax in_two_passes(const std::vector<float>& x) {
+  Softmax s;
+  for (const float each : x) s.max = std::max(s.max, each);
+  for (const float each : x) s.sum += std::exp(each - s.max);
+  return s;
+}
+
+TEST(L15_Softmax, AddKeepsTheMaximumAndTheSum) {
+  RecordProperty("exercise", "15.1");
+  const std::vector<std::vector<float>> sequences{{2},          {5, 3, 1, 0},      {0, 1, 3, 5},
+                                                  {1, 1, 1},    {-1000, 0, 1000},  {1000, -1000, 999},
+                                                  {-3, -2, -9}, {0.5f, 7, 6.5f, 8}};
+  for (const std::vector<float>& x : sequences) {
+    Softmax s;
+    for (size_t n = 1; n <= x.size(); ++n) {
+      s.add(x[n - 1]);
+      const Softmax right = in_two_passes({x.begin(), x.begin() + ptrdiff_t(n)});
+      ASSERT_EQ(s.max, right.max) << "after number " << n << " of those from " << x[0] << " on";
+      const float uncorrected = s.sum - right.sum;
+      ASSERT_NEAR(s.sum, right.sum, 1e-6 * right.sum)
+          << "after number " << n
+          << ": when the maximum rises, the sum so far must be multiplied by e^(old - new "
+          << "maximum); it is too large by " << uncorrected;
+    }
+  }
+}
+
+// y by the formula, in fp64.
+std::vector<double> in_fp64(const Head& h) {
+  std::vector<double> y(h.q.size());
+  for (int64_t t = 0; t < h.T; ++t) {
+    std::vector<double> x(size_t(h.T));
+    for (int64_t j = 0; j < h.T; ++j)
+      for (int64_t d = 0; d < h.D; ++d)
+        x[size_t(j)] += double(h.q[size_t(t * h.D + d)]) * h.k[size_t(j * h.D + d)] / std::sqrt(double(h.D));
+    const double max = *std::max_element(x.begin(), x.end());
+    double sum = 0;
+    for (const double each : x) sum += std::exp(each - max);
+    for (int64_t j = 0; j < h.T; ++j)
+      for (int64_t d = 0; d < h.D; ++d)
+        y[size_t(t * h.D + d)] += std::exp(x[size_t(j)] - max) / sum * h.v[size_t(j * h.D + d)];
+  }
+  return y;
+}
+double error_of(Program program, const Head& head, int64_t rows, Memory& memory) {
+  const std::vector<float> y = attend(program, head, rows, memory);
+  return largest_difference(std::vector<double>(y.begin(), y.end()), in_fp64(head));
+}
+
+TEST(L15_Programs, TilesAreAttention) {
+  RecordProperty("exercise", "15.4");
+  Memory memory;
+  EXPECT_LE(error_of(Program::Tiles, Head::random(kTileKeys, 4, 1), 8, memory), 1e-6)
+      << "one tile of keys: the scores are turned into weights, and these are multiplied by the values";
+  Head rising = Head::random(3 * kTileKeys, 4, 2);  // each tile has larger scores than the one before
+  for (size_t i = 0; i < rising.k.size(); ++i)
+    rising.q[i] = std::abs(rising.q[i]), rising.k[i] = 0.05f * float(i / 4) + 0.1f * rising.k[i];
+  EXPECT_LE(error_of(Program::Tiles, rising, 8, memory), 1e-5)
+      << "a later tile has a larger maximum: the sum and y up to now must be corrected, each once";
+  Head falling = rising;
+  for (size_t i = 0; i < falling.q.size(); ++i) falling.q[i] = -falling.q[i];
+  EXPECT_LE(error_of(Program::Tiles, falling, 8, memory), 1e-5)
+      << "later tiles have smaller scores: the maximum stays, their weights are below 1";
+  for (const int64_t T : {1, 31, 33, 70})
+    EXPECT_LE(error_of(Program::Tiles, Head::random(T, 5, 3), 16, memory), 1e-6) << "T = " << T;
+}
+
+TEST(L15_Programs, LoadAndStoreWhatIsPredicted) {
+  for (const int64_t T : {1, 16, 33, 70})
+    for (const int64_t rows : {1, 16, 64})
+      for (const Program program : {Program::TwoPasses, Program::Online, Program::Tiles}) {
+        Memory memory;
+        EXPECT_LE(error_of(program, Head::random(T, 3, 1), rows, memory), 1e-6);
+        EXPECT_EQ(memory.loads, predicted_loads(program, T, 3, rows));
+        EXPECT_EQ(memory.stores, predicted_stores(program, T, 3));
+      }
+  // Six numbers a query and key with T = rows = D: k, v; the score is stored and loaded three times.
+  EXPECT_EQ(predicted_loads(Program::TwoPasses, 8, 8, 8) - 64, (2 + 3) * 64);
+  EXPECT_EQ(predicted_loads(Program::Online, 8, 8, 8) - 64, (2 + 1) * 64);
+  EXPECT_EQ(predicted_loads(Program::Tiles, 8, 8, 1) - 64, 2 * 8 * 64)
+      << "alone, each query loads all of k and v";
+  EXPECT_EQ(predicted_stores(Program::Online, 8, 8), 2 * 64);
+  EXPECT_EQ(predicted_stores(Program::Tiles, 8, 8), 64);
+}
+
+struct L15_Attention : ::testing::Test {
+  static Lesson lesson(const char* device) {
+    std::string name = "test", flag = std::string("--device=") + device;
+    char* argv[] = {name.data(), flag.data()};
+    Lesson made(2, argv, "test", "", 1);
+    made.done();
+    return made;
+  }
+};
+
+TEST_F(L15_Attention, FlashSavesQkvYAndALogSumExpOfEachQuery) {
+  RecordProperty("exercise", "15.2");
+  const AttentionSize like{.B = 2, .T = 5, .heads = {4, 2}, .D = 3};
+  // q: 2·5·4·3 = 120 numbers, k and v: 60 each, y: 120, log-sum-exps: 2·4·5 = 40
+  EXPECT_EQ(saved_by_flash(like), 4 * (120 + 2 * 60 + 120 + 40)) << "q, k, v, y, and a number for each query";
+  AttentionSize halves = like;
+  halves.dtype = DType::BF16;
+  EXPECT_EQ(saved_by_flash(halves), 2 * (120 + 2 * 60 + 120) + 4 * 40) << "log-sum-exps are fp32 in any case";
+  AttentionSize longer = like;
+  longer.T = 5000;
+  EXPECT_EQ(saved_by_flash(longer), 1000 * saved_by_flash(like)) << "linear in T";
+  EXPECT_EQ(saved_by_plain(like), 4 * (120 + 2 * 60 + 2 * 4 * 5 * 5));
+  for (const char* device : {"cpu", "meta", "emu"})
+    for (const AttentionSize& size : {like, halves}) {
+      const Lesson on = lesson(device);
+      EXPECT_EQ(run_attention(on, device, attention_flash, size, 1).saved, saved_by_flash(size)) << device;
+      EXPECT_EQ(run_attention(on, device, attention_plain, size, 1).saved, saved_by_plain(size)) << device;
+    }
+}
+
+// Both attentions on the cpu, in fp64: what differs is no rounding.
+void expect_equal(const AttentionSize& like, const char* hint) {
+  AttentionSize size = like;
+  size.dtype = DType::F64;
+  const Lesson on = L15_Attention::lesson("cpu");
+  const AttentionRun plain = run_attention(on, "cpu", attention_plain, size, 1),
+                     flash = run_attention(on, "cpu", attention_flash, size, 1);
+  EXPECT_LE(largest_difference(flash.y, plain.y), 1e-12) << "y, T = " << size.T << ", D = " << size.D << hint;
+  EXPECT_LE(largest_difference(flash.dqkv, plain.dqkv), 1e-11)
+      << "the gradients of q, k and v, T = " << size.T << ", D = " << size.D << hint;
+}
+
+TEST_F(L15_Attention, FlashEqualsPlainForLongSequencesToo) {
+  RecordProperty("exercise", "15.5");
+  expect_equal({.B = 1, .T = 300, .heads = 2, .D = 12}, ": a single tile of keys");
+  expect_equal({.B = 1, .T = 800, .heads = 1, .D = 12}, ": three tiles of keys, one tile of dimensions");
+  expect_equal({.B = 1, .T = 800, .heads = 1, .D = 40}, ": three tiles of keys, several of dimensions");
+}
+
+TEST_F(L15_Attention, GradientsOfFlashAreThoseOfPlain) {
+  RecordProperty("exercise", "15.6");
+  expect_equal({.B = 1, .T = 1, .heads = 1, .D = 2},
+               ": with one key P is 1 and dS is 0; dv = dy. A weight is e^(scale x - lse)");
+  expect_equal({.B = 2, .T = 7, .heads = 2, .D = 3},
+               ": dS is P (dP - rowsum), with P and not with the score");
+  expect_equal({.B = 1, .T = 130, .heads = {4, 2}, .D = 8}, "");
+}
+
+TEST_F(L15_Attention, InputsAreTheSameNumbersInEachDtypeAndOnEachDevice) {
+  std::vector<double> first;
+  for (const char* device : {"cpu", "emu"})
+    for (const DType t : {DType::F32, DType::BF16}) {
+      const Context context(device);
+      const AttentionInput input({.B = 1, .T = 3, .heads = 2, .D = 2, .dtype = t}, 7);
+      const std::vector<double> x = to_host<double>(input.qkv);
+      if (first.empty()) first = x;
+      EXPECT_EQ(x, first);
+    }
+}
+
+// The formula of the tiles against the counts, where nothing is even: T, heads that share keys, D on both
+// sides of 64, two bytes a number.
+TEST_F(L15_Attention, FlashMovesOnEmuWhatItsTilesPredict) {
+  const Lesson on = lesson("emu");
+  for (const AttentionSize& size :
+       {AttentionSize{.B = 2, .T = 0, .heads = {4, 2}, .D = 5},
+        AttentionSize{.B = 1, .T = 0, .heads = 1, .D = 65},
+        AttentionSize{.B = 1, .T = 0, .heads = {2, 1}, .D = 64, .dtype = DType::BF16}})
+    for (const CountedMoves& row : count_moves(on, size, {1, 31, 32, 33, 65, 100}))
+      for (const int pass : {0, 1}) {
+        EXPECT_EQ(row.flash[pass].loaded, row.predicted[pass].loaded)
+            << (pass == 0 ? "forward" : "backward") << ", T = " << row.size.T << ", D = " << row.size.D;
+        EXPECT_EQ(row.flash[pass].stored, row.predicted[pass].stored) << "T = " << row.size.T;
+      }
+}
+
+TEST(L15_Checks, OfPrograms) {
+  const Checked failed(run_programs(1), [](const auto& runs, Report& r) { report_programs(runs, r); });
+  for (const size_t i : {0u, 4u})
+    for (const int64_t more : {-1, 1}) {
+      EXPECT_EQ(failed([&](auto& r) { r[i].memory.loads += more; }),
+                Names{"programs: loads and stores unlike the formulas"});
+      EXPECT_EQ(failed([&](auto& r) { r[i].memory.stores += more; }),
+                Names{"programs: loads and stores unlike the formulas"});
+    }
+  for (const double bad : {2e-5, double(NAN)})
+    EXPECT_EQ(failed([&](auto& r) { r[2].difference = bad; }), Names{"programs: largest difference"});
+}
+
+TEST(L15_Checks, OfMoves) {
+  const AttentionSize size{.B = 1, .T = 8, .heads = 1, .D = 4};
+  const Moved moved{1000, 100};
+  const std::vector<CountedMoves> right(2, {size, {moved, moved}, {moved, moved}, {moved, moved}});
+  const Checked failed(right, [](const auto& all, Report& r) { report_moves(all, r); });
+  for (const size_t row : {0u, 1u})
+    for (const int pass : {0, 1})
+      for (const int64_t more : {-1, 1}) {
+        const Names name{"flash on emu: bytes unlike the formula of its tiles"};
+        EXPECT_EQ(failed([&](auto& all) { all[row].flash[pass].loaded += more; }), name);
+        EXPECT_EQ(failed([&](auto& all) { all[row].flash[pass].stored += more; }), name);
+      }
+}
+
+TEST(L15_Checks, OfSavedBytes) {
+  std::vector<Compared> right;
+  for (const auto& [T, kv] : {std::pair(64, 4), {128, 4}, {64, 1}}) {
+    const AttentionSize size{.B = 1, .T = T, .heads = {4, kv}, .D = 8};
+    Compared each{size, {}, {}};
+    each.plain.saved = saved_by_plain(size), each.flash.saved = saved_by_flash(size);
+    each.plain.seconds = 2, each.flash.seconds = 1;
+    right.push_back(each);
+  }
+  const Checked failed(right, [](const auto& all, Report& r) { report_compared(all, "", r); });
+  const std::string unlike = "saved bytes unlike the formulas", linear = "flash: saved bytes not linear in T";
+  EXPECT_EQ(failed([](auto& all) { all[0].plain.saved += 1; }), Names{unlike});
+  EXPECT_EQ(failed([](auto& all) { all[1].flash.saved += 1; }), (Names{unlike, linear}));
+  EXPECT_EQ(failed([](auto& all) { all[2].flash.saved -= 1; }), Names{unlike}) << "others share their keys";
+  EXPECT_EQ(failed([](auto& all) { all[1].plain.seconds = 0.1; }), Names{}) << "a matter of time";
+}
+
+TEST(L15_Checks, OfErrors) {
+  const AttentionSize size{.B = 1, .T = 8, .heads = 1, .D = 4};
+  const std::vector<AttentionErrors> right{{DType::F32, {1e-6, 2e-6}, {1e-6, 2e-6}, {1, 1}},
+                                           {DType::BF16, {1e-2, 2e-2}, {1e-2, 2e-2}, {1, 1}}};
+  const Checked failed(right, [&](const auto& errors, Report& r) { report_errors(size, errors, r); });
+  EXPECT_EQ(failed([](auto& e) { e[0].flash[0] = 2.4e-6; }), Names{}) << "2e-6 and 8 / 2^24";
+  EXPECT_EQ(failed([](auto& e) { e[0].flash[0] = 2.5e-6; }), Names{"y in fp32, error of flash"});
+  EXPECT_EQ(failed([](auto& e) { e[0].flash[1] = 4.5e-6; }), Names{"gradients in fp32, error of flash"});
+  EXPECT_EQ(failed([](auto& e) { e[1].flash[1] = 0.041; }), Names{"gradients in bf16, error of flash"});
+  EXPECT_EQ(failed([](auto& e) { e[1].flash[0] = NAN; }), Names{"y in bf16, error of flash"});
+}
+
+TEST(L15_Checks, OfTraining) {
+  const TransformerConfig model{.context = 16, .layers = 3, .heads = 2, .channels = 8};
+  struct Both {
+    Trained plain{{3, 2}, 100'000}, flash{{3, 2}, 100'000 - 3 * 5 * 2 * 16 * 15 * 4};
+  };
+  const Checked failed(Both{},
+                       [&](const Both& b, Report& r) { check_training(model, 5, b.plain, b.flash, r); });
+  EXPECT_EQ(failed([](Both& b) { b.flash.losses[1] = 2.0002; }),
+            Names{"largest difference of losses, flash and plain"});
+  EXPECT_EQ(failed([](Both& b) { b.flash.losses[0] = NAN; }),
+            Names{"largest difference of losses, flash and plain"});
+  for (const int64_t more : {-1, 1})
+    EXPECT_EQ(failed([&](Both& b) { b.flash.activations += more; }),
+              Names{"bytes of activations that flash saves at the peak"});
+}
+
+TEST(L15_Checks, TheLargestDifferenceKeepsNan) {
+  EXPECT_EQ(largest_difference({1, 2, 3}, {1, 5, 1}), 3);
+  EXPECT_TRUE(std::isnan(largest_difference({1, NAN, 3}, {1, 2, 9})));
+  EXPECT_ANY_THROW(largest_difference({1}, {1, 2}));
+  EXPECT_EQ(largest_difference({}, {}), 0);
+}
+
+TEST(L15_Program, TheExampleIsSoftmaxOnline) {
+  const Outcome outcome = run("lessons/15_flash_attention", "--print=example");
+  if (outcome.output.find(" is open: ") != std::string::npos) return;
+  EXPECT_EQ(outcome.code, 0);
+  const double weights[] = {std::exp(-3.0), std::exp(-1.0), std::exp(-2.0), 1};
+  const double sum = weights[0] + weights[1] + weights[2] + weights[3];
+  const double y = (8 * weights[0] + 2 * weights[1] + 4 * weights[2] + 6 * weights[3]) / sum;
+  EXPECT_NE(outcome.output.find("y / sum = " + number_text(y)), std::string::npos) << outcome.output;
+}
+
+}  // namespace
+}  // namespace gradus

@@ -105,6 +105,23 @@ template <class T>
   return sum;
 }
 
+// A row of a strip. x: the scores, still without scale, become the weights P. grad: dP, the gradient of the
+// weights before dropout, becomes dS, the gradient of the scaled scores. rowsum: of P dP over all keys.
+template <class T>
+[[gnu::flatten, gnu::noinline]] void softmax_bwd(acc_t<T>* x, acc_t<T>* grad, int64_t tiles, acc_t<T> scale,
+                                                 acc_t<T> lse, acc_t<T> rowsum) {
+  constexpr int64_t kCols = HeadTiles<T>::kCols, kTile = HeadTiles<T>::kTile;
+  for (int64_t c = 0; c < tiles; ++c, x += kTile, grad += kTile)
+#pragma omp simd
+    for (int64_t l = 0; l < kCols; ++l) {
+      // BEGIN SOLUTION 15.6
+      x[l] = vexp(mul_add(x[l], scale, -lse));
+      grad[l] = x[l] * (grad[l] - rowsum);
+      // STUB: todo("15.6", "the weight from score and log-sum-exp, and the gradient of the softmax", scale, lse, rowsum);
+      // END SOLUTION 15.6
+    }
+}
+
 template <class T>
 struct FlashBwd : HeadTiles<T> {
   using Tiles = HeadTiles<T>;
@@ -150,7 +167,7 @@ struct FlashBwd : HeadTiles<T> {
       S *const x = scores + i * kCols, *const grad = grads + i * kCols;
       Row<T>::hide(x, tiles, seen);
       Row<T>::drop(ctx, s, b, h, t, j0, seen, grad);
-      Row<T>::softmax_bwd(x, grad, tiles, s.scale, lse[t], rowsums[t]);
+      softmax_bwd<T>(x, grad, tiles, s.scale, lse[t], rowsums[t]);
       Row<T>::drop(ctx, s, b, h, t, j0, seen, x);
       Row<T>::copy(x, tiles, end, P + (i0 + i) * kKeys);
       Row<T>::copy(grad, tiles, end, dS + (i0 + i) * kKeys);

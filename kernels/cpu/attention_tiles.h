@@ -122,20 +122,6 @@ struct Row : HeadTiles<T> {
     for (int64_t l = 0; l < kCols; ++l) sum += lanes[l];
     return sum;
   }
-  // x: the scores, still without scale, become the weights P. grad: dP, the gradient of dropout(P) before the
-  // dropout, becomes dS, the gradient of the scaled scores. rowsum: of P dP over all keys.
-  [[gnu::flatten, gnu::noinline]] static void softmax_bwd(S* x, S* grad, int64_t tiles, S scale, S lse,
-                                                          S rowsum) {
-    for (int64_t c = 0; c < tiles; ++c, x += kTile, grad += kTile)
-#pragma omp simd
-      for (int64_t l = 0; l < kCols; ++l) {
-        // BEGIN SOLUTION 15.6
-        x[l] = vexp(mul_add(x[l], scale, -lse));
-        grad[l] = x[l] * (grad[l] - rowsum);
-        // STUB: todo("15.6", "the weight from score and log-sum-exp, and the gradient of the softmax", scale, lse, rowsum);
-        // END SOLUTION 15.6
-      }
-  }
   // x, tile beside tile, and zeros up to column `end`.
   static void copy(const S* x, int64_t tiles, int64_t end, S* to) {
     for (int64_t c = 0; c < tiles; ++c) std::copy_n(x + c * kTile, kCols, to + c * kCols);

@@ -147,12 +147,13 @@ void report_programs(const std::vector<ProgramRun>& runs, Report& report) {
   constexpr const char* kNames[] = {"softmax in two passes", "online softmax", "tiles"};
   std::cout << "(a) One head, T = " << kHeadTokens << ", D = " << kHeadDims
             << ": numbers loaded and stored\n\n";
-  Table table({"program", "queries at a time", "loads", "stores", "scores kept", "largest difference"});
+  Table table({"program, queries at a time", "loads", "stores", "scores kept", "largest difference"});
   int64_t unpredicted = 0;
   double worst = 0;
   for (const ProgramRun& run : runs) {
-    table.row({kNames[int(run.program)], count_text(run.rows), count_text(run.memory.loads),
-               count_text(run.memory.stores), count_text(run.kept), number_text(run.difference)});
+    table.row({std::string(kNames[int(run.program)]) + ", " + std::to_string(run.rows),
+               count_text(run.memory.loads), count_text(run.memory.stores), count_text(run.kept),
+               number_text(run.difference)});
     unpredicted += run.memory.loads != predicted_loads(run.program, kHeadTokens, kHeadDims, run.rows);
     unpredicted += run.memory.stores != predicted_stores(run.program, kHeadTokens, kHeadDims);
     if (std::isnan(run.difference) || run.difference > worst) worst = run.difference;

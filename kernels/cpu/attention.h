@@ -9,13 +9,13 @@ namespace gradus::cpu {
 inline int64_t at(const HeadLayout& l, int64_t b, int64_t h) { return b * l.batch + h * l.head; }
 
 // Calls f(i, share) for tasks i of [0, n), each on one thread with a share of `bytes` of the workspace to
-// itself.
+// itself. Later queries see more keys, so a thread takes a new task when it has finished one.
 template <class F>
 void for_tasks(const Ctx& ctx, const char* op, const AttentionShape& s, int64_t n, int64_t bytes, F f) {
   const int64_t shares = std::min<int64_t>(kWorkspaceBytes / bytes, thread_count());
   check(shares > 0, op, ": sequences of ", s.T, " with heads of ", s.D, " need ", bytes,
-        " bytes of workspace, there are ", kWorkspaceBytes, "; use shorter ones");
-#pragma omp parallel for num_threads(shares) schedule(static) if (shares > 1)
+        " bytes of workspace, there are ", kWorkspaceBytes, "; use shorter sequences or narrower heads");
+#pragma omp parallel for num_threads(shares) schedule(dynamic) if (shares > 1)
   for (int64_t i = 0; i < n; ++i) {
     f(i, static_cast<char*>(ctx.workspace) + (shares > 1 ? thread_index() : 0) * bytes);
   }

@@ -1,7 +1,6 @@
 // How fast attention_flash and attention_plain are: causal, 12 heads of 64, forward and backward, by length.
-// A JSON line for each length, with GFLOP/s: of forward 4 D, of backward 10 D for each pair of query and key
-// (what flash attention computes: two and five products; its authors count so), and the measured peak of
-// products.
+// JSON lines with GFLOP/s, of forward 4 D, of backward 10 D for each pair of query and key (what flash
+// attention computes: two and five products; its authors count so), and those of large products.
 //   build/bench/attention [--dtype=bf16] [--attention=plain] [--heads=12] [--kv-heads=3] [--lengths=512,1024]
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -22,12 +21,16 @@ static void bench_attention(int argc, char** argv) {
   const std::string which = args.choice("attention", "flash", "what is timed", {"flash", "plain"});
   const int64_t heads = args.integer("heads", 12, "heads of queries", 1, 1000);
   const int64_t kv = args.integer("kv-heads", heads, "heads of keys and values", 1, heads);
-  std::istringstream lengths(
-      args.text("lengths", "512,1024,2048,4096,8192", "numbers of tokens, with commas"));
+  std::istringstream lengths(args.text("lengths", "512,1024,8192", "numbers of tokens, with commas"));
   args.done();
   Context context(on);
   constexpr int64_t kDim = 64;
-  const double peak = measure_gemm_peak(context.device, dtype);
+  const auto print = [&](const std::string& model, double gflops) {
+    Json line = Json::object();
+    line["model"] = model, line["device"] = on, line["program"] = "gradus", line["gflops"] = gflops;
+    std::cout << line.dump() << std::endl;
+  };
+  print(std::string("products ") + name_of(dtype), 1e-9 * measure_gemm_peak(context.device, dtype));
   for (std::string word; std::getline(lengths, word, ',');) {
     const int64_t T = std::stoll(word);
     Tensor qkv(context.device, {1, T, (heads + 2 * kv) * kDim}, dtype, Kind::Temporary, "qkv");
@@ -54,13 +57,9 @@ static void bench_attention(int argc, char** argv) {
         forward.push_back(between - start), backward.push_back(seconds_now(context.device) - between);
     }
     const double flops = 1e-9 * double(heads * T * (T + 1) / 2 * kDim);
-    Json line = Json::object();
-    line["bench"] = "attention", line["program"] = "gradus " + which, line["dtype"] = name_of(dtype);
-    line["heads"] = heads, line["kv_heads"] = kv, line["T"] = T;
-    line["forward_gflops"] = 4 * flops / summarize(forward).median;
-    line["backward_gflops"] = 10 * flops / summarize(backward).median;
-    line["gemm_peak_gflops"] = 1e-9 * peak;
-    std::cout << line.dump() << std::endl;
+    const std::string model = std::string("attention ") + name_of(dtype) + " T " + word;
+    print(model + " forward", 4 * flops / summarize(forward).median);
+    print(model + " backward", 10 * flops / summarize(backward).median);
   }
 }
 

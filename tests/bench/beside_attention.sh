@@ -1,12 +1,16 @@
 #!/bin/sh
-# Flash attention of gradus and scaled_dot_product_attention of PyTorch, in turns, in fp32 and in bf16. Prints the
-# JSON lines of each.
+# attention_flash of gradus and scaled_dot_product_attention of PyTorch, in turns, in fp32 and in bf16. Prints the
+# JSON lines of each, and at the end a table of the medians (on stderr). LENGTHS=512,1024 names the lengths.
 #
 #   make build/bench/attention && OMP_NUM_THREADS=1 PYTHON=... sh tests/bench/beside_attention.sh [ROUNDS]
 set -eu
-for round in $(seq "${1:-3}"); do
-  build/bench/attention
-  "${PYTHON:-python3}" tests/bench/peers/attention.py
-  build/bench/attention --dtype=bf16
-  "${PYTHON:-python3}" tests/bench/peers/attention.py --bf16
-done
+lines=$(mktemp)
+trap 'rm -f "$lines"' EXIT
+set -- "${1:-3}" --lengths="${LENGTHS:-512,1024,8192}"
+for round in $(seq "$1"); do
+  build/bench/attention "$2"
+  "${PYTHON:-python3}" tests/bench/peers/attention.py "$2"
+  build/bench/attention "$2" --dtype=bf16
+  "${PYTHON:-python3}" tests/bench/peers/attention.py "$2" --bf16
+done | tee "$lines"
+awk -f tests/tools/beside.awk "$lines" >&2

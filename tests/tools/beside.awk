@@ -18,7 +18,8 @@ END {
   for (m = 1; m <= models; m++) {
     ours = median(order[m], "gradus")
     if (field[order[m]] ~ /gflops/)
-      printf "| %s | %.0f GFLOP/s | %.0f GFLOP/s | |\n", order[m], ours, median(order[m], "pytorch-eager")
+      printf "| %s | %.0f GFLOP/s | %s | |\n", order[m], ours,
+        (theirs = median(order[m], "pytorch-eager")) ? sprintf("%.0f GFLOP/s", theirs) : "-"
     else if (field[order[m]] ~ /communication/)
       printf "| %s | %.0f %% of it | %.0f %% of it | |\n", order[m], 100 * ours, 100 * median(order[m], "pytorch-eager")
     else if (field[order[m]] ~ /bytes/)

@@ -44,9 +44,8 @@ struct FlashFwd : HeadTiles<T> {
     for (int64_t i = i0; i < i0 + kStrip; ++i) {
       S *const x = scores + i % kStrip * kCols, *const y_i = y + this->row(i);
       const int64_t seen = seen_by(s, t0 + i, j0, cols);
-      Row<T>::hide(x, tiles, seen);
       const S most_before = max[i];
-      max[i] = Row<T>::scale_max(x, tiles, s.scale, max[i]);
+      max[i] = Row<T>::scale_max(x, tiles, seen, s.scale, max[i]);
       const S tile_sum = Row<T>::exp_sum(x, tiles, max[i]);
       if (max[i] != most_before) {
         const S correction = vexp(most_before - max[i]);
@@ -165,9 +164,9 @@ struct FlashBwd : HeadTiles<T> {
     for (int64_t i = 0; i < kStrip; ++i) {
       const int64_t t = std::min(t0 + i0 + i, s.T - 1), seen = seen_by(s, t, j0, cols);
       S *const x = scores + i * kCols, *const grad = grads + i * kCols;
-      Row<T>::hide(x, tiles, seen);
       Row<T>::drop(ctx, s, b, h, t, j0, seen, grad);
       softmax_bwd<T>(x, grad, tiles, s.scale, lse[t], rowsums[t]);
+      Row<T>::hide(x, tiles, seen), Row<T>::hide(grad, tiles, seen);
       Row<T>::drop(ctx, s, b, h, t, j0, seen, x);
       Row<T>::copy(x, tiles, end, P + (i0 + i) * kKeys);
       Row<T>::copy(grad, tiles, end, dS + (i0 + i) * kKeys);

@@ -93,21 +93,19 @@ struct Row : HeadTiles<T> {
   using S = acc_t<T>;
   using HeadTiles<T>::kCols, HeadTiles<T>::kTile;
 
-  // What the mask hides gets the score -infinity, so the weight 0.
-  static void hide(S* x, int64_t tiles, int64_t seen) {
-    for (int64_t c = seen / kCols; c < tiles; ++c)
-      std::fill(x + c * kTile + std::max<int64_t>(seen - c * kCols, 0), x + c * kTile + kCols, S(-INFINITY));
-  }
-  // x *= scale. Returns the maximum of all x and `most`.
-  [[gnu::flatten, gnu::noinline]] static S scale_max(S* x, int64_t tiles, S scale, S most) {
+  // x *= scale for the `seen` keys that the mask leaves; the others get -infinity, so their weights will be
+  // 0. Returns the maximum of all x and `most`.
+  [[gnu::flatten, gnu::noinline]] static S scale_max(S* x, int64_t tiles, int64_t seen, S scale, S most) {
     S lanes[kCols];
     std::fill_n(lanes, kCols, most);
-    for (int64_t c = 0; c < tiles; ++c, x += kTile)
+    for (int64_t c = 0; c < tiles; ++c, x += kTile) {
+      const int seen_here = int(seen - c * kCols);
 #pragma omp simd
-      for (int64_t l = 0; l < kCols; ++l) {
-        x[l] *= scale;
+      for (int l = 0; l < int(kCols); ++l) {
+        x[l] = l < seen_here ? x[l] * scale : S(-INFINITY);
         lanes[l] = x[l] > lanes[l] ? x[l] : lanes[l];
       }
+    }
 #pragma omp simd reduction(max : most)
     for (int64_t l = 0; l < kCols; ++l) most = std::max(most, lanes[l]);
     return most;
@@ -121,6 +119,11 @@ struct Row : HeadTiles<T> {
 #pragma omp simd reduction(+ : sum)
     for (int64_t l = 0; l < kCols; ++l) sum += lanes[l];
     return sum;
+  }
+  // x = 0 for the keys that the mask hides.
+  static void hide(S* x, int64_t tiles, int64_t seen) {
+    for (int64_t c = seen / kCols; c < tiles; ++c)
+      std::fill(x + c * kTile + std::max<int64_t>(seen - c * kCols, 0), x + c * kTile + kCols, S(0));
   }
   // x, tile beside tile, and zeros up to column `end`.
   static void copy(const S* x, int64_t tiles, int64_t end, S* to) {

@@ -90,7 +90,7 @@ struct AttentionFormula {
     for (int64_t j = 0; j < n; ++j) {
       const Dot score = dot(q, at(s.qkv, b, h, time), k, at_key(b, h, j));
       sum += x[j] = std::exp(score.sum * double(s.scale));
-      size = std::max(size, score.size * double(s.scale));
+      size = std::max(size, score.size * std::abs(double(s.scale)));
     }
     lse.add(i, std::log(sum), roundings() * (1 + size + std::abs(std::log(sum))));
     for (int64_t j = 0; j < s.T; ++j) {
@@ -127,7 +127,8 @@ struct AttentionFormula {
       P[j] = saves == Saves::Probs ? saved_probs[i * s.T + j]
                                    : std::exp(double(s.scale) * score.sum - saved_lse[i]);
       P_size[j] =
-          P[j] * (saves == Saves::Probs ? 1 : 1 + double(s.scale) * score.size + std::abs(saved_lse[i]));
+          P[j] *
+          (saves == Saves::Probs ? 1 : 1 + std::abs(double(s.scale)) * score.size + std::abs(saved_lse[i]));
       factor[j] = dropout_factor(s, b, h, time, j);
       dP[j] = dot(dy, out, v, at_key(b, h, j));
       dP[j].sum *= factor[j], dP[j].size *= factor[j];
@@ -138,7 +139,7 @@ struct AttentionFormula {
       for (int64_t d = 0; d < s.D; ++d) {
         const int64_t key = at_key(b, h, j) + d;
         const double dS = double(s.scale) * P[j] * (dP[j].sum - row.sum);
-        const double size = double(s.scale) * P_size[j] * (dP[j].size + row.size);
+        const double size = std::abs(double(s.scale)) * P_size[j] * (dP[j].size + row.size);
         g.dq.add(query + d, dS * k[key], roundings() * size * std::abs(k[key]));
         g.dk.add(key, dS * q[query + d], of_group * size * std::abs(q[query + d]));
         g.dv.add(key, P[j] * factor[j] * dy[out + d],

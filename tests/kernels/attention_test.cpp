@@ -147,6 +147,15 @@ TEST_P(L03_Attention, PlainHasWideHeads) {
   expect_backward(f, Saves::Probs, {{1, 2, 1}}, {12});
 }
 
+TEST_P(L15_GroupedAttention, AnyScaleIsRight) {
+  for (const float scale : {-0.7f, 0.0f})
+    for (const Mask mask : {Mask::Causal, Mask::None}) {
+      AttentionShape s = shape_of(1, 2, 40, 6, mask, 0, 0, 2);
+      s.scale = scale;
+      expect_all(s, {DType::F32});
+    }
+}
+
 // 2 and 8 heads of queries to one of keys and values, with 2 and 1 of the latter.
 TEST_P(L15_GroupedAttention, EachOutputHasAWriteOfItsOwnAndCanBeLeftOut) {
   for (const auto& [H, group] : {std::pair(4, 2), {8, 8}})

@@ -164,7 +164,7 @@ TEST_F(L15_Attention, GradientsOfFlashAreThoseOfPlain) {
                ": with one key P is 1 and dS is 0; dv = dy. A weight is e^(scale x - lse)");
   expect_equal({.B = 2, .T = 7, .heads = 2, .D = 3},
                ": dS is P (dP - rowsum), with P and not with the score");
-  expect_equal({.B = 1, .T = 130, .heads = {4, 2}, .D = 8}, "");
+  expect_equal({.B = 1, .T = 130, .heads = {4, 2}, .D = 40}, "");
 }
 
 TEST_F(L15_Attention, InputsAreTheSameNumbersInEachDtypeAndOnEachDevice) {

@@ -210,8 +210,9 @@ TEST(L15_Checks, OfPrograms) {
 
 TEST(L15_Checks, OfMoves) {
   const AttentionSize size{.B = 1, .T = 8, .heads = 1, .D = 4};
-  const Moved moved{1000, 100};
-  const std::vector<CountedMoves> right(2, {size, {moved, moved}, {moved, moved}, {moved, moved}});
+  const Moved forward{1000, 100}, backward{3000, 200};
+  const std::vector<CountedMoves> right(
+      2, {size, {forward, backward}, {forward, backward}, {forward, backward}});
   const Checked failed(right, [](const auto& all, Report& r) { report_moves(all, r); });
   for (const size_t row : {0u, 1u})
     for (const int pass : {0, 1})

@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "kernels/emu/order.h"
 #include "kernels/emu/traffic.h"
 #include "src/ops/ops.h"
+#include "tests/kernels/emu_testing.h"
+#include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
@@ -51,6 +52,40 @@ TEST(L15_EmuBytes, OfAnAddedOutputAreLoadedToo) {
   const auto call = [&](Out out) { be(a).add(ctx(a, cost::add(300, DType::F32)), 300, a.in(), b.in(), out); };
   EXPECT_EQ(count([&] { call(y.set()); }), (Counted{2400, 1200}));
   EXPECT_EQ(count([&] { call(y.add()); }), (Counted{3600, 1200}));
+}
+
+// fill loads nothing; a cast loads and stores numbers of different sizes. Until the next reset all add up.
+TEST(L15_EmuBytes, OfDifferentKernelsAreThoseOfTheirFormulasAndAddUp) {
+  const Context context("emu");
+  const int64_t n = 1025;
+  const Tensor a = zeros(n, DType::BF16);
+  Tensor y = zeros(n, DType::BF16), wide = zeros(n, DType::F32);
+  const auto fill = [&] { be(a).fill(ctx(a, cost::fill(n, DType::BF16)), n, y.set(), 0.5); };
+  const auto cast = [&](Out out) {
+    be(a).cast(ctx(a, cost::cast(n, DType::BF16, DType::F32)), n, a.in(), out);
+  };
+  const auto nothing = [&] {
+    be(a).add(ctx(a, cost::add(0, DType::BF16)), 0, a.in(), a.in(), y.set());
+    be(a).add(ctx(a, cost::add(n, DType::BF16)), n, a.in(), a.in(), {nullptr, DType::BF16, Write::Set});
+  };
+  EXPECT_EQ(count(fill), (Counted{0, 2 * n}));
+  EXPECT_EQ(count([&] { cast(wide.set()); }), (Counted{2 * n, 4 * n}));
+  EXPECT_EQ(count([&] { cast(wide.add()); }), (Counted{6 * n, 4 * n}));
+  EXPECT_EQ(count(nothing), (Counted{0, 0}));
+  EXPECT_EQ(count([&] { fill(), cast(wide.add()), nothing(), cast(wide.set()); }), (Counted{8 * n, 10 * n}));
+}
+
+// Of a launch that threw nothing is left over for the next one.
+TEST(L15_EmuBytes, OfALaunchThatThrewAreGoneAfterAReset) {
+  const Context context("emu");
+  const Tensor a = zeros(300, DType::F32);
+  expect_refused("enough", [] {
+    launch("throws", 6, 32, 0, [] {
+      emu::count_load(1000), emu::count_store(100);
+      if (threadIdx.x == 20) fail("enough");
+    });
+  });
+  EXPECT_EQ(count([&] { add(a, a); }), (Counted{2400, 1200}));
 }
 
 TEST(L15_EmuBytes, OtherDevicesCountNone) {

@@ -56,18 +56,23 @@ __device__ void dot_tiles(const float* a, const float* b, float (&dots)[kRows][k
   }
 }
 
-// sums += weights x, the thread's part.
+// sums += weights x, the thread's part. The tile is summed by itself: a long sum errs less in blocks.
 template <int kRows, int kDims>
 __device__ void add_weighted(const float* weights, const float* x, float (&sums)[kRows][kDims / kSide]) {
   weights += thread_row() * kWeightLine<kRows>, x += thread_col();
+  float tile[kRows][kDims / kSide] = {};
   for (int j = 0; j < kSide * kRows; ++j) {
 #pragma unroll
     for (int c = 0; c < kDims / kSide; ++c) {
       const float x_jc = x[j * kVectorLine<kDims> + c * kSide];
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) sums[i][c] += weights[i * kSide * kWeightLine<kRows> + j] * x_jc;
+      for (int i = 0; i < kRows; ++i) tile[i][c] += weights[i * kSide * kWeightLine<kRows> + j] * x_jc;
     }
   }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i)
+#pragma unroll
+    for (int c = 0; c < kDims / kSide; ++c) sums[i][c] += tile[i][c];
 }
 
 // out <- factor * sums, the thread's part; `head` is where the head begins in out.

@@ -34,6 +34,7 @@ void launch(const Launch& l, void (*call)(const void*), const void* arguments) {
   ++launches_so_far;
   const Turns blocks(order_now, volume(l.grid));
   cpu::parallel_for(blocks.n, 1, [&](int64_t begin, int64_t end) {
+    loaded_here = stored_here = 0;  // what a launch that failed has left
     for (int64_t b = begin; b < end; ++b) Block::current().run(l, call, arguments, blocks(b), order_now);
     collect_traffic();
   });

@@ -139,20 +139,6 @@ TEST_P(L03_Attention, NothingIsNoError) {
     expect_all(s);
 }
 
-TEST(L15_AttentionOnCpu, WhatTheWorkspaceCannotHoldIsRefused) {
-  CBuf x{nullptr, DType::F32};
-  const Out none{nullptr, DType::F32};
-  const AttentionShape wide = shape_of(0, 2, 3, 30'000, Mask::None, 0, 0, 2),
-                       longest = shape_of(0, 2, 100'000, 3, Mask::None, 0, 0, 2);
-  const Backend& b = cpu_backend();
-  TestCtx ctx;
-  const auto plain = [&](const AttentionShape& s) { b.attention_plain_fwd(ctx, s, x, x, x, none, none); };
-  expect_refused("attention_plain: sequences of 100000", [&] { plain(longest); });
-  expect_refused("heads of 30000 need", [&] { b.attention_flash_fwd(ctx, wide, x, x, x, none, none); });
-  expect_refused("attention_flash_bwd: sequences of 100000",
-                 [&] { b.attention_flash_bwd(ctx, longest, x, x, x, x, x, x, none, none, none); });
-}
-
 // Heads so wide that a GPU's block of attention_plain has room for two rows only, and the CPU's workspace not
 // for every thread.
 TEST_P(L03_Attention, PlainHasWideHeads) {

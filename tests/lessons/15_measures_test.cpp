@@ -21,8 +21,9 @@ TEST(L15_Measures, ProgramsAreComparedWithTheFirst) {
   const std::vector<ProgramRun> runs = run_programs(1);
   EXPECT_EQ(runs[0].difference, 0);
   for (const ProgramRun& run : runs)
-    if (run.program == Program::Tiles)
-      EXPECT_GT(run.difference, 0) << "sums in another order round otherwise";
+    if (run.program == Program::Tiles) {
+      EXPECT_GT(run.difference, 0) << "sums in a different order round differently";
+    }
 }
 
 TEST(L15_Measures, GradientsAreThoseOfOneBackwardHoweverOftenItIsTimed) {

@@ -48,7 +48,8 @@ TEST_F(L03_OpRefusals, Attention) {
       attention(of({1, 2, 16}), 2, Mask::Causal, 0, 0);
     });
     attention(of({1, 2, 12}), {4, 1}, Mask::Causal, 0, 0);
-    for (const Heads heads : {Heads(4, 0), Heads(4, -1), Heads(4, 3), Heads(2, 4), Heads(0, 1)})
+    for (const Heads heads : {Heads(4, 0), Heads(4, -1), Heads(4, 3), Heads(2, 4), Heads(0, 1), Heads(0, 0),
+                              Heads(-4, 2), Heads(-4, -2)})
       expect_refused(op + ": qkv is [1,2,12] with " + std::to_string(heads.q) + " heads of queries and " +
                          std::to_string(heads.kv) + " of keys and values; the first must be a multiple",
                      [&] {

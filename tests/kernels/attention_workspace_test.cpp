@@ -42,7 +42,7 @@ TEST(L15_AttentionOnCpu, MoreThreadsThanSharesKeepToTheWorkspace) {
   ctx.workspace = memory.data() + (-reinterpret_cast<uintptr_t>(memory.data())) % TestCtx::kAlignment;
   const OpenMpThreads threads(12);
   cpu_backend().attention_flash_fwd(ctx, s, qkv.in(), qkv.in().from(2 * s.D), qkv.in().from(3 * s.D),
-                                    y.out(Write::Set), {});
+                                    y.out(Write::Set), Out{nullptr, DType::F32});
   const char* const end = static_cast<char*>(ctx.workspace) + kWorkspaceBytes;
   EXPECT_TRUE(std::all_of(end, static_cast<const char*>(memory.data() + memory.size()),
                           [](char c) { return c == kUntouched; }));

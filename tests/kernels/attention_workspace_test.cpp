@@ -1,4 +1,5 @@
 // The CPU's attention and its workspace, of which each thread has a share.
+#include "kernels/cpu/attention.h"
 #include "tests/kernels/kernel_contract.h"
 #include "tests/refusal_testing.h"
 
@@ -30,22 +31,23 @@ TEST(L15_AttentionOnCpu, WhatTheWorkspaceCannotHoldIsRefused) {
                  [&] { b.attention_flash_bwd(ctx, longest, x, x, x, x, x, x, none, none, none); });
 }
 
-// Heads so wide that the workspace has shares for some of 12 threads only, and tasks for all of them.
-TEST(L15_AttentionOnCpu, MoreThreadsThanSharesKeepToTheWorkspace) {
-  const AttentionShape s = shape_of(48, 20, 500);
-  const Buffer qkv = Buffer::random(DType::F32, s.B * s.qkv.batch, 1);
-  Buffer y = Buffer::zeros(DType::F32, s.B * s.y.batch);
-  constexpr char kUntouched = 0x5A;
-  std::vector<char> memory(4 * kWorkspaceBytes, kUntouched);
+// The workspace has 5 shares for 12 threads.
+TEST(L15_AttentionOnCpu, AsManyThreadsAttendAsTheWorkspaceHasShares) {
+  constexpr int64_t kShares = 5, kBytes = kWorkspaceBytes / kShares, kTasks = 40;
   TestCtx own;
-  Ctx ctx = own;
-  ctx.workspace = memory.data() + (-reinterpret_cast<uintptr_t>(memory.data())) % TestCtx::kAlignment;
+  const Ctx ctx = own;
   const OpenMpThreads threads(12);
-  cpu_backend().attention_flash_fwd(ctx, s, qkv.in(), qkv.in().from(2 * s.D), qkv.in().from(3 * s.D),
-                                    y.out(Write::Set), Out{nullptr, DType::F32});
-  const char* const end = static_cast<char*>(ctx.workspace) + kWorkspaceBytes;
-  EXPECT_TRUE(std::all_of(end, static_cast<const char*>(memory.data() + memory.size()),
-                          [](char c) { return c == kUntouched; }));
+  int most_threads = 0;
+  std::vector<int64_t> offset(kTasks, -1);
+  cpu::for_tasks(ctx, "attention", shape_of(1, 1, 1), kTasks, kBytes, [&](int64_t i, void* share) {
+    if (i == 0) most_threads = omp_get_num_threads();
+    offset[size_t(i)] = static_cast<char*>(share) - static_cast<char*>(ctx.workspace);
+  });
+  EXPECT_EQ(most_threads, kShares);
+  for (const int64_t each : offset) {
+    EXPECT_EQ(each % kBytes, 0) << "each task has one share";
+    EXPECT_TRUE(each >= 0 && each + kBytes <= kWorkspaceBytes) << "share at byte " << each;
+  }
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ TEST_P(L15_GroupedAttention, HeadsThatCannotBeSharedAreRefused) {
   const Buffer any = Buffer::zeros(DType::F32, 1);
   const CBuf x = any.in();
   const Out none{nullptr, DType::F32};
-  for (const auto& [H, KV] : {std::pair(4, 3), {4, 0}, {4, -2}, {2, 4}, {0, 1}, {-2, 2}}) {
+  for (const auto& [H, KV] : {std::pair(4, 3), {4, 0}, {4, -2}, {2, 4}, {0, 1}, {0, 0}, {-2, 2}, {-4, -2}}) {
     AttentionShape s = shape_of(0, 4, 2, 2, Mask::None);
     s.H = H, s.KV = KV;
     const Backend& b = table();

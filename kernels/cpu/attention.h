@@ -15,10 +15,17 @@ void for_tasks(const Ctx& ctx, const char* op, const AttentionShape& s, int64_t 
   const int64_t shares = std::min<int64_t>(kWorkspaceBytes / bytes, thread_count());
   check(shares > 0, op, ": sequences of ", s.T, " with heads of ", s.D, " need ", bytes,
         " bytes of workspace, there are ", kWorkspaceBytes, "; use shorter sequences or narrower heads");
+  std::exception_ptr error;  // as in parallel_for
 #pragma omp parallel for num_threads(shares) schedule(dynamic) if (shares > 1)
   for (int64_t i = 0; i < n; ++i) {
-    f(i, static_cast<char*>(ctx.workspace) + (shares > 1 ? thread_index() : 0) * bytes);
+    try {
+      f(i, static_cast<char*>(ctx.workspace) + (shares > 1 ? thread_index() : 0) * bytes);
+    } catch (...) {
+#pragma omp critical
+      error = std::current_exception();
+    }
   }
+  if (error) std::rethrow_exception(error);
 }
 
 // Copies the finished sums of dq, dk or dv, rows [t0, t0 + rows), to their place; nullptr: not wanted.

@@ -8,10 +8,12 @@ namespace gradus::cpu {
 
 namespace {
 
-// The sizes hold whole strips and tiles of every machine: 6, 12 or 32 rows, 4 to 32 columns.
+// The sizes hold whole strips and tiles of every machine: 6, 12 or 96 rows, 4 to 32 columns. Each query of a
+// forward task sees a key of each tile that the task meets.
 constexpr int64_t kKeys = 384;        // of a tile of keys
 constexpr int64_t kFwdQueries = 384;  // of a task: each tile of keys is packed once for all of them
 constexpr int64_t kBwdQueries = 96;   // that meet a tile of keys at a time
+static_assert(kFwdQueries == kKeys && kKeys % kBwdQueries == 0);
 
 // A task's share of the workspace, and what it does.
 template <class T>
@@ -64,18 +66,17 @@ struct FlashFwd : HeadTiles<T> {
   void run(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, const T* q_in,
            const T* k_in, const T* v_in) {
     const TileRegisters<W> registers;
-    const bool causal = s.mask == Mask::Causal;
-    const int64_t in = s.qkv.time, rows = rows_of(s, t0), keys = causal ? t0 + rows : s.T;
+    const int64_t in = s.qkv.time, rows = rows_of(s, t0), keys = s.mask == Mask::Causal ? t0 + rows : s.T;
     this->pack_rows(rows, s.D, q_in + t0 * in, in, 1, q);
     std::fill_n(y, this->sums(rows), S(0));
-    std::fill_n(max, round_up(rows, kStrip), S(-INFINITY));
+    std::fill_n(max, round_up(rows, kStrip),
+                std::numeric_limits<S>::lowest());  // no score of -infinity is NaN
     std::fill_n(sum, round_up(rows, kStrip), S(0));
     for (int64_t j0 = 0; j0 < keys; j0 += kKeys) {
       const int64_t cols = std::min(kKeys, keys - j0);
       this->pack_cols(cols, s.D, k_in + j0 * in, in, 1, k);
       this->pack_cols(s.D, cols, v_in + j0 * in, 1, in, v);
-      for (int64_t i0 = causal ? std::max<int64_t>(j0 - t0, 0) / kStrip * kStrip : 0; i0 < rows; i0 += kStrip)
-        strip(ctx, s, b, h, t0, i0, j0, cols);
+      for (int64_t i0 = 0; i0 < rows; i0 += kStrip) strip(ctx, s, b, h, t0, i0, j0, cols);
     }
     for (int64_t i = 0; i < rows; ++i) {
       const S factor = S(1) / sum[i];

@@ -2,6 +2,8 @@
 // "FlashAttention"; Dao 2023, "FlashAttention-2"). A block owns a tile of queries of one head and meets the
 // keys tile by tile (forward, dq), or owns a tile of keys and meets the queries of all heads that share these
 // (dk, dv). Weights exist only as one tile in shared memory.
+#include <cfloat>
+
 #include "kernels/cuda/attention_tiles.h"
 
 namespace gradus::GRADUS_GPU {
@@ -24,7 +26,7 @@ __global__ void flash_fwd_kernel(AttentionShape s, const StepScalars* scalars, C
   const Place p(s, s.H, kTile);
   const int64_t kv = p.in(s.qkv, p.h / s.group()), keys = keys_end(s, p.end);
   float max[kRows], sum[kRows], weighted[kRows][kDims / kSide] = {};
-  for (int i = 0; i < kRows; ++i) max[i] = -INFINITY, sum[i] = 0;
+  for (int i = 0; i < kRows; ++i) max[i] = -FLT_MAX, sum[i] = 0;  // no score of -infinity is NaN
 
   load_tile<kRows, kDims>(s, q.as<T>() + p.in(s.qkv), s.qkv.time, p.first, p.end, queries);
   for (int64_t j0 = 0; j0 < keys; j0 += kTile) {

@@ -193,7 +193,7 @@ TEST_P(L15_GroupedAttention, HeadsThatCannotBeSharedAreRefused) {
   const Buffer any = Buffer::zeros(DType::F32, 1);
   const CBuf x = any.in();
   const Out none{nullptr, DType::F32};
-  for (const auto& [H, KV] : {std::pair(4, 3), {4, 0}, {4, -2}, {2, 4}, {0, 1}, {-2, 2}}) {
+  for (const auto& [H, KV] : {std::pair(4, 3), {4, 0}, {4, -2}, {2, 4}, {0, 1}, {0, 0}, {-2, 2}, {-4, -2}}) {
     AttentionShape s = shape_of(0, 4, 2, 2, Mask::None);
     s.H = H, s.KV = KV;
     const Backend& b = table();
@@ -236,6 +236,17 @@ TEST_P(L03_Attention, LargeScoresDoNotOverflow) {  // e^1000 would; the largest 
   for (const Saves saves : kBothKinds)
     for (const double y : Attended(saves, shape_of(1, 1, 7, 4, Mask::Causal), x).y)
       ASSERT_TRUE(std::isfinite(y)) << y;
+}
+
+// A first tile of keys, or two, whose scores overflow to -infinity: their weights are 0, and the others
+// count.
+TEST_P(L03_Attention, ScoresOfMinusInfinityAreWeightsOfZero) {
+  constexpr int64_t kT = 500, kLost = 450;
+  std::vector<double> x;
+  for (int64_t t = 0; t < kT; ++t) x.insert(x.end(), {1e25, t < kLost ? -1e25 : 0.0, double(t)});
+  for (const Saves saves : kBothKinds)
+    for (const double y : Attended(saves, shape_of(1, 1, kT, 1, Mask::None), x).y)
+      ASSERT_NEAR(y, (kLost + kT - 1) / 2.0, 1e-3);
 }
 
 TEST_P(L03_Attention, AQueryDoesNotSeeWhatFollowsIt) {

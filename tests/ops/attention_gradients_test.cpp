@@ -66,7 +66,7 @@ class Slopes {
         dy_(exact_numbers(c.y().numel(), kDy)),
         right_(run_attention("cpu", DType::F64, attention_flash, c)) {
     for (int part = 0; part < 3; ++part)
-      for (uint64_t draw = 0; draw < 2; ++draw) add(part, draw);
+      for (uint64_t draw = 0; draw < (c.T == kLong ? 1 : 2); ++draw) add(part, draw);
   }
   const Values& gradient() const { return right_.dqkv; }
 

@@ -50,5 +50,16 @@ TEST(L15_AttentionOnCpu, AsManyThreadsAttendAsTheWorkspaceHasShares) {
   }
 }
 
+TEST(L15_AttentionOnCpu, AnErrorOfATaskIsThatOfTheCall) {
+  TestCtx own;
+  const Ctx ctx = own;
+  const OpenMpThreads threads(3);
+  for (const int64_t bytes : {kWorkspaceBytes / 3, kWorkspaceBytes})
+    expect_refused("task 4 fails", [&] {
+      cpu::for_tasks(ctx, "attention", shape_of(1, 1, 1), 9, bytes,
+                     [](int64_t i, void*) { check(i != 4, "task ", i, " fails"); });
+    });
+}
+
 }  // namespace
 }  // namespace gradus

@@ -133,7 +133,7 @@ std::vector<ProgramRun> run_programs(uint64_t seed) {
   const Head head = Head::random(kHeadTokens, kHeadDims, seed);
   std::vector<ProgramRun> runs{{Program::TwoPasses, 64, 64 * kHeadTokens},
                                {Program::Online, 64, 64 * kHeadTokens}};
-  for (const int64_t rows : {64, 16, 1}) runs.push_back({Program::Tiles, rows, rows * kTileKeys});
+  for (const int64_t rows : {64, 16, 1}) runs.push_back({Program::Tiles, rows, kTileKeys});
   std::vector<double> first;
   for (ProgramRun& run : runs) {
     const std::vector<float> y = attend(run.program, head, run.rows, run.memory);
@@ -169,10 +169,11 @@ void online_softmax_by_hand(std::ostream& out) {
   Softmax s;
   double y = 0;
   for (int j = 0; j < 4; ++j) {
-    const float before = s.max;
+    const float before = s.sum;
     s.add(kScores[j]);
-    const double correction = std::exp(double(before) - s.max);
-    y = y * correction + std::exp(double(kScores[j]) - s.max) * kValues[j];
+    y = 0;
+    for (int i = 0; i <= j; ++i) y += std::exp(double(kScores[i]) - s.max) * kValues[i];
+    const double correction = before > 0 ? (s.sum - std::exp(kScores[j] - s.max)) / before : 0;
     table.row({number_text(kScores[j]), number_text(kValues[j]), number_text(s.max), number_text(correction),
                number_text(s.sum), number_text(y)});
   }

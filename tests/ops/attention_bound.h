@@ -28,7 +28,7 @@ class AttentionBound {
  public:
   std::vector<double> y, dqkv;
 
-  AttentionBound(const AttentionCase& shape, DType t, const AttentionRun& exact, int64_t stride = 1)
+  AttentionBound(const AttentionCase& shape, DType t, const CaseRun& exact, int64_t stride = 1)
       : c(shape),
         u(0x1p-24),
         e(roundoff_of(t)),
@@ -88,7 +88,7 @@ class AttentionBound {
     double row = 0, size = 0;      // the rowsum, and the sum of P |dP|
     double weights = 0, of_y = 0;  // what errors of weights and of y are multiplied by in the rowsum
   };
-  Query query(int64_t b, int64_t h, int64_t t, const AttentionRun& exact) const {
+  Query query(int64_t b, int64_t h, int64_t t, const CaseRun& exact) const {
     Query q{.keys = c.mask == Mask::Causal ? t + 1 : c.T,
             .place = at(0, b, h, t),
             .out = out(b, h, t),
@@ -134,7 +134,7 @@ class AttentionBound {
     return x.P * (u * (q.w + q.remade + 2 * roundings(terms)) + e);
   }
 
-  void of_query(const Query& q, int64_t b, int64_t h, const AttentionRun& exact) {
+  void of_query(const Query& q, int64_t b, int64_t h, const CaseRun& exact) {
     for (int64_t d = 0; d < c.D; ++d) {
       y[q.out + d] =
           2 * (u * (q.w + roundings(q.keys) + 4) * y_size[q.out + d] + e * std::abs(exact.y[q.out + d]));
@@ -147,7 +147,7 @@ class AttentionBound {
     }
   }
   // What head h of queries adds to key j.
-  void of_key(const std::vector<Query>& queries, int64_t b, int64_t h, int64_t j, const AttentionRun& exact) {
+  void of_key(const std::vector<Query>& queries, int64_t b, int64_t h, int64_t j, const CaseRun& exact) {
     const int64_t begin = c.mask == Mask::Causal ? j : 0, terms = c.group() * (c.T - begin);
     const int64_t k = at(1, b, h, j), v = at(2, b, h, j);
     for (int64_t d = 0; h % c.group() == 0 && d < c.D; ++d)

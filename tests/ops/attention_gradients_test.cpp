@@ -111,7 +111,7 @@ class Slopes {
 
   AttentionCase c_;
   Values qkv_, dy_;
-  AttentionRun right_;
+  CaseRun right_;
   std::vector<Direction> directions_;
 };
 

@@ -46,11 +46,11 @@ double worst_share(const Values& plain, const Values& flash, const Values& bound
 }
 
 // fp64 on the cpu: by the probabilities, which has nothing in common with flash, unless they take 0.5 GB.
-AttentionRun exact_run(const AttentionCase& c) {
-  AttentionRun flash = run_attention("cpu", DType::F64, attention_flash, c);
+CaseRun exact_run(const AttentionCase& c) {
+  CaseRun flash = run_attention("cpu", DType::F64, attention_flash, c);
   if (c.T == kLong)
     return flash;  // attention_gradients_test.cpp compares its gradients with differences of y
-  AttentionRun plain = run_attention("cpu", DType::F64, attention_plain, c);
+  CaseRun plain = run_attention("cpu", DType::F64, attention_plain, c);
   plain.lse = flash.lse;
   return plain;
 }
@@ -67,11 +67,11 @@ class Comparison {
   // Twice plain's error (the rule of the authors' tests), and the log-sum-exp's rounding to fp32, which
   // changes each weight by its share, and is all there is where plain is exact. It rejects a flash that is 1
   // % wrong, in bf16, where plain errs by up to 0.4 %, 3 %. dq and dk of one key are 0, whatever is wrong.
-  void expect_as_close(const AttentionCase& c, const AttentionRun& plain, const AttentionRun& flash,
-                       const AttentionRun& exact) {
+  void expect_as_close(const AttentionCase& c, const CaseRun& plain, const CaseRun& flash,
+                       const CaseRun& exact) {
     const double rounding = 0x1p-24 * (1 + largest(exact.lse)), wrong = t_ == DType::BF16 ? 1.03 : 1.01;
     for (int i = 0; i < 4; ++i) {
-      const auto of = [&](const AttentionRun& run) { return output(c, run.y, run.dqkv, i); };
+      const auto of = [&](const CaseRun& run) { return output(c, run.y, run.dqkv, i); };
       const Values right = of(exact);
       const double allowed = 2 * largest_difference(of(plain), right) + rounding * largest(right);
       const double error = largest_difference(of(flash), right);
@@ -84,8 +84,7 @@ class Comparison {
   }
 
   // It rejects 1 % in fp32, and 5 % in bf16. (In fp16 weights are so small that they have fewer bits.)
-  void expect_same(const AttentionCase& c, const AttentionRun& plain, const AttentionRun& flash,
-                   const AttentionRun& exact) {
+  void expect_same(const AttentionCase& c, const CaseRun& plain, const CaseRun& flash, const CaseRun& exact) {
     const AttentionBound bound(c, t_, exact, c.T == kLong ? 31 : 1);
     const double wrong = t_ == DType::F32 ? 1.01 : 1.05;
     for (int i = 0; i < 4; ++i) {
@@ -115,11 +114,11 @@ class Comparison {
 TEST_P(L15_FlashLengths, FlashIsAsCloseToFp64AsPlainAndDiffersFromItByRoundings) {
   Comparison in_fp32(DType::F32), in_bf16(DType::BF16), in_fp16(DType::F16);
   for (const AttentionCase& c : attention_cases({1, 63, 64, 65})) {
-    const AttentionRun exact = exact_run(c);
+    const CaseRun exact = exact_run(c);
     for (const auto& [t, comparison] :
          {std::pair(DType::F32, &in_fp32), {DType::BF16, &in_bf16}, {DType::F16, &in_fp16}}) {
-      const AttentionRun plain = run_attention(device, t, attention_plain, c),
-                         flash = run_attention(device, t, attention_flash, c);
+      const CaseRun plain = run_attention(device, t, attention_plain, c),
+                    flash = run_attention(device, t, attention_flash, c);
       comparison->expect_as_close(c, plain, flash, exact);
       if (t != DType::F16) comparison->expect_same(c, plain, flash, exact);
     }
@@ -129,12 +128,12 @@ TEST_P(L15_FlashLengths, FlashIsAsCloseToFp64AsPlainAndDiffersFromItByRoundings)
 // A GPU's attention_plain has no room for rows of 8,191 weights; the cpu's stands for it.
 TEST_P(L15_FlashLengths, FlashOf8191TokensIsAsCloseToFp64AsPlainAndDiffersFromItByRoundings) {
   const AttentionCase c{kLong, 32};
-  const AttentionRun exact = exact_run(c);
+  const CaseRun exact = exact_run(c);
   for (const DType t : {DType::F32, DType::BF16, DType::F16}) {
     if (t != DType::F32 && !on_cpu) continue;  // emu takes 10 s
     Comparison comparison(t);
-    const AttentionRun plain = run_attention("cpu", t, attention_plain, c),
-                       flash = run_attention(device, t, attention_flash, c);
+    const CaseRun plain = run_attention("cpu", t, attention_plain, c),
+                  flash = run_attention(device, t, attention_flash, c);
     comparison.expect_as_close(c, plain, flash, exact);
     if (t != DType::F16) comparison.expect_same(c, plain, flash, exact);
   }

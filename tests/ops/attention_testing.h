@@ -47,11 +47,11 @@ inline std::vector<double> exact_numbers(int64_t n, uint64_t stream) {
 }
 
 constexpr uint64_t kQkv = 1, kDy = 2;  // streams of the inputs
-struct AttentionRun {
+struct CaseRun {                       // not AttentionRun, which is lesson 15's: test-15 links both
   std::vector<double> y, dqkv;
   std::vector<double> lse;  // (B, H, T), of attention_flash
 };
-inline AttentionRun run_attention(const char* device, DType t, AttentionOp op, const AttentionCase& c) {
+inline CaseRun run_attention(const char* device, DType t, AttentionOp op, const AttentionCase& c) {
   Context context(device, 5);
   const auto tensor = [&](const Shape& shape, uint64_t stream, const char* name) {
     return from_host(context.device, exact_numbers(shape.numel(), stream), shape, t, Kind::Temporary, name);
@@ -61,7 +61,7 @@ inline AttentionRun run_attention(const char* device, DType t, AttentionOp op, c
   attach(qkv, leaf, "qkv");
   Tape tape;
   const Tensor y = op(qkv, c.heads, c.mask, 0, 0);
-  AttentionRun run{to_host<double>(y), {}, {}};
+  CaseRun run{to_host<double>(y), {}, {}};
   if (op == attention_flash) run.lse = to_host<double>(tape.nodes()[0].saved[2].tensor);
   tape.backward(y, tensor(c.y(), kDy, "dy"));
   run.dqkv = to_host<double>(leaf.grad);

@@ -15,27 +15,11 @@ void for_tasks(const Ctx& ctx, const char* op, const AttentionShape& s, int64_t 
   const int64_t shares = std::min<int64_t>(kWorkspaceBytes / bytes, thread_count());
   check(shares > 0, op, ": sequences of ", s.T, " with heads of ", s.D, " need ", bytes,
         " bytes of workspace, there are ", kWorkspaceBytes, "; use shorter sequences or narrower heads");
-  std::exception_ptr error;  // as in parallel_for
+  KeptError error;
 #pragma omp parallel for num_threads(shares) schedule(dynamic) if (shares > 1)
-  for (int64_t i = 0; i < n; ++i) {
-    try {
-      f(i, static_cast<char*>(ctx.workspace) + (shares > 1 ? thread_index() : 0) * bytes);
-    } catch (...) {
-#pragma omp critical
-      error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
-}
-
-// Copies the finished sums of dq, dk or dv, rows [t0, t0 + rows), to their place; nullptr: not wanted.
-template <class T, class S>
-void write_sums(const AttentionShape& s, int64_t t0, int64_t rows, const S* sums, T* out, Write write) {
-  if (!out) return;
-  visit_write(write, [&]<Write W>() {
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t d = 0; d < s.D; ++d) store<W>(out + (t0 + i) * s.qkv.time, d, sums[i * s.D + d]);
-  });
+  for (int64_t i = 0; i < n; ++i)
+    error.of([&] { f(i, static_cast<char*>(ctx.workspace) + (shares > 1 ? thread_index() : 0) * bytes); });
+  error.rethrow();
 }
 
 // Multiplies the weights of query t to keys [j0, j0 + n) by their dropout factor: 0 or 1/(1-p).

@@ -21,22 +21,20 @@ struct FlashFwd : HeadTiles<T> {
   using Tiles = HeadTiles<T>;
   using Tiles::kStrip, Tiles::kCols, Tiles::kTile, Tiles::across, Tiles::depth, Tiles::tiles_of;
   using typename Tiles::S, typename Tiles::W;
-  Cut cut;
   W *q, *k;                // rows of the task's queries, columns of a tile of keys
   S *v, *scores, *panels;  // columns of the tile's values; a strip of weights, and its rows
   S *y, *max, *sum;        // of the task's queries, over the keys so far
 
   FlashFwd(const AttentionShape& s, void* share)
-      : Tiles(s.D),
-        cut(share),
-        q(cut.take<W>(kFwdQueries * depth)),
-        k(cut.take<W>(kKeys * depth)),
-        v(cut.take<S>(across * kCols * kKeys)),
-        scores(cut.take<S>(kStrip * kKeys)),
-        panels(cut.take<S>(kStrip * kKeys)),
-        y(cut.take<S>(this->sums(kFwdQueries))),
-        max(cut.take<S>(kFwdQueries)),
-        sum(cut.take<S>(kFwdQueries)) {}
+      : Tiles(s.D, share),
+        q(this->take_words(kFwdQueries * depth)),
+        k(this->take_words(kKeys * depth)),
+        v(this->take(across * kCols * kKeys)),
+        scores(this->take(kStrip * kKeys)),
+        panels(this->take(kStrip * kKeys)),
+        y(this->take(this->sums(kFwdQueries))),
+        max(this->take(kFwdQueries)),
+        sum(this->take(kFwdQueries)) {}
 
   // The strip of queries from t0 + i0 on meets the tile of keys [j0, j0 + cols).
   void strip(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, int64_t t0, int64_t i0,
@@ -47,8 +45,8 @@ struct FlashFwd : HeadTiles<T> {
       S *const x = scores + i % kStrip * kCols, *const y_i = y + this->row(i);
       const int64_t seen = seen_by(s, t0 + i, j0, cols);
       const S most_before = max[i];
-      max[i] = Row<T>::scale_max(x, tiles, seen, s.scale, max[i]);
-      const S tile_sum = Row<T>::exp_sum(x, tiles, max[i]);
+      max[i] = this->scale_max(x, tiles, seen, s.scale, max[i]);
+      const S tile_sum = this->exp_sum(x, tiles, max[i]);
       if (max[i] != most_before) {
         const S correction = vexp(most_before - max[i]);
         sum[i] *= correction;
@@ -56,7 +54,7 @@ struct FlashFwd : HeadTiles<T> {
           for (int64_t l = 0; l < kCols; ++l) y_i[c * kTile + l] *= correction;
       }
       sum[i] += tile_sum;
-      Row<T>::drop(ctx, s, b, h, t0 + i, j0, seen, x);
+      this->drop(ctx, s, b, h, t0 + i, j0, seen, x);
     }
     this->pack_scores(most, scores, panels);
     this->multiply(most, panels, v, cols, across, y + this->row(i0));
@@ -127,7 +125,6 @@ struct FlashBwd : HeadTiles<T> {
   using Tiles = HeadTiles<T>;
   using Tiles::kStrip, Tiles::kCols, Tiles::kTile, Tiles::across, Tiles::depth, Tiles::tiles_of;
   using typename Tiles::S, typename Tiles::W;
-  Cut cut;
   W *q, *dy, *k, *v;             // rows of kBwdQueries queries, columns of a tile of keys
   S *q_cols, *dy_cols, *k_cols;  // the same as columns of (queries, D) and of (keys, D)
   S *scores, *grads, *panels;    // of a strip: P and dS, and rows of either
@@ -136,23 +133,22 @@ struct FlashBwd : HeadTiles<T> {
 
   // dq is summed for a whole head; dk and dv for a tile of keys, but for all keys if other heads add to them.
   FlashBwd(const AttentionShape& s, void* share)
-      : Tiles(s.D),
-        cut(share),
-        q(cut.take<W>(kBwdQueries * depth)),
-        dy(cut.take<W>(kBwdQueries * depth)),
-        k(cut.take<W>(kKeys * depth)),
-        v(cut.take<W>(kKeys * depth)),
-        q_cols(cut.take<S>(across * kCols * kBwdQueries)),
-        dy_cols(cut.take<S>(across * kCols * kBwdQueries)),
-        k_cols(cut.take<S>(across * kCols * kKeys)),
-        scores(cut.take<S>(kStrip * kKeys)),
-        grads(cut.take<S>(kStrip * kKeys)),
-        panels(cut.take<S>(kStrip * kKeys)),
-        P(cut.take<S>(kBwdQueries * kKeys)),
-        dS(cut.take<S>(kBwdQueries * kKeys)),
-        dq(cut.take<S>(this->sums(s.T))),
-        dk(cut.take<S>(this->sums(s.group() > 1 ? s.T : kKeys))),
-        dv(cut.take<S>(this->sums(s.group() > 1 ? s.T : kKeys))) {}
+      : Tiles(s.D, share),
+        q(this->take_words(kBwdQueries * depth)),
+        dy(this->take_words(kBwdQueries * depth)),
+        k(this->take_words(kKeys * depth)),
+        v(this->take_words(kKeys * depth)),
+        q_cols(this->take(across * kCols * kBwdQueries)),
+        dy_cols(this->take(across * kCols * kBwdQueries)),
+        k_cols(this->take(across * kCols * kKeys)),
+        scores(this->take(kStrip * kKeys)),
+        grads(this->take(kStrip * kKeys)),
+        panels(this->take(kStrip * kKeys)),
+        P(this->take(kBwdQueries * kKeys)),
+        dS(this->take(kBwdQueries * kKeys)),
+        dq(this->take(this->sums(s.T))),
+        dk(this->take(this->sums(s.group() > 1 ? s.T : kKeys))),
+        dv(this->take(this->sums(s.group() > 1 ? s.T : kKeys))) {}
 
   // The strip of queries from t0 + i0 on against the tile of keys: its rows of P and dS, and what it adds to
   // dq. lse and rowsums: of the head's queries.
@@ -165,12 +161,12 @@ struct FlashBwd : HeadTiles<T> {
     for (int64_t i = 0; i < kStrip; ++i) {
       const int64_t t = std::min(t0 + i0 + i, s.T - 1), seen = seen_by(s, t, j0, cols);
       S *const x = scores + i * kCols, *const grad = grads + i * kCols;
-      Row<T>::drop(ctx, s, b, h, t, j0, seen, grad);
+      this->drop(ctx, s, b, h, t, j0, seen, grad);
       softmax_bwd<T>(x, grad, tiles, s.scale, lse[t], rowsums[t]);
-      Row<T>::hide(x, tiles, seen), Row<T>::hide(grad, tiles, seen);
-      Row<T>::drop(ctx, s, b, h, t, j0, seen, x);
-      Row<T>::copy(x, tiles, end, P + (i0 + i) * kKeys);
-      Row<T>::copy(grad, tiles, end, dS + (i0 + i) * kKeys);
+      this->hide(x, tiles, seen), this->hide(grad, tiles, seen);
+      this->drop(ctx, s, b, h, t, j0, seen, x);
+      this->copy(x, tiles, end, P + (i0 + i) * kKeys);
+      this->copy(grad, tiles, end, dS + (i0 + i) * kKeys);
     }
     this->pack_scores(most, grads, panels);
     this->multiply(most, panels, k_cols, cols, across, dq + this->row(t0 + i0));

@@ -138,14 +138,24 @@ void head_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t h, con
   }
 }
 
+// Copies the finished sums of dk or dv to their place; nullptr: not wanted.
+template <class T, class S>
+void write_sums(const AttentionShape& s, const S* sums, T* out, Write write) {
+  if (!out) return;
+  visit_write(write, [&]<Write W>() {
+    for (int64_t t = 0; t < s.T; ++t)
+      for (int64_t d = 0; d < s.D; ++d) store<W>(out + t * s.qkv.time, d, sums[t * s.D + d]);
+  });
+}
+
 // The heads of queries that share head kv of keys, in their order; x: the first one's.
 template <class T, class S>
 void group_bwd(const Ctx& ctx, const AttentionShape& s, int64_t b, int64_t kv, const Share<S>& share,
                const HeadBwd<T>& x) {
   std::fill(share.dk, share.dk + 2 * s.T * s.D, S(0));  // and dv, which follows it
   for (int64_t i = 0; i < s.group(); ++i) head_bwd(ctx, s, b, kv * s.group() + i, share, x.later(s, i));
-  write_sums(s, 0, s.T, share.dk, x.dk, x.dk_write);
-  write_sums(s, 0, s.T, share.dv, x.dv, x.dv_write);
+  write_sums(s, share.dk, x.dk, x.dk_write);
+  write_sums(s, share.dv, x.dv, x.dv_write);
 }
 
 }  // namespace

@@ -8,8 +8,27 @@
 
 namespace gradus::cpu {
 
-// Heads of D dimensions of type T, as panels and tiles. Scores are products of T, which some machines
-// multiply in pairs; weights are not rounded to T, so all other products are those of S.
+// How many keys of [j0, j0 + cols) the mask leaves to query t.
+inline int64_t seen_by(const AttentionShape& s, int64_t t, int64_t j0, int64_t cols) {
+  return s.mask == Mask::Causal ? std::clamp<int64_t>(t + 1 - j0, 0, cols) : cols;
+}
+
+// Cuts a share of the workspace into arrays, each from a cache line on. at == nullptr: only counts the bytes.
+struct Cut {
+  char* at;
+  int64_t bytes = 0;
+  explicit Cut(void* share) : at(static_cast<char*>(share)) {}
+  template <class X>
+  X* take(int64_t n) {
+    X* const array = at ? reinterpret_cast<X*>(at + bytes) : nullptr;
+    bytes += round_up(n * int64_t(sizeof(X)), 64);
+    return array;
+  }
+};
+
+// Heads of D dimensions of type T, as panels and tiles, and a task's share of the workspace. Scores are
+// products of T, which some machines multiply in pairs; weights are not rounded to T, so all other products
+// are those of S.
 template <class T>
 struct HeadTiles {
   using W = WordOf<T, T>;  // words of q, k, v and dy where scores and dP are made
@@ -19,7 +38,10 @@ struct HeadTiles {
   static_assert(Tile<W>::kCols == kCols);
   int64_t depth;   // words W of D numbers
   int64_t across;  // tiles for D columns
-  explicit HeadTiles(int64_t D) : depth(words_of<W>(D)), across(tiles_of(D)) {}
+  Cut cut;         // of the task's share of the workspace
+  HeadTiles(int64_t D, void* share) : depth(words_of<W>(D)), across(tiles_of(D)), cut(share) {}
+  W* take_words(int64_t n) { return cut.take<W>(n); }
+  S* take(int64_t n) { return cut.take<S>(n); }
 
   static int64_t tiles_of(int64_t cols) { return (cols + kCols - 1) / kCols; }
   // (lines, D) sums lie strip by strip, tile by tile: how many numbers that takes, and where row i begins in
@@ -80,19 +102,8 @@ struct HeadTiles {
         }
     });
   }
-};
 
-// How many keys of [j0, j0 + cols) the mask leaves to query t.
-inline int64_t seen_by(const AttentionShape& s, int64_t t, int64_t j0, int64_t cols) {
-  return s.mask == Mask::Causal ? std::clamp<int64_t>(t + 1 - j0, 0, cols) : cols;
-}
-
-// A row of a strip of scores: x[0, kCols), and so on in each tile.
-template <class T>
-struct Row : HeadTiles<T> {
-  using S = acc_t<T>;
-  using HeadTiles<T>::kCols, HeadTiles<T>::kTile;
-
+  // Rows of a strip of scores: x[0, kCols), and so on in each tile.
   // x *= scale for the `seen` keys that the mask leaves; the others get -infinity, so their weights will be
   // 0. Returns the maximum of all x and `most`.
   [[gnu::flatten, gnu::noinline]] static S scale_max(S* x, int64_t tiles, int64_t seen, S scale, S most) {
@@ -136,19 +147,6 @@ struct Row : HeadTiles<T> {
     if (s.dropout > 0)
       for (int64_t j = 0; j < seen; j += kCols, x += kTile)
         cpu::drop(ctx, s, b, h, t, j0 + j, std::min(kCols, seen - j), x);
-  }
-};
-
-// Cuts a share of the workspace into arrays, each from a cache line on. at == nullptr: only counts the bytes.
-struct Cut {
-  char* at;
-  int64_t bytes = 0;
-  explicit Cut(void* share) : at(static_cast<char*>(share)) {}
-  template <class X>
-  X* take(int64_t n) {
-    X* const array = at ? reinterpret_cast<X*>(at + bytes) : nullptr;
-    bytes += round_up(n * int64_t(sizeof(X)), 64);
-    return array;
   }
 };
 

@@ -94,8 +94,7 @@ void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, 
 template <class S>
 int64_t gemm_bytes(int64_t K) {
   const auto words = [&]<class W>(W) {  // of a thread's rows of A
-    constexpr int64_t kAtOnce = Word<W>::kNumbers * Tile<W>::kDeep;
-    return kChunkRows<W> * std::clamp<int64_t>(round_up(K, kAtOnce) / Word<W>::kNumbers, 1, kDepth<W>);
+    return kChunkRows<W> * std::clamp<int64_t>(words_of<W>(K), 1, kDepth<W>);
   };
   return 4 * round_up(std::max(words(S()), words(Bf16Pair())), 64) * int64_t(sizeof(S));
 }

@@ -26,6 +26,26 @@ inline int64_t thread_index() {  // of this thread in the innermost team
 #endif
 }
 
+// An exception must not leave a thread: one is kept, and thrown again by the caller's.
+class KeptError {
+ public:
+  template <class F>
+  void of(F&& f) {
+    try {
+      f();
+    } catch (...) {
+#pragma omp critical
+      error_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::exception_ptr error_;
+};
+
 // Calls f(begin, end) over pieces of [0, n), on all threads if n is worth it: at least `grain` items a piece.
 // The pieces depend on the number of threads, so f must compute each item independently of its piece.
 template <class F>
@@ -35,17 +55,10 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
     if (n > 0) f(int64_t(0), n);
     return;
   }
-  std::exception_ptr error;  // an exception must not leave a thread: it is thrown again by the caller's
+  KeptError error;
 #pragma omp parallel for num_threads(pieces) schedule(static, 1)
-  for (int64_t p = 0; p < pieces; ++p) {
-    try {
-      f(n * p / pieces, n * (p + 1) / pieces);
-    } catch (...) {
-#pragma omp critical
-      error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
+  for (int64_t p = 0; p < pieces; ++p) error.of([&] { f(n * p / pieces, n * (p + 1) / pieces); });
+  error.rethrow();
 }
 
 }  // namespace gradus::cpu

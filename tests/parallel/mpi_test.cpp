@@ -37,12 +37,12 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
     std::string how, when, sentence;
   };
   std::vector<Case> cases{
-      {"mismatch", "loop", "is all_reduce of 7 fp32"},
+      {"mismatch", "loop", " all_reduce of 7 fp32"},
       {"'kind of letter'", "loop", "rank 1: recv of 8 int32 from rank 0: what was sent are 8 fp32"},
       {"letter", "loop", "rank 1: recv of 5 fp32 from rank 0: what was sent are 8 fp32"},
       {"'other group'", "loop", "is split into others"},
-      {"'mismatch in a group'", "loop",
-       "its collective number 1 in group 'pairs' of ranks 1, 3 is all_reduce of 7 fp32"},
+      {"'mismatch in a group'", "loop",  // said by rank 1 or rank 3, or both
+       "its collective number 1 in group 'pairs' of ranks 1, 3 is all_reduce of "},
       {"'group ends'", "loop",
        "a Comm in group 'pairs' of ranks 0, 1, 2, 3 has ended while all_reduce of 8 fp32 was under way"},
       {"'throw within'", "loop", "rank 1: no luck"},
@@ -70,8 +70,9 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
     EXPECT_LT(timed(c, o), 10 + 2 * good) << c.how << " " << c.when;
     EXPECT_NE(o.code, 0) << c.how << " " << c.when << ": " << o.output;
     EXPECT_NE(o.output.find(c.sentence), std::string::npos) << c.how << " " << c.when << ": " << o.output;
+    EXPECT_EQ(o.output.find("rank rank"), std::string::npos) << "sentences of two ranks mixed: " << o.output;
     const bool ended = o.output.find("came to its end") != std::string::npos;
-    EXPECT_EQ(ended, c.when == "end") << c.how << " " << c.when;
+    EXPECT_TRUE(!ended || c.when == "end") << c.how << " " << c.when;  // at the end, rank 0 may have spoken
   }
 }
 

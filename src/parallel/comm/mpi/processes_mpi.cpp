@@ -60,7 +60,8 @@ static void compare_flags(int argc, char** argv) {
 
 [[noreturn]] static void end_all(const std::string& problem, int code) {
   if (self.rank > 0) usleep(500'000);  // as in Alarm
-  std::cerr << "rank " << self.rank << ": " << problem << std::endl;
+  // In one write: ranks that fail at the same time share the launcher's line.
+  std::cerr << "rank " + std::to_string(self.rank) + ": " + problem + "\n";
   int unread = 0;  // by the launcher, which ends without it where it hears of the abort first
   for (int ms = 0; ms < 3000 && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ++ms)
     usleep(1000);

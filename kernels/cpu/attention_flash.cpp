@@ -1,7 +1,7 @@
 // Attention that saves the log-sum-exp of each query instead of its probabilities (Dao et al. 2022,
 // "FlashAttention"; Dao 2023, "FlashAttention-2"). Weights exist only for some queries and a tile of keys at
-// a time. Forward keeps the softmax over the keys so far and corrects it tile by tile; backward computes each
-// weight again.
+// a time. Forward keeps the softmax over the keys so far and corrects it tile by tile; backward
+// recomputes each weight.
 #include "kernels/cpu/attention_tiles.h"
 
 namespace gradus::cpu {
@@ -44,11 +44,11 @@ struct FlashFwd : HeadTiles<T> {
     for (int64_t i = i0; i < i0 + kStrip; ++i) {
       S *const x = scores + i % kStrip * kCols, *const y_i = y + this->row(i);
       const int64_t seen = seen_by(s, t0 + i, j0, cols);
-      const S most_before = max[i];
+      const S max_before = max[i];
       max[i] = this->scale_max(x, tiles, seen, s.scale, max[i]);
       const S tile_sum = this->exp_sum(x, tiles, max[i]);
-      if (max[i] != most_before) {
-        const S correction = vexp(most_before - max[i]);
+      if (max[i] != max_before) {
+        const S correction = vexp(max_before - max[i]);
         sum[i] *= correction;
         for (int64_t c = 0; c < across; ++c)
           for (int64_t l = 0; l < kCols; ++l) y_i[c * kTile + l] *= correction;

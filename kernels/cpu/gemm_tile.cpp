@@ -60,8 +60,7 @@ TileRegisters<Bf16Pair>::TileRegisters() {
   // Linux gives a program these registers when it asks for them (its Documentation/arch/x86/xstate.rst).
   constexpr int kRequest = 0x1023, kTileData = 18;
   static const bool given = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
-  check(given,
-        "matmul: this system does not let programs use AMX; build with ARCH='-march=native -mno-amx-bf16'");
+  check(given, "this system does not let programs use AMX; build with ARCH='-march=native -mno-amx-bf16'");
   static constexpr Shapes kShapes;
   _tile_loadconfig(&kShapes);
 }

@@ -67,7 +67,7 @@ struct TileRegisters<Bf16Pair> {
 #endif
 
 // sums[kRows][kCols] += sum over k < K words of the outer product of a panel of A (kRows words a step) and of
-// B (kCols a step).
+// B (kCols a step). The sum over k begins at 0 and is added once, so sums over many tiles of K err less.
 template <class W>
 void multiply_tile(int64_t K, const W* a, const W* b, typename Word<W>::Sum* sums);
 

@@ -1,5 +1,5 @@
 // Lesson 15, flash attention. The scores of T queries and T keys are T x T numbers, but each is needed only
-// once: so a tile of them is made on chip, joins an online softmax, and is forgotten. Backward makes it again
+// once: so a tile of them is made on chip, joins an online softmax, and is discarded. Backward recomputes it
 // from the log-sum-exp of each query.
 //
 // Saved for backward: attention_plain B H T T probabilities, attention_flash B H T log-sum-exps (and its
@@ -67,7 +67,7 @@ static Trained train(const Lesson& lesson, const Settings& set, AttentionOp atte
 }
 
 static int lesson_15(int argc, char** argv) {
-  Lesson lesson(argc, argv, "15_flash_attention", "attention whose scores are never all there", 10);
+  Lesson lesson(argc, argv, "15_flash_attention", "attention that does not store its T x T scores", 10);
   const std::string picture = lesson.plot("15_saved.svg");
   lesson.done({}, {picture});
   if (lesson.print == "example") return online_softmax_by_hand(std::cout), 0;

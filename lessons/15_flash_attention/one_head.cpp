@@ -147,7 +147,7 @@ void report_programs(const std::vector<ProgramRun>& runs, Report& report) {
   constexpr const char* kNames[] = {"softmax in two passes", "online softmax", "tiles"};
   std::cout << "(a) One head, T = " << kHeadTokens << ", D = " << kHeadDims
             << ": numbers loaded and stored\n\n";
-  Table table({"program, queries at a time", "loads", "stores", "scores kept", "largest difference"});
+  Table table({"program, queries at a time", "loads", "stores", "scores kept", "difference from the first"});
   int64_t unpredicted = 0;
   double worst = 0;
   for (const ProgramRun& run : runs) {
@@ -159,25 +159,25 @@ void report_programs(const std::vector<ProgramRun>& runs, Report& report) {
     if (std::isnan(run.difference) || run.difference > worst) worst = run.difference;
   }
   std::cout << table << std::endl;
-  report.check_equal("programs: loads and stores unlike the formulas", unpredicted, 0);
-  report.check_at_most("programs: largest difference", worst, 1e-5);
+  report.check_equal("programs: loads and stores that differ from the formulas", unpredicted, 0);
+  report.check_at_most("programs: largest difference from the first", worst, 1e-5);
 }
 
 void online_softmax_by_hand(std::ostream& out) {
   constexpr float kScores[] = {1, 3, 2, 4}, kValues[] = {8, 2, 4, 6};
-  Table table({"score", "value", "maximum", "correction", "sum", "y"});
+  Table table({"score", "value", "maximum", "correction", "sum", "weighted sum"});
   Softmax s;
-  double y = 0;
+  double weighted = 0;
   for (int j = 0; j < 4; ++j) {
     const float before = s.sum;
     s.add(kScores[j]);
-    y = 0;
-    for (int i = 0; i <= j; ++i) y += std::exp(double(kScores[i]) - s.max) * kValues[i];
+    weighted = 0;
+    for (int i = 0; i <= j; ++i) weighted += std::exp(double(kScores[i]) - s.max) * kValues[i];
     const double correction = before > 0 ? (s.sum - std::exp(kScores[j] - s.max)) / before : 0;
     table.row({number_text(kScores[j]), number_text(kValues[j]), number_text(s.max), number_text(correction),
-               number_text(s.sum), number_text(y)});
+               number_text(s.sum), number_text(weighted)});
   }
-  out << table << "attention: y / sum = " << number_text(y / s.sum) << "\n";
+  out << table << "y = weighted sum / sum = " << number_text(weighted / s.sum) << "\n";
 }
 
 }  // namespace gradus

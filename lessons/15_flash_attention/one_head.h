@@ -38,7 +38,7 @@ struct Softmax {
 enum class Program : uint8_t {
   TwoPasses,  // stores scores, and loads them once for the maximum, once for the sum, once for y
   Online,     // Softmax::add of each score when it is made; stores scores too, and loads them once for y
-  Tiles       // kTileKeys scores at a time join y on chip, and none is stored (Dao et al. 2022, alg. 1)
+  Tiles       // kTileKeys scores at a time join y on chip, and none is stored (Dao 2023, alg. 1)
 };
 constexpr int64_t kTileKeys = 32;
 std::vector<float> attend(Program, const Head&, int64_t rows, Memory&);

@@ -95,7 +95,7 @@ void report_moves(const std::vector<CountedMoves>& all, Report& report) {
     table.row(cells);
   }
   std::cout << table << std::endl;
-  report.check_equal("flash on emu: bytes unlike the formula of its tiles", different, 0);
+  report.check_equal("flash on emu: bytes that differ from the formula of its tiles", different, 0);
 }
 
 }  // namespace gradus

@@ -4,7 +4,7 @@
 // "GQA"). dv = dropout(P)^T dy;  dP = dropout(dy v^T);  dS = P (dP - rowsum(P dP));  dq = scale dS k;  dk =
 // scale dS^T q; dk and dv are summed over the heads of q that share them. attention_plain saves: qkv and the
 // probabilities P (B, H, T, T). attention_flash saves: qkv, y and the log-sum-exp of each query (B, H, T),
-// from which P is computed anew.
+// from which backward recomputes P.
 #include <cmath>
 
 #include "src/ops/ops.h"

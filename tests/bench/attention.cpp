@@ -32,7 +32,9 @@ static void bench_attention(int argc, char** argv) {
   };
   print(std::string("products ") + name_of(dtype), 1e-9 * measure_gemm_peak(context.device, dtype));
   for (std::string word; std::getline(lengths, word, ',');) {
-    const int64_t T = std::stoll(word);
+    const int64_t T = std::atoll(word.c_str());
+    check(T > 0 && T <= 1 << 20, "--lengths: '", word,
+          "' is no number of tokens; such as --lengths=512,1024");
     Tensor qkv(context.device, {1, T, (heads + 2 * kv) * kDim}, dtype, Kind::Temporary, "qkv");
     Tensor dy(context.device, {1, T, heads * kDim}, dtype, Kind::Temporary, "dy");
     for (Tensor* x : {&qkv, &dy}) {

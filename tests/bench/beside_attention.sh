@@ -8,9 +8,12 @@ lines=$(mktemp)
 trap 'rm -f "$lines"' EXIT
 set -- "${1:-3}" --lengths="${LENGTHS:-512,1024,8192}"
 for round in $(seq "$1"); do
-  build/bench/attention "$2"
-  "${PYTHON:-python3}" tests/bench/peers/attention.py "$2"
-  build/bench/attention "$2" --dtype=bf16
-  "${PYTHON:-python3}" tests/bench/peers/attention.py "$2" --bf16
-done | tee "$lines"
+  for dtype in "" bf16; do
+    build/bench/attention "$2" ${dtype:+--dtype=$dtype}
+    "${PYTHON:-python3}" tests/bench/peers/product.py ${dtype:+--$dtype} | sed "s/.*gflops\": *\([0-9.]*\).*/{\
+\"model\":\"products ${dtype:-fp32}\",\"device\":\"cpu\",\"program\":\"pytorch-eager\",\"gflops\":\1}/"
+    "${PYTHON:-python3}" tests/bench/peers/attention.py "$2" ${dtype:+--$dtype}
+  done
+done >"$lines"
+cat "$lines"
 awk -f tests/tools/beside.awk "$lines" >&2

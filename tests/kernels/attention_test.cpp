@@ -51,7 +51,7 @@ void expect_forward(const AttentionFormula& f, Saves saves, const std::vector<Wa
                     const Threads& threads = {1, 3}) {
   const Buffer q(f.t, f.q), k(f.t, f.k), v(f.t, f.v);
   const bool plain = saves == Saves::Probs;
-  const KernelCall call{text_of(saves, f.s),
+  const TestedCall call{text_of(saves, f.s),
                         {plain ? f.probs : f.lse, f.y},
                         [&](const Ctx& c, const std::vector<Out>& out) {
                           forward(saves, c, f.s, q.in(), k.in(), v.in(), out[0], out[1]);
@@ -68,7 +68,7 @@ void expect_backward(const AttentionFormula& f, Saves saves, const std::vector<W
       lse(stat(t), f.saved_lse);
   const auto [dq, dk, dv] = f.backward(saves);
   const bool plain = saves == Saves::Probs;
-  const KernelCall call{text_of(saves, f.s),
+  const TestedCall call{text_of(saves, f.s),
                         {dq, dk, dv},
                         [&](const Ctx& c, const std::vector<Out>& d) {
                           if (plain)

@@ -60,7 +60,7 @@ TEST_P(L03_Dropout, Dropout) {
           y.value.push_back(double(words[e % 4] >> 8) >= double(p) * 0x1p24 ? vx[i] * factor : 0);
         }
         TestCtx ctx;
-        const KernelCall call{"dropout", {y}, [&](const Ctx&, const std::vector<Out>& out) {
+        const TestedCall call{"dropout", {y}, [&](const Ctx&, const std::vector<Out>& out) {
                                 dropout(ctx, s, x, out[0], p, d);
                               }};
         ASSERT_NO_FATAL_FAILURE(expect_contract(call, all_ways(call.outputs)));

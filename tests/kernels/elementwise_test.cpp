@@ -58,7 +58,7 @@ TEST_P(L02_Elementwise, CastBetweenAllPairs) {
   for (const DType from : float_types())
     for (const int64_t n : {0, 1, 257, 2049}) {
       const Buffer x = Buffer::random(from, n, 1);
-      const KernelCall cast{
+      const TestedCall cast{
           std::string("cast from ") + name_of(from),
           {{"y", float_types(), x.values()}},
           [&](const Ctx& c, const std::vector<Out>& y) { table().cast(c, n, x.in(), y[0]); }};
@@ -76,7 +76,7 @@ TEST_P(L02_Elementwise, CastOfColumnsBetweenAllPairs) {
         Expected y{"y", float_types(), std::vector<double>(size_t(s.rows * y_row), kNotWritten)};
         for (int64_t r = 0; r < s.rows; ++r)
           std::copy_n(values.begin() + r * x_row, s.cols, y.value.begin() + r * y_row);
-        const KernelCall cast{std::string("cast_columns from ") + name_of(from),
+        const TestedCall cast{std::string("cast_columns from ") + name_of(from),
                               {y},
                               [&, row = x_row](const Ctx& c, const std::vector<Out>& out) {
                                 table().cast_columns(c, s, row, x.in(), s.cols + y_more, out[0]);

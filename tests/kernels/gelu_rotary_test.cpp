@@ -34,7 +34,7 @@ void expect_rotary(const RotaryShape& s, DType t) {
     y.value[i] = v[i] * std::cos(angle) + partner * sine;
     y.error[i] = roundings * (std::abs(v[i]) + std::abs(partner));
   }
-  const KernelCall call{
+  const TestedCall call{
       "rotary",
       {y},
       [&](const Ctx& c, const std::vector<Out>& out) { table().rotary(c, s, x.in(), out[0]); },

@@ -102,7 +102,7 @@ TEST_P(L03_GradNorm, OfEveryTypeSizeAndList) {
 // Sums are made in fp64, where a square of fp32 has no error: an addition for each element.
 TEST_P(L18_GradNorm, OfEveryTypeSizeAndListInTwoSums) {
   for (const auto& [what, g] : lists()) {
-    const KernelCall call{
+    const TestedCall call{
         "sum_squares of " + what,
         {{"sum", {DType::F64}, {g.squares}, {2 * double(g.numel) * g.squares}}},
         [&, &g = g](const Ctx& c, const std::vector<Out>& out) { table().sum_squares(c, g.list(), out[0]); },

@@ -82,7 +82,7 @@ inline void expect_written(const std::string& op, const Expected& e, DType t, Wr
   }
 }
 
-struct KernelCall {
+struct TestedCall {
   std::string op;  // begins with the entry's name, for messages
   std::vector<Expected> outputs;
   std::function<void(const Ctx&, const std::vector<Out>&)> call;
@@ -149,7 +149,7 @@ class OpenMpThreads {  // for as long as it lives
 // it to the bit.
 using Results = std::vector<std::vector<double>>;
 
-inline void expect_way(const KernelCall& k, const Way& way, TestCtx& ctx, Results& results) {
+inline void expect_way(const TestedCall& k, const Way& way, TestCtx& ctx, Results& results) {
   std::vector<Buffer> buffers;
   std::vector<Out> outs;
   std::vector<std::vector<double>> old;
@@ -190,7 +190,7 @@ inline void expect_way(const KernelCall& k, const Way& way, TestCtx& ctx, Result
 }
 
 // On cpu with one thread and with three.
-inline void expect_contract(const KernelCall& k, const std::vector<Way>& ways, TestCtx& ctx,
+inline void expect_contract(const TestedCall& k, const std::vector<Way>& ways, TestCtx& ctx,
                             const std::vector<int>& of_threads = {1, 3}) {
   Results results(k.outputs.size());
   const size_t runs = turn.table == &cpu_backend() ? of_threads.size() : 1;  // a GPU has no such threads
@@ -199,11 +199,11 @@ inline void expect_contract(const KernelCall& k, const std::vector<Way>& ways, T
     for (const Way& way : ways) ASSERT_NO_FATAL_FAILURE(expect_way(k, way, ctx, results));
   }
 }
-inline void expect_contract(const KernelCall& k, const std::vector<Way>& ways) {
+inline void expect_contract(const TestedCall& k, const std::vector<Way>& ways) {
   TestCtx ctx(k.cost);
   expect_contract(k, ways, ctx);
 }
-inline void expect_contract(const KernelCall& k) { expect_contract(k, some_ways(k.outputs)); }
+inline void expect_contract(const TestedCall& k) { expect_contract(k, some_ways(k.outputs)); }
 
 // y = f(a, b), one element at a time, at sizes on both sides of what a block of a GPU takes, and of what is
 // worth a second thread; some of a are far from 0. `ulps` of fp32 on a value of size |f| + 1; 0: exact.
@@ -225,7 +225,7 @@ inline void expect_elementwise(const Elementwise& e) {
       for (int64_t i = 0; i < n; ++i) y.value[i] = e.f(va[i], vb[i]);
       for (int64_t i = 0; e.ulps > 0 && i < n; ++i)
         y.error.push_back(e.ulps * (2 * std::abs(y.value[i]) + std::abs(vb[i]) + 1));
-      const KernelCall call{e.op, {y}, [&](const Ctx& c, const std::vector<Out>& out) {
+      const TestedCall call{e.op, {y}, [&](const Ctx& c, const std::vector<Out>& out) {
                               e.kernel(c, n, a.in(), b.in(), out[0]);
                             }};
       expect_contract(call, all_ways(call.outputs));

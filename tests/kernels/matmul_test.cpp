@@ -79,7 +79,7 @@ void expect_product(TestCtx& ctx, const MatmulShape& s, DType t, const std::vect
   const auto call = [&](const Ctx& c, const std::vector<Out>& out) {
     table().matmul(c, s, a.in(), b.in(), out[0]);
   };
-  const KernelCall product{text.str(), {want}, call, {}, !on_cuda()};
+  const TestedCall product{text.str(), {want}, call, {}, !on_cuda()};
   ASSERT_NO_FATAL_FAILURE(expect_contract(product, ways, ctx, threads));
 }
 void expect_product(TestCtx& ctx, const MatmulShape& s, DType t, int way,
@@ -157,7 +157,7 @@ TEST_P(L01_Matmul, NoProductsAreZeros) {
     MatmulShape s = shape_of(5, 6, 0, Trans::No, Trans::No);
     s.lda = 3;
     const Buffer a = Buffer::random(t, 15, 1), b = Buffer::random(t, 6, 2);
-    const KernelCall zeros{
+    const TestedCall zeros{
         "matmul K 0",
         {{"C", types_of_c(t), std::vector<double>(30)}},
         [&](const Ctx& c, const std::vector<Out>& out) { table().matmul(c, s, a.in(), b.in(), out[0]); }};

@@ -82,7 +82,7 @@ void expect_direction(const Buffer& grad, const Buffer& m, double clip = kClip, 
     table().muon_direction(ctx, n, grad.in(), moved.out(Write::Set), out[0], kMomentum);
     expect_written(op, after.m, m.type(), Write::Set, {}, moved.values());
   };
-  const KernelCall k{op, {after.direction}, call, cost::muon_direction(n, grad.type(), m.type(), DType::F32)};
+  const TestedCall k{op, {after.direction}, call, cost::muon_direction(n, grad.type(), m.type(), DType::F32)};
   const std::vector<Way> all = all_ways(k.outputs), few{{1}, all[way % all.size()]};
   expect_contract(k, turn.table == &cpu_backend() ? all : few);
 }

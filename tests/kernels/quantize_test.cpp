@@ -262,7 +262,7 @@ TEST_P(L10_Dequantize, WhatCodesComeBackAs) {
       const CBuf moved = f.range == Range::ZeroPoint ? offsets.in() : CBuf{};
       for (const DType T : float_types()) {
         if (T == DType::F64) continue;
-        const KernelCall call{"dequantize " + std::string(f.name),
+        const TestedCall call{"dequantize " + std::string(f.name),
                               {{"y", {T}, expected}},
                               [&](const Ctx& c, const std::vector<Out>& out) {
                                 table().dequantize(c, run.s, run.codebook_in(), {codes.data(), DType::U8},

@@ -27,7 +27,7 @@ TEST_P(L02_Rows, Bias) {
         expect_contract({"bias_fwd", {with_x ? y : only_b}, [&](const Ctx& ctx, const std::vector<Out>& out) {
                            table().bias_fwd(ctx, s, with_x ? x.in() : CBuf{nullptr, T}, b.in(), out[0]);
                          }});
-      const KernelCall bwd{
+      const TestedCall bwd{
           "bias_bwd",
           {db},
           [&](const Ctx& ctx, const std::vector<Out>& out) { table().bias_bwd(ctx, s, x.in(), out[0]); },
@@ -104,18 +104,18 @@ struct LayerNorm {
 void layernorm_of(RowShape s, std::vector<Way> ways(const std::vector<Expected>&)) {
   for (const DType T : float_types()) {
     const LayerNorm l(s, T);
-    const KernelCall fwd{
+    const TestedCall fwd{
         "layernorm_fwd", {l.y, l.statistics}, [&](const Ctx& ctx, const std::vector<Out>& y) {
           table().layernorm_fwd(ctx, s, l.x.in(), l.gamma.in(), l.beta.in(), y[0], y[1], kEps);
         }};
-    const KernelCall bwd{"layernorm_bwd",
+    const TestedCall bwd{"layernorm_bwd",
                          {l.dx, l.dgamma, l.dbeta},
                          [&](const Ctx& ctx, const std::vector<Out>& y) {
                            table().layernorm_bwd(ctx, s, l.x.in(), l.gamma.in(), l.stats.in(), l.dy.in(),
                                                  y[0], y[1], y[2]);
                          },
                          cost::layernorm_bwd(s, T)};
-    for (const KernelCall& k : {fwd, bwd}) ASSERT_NO_FATAL_FAILURE(expect_contract(k, ways(k.outputs)));
+    for (const TestedCall& k : {fwd, bwd}) ASSERT_NO_FATAL_FAILURE(expect_contract(k, ways(k.outputs)));
   }
 }
 TEST_P(L03_Rows, LayerNorm) {
@@ -194,16 +194,16 @@ TEST_P(L03_Rows, Embedding) {
         y.value.push_back(vw[at]);
         dw.value[at] = rounded(stat(T), dw.value[at] + vdy[i]);
       }
-      const KernelCall fwd{"embedding_fwd", {y}, [&](const Ctx& ctx, const std::vector<Out>& out) {
+      const TestedCall fwd{"embedding_fwd", {y}, [&](const Ctx& ctx, const std::vector<Out>& out) {
                              table().embedding_fwd(ctx, s, 7, w.in(), {ids.data(), DType::I32}, out[0]);
                            }};
-      const KernelCall bwd{"embedding_bwd",
+      const TestedCall bwd{"embedding_bwd",
                            {dw},
                            [&](const Ctx& ctx, const std::vector<Out>& out) {
                              table().embedding_bwd(ctx, s, 7, {ids.data(), DType::I32}, dy.in(), out[0]);
                            },
                            cost::embedding_bwd(s, T)};
-      for (const KernelCall& k : {fwd, bwd}) ASSERT_NO_FATAL_FAILURE(expect_contract(k, all_ways(k.outputs)));
+      for (const TestedCall& k : {fwd, bwd}) ASSERT_NO_FATAL_FAILURE(expect_contract(k, all_ways(k.outputs)));
     }
   }
 }

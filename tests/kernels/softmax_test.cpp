@@ -42,7 +42,7 @@ TEST_P(L03_Softmax, Softmax) {
             y.error.push_back(y.value.back() * (double(s.cols) + 8 + max - row[c]) + 0x1p-98);
           }
         }
-        const KernelCall fwd{"softmax_fwd", {y}, [&](const Ctx& ctx, const std::vector<Out>& out) {
+        const TestedCall fwd{"softmax_fwd", {y}, [&](const Ctx& ctx, const std::vector<Out>& out) {
                                table().softmax_fwd(ctx, s, x.in(), out[0]);
                              }};
         ASSERT_NO_FATAL_FAILURE(expect_contract(fwd, all_ways(fwd.outputs)));
@@ -64,7 +64,7 @@ TEST_P(L03_Softmax, SoftmaxBackward) {
           dx.error.push_back(std::abs(vy[i]) * (2 * std::abs(vdy[i]) + (double(s.cols) + 4) * size));
         }
       }
-      const KernelCall bwd{"softmax_bwd", {dx}, [&](const Ctx& ctx, const std::vector<Out>& out) {
+      const TestedCall bwd{"softmax_bwd", {dx}, [&](const Ctx& ctx, const std::vector<Out>& out) {
                              table().softmax_bwd(ctx, s, y.in(), dy.in(), out[0]);
                            }};
       ASSERT_NO_FATAL_FAILURE(expect_contract(bwd, all_ways(bwd.outputs)));
@@ -125,7 +125,7 @@ void expect_loss(const Case& c) {
     loss.value[0] += value / c.divisor();
     loss.error[0] += (lse.error[r] + 16 * std::abs(value)) / c.divisor();
   }
-  const KernelCall fwd{"cross_entropy_fwd",
+  const TestedCall fwd{"cross_entropy_fwd",
                        {loss, lse},
                        [&](const Ctx& ctx, const std::vector<Out>& out) {
                          table().cross_entropy_fwd(ctx, c.s, c.logits.in(), c.targets(), c.given(), out[0],

@@ -206,9 +206,9 @@ TEST(L15_Checks, OfPrograms) {
   for (const size_t i : {0u, 4u})
     for (const int64_t more : {-1, 1}) {
       EXPECT_EQ(failed([&](auto& r) { r[i].memory.loads += more; }),
-                Names{"programs: loads and stores unlike the formulas"});
+                Names{"programs: loads and stores that differ from the formulas"});
       EXPECT_EQ(failed([&](auto& r) { r[i].memory.stores += more; }),
-                Names{"programs: loads and stores unlike the formulas"});
+                Names{"programs: loads and stores that differ from the formulas"});
     }
   for (const double bad : {2e-5, double(NAN)})
     EXPECT_EQ(failed([&](auto& r) { r[2].difference = bad; }), Names{"programs: largest difference"});
@@ -223,7 +223,7 @@ TEST(L15_Checks, OfMoves) {
   for (const size_t row : {0u, 1u})
     for (const int pass : {0, 1})
       for (const int64_t more : {-1, 1}) {
-        const Names name{"flash on emu: bytes unlike the formula of its tiles"};
+        const Names name{"flash on emu: bytes that differ from the formula of its tiles"};
         EXPECT_EQ(failed([&](auto& all) { all[row].flash[pass].loaded += more; }), name);
         EXPECT_EQ(failed([&](auto& all) { all[row].flash[pass].stored += more; }), name);
       }
@@ -239,7 +239,8 @@ TEST(L15_Checks, OfSavedBytes) {
     right.push_back(each);
   }
   const Checked failed(right, [](const auto& all, Report& r) { report_compared(all, "", r); });
-  const std::string unlike = "saved bytes unlike the formulas", linear = "flash: saved bytes not linear in T";
+  const std::string unlike = "saved bytes that differ from the formulas",
+                    linear = "flash: saved bytes not linear in T";
   EXPECT_EQ(failed([](auto& all) { all[0].plain.saved += 1; }), Names{unlike});
   EXPECT_EQ(failed([](auto& all) { all[1].flash.saved += 1; }), (Names{unlike, linear}));
   EXPECT_EQ(failed([](auto& all) { all[2].flash.saved -= 1; }), Names{unlike}) << "others share their keys";
@@ -288,7 +289,8 @@ TEST(L15_Program, TheExampleIsSoftmaxOnline) {
   const double weights[] = {std::exp(-3.0), std::exp(-1.0), std::exp(-2.0), 1};
   const double sum = weights[0] + weights[1] + weights[2] + weights[3];
   const double y = (8 * weights[0] + 2 * weights[1] + 4 * weights[2] + 6 * weights[3]) / sum;
-  EXPECT_NE(outcome.output.find("y / sum = " + number_text(y)), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("y = weighted sum / sum = " + number_text(y)), std::string::npos)
+      << outcome.output;
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ constexpr Cost cast_columns(RowShape s, DType from, DType to) { return cast(s.ro
 constexpr Cost add(int64_t n, DType T) { return elementwise(n, T, 1, 3); }
 constexpr Cost multiply(int64_t n, DType T) { return elementwise(n, T, 1, 3); }
 constexpr Cost scale(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
+constexpr Cost scale_by_ratio(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
 constexpr Cost gelu_fwd(int64_t n, DType T) { return elementwise(n, T, 9, 2); }
 constexpr Cost gelu_bwd(int64_t n, DType T) { return elementwise(n, T, 18, 3); }
 constexpr Cost gelu_erf_fwd(int64_t n, DType T) { return elementwise(n, T, 5, 2); }
@@ -77,6 +78,7 @@ constexpr Cost cross_entropy_fwd(RowShape s, DType T) {
   return normalization(s, T, 4, 1, s.rows * stat_size(T));
 }
 constexpr Cost cross_entropy_bwd_inplace(RowShape s, DType T) { return normalization(s, T, 3, 2); }
+constexpr Cost count_targets(int64_t n) { return elementwise(n, DType::I32, 1, 1); }
 
 constexpr Cost embedding_fwd(RowShape s, DType T) {
   return {OpClass::Other, 0, 2 * s.rows * s.cols * size_of(T), 0};

@@ -16,6 +16,14 @@ static A count_of(RowShape s, CBuf targets, CBuf count) {
   return count.p ? count.as<A>()[0] : A(here);
 }
 
+void count_targets(const Ctx&, int64_t n, CBuf targets, Out count) {
+  check_int32("count_targets", "targets", targets);
+  visit_out("count_targets", count, [&]<class T, Write W>() {
+    const int32_t* t = targets.as<int32_t>();
+    store<W>(count.as<T>(), 0, acc_t<T>(std::count_if(t, t + n, [](int32_t target) { return target >= 0; })));
+  });
+}
+
 void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, CBuf count, Out loss, Out lse) {
   check_cross_entropy_fwd(logits, targets, count, loss, lse);
   visit_float("cross_entropy_fwd", logits.t, [&]<class T>() {

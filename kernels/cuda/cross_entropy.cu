@@ -31,6 +31,18 @@ inline __device__ float count_of(int64_t rows, const int32_t* targets, const flo
   return float(block_sum(double(here)));
 }
 
+template <Write W, class T>
+__global__ void count_kernel(int64_t n, const int32_t* targets, T* count) {
+  const float here = count_of(n, targets, nullptr);
+  if (threadIdx.x == 0) store<W>(count, 0, here);
+}
+void count_targets(const Ctx& ctx, int64_t n, CBuf targets, Out count) {
+  check_int32("count_targets", "targets", targets);
+  visit_out("count_targets", count, [&]<class T, Write W>() {
+    launch(ctx, "count_targets", 1, kThreads, 0, count_kernel<W, T>, n, targets.as<int32_t>(), count.as<T>());
+  });
+}
+
 // One block: each thread sums every blockDim.x-th row, in fp64 because there may be millions, then the block
 // sums the threads.
 template <Write W>

@@ -56,6 +56,19 @@ static GradSlot gradient_slot(const Tensor& x) {
   return {x.slot, x.shape(), leaf ? leaf->dtype.value_or(x.dtype()) : x.dtype()};
 }
 
+static Tensor gradient_for(Device& device, const GradSlot& to) {
+  if (const Leaf* leaf = leaf_of(to.slot))
+    return Tensor(device, leaf->shape, to.dtype, Kind::Gradient, leaf->name + ".grad");
+  return Tensor(device, to.shape, to.dtype, Kind::Temporary, "gradient");
+}
+
+Tensor early_gradient(const Tensor& x) {
+  Leaf* leaf = leaf_of(x.slot);
+  if (leaf && leaf->grad.defined() && !leaf->written && !leaf->grad.shares_storage())
+    return std::exchange(leaf->grad, {});
+  return gradient_for(x.device(), gradient_slot(x));
+}
+
 std::vector<Tensor> record_node(Node node, const std::vector<Tensor>& inputs, std::vector<Tensor> y) {
   Context& context = current();
   if (context.check_finite)
@@ -82,12 +95,6 @@ std::vector<Tensor> record_node(Node node, const std::vector<Tensor>& inputs, st
   return y;
 }
 
-Tensor Grads::buffer(const GradSlot& to) {
-  if (const Leaf* leaf = leaf_of(to.slot))
-    return Tensor(device_, leaf->shape, to.dtype, Kind::Gradient, leaf->name + ".grad");
-  return Tensor(device_, to.shape, to.dtype, Kind::Temporary, "gradient");
-}
-
 Out Grads::out(int input) {
   const GradSlot& to = node_.inputs[input];
   if (!to.slot.wanted()) return {nullptr, to.dtype, Write::Set};
@@ -95,7 +102,7 @@ Out Grads::out(int input) {
         "pass; let the model live longer than its tape");
   if (Leaf* leaf = leaf_of(to.slot)) {
     if (!leaf->grad.defined()) {
-      leaf->grad = buffer(to);
+      leaf->grad = gradient_for(device_, to);
       leaf->written = false;
     }
     const Write write = leaf->written ? Write::Add : Write::Set;
@@ -104,7 +111,7 @@ Out Grads::out(int input) {
   }
   Tensor& grad = pending_[to.slot.id];
   if (!grad.defined()) {
-    grad = buffer(to);
+    grad = gradient_for(device_, to);
     return grad.set();
   }
   grad = unshared(grad);  // pass() may have shared it with another slot, which must not see this contribution
@@ -116,6 +123,11 @@ void Grads::pass(int input, const Tensor& dy) {
   if (!to.slot.wanted()) return;
   if (!to.slot.leaf && !pending_[to.slot.id].defined()) {
     pending_[to.slot.id] = dy;
+    return;
+  }
+  if (Leaf* leaf = leaf_of(to.slot); leaf && !leaf->grad.defined() && dy.storage().kind() == Kind::Gradient) {
+    leaf->grad = dy;
+    leaf->written = true;
     return;
   }
   cast(dy, out(input));

@@ -47,6 +47,10 @@ void attach(Tensor& value, Leaf& leaf, const std::string& name);
 // may write over.
 Tensor unshared(const Tensor& x);
 
+// Memory for x's gradient, for an op that makes it in the forward pass: the gradient that the leaf has kept,
+// if nothing was written to it since zero(), else new. Grads::pass gives it to the leaf.
+Tensor early_gradient(const Tensor& x);
+
 struct GradSlot {  // a tensor as the backward pass sees it
   Slot slot;
   Shape shape;
@@ -85,12 +89,11 @@ class Grads {
   // several outputs, or a saved weight that reading gathers, gets each from a statement of its own, because
   // compilers order arguments as they like, and bytes must not depend on that (src/README.md).
   Out out(int input);
-  // The gradient of an input is `dy` itself: shared without a copy if it is the first contribution.
+  // The gradient of an input is `dy` itself: shared without a copy if it is the first contribution, and to a
+  // parameter one in an early_gradient().
   void pass(int input, const Tensor& dy);
 
  private:
-  Tensor buffer(const GradSlot& to);
-
   Device& device_;
   std::unordered_map<int64_t, Tensor>& pending_;
   const Node& node_;

@@ -36,8 +36,11 @@ std::vector<Linear*> Transformer::linears() {
   return all;
 }
 
-Tensor Transformer::other_head(const Tensor& x) const {
-  if (config.output_head == OutputHead::Untied) return linear(x, lm_head_->table.value);
+const Tensor& Transformer::head_weight() const {
+  return (config.output_head == OutputHead::Tied ? wte_ : lm_head_)->table.value;
+}
+
+Tensor Transformer::pooled_head(const Tensor& x) const {
   const Tensor pooled = tanh((*pooler_)(select_token(x, 0)));
   return classifier_ ? (*classifier_)(dropout(pooled, config.dropout)) : pooled;
 }

@@ -115,10 +115,14 @@ Tensor Transformer::through_blocks(Tensor x) const {
   return x;
 }
 
-Tensor Transformer::head(const Tensor& x) const {
+Tensor Transformer::before_head(const Tensor& x) const {
   check(part.head, "transformer: this part of a model has no head");
-  const Tensor last = config.residual == Residual::PostNorm ? x : (*norm_)(x);
-  return config.output_head == OutputHead::Tied ? linear(last, wte_->table.value) : other_head(last);
+  return config.residual == Residual::PostNorm ? x : (*norm_)(x);
+}
+
+Tensor Transformer::head(const Tensor& x) const {
+  const Tensor last = before_head(x);
+  return config.output_head == OutputHead::Pooled ? pooled_head(last) : linear(last, head_weight());
 }
 
 Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
@@ -130,7 +134,9 @@ Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   const ProfileRange range("forward");
   check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
-  return cross_entropy(logits(ids, types), targets, count);
+  if (config.loss_rows == 0) return cross_entropy(logits(ids, types), targets, count);
+  const Tensor last = before_head(through_blocks(embed(ids, types)));
+  return linear_cross_entropy(last, head_weight(), targets, count, config.loss_rows);
 }
 
 }  // namespace gradus

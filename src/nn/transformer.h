@@ -92,7 +92,9 @@ class Transformer {
   void check_inputs(const Tensor& ids, const Tensor& types) const;
   Tensor through_segments(Tensor x) const;
   Tensor up_to_block(int64_t block, const Tensor& x) const;
-  Tensor other_head(const Tensor& x) const;
+  Tensor before_head(const Tensor& x) const;
+  const Tensor& head_weight() const;
+  Tensor pooled_head(const Tensor& x) const;
   void add_output_head();
 
   std::optional<Embedding> wte_, wpe_, wtt_;

@@ -26,6 +26,8 @@ void TransformerConfig::validate() const {
         "; neither can be negative");
   check(labels == 0 || output_head == OutputHead::Pooled, "transformer: ", labels,
         " labels need a pooled head: output_head = OutputHead::Pooled");
+  check(loss_rows >= 0 && (loss_rows == 0 || output_head != OutputHead::Pooled), "transformer: loss_rows is ",
+        loss_rows, "; it is 0 or more, and 0 with a pooled head, which has logits for whole samples");
 }
 
 int64_t TransformerConfig::parameter_count() const {

@@ -35,6 +35,7 @@ struct TransformerConfig {
   int64_t token_types = 0;  // kinds of tokens (say first and second sentence), with an embedding each
   int64_t labels = 0;
   double norm_eps = 1e-5;
+  int64_t loss_rows = 0;  // loss() makes the logits of so many tokens at a time; 0: all at once
 
   void validate() const;  // a sentence for what cannot be, such as heads that do not divide channels
   // By formula: V C + T C + L (12 C^2 + 13 C) + 2 C for GPT-2.

@@ -30,6 +30,9 @@ Tensor gelu_erf(const Tensor& x);                          // exact, as BERT and
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor linear(const Tensor& x, const Tensor& weight,
               const Tensor& bias = {});             // x W^T + b, W (out,in), b (out)
+// cross_entropy(linear(x, weight), targets, count), with the logits of `rows` rows at a time
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, const Tensor& count,
+                            int64_t rows);
 Tensor multiply(const Tensor& a, const Tensor& b);  // a * b, same shapes
 // Turns q and k of each head by its position: the first `dims` dimensions. qkv (B,T,3C) -> the same shape;
 // its first token is at position `first`.

@@ -58,6 +58,12 @@ inline const std::vector<Op> kOps{
      [](In x) {
        return cross_entropy(x[0], ids_of({0, 4, 2, 2}, {4}));
      }},
+    {"linear_cross_entropy",
+     {{2, 2, 3}, {5, 3}},
+     [](In x) {
+       return linear_cross_entropy(x[0], x[1], ids_of({0, 4, -1, 2}, {2, 2}), {}, 3);
+     },
+     2},
     {"dropout", {{3, 2, 5}}, [](In x) { return with_first_mask([&] { return dropout(x[0], 0.3); }); }},
     {"embedding",
      {{5, 3}},

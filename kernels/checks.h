@@ -60,6 +60,22 @@ inline void check_layernorm_bwd(CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx,
   check_t_or_fp32("layernorm_bwd", x.t, {{"dgamma", dgamma}, {"dbeta", dbeta}});
   check_stats("layernorm_bwd", x.t, {{"stats", stats}});
 }
+inline void check_add_layernorm_fwd(CBuf a, CBuf b, CBuf gamma, CBuf beta, Out sum, Out y, Out stats) {
+  constexpr const char* op = "add_layernorm_fwd";
+  check_dtype(op, a.t, {{"b", b}, {"gamma", gamma}, {"beta", beta}, {"sum", sum}, {"y", y}});
+  check_stats(op, a.t, {{"stats", stats}});
+  check(sum.wanted() && sum.w == Write::Set, op,
+        ": the sum is what is normalized, so it must be there and be ", "replaced");
+}
+inline void check_add_layernorm_bwd(CBuf x, CBuf gamma, CBuf stats, CBuf dy, CBuf dsum, Out dx, Out dgamma,
+                                    Out dbeta) {
+  check_layernorm_bwd(x, gamma, stats, dy, dx, dgamma, dbeta);
+  check_dtype("add_layernorm_bwd", x.t, {{"dsum", dsum}});
+}
+inline void check_bias_gelu_bwd(CBuf x, CBuf b, CBuf dy, Out dx, Out db) {
+  check_dtype("bias_gelu_bwd", x.t, {{"b", b}, {"dy", dy}, {"dx", dx}});
+  check_t_or_fp32("bias_gelu_bwd", x.t, {{"db", db}});
+}
 inline void check_cross_entropy_fwd(CBuf logits, CBuf targets, CBuf count, Out loss, Out lse) {
   check_int32("cross_entropy_fwd", "targets", targets);
   check_stats("cross_entropy_fwd", logits.t, {{"count", count}, {"loss", loss}, {"lse", lse}});

@@ -71,6 +71,16 @@ constexpr Cost layernorm_fwd(RowShape s, DType T) { return normalization(s, T, 8
 constexpr Cost layernorm_bwd(RowShape s, DType T) {
   return normalization(s, T, 18, 3, (2 * partitions(s.rows) + 1) * s.cols * stat_size(T));
 }
+constexpr Cost add_layernorm_fwd(RowShape s, DType T) { return normalization(s, T, 9, 4); }
+constexpr Cost add_layernorm_bwd(RowShape s, DType T) {
+  return normalization(s, T, 19, 4, layernorm_bwd(s, T).scratch);
+}
+// Scratch: as bias_bwd's.
+constexpr Cost bias_gelu_fwd(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 10, 2); }
+constexpr Cost bias_gelu_bwd(RowShape s, DType T) {
+  return {OpClass::Elementwise, 20 * s.rows * s.cols, 3 * s.rows * s.cols * size_of(T),
+          bias_bwd(s, T).scratch};
+}
 constexpr Cost softmax_fwd(RowShape s, DType T) { return normalization(s, T, 5, 2); }
 constexpr Cost softmax_bwd(RowShape s, DType T) { return normalization(s, T, 4, 3); }
 // Scratch: one loss a row.

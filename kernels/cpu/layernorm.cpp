@@ -36,31 +36,53 @@ template <Write W, class T>
     store<W>(y, c, (load(x, c) - s.mean) * s.rstd * load(gamma, c) + load(beta, c));
 }
 
-void layernorm_fwd(const Ctx&, RowShape s, CBuf x, CBuf gamma, CBuf beta, Out y, Out stats, float eps) {
-  check_layernorm_fwd(x, gamma, beta, y, stats);
-  visit_float("layernorm_fwd", x.t, [&]<class T>() {
-    using A = acc_t<T>;
-    for_rows(s, [&](int64_t r) {
-      const T* in = x.as<T>() + r * s.cols;
-      const RowStatistics<A> row = row_statistics(s.cols, in, A(eps));
-      visit_write(y.w, [&]<Write W>() {
-        if (y.wanted())
-          layernorm_row<W>(row, s.cols, in, gamma.as<T>(), beta.as<T>(), y.as<T>() + r * s.cols);
-      });
-      visit_write(stats.w, [&]<Write W>() {
-        if (!stats.wanted()) return;
-        store<W>(stats.as<A>(), 2 * r, row.mean);
-        store<W>(stats.as<A>(), 2 * r + 1, row.rstd);
-      });
+// row_of(r): row r of what is normalized.
+template <class T, class F>
+static void normalize(RowShape s, F row_of, CBuf gamma, CBuf beta, Out y, Out stats, float eps) {
+  using A = acc_t<T>;
+  for_rows(s, [&](int64_t r) {
+    const T* in = row_of(r);
+    const RowStatistics<A> row = row_statistics(s.cols, in, A(eps));
+    visit_write(y.w, [&]<Write W>() {
+      if (y.wanted()) layernorm_row<W>(row, s.cols, in, gamma.as<T>(), beta.as<T>(), y.as<T>() + r * s.cols);
+    });
+    visit_write(stats.w, [&]<Write W>() {
+      if (!stats.wanted()) return;
+      store<W>(stats.as<A>(), 2 * r, row.mean);
+      store<W>(stats.as<A>(), 2 * r + 1, row.rstd);
     });
   });
 }
 
-// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma.
+void layernorm_fwd(const Ctx&, RowShape s, CBuf x, CBuf gamma, CBuf beta, Out y, Out stats, float eps) {
+  check_layernorm_fwd(x, gamma, beta, y, stats);
+  visit_float("layernorm_fwd", x.t, [&]<class T>() {
+    normalize<T>(
+        s, [&](int64_t r) { return x.as<T>() + r * s.cols; }, gamma, beta, y, stats, eps);
+  });
+}
+
+// The sum's row is normalized while it is in cache.
+void add_layernorm_fwd(const Ctx&, RowShape s, CBuf a, CBuf b, CBuf gamma, CBuf beta, Out sum, Out y,
+                       Out stats, float eps) {
+  check_add_layernorm_fwd(a, b, gamma, beta, sum, y, stats);
+  visit_float("add_layernorm_fwd", a.t, [&]<class T>() {
+    using A = acc_t<T>;
+    const auto row_of = [&](int64_t r) {
+      T* const row = sum.as<T>();
+      map_piece<Write::Set>(
+          r * s.cols, (r + 1) * s.cols, row, [](A a, A b) { return a + b; }, a.as<T>(), b.as<T>());
+      return row + r * s.cols;
+    };
+    normalize<T>(s, row_of, gamma, beta, y, stats, eps);
+  });
+}
+
+// dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma; and dsum, if there is one.
 template <Write W, class T>
 [[gnu::flatten, gnu::noinline]] static void layernorm_bwd_row(RowStatistics<acc_t<T>> s, int64_t cols,
                                                               const T* x, const T* gamma, const T* dy,
-                                                              T* dx) {
+                                                              const T* dsum, T* dx) {
   using A = acc_t<T>;
   A sum = 0, dot = 0;
 #pragma omp simd reduction(+ : sum, dot)
@@ -70,10 +92,16 @@ template <Write W, class T>
     dot += g * ((load(x, c) - s.mean) * s.rstd);
   }
   const A mean_g = sum / A(cols), mean_dot = dot / A(cols);
-#pragma omp simd
-  for (int64_t c = 0; c < cols; ++c) {
+  const auto slope = [&](int64_t c) {
     const A g = load(dy, c) * load(gamma, c), xhat = (load(x, c) - s.mean) * s.rstd;
-    store<W>(dx, c, s.rstd * (g - mean_g - xhat * mean_dot));
+    return s.rstd * (g - mean_g - xhat * mean_dot);
+  };
+  if (dsum) {
+#pragma omp simd
+    for (int64_t c = 0; c < cols; ++c) store<W>(dx, c, slope(c) + load(dsum, c));
+  } else {
+#pragma omp simd
+    for (int64_t c = 0; c < cols; ++c) store<W>(dx, c, slope(c));
   }
 }
 
@@ -89,10 +117,9 @@ template <class T>
   }
 }
 
-void layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx, Out dgamma,
-                   Out dbeta) {
-  check_layernorm_bwd(x, gamma, stats, dy, dx, dgamma, dbeta);
-  visit_float("layernorm_bwd", x.t, [&]<class T>() {
+static void normalize_bwd(const char* op, const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, CBuf dy,
+                          CBuf dsum, Out dx, Out dgamma, Out dbeta) {
+  visit_float(op, x.t, [&]<class T>() {
     using A = acc_t<T>;
     const int64_t P = cost::partitions(s.rows);
     A *partial_gamma = static_cast<A*>(ctx.scratch), *partial_beta = partial_gamma + P * s.cols;
@@ -105,7 +132,8 @@ void layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, C
         const RowStatistics<A> row{stats.as<A>()[2 * r], stats.as<A>()[2 * r + 1]};
         visit_write(dx.w, [&]<Write W>() {
           if (dx.wanted())
-            layernorm_bwd_row<W>(row, s.cols, in, gamma.as<T>(), grad, dx.as<T>() + r * s.cols);
+            layernorm_bwd_row<W>(row, s.cols, in, gamma.as<T>(), grad,
+                                 dsum.p ? dsum.as<T>() + r * s.cols : nullptr, dx.as<T>() + r * s.cols);
         });
         if (dgamma.wanted() || dbeta.wanted()) add_parameter_sums(row, s.cols, in, grad, g, b);
       }
@@ -113,9 +141,21 @@ void layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, C
     for (const auto& [partial, out] : {std::pair(partial_gamma, dgamma), std::pair(partial_beta, dbeta)}) {
       if (!out.wanted()) continue;
       sum_partitions(P, s.cols, partial, sums);
-      write("layernorm_bwd", s.cols, sums, out, 0);
+      write(op, s.cols, sums, out, 0);
     }
   });
+}
+
+void layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx, Out dgamma,
+                   Out dbeta) {
+  check_layernorm_bwd(x, gamma, stats, dy, dx, dgamma, dbeta);
+  normalize_bwd("layernorm_bwd", ctx, s, x, gamma, stats, dy, {nullptr, x.t}, dx, dgamma, dbeta);
+}
+
+void add_layernorm_bwd(const Ctx& ctx, RowShape s, CBuf x, CBuf gamma, CBuf stats, CBuf dy, CBuf dsum, Out dx,
+                       Out dgamma, Out dbeta) {
+  check_add_layernorm_bwd(x, gamma, stats, dy, dsum, dx, dgamma, dbeta);
+  normalize_bwd("add_layernorm_bwd", ctx, s, x, gamma, stats, dy, dsum, dx, dgamma, dbeta);
 }
 
 }  // namespace gradus::cpu

@@ -6,7 +6,10 @@
 
 namespace gradus {
 
-Tensor add(const Tensor& a, const Tensor& b);                // a + b, same shapes
+Tensor add(const Tensor& a, const Tensor& b);  // a + b, same shapes
+// {a + b, layernorm(a + b)}: the residual stream, and what the next branch of a pre-norm block reads
+std::vector<Tensor> add_layernorm(const Tensor& a, const Tensor& b, const Tensor& gamma, const Tensor& beta,
+                                  double eps = 1e-5);
 Tensor add_positions(const Tensor& x, const Tensor& table);  // x (B,T,C) + table[0..T) (Tmax,C)
 // The heads of attention: of queries, and of keys and values, which may be fewer (grouped-query attention).
 struct Heads {
@@ -19,7 +22,8 @@ struct Heads {
 // the ones from first_head on.
 Tensor attention_plain(const Tensor& qkv, Heads heads, Mask mask, double dropout, int64_t first_head = 0);
 Tensor attention_flash(const Tensor& qkv, Heads heads, Mask mask, double dropout, int64_t first_head = 0);
-Tensor concatenate(const std::vector<Tensor>& parts);  // along the last dimension
+Tensor bias_gelu(const Tensor& x, const Tensor& bias);  // gelu(x + bias), for a linear without its bias
+Tensor concatenate(const std::vector<Tensor>& parts);   // along the last dimension
 // (...,V), int32 (...) from -1 on, one number -> scalar
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& count = {});
 // x (B, ...): sample by sample; or of each sample the elements from first_element on
@@ -29,7 +33,7 @@ Tensor gelu(const Tensor& x);                              // by tanh, as GPT-2 
 Tensor gelu_erf(const Tensor& x);                          // exact, as BERT and GPT-NeoX have it
 Tensor layernorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps = 1e-5);
 Tensor linear(const Tensor& x, const Tensor& weight,
-              const Tensor& bias = {});             // x W^T + b, W (out,in), b (out)
+              const Tensor& bias = {});  // x W^T + b, W (out,in), b (out)
 // cross_entropy(linear(x, weight), targets, count), with the logits of `rows` rows at a time
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, const Tensor& count,
                             int64_t rows);

@@ -46,6 +46,24 @@ std::string input(unsigned) { return "0 "; }
 const std::vector<Contract> kContracts{
     {"add", nothing, [](DType T) { return Costs{cost::add(12, T)}; },
      [](DType T, unsigned training) { return Costs(size_t(std::popcount(training)), cost::cast(12, T, T)); }},
+    {"add_layernorm",
+     [](unsigned training) -> std::string { return training & 7 ? "add 2 layernorm.stats " : ""; },
+     [](DType T) {
+       return Costs{cost::add_layernorm_fwd({4, 5}, T)};
+     },
+     [](DType T, unsigned training) {
+       Costs costs{training & 7 ? cost::add_layernorm_bwd({4, 5}, T) : cost::bias_bwd({4, 5}, T)};
+       for (const unsigned bit : {1u, 2u})
+         if (training & bit) costs.push_back(cost::cast(20, T, T));  // to a parameter
+       return costs;
+     }},
+    {"bias_gelu", [](unsigned) -> std::string { return "0 1 "; },
+     [](DType T) {
+       return Costs{cost::bias_gelu_fwd({3, 4}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::bias_gelu_bwd({3, 4}, T)};
+     }},
     {"add_positions", nothing,
      [](DType T) {
        return Costs{cost::bias_fwd({2, 15}, T)};

@@ -24,6 +24,10 @@ inline Tensor with_first_mask(const std::function<Tensor()>& f) {
 
 inline const std::vector<Op> kOps{
     {"add", {{3, 4}, {3, 4}}, [](In x) { return add(x[0], x[1]); }},
+    {"add_layernorm",
+     {{4, 5}, {4, 5}, {5}, {5}},
+     [](In x) { return add_layernorm(x[0], x[1], x[2], x[3])[1]; },
+     12},
     {"add_positions", {{2, 3, 5}, {4, 5}}, [](In x) { return add_positions(x[0], x[1]); }, 2},
     {"attention_plain", {{2, 3, 12}}, [](In x) { return attention_plain(x[0], 2, Mask::Causal, 0); }},
     {"attention_flash", {{2, 3, 12}}, [](In x) { return attention_flash(x[0], 2, Mask::Causal, 0); }},
@@ -53,6 +57,7 @@ inline const std::vector<Op> kOps{
      [](In x) { return with_first_mask([&] {
                   return attention_flash(x[0], {4, 1}, Mask::None, 0.4);
                 }); }},
+    {"bias_gelu", {{3, 4}, {4}}, [](In x) { return bias_gelu(x[0], x[1]); }, 2},
     {"cross_entropy",
      {{4, 5}},
      [](In x) {

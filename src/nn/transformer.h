@@ -74,6 +74,10 @@ class Transformer {
   Tensor embed(const Tensor& ids, const Tensor& types = {}, int64_t first_position = 0) const;
   Tensor through_blocks(Tensor x) const;
   Tensor head(const Tensor& x) const;
+  // What head() applies: the norm, if it is behind the blocks, and the (V,C) weight, if there are logits for
+  // tokens.
+  const LayerNorm& last_norm() const { return *norm_; }
+  const Tensor& head_weight() const;
   // Mean cross-entropy in nats: targets are int32 (B,T) tokens, or (B) labels; -1 does not count. With
   // `count`, one number: a micro-batch's share of the mean over so many targets.
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& types = {},
@@ -93,7 +97,6 @@ class Transformer {
   Tensor through_segments(Tensor x) const;
   Tensor up_to_block(int64_t block, const Tensor& x) const;
   Tensor before_head(const Tensor& x) const;
-  const Tensor& head_weight() const;
   Tensor pooled_head(const Tensor& x) const;
   void add_output_head();
 

@@ -1,0 +1,127 @@
+#include "lessons/16_fusion_and_graphs/head.h"
+
+#include <cmath>
+#include <iostream>
+
+#include "src/core/rng.h"
+#include "src/core/table.h"
+#include "src/memory/device_timing.h"
+#include "src/optim/optimizer.h"
+#include "src/train/dummy.h"
+
+namespace gradus {
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  check(a.size() == b.size(), "compare: ", a.size(), " numbers and ", b.size());
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (const double difference = std::abs(a[i] - b[i]); std::isnan(difference) || difference > most)
+      most = difference;
+  return most;
+}
+
+double norm_of_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, of_b = 0;
+  for (size_t i = 0; i < b.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]), of_b += b[i] * b[i];
+  return std::sqrt(difference / of_b);
+}
+
+std::string time_text(double seconds) { return std::isnan(seconds) ? "-" : seconds_text(seconds); }
+
+static Tensor random_weight(const Shape& shape, double size, uint64_t seed, Leaf& leaf) {
+  Tensor x(current().device, shape, DType::F32, Kind::Weight, "x");
+  Rng rng(seed, 0);
+  std::vector<double> numbers(size_t(shape.numel()));
+  for (double& each : numbers) each = size * rng.normal();
+  if (x.device().has_data()) copy_from_host(x, numbers);
+  attach(x, leaf, "x");
+  return x;
+}
+
+static HeadRun run_head(const Lesson& lesson, const HeadSize& size, int64_t at_a_time, int repeats) {
+  const LessonContext own(lesson);
+  Device& device = current().device;
+  Leaf of_x, of_weight;
+  const Tensor x = random_weight({size.rows, size.channels}, 1, lesson.seed, of_x),
+               weight = random_weight({size.vocab, size.channels}, 0.02, lesson.seed + 1, of_weight),
+               targets = random_tokens({size.rows}, size.vocab, lesson.seed + 2, "targets");
+  HeadRun run{at_a_time};
+  std::vector<double> seconds;
+  for (int i = 0; i <= repeats; ++i) {
+    if (i == 1) device.meter().reset_peak();
+    of_x.zero(), of_weight.zero();
+    const double start = seconds_now(device);
+    Tape tape;
+    const Tensor loss = at_a_time == 0 ? cross_entropy(linear(x, weight), targets)
+                                       : linear_cross_entropy(x, weight, targets, {}, at_a_time);
+    tape.backward(loss);
+    if (i > 0) seconds.push_back(seconds_now(device) - start);
+    if (device.has_data()) run.loss = to_host<double>(loss);
+  }
+  const Usage& peak = device.meter().at_peak();
+  run.peak = peak.allocated() - peak[Kind::Vendor];
+  if (!device.has_data()) return run;
+  run.seconds = summarize(seconds).median;
+  run.gradients = to_host<double>(of_x.grad);
+  const std::vector<double> more = to_host<double>(of_weight.grad);
+  run.gradients.insert(run.gradients.end(), more.begin(), more.end());
+  return run;
+}
+
+std::vector<HeadRun> run_heads(const Lesson& lesson, const HeadSize& size,
+                               const std::vector<int64_t>& rows_at_a_time) {
+  std::vector<HeadRun> runs;
+  for (const int64_t rows : rows_at_a_time) runs.push_back(run_head(lesson, size, rows, 3));
+  return runs;
+}
+
+void report_heads(const std::vector<HeadRun>& runs, const HeadSize& size, Report& report) {
+  std::cout << "(b) Head and loss: " << size.rows << " rows of " << size.channels << " channels, "
+            << size.vocab << " classes, fp32, forward and backward\n\n";
+  Table table({"logits of", "bytes of logits", "peak", "time"});
+  const HeadRun& all = runs.front();
+  for (const HeadRun& run : runs) {
+    const int64_t rows = run.at_a_time == 0 ? size.rows : run.at_a_time;
+    table.row({run.at_a_time == 0 ? "all rows" : std::to_string(rows) + " rows",
+               bytes_text(size.logit_bytes(rows)), bytes_text(run.peak), time_text(run.seconds)});
+    if (run.gradients.empty() || run.at_a_time == 0) continue;
+    const std::string name = std::to_string(rows) + " rows at a time: ";
+    report.check_at_most(name + "difference of the losses", largest_difference(run.loss, all.loss),
+                         1e-6 * all.loss[0]);
+    report.check_at_most(name + "of the gradients, ÷ their norm",
+                         norm_of_difference(run.gradients, all.gradients), 1e-6);
+    report.timing_at_least(name + "time of two operations ÷ of one", all.seconds / run.seconds, 1);
+  }
+  std::cout << table << std::endl;
+}
+
+int64_t peak_of_step(const Lesson& lesson, const TransformerConfig& config, int64_t batch) {
+  const LessonContext own(lesson, "meta", 0);
+  Transformer model(config);
+  AdamW optimizer(model.parameters);
+  for (int step = 0; step < 2; ++step) {
+    const DummyBatch data = dummy_batch(config, batch, config.context);
+    model.parameters.zero_grad();
+    Tape tape;
+    tape.backward(data.loss(model));
+    optimizer.step(1e-3);
+  }
+  const Usage& peak = current().device.meter().at_peak();
+  return peak.allocated() - peak.rounding;
+}
+
+void report_model_peaks(const Lesson& lesson, const TransformerConfig& config, int64_t batch, int64_t rows,
+                        Report& report) {
+  TransformerConfig in_parts = config;
+  in_parts.loss_rows = rows;
+  const int64_t all = peak_of_step(lesson, config, batch), some = peak_of_step(lesson, in_parts, batch);
+  const HeadSize size{batch * config.context, config.channels, config.vocab};
+  std::cout << "(c) The peak of a step: " << bytes_text(all) << " with all logits, " << bytes_text(some)
+            << " with those of " << rows << " rows\n\n";
+  // What the loss of some rows needs beside their logits: log-sum-exps, the losses of the rows, count and
+  // dloss.
+  const int64_t beside = (2 * rows + 2) * size_of(DType::F32);
+  report.check_equal("bytes less at the peak", all - some, size.logit_bytes(size.rows - rows) - beside);
+}
+
+}  // namespace gradus

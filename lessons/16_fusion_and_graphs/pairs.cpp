@@ -1,0 +1,107 @@
+#include "lessons/16_fusion_and_graphs/pairs.h"
+
+#include <iostream>
+
+#include "lessons/16_fusion_and_graphs/head.h"
+#include "src/core/rng.h"
+#include "src/core/table.h"
+#include "src/memory/device_timing.h"
+
+namespace gradus {
+
+// What kernels read and write, in N = rows x channels numbers:
+//                     forward                                        backward
+//   add, layernorm    a, b, sum; sum, norm                           a copy of dsum (2), x, dnorm, dx
+//   add_layernorm     a, b, sum, norm                                x, dnorm, dsum, dx
+//   bias, gelu        bias to h, h for the product's sum; h, gelu    h, dgelu, dh; dh
+//   bias_gelu         h, gelu                                        h, dgelu, dh
+std::vector<Pair> pairs(const PairSize& size) {
+  const int64_t C = size.channels, N = size.rows * C;
+  const Shape wide{size.rows, C}, column{C};
+  return {
+      {"residual + norm",
+       {wide, wide, column, column},
+       [](const std::vector<Tensor>& x) {  // which are read as in a block: the sum goes on beside a branch
+         const Tensor sum = add(x[0], x[1]);
+         return add(sum, layernorm(sum, x[2], x[3]));
+       },
+       [](const std::vector<Tensor>& x) {
+         const std::vector<Tensor> both = add_layernorm(x[0], x[1], x[2], x[3]);
+         return add(both[0], both[1]);
+       },
+       2 * N},
+      {"bias + gelu",
+       {wide, {C, C}, column},
+       [](const std::vector<Tensor>& x) { return gelu(linear(x[0], x[1], x[2])); },
+       [](const std::vector<Tensor>& x) { return bias_gelu(linear(x[0], x[1]), x[2]); },
+       3 * N}};
+}
+
+static PairRun run(const Lesson& lesson, const Pair& pair, bool fused) {
+  constexpr int kRepeats = 9;
+  const LessonContext own(lesson);
+  Device& device = current().device;
+  const bool has_data = device.has_data();
+  std::vector<Leaf> leaves(pair.shapes.size());
+  std::vector<Tensor> x;
+  for (size_t i = 0; i < pair.shapes.size(); ++i) {
+    x.emplace_back(device, pair.shapes[i], DType::F32, Kind::Weight, "x");
+    std::vector<double> numbers(size_t(x[i].numel()));
+    Rng rng(lesson.seed, i);
+    for (double& each : numbers) each = rng.normal();
+    if (has_data) copy_from_host(x[i], numbers);
+    attach(x[i], leaves[i], std::to_string(i));
+  }
+  PairRun run;
+  std::vector<double> seconds;
+  Tensor dy;
+  for (int i = 0; i <= kRepeats; ++i) {
+    for (Leaf& leaf : leaves) leaf.zero();
+    device.meter().reset_totals();
+    const double start = seconds_now(device);
+    Tape tape;
+    const Tensor y = (fused ? pair.fused : pair.apart)(x);
+    if (!dy.defined()) {
+      dy = empty_like(y, "dy");
+      be(dy).fill(ctx(dy, cost::fill(dy.numel(), DType::F32)), dy.numel(), dy.set(), 1);
+    }
+    tape.backward(y, dy);
+    if (i > 0) seconds.push_back(seconds_now(device) - start);
+    if (i == kRepeats && has_data) run.y = to_host<double>(y);
+  }
+  for (int c = 0; c < kOpClasses; ++c) run.moved += device.meter().totals(OpClass(c)).bytes;
+  if (!has_data) return run;
+  run.seconds = summarize(seconds).median;
+  for (const Leaf& leaf : leaves) {
+    const std::vector<double> more = to_host<double>(leaf.grad);
+    run.gradients.insert(run.gradients.end(), more.begin(), more.end());
+  }
+  return run;
+}
+
+std::vector<ComparedPair> compare_pairs(const Lesson& lesson, const PairSize& size) {
+  std::vector<ComparedPair> all;
+  for (const Pair& pair : pairs(size))
+    all.push_back({pair, run(lesson, pair, false), run(lesson, pair, true)});
+  return all;
+}
+
+void report_pairs(const std::vector<ComparedPair>& all, const PairSize& size, Report& report) {
+  std::cout << "(a) Two operations, and one for both: " << size.rows << " rows of " << size.channels
+            << " channels, fp32, forward and backward\n\n";
+  Table table({"operations", "moved: two", "one", "less", "time: two", "one"});
+  for (const auto& [pair, apart, fused] : all) {
+    const int64_t less = apart.moved - fused.moved;
+    table.row({pair.name, bytes_text(apart.moved), bytes_text(fused.moved), bytes_text(less),
+               time_text(apart.seconds), time_text(fused.seconds)});
+    report.check_equal(pair.name + ": fewer bytes", less, pair.saved_moves * size_of(DType::F32));
+    if (!fused.y.empty())
+      report.check_at_most(pair.name + ": largest difference",
+                           std::max(largest_difference(fused.y, apart.y),
+                                    largest_difference(fused.gradients, apart.gradients)),
+                           1e-4);
+  }
+  std::cout << table << std::endl;
+}
+
+}  // namespace gradus

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "kernels/emu/emu.h"
@@ -97,7 +96,7 @@ void count_global(Access access, const void* p, int64_t bytes, bool wanted, Wher
 
 void collect_traffic() {
   Traffic& total = mine().total;
-  total.loaded += std::exchange(loaded_here, 0), total.stored += std::exchange(stored_here, 0);
+  total.loaded += loaded_here, total.stored += stored_here;
 }
 
 void count_shared_load() {

@@ -10,8 +10,9 @@ set -- "${1:-3}" --lengths="${LENGTHS:-512,1024,8192}"
 for round in $(seq "$1"); do
   for dtype in "" bf16; do
     build/bench/attention "$2" ${dtype:+--dtype=$dtype}
-    "${PYTHON:-python3}" tests/bench/peers/product.py ${dtype:+--$dtype} | sed "s/.*gflops\": *\([0-9.]*\).*/{\
-\"model\":\"products ${dtype:-fp32}\",\"device\":\"cpu\",\"program\":\"pytorch-eager\",\"gflops\":\1}/"
+    product=$("${PYTHON:-python3}" tests/bench/peers/product.py ${dtype:+--$dtype})  # no pipe: if it fails, so does this
+    gflops=$(echo "$product" | sed 's/.*gflops": *\([0-9.]*\).*/\1/')
+    echo "{\"model\":\"products ${dtype:-fp32}\",\"device\":\"cpu\",\"program\":\"pytorch-eager\",\"gflops\":$gflops}"
     "${PYTHON:-python3}" tests/bench/peers/attention.py "$2" ${dtype:+--$dtype}
   done
 done >"$lines"

@@ -1,6 +1,7 @@
 #include "src/tensor/captured_step.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "src/tensor/call.h"
@@ -64,7 +65,7 @@ void CapturedStep::run(const std::vector<Tensor>& inputs, const std::function<vo
     throw;
   }
   runs_ = run;
-  if (run == 2) check_alike(before);
+  if (run == 2) check_alike(before), note_temporaries();
   runs_ = run + 1;
 }
 
@@ -103,18 +104,49 @@ void CapturedStep::check_alike(const std::vector<Recorded>& before) const {
 
 void CapturedStep::replay() {
   const ProfileRange range("captured step");
-  for (const auto& [call, where] : calls_) {
-    const Metered metered(context_.device, call->cost);
-    call->make(context_.device.backend());
+  for (const Recorded& recorded : calls_) {
+    const Metered metered(context_.device, recorded.call->cost);
+    recorded.call->make(context_.device.backend());
   }
   for (const auto& [place, storage] : written_)
     if (const auto there = storage.lock()) ++there->version;
   for (const auto& count : counts_) count();
 }
 
+template <class F>
+static void for_each_block_in_use(Device& device, F f) {
+  for (const auto& [serial, segment] : device.allocator().segments())
+    for (const Block* b = segment.first; b; b = b->next)
+      if (!b->free) f(*b);
+}
+
 void CapturedStep::call(std::unique_ptr<KernelCall> call) {
   make(*call);
-  calls_.push_back({std::move(call), context_.ranges.path()});
+  std::vector<const void*> buffers;
+  const CallArguments arguments = call->described();
+  for (const CBuf& x : arguments.inputs) buffers.push_back(x.p);
+  for (const Out& y : arguments.outputs) buffers.push_back(y.p);
+  buffers.push_back(arguments.ctx.scratch);
+  std::vector<Place> places(buffers.size());
+  for_each_block_in_use(context_.device, [&](const Block& b) {
+    const char* const end = b.data() + std::max<int64_t>(b.requested, 1);
+    for (size_t i = 0; i < buffers.size(); ++i)
+      if (b.data() <= buffers[i] && buffers[i] < end) places[i] = {b.number, b.data(), end, false};
+  });
+  calls_.push_back({std::move(call), context_.ranges.path(), std::move(places)});
+}
+
+void CapturedStep::note_temporaries() {
+  std::set<int64_t> in_use;
+  for_each_block_in_use(context_.device, [&](const Block& b) { in_use.insert(b.number); });
+  for (Recorded& recorded : calls_)
+    for (Place& place : recorded.places)
+      place.temporary = place.allocation > allocations_ && !in_use.contains(place.allocation);
+}
+
+void CapturedStep::replace_calls(std::vector<Recorded> calls, const Tensor& memory) {
+  check(replays(), "captured step: its calls are replaced when it replays, after three steps");
+  calls_ = std::move(calls), chains_memory_ = memory;
 }
 
 void CapturedStep::reads_or_writes(const Tensor& x) {

@@ -22,6 +22,7 @@
 
 #include "src/tensor/context.h"
 #include "src/tensor/kernel_calls.h"
+#include "src/tensor/tensor.h"
 
 namespace gradus {
 
@@ -49,11 +50,21 @@ class CapturedStep : private KernelObserver {
   // (an optimizer's betas, the norm to clip at), and kernels of another context, which are not recorded.
   void run(const std::vector<Tensor>& inputs, const std::function<void()>& step);
   bool replays() const { return runs_ == 3; }  // the next run
+  struct Place {                               // what a buffer was part of when the call was made
+    int64_t allocation = 0;                    // its number; 0: no block of the device's
+    const char* begin = nullptr;               // the block's bytes
+    const char* end = nullptr;
+    bool temporary = false;  // the step allocates it and gives it back
+  };
   struct Recorded {
-    std::unique_ptr<KernelCall> call;
-    std::string range;  // what the program was in
+    std::shared_ptr<const KernelCall> call;
+    std::string range;          // what the program was in
+    std::vector<Place> places;  // of the call's inputs, outputs and scratch
   };
   const std::vector<Recorded>& calls() const { return calls_; }
+  // From now on replays make these calls, which must change the same; `memory`: what they use beside the
+  // step's. An Error before the step replays.
+  void replace_calls(std::vector<Recorded> calls, const Tensor& memory);
 
   // For code that a step runs: replays need x where it is, or write to it; and the host counts in them, too.
   void reads_or_writes(const Tensor& x);
@@ -83,6 +94,7 @@ class CapturedStep : private KernelObserver {
   void check_alike(const std::vector<Recorded>& before) const;
   void call(std::unique_ptr<KernelCall> call) override;
   void replay();
+  void note_temporaries();
 
   Context& context_;
   int64_t pool_;
@@ -90,6 +102,7 @@ class CapturedStep : private KernelObserver {
   std::vector<Input> inputs_;
   Settings settings_{};
   std::vector<Recorded> calls_;
+  Tensor chains_memory_;
   int64_t allocations_ = 0;  // when the step began
   std::map<const Block*, External> external_;
   std::map<const Storage*, std::weak_ptr<Storage>> written_;

@@ -34,6 +34,36 @@ struct Kept<BufList> {
   };
 };
 
+// Notes each argument of a call.
+struct Describe {
+  CallArguments& to;
+  void operator()(const Ctx& ctx) const { to.ctx = ctx; }
+  void operator()(int64_t n) const { to.rows = {1, n}; }
+  void operator()(const RowShape& rows) const { to.rows = rows; }
+  void operator()(const CBuf& x) const { to.inputs.push_back(x); }
+  void operator()(const Out& y) const { to.outputs.push_back(y); }
+  void operator()(float number) const { to.numbers.push_back(number); }
+  void operator()(const RandomKey& key) const {
+    to.key = key;
+    to.inputs.push_back({key.step, DType::I64});
+  }
+  void operator()(const AttentionShape& shape) const { (*this)(shape.key); }
+  void operator()(const Kept<BufList>::Type& list) const {
+    to.inputs.insert(to.inputs.end(), list.items.begin(), list.items.end());
+  }
+  void operator()(const Kept<ParamList>::Type& list) const {
+    for (const ParamUpdate& p : list.items) {
+      to.inputs.push_back(p.grad);
+      to.outputs.insert(to.outputs.end(), {p.value, p.m, p.v, p.master, p.m_scales, p.v_scales});
+    }
+  }
+  void operator()(const Chain& chain) const {
+    for (void* const p : chain.p) to.outputs.push_back({p, DType::U8, Write::Add});
+  }
+  template <class Other>
+  void operator()(const Other&) const {}  // options that name no memory
+};
+
 // A call of an entry of the table (a pointer to a member that is a function pointer), and what stands in that
 // entry's place: it hands the call to the observer.
 template <const char* kName, auto kEntry>
@@ -50,6 +80,11 @@ struct CallOf<kName, kEntry> : KernelCall {
   }
   bool equals(const KernelCall& other) const override {
     return entry == other.entry && arguments == static_cast<const CallOf&>(other).arguments;
+  }
+  CallArguments described() const override {
+    CallArguments described;
+    std::apply([&](const auto&... a) { (Describe{described}(a), ...); }, arguments);
+    return described;
   }
   static void call(A... a) { current().kernel_observer->call(std::make_unique<CallOf>(a...)); }
 
@@ -72,6 +107,10 @@ constexpr Backend kObserved = {
 };
 
 }  // namespace
+
+std::unique_ptr<KernelCall> chain_call(const Ctx& ctx, RowShape rows, const Chain& chain) {
+  return std::make_unique<CallOf<names::chain, &Backend::chain>>(ctx, rows, chain);
+}
 
 KernelObserver::~KernelObserver() { stop(); }
 

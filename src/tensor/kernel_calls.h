@@ -1,12 +1,23 @@
 // Kernel calls as objects: who observes a context's kernels gets each call, with its arguments, and makes it.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "kernels/cost.h"
 
 namespace gradus {
 
 struct Context;
+
+// What a call's arguments are, whatever its entry.
+struct CallArguments {
+  Ctx ctx;
+  RowShape rows{1, 0};       // {1, n} of n elements
+  std::vector<CBuf> inputs;  // in the order of the entry's arguments; of lists all items
+  std::vector<Out> outputs;
+  std::vector<double> numbers;  // such as alpha and eps
+  RandomKey key;                // its step is an input, too
+};
 
 struct KernelCall {
   const char* entry;  // of the table
@@ -15,7 +26,10 @@ struct KernelCall {
   virtual ~KernelCall() = default;
   virtual void make(const Backend& kernels) const = 0;
   virtual bool equals(const KernelCall& other) const = 0;  // all arguments, to the pointer
+  virtual CallArguments described() const = 0;
 };
+
+std::unique_ptr<KernelCall> chain_call(const Ctx&, RowShape, const Chain&);
 
 class KernelObserver {
  public:

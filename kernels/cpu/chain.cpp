@@ -1,0 +1,7 @@
+#include "kernels/cpu/cpu.h"
+
+namespace gradus::cpu {
+
+void chain(const Ctx& ctx, RowShape s, const Chain& chain) { chain.function(ctx, s, chain); }
+
+}  // namespace gradus::cpu

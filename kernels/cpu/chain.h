@@ -1,0 +1,52 @@
+// What the code of a chain begins with (src/train/chains.cpp writes it): the rows of its buffers, and what it
+// computes a row at a time.
+#pragma once
+#include "kernels/cpu/gelu.h"
+#include "kernels/cpu/layernorm.h"
+#include "kernels/cpu/random_words.h"
+
+namespace gradus::cpu {
+
+// The k-th sum over the rows of each column: that of partition p, or, behind the last, of all.
+template <class A>
+A* column_sum(const Ctx& ctx, RowShape s, int k, int64_t p) {
+  return static_cast<A*>(ctx.scratch) + (k * (cost::partitions(s.rows) + 1) + p) * s.cols;
+}
+template <Write W, class Y, class A>
+void write_column_sum(const Ctx& ctx, RowShape s, int k, void* y) {
+  const int64_t P = cost::partitions(s.rows);
+  sum_partitions(P, s.cols, column_sum<A>(ctx, s, k, 0), column_sum<A>(ctx, s, k, P));
+  copy_row<W>(s.cols, column_sum<A>(ctx, s, k, P), static_cast<Y*>(y));
+}
+
+// A row of the chain's buffers: `cols` elements, from element `first` of all on. A chain without norms and
+// sums has one row, of which each thread has a part.
+struct ChainRow {
+  const Ctx& ctx;
+  const Chain& chain;
+  RowShape s;
+  int64_t partition, r, first, cols;
+
+  template <class T>
+  T* at(int k) const {
+    return static_cast<T*>(chain.p[k]) + first % chain.width[k];
+  }
+  template <class A>
+  A* statistics(int k) const {
+    return chain.p[k] ? static_cast<A*>(chain.p[k]) + 2 * r : nullptr;
+  }
+  template <class A>
+  A* sum(int k) const {
+    return column_sum<A>(ctx, s, k, partition);
+  }
+  // Dropout's words of the row's elements [at, at + n), n <= kChunk, for the chain's call i.
+  void random_words(int i, int64_t at, int64_t n, uint32_t* to) const {
+    const RandomKey& key = chain.key[i];
+    const int64_t element = first + at, per_sample = chain.per_sample[i];
+    each_word(key, key.step_in(*ctx.scalars), key.first_sample + element / per_sample, element % per_sample,
+              n,
+              [to](int64_t e, int64_t count, const uint32_t* words) { std::copy_n(words, count, to + e); });
+  }
+};
+
+}  // namespace gradus::cpu

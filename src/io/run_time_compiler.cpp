@@ -1,0 +1,131 @@
+#include "src/io/run_time_compiler.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "src/core/input_file.h"
+#include "src/io/atomic_file.h"
+
+namespace gradus {
+
+namespace fs = std::filesystem;
+
+// FNV-1a of 64 bits (Fowler, Noll & Vo), as 16 digits: tells apart texts that nobody made to be alike.
+static std::string hash_of(const std::string& text) {
+  uint64_t hash = 14695981039346656037u;
+  for (const unsigned char c : text) hash = (hash ^ c) * 1099511628211u;
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
+  return digits;
+}
+
+static std::string text_of(const std::string& file) {  // "" if there is none
+  return fs::is_regular_file(file) && fs::file_size(file) > 0 ? read_text_file(file) : "";
+}
+
+// The texts that a source may include.
+static std::string headers() {
+  std::set<std::string> files;
+  std::error_code none;
+  for (const char* folder : {GRADUS_ROOT "/kernels", GRADUS_ROOT "/kernels/cpu"})
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, none))
+      if (entry.path().extension() == ".h") files.insert(entry.path().string());
+  std::string all;
+  for (const std::string& file : files) all += text_of(file);
+  return all;
+}
+
+// A library ends with the hash of what is before it: half a file, or another's, is noticed.
+static bool whole(const std::string& library) {
+  const std::string text = text_of(library);
+  return text.size() > 16 && text.substr(text.size() - 16) == hash_of(text.substr(0, text.size() - 16));
+}
+
+std::string RunTimeCompiler::built_with() { return GRADUS_COMPILE; }
+
+RunTimeCompiler::RunTimeCompiler(std::string folder, const std::string& command)
+    : folder_(std::move(folder)), version_(hash_of(command + headers())) {
+  std::istringstream words(command);
+  for (std::string word; words >> word;) command_.push_back(word);
+  check(!command_.empty() && !folder_.empty(), "compiler: no ", folder_.empty() ? "folder" : "command",
+        " is named");
+}
+
+void RunTimeCompiler::open_folder() {
+  const std::string mark = folder_ + "/version";
+  make_folder_of(mark);
+  struct stat folder {};
+  check(::stat(folder_.c_str(), &folder) == 0 && folder.st_uid == ::geteuid(), "compiler: the folder '",
+        folder_, "' is another user's, and what lies there would be run; name another");
+  check((folder.st_mode & S_IWOTH) == 0, "compiler: everybody may write to the folder '", folder_,
+        "', and what lies there would be run; name another");
+  const std::string before = text_of(mark);
+  check(!before.empty() || fs::is_empty(folder_), "compiler: the folder '", folder_,
+        "' holds other things than compiled code; name a new or an empty one");
+  other_version_ = !before.empty() && before != version_;
+  if (before != version_) write_file(mark, version_);
+  open_ = true;
+}
+
+void* RunTimeCompiler::function(const std::string& source, const char* name) {
+  if (!open_) open_folder();
+  const std::string stem = fs::absolute(folder_ + "/" + hash_of(version_ + source)).string();
+  const bool found = whole(stem + ".so");
+  if (!found) compile(source, stem);
+  ++(found ? from_folder_ : compiled_);
+  void* const library = ::dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  check(library, "compiler: '", stem, ".so' cannot be loaded: ", library ? "" : ::dlerror());
+  void* const function = ::dlsym(library, name);
+  check(function, "compiler: '", stem, ".cpp' has no function '", name, "'");
+  return function;
+}
+
+// What a command says on its two outputs, and whether it succeeded; an Error if it cannot be started.
+static std::pair<bool, std::string> run(std::vector<std::string> command, const std::string& log) {
+  std::vector<char*> arguments;
+  for (std::string& word : command) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO})
+    ::posix_spawn_file_actions_addopen(&actions, output, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  pid_t process = 0;
+  const int refused = ::posix_spawnp(&process, arguments[0], &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  check(refused == 0, "compiler: '", command[0], "' cannot be started: ", std::strerror(refused));
+  int status = 0;
+  while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {status == 0, text_of(log)};
+}
+
+void RunTimeCompiler::compile(const std::string& source, const std::string& stem) const {
+  struct OwnFiles {  // until they are whole, and not another process's
+    const std::string stem;
+    ~OwnFiles() { ::unlink((stem + ".so").c_str()), ::unlink((stem + ".log").c_str()); }
+  } const own{stem + "." + std::to_string(::getpid())};
+  write_file(stem + ".cpp", source);
+  std::vector<std::string> command = command_;
+  for (const std::string& word :
+       {std::string("-shared"), std::string("-fPIC"), stem + ".cpp", std::string("-o"), own.stem + ".so"})
+    command.push_back(word);
+  const auto [succeeded, said] = run(command, own.stem + ".log");
+  const size_t error = std::min(said.find("error"), said.size());
+  const size_t begin = said.rfind('\n', error) + 1;
+  check(succeeded, "compiler: '", command[0], "' failed on '", stem,
+        ".cpp': ", said.substr(begin, said.find('\n', error) - begin));
+  const std::string library = text_of(own.stem + ".so");
+  write_file(stem + ".so", library + hash_of(library));
+}
+
+}  // namespace gradus

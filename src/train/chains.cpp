@@ -1,0 +1,239 @@
+#include "src/train/chains.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "src/train/chain_code.h"
+
+namespace gradus {
+
+namespace {
+
+using Recorded = CapturedStep::Recorded;
+using Place = CapturedStep::Place;
+
+struct Buffer {  // of a call that a rule describes
+  void* p;
+  DType t;
+  Place place;
+  char role;
+  bool written;
+  bool element() const { return role == 'n'; }
+  // The same tensor, not only the same memory.
+  std::pair<int64_t, void*> identity() const { return {place.allocation, p}; }
+};
+struct Member {  // of a chain
+  ChainCall code;
+  Cost cost;
+  std::vector<Buffer> buffers;  // inputs, then outputs
+  DType type() const { return buffers[0].t; }
+};
+using Members = std::vector<Member>;
+
+bool overlap(const Place& a, const Place& b) { return a.begin < b.end && b.begin < a.end; }
+
+// The call as a chain may have it: with all its elements, of one type, in memory that is known.
+std::optional<Member> member(const Recorded& recorded) {
+  Member m{{chain_rule(recorded.call->entry), recorded.call->described(), {}, {}, 0, true},
+           recorded.call->cost,
+           {}};
+  if (!m.code.rule) return {};
+  const CallArguments& a = m.code.arguments;
+  const std::string inputs = m.code.rule->inputs, outputs = m.code.rule->outputs;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    m.buffers.push_back(
+        {const_cast<void*>(a.inputs[i].p), a.inputs[i].t, recorded.places[i], inputs[i], false});
+  for (size_t i = 0; i < outputs.size(); ++i)
+    m.buffers.push_back(
+        {a.outputs[i].p, a.outputs[i].t, recorded.places[a.inputs.size() + i], outputs[i], true});
+  for (const Buffer& b : m.buffers) {
+    if (!b.p && (b.element() || !b.written)) return {};
+    if (b.p && b.place.allocation == 0) return {};
+    if (b.t != m.type() && (b.element() || (b.role == 'c' && !b.written))) return {};
+  }
+  return a.rows.rows * a.rows.cols > 0 ? std::optional(m) : std::nullopt;
+}
+
+// The rows that all calls can take: those of norms and of sums over rows, which a bias, dropout and what
+// works on elements can be cut into.
+std::optional<RowShape> common_rows(const Members& chain) {
+  const auto numel = [](const Member& m) { return m.code.arguments.rows.rows * m.code.arguments.rows.cols; };
+  int64_t cols = numel(chain[0]);
+  for (const Member& m : chain) cols = std::min(cols, m.code.arguments.rows.cols);
+  for (const Member& m : chain) {
+    const bool whole = m.code.rule->whole_rows() || m.code.rule->outputs[0] == 'c';
+    const int64_t own = m.code.arguments.rows.cols;
+    if (numel(m) != numel(chain[0]) || own % cols != 0 || (whole && own != cols)) return {};
+  }
+  return RowShape{numel(chain[0]) / cols, cols};
+}
+
+// Whether a row of one call may follow the same row of the other, before the rest of the other is done: what
+// one writes, the other has at the same place or not at all.
+bool may_share_rows(const Member& a, const Member& b) {
+  for (const Buffer& x : a.buffers)
+    for (const Buffer& y : b.buffers)
+      if ((x.written || y.written) && overlap(x.place, y.place) &&
+          !(x.p == y.p && x.element() && y.element()))
+        return false;
+  return true;
+}
+bool have_a_tensor_in_common(const Member& a, const Member& b) {
+  for (const Buffer& x : a.buffers)
+    for (const Buffer& y : b.buffers)
+      if (x.element() && y.element() && x.identity() == y.identity()) return true;
+  return false;
+}
+// Whether a call may be made before another, which was made before it. Its scratch is the chain's.
+bool may_pass(const Recorded& call, const Recorded& other) {
+  const size_t inputs = call.call->described().inputs.size(),
+               inputs_of_other = other.call->described().inputs.size();
+  for (size_t i = 0; i + 1 < call.places.size(); ++i)
+    for (size_t j = 0; j < other.places.size(); ++j)
+      if ((i >= inputs || j >= inputs_of_other) && overlap(call.places[i], other.places[j])) return false;
+  return true;
+}
+size_t count_buffers(const Members& chain) {
+  std::set<std::pair<int64_t, void*>> different;
+  size_t unwanted = 0;
+  for (const Member& m : chain)
+    for (const Buffer& b : m.buffers) b.p ? void(different.insert(b.identity())) : void(++unwanted);
+  return different.size() + unwanted;
+}
+bool can_join(const Members& chain, const Member& next) {
+  Members longer = chain;
+  longer.push_back(next);
+  return next.type() == chain[0].type() && longer.size() <= Chain::kCalls &&
+         count_buffers(longer) <= Chain::kBuffers &&
+         std::any_of(chain.begin(), chain.end(), [&](auto& m) { return have_a_tensor_in_common(m, next); }) &&
+         std::all_of(chain.begin(), chain.end(), [&](auto& m) { return may_share_rows(m, next); }) &&
+         common_rows(longer);
+}
+
+// The chain that begins with call `first`, and which calls it is: of those that follow soon, what may be made
+// earlier than all between.
+std::pair<Members, std::vector<size_t>> chain_from(size_t first, const std::vector<Recorded>& calls,
+                                                   const std::vector<bool>& taken) {
+  constexpr size_t kBetween = 4;
+  const std::optional<Member> begin = member(calls[first]);
+  if (!begin) return {};
+  Members chain{*begin};
+  std::vector<size_t> numbers{first}, between;
+  for (size_t i = first + 1; i < calls.size() && between.size() < kBetween; ++i) {
+    if (taken[i]) continue;
+    const std::optional<Member> next = member(calls[i]);
+    if (next && can_join(chain, *next) &&
+        std::all_of(between.begin(), between.end(), [&](size_t j) { return may_pass(calls[i], calls[j]); }))
+      chain.push_back(*next), numbers.push_back(i);
+    else
+      between.push_back(i);
+  }
+  return {chain, numbers};
+}
+
+// An element need not be stored if the step gives the tensor back, no other call has it, and those of the
+// chain read it in the loop that makes it.
+bool must_be_stored(const Members& chain, size_t i, const std::map<int64_t, std::set<size_t>>& users,
+                    const std::vector<size_t>& numbers) {
+  const Buffer& y = chain[i].buffers.back();
+  if (chain[i].code.rule->whole_rows() || !y.element() || !y.place.temporary ||
+      chain[i].code.arguments.outputs[0].w == Write::Add)
+    return true;
+  for (const size_t user : users.at(y.place.allocation))
+    if (std::find(numbers.begin(), numbers.end(), user) == numbers.end()) return true;
+  bool loop_is_over = false;
+  for (size_t j = 0; j < chain.size(); ++j) {
+    if (j > i) loop_is_over = loop_is_over || chain[j].code.rule->whole_rows();
+    for (const Buffer& b : chain[j].buffers)
+      if (j != i && b.place.allocation == y.place.allocation && (j < i || loop_is_over || b.written))
+        return true;
+  }
+  return false;
+}
+
+struct ChainMade {  // all but its code's function and its scratch
+  std::string name;
+  RowShape rows;
+  Chain chain;
+  Cost cost;
+};
+// Numbers the chain's buffers and sums, and adds up what it costs: what is read or written once.
+ChainMade make_chain(Members& members) {
+  ChainMade made{"", *common_rows(members), {}, {}};
+  std::map<std::pair<int64_t, void*>, int> number;
+  int buffers = 0, sums = 0, uses = 0, kept = 0;
+  std::set<int> not_stored;
+  for (size_t i = 0; i < members.size(); ++i) {
+    Member& m = members[i];
+    const CallArguments& a = m.code.arguments;
+    made.name += (i ? " + " : "") + std::string(m.code.rule->entry);
+    made.chain.number[i] = a.numbers.empty() ? 0 : a.numbers[0];
+    made.chain.key[i] = a.key, made.chain.per_sample[i] = a.rows.cols;
+    made.cost.flops += m.cost.flops, made.cost.bytes += m.cost.bytes;
+    if (i == 0 || m.cost.op_class == OpClass::Normalization) made.cost.op_class = m.cost.op_class;
+    m.code.first_sum = sums;
+    for (const Buffer& b : m.buffers) {
+      const auto [at, is_new] =
+          b.p ? number.try_emplace(b.identity(), buffers) : std::pair(number.end(), true);
+      const int k = is_new ? buffers++ : at->second;
+      (b.written ? m.code.outputs : m.code.inputs).push_back(k);
+      made.chain.p[k] = b.p;
+      made.chain.width[k] = b.element() ? a.rows.rows * a.rows.cols : a.rows.cols;
+      sums += b.written && b.role == 'c', uses += b.element(), kept += b.element() && is_new;
+    }
+    kept -= !m.code.stored;
+  }
+  const DType T = members[0].type();
+  made.cost.bytes -= (uses - kept) * made.rows.rows * made.rows.cols * size_of(T);
+  made.cost.scratch = sums * (cost::partitions(made.rows.rows) + 1) * made.rows.cols * cost::stat_size(T);
+  return made;
+}
+
+}  // namespace
+
+FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
+  check(step.replays(), "chains: they are found in a step that replays; take three steps first");
+  const Device& device = current().device;
+  const std::string name = device.backend().name;
+  check(name == "cpu" || name == "meta", "chains: no code is written for the device ", name, "; take cpu");
+  const std::vector<Recorded>& calls = step.calls();
+  std::map<int64_t, std::set<size_t>> users;
+  for (size_t i = 0; i < calls.size(); ++i)
+    for (const Place& place : calls[i].places) users[place.allocation].insert(i);
+  FusedChains found;
+  std::vector<bool> taken(calls.size());
+  std::vector<Recorded> now;
+  std::vector<std::pair<size_t, ChainMade>> chains;  // and where they stand in `now`
+  int64_t scratch = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    found.bytes_before += calls[i].call->cost.bytes;
+    if (taken[i]) continue;
+    auto [members, numbers] = chain_from(i, calls, taken);
+    now.push_back(calls[i]);
+    if (members.size() < 2) continue;
+    for (const size_t j : numbers) taken[j] = true;
+    for (size_t k = 0; k < members.size(); ++k)
+      members[k].code.stored = must_be_stored(members, k, users, numbers);
+    ChainMade made = make_chain(members);
+    std::vector<ChainCall> code;
+    for (const Member& m : members) code.push_back(m.code);
+    const std::string source = chain_code(code, members[0].type());
+    if (device.has_data()) made.chain.function = Chain::Function(compiler.function(source, "gradus_chain"));
+    scratch = std::max(scratch, made.cost.scratch);
+    ++found.chains[made.name], found.code[made.name] = source;
+    chains.push_back({now.size() - 1, made});
+  }
+  const Tensor memory(current().device, {scratch}, DType::U8, Kind::Temporary, "chains");
+  for (const auto& [at, made] : chains) {
+    Ctx ctx = now[at].call->described().ctx;
+    ctx.scratch = const_cast<void*>(memory.in().p), ctx.cost = &made.cost;
+    now[at].call = chain_call(ctx, made.rows, made.chain);
+  }
+  found.calls_before = int64_t(calls.size()), found.calls_after = int64_t(now.size());
+  for (const Recorded& recorded : now) found.bytes_after += recorded.call->cost.bytes;
+  step.replace_calls(std::move(now), memory);
+  return found;
+}
+
+}  // namespace gradus

@@ -71,6 +71,10 @@ void multiply_chunk(const GemmProblem<TA, TB, TC>& p, int64_t i0, int64_t rows, 
   alignas(64) Sum tiles[kChunkPanels][kRows * kCols];
   for (int64_t j = 0; j < cols; j += kCols) {
     for (int64_t i = 0; i < rows; i += kRows) std::fill_n(tiles[i / kRows], kRows * kCols, Sum(0));
+    if (last)  // C comes while the tiles are multiplied
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t e = 0; e < kCols; e += 64 / int64_t(sizeof(TC)))
+          __builtin_prefetch(p.c + (i0 + i) * p.ldc + j0 + j + e, 1);
     for (int64_t k = 0; k < d.words; k += kPass<W>)
       for (int64_t i = 0; i < rows; i += kRows)
         multiply_tile(std::min(kPass<W>, d.words - k), a + i * d.words + k * kRows,

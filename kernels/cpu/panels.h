@@ -60,14 +60,22 @@ void pack_panel(int64_t K, int64_t count, int width, const T* x, int64_t line, i
     if (K % 2 == 1)
       for (int64_t i = 0; i < width; ++i)
         panel[words * width + i] = {i < count ? x[i * line + (K - 1) * step] : T(0), T(0)};
+  // Of a large matrix each step, or each line, is in another page, and no processor foresees it: what will be
+  // packed is asked for in time.
   if (line == 1 && count == width) {
-    for (int64_t k = 0; k < words; ++k)
+    constexpr int64_t kAhead = 16;
+    for (int64_t k = 0; k < words; ++k) {
+      for (int i = 0; i < width; i += 64 / int(sizeof(T)))
+        __builtin_prefetch(x + i + (k + kAhead) * kNumbers * step);
       for (int i = 0; i < width; ++i) panel[k * width + i] = word_of(i, k);
+    }
     return;
   }
   constexpr int64_t kBlock = 16;  // words at a time, so that lines are read in whole cache lines
   for (int64_t k0 = 0; k0 < words; k0 += kBlock) {
     const int64_t k1 = std::min(k0 + kBlock, words);
+    if (step == 1)
+      for (int64_t i = 0; i < width; ++i) __builtin_prefetch(x + (width + i) * line + k0 * kNumbers);
     int64_t i = 0;
     if constexpr (sizeof(T) * kNumbers == 4 && sizeof(W) == 4)  // a word lies in memory as it is packed
       if (step == 1 && k1 - k0 == kBlock)

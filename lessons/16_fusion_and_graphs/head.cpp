@@ -28,13 +28,13 @@ double norm_of_difference(const std::vector<double>& a, const std::vector<double
 
 std::string time_text(double seconds) { return std::isnan(seconds) ? "-" : seconds_text(seconds); }
 
-static Tensor random_weight(const Shape& shape, double size, uint64_t seed, Leaf& leaf) {
+Tensor random_tensor(const Shape& shape, double size, uint64_t seed, uint64_t stream) {
   Tensor x(current().device, shape, DType::F32, Kind::Weight, "x");
-  Rng rng(seed, 0);
-  std::vector<double> numbers(size_t(shape.numel()));
+  if (!x.device().has_data()) return x;
+  Rng rng(seed, stream);
+  std::vector<double> numbers(static_cast<size_t>(shape.numel()));
   for (double& each : numbers) each = size * rng.normal();
-  if (x.device().has_data()) copy_from_host(x, numbers);
-  attach(x, leaf, "x");
+  copy_from_host(x, numbers);
   return x;
 }
 
@@ -42,10 +42,12 @@ static HeadRun run_head(const Lesson& lesson, const HeadSize& size, int64_t at_a
   const LessonContext own(lesson);
   Device& device = current().device;
   Leaf of_x, of_weight;
-  const Tensor x = random_weight({size.rows, size.channels}, 1, lesson.seed, of_x),
-               weight = random_weight({size.vocab, size.channels}, 0.02, lesson.seed + 1, of_weight),
-               targets = random_tokens({size.rows}, size.vocab, lesson.seed + 2, "targets");
-  HeadRun run{at_a_time};
+  Tensor x = random_tensor({size.rows, size.channels}, 1, lesson.seed),
+         weight = random_tensor({size.vocab, size.channels}, 0.02, lesson.seed + 1);
+  const Tensor targets = random_tokens({size.rows}, size.vocab, lesson.seed + 2, "targets");
+  attach(x, of_x, "x"), attach(weight, of_weight, "weight");
+  HeadRun run;
+  run.at_a_time = at_a_time;
   std::vector<double> seconds;
   for (int i = 0; i <= repeats; ++i) {
     if (i == 1) device.meter().reset_peak();

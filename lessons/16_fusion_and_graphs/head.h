@@ -13,9 +13,9 @@ struct HeadSize {
   int64_t logit_bytes(int64_t of_rows) const { return of_rows * vocab * size_of(DType::F32); }
 };
 struct HeadRun {
-  int64_t at_a_time;     // rows; 0: cross_entropy(linear(x)), all of them
-  int64_t peak = 0;      // bytes, but for the workspace
-  double seconds = NAN;  // forward and backward, the median; NaN on meta
+  int64_t at_a_time = 0;  // rows; 0: cross_entropy(linear(x)), all of them
+  int64_t peak = 0;       // bytes, but for the workspace
+  double seconds = NAN;   // forward and backward, the median; NaN on meta
   std::vector<double> loss, gradients;
 };
 // With zero_grad() before the forward pass, so that the gradient of the weight is made where it was.
@@ -29,6 +29,8 @@ void report_model_peaks(const Lesson&, const TransformerConfig&, int64_t batch, 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 // The norm of a - b, as a share of that of b.
 double norm_of_difference(const std::vector<double>& a, const std::vector<double>& b);
+// Normally distributed numbers times `size`; on meta, none.
+Tensor random_tensor(const Shape& shape, double size, uint64_t seed, uint64_t stream = 0);
 std::string time_text(double seconds);
 
 }  // namespace gradus

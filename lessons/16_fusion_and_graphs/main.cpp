@@ -3,9 +3,11 @@
 //   make lesson-16                                                          expected last line: PASS
 #include <iostream>
 
+#include "lessons/16_fusion_and_graphs/elements.h"
 #include "lessons/16_fusion_and_graphs/fused_gpt.h"
 #include "lessons/16_fusion_and_graphs/head.h"
 #include "lessons/16_fusion_and_graphs/pairs.h"
+#include "src/core/table.h"
 #include "src/optim/optimizer.h"
 #include "src/train/dummy.h"
 #include "src/train/step_recorder.h"
@@ -16,50 +18,115 @@ struct Settings {
   PairSize pairs{.rows = 4096, .channels = 768, .vocab = 0};
   HeadSize head{.rows = 1024, .channels = 768, .vocab = 50257};
   std::vector<int64_t> at_a_time{0, 64, 128, 256, 512};
+  int64_t elements = int64_t(64) << 20, in_cache = int64_t(64) << 10;
   TransformerConfig model{.vocab = 4096, .context = 256, .layers = 4, .heads = 4, .channels = 256};
   int64_t batch = 4;
 };
 
-static std::vector<double> train(const Lesson& lesson, const Settings& set, bool fused, ReportRow& row) {
-  const LessonContext own(lesson);
+enum class Way { Calls, FusedByHand, Captured, Compiled };
+struct Training {
+  std::vector<double> losses;
+  int64_t kernels;  // of a step
+  double seconds;   // of a step, the median
+  FusedChains fused;
+};
+
+// The same steps on `device`. On meta they are the host's work alone.
+static Training train(const Lesson& lesson, const Settings& set, Way way, RunTimeCompiler& compiler,
+                      const std::string& device, ReportRow* row) {
+  const LessonContext own(lesson, device, 0);
   TransformerConfig config = set.model;
   config.attention = attention_flash;
   Transformer model(config);
   model.initialize(lesson.seed);
   AdamW optimizer(model.parameters);
+  CapturedStep captured;
   StepRecorder recorder;
-  for (int64_t step = 0; step < lesson.steps; ++step) {
-    recorder.begin();
-    const DummyBatch batch = dummy_batch(config, set.batch, config.context, uint64_t(step + 1));
+  Training training{};
+  DummyBatch batch = dummy_batch(config, set.batch, config.context, 1);
+  Tensor loss;
+  const auto step = [&] {
+    loss = {};
     model.parameters.zero_grad();
     Tape tape;
-    const Tensor loss = fused ? fused_loss(model, batch.ids, batch.targets, 256) : batch.loss(model);
+    loss = way == Way::FusedByHand ? fused_loss(model, batch.ids, batch.targets, 256) : batch.loss(model);
     tape.backward(loss);
     optimizer.clip_grad_norm(1.0);
-    optimizer.step(1e-3);
+    optimizer.step();
+  };
+  for (int64_t i = 0; i < lesson.steps; ++i) {
+    if (i == 3 && way == Way::Compiled) training.fused = fuse_chains(captured, compiler);
+    recorder.begin();
+    optimizer.set_learning_rate(1e-3);
+    if (way == Way::Captured || way == Way::Compiled)
+      captured.run({batch.ids, batch.targets}, step);
+    else
+      step();
     recorder.end(item(loss));
   }
-  recorder.fill(row, set.batch * config.context);
-  if (!current().device.has_data()) row.ms_per_step = row.tokens_per_s = std::nullopt;
-  return recorder.losses;
+  training.losses = recorder.losses;
+  training.kernels = int64_t(captured.calls().size());
+  training.seconds = summarize(recorder.seconds).median;
+  if (row) recorder.fill(*row, set.batch * config.context);
+  return training;
+}
+
+static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompiler& compiler,
+                         Report& report) {
+  struct Column {
+    Way way;
+    std::string name;
+  };
+  std::vector<Training> real, on_meta;
+  for (const auto& [way, name] : {Column{Way::Calls, "op by op"},
+                                  {Way::FusedByHand, "fused by hand"},
+                                  {Way::Captured, "captured"},
+                                  {Way::Compiled, "captured, compiled"}}) {
+    real.push_back(train(lesson, set, way, compiler, lesson.device, &report.row(name)));
+    on_meta.push_back(train(lesson, set, way, compiler, "meta", nullptr));
+  }
+  const FusedChains& fused = real.back().fused;
+  std::cout << "(e) The step's " << fused.calls_before << " kernel calls become " << fused.calls_after
+            << ":\n\n";
+  Table table({"chain", "of them"});
+  for (const auto& [name, count] : fused.chains) table.row({name, std::to_string(count)});
+  std::cout << table << "\ncompiled " << compiler.compiled() << ", found in the folder "
+            << compiler.from_folder() << "\n\n";
+  report.check_at_most("captured: difference of losses", largest_difference(real[2].losses, real[0].losses),
+                       0);
+  report.check_at_most("compiled: difference of losses", largest_difference(real[3].losses, real[0].losses),
+                       0);
+  report.check_at_most("fused by hand: difference of losses",
+                       largest_difference(real[1].losses, real[0].losses), 1e-4);
+  report.check_at_least("kinds of chains", double(fused.chains.size()), 3);
+  std::cout << "(f) The host's work for a step, on meta, which computes nothing: op by op "
+            << seconds_text(on_meta[0].seconds) << ", captured " << seconds_text(on_meta[2].seconds)
+            << "\n\n";
+  report.timing_at_least("host's work op by op ÷ of a replay", on_meta[0].seconds / on_meta[2].seconds, 3);
 }
 
 static int lesson_16(int argc, char** argv) {
-  Lesson lesson(argc, argv, "16_fusion_and_graphs", "fused kernels and captured steps", 10);
+  Lesson lesson(argc, argv, "16_fusion_and_graphs", "fused kernels and captured steps", 12);
+  const std::string folder = lesson.args.text("folder", "build/chains", "where compiled chains are kept");
+  const std::string command =
+      lesson.args.text("compiler", RunTimeCompiler::built_with(), "the compiler of chains, and its flags");
   lesson.done();
   const LessonContext context(lesson);
   const Settings set;
   Report report = lesson.report();
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
+  RunTimeCompiler compiler(folder, command);
   report_pairs(compare_pairs(lesson, set.pairs), set.pairs, report);
   report_heads(run_heads(lesson, set.head, set.at_a_time), set.head, report);
   TransformerConfig gpt2 = transformer_config("gpt2");
   gpt2.attention = attention_flash;
   report_model_peaks(lesson, gpt2, 4, 256, report);
-  const std::vector<double> apart = train(lesson, set, false, report.row("GPT"));
-  const std::vector<double> fused = train(lesson, set, true, report.row("GPT, fused"));
-  report.check_at_most("difference of losses", largest_difference(apart, fused), 1e-4);
+  std::vector<ElementRun> elements;
+  for (const ElementOps& ops : element_ops())
+    elements.push_back(run_elements(lesson, ops, set.elements, set.in_cache, compiler));
+  report_elements(elements, set.elements, report);
+  report_steps(lesson, set, compiler, report);
   return lesson.finish(report);
 }
 

@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "lessons/16_fusion_and_graphs/head.h"
-#include "src/core/rng.h"
 #include "src/core/table.h"
 #include "src/memory/device_timing.h"
 
@@ -45,11 +44,7 @@ static PairRun run(const Lesson& lesson, const Pair& pair, bool fused) {
   std::vector<Leaf> leaves(pair.shapes.size());
   std::vector<Tensor> x;
   for (size_t i = 0; i < pair.shapes.size(); ++i) {
-    x.emplace_back(device, pair.shapes[i], DType::F32, Kind::Weight, "x");
-    std::vector<double> numbers(size_t(x[i].numel()));
-    Rng rng(lesson.seed, i);
-    for (double& each : numbers) each = rng.normal();
-    if (has_data) copy_from_host(x[i], numbers);
+    x.push_back(random_tensor(pair.shapes[i], 1, lesson.seed, i));
     attach(x[i], leaves[i], std::to_string(i));
   }
   PairRun run;

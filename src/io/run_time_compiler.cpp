@@ -80,11 +80,14 @@ void RunTimeCompiler::open_folder() {
 void* RunTimeCompiler::function(const std::string& source, const char* name) {
   if (!open_) open_folder();
   const std::string stem = fs::absolute(folder_ + "/" + hash_of(version_ + source)).string();
-  const bool found = whole(stem + ".so");
-  if (!found) compile(source, stem);
-  ++(found ? from_folder_ : compiled_);
-  void* const library = ::dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  check(library, "compiler: '", stem, ".so' cannot be loaded: ", library ? "" : ::dlerror());
+  void*& library = libraries_[stem];
+  if (!library) {
+    const bool found = whole(stem + ".so");
+    if (!found) compile(source, stem);
+    library = ::dlopen((stem + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    check(library, "compiler: '", stem, ".so' cannot be loaded: ", library ? "" : ::dlerror());
+    ++(found ? from_folder_ : compiled_);
+  }
   void* const function = ::dlsym(library, name);
   check(function, "compiler: '", stem, ".cpp' has no function '", name, "'");
   return function;

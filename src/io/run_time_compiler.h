@@ -1,6 +1,7 @@
 // Compiles C++ while the program runs. What was compiled is kept in a folder, where the next run finds it.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ class RunTimeCompiler {
   // is full; there is no such compiler; what it says of the source.
   void* function(const std::string& source, const char* name);
 
+  // How many sources were compiled, and how many were found.
   int64_t compiled() const { return compiled_; }
   int64_t from_folder() const { return from_folder_; }
   // Whether the folder holds what another compiler, other flags or other headers made: it stays, unused.
@@ -32,6 +34,7 @@ class RunTimeCompiler {
   std::string folder_, version_;
   std::vector<std::string> command_;
   bool open_ = false, other_version_ = false;
+  std::map<std::string, void*> libraries_;  // that are loaded, by their files
   int64_t compiled_ = 0, from_folder_ = 0;
 };
 

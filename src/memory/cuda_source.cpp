@@ -154,6 +154,34 @@ class CudaCopyQueue : public CopyQueue {
   cudaEvent_t kernels_by_now_ = nullptr;
 };
 
+class CudaGraph : public DeviceGraph {
+ public:
+  CudaGraph(cudaStream_t stream, const std::function<void()>& calls) : stream_(stream) {
+    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a graph");
+    struct Graph {
+      cudaGraph_t graph = nullptr;
+      ~Graph() {
+        if (graph) cudaGraphDestroy(graph);
+      }
+    } noted;
+    try {
+      calls();
+    } catch (...) {
+      cudaStreamEndCapture(stream, &noted.graph);
+      cudaGetLastError();  // the error is the call's
+      throw;
+    }
+    check_cuda(cudaStreamEndCapture(stream, &noted.graph), "ending a graph");
+    check_cuda(cudaGraphInstantiate(&graph_, noted.graph, 0), "making a graph");
+  }
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  void launch() override { check_cuda(cudaGraphLaunch(graph_, stream_), "launching a graph"); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
 class CudaSource : public Source {
  public:
   CudaSource() {
@@ -242,6 +270,9 @@ class CudaSource : public Source {
   void* stream() const override { return stream_; }
   void synchronize() override { check_cuda(cudaStreamSynchronize(stream_), "running what was queued"); }
 
+  std::unique_ptr<DeviceGraph> graph(const std::function<void()>& calls) override {
+    return std::make_unique<CudaGraph>(stream_, calls);
+  }
   std::unique_ptr<DeviceClock> clock() override { return std::make_unique<CudaClock>(stream_); }
   void pin(void* p, int64_t bytes) override {
     char* const end = static_cast<char*>(p) + bytes;

@@ -2,6 +2,7 @@
 // memory.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -21,6 +22,13 @@ class DeviceClock {
 
  private:
   std::vector<double> times_;
+};
+
+// What was queued once and is queued again by one call (CUDA: a graph).
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+  virtual void launch() = 0;
 };
 
 class Source;
@@ -60,6 +68,9 @@ class Source {
   // What kernels and copies are queued on, and the wait for all of it; nothing where calls return when done.
   virtual void* stream() const { return nullptr; }
   virtual void synchronize() {}
+  // Notes what `calls` queues on the stream, which is not done. Where calls return when done there is nothing
+  // to note: nullptr, and none is made.
+  virtual std::unique_ptr<DeviceGraph> graph(const std::function<void()>& /*calls*/) { return nullptr; }
   virtual std::unique_ptr<DeviceClock> clock() { return std::make_unique<DeviceClock>(); }
   // The device itself copies from memory of the host that is pinned (page-locked), while the host goes on.
   // Whole pages are pinned, so others that are pinned may not share them. It is unpinned before it is given

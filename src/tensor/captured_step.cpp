@@ -104,9 +104,20 @@ void CapturedStep::check_alike(const std::vector<Recorded>& before) const {
 
 void CapturedStep::replay() {
   const ProfileRange range("captured step");
-  for (const Recorded& recorded : calls_) {
-    const Metered metered(context_.device, recorded.call->cost);
-    recorded.call->make(context_.device.backend());
+  Device& device = context_.device;
+  const bool each_is_observed = device.meter().keeps_times() || context_.kernel_observer;
+  const auto make_calls = [&] {
+    for (const Recorded& recorded : calls_) recorded.call->make(device.backend());
+  };
+  if (!graph_ && !each_is_observed) graph_ = device.allocator().source().graph(make_calls);
+  if (graph_ && !each_is_observed) {
+    for (const Recorded& recorded : calls_) device.meter().count(recorded.call->cost);
+    graph_->launch();
+  } else {
+    for (const Recorded& recorded : calls_) {
+      const Metered metered(device, recorded.call->cost);
+      recorded.call->make(device.backend());
+    }
   }
   for (const auto& [place, storage] : written_)
     if (const auto there = storage.lock()) ++there->version;
@@ -146,7 +157,7 @@ void CapturedStep::note_temporaries() {
 
 void CapturedStep::replace_calls(std::vector<Recorded> calls, const Tensor& memory) {
   check(replays(), "captured step: its calls are replaced when it replays, after three steps");
-  calls_ = std::move(calls), chains_memory_ = memory;
+  calls_ = std::move(calls), chains_memory_ = memory, graph_ = nullptr;
 }
 
 void CapturedStep::reads_or_writes(const Tensor& x) {

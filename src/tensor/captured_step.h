@@ -1,6 +1,7 @@
 // A training step whose kernel calls are recorded, and then made again without the host's work between them:
-// what CUDA calls a graph; here a list of calls, on any device. What changes from step to step reaches the
-// device before the step, by a copy each: the batch, Optimizer::set_learning_rate, the number of the attempt.
+// on a GPU by one launch of a CUDA graph (but not while each call is timed or observed), elsewhere as a list.
+// What changes from step to step reaches the device before the step, by a copy each: the batch,
+// Optimizer::set_learning_rate, the number of the attempt.
 //
 //   CapturedStep captured;
 //   for (int64_t step = 0; step < steps; ++step) {
@@ -103,7 +104,8 @@ class CapturedStep : private KernelObserver {
   Settings settings_{};
   std::vector<Recorded> calls_;
   Tensor chains_memory_;
-  int64_t allocations_ = 0;  // when the step began
+  std::unique_ptr<DeviceGraph> graph_;  // of the calls, on a GPU from the first replay on
+  int64_t allocations_ = 0;             // when the step began
   std::map<const Block*, External> external_;
   std::map<const Storage*, std::weak_ptr<Storage>> written_;
   std::vector<std::function<void()>> counts_;

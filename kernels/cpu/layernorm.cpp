@@ -35,10 +35,13 @@ void add_layernorm_fwd(const Ctx&, RowShape s, CBuf a, CBuf b, CBuf gamma, CBuf 
   visit_float("add_layernorm_fwd", a.t, [&]<class T>() {
     using A = acc_t<T>;
     const auto row_of = [&](int64_t r) {
-      T* const row = sum.as<T>();
+      // BEGIN SOLUTION 16.1
+      T* const row = sum.as<T>() + r * s.cols;
       map_piece<Write::Set>(
-          r * s.cols, (r + 1) * s.cols, row, [](A a, A b) { return a + b; }, a.as<T>(), b.as<T>());
-      return row + r * s.cols;
+          0, s.cols, row, [](A a, A b) { return a + b; }, a.as<T>() + r * s.cols, b.as<T>() + r * s.cols);
+      return row;
+      // STUB: todo("16.1", "row r of a + b", r); return sum.as<T>();
+      // END SOLUTION 16.1
     };
     normalize<T>(s, row_of, gamma, beta, y, stats, eps);
   });

@@ -4,61 +4,66 @@
 
 #include "lessons/16_fusion_and_graphs/head.h"
 #include "src/core/table.h"
+#include "src/io/atomic_file.h"
+#include "src/io/plot.h"
 #include "src/memory/device_timing.h"
 #include "src/optim/optimizer.h"
 
 namespace gradus {
 
-std::vector<ElementOps> element_ops() {
-  return {{"ten cheap ones",
-           [](Tensor x) {
-             for (int i = 0; i < 5; ++i) {
-               x = scale(x, 0.5);
-               x = add(x, x);
-             }
-             return x;
-           }},
-          {"three, one a gelu", [](const Tensor& x) { return scale(gelu(scale(x, 0.5)), 2.0); }}};
+static ElementOps cheap_ops(int64_t count) {
+  return {std::to_string(count) + " cheap ones", count, [count](Tensor x) {
+            for (int64_t i = 0; i < count; i += 2) {
+              x = scale(x, 0.5);
+              x = add(x, x);
+            }
+            return x;
+          }};
+}
+static ElementOps with_gelu() {
+  return {"3, one a gelu", 3, [](const Tensor& x) { return scale(gelu(scale(x, 0.5)), 2.0); }};
 }
 
-// A step is one only with an update, so a model of a single number makes one beside the ops.
-struct ElementStep {
-  ElementStep(const ElementOps& ops, int64_t n, uint64_t seed)
-      : ops(ops), x(random_tensor({n}, 1, seed)), one(parameters.add("one", {1}, {})), sgd(parameters) {
-    if (x.device().has_data()) copy_from_host(one.value, {1});
-    sgd.set_learning_rate(0);
+// The ops as a captured step. A step is one only with an update, so a model of one number makes one beside
+// them.
+class ElementStep {
+ public:
+  ElementStep(const ElementOps& ops, const Tensor& x) : ops_(ops.ops), x_(x) {
+    if (x.device().has_data()) copy_from_host(parameters_.begin()->value, {1});
+    for (int warm_up = 0; warm_up < 3; ++warm_up) run();
   }
   void run() {
-    captured.run({x}, [&] {
+    sgd_.set_learning_rate(0);
+    captured.run({x_}, [&] {
       y = {};
-      y = ops.ops(x);
+      y = ops_(x_);
       Tape tape;
-      tape.backward(scale(one.value, 0));
-      sgd.step();
+      tape.backward(scale(parameters_.begin()->value, 0));
+      sgd_.step();
     });
   }
-  const ElementOps& ops;
-  Tensor x, y;
-  Parameters parameters;
-  Parameter& one;
-  Sgd sgd;
+  Tensor y;
   CapturedStep captured;
+
+ private:
+  std::function<Tensor(Tensor)> ops_;
+  Tensor x_;
+  Parameters parameters_ = one_number();
+  Sgd sgd_{parameters_};
+  static Parameters one_number() {
+    Parameters p;
+    p.add("one", {1}, Precision{});
+    return p;
+  }
 };
 
-ElementRun run_elements(const Lesson& lesson, const ElementOps& ops, int64_t n, int64_t in_cache,
-                        RunTimeCompiler& compiler) {
-  const LessonContext own(lesson);
-  Device& device = current().device;
-  ElementRun run;
-  run.name = ops.name;
-  ElementStep apart(ops, n, lesson.seed), chain(ops, n, lesson.seed), small(ops, in_cache, lesson.seed);
-  for (ElementStep* step : {&apart, &chain, &small})
-    for (int i = 0; i < 3; ++i) step->run();
+static ElementRun run_ops(const ElementOps& ops, const Tensor& x, const Tensor& in_cache,
+                          RunTimeCompiler& compiler) {
+  Device& device = x.device();
+  ElementStep apart(ops, x), chain(ops, x), small(ops, in_cache);
   const FusedChains fused = fuse_chains(chain.captured, compiler);
   fuse_chains(small.captured, compiler);
-  check(fused.chains.size() == 1, "elements: the ops became ", fused.chains.size(), " chains");
-  run.code = fused.code.begin()->second;
-  run.moved_apart = fused.bytes_before, run.moved_chain = fused.bytes_after;
+  ElementRun run{ops.name, ops.count, fused.bytes_before, fused.bytes_after};
   if (!device.has_data()) return run;
   std::vector<double> seconds[2];
   for (int i = 0; i < 5; ++i)
@@ -68,26 +73,88 @@ ElementRun run_elements(const Lesson& lesson, const ElementOps& ops, int64_t n, 
       seconds[of_chain].push_back(seconds_now(device) - start);
     }
   run.apart = summarize(seconds[0]).median, run.chain = summarize(seconds[1]).median;
-  run.in_cache = measure(device, [&] { small.run(); }).median * double(n) / double(in_cache);
-  run.equal = to_host<double>(apart.y) == to_host<double>(chain.y);
+  const double often = double(x.numel()) / double(in_cache.numel());
+  run.in_cache = often * measure(device, [&] { small.run(); }).median;
+  run.equal = to_host<float>(apart.y) == to_host<float>(chain.y);
   return run;
 }
 
-void report_elements(const std::vector<ElementRun>& runs, int64_t n, Report& report) {
-  std::cout << "(d) Operations on each of " << n << " numbers (" << bytes_text(n * size_of(DType::F32))
-            << "), one after the other and compiled as a chain\n\n";
-  Table table({"operations", "moved", "chain", "time", "chain", "of it in cache"});
+std::vector<ElementRun> run_elements(const Lesson& lesson, int64_t n, int64_t in_cache,
+                                     RunTimeCompiler& compiler) {
+  const LessonContext own(lesson);
+  const Tensor x = random_tensor({n}, 1, lesson.seed), small = random_tensor({in_cache}, 1, lesson.seed);
+  std::vector<ElementRun> runs;
+  std::vector<ElementOps> all{with_gelu()};
+  for (const int64_t count : {10, 6, 4, 2}) all.insert(all.begin(), cheap_ops(count));
+  for (const ElementOps& ops : all) {
+    runs.push_back(run_ops(ops, x, small, compiler));
+    current().device.allocator().empty_cache();  // what the pools of captured steps leave
+  }
+  return runs;
+}
+
+void report_elements(const std::vector<ElementRun>& runs, int64_t n, const std::string& picture,
+                     Report& report) {
+  std::cout << "(d) Operations on " << n << " numbers, " << bytes_text(n * size_of(DType::F32))
+            << " of fp32: one kernel each, and compiled as a chain\n\n";
+  Table table({"operations", "moved: each", "chain", "time: each", "chain", "chain, in cache"});
+  Series apart{"one kernel each", {}, {}, Series::Marks::LineAndDots}, chain = apart;
+  chain.name = "one chain";
+  bool equal = true;
   for (const ElementRun& run : runs) {
     table.row({run.name, bytes_text(run.moved_apart), bytes_text(run.moved_chain), time_text(run.apart),
                time_text(run.chain), time_text(run.in_cache)});
-    if (std::isnan(run.apart)) continue;
-    report.check_equal(run.name + ": the chain's result is equal to the bit", run.equal, true);
-    const bool cheap = &run == &runs.front();
-    report.timing_at_least(
-        run.name + (cheap ? ": time ÷ of the chain" : ": time in the cache ÷ of the chain"),
-        (cheap ? run.apart : run.in_cache) / run.chain, cheap ? 8 : 0.8);
+    equal = equal && run.equal;
+    if (&run == &runs.back()) continue;
+    for (Series* series : {&apart, &chain}) series->x.push_back(double(run.count));
+    apart.y.push_back(1e3 * run.apart), chain.y.push_back(1e3 * run.chain);
   }
   std::cout << table << std::endl;
+  const ElementRun &ten = runs[runs.size() - 2], &gelus = runs.back();
+  report.check_equal(ten.name + ": bytes ÷ of the chain", ten.moved_apart / ten.moved_chain,
+                     (2 * ten.count + ten.count / 2) / 2);
+  if (std::isnan(ten.apart)) return;
+  report.check_equal("chains whose numbers differ in a bit", equal ? 0 : 1, 0);
+  report.timing_at_least(ten.name + ": time ÷ of the chain", ten.apart / ten.chain, 8);
+  report.timing_at_least(gelus.name + ": time in cache ÷ of the chain", gelus.in_cache / gelus.chain, 0.8);
+  LinePlot plot{"Operations on " + std::to_string(n) + " numbers", "operations", "ms", {apart, chain}, {}};
+  if (!picture.empty()) write_file(picture, draw(plot));
+}
+
+void report_chains(const FusedChains& fused, const RunTimeCompiler& compiler) {
+  std::cout << "(e) A step's " << fused.calls_before << " kernel calls move "
+            << bytes_text(fused.bytes_before) << "; with chains " << fused.calls_after << " move "
+            << bytes_text(fused.bytes_after) << "\n\n";
+  Table table({"chain", "in the step"});
+  for (const auto& [name, count] : fused.chains) table.row({name, std::to_string(count)});
+  std::cout << table << "\n";
+  if (compiler.other_version())
+    std::cout << "the folder holds chains of another version, which are not used\n";
+  std::cout << "chains compiled: " << compiler.compiled()
+            << ", found in the folder: " << compiler.from_folder() << std::endl
+            << std::endl;
+}
+
+void chain_by_hand(std::ostream& out) {
+  const Context meta("meta");
+  const ElementOps ops = with_gelu();
+  ElementStep step(ops, random_tensor({8}, 1, 1));
+  Table table({"call", "numbers loaded and stored"});
+  int64_t all = 0;
+  for (const CapturedStep::Recorded& recorded : step.captured.calls()) {
+    const CallArguments arguments = recorded.call->described();
+    if (arguments.rows.rows * arguments.rows.cols != 8) continue;
+    const int64_t numbers = recorded.call->cost.bytes / size_of(DType::F32);
+    table.row({recorded.call->entry, std::to_string(numbers)});
+    all += numbers;
+  }
+  RunTimeCompiler unused;
+  const FusedChains fused = fuse_chains(step.captured, unused);
+  const auto& [name, code] = *fused.code.begin();
+  table.row({name, std::to_string(all - (fused.bytes_before - fused.bytes_after) / size_of(DType::F32))});
+  out << table;
+  const size_t begin = code.find("    for (int64_t c ="), end = code.find("    }\n", begin);
+  out << "\n" << code.substr(begin, end + 6 - begin);
 }
 
 }  // namespace gradus

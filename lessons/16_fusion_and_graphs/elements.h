@@ -13,19 +13,26 @@ namespace gradus {
 
 struct ElementOps {
   std::string name;
+  int64_t count;
   std::function<Tensor(Tensor)> ops;
 };
-std::vector<ElementOps> element_ops();
-
 struct ElementRun {
-  std::string name, code;                    // what the chain was compiled from
-  int64_t moved_apart = 0, moved_chain = 0;  // bytes
-  double apart = NAN, chain = NAN;           // seconds, medians; NaN on meta
-  double in_cache = NAN;                     // of the chain, on a tensor that is in the cache: its arithmetic
-  bool equal = true;                         // to the bit
+  std::string name;
+  int64_t count, moved_apart, moved_chain;  // bytes
+  double apart = NAN, chain = NAN;          // seconds, medians; NaN on meta
+  double in_cache = NAN;  // of the chain, on a part that is in the cache, as often: its arithmetic alone
+  bool equal = true;      // to the bit
 };
-// Of ops on n fp32 numbers, and of the chain on so few that they stay in the cache, as often.
-ElementRun run_elements(const Lesson&, const ElementOps&, int64_t n, int64_t in_cache, RunTimeCompiler&);
-void report_elements(const std::vector<ElementRun>&, int64_t n, Report&);
+// 2 to 10 cheap operations, and three with a gelu, on n random fp32 numbers and on so few that they stay in
+// the cache.
+std::vector<ElementRun> run_elements(const Lesson&, int64_t n, int64_t in_cache, RunTimeCompiler&);
+// picture: a file, or "".
+void report_elements(const std::vector<ElementRun>&, int64_t n, const std::string& picture, Report&);
+
+// The chains of a step, and where their code comes from.
+void report_chains(const FusedChains&, const RunTimeCompiler&);
+
+// Three operations on 8 numbers: what each call moves, what the chain moves, and its loop.
+void chain_by_hand(std::ostream&);
 
 }  // namespace gradus

@@ -52,6 +52,7 @@ std::string text(const Parts&... parts) {
 // each other, or a call over whole rows. A number that a call of the same loop has made is not loaded.
 class Writer {
  public:
+  explicit Writer(DType T) : rounds_(size_of(T) == 2) {}
   std::string parts;
   std::string row_calls;  // of the parts, in turn
 
@@ -78,7 +79,9 @@ class Writer {
     }
     if (call.stored)
       pointer(y), loop_ += text("      store<", write_name(write), ">(b", y, ", c, r", i, ");\n");
-    values_[y] = write == Write::Set ? text("A(T(r", i, "))") : text("load(b", y, ", c)");
+    values_[y] = write == Write::Add ? text("load(b", y, ", c)")
+                 : rounds_           ? text("A(T(r", i, "))")
+                                     : text("r", i);
   }
 
   void whole_rows_call(int i, const ChainCall& call) {
@@ -128,6 +131,7 @@ class Writer {
     row_calls += text("      ", name, "_part", parts_, "(row);\n");
   }
 
+  const bool rounds_;  // what is stored
   int parts_ = 0;
   std::string pointers_, functions_, words_, loop_;  // of the open loop
   std::map<int, std::string> values_;                // the number of a buffer's element, if it is in hand
@@ -137,7 +141,7 @@ class Writer {
 }  // namespace
 
 std::string chain_code(const std::vector<ChainCall>& calls, DType T) {
-  Writer writer;
+  Writer writer(T);
   bool rows = false;
   std::string names, sums_begin, sums_end;
   for (size_t i = 0; i < calls.size(); ++i) {

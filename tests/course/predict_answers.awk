@@ -89,6 +89,9 @@ function answers() {
     a["saved"] = after("attention_flash of ") * before(" tokens in bf16") * (4 * (H + k) * x + 4 * H)
     T = before(" queries and keys and"); x = after("keys and D = "); a["program"] = T * x * (1 + 2 * T / before(" queries at a time"))
     T = after("dimensions with T = "); a["kernel"] = 4 * 64 * (T + T * (T / 64 + 1))
+  } else if (id == "16.3") {
+    a["moved"] = 12 * after("of tensors with "); a["flops"] = 6 * after("linear_cross_entropy of ") * before(" channels") * before(" classes")
+    a["chains"] = 2 * after("A GPT with ")
   } else if (id == "17.5") {
     R = before(" ranks"); k = before(" weights of"); n = after("weights of (") ^ 2
     x = before(" microseconds and"); y = 4000 * n / before(" GB (10")  # of one weight, on the link: 1e-9 s

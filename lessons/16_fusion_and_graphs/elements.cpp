@@ -12,7 +12,7 @@
 namespace gradus {
 
 static ElementOps cheap_ops(int64_t count) {
-  return {std::to_string(count) + " cheap ones", count, [count](Tensor x) {
+  return {std::to_string(count) + " cheap", count, [count](Tensor x) {
             for (int64_t i = 0; i < count; i += 2) {
               x = scale(x, 0.5);
               x = add(x, x);
@@ -21,7 +21,7 @@ static ElementOps cheap_ops(int64_t count) {
           }};
 }
 static ElementOps with_gelu() {
-  return {"3, one a gelu", 3, [](const Tensor& x) { return scale(gelu(scale(x, 0.5)), 2.0); }};
+  return {"3 with a gelu", 3, [](const Tensor& x) { return scale(gelu(scale(x, 0.5)), 2.0); }};
 }
 
 // The ops as a captured step. A step is one only with an update, so a model of one number makes one beside
@@ -95,11 +95,11 @@ std::vector<ElementRun> run_elements(const Lesson& lesson, int64_t n, int64_t in
 
 void report_elements(const std::vector<ElementRun>& runs, int64_t n, const std::string& picture,
                      Report& report) {
-  std::cout << "(d) Operations on " << n << " numbers, " << bytes_text(n * size_of(DType::F32))
-            << " of fp32: one kernel each, and compiled as a chain\n\n";
-  Table table({"operations", "moved: each", "chain", "time: each", "chain", "chain, in cache"});
-  Series apart{"one kernel each", {}, {}, Series::Marks::LineAndDots}, chain = apart;
-  chain.name = "one chain";
+  std::cout << "(d) Elementwise operations on " << bytes_text(n * size_of(DType::F32))
+            << " of fp32: a kernel for each, and fused into one chain\n\n";
+  Table table({"operations", "moved: separate", "fused", "time: separate", "fused", "fused, in cache"});
+  Series apart{"a kernel for each", {}, {}, Series::Marks::LineAndDots}, chain = apart;
+  chain.name = "fused into one chain";
   bool equal = true;
   for (const ElementRun& run : runs) {
     table.row({run.name, bytes_text(run.moved_apart), bytes_text(run.moved_chain), time_text(run.apart),
@@ -111,27 +111,31 @@ void report_elements(const std::vector<ElementRun>& runs, int64_t n, const std::
   }
   std::cout << table << std::endl;
   const ElementRun &ten = runs[runs.size() - 2], &gelus = runs.back();
-  report.check_equal(ten.name + ": bytes ÷ of the chain", ten.moved_apart / ten.moved_chain,
+  report.check_equal(ten.name + " operations: bytes, separate ÷ fused", ten.moved_apart / ten.moved_chain,
                      (2 * ten.count + ten.count / 2) / 2);
   if (std::isnan(ten.apart)) return;
-  report.check_equal("chains whose numbers differ in a bit", equal ? 0 : 1, 0);
-  report.timing_at_least(ten.name + ": time ÷ of the chain", ten.apart / ten.chain, 8);
-  report.timing_at_least(gelus.name + ": time in cache ÷ of the chain", gelus.in_cache / gelus.chain, 0.8);
-  LinePlot plot{"Operations on " + std::to_string(n) + " numbers", "operations", "ms", {apart, chain}, {}};
+  report.check_equal("fused results that differ bitwise", equal ? 0 : 1, 0);
+  report.timing_at_least(ten.name + " operations: time, separate ÷ fused", ten.apart / ten.chain, 8);
+  report.timing_at_least(gelus.name + ": time in cache ÷ in memory", gelus.in_cache / gelus.chain, 0.8);
+  LinePlot plot{"Elementwise operations on " + bytes_text(n * size_of(DType::F32)),
+                "operations",
+                "ms",
+                {apart, chain},
+                {}};
   if (!picture.empty()) write_file(picture, draw(plot));
 }
 
 void report_chains(const FusedChains& fused, const RunTimeCompiler& compiler) {
-  std::cout << "(e) A step's " << fused.calls_before << " kernel calls move "
-            << bytes_text(fused.bytes_before) << "; with chains " << fused.calls_after << " move "
+  std::cout << "(e) The " << fused.calls_before << " kernel calls of a training step move "
+            << bytes_text(fused.bytes_before) << "; with chains, " << fused.calls_after << " calls move "
             << bytes_text(fused.bytes_after) << "\n\n";
-  Table table({"chain", "in the step"});
+  Table table({"chain", "calls"});
   for (const auto& [name, count] : fused.chains) table.row({name, std::to_string(count)});
   std::cout << table << "\n";
   if (compiler.other_version())
     std::cout << "the folder holds chains of another version, which are not used\n";
-  std::cout << "chains compiled: " << compiler.compiled()
-            << ", found in the folder: " << compiler.from_folder() << std::endl
+  std::cout << "kernels compiled: " << compiler.compiled()
+            << ", loaded from the folder: " << compiler.from_folder() << std::endl
             << std::endl;
 }
 

@@ -78,14 +78,14 @@ std::vector<HeadRun> run_heads(const Lesson& lesson, const HeadSize& size,
 }
 
 void report_heads(const std::vector<HeadRun>& runs, const HeadSize& size, Report& report) {
-  std::cout << "(b) Head and loss: " << size.rows << " rows of " << size.channels << " channels, "
+  std::cout << "(b) Head and cross-entropy: " << size.rows << " rows of " << size.channels << " channels, "
             << size.vocab << " classes, fp32, forward and backward\n\n";
-  Table table({"logits of", "bytes of logits", "peak", "time"});
+  Table table({"rows at a time", "logits", "peak", "time"});
   const HeadRun& all = runs.front();
   for (const HeadRun& run : runs) {
     const int64_t rows = run.at_a_time == 0 ? size.rows : run.at_a_time;
-    table.row({run.at_a_time == 0 ? "all rows" : std::to_string(rows) + " rows",
-               bytes_text(size.logit_bytes(rows)), bytes_text(run.peak), time_text(run.seconds)});
+    table.row({run.at_a_time == 0 ? "all" : std::to_string(rows), bytes_text(size.logit_bytes(rows)),
+               bytes_text(run.peak), time_text(run.seconds)});
     if (run.gradients.empty() || run.at_a_time == 0) continue;
     const std::string name = std::to_string(rows) + " rows at a time: ";
     report.check_at_most(name + "difference of the losses", largest_difference(run.loss, all.loss),
@@ -93,7 +93,7 @@ void report_heads(const std::vector<HeadRun>& runs, const HeadSize& size, Report
     report.check_at_most(name + "of the gradients, ÷ their norm",
                          norm_of_difference(run.gradients, all.gradients), 1e-6);
     if (&run == &runs.back())
-      report.timing_at_least(name + "time of all rows ÷ of these", all.seconds / run.seconds, 0.95);
+      report.timing_at_least(name + "time of all rows ÷ of this", all.seconds / run.seconds, 0.95);
   }
   std::cout << table << std::endl;
 }
@@ -119,8 +119,9 @@ void report_model_peaks(const Lesson& lesson, const TransformerConfig& config, i
   in_parts.loss_rows = rows;
   const int64_t all = peak_of_step(lesson, config, batch), some = peak_of_step(lesson, in_parts, batch);
   const HeadSize size{batch * config.context, config.channels, config.vocab};
-  std::cout << "(c) The peak of a step: " << bytes_text(all) << " with all logits, " << bytes_text(some)
-            << " with those of " << rows << " rows\n\n";
+  std::cout << "(c) Peak of a step of GPT-2 124M, B = " << batch << ", T = " << config.context << ": "
+            << bytes_text(all) << " with all logits, " << bytes_text(some) << " with those of " << rows
+            << " rows\n\n";
   // What the loss of some rows needs beside their logits: log-sum-exps, the losses of the rows, count and
   // dloss.
   const int64_t beside = (2 * rows + 2) * size_of(DType::F32);

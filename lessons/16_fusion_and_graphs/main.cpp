@@ -89,11 +89,11 @@ static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompi
     report.check_at_most(std::string(names[i]) + ": difference of losses",
                          largest_difference(real[i].losses, real[0].losses), i == 1 ? 1e-4 : 0);
   }
-  std::cout << "(f) The host's work for a step, on meta, where kernels compute nothing: " << real[2].kernels
-            << " calls " << seconds_text(on_meta[0].seconds) << ", one replay "
+  std::cout << "(f) Host time per step on meta, where kernels compute nothing: " << real[2].kernels
+            << " kernel calls " << seconds_text(on_meta[0].seconds) << ", one replay "
             << seconds_text(on_meta[2].seconds) << "\n\n";
   if (few.empty())
-    report.timing_at_least("host's work for the calls ÷ for a replay",
+    report.timing_at_least("host time per step, kernel calls ÷ replay",
                            on_meta[0].seconds / on_meta[2].seconds, 3);
 }
 

@@ -47,7 +47,7 @@ CPPFLAGS := -I. -MMD -MP
 CXXFLAGS := -std=c++20 $(ARCH) -fopenmp -fno-math-errno -fno-trapping-math -ffp-contract=off -Wall -Wextra $(if $(findstring clang,$(CXX)),-Wno-pass-failed)
 # g++ 12 for AVX-512 writes some constants wrongly (tests/kernels/compiler_test.cpp), but not in pieces of 16 bytes.
 CXXFLAGS += $(shell x='-mmove-max=128 -mstore-max=128'; $(CXX) $$x -x c -E /dev/null >/dev/null 2>&1 && echo $$x)
-LDLIBS   := -fopenmp -pthread -lutf8proc
+LDLIBS   := -fopenmp -pthread -lutf8proc -rdynamic  # what is compiled at run time calls emu
 OPTIMIZE := -O3
 
 # SANITIZE=1: AddressSanitizer and UndefinedBehaviorSanitizer, in a tree of its own. -Og -g1 compile in half the
@@ -245,7 +245,8 @@ $(BUILD)/obj/src/memory.o: private CPPFLAGS += -DGRADUS_SM='"$(SM_LIST)"'
 
 $(BUILD)/obj/src/io.o $(BUILD)/obj/src/io/memory_page.o: src/io/memory_page.html  # by .incbin
 # What compiles while a program runs (src/io/run_time_compiler.h) does it as here.
-$(BUILD)/obj/src/io.o: private CPPFLAGS += -DGRADUS_ROOT='"$(CURDIR)"' -DGRADUS_COMPILE='"$(CXX) -I$(CURDIR) $(CXXFLAGS)"'
+$(BUILD)/obj/src/io.o: private CPPFLAGS += -DGRADUS_ROOT='"$(CURDIR)"' -DGRADUS_COMPILE='"$(CXX) -I$(CURDIR) $(CXXFLAGS) -shared -fPIC"' \
+  -DGRADUS_NVCC='"$(NVCC) -I$(CURDIR) -std=c++20 -O3 --expt-relaxed-constexpr -arch=native -shared -Xcompiler -fPIC -x cu"'
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
 $(BUILD)/obj/kernels/cpu/gemm_tile.o: private CXXFLAGS += -ffp-contract=fast
 

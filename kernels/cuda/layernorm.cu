@@ -1,29 +1,6 @@
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/layernorm.h"
 
 namespace gradus::GRADUS_GPU {
-
-struct RowStatistics {
-  float mean, rstd;
-};
-
-// Mean and 1/sqrt(var + eps) of a row, by its whole block, in two passes; the second finds the row in the
-// cache. It sums the differences to a first mean, so that a large mean does not cancel the variance away, and
-// corrects that mean by what is left of them (Chan, Golub & LeVeque 1983, "Algorithms for computing the
-// sample variance", eq. 1.7).
-template <class T>
-__device__ RowStatistics row_statistics(int64_t cols, const T* x, float eps) {
-  float sum = 0, rest = 0, squares = 0;
-  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) sum += load(x, c);
-  const float first = block_sum(sum) / float(cols);
-  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
-    const float d = load(x, c) - first;
-    rest += d;
-    squares += d * d;
-  }
-  const float correction = block_sum(rest) / float(cols);
-  const float var = block_sum(squares) / float(cols) - correction * correction;
-  return {first + correction, 1.0f / sqrtf((var < 0 ? 0.0f : var) + eps)};  // fmaxf would drop a NaN
-}
 
 template <Write W, Write WStats, class T>
 __global__ void layernorm_fwd_kernel(int64_t cols, const T* a, const T* b, T* x, const T* gamma,
@@ -37,9 +14,7 @@ __global__ void layernorm_fwd_kernel(int64_t cols, const T* a, const T* b, T* x,
     store<WStats>(stats, 2 * r, s.mean);
     store<WStats>(stats, 2 * r + 1, s.rstd);
   }
-  if (!y) return;
-  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x)
-    store<W>(y, row + c, (load(x, row + c) - s.mean) * s.rstd * load(gamma, c) + load(beta, c));
+  if (y) layernorm_row<W>(s, cols, x + row, gamma, beta, y + row);
 }
 
 // With a: x <- a + b first.

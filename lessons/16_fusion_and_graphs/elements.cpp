@@ -152,7 +152,7 @@ void chain_by_hand(std::ostream& out) {
     table.row({recorded.call->entry, std::to_string(numbers)});
     all += numbers;
   }
-  RunTimeCompiler unused;
+  RunTimeCompiler unused("build/chains", RunTimeCompiler::built_with("cpu"));
   const FusedChains fused = fuse_chains(step.captured, unused);
   const auto& [name, code] = *fused.code.begin();
   table.row({name, std::to_string(all - (fused.bytes_before - fused.bytes_after) / size_of(DType::F32))});

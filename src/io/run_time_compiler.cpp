@@ -37,7 +37,8 @@ static std::string text_of(const std::string& file) {  // "" if there is none
 static std::string headers() {
   std::set<std::string> files;
   std::error_code none;
-  for (const char* folder : {GRADUS_ROOT "/kernels", GRADUS_ROOT "/kernels/cpu"})
+  for (const char* folder : {GRADUS_ROOT "/kernels", GRADUS_ROOT "/kernels/cpu", GRADUS_ROOT "/kernels/cuda",
+                             GRADUS_ROOT "/kernels/emu"})
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, none))
       if (entry.path().extension() == ".h") files.insert(entry.path().string());
   std::string all;
@@ -51,7 +52,12 @@ static bool whole(const std::string& library) {
   return text.size() > 16 && text.substr(text.size() - 16) == hash_of(text.substr(0, text.size() - 16));
 }
 
-std::string RunTimeCompiler::built_with() { return GRADUS_COMPILE; }
+std::string RunTimeCompiler::built_with(const std::string& device) {
+#ifdef GRADUS_CUDA
+  if (device == "cuda") return GRADUS_NVCC;
+#endif
+  return (void)device, GRADUS_COMPILE;
+}
 
 RunTimeCompiler::RunTimeCompiler(std::string folder, const std::string& command)
     : folder_(std::move(folder)), version_(hash_of(command + headers())) {
@@ -119,8 +125,7 @@ void RunTimeCompiler::compile(const std::string& source, const std::string& stem
   } const own{stem + "." + std::to_string(::getpid())};
   write_file(stem + ".cpp", source);
   std::vector<std::string> command = command_;
-  for (const std::string& word :
-       {std::string("-shared"), std::string("-fPIC"), stem + ".cpp", std::string("-o"), own.stem + ".so"})
+  for (const std::string& word : {stem + ".cpp", std::string("-o"), own.stem + ".so"})
     command.push_back(word);
   const auto [succeeded, said] = run(command, own.stem + ".log");
   const size_t error = std::min(said.find("error"), said.size());

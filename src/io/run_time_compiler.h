@@ -9,11 +9,12 @@ namespace gradus {
 
 class RunTimeCompiler {
  public:
-  // `command`: the compiler and its flags, separated by blanks; by default those that compiled this library,
-  // which find its headers. No shell reads it. The folder is made if it is missing, and refused if it is
-  // somebody else's or others may write to it (what lies there is run), or if it holds other things.
-  explicit RunTimeCompiler(std::string folder = "build/chains", const std::string& command = built_with());
-  static std::string built_with();
+  // The command that compiled the kernels of `device` in this library, and finds its headers; for cuda, nvcc.
+  static std::string built_with(const std::string& device);
+  // `command`: a compiler and its flags, separated by blanks; FILE.cpp -o LIBRARY is appended. No shell reads
+  // it. The folder is created if it is missing. It is refused if it belongs to another user or everybody may
+  // write to it (because the program runs what it finds there), or if it holds other files.
+  RunTimeCompiler(std::string folder, const std::string& command);
 
   // The function of that name, extern "C" in `source`: from the folder, or compiled (a second or two). It is
   // there until the program ends. A damaged file in the folder is compiled anew. Several processes may use

@@ -6,32 +6,38 @@
 
 namespace gradus {
 
+// On a GPU, a product that is followed by a sum would be contracted to an fma, without __fmul_rn.
 static constexpr ChainRule kRules[] = {
-    {"add", "nn", "n", "x0 + x1"},
-    {"multiply", "nn", "n", "x0 * x1"},
-    {"scale", "n", "n", "a0 * x0"},
-    {"gelu_fwd", "n", "n", "kGelu(x0)"},
-    {"gelu_bwd", "nn", "n", "kGeluBwd(x0, x1)"},
-    {"gelu_erf_fwd", "n", "n", "kGeluErf(x0)"},
-    {"gelu_erf_bwd", "nn", "n", "kGeluErfBwd(x0, x1)"},
-    {"bias_fwd", "nc", "n", "x0 + x1"},
-    {"bias_bwd", "n", "c", "x0"},
-    {"dropout", "n", "n", "uniform01(w) >= a0 ? x0 * (A(1) / (A(1) - a0)) : A(0)"},
+    {"add", "nn", "n", "x0 + x1", "__fadd_rn(x0, x1)"},
+    {"multiply", "nn", "n", "x0 * x1", "__fmul_rn(x0, x1)"},
+    {"scale", "n", "n", "a0 * x0", "__fmul_rn(a0, x0)"},
+    {"gelu_fwd", "n", "n", "kGelu(x0)", "GeluFwd()(x0)"},
+    {"gelu_bwd", "nn", "n", "kGeluBwd(x0, x1)", "GeluBwd()(x0, x1)"},
+    {"gelu_erf_fwd", "n", "n", "kGeluErf(x0)", "GeluErfFwd()(x0)"},
+    {"gelu_erf_bwd", "nn", "n", "kGeluErfBwd(x0, x1)", "GeluErfBwd()(x0, x1)"},
+    {"bias_fwd", "nc", "n", "x0 + x1", "__fadd_rn(x0, x1)"},
+    {"bias_bwd", "n", "c", "x0", nullptr},
+    {"dropout", "n", "n", "uniform01(w) >= a0 ? x0 * (A(1) / (A(1) - a0)) : A(0)",
+     "uniform01(w) >= a0 ? __fmul_rn(x0, 1.0f / (1.0f - a0)) : 0.0f"},
     {"layernorm_fwd", "ncc", "ns",
-     "const auto s = row_statistics(row.cols, x0, a0);"
-     "layernorm_row<w0>(s, row.cols, x0, x1, x2, y0);"
-     "if (y1) store<w1>(y1, 0, s.mean), store<w1>(y1, 1, s.rstd);"},
+     "const auto s = row_statistics(row.cols, x0, a0);\n"
+     "  layernorm_row<w0>(s, row.cols, x0, x1, x2, y0);\n"
+     "  if (y1) store<w1>(y1, 0, s.mean), store<w1>(y1, 1, s.rstd);",
+     "const auto s = row_statistics(row.cols, x0, a0);\n"
+     "  layernorm_row<w0>(s, row.cols, x0, x1, x2, y0);\n"
+     "  if (y1 && threadIdx.x == 0) store<w1>(y1, 0, s.mean), store<w1>(y1, 1, s.rstd);"},
     {"layernorm_bwd", "ncsn", "ncc",
-     "const RowStatistics<A> s{x2[0], x2[1]};"
-     "layernorm_bwd_row<w0>(s, row.cols, x0, x1, x3, static_cast<const T*>(nullptr), y0);"
-     "add_parameter_sums(s, row.cols, x0, x3, y1, y2);"},
+     "const RowStatistics<A> s{x2[0], x2[1]};\n"
+     "  layernorm_bwd_row<w0>(s, row.cols, x0, x1, x3, static_cast<const T*>(nullptr), y0);\n"
+     "  add_parameter_sums(s, row.cols, x0, x3, y1, y2);",
+     nullptr},
 };
 
 bool ChainRule::whole_rows() const { return code[std::string(code).size() - 1] == ';'; }
 
-const ChainRule* chain_rule(const std::string& entry) {
+const ChainRule* chain_rule(const std::string& entry, ChainTarget target) {
   for (const ChainRule& rule : kRules)
-    if (entry == rule.entry) return &rule;
+    if (entry == rule.entry) return target == ChainTarget::Cpu || rule.gpu_code ? &rule : nullptr;
   return nullptr;
 }
 
@@ -52,7 +58,7 @@ std::string text(const Parts&... parts) {
 // each other, or a call over whole rows. A number that a call of the same loop has made is not loaded.
 class Writer {
  public:
-  explicit Writer(DType T) : rounds_(size_of(T) == 2) {}
+  Writer(DType T, ChainTarget target) : rounds_(size_of(T) == 2), gpu_(target == ChainTarget::Gpu) {}
   std::string parts;
   std::string row_calls;  // of the parts, in turn
 
@@ -63,12 +69,14 @@ class Writer {
       values += (k ? ", " : "") + value(call.inputs[k]);
     }
     if (std::string(call.rule->entry) == "dropout") {
-      words_ +=
-          text("    uint32_t w", i, "[kChunk];\n    row.random_words(", i, ", at, end - at, w", i, ");\n");
-      parameters += ", uint32_t w", values += text(", w", i, "[c - at]");
+      parameters += ", uint32_t w";
+      values += gpu_ ? text(", row.random_word(", i, ", c)") : text(", w", i, "[c - at]");
+      if (!gpu_)
+        words_ +=
+            text("    uint32_t w", i, "[kChunk];\n    row.random_words(", i, ", at, end - at, w", i, ");\n");
     }
     functions_ += text("  const auto ", call.rule->entry, i, " = [a0 = A(row.chain.number[", i, "])](",
-                       parameters, ") -> A { return ", call.rule->code, "; };\n");
+                       parameters, ") -> A { return ", code_of(call), "; };\n");
     loop_ += text("      const A r", i, " = ", call.rule->entry, i, "(", values, ");\n");
     const int y = call.outputs[0];
     const Write write = call.arguments.outputs[0].w;
@@ -103,21 +111,25 @@ class Writer {
       body += text("  [[maybe_unused]] constexpr Write w", k, " = ", write_name(call.arguments.outputs[k].w),
                    ";\n");
     }
-    part("static", call.rule->entry, body + "  " + call.rule->code + "\n");
+    part("static", call.rule->entry, body + "  " + code_of(call) + "\n");
   }
 
   void end_loop() {
     if (loop_.empty()) return;
-    part("[[gnu::flatten, gnu::noinline]] static", "loop",
-         pointers_ + functions_ +
-             "  for (int64_t at = 0; at < row.cols; at += kChunk) {\n"
-             "    const int64_t end = std::min(row.cols, at + kChunk);\n" +
-             words_ + "#pragma omp simd\n    for (int64_t c = at; c < end; ++c) {\n" + loop_ +
-             "    }\n  }\n");
+    const std::string before = pointers_ + functions_,
+                      c_loop = gpu_ ? "  for (int64_t c = threadIdx.x; c < row.cols; c += blockDim.x) {\n" +
+                                          loop_ + "  }\n"
+                                    : "  for (int64_t at = 0; at < row.cols; at += kChunk) {\n"
+                                      "    const int64_t end = std::min(row.cols, at + kChunk);\n" +
+                                          words_ +
+                                          "#pragma omp simd\n    for (int64_t c = at; c < end; ++c) {\n" +
+                                          loop_ + "    }\n  }\n";
+    part(gpu_ ? "static" : "[[gnu::flatten, gnu::noinline]] static", "loop", before + c_loop);
     words_ = functions_ = loop_ = pointers_ = "", values_.clear(), loaded_.clear();
   }
 
  private:
+  const char* code_of(const ChainCall& call) const { return gpu_ ? call.rule->gpu_code : call.rule->code; }
   void pointer(int b) {
     if (loaded_.insert(b).second) pointers_ += text("  T* const b", b, " = row.at<T>(", b, ");\n");
   }
@@ -127,11 +139,12 @@ class Writer {
     return there->second;
   }
   void part(const std::string& kind, const std::string& name, const std::string& body) {
-    parts += text(kind, " void ", name, "_part", ++parts_, "(const ChainRow& row) {\n", body, "}\n\n");
-    row_calls += text("      ", name, "_part", parts_, "(row);\n");
+    parts += text(kind, gpu_ ? " __device__ void " : " void ", name, "_part", ++parts_,
+                  "(const ChainRow& row) {\n", body, "}\n\n");
+    row_calls += text("    ", name, "_part", parts_, "(row);\n");
   }
 
-  const bool rounds_;  // what is stored
+  const bool rounds_, gpu_;  // rounds_: what is stored
   int parts_ = 0;
   std::string pointers_, functions_, words_, loop_;  // of the open loop
   std::map<int, std::string> values_;                // the number of a buffer's element, if it is in hand
@@ -140,40 +153,45 @@ class Writer {
 
 }  // namespace
 
-std::string chain_code(const std::vector<ChainCall>& calls, DType T) {
-  Writer writer(T);
+std::string chain_code(const std::vector<ChainCall>& calls, DType T, ChainTarget target) {
+  Writer writer(T, target);
   bool rows = false;
-  std::string names, sums_begin, sums_end;
+  std::string names, write_sums;
+  int sums = 0;
   for (size_t i = 0; i < calls.size(); ++i) {
     const ChainCall& call = calls[i];
     const std::string entry = call.rule->entry, roles = std::string(call.rule->inputs) + call.rule->outputs;
     names += (i ? " + " : "") + entry;
-    rows = rows || roles.find_first_not_of('n') != roles.npos || entry == "dropout";
+    rows = rows || roles.find_first_not_of('n') != roles.npos;
     call.rule->whole_rows() ? writer.whole_rows_call(int(i), call) : writer.element_call(int(i), call);
-    for (size_t k = 0, sum = size_t(call.first_sum); k < call.outputs.size(); ++k) {
+    for (size_t k = 0; k < call.outputs.size(); ++k) {
       if (call.rule->outputs[k] != 'c') continue;
       const Out& out = call.arguments.outputs[k];
-      sums_begin += text("    std::fill_n(column_sum<A>(ctx, s, ", sum, ", p), s.cols, A(0));\n");
       if (out.wanted())
-        sums_end += text("  write_column_sum<", write_name(out.w), ", ", cpp_name(out.t), ", A>(ctx, s, ",
-                         sum, ", chain.p[", call.outputs[k], "]);\n");
-      ++sum;
+        write_sums += text("  write_column_sum<", write_name(out.w), ", ", cpp_name(out.t), ", A>(ctx, s, ",
+                           sums, ", chain.p[", call.outputs[k], "]);\n");
+      ++sums;
     }
   }
   writer.end_loop();
-  const std::string whole =
-      rows ? "  for_partitions(s, [&](int64_t p, int64_t begin, int64_t end) {\n" + sums_begin +
-                 "    for (int64_t r = begin; r < end; ++r) {\n"
-                 "      const ChainRow row{ctx, chain, s, p, r, r * s.cols, s.cols};\n" +
-                 writer.row_calls + "    }\n  });\n" + sums_end
-           : "  parallel_for(s.cols, kGrain, [&](int64_t begin, int64_t end) {\n"
-             "      const ChainRow row{ctx, chain, s, 0, 0, begin, end - begin};\n" +
-                 writer.row_calls + "  });\n";
-  return "// " + names +
-         "\n#include \"kernels/cpu/chain.h\"\n\nusing namespace gradus;\nusing namespace gradus::cpu;\nusing "
-         "T = " +
-         cpp_name(T) + ";\nusing A = acc_t<T>;\n\n" + writer.parts +
-         "extern \"C\" void gradus_chain(const Ctx& ctx, RowShape s, const Chain& chain) {\n" + whole + "}\n";
+  const bool gpu = target == ChainTarget::Gpu;
+  const char* const space = gpu ? "GRADUS_GPU" : "cpu";
+  std::string code = text("// ", names, "\n#include \"kernels/", gpu ? "cuda" : "cpu",
+                          "/chain.h\"\n\nusing namespace gradus;\n", "using namespace gradus::", space,
+                          ";\nusing T = ", cpp_name(T), ";\nusing A = acc_t<T>;\n\n", writer.parts);
+  if (gpu)
+    code +=
+        "static __global__ void chain_kernel(RowShape s, int64_t piece, Chain chain, const StepScalars* "
+        "scalars) {\n"
+        "  const ChainRow row(s, piece, chain, scalars);\n" +
+        writer.row_calls + "}\n\n";
+  code += "extern \"C\" void gradus_chain(const Ctx& ctx, RowShape s, const Chain& chain) {\n";
+  if (gpu)
+    code += text("  launch_chain(ctx, s, ", rows ? "s.cols" : "kChainPiece", ", chain, chain_kernel);\n");
+  else
+    code += text("  run_", rows ? "rows<A>" : "elements", "(ctx, s, chain, ", rows ? text(sums, ", ") : "",
+                 "[](const ChainRow& row) {\n", writer.row_calls, "  });\n", write_sums);
+  return code + "}\n";
 }
 
 }  // namespace gradus

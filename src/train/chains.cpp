@@ -34,8 +34,8 @@ using Members = std::vector<Member>;
 bool overlap(const Place& a, const Place& b) { return a.begin < b.end && b.begin < a.end; }
 
 // The call as a chain may have it: with all its elements, of one type, in memory that is known.
-std::optional<Member> member(const Recorded& recorded) {
-  Member m{{chain_rule(recorded.call->entry), recorded.call->described(), {}, {}, 0, true},
+std::optional<Member> member(const Recorded& recorded, ChainTarget target) {
+  Member m{{chain_rule(recorded.call->entry, target), recorded.call->described(), {}, {}, 0, true},
            recorded.call->cost,
            {}};
   if (!m.code.rule) return {};
@@ -114,15 +114,15 @@ bool can_join(const Members& chain, const Member& next) {
 // The chain that begins with call `first`, and which calls it is: of those that follow soon, what may be made
 // earlier than all between.
 std::pair<Members, std::vector<size_t>> chain_from(size_t first, const std::vector<Recorded>& calls,
-                                                   const std::vector<bool>& taken) {
+                                                   const std::vector<bool>& taken, ChainTarget target) {
   constexpr size_t kBetween = 4;
-  const std::optional<Member> begin = member(calls[first]);
+  const std::optional<Member> begin = member(calls[first], target);
   if (!begin) return {};
   Members chain{*begin};
   std::vector<size_t> numbers{first}, between;
   for (size_t i = first + 1; i < calls.size() && between.size() < kBetween; ++i) {
     if (taken[i]) continue;
-    const std::optional<Member> next = member(calls[i]);
+    const std::optional<Member> next = member(calls[i], target);
     if (next && can_join(chain, *next) &&
         std::all_of(between.begin(), between.end(), [&](size_t j) { return may_pass(calls[i], calls[j]); }))
       chain.push_back(*next), numbers.push_back(i);
@@ -198,7 +198,7 @@ FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
   check(step.replays(), "chains: they are found in a step that replays; take three steps first");
   const Device& device = current().device;
   const std::string name = device.backend().name;
-  check(name == "cpu" || name == "meta", "chains: no code is written for the device ", name, "; take cpu");
+  const ChainTarget target = name == "emu" || name == "cuda" ? ChainTarget::Gpu : ChainTarget::Cpu;
   const std::vector<Recorded>& calls = step.calls();
   std::map<int64_t, std::set<size_t>> users;
   for (size_t i = 0; i < calls.size(); ++i)
@@ -211,7 +211,7 @@ FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
   for (size_t i = 0; i < calls.size(); ++i) {
     found.bytes_before += calls[i].call->cost.bytes;
     if (taken[i]) continue;
-    auto [members, numbers] = chain_from(i, calls, taken);
+    auto [members, numbers] = chain_from(i, calls, taken, target);
     now.push_back(calls[i]);
     if (members.size() < 2) continue;
     for (const size_t j : numbers) taken[j] = true;
@@ -221,7 +221,7 @@ FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
     ChainMade made = make_chain(members);
     std::vector<ChainCall> code;
     for (const Member& m : members) code.push_back(m.code);
-    const std::string source = chain_code(code, members[0].type());
+    const std::string source = chain_code(code, members[0].type(), target);
     if (device.has_data()) made.chain.function = Chain::Function(compiler.function(source, "gradus_chain"));
     scratch = std::max(scratch, made.cost.scratch);
     ++found.chains[made.name], found.code[made.name] = source;

@@ -20,10 +20,10 @@ struct FusedChains {
   int64_t bytes_before = 0, bytes_after = 0;  // that its kernels move (Cost)
 };
 
-// For a step that replays, on cpu or meta (where nothing is compiled). From now on the replays make the
+// For a step that replays; on meta, where nothing is compiled, those of cpu. From now on the replays make the
 // chains' calls. The memory is the step's and one scratch buffer; the tensors between the calls of a chain
-// keep their memory, though nothing may be written there. Errors: those of the compiler, the step does not
-// replay, or its device is another; then it replays as before.
+// keep their memory, though nothing may be written there. Errors: the compiler's (it must be one for the
+// step's device), or the step does not replay; then it goes on as before.
 FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler);
 
 }  // namespace gradus

@@ -44,7 +44,7 @@ static FusedChains fused_step(Parameters& parameters, const std::vector<Tensor>&
       sgd.step();
     });
   }
-  RunTimeCompiler unused;
+  RunTimeCompiler unused("build/chains", RunTimeCompiler::built_with("cpu"));
   return fuse_chains(captured, unused);
 }
 

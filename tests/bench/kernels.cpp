@@ -7,7 +7,7 @@
 #include "src/core/json.h"
 #include "src/core/table.h"
 #include "src/train/lesson.h"
-#include "tests/bench/kernel_data.h"
+#include "tests/bench/fused_kernels.h"
 
 using namespace gradus;
 
@@ -24,6 +24,8 @@ static void add_elementwise(Data& d, Cases& cases) {
        {"add", shape, cost::add(n, t), [&, n](const Ctx& c) { k.add(c, n, d.x.in(), d.y.in(), d.z.out()); }},
        {"scale", shape, cost::scale(n, t),
         [&, n](const Ctx& c) { k.scale(c, n, d.x.in(), d.y.out(), 0.5f); }},
+       {"scale_by_ratio", shape, cost::scale_by_ratio(n, t),
+        [&, n](const Ctx& c) { k.scale_by_ratio(c, n, d.x.in(), d.loss.in(), d.loss.in(), d.y.out()); }},
        {"gelu_fwd", shape, cost::gelu_fwd(n, t),
         [&, n](const Ctx& c) { k.gelu_fwd(c, n, d.x.in(), d.y.out()); }},
        {"gelu_bwd", shape, cost::gelu_bwd(n, t),
@@ -86,6 +88,8 @@ static void add_tables(Data& d, Cases& cases) {
         [&, logits](const Ctx& c) {
           k.cross_entropy_bwd_inplace(c, logits, d.ids.in(), {}, d.stats.in(), d.loss.in(), d.x.out());
         }},
+       {"count_targets", std::to_string(d.n), cost::count_targets(d.n),
+        [&](const Ctx& c) { k.count_targets(c, d.n, d.ids.in(), d.loss.out()); }},
        {"embedding_fwd", text(words), cost::embedding_fwd(words, t),
         [&, words, vocab](const Ctx& c) {
           k.embedding_fwd(c, words, vocab, d.x.in(), d.ids.in(), d.y.out());
@@ -240,6 +244,7 @@ static int bench_kernels(int argc, char** argv) {
   Cases cases;
   add_elementwise(data, cases);
   add_rows(data, cases);
+  add_fused(data, cases);
   add_tables(data, cases);
   add_optimizers(data, cases);
   add_products(data, cases);

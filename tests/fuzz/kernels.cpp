@@ -110,18 +110,27 @@ Call softmax(Draw& d) {
           [s](const Backend& b, CallCtx& c, In in, Outs out) { b.softmax_bwd(c, s, in[0], in[1], out[0]); }};
 }
 
+// What layernorm_bwd reads, of the rows x.
+Array statistics(Draw& d, RowShape s, const Array& x, const Array& gamma, const Array& beta) {
+  return computed(d, DType::F32, 2 * s.rows, {}, [&](CallCtx& c, Out out) {
+    cpu_backend().layernorm_fwd(c, s, x.in(), gamma.in(), beta.in(), {nullptr, d.t, Write::Set}, out, 1e-5f);
+  });
+}
+// Of the steepest row; xhat is at most sqrt(cols), and the mean is off by about cols roundings, which the
+// steepness magnifies.
+double steepness(const Array& stats) {
+  const std::vector<double> v = stats.values();
+  double steep = 1;
+  for (size_t i = 1; i < v.size(); i += 2) steep = std::max(steep, v[i]);
+  return steep;
+}
+
 Call layernorm(Draw& d) {
   const RowShape s = d.rows();
   const int64_t n = s.rows * s.cols;
   Array x = d.array(d.t, n), gamma = d.array(d.t, s.cols), beta = d.array(d.t, s.cols);
-  const Array stats = computed(d, DType::F32, 2 * s.rows, {}, [&](CallCtx& c, Out out) {
-    cpu_backend().layernorm_fwd(c, s, x.in(), gamma.in(), beta.in(), {nullptr, d.t, Write::Set}, out, 1e-5f);
-  });
-  // Of the steepest row; xhat is at most sqrt(cols), and the mean is off by about cols roundings, which the
-  // steepness magnifies.
-  double steep = 1;
-  const std::vector<double> v = stats.values();
-  for (size_t i = 1; i < v.size(); i += 2) steep = std::max(steep, v[i]);
+  const Array stats = statistics(d, s, x, gamma, beta);
+  const double steep = steepness(stats);
   const double rows = double(s.rows), xhat = std::sqrt(double(s.cols)) + 1,
                step = 8 * kEps * (double(s.cols) + 8);
   if (d.choices.yes())
@@ -188,14 +197,91 @@ Call embedding(Draw& d) {
           }};
 }
 
+// layernorm's bounds; the rows are sums, up to 4 in size, and what is added to dx is up to 2.
+Call add_layernorm(Draw& d) {
+  const RowShape s = d.rows();
+  const int64_t n = s.rows * s.cols;
+  const Array a = d.array(d.t, n), b = d.array(d.t, n), gamma = d.array(d.t, s.cols),
+              beta = d.array(d.t, s.cols);
+  const Array x =
+      computed(d, d.t, n, {}, [&](CallCtx& c, Out out) { cpu_backend().add(c, n, a.in(), b.in(), out); });
+  const Array stats = statistics(d, s, x, gamma, beta);
+  const double steep = steepness(stats), rows = double(s.rows), xhat = std::sqrt(double(s.cols)) + 1,
+               step = 16 * kEps * (double(s.cols) + 8);
+  if (d.choices.yes())
+    return {"add_layernorm_fwd",
+            {},
+            {a, b, gamma, beta},
+            {{d.t, n, 4 * kEps, true},
+             {d.t, n, step * (1 + steep) * xhat},
+             {DType::F32, 2 * s.rows, step * (1 + steep) * (1 + steep)}},
+            [s](const Backend& k, CallCtx& c, In in, Outs out) {
+              k.add_layernorm_fwd(c, s, in[0], in[1], in[2], in[3], out[0], out[1], out[2], 1e-5f);
+            }};
+  const double sums = 2 * kEps * rows * (rows + 8) * (xhat + 4 * steep);
+  return {"add_layernorm_bwd",
+          cost::add_layernorm_bwd(s, d.t),
+          {x, gamma, stats, d.array(d.t, n), d.array(d.t, n)},
+          {{d.t, n, step * steep * (8 + 4 * xhat * xhat) + 4 * kEps},
+           {d.t_or_fp32(), s.cols, sums},
+           {d.t_or_fp32(), s.cols, sums}},
+          [s, alone = d.choices.yes()](const Backend& k, CallCtx& c, In in, Outs out) {
+            k.add_layernorm_bwd(c, s, in[0], in[1], in[2], in[3], alone ? CBuf{nullptr, in[4].t} : in[4],
+                                out[0], out[1], out[2]);
+          }};
+}
+
+// gelu's bounds, of numbers up to 4, and those of a sum of as many as rows.
+Call bias_gelu(Draw& d) {
+  const RowShape s = d.rows();
+  const int64_t n = s.rows * s.cols;
+  const double rows = double(s.rows), error = 64 * 8 * kEps;
+  const Array x = d.array(d.t, n), bias = d.array(d.t, s.cols);
+  if (d.choices.yes())
+    return {
+        "bias_gelu_fwd",
+        {},
+        {x, bias},
+        {{d.t, n, error}},
+        [s](const Backend& b, CallCtx& c, In in, Outs out) { b.bias_gelu_fwd(c, s, in[0], in[1], out[0]); }};
+  return {"bias_gelu_bwd",
+          cost::bias_gelu_bwd(s, d.t),
+          {x, bias, d.array(d.t, n)},
+          {{d.t, n, error}, {d.t_or_fp32(), s.cols, rows * error + 4 * kEps * rows * rows}},
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
+            b.bias_gelu_bwd(c, s, in[0], in[1], in[2], out[0], out[1]);
+          }};
+}
+
+// What linear_cross_entropy has beside products and cross-entropy.
+Call counts_and_ratios(Draw& d) {
+  const int64_t n = d.size(600);
+  if (d.choices.yes()) {
+    std::vector<double> targets(size_t(n), -1);
+    for (double& t : targets) t += double(d.rng.below(4));
+    return {"count_targets",
+            {},
+            {Array(DType::I32, targets, 0)},
+            {{DType::F32, 1, 0}},
+            [n](const Backend& b, CallCtx& c, In in, Outs out) { b.count_targets(c, n, in[0], out[0]); }};
+  }
+  return {"scale_by_ratio",
+          {},
+          {d.array(d.t, n), d.array(DType::F32, 1), d.array(DType::F32, 1, 0.5, 2)},
+          {{d.t, n, 4 * 8 * kEps}},
+          [n](const Backend& b, CallCtx& c, In in, Outs out) {
+            b.scale_by_ratio(c, n, in[0], in[1], in[2], out[0]);
+          }};
+}
+
 }  // namespace
 }  // namespace gradus::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace gradus::fuzz;
-  static constexpr Call (*kKinds[])(Draw&) = {elementwise,   scaled,    bias,       softmax,   layernorm,
-                                              cross_entropy, embedding, matmul,     attention, attention_bwd,
-                                              rotary,        update,    clip_factor};
+  static constexpr Call (*kKinds[])(Draw&) = {
+      elementwise, scaled,        bias,   softmax, layernorm,   cross_entropy, embedding, matmul,
+      attention,   attention_bwd, rotary, update,  clip_factor, add_layernorm, bias_gelu, counts_and_ratios};
   Choices choices(bytes, size);
   Draw draw(choices);
   const auto kind = choices.one_of(kKinds);

@@ -77,6 +77,32 @@ TEST(L02_Cost, OfKernelsOverRows) {
   expect_cost("embedding_bwd", cost::embedding_bwd({3, 5}, BF16), OpClass::Other, 15, 60, 24);
 }
 
+// The same 3 rows of 5; what one kernel does is counted as in the two that it replaces.
+TEST(L16_Cost, OfFusedKernels) {
+  constexpr OpClass E = OpClass::Elementwise, N = OpClass::Normalization;
+  // multiply; the ratio is one division for all elements, and its two numbers are not counted
+  expect_cost("scale_by_ratio", cost::scale_by_ratio(15, F32), E, 15, 120);
+  expect_cost("scale_by_ratio fp16", cost::scale_by_ratio(15, F16), E, 15, 60);
+  // compare, add; the targets are int32
+  expect_cost("count_targets", cost::count_targets(15), E, 30, 60);
+  // x + b: 1; gelu: 9. The bias is small: x and y count.
+  expect_cost("bias_gelu_fwd", cost::bias_gelu_fwd({3, 5}, F32), E, 150, 120);
+  expect_cost("bias_gelu_fwd bf16", cost::bias_gelu_fwd({3, 5}, BF16), E, 150, 60);
+  // x + b: 1; gelu's slope times dy: 18; db: 1. x, dy, dx. Scratch: bias_bwd's, (3 + 1) * 5 sums; (32 + 1)
+  // * 5.
+  expect_cost("bias_gelu_bwd", cost::bias_gelu_bwd({3, 5}, F32), E, 300, 180, 80);
+  expect_cost("bias_gelu_bwd bf16", cost::bias_gelu_bwd({40, 5}, BF16), E, 4000, 1200, 660);
+  expect_cost("bias_gelu_bwd fp64", cost::bias_gelu_bwd({33, 5}, F64), E, 3300, 3960, 1320);
+  // a + b: 1; layernorm: 8. a, b, their sum, y.
+  expect_cost("add_layernorm_fwd", cost::add_layernorm_fwd({3, 5}, F32), N, 135, 240);
+  expect_cost("add_layernorm_fwd fp64", cost::add_layernorm_fwd({3, 5}, F64), N, 135, 480);
+  // layernorm's 18; + dsum: 1. x, dy, dsum, dx. Scratch: layernorm_bwd's, (2 * 3 + 1) * 5 sums; (2 * 32 + 1)
+  // * 5.
+  expect_cost("add_layernorm_bwd", cost::add_layernorm_bwd({3, 5}, F32), N, 285, 240, 140);
+  expect_cost("add_layernorm_bwd bf16", cost::add_layernorm_bwd({40, 5}, BF16), N, 3800, 1600, 1300);
+  expect_cost("add_layernorm_bwd fp64", cost::add_layernorm_bwd({3, 5}, F64), N, 285, 480, 280);
+}
+
 TEST(L02_Cost, OfMatrixProducts) {
   const MatmulShape s{.M = 2, .N = 3, .K = 5, .lda = 5, .ldb = 3, .ldc = 3};
   expect_cost("matmul", cost::matmul(s, F32), OpClass::Contraction, 60, 4 * (10 + 15 + 6));

@@ -78,8 +78,43 @@ void expect_refusals(DType T) {
   expect_refused("xx", &B::rotary, {.B = 0, .T = 1, .H = 1, .D = 2, .dims = 2}, x, y);
 }
 
+// The same for kernels that do what two others do.
+void expect_fused_refusals(DType T) {
+  using B = Backend;
+  const bool sixteen = T != DType::F32;
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  const CBuf f = any.in(), x{f.p, T}, ids{f.p, DType::I32};
+  const Out fp32 = any.out(Write::Set), y{fp32.p, T, Write::Set};
+  const RowShape none{0, 2};
+  expect_refused("xxxx", &B::scale_by_ratio, 0, x, f, f, y);
+  expect_refused("x.", &B::count_targets, 0, ids, fp32);
+  expect_refused("xxx", &B::bias_gelu_fwd, none, x, x, y);
+  expect_refused(sixteen ? "xxxx." : "xxxxx", &B::bias_gelu_bwd, none, x, x, x, y, y);
+  expect_refused("xxxxxxx", &B::add_layernorm_fwd, none, x, x, x, x, y, y, fp32, 1e-5f);
+  expect_refused(sixteen ? "xxxxxx.." : "xxxxxxxx", &B::add_layernorm_bwd, none, x, x, f, x, x, y, y, y);
+}
+
 TEST_P(L03_Refusals, AreTheSameSentencesOnEveryDevice) { expect_refusals(DType::F32); }
 TEST_P(L03_Refusals, BesideSixteenBitsFp32IsForWhatTheContractSays) { expect_refusals(DType::BF16); }
+
+ON_EVERY_DEVICE(L16_Refusals);
+
+TEST_P(L16_Refusals, OfFusedKernelsAreTheSameSentencesOnEveryDevice) { expect_fused_refusals(DType::F32); }
+TEST_P(L16_Refusals, OfFusedKernelsIn16BitsAllowFp32ForParametersGradients) {
+  expect_fused_refusals(DType::BF16);
+}
+
+TEST_P(L16_Refusals, TheSumThatIsNormalizedMustBeThereAndBeReplaced) {
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  const CBuf x = any.in();
+  const Out y = any.out(Write::Set);
+  TestCtx ctx;
+  for (const Out sum : {any.out(Write::Add), Out{nullptr, DType::F32, Write::Set}})
+    gradus::expect_refused(
+        "add_layernorm_fwd: the sum is what is normalized, so it must be there and be replaced", [&] {
+          table().add_layernorm_fwd(ctx, {0, 2}, x, x, x, x, sum, y, y, 1e-5f);
+        });
+}
 
 // Every buffer of an update in every dtype, T being bf16: what is neither T nor fp32 is refused, and a master
 // copy that is not fp32; what the value is decides what the others may be.

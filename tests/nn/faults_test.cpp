@@ -13,14 +13,15 @@
 namespace gradus {
 namespace {
 
-TransformerConfig one_block(const char* recipe, double dropout = 0) {
+TransformerConfig one_block(const char* recipe, double dropout = 0, int64_t loss_rows = 0) {
   return {.vocab = 80,
           .context = 6,
           .layers = 1,
           .heads = 2,
           .channels = 64,
           .dropout = dropout,
-          .precision = precision_recipe(recipe)};
+          .precision = precision_recipe(recipe),
+          .loss_rows = loss_rows};
 }
 
 using Make = std::function<std::unique_ptr<Optimizer>(Parameters&)>;
@@ -28,11 +29,12 @@ struct Setting {
   std::string name;
   Make make;
   bool recomputes = false, adapters = false, scales = false;
+  int64_t loss_rows = 0;
 };
 
 struct Run {
   Run(const char* device, const Setting& set)
-      : context(device, 3), model(one_block(set.scales ? "mixed-fp16" : "fp32", 0.1)) {
+      : context(device, 3), model(one_block(set.scales ? "mixed-fp16" : "fp32", 0.1, set.loss_rows)) {
     model.initialize(1);
     if (set.recomputes) model.segments = {{1, Keep::Input}};
     if (set.adapters) add_lora(model, ".*", {.r = 2, .dropout = 0.1, .precision = model.config.precision}, 1);
@@ -110,6 +112,7 @@ const std::vector<Setting> kSettings{
     {"AdamW", kAdamW},
     {"AdamW, loss scaling", kAdamW, false, false, true},
     {"AdamW, checkpointed", kAdamW, true},
+    {"AdamW, loss in parts, loss scaling", kAdamW, false, false, true, 5},
     {"AdamW, LoRA", kAdamW, false, true},
     {"AdamW8bit, LoRA, checkpointed", [](Parameters& p) { return std::make_unique<AdamW8bit>(p); }, true,
      true},

@@ -21,6 +21,7 @@ struct Way {
   Make make = adamw;
   float loss_scale = 65536;
   bool clips = true;
+  int64_t loss_rows = 0;
 };
 inline std::ostream& operator<<(std::ostream& out, const Way& k) { return out << k.name; }
 inline const std::vector<Way> kWays{
@@ -33,6 +34,9 @@ inline const std::vector<Way> kWays{
     {.name = "unclipped_sgd",
      .make = [](Parameters& p) { return std::make_unique<Sgd>(p, SgdArgs{.momentum = 0.9f}); },
      .clips = false},
+    {.name = "loss_in_parts", .loss_rows = 5},
+    {.name = "loss_in_parts_accumulated", .recipe = "mixed", .micro_batches = 2, .loss_rows = 5},
+    {.name = "loss_in_parts_in_fp16", .recipe = "mixed-fp16", .loss_scale = 0x1p18f, .loss_rows = 5},
     {.name = "adamw_8bit", .make = [](Parameters& p) { return std::make_unique<AdamW8bit>(p); }},
     {.name = "adafactor", .make = [](Parameters& p) { return std::make_unique<Adafactor>(p); }},
     {.name = "muon", .recipe = "mixed", .make = [](Parameters& p) { return std::make_unique<Muon>(p); }},
@@ -49,7 +53,8 @@ struct Training {
                .heads = 2,
                .channels = 32,
                .dropout = 0.2,
-               .precision = precision_recipe(kind.recipe)}) {
+               .precision = precision_recipe(kind.recipe),
+               .loss_rows = kind.loss_rows}) {
     model.initialize(seed);
     model.segments = {{2, kind.keep}};
     optimizer = kind.make(model.parameters);

@@ -88,7 +88,7 @@ constexpr Cost cross_entropy_fwd(RowShape s, DType T) {
   return normalization(s, T, 4, 1, s.rows * stat_size(T));
 }
 constexpr Cost cross_entropy_bwd_inplace(RowShape s, DType T) { return normalization(s, T, 3, 2); }
-constexpr Cost count_targets(int64_t n) { return elementwise(n, DType::I32, 1, 1); }
+constexpr Cost count_targets(int64_t n) { return elementwise(n, DType::I32, 2, 1); }
 
 constexpr Cost embedding_fwd(RowShape s, DType T) {
   return {OpClass::Other, 0, 2 * s.rows * s.cols * size_of(T), 0};

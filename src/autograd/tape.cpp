@@ -125,7 +125,12 @@ void Grads::pass(int input, const Tensor& dy) {
     pending_[to.slot.id] = dy;
     return;
   }
-  if (Leaf* leaf = leaf_of(to.slot); leaf && !leaf->grad.defined() && dy.storage().kind() == Kind::Gradient) {
+  // An early gradient, which the node has saved, was made to be the leaf's.
+  const auto is_dy = [&](const Saved& s) {
+    return s.tensor.defined() && &s.tensor.storage() == &dy.storage();
+  };
+  if (Leaf* leaf = leaf_of(to.slot); leaf && !leaf->grad.defined() && dy.storage().kind() == Kind::Gradient &&
+                                     std::any_of(node_.saved.begin(), node_.saved.end(), is_dy)) {
     leaf->grad = dy;
     leaf->written = true;
     return;

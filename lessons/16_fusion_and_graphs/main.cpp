@@ -100,8 +100,8 @@ static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompi
 static int lesson_16(int argc, char** argv) {
   Lesson lesson(argc, argv, "16_fusion_and_graphs", "fused kernels and captured steps", 12);
   const std::string folder = lesson.args.text("folder", "build/chains", "where compiled chains are kept");
-  const std::string command =
-      lesson.args.text("compiler", RunTimeCompiler::built_with(lesson.device), "the compiler of chains, and its flags");
+  const std::string command = lesson.args.text("compiler", RunTimeCompiler::built_with(lesson.device),
+                                               "the compiler of chains, and its flags");
   const std::string picture = lesson.plot("16_chain.svg");
   lesson.done({}, {picture});
   if (lesson.print == "example") return chain_by_hand(std::cout), 0;

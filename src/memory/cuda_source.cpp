@@ -17,6 +17,7 @@ std::string gradus::cuda_problem() {
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "src/memory/cuda_stream.h"
 
 namespace gradus {
 
@@ -31,13 +32,6 @@ std::string cuda_problem() {
 }
 
 namespace {
-
-// An error of a kernel is reported by the first call that waits for it, whatever that call is about.
-void check_cuda(cudaError_t e, const char* what) {
-  if (e != cudaSuccess) cudaGetLastError();  // or the next that asks would be blamed for it
-  check(e == cudaSuccess, "cuda: ", what, " failed: ", cudaGetErrorString(e),
-        "; if a kernel printed a sentence before this, that is the reason");
-}
 
 // The driver's functions for addresses and the memory behind them. They are looked up when first used: a
 // program linked to the driver would not start on a machine without one.
@@ -90,97 +84,6 @@ void check_driver(CUresult e, const char* what) {
   check(e == CUDA_SUCCESS, "cuda: ", what, " failed: ", why ? why : "an error without a name",
         "; where a GPU or its driver has no virtual memory management, leave expandable segments off");
 }
-
-// An event is a time on the GPU's clock, and only differences are known: the first one is noted when the GPU
-// has nothing to do, so that it is the host's time, too.
-class CudaClock : public DeviceClock {
- public:
-  explicit CudaClock(cudaStream_t stream) : stream_(stream) {}
-  ~CudaClock() override {
-    for (cudaEvent_t e : events_) cudaEventDestroy(e);
-  }
-  void note() override {
-    if (noted_ == events_.size()) {
-      cudaEvent_t event = nullptr;
-      check_cuda(cudaEventCreate(&event), "making an event");
-      events_.push_back(event);
-    }
-    if (noted_ == 0) {
-      check_cuda(cudaStreamSynchronize(stream_), "running what was queued");
-      first_ = seconds_now();
-    }
-    check_cuda(cudaEventRecord(events_[noted_++], stream_), "recording an event");
-  }
-  std::vector<double> read() override {
-    check_cuda(cudaStreamSynchronize(stream_), "running what was queued");
-    std::vector<double> seconds;
-    for (size_t i = 0; i < noted_; ++i) {
-      float ms = 0;  // since the one before: since the first one, a float would be too coarse
-      if (i > 0) check_cuda(cudaEventElapsedTime(&ms, events_[i - 1], events_[i]), "reading an event");
-      seconds.push_back((i > 0 ? seconds.back() : first_) + 1e-3 * double(ms));
-    }
-    noted_ = 0;
-    return seconds;
-  }
-
- private:
-  cudaStream_t stream_;
-  std::vector<cudaEvent_t> events_;  // the first noted_ of them wait to be read
-  size_t noted_ = 0;
-  double first_ = 0;
-};
-
-class CudaCopyQueue : public CopyQueue {
- public:
-  CudaCopyQueue(Source& source, cudaStream_t kernels) : CopyQueue(source), kernels_(kernels) {
-    check_cuda(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "making a stream");
-    check_cuda(cudaEventCreateWithFlags(&kernels_by_now_, cudaEventDisableTiming), "making an event");
-  }
-  ~CudaCopyQueue() override {
-    cudaStreamSynchronize(copies_);
-    cudaEventDestroy(kernels_by_now_);
-    cudaStreamDestroy(copies_);
-  }
-  void copy_in(void* to, const void* from_host, int64_t bytes) override {
-    check_cuda(cudaEventRecord(kernels_by_now_, kernels_), "recording an event");
-    check_cuda(cudaStreamWaitEvent(copies_, kernels_by_now_, 0), "letting a stream wait");
-    check_cuda(cudaMemcpyAsync(to, from_host, size_t(bytes), cudaMemcpyHostToDevice, copies_),
-               "a copy from the host to the GPU");
-  }
-  void wait() override { check_cuda(cudaStreamSynchronize(copies_), "running what was queued"); }
-
- private:
-  cudaStream_t kernels_, copies_ = nullptr;
-  cudaEvent_t kernels_by_now_ = nullptr;
-};
-
-class CudaGraph : public DeviceGraph {
- public:
-  CudaGraph(cudaStream_t stream, const std::function<void()>& calls) : stream_(stream) {
-    check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "beginning a graph");
-    struct Graph {
-      cudaGraph_t graph = nullptr;
-      ~Graph() {
-        if (graph) cudaGraphDestroy(graph);
-      }
-    } noted;
-    try {
-      calls();
-    } catch (...) {
-      cudaStreamEndCapture(stream, &noted.graph);
-      cudaGetLastError();  // the error is the call's
-      throw;
-    }
-    check_cuda(cudaStreamEndCapture(stream, &noted.graph), "ending a graph");
-    check_cuda(cudaGraphInstantiate(&graph_, noted.graph, 0), "making a graph");
-  }
-  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
-  void launch() override { check_cuda(cudaGraphLaunch(graph_, stream_), "launching a graph"); }
-
- private:
-  cudaStream_t stream_;
-  cudaGraphExec_t graph_ = nullptr;
-};
 
 class CudaSource : public Source {
  public:

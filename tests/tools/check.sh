@@ -63,7 +63,7 @@ lesson_lengths() {
   done
 }
 
-engine_budget=24500  # lines, when all lessons are there
+engine_budget=25500  # lines, a smoke alarm. 24,500 were planned for all lessons; lesson 16 took 1,400
 engine_size() { cat $(cxx kernels src) </dev/null | wc -l; }
 total_length() { [ "$(engine_size)" -le $engine_budget ] || over "src and kernels" "$(engine_size)" $engine_budget; }
 

@@ -1,0 +1,174 @@
+// For each op: what it saves for backward, and the costs of its kernels.
+#pragma once
+#include <bit>
+
+#include "tests/ops/ops_testing.h"
+
+namespace gradus {
+
+using Costs = std::vector<Cost>;
+struct Contract {
+  const char* name;  // of an op in ops_testing.h
+  // What is saved if the inputs in `training` train; each has a bit and is called "0", "1", "2".
+  std::string (*saves)(unsigned training);
+  Costs (*forward)(DType T);
+  Costs (*backward)(DType T, unsigned training);
+};
+inline std::ostream& operator<<(std::ostream& out, const Contract& c) { return out << c.name; }
+inline const Op& op_of(std::string_view name) {
+  return *std::find_if(kOps.begin(), kOps.end(), [&](const Op& op) { return op.name == name; });
+}
+
+constexpr AttentionShape heads(Mask mask, int64_t H = 2, int64_t KV = 2) {
+  return {.B = 2, .H = H, .KV = KV, .T = 3, .D = 2, .qkv = {}, .y = {}, .scale = 1, .mask = mask};
+}
+constexpr RotaryShape kTurned{.B = 2, .T = 3, .H = 2, .D = 4, .dims = 4};
+
+inline MatmulShape product(int64_t M, int64_t N, int64_t K) {
+  return {.M = M, .N = N, .K = K, .lda = K, .ldb = N, .ldc = N};
+}
+// Of the 4 rows of the parts that train.
+inline Costs columns_of_parts(DType T, unsigned training) {
+  Costs costs;
+  for (const int64_t cols : {3, 1, 2}) {
+    if (training & 1) costs.push_back(cost::cast(4 * cols, T, T));
+    training >>= 1;
+  }
+  return costs;
+}
+inline std::string nothing(unsigned) { return ""; }
+inline std::string input(unsigned) { return "0 "; }
+inline const std::vector<Contract> kContracts{
+    {"add", nothing, [](DType T) { return Costs{cost::add(12, T)}; },
+     [](DType T, unsigned training) { return Costs(size_t(std::popcount(training)), cost::cast(12, T, T)); }},
+    {"add_layernorm",
+     [](unsigned training) -> std::string { return training & 7 ? "add 2 layernorm.stats " : ""; },
+     [](DType T) {
+       return Costs{cost::add_layernorm_fwd({4, 5}, T)};
+     },
+     [](DType T, unsigned training) {
+       Costs costs{training & 7 ? cost::add_layernorm_bwd({4, 5}, T) : cost::bias_bwd({4, 5}, T)};
+       for (const unsigned bit : {1u, 2u})
+         if (training & bit) costs.push_back(cost::cast(20, T, T));  // to a parameter
+       return costs;
+     }},
+    {"bias_gelu", [](unsigned) -> std::string { return "0 1 "; },
+     [](DType T) {
+       return Costs{cost::bias_gelu_fwd({3, 4}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::bias_gelu_bwd({3, 4}, T)};
+     }},
+    {"add_positions", nothing,
+     [](DType T) {
+       return Costs{cost::bias_fwd({2, 15}, T)};
+     },
+     [](DType T, unsigned training) {
+       Costs costs;
+       if (training & 1) costs.push_back(cost::cast(30, T, T));
+       if (training & 2) costs.insert(costs.end(), {cost::bias_bwd({2, 15}, T), cost::fill(5, T)});
+       return costs;
+     }},
+    {"attention_plain", [](unsigned) -> std::string { return "0 attention.probs "; },
+     [](DType T) { return Costs{cost::attention_plain_fwd(heads(Mask::Causal), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_plain_bwd(heads(Mask::Causal), T)}; }},
+    {"attention_plain_dropped", [](unsigned) -> std::string { return "0 attention.probs "; },
+     [](DType T) { return Costs{cost::attention_plain_fwd(heads(Mask::None), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_plain_bwd(heads(Mask::None), T)}; }},
+    {"attention_flash", [](unsigned) -> std::string { return "0 attention attention.lse "; },
+     [](DType T) { return Costs{cost::attention_flash_fwd(heads(Mask::Causal), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(heads(Mask::Causal), T)}; }},
+    {"attention_flash_dropped", [](unsigned) -> std::string { return "0 attention attention.lse "; },
+     [](DType T) { return Costs{cost::attention_flash_fwd(heads(Mask::None), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(heads(Mask::None), T)}; }},
+    {"attention_plain_grouped", [](unsigned) -> std::string { return "0 attention.probs "; },
+     [](DType T) { return Costs{cost::attention_plain_fwd(heads(Mask::Causal, 6, 2), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_plain_bwd(heads(Mask::Causal, 6, 2), T)}; }},
+    {"attention_plain_dropped_grouped", [](unsigned) -> std::string { return "0 attention.probs "; },
+     [](DType T) { return Costs{cost::attention_plain_fwd(heads(Mask::None, 4, 1), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_plain_bwd(heads(Mask::None, 4, 1), T)}; }},
+    {"attention_flash_grouped", [](unsigned) -> std::string { return "0 attention attention.lse "; },
+     [](DType T) { return Costs{cost::attention_flash_fwd(heads(Mask::Causal, 6, 2), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(heads(Mask::Causal, 6, 2), T)}; }},
+    {"attention_flash_dropped_grouped", [](unsigned) -> std::string { return "0 attention attention.lse "; },
+     [](DType T) { return Costs{cost::attention_flash_fwd(heads(Mask::None, 4, 1), T)}; },
+     [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(heads(Mask::None, 4, 1), T)}; }},
+    {"cross_entropy", [](unsigned) -> std::string { return "0 ids cross_entropy.lse "; },
+     [](DType T) {
+       return Costs{cost::cross_entropy_fwd({4, 5}, T)};
+     },
+     [](DType T, unsigned) {  // the logits are the test's, so a copy is written over
+       return Costs{cost::cast(20, T, T), cost::cross_entropy_bwd_inplace({4, 5}, T), cost::cast(20, T, T)};
+     }},
+    {"dropout", nothing,
+     [](DType T) {
+       return Costs{cost::dropout({3, 10}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::dropout({3, 10}, T)};
+     }},
+    {"embedding", [](unsigned) -> std::string { return "ids "; },
+     [](DType T) {
+       return Costs{cost::embedding_fwd({4, 3}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::embedding_bwd({4, 3}, T)};
+     }},
+    {"concatenate", nothing, [](DType T) { return columns_of_parts(T, 7); }, columns_of_parts},
+    {"multiply",
+     [](unsigned training) { return std::string(training & 2 ? "0 " : "") + (training & 1 ? "1 " : ""); },
+     [](DType T) { return Costs{cost::multiply(12, T)}; },
+     [](DType T, unsigned training) {
+       return Costs(size_t(std::popcount(training)), cost::multiply(12, T));
+     }},
+    {"slice", nothing, [](DType T) { return Costs{cost::cast(12, T, T)}; },
+     [](DType T, unsigned) {
+       return Costs{cost::fill(24, T), cost::cast(12, T, T)};
+     }},
+    {"split", nothing,
+     [](DType T) {
+       return Costs{cost::cast(4, T, T), cost::cast(12, T, T), cost::cast(8, T, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::fill(24, T), cost::cast(12, T, T)};
+     }},
+    {"gelu", input, [](DType T) { return Costs{cost::gelu_fwd(14, T)}; },
+     [](DType T, unsigned) { return Costs{cost::gelu_bwd(14, T)}; }},
+    {"gelu_erf", input, [](DType T) { return Costs{cost::gelu_erf_fwd(14, T)}; },
+     [](DType T, unsigned) { return Costs{cost::gelu_erf_bwd(14, T)}; }},
+    {"layernorm", [](unsigned training) -> std::string { return training & 3 ? "0 1 layernorm.stats " : ""; },
+     [](DType T) {
+       return Costs{cost::layernorm_fwd({4, 5}, T)};
+     },
+     [](DType T, unsigned training) {
+       return Costs{training & 3 ? cost::layernorm_bwd({4, 5}, T) : cost::bias_bwd({4, 5}, T)};
+     }},
+    {"linear",
+     [](unsigned training) { return std::string(training & 2 ? "0 " : "") + (training & 1 ? "1 " : ""); },
+     [](DType T) {
+       return Costs{cost::bias_fwd({4, 6}, T), cost::matmul(product(4, 6, 3), T)};
+     },
+     [](DType T, unsigned training) {
+       Costs costs;
+       if (training & 1) costs.push_back(cost::matmul(product(4, 3, 6), T));
+       if (training & 2) costs.push_back(cost::matmul(product(6, 3, 4), T));
+       if (training & 4) costs.push_back(cost::bias_bwd({4, 6}, T));
+       return costs;
+     }},
+    {"rotary", nothing, [](DType T) { return Costs{cost::rotary(kTurned, T)}; },
+     [](DType T, unsigned) { return Costs{cost::rotary(kTurned, T)}; }},
+    {"scale", nothing, [](DType T) { return Costs{cost::scale(14, T)}; },
+     [](DType T, unsigned) { return Costs{cost::scale(14, T)}; }},
+    {"softmax", [](unsigned) -> std::string { return "softmax "; },
+     [](DType T) {
+       return Costs{cost::softmax_fwd({3, 5}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::softmax_bwd({3, 5}, T)};
+     }},
+    {"tanh", [](unsigned) -> std::string { return "tanh "; },
+     [](DType T) { return Costs{cost::tanh_fwd(14, T)}; },
+     [](DType T, unsigned) { return Costs{cost::tanh_bwd(14, T)}; }},
+};
+
+}  // namespace gradus

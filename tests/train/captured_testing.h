@@ -21,6 +21,7 @@ struct Way {
   Make make = adamw;
   float loss_scale = 65536;
   bool clips = true;
+  double dropout = 0.2;
 };
 inline std::ostream& operator<<(std::ostream& out, const Way& k) { return out << k.name; }
 inline const std::vector<Way> kWays{
@@ -48,7 +49,7 @@ struct Training {
                .layers = 2,
                .heads = 2,
                .channels = 32,
-               .dropout = 0.2,
+               .dropout = kind.dropout,
                .precision = precision_recipe(kind.recipe)}) {
     model.initialize(seed);
     model.segments = {{2, kind.keep}};

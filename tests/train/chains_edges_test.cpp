@@ -120,6 +120,27 @@ TEST(L16_ChainsOfOps, MoreTensorsThanOneChainCanHoldBecomeSeveral) {
                           }});
 }
 
+// Twelve calls, and of each another tensor.
+TEST(L16_ChainsOfOps, MoreInputsThanOneChainCanHoldBecomeSeveral) {
+  const FusedChains fused =
+      expect_same_to_the_bit({.shape = {255}, .ops = [](OpsStep& s) {
+                                for (int i = 0; i < 13; ++i) s.kept.push_back(tanh(s.x));
+                                for (int i = 1; i < 13; ++i)
+                                  s.kept.push_back(add(s.kept.back(), s.kept[size_t(i)]));
+                                return tanh(s.kept.back());
+                              }});
+  EXPECT_EQ(fused.chains.size(), 1u) << "the last add stands alone";
+}
+
+// The second is added to the first, and both are read in the chain.
+TEST(L16_ChainsOfOps, TheGradientsOfATensorThatIsUsedTwiceAreAdded) {
+  expect_same_to_the_bit({.shape = {3, 5}, .ops = [](OpsStep& s) {
+                            const Tensor a = scale(add(s.x, s.parameter("weight")), 0.5);
+                            const Tensor b = gelu(a), c = scale(a, 3);
+                            return multiply(b, c);
+                          }});
+}
+
 // The pool gives each op the memory of the one before the last.
 TEST(L16_ChainsOfOps, MemoryThatIsUsedAgainAndAgain) {
   const FusedChains fused = expect_same_to_the_bit({.shape = {1025}, .ops = [](OpsStep& s) {
@@ -227,6 +248,18 @@ TEST(L16_ChainsOrder, RowsOfOtherLengthsAreNotOneLoop) {
                           }});
 }
 
+TEST(L16_ChainsOrder, RowsOfWhichNoneIsAPartOfTheOtherAreNotOneLoop) {
+  expect_same_to_the_bit({.shape = {6, 4}, .ops = [](OpsStep& s) {
+                            const NoTape none;
+                            const Tensor a =
+                                layernorm(scale(s.x, 2), s.parameter("gamma"), s.parameter("beta"));
+                            const Tensor six = s.parameter("weight").reshape({4, 6});
+                            Tensor y = empty(a, {4, 6}, "y");
+                            run(&Backend::bias_fwd, cost::bias_fwd, y, a.in(), six.in(), y.set());
+                            return scale(y, 2);
+                          }});
+}
+
 // A table of positions that another call adds whole: an element each, and an element of each column.
 TEST(L16_ChainsOrder, OneTensorWithTwoShapesInAChain) {
   expect_same_to_the_bit({.shape = {6, 4}, .ops = [](OpsStep& s) {
@@ -235,35 +268,6 @@ TEST(L16_ChainsOrder, OneTensorWithTwoShapesInAChain) {
                             const Tensor a = add(s.x, table);
                             return scale(add_positions(a.reshape({2, 3, 4}), table), 2);
                           }});
-}
-
-// The second time there is nothing left to fuse; or it is refused.
-TEST(L16_ChainsOfOps, FusedTwiceIsFusedOnce) {
-  const OpsStep::Ops ops = [](OpsStep& s) {
-    const Tensor a = layernorm(add(s.x, s.parameter("weight")), s.parameter("gamma"), s.parameter("beta"));
-    return add(softmax(scale(a, 2)), scale(a, 3));
-  };
-  const OpsEnd once = run_ops({{33, 5}, ops}, true);
-  Context context("cpu", 3);
-  OpsStep step({33, 5}, DType::F32, ops, 1);
-  Numbers results;
-  std::vector<Tensor> others;
-  for (int64_t s = 0; s < 7; ++s) {
-    if (s == 3 || s == 4) {
-      refusal([&] { fuse_chains(step.captured, shared_compiler()); });
-      for (int i = 0; i < 8; ++i) {  // in memory that the step may have given up
-        others.emplace_back(context.device, Shape{1 + 100 * i}, DType::F32, Kind::Other, "other");
-        copy_from_host(others.back(), std::vector<double>(size_t(1 + 100 * i), 7));
-      }
-    }
-    step.run(s);
-    results.push_back(to_host<double>(step.y));
-  }
-  for (const Parameter& p : step.parameters) results.push_back(to_host<double>(p.leaf.grad));
-  EXPECT_TRUE(results == once.results) << "results that differ from those of a step that is fused once";
-  for (const Tensor& other : others)
-    EXPECT_TRUE(to_host<double>(other) == std::vector<double>(size_t(other.numel()), 7))
-        << "the step writes to memory that it gave up";
 }
 
 }  // namespace

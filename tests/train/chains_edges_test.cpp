@@ -124,12 +124,14 @@ TEST(L16_ChainsOfOps, MoreTensorsThanOneChainCanHoldBecomeSeveral) {
 TEST(L16_ChainsOfOps, MoreInputsThanOneChainCanHoldBecomeSeveral) {
   const FusedChains fused =
       expect_same_to_the_bit({.shape = {255}, .ops = [](OpsStep& s) {
-                                for (int i = 0; i < 13; ++i) s.kept.push_back(tanh(s.x));
+                                for (int i = 0; i < 14; ++i) s.kept.push_back(tanh(s.x));
                                 for (int i = 1; i < 13; ++i)
                                   s.kept.push_back(add(s.kept.back(), s.kept[size_t(i)]));
                                 return tanh(s.kept.back());
                               }});
-  EXPECT_EQ(fused.chains.size(), 1u) << "the last add stands alone";
+  ASSERT_EQ(fused.chains.size(), 1u);
+  const std::string name = fused.chains.begin()->first;
+  EXPECT_EQ(std::count(name.begin(), name.end(), '+'), 10) << "with the last add 25 tensors: " << name;
 }
 
 // The second is added to the first, and both are read in the chain.

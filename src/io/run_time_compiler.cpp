@@ -46,7 +46,7 @@ static std::string headers() {
   return all;
 }
 
-// A library ends with the hash of what is before it: half a file, or another's, is noticed.
+// A library ends with the hash of what is before it, so that half a file is noticed.
 static bool whole(const std::string& library) {
   const std::string text = text_of(library);
   return text.size() > 16 && text.substr(text.size() - 16) == hash_of(text.substr(0, text.size() - 16));
@@ -75,9 +75,11 @@ void RunTimeCompiler::open_folder() {
         folder_, "' is another user's, and what lies there would be run; name another");
   check((folder.st_mode & S_IWOTH) == 0, "compiler: everybody may write to the folder '", folder_,
         "', and what lies there would be run; name another");
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_))  // "version", or on its way to it
+    check(fs::exists(mark) || entry.path().filename().string().starts_with("version"),
+          "compiler: the folder '", folder_,
+          "' holds other things than compiled code; name a new or an empty one");
   const std::string before = text_of(mark);
-  check(!before.empty() || fs::is_empty(folder_), "compiler: the folder '", folder_,
-        "' holds other things than compiled code; name a new or an empty one");
   other_version_ = !before.empty() && before != version_;
   if (before != version_) write_file(mark, version_);
   open_ = true;
@@ -99,8 +101,8 @@ void* RunTimeCompiler::function(const std::string& source, const char* name) {
   return function;
 }
 
-// What a command says on its two outputs, and whether it succeeded; an Error if it cannot be started.
-static std::pair<bool, std::string> run(std::vector<std::string> command, const std::string& log) {
+// What a command says on its two outputs, if it fails, or its status: "" if it succeeds.
+static std::string error_of(std::vector<std::string> command, const std::string& log) {
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -115,7 +117,12 @@ static std::pair<bool, std::string> run(std::vector<std::string> command, const 
   int status = 0;
   while (::waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
-  return {status == 0, text_of(log)};
+  if (status == 0) return "";
+  const std::string said = text_of(log);
+  const size_t error = said.find("error: ");
+  if (error == said.npos) return "its status is " + std::to_string(WEXITSTATUS(status));
+  const size_t begin = said.rfind('\n', error) + 1;
+  return said.substr(begin, said.find('\n', error) - begin);
 }
 
 void RunTimeCompiler::compile(const std::string& source, const std::string& stem) const {
@@ -127,11 +134,8 @@ void RunTimeCompiler::compile(const std::string& source, const std::string& stem
   std::vector<std::string> command = command_;
   for (const std::string& word : {stem + ".cpp", std::string("-o"), own.stem + ".so"})
     command.push_back(word);
-  const auto [succeeded, said] = run(command, own.stem + ".log");
-  const size_t error = std::min(said.find("error"), said.size());
-  const size_t begin = said.rfind('\n', error) + 1;
-  check(succeeded, "compiler: '", command[0], "' failed on '", stem,
-        ".cpp': ", said.substr(begin, said.find('\n', error) - begin));
+  const std::string error = error_of(command, own.stem + ".log");
+  check(error.empty(), "compiler: '", command[0], "' failed on '", stem, ".cpp': ", error);
   const std::string library = text_of(own.stem + ".so");
   write_file(stem + ".so", library + hash_of(library));
 }

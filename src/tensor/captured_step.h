@@ -63,6 +63,7 @@ class CapturedStep : private KernelObserver {
     std::vector<Place> places;  // of the call's inputs, outputs and scratch
   };
   const std::vector<Recorded>& calls() const { return calls_; }
+  const Context& context() const { return context_; }
   // From now on replays make these calls, which must change the same; `memory`: what they use beside the
   // step's. An Error before the step replays.
   void replace_calls(std::vector<Recorded> calls, const Tensor& memory);

@@ -18,10 +18,12 @@ struct Buffer {  // of a call that a rule describes
   DType t;
   Place place;
   char role;
+  int64_t width;  // of its elements, if it has one for each element or column
   bool written;
   bool element() const { return role == 'n'; }
-  // The same tensor, not only the same memory.
-  std::pair<int64_t, void*> identity() const { return {place.allocation, p}; }
+  // The same tensor, not only the same memory, and in the same shape.
+  using Identity = std::tuple<int64_t, void*, char, int64_t>;
+  Identity identity() const { return {place.allocation, p, role, width}; }
 };
 struct Member {  // of a chain
   ChainCall code;
@@ -41,12 +43,13 @@ std::optional<Member> member(const Recorded& recorded, ChainTarget target) {
   if (!m.code.rule) return {};
   const CallArguments& a = m.code.arguments;
   const std::string inputs = m.code.rule->inputs, outputs = m.code.rule->outputs;
+  const auto width = [&](char role) { return role == 'n' ? a.rows.rows * a.rows.cols : a.rows.cols; };
   for (size_t i = 0; i < inputs.size(); ++i)
-    m.buffers.push_back(
-        {const_cast<void*>(a.inputs[i].p), a.inputs[i].t, recorded.places[i], inputs[i], false});
+    m.buffers.push_back({const_cast<void*>(a.inputs[i].p), a.inputs[i].t, recorded.places[i], inputs[i],
+                         width(inputs[i]), false});
   for (size_t i = 0; i < outputs.size(); ++i)
-    m.buffers.push_back(
-        {a.outputs[i].p, a.outputs[i].t, recorded.places[a.inputs.size() + i], outputs[i], true});
+    m.buffers.push_back({a.outputs[i].p, a.outputs[i].t, recorded.places[a.inputs.size() + i], outputs[i],
+                         width(outputs[i]), true});
   for (const Buffer& b : m.buffers) {
     if (!b.p && (b.element() || !b.written)) return {};
     if (b.p && b.place.allocation == 0) return {};
@@ -95,7 +98,7 @@ bool may_pass(const Recorded& call, const Recorded& other) {
   return true;
 }
 size_t count_buffers(const Members& chain) {
-  std::set<std::pair<int64_t, void*>> different;
+  std::set<Buffer::Identity> different;
   size_t unwanted = 0;
   for (const Member& m : chain)
     for (const Buffer& b : m.buffers) b.p ? void(different.insert(b.identity())) : void(++unwanted);
@@ -163,9 +166,8 @@ struct ChainMade {  // all but its code's function and its scratch
 // Numbers the chain's buffers and sums, and adds up what it costs: what is read or written once.
 ChainMade make_chain(Members& members) {
   ChainMade made{"", *common_rows(members), {}, {}};
-  std::map<std::pair<int64_t, void*>, int> number;
+  std::map<Buffer::Identity, int> number;
   int buffers = 0, sums = 0, uses = 0, kept = 0;
-  std::set<int> not_stored;
   for (size_t i = 0; i < members.size(); ++i) {
     Member& m = members[i];
     const CallArguments& a = m.code.arguments;
@@ -181,7 +183,7 @@ ChainMade make_chain(Members& members) {
       const int k = is_new ? buffers++ : at->second;
       (b.written ? m.code.outputs : m.code.inputs).push_back(k);
       made.chain.p[k] = b.p;
-      made.chain.width[k] = b.element() ? a.rows.rows * a.rows.cols : a.rows.cols;
+      made.chain.width[k] = b.width;
       sums += b.written && b.role == 'c', uses += b.element(), kept += b.element() && is_new;
     }
     kept -= !m.code.stored;
@@ -196,6 +198,9 @@ ChainMade make_chain(Members& members) {
 
 FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
   check(step.replays(), "chains: they are found in a step that replays; take three steps first");
+  check(&current() == &step.context(), "chains: the step belongs to another context; make it current");
+  for (const Recorded& recorded : step.calls())
+    check(std::string(recorded.call->entry) != "chain", "chains: the step's calls have been fused before");
   const Device& device = current().device;
   const std::string name = device.backend().name;
   const ChainTarget target = name == "emu" || name == "cuda" ? ChainTarget::Gpu : ChainTarget::Cpu;

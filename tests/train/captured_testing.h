@@ -22,6 +22,7 @@ struct Way {
   float loss_scale = 65536;
   bool clips = true;
   int64_t loss_rows = 0;
+  double dropout = 0.2;
 };
 inline std::ostream& operator<<(std::ostream& out, const Way& k) { return out << k.name; }
 inline const std::vector<Way> kWays{
@@ -52,7 +53,7 @@ struct Training {
                .layers = 2,
                .heads = 2,
                .channels = 32,
-               .dropout = 0.2,
+               .dropout = kind.dropout,
                .precision = precision_recipe(kind.recipe),
                .loss_rows = kind.loss_rows}) {
     model.initialize(seed);

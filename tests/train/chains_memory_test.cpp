@@ -1,0 +1,61 @@
+// The memory of chains beside the step's: it is as large as they need, and theirs as long as the step
+// replays.
+#include "src/ops/ops.h"
+#include "tests/train/chains_testing.h"
+
+namespace gradus {
+namespace {
+
+struct L16_ChainsMemory : ::testing::Test {
+  OpsCase of{{100, 33}, [](OpsStep& s) {
+               const Tensor a =
+                   layernorm(add(s.x, s.parameter("weight")), s.parameter("gamma"), s.parameter("beta"));
+               return add(softmax(scale(a, 2)), scale(a, 3));
+             }};
+  Context context{"cpu", 3};
+  std::vector<Tensor> others;
+  // Tensors of many sizes, which find what the step has given up and what follows its memory.
+  void fill_memory() {
+    for (int i = 0; i < 100; ++i) {
+      const int64_t n = 1 + 100 * i;
+      others.emplace_back(context.device, Shape{n}, DType::F32, Kind::Other, "other");
+      copy_from_host(others.back(), std::vector<double>(size_t(n), 7));
+    }
+  }
+  // Of a step that is fused before its runs number 3 and, if `twice`, number 4.
+  Numbers results(bool twice) {
+    OpsStep step(of.shape, of.dtype, of.ops, of.passes);
+    Numbers all;
+    for (int64_t s = 0; s < 7; ++s) {
+      if (s == 3) fuse_chains(step.captured, shared_compiler());
+      if (s == 4 && twice) refusal([&] { fuse_chains(step.captured, shared_compiler()); });
+      if (s == 3 || s == 4) fill_memory();
+      step.run(s);
+      all.push_back(to_host<double>(step.y));
+    }
+    for (const Parameter& p : step.parameters) all.push_back(to_host<double>(p.leaf.grad));
+    return all;
+  }
+  void expect_untouched() const {
+    int64_t changed = 0;
+    for (const Tensor& other : others)
+      changed += to_host<double>(other) != std::vector<double>(size_t(other.numel()), 7);
+    EXPECT_EQ(changed, 0) << "tensors of others that the step has written to";
+  }
+};
+
+TEST_F(L16_ChainsMemory, TheChainsWriteToNothingElse) {
+  EXPECT_TRUE(results(false) == run_ops(of, false).results) << "results that differ from unfused ones";
+  context.make_current();
+  expect_untouched();
+}
+
+// The second time there is nothing left to fuse; or it is refused.
+TEST_F(L16_ChainsMemory, FusedTwiceIsFusedOnce) {
+  EXPECT_TRUE(results(true) == run_ops(of, false).results) << "results that differ from unfused ones";
+  context.make_current();
+  expect_untouched();
+}
+
+}  // namespace
+}  // namespace gradus

@@ -154,6 +154,7 @@ class Writer {
 }  // namespace
 
 std::string chain_code(const std::vector<ChainCall>& calls, DType T, ChainTarget target) {
+  const bool gpu = target == ChainTarget::Gpu;
   Writer writer(T, target);
   bool rows = false;
   std::string names, write_sums;
@@ -162,7 +163,8 @@ std::string chain_code(const std::vector<ChainCall>& calls, DType T, ChainTarget
     const ChainCall& call = calls[i];
     const std::string entry = call.rule->entry, roles = std::string(call.rule->inputs) + call.rule->outputs;
     names += (i ? " + " : "") + entry;
-    rows = rows || roles.find_first_not_of('n') != roles.npos;
+    // The CPU draws dropout's words of a sample together; a GPU, an element at a time.
+    rows = rows || roles.find_first_not_of('n') != roles.npos || (entry == "dropout" && !gpu);
     call.rule->whole_rows() ? writer.whole_rows_call(int(i), call) : writer.element_call(int(i), call);
     for (size_t k = 0; k < call.outputs.size(); ++k) {
       if (call.rule->outputs[k] != 'c') continue;
@@ -174,7 +176,6 @@ std::string chain_code(const std::vector<ChainCall>& calls, DType T, ChainTarget
     }
   }
   writer.end_loop();
-  const bool gpu = target == ChainTarget::Gpu;
   const char* const space = gpu ? "GRADUS_GPU" : "cpu";
   std::string code = text("// ", names, "\n#include \"kernels/", gpu ? "cuda" : "cpu",
                           "/chain.h\"\n\nusing namespace gradus;\n", "using namespace gradus::", space,

@@ -24,8 +24,8 @@ TEST_F(L16_RunTimeCompiler, ASourceIsCompiledOnceAndThenFoundInTheFolder) {
   EXPECT_EQ(names().size(), 3u) << "version, source and library";
 }
 
-TEST_F(L16_RunTimeCompiler, TheDefaultCommandCompilesWhatIncludesTheKernelsHeaders) {
-  RunTimeCompiler with_headers(path("code"));
+TEST_F(L16_RunTimeCompiler, TheCommandOfThisBuildCompilesWhatIncludesTheKernelsHeaders) {
+  RunTimeCompiler with_headers(path("code"), RunTimeCompiler::built_with("cpu"));
   EXPECT_EQ(result_of(with_headers,
                       "#include \"kernels/cpu/chain.h\"\n" + source_of("gradus::Chain::kCalls > 0 ? 5 : 0")),
             5);
@@ -57,7 +57,7 @@ TEST_F(L16_RunTimeCompiler, ACompilerThatCannotBeStartedIsNamed) {
 TEST_F(L16_RunTimeCompiler, ACommandOfBlanksOrNoFolderIsRefused) {
   for (const char* blanks : {"", " ", " \t  "})
     expect_refused("no command is named", [&] { RunTimeCompiler(path("code"), blanks); });
-  expect_refused("no folder is named", [] { RunTimeCompiler(""); });
+  expect_refused("no folder is named", [] { RunTimeCompiler("", "c++"); });
   EXPECT_FALSE(fs::exists(root_ / "code"));
 }
 

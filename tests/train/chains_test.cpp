@@ -64,7 +64,7 @@ TEST_P(L16_ChainsOfAModel, OnEmuAFusedStepIsTheStepToTheBit) {
 
 TEST_P(L16_ChainsOfAModel, OnMetaTheSameChainsAreFoundAndNothingIsCompiled) {
   const std::string folder = ::testing::TempDir() + "gradus-chains-on-meta";
-  RunTimeCompiler unused(folder);
+  RunTimeCompiler unused(folder, RunTimeCompiler::built_with("cpu"));
   const FusedChains on_meta = train(GetParam(), By::Fused, "meta", unused).fused;
   const FusedChains on_cpu = train(GetParam(), By::Fused).fused;
   EXPECT_EQ(on_meta.chains, on_cpu.chains);

@@ -23,6 +23,16 @@ struct Settings {
   int64_t batch = 4;
 };
 
+// emu takes a thousand times as long.
+static Settings settings_for(const std::string& device) {
+  Settings set;
+  if (device != "emu") return set;
+  set.pairs.rows = 64, set.elements = 1 << 18, set.in_cache = 1 << 14;
+  set.head = {.rows = 64, .channels = 64, .vocab = 1000}, set.at_a_time = {0, 8, 32};
+  set.model = {.vocab = 256, .context = 32, .layers = 4, .heads = 2, .channels = 64};
+  return set;
+}
+
 enum class Way { Calls, FusedByHand, Captured, Compiled };
 struct Training {
   std::vector<double> losses;
@@ -32,7 +42,7 @@ struct Training {
 };
 
 // The same steps on `device`. On meta they are the host's work alone.
-static Training train(const Lesson& lesson, const Settings& set, Way way, RunTimeCompiler& compiler,
+static Training train(const Lesson& lesson, const Settings& set, Way way, RunTimeCompiler* compiler,
                       const std::string& device, ReportRow* row) {
   const LessonContext own(lesson, device, 0);
   TransformerConfig config = set.model;
@@ -55,7 +65,7 @@ static Training train(const Lesson& lesson, const Settings& set, Way way, RunTim
     optimizer.step();
   };
   for (int64_t i = 0; i < lesson.steps; ++i) {
-    if (i == 3 && way == Way::Compiled) training.fused = fuse_chains(captured, compiler);
+    if (i == 3 && way == Way::Compiled && compiler) training.fused = fuse_chains(captured, *compiler);
     recorder.begin();
     optimizer.set_learning_rate(1e-3);
     if (way == Way::Captured || way == Way::Compiled)
@@ -71,8 +81,9 @@ static Training train(const Lesson& lesson, const Settings& set, Way way, RunTim
   return training;
 }
 
-static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompiler& compiler,
-                         Report& report) {
+// compiler: nullptr if there is a problem with it.
+static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompiler* compiler,
+                         const std::string& problem, Report& report) {
   std::vector<Training> real, on_meta;
   for (const auto& [way, name] : {std::pair(Way::Calls, "op by op"),
                                   {Way::FusedByHand, "fused by hand"},
@@ -82,8 +93,11 @@ static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompi
     on_meta.push_back(train(lesson, set, way, compiler, "meta", nullptr));
   }
   const std::string few = lesson.steps > 3 ? "" : "a replay follows three steps";
-  report_chains(real[3].fused, compiler);
-  report.check_at_least("kinds of chains", double(real[3].fused.chains.size()), 3, few);
+  const std::string device = current().device.name();
+  const bool on_gpu = device == "emu" || device == "cuda";
+  if (compiler) report_chains(real[3].fused, *compiler);
+  report.check_at_least("kinds of chains", double(real[3].fused.chains.size()), on_gpu ? 2 : 3,
+                        few.empty() ? problem : few);
   for (const size_t i : {1, 2, 3}) {
     const char* const names[] = {"", "fused by hand", "captured", "captured, compiled"};
     report.check_at_most(std::string(names[i]) + ": difference of losses",
@@ -100,24 +114,30 @@ static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompi
 static int lesson_16(int argc, char** argv) {
   Lesson lesson(argc, argv, "16_fusion_and_graphs", "fused kernels and captured steps", 12);
   const std::string folder = lesson.args.text("folder", "build/chains", "where compiled chains are kept");
-  const std::string command = lesson.args.text("compiler", RunTimeCompiler::built_with(lesson.device),
-                                               "the compiler of chains, and its flags");
+  const std::string command = lesson.args.text(
+      "compiler", "", "what compiles chains, with its flags; by default what compiled this program");
   const std::string picture = lesson.plot("16_chain.svg");
   lesson.done({}, {picture});
   if (lesson.print == "example") return chain_by_hand(std::cout), 0;
   const LessonContext context(lesson);
-  const Settings set;
+  const Settings set = settings_for(context.device.name());
   Report report = lesson.report();
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
-  RunTimeCompiler compiler(folder, command);
+  RunTimeCompiler compiler(folder,
+                           command.empty() ? RunTimeCompiler::built_with(context.device.name()) : command);
+  const std::string problem = context.device.has_data() ? compiler.problem() : "";
   report_pairs(compare_pairs(lesson, set.pairs), set.pairs, report);
   report_heads(run_heads(lesson, set.head, set.at_a_time), set.head, report);
   TransformerConfig gpt2 = transformer_config("gpt2");
   gpt2.attention = attention_flash;
   report_model_peaks(lesson, gpt2, 4, 256, report);
-  report_elements(run_elements(lesson, set.elements, set.in_cache, compiler), set.elements, picture, report);
-  report_steps(lesson, set, compiler, report);
+  if (!problem.empty())
+    std::cout << problem << "; steps run without chains\n\n";
+  else
+    report_elements(run_elements(lesson, set.elements, set.in_cache, compiler), set.elements, picture,
+                    report);
+  report_steps(lesson, set, problem.empty() ? &compiler : nullptr, problem, report);
   return lesson.finish(report);
 }
 

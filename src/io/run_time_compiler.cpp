@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "src/core/input_file.h"
 #include "src/io/atomic_file.h"
@@ -99,6 +100,18 @@ void* RunTimeCompiler::function(const std::string& source, const char* name) {
   void* const function = ::dlsym(library, name);
   check(function, "compiler: '", stem, ".cpp' has no function '", name, "'");
   return function;
+}
+
+std::string RunTimeCompiler::problem() {
+  const std::pair counts(compiled_, from_folder_);  // which are of others' sources
+  std::string said;
+  try {
+    function("extern \"C\" void gradus_nothing() {}\n", "gradus_nothing");
+  } catch (const Error& e) {
+    said = e.what();
+  }
+  std::tie(compiled_, from_folder_) = counts;
+  return said;
 }
 
 // What a command says on its two outputs, if it fails, or its status: "" if it succeeds.

@@ -22,6 +22,9 @@ class RunTimeCompiler {
   // is full; there is no such compiler; what it says of the source.
   void* function(const std::string& source, const char* name);
 
+  // Why nothing can be compiled, or loaded from the folder: function()'s Error for a small source; else "".
+  std::string problem();
+
   // How many sources were compiled, and how many were found.
   int64_t compiled() const { return compiled_; }
   int64_t from_folder() const { return from_folder_; }

@@ -162,45 +162,20 @@ TEST(L16_ChainsOfOps, NumbersAreEachCallsOwn) {
   EXPECT_EQ(fused.chains, (Names{{"scale + scale", 2}})) << "one code, other numbers";
 }
 
-TEST(L16_ChainsOfOps, BytesAreThoseReadAndWrittenOnce) {
-  const FusedChains fused = expect_same_to_the_bit(
-      {.shape = {1000}, .ops = [](OpsStep& s) { return scale(gelu(add(s.x, s.x)), 2); }});
-  EXPECT_EQ(fused.bytes_before - fused.bytes_after, (3 + 2 + 2) * 4000 - (1 + 1) * 4000)
-      << "x is read, and y written";
-}
-
-TEST(L16_ChainsStored, ATensorThatLivesOn) {
-  expect_same_to_the_bit({.shape = {255}, .ops = [](OpsStep& s) {
-                            const Tensor a = scale(s.x, 0.5), b = gelu(a);
-                            s.kept = {a, b};
-                            return scale(add(b, a), 3);
-                          }});
-}
-
-TEST(L16_ChainsStored, ATensorThatAnotherCallReads) {
-  expect_same_to_the_bit({.shape = {3, 5}, .ops = [](OpsStep& s) {
-                            const Tensor a = scale(s.x, 0.5), b = gelu(a);
-                            return add(softmax(a), scale(b, 3));
-                          }});
-}
-
-// It is made in one loop over a row and read in another, behind the norm.
-TEST(L16_ChainsStored, ATensorThatIsReadBehindANorm) {
-  const FusedChains fused =
-      expect_same_to_the_bit({.shape = {7, 33}, .ops = [](OpsStep& s) {
-                                const Tensor a = scale(s.x, 0.5), b = gelu(s.x);
-                                return add(layernorm(b, s.parameter("gamma"), s.parameter("beta")), a);
-                              }});
-  EXPECT_EQ(fused.chains.count("scale + gelu_fwd + layernorm_fwd + add"), 1u)
-      << ::testing::PrintToString(fused.chains);
-}
-
 TEST(L16_ChainsOrder, ACallStaysBehindWhatItReads) {
   const FusedChains fused = expect_same_to_the_bit({.shape = {3, 5}, .ops = [](OpsStep& s) {
                                                       const Tensor a = scale(s.x, 0.5), b = softmax(a);
                                                       return scale(add(a, b), 3);
                                                     }});
   EXPECT_EQ(fused.chains, (Names{{"add + scale", 1}}));
+}
+
+// A tape's first dropout comes after copy_step, which notes the step that the masks are drawn from.
+TEST(L16_ChainsOrder, DropoutStaysBehindTheStepThatItReads) {
+  RecordProperty("exercise", "16.5");
+  const FusedChains fused = expect_same_to_the_bit(
+      {.shape = {3, 5}, .ops = [](OpsStep& s) { return scale(dropout(multiply(s.x, s.x), 0.5), 2); }});
+  EXPECT_EQ(fused.chains, (Names{{"dropout + scale", 1}}));
 }
 
 // The product's result has the memory that softmax reads.

@@ -107,7 +107,7 @@ inline OpsEnd run_ops(const OpsCase& of, bool fuses) {
   return end;
 }
 // That the ops give the same, fused and not. What was fused.
-inline FusedChains expect_same_to_the_bit(const OpsCase& of) {
+inline FusedChains expect_same_to_the_bit(const OpsCase& of, const std::string& why = "") {
   const OpsEnd plain = run_ops(of, false), fused = run_ops(of, true);
   EXPECT_EQ(plain.results.size(), fused.results.size());
   for (size_t i = 0; i < std::min(plain.results.size(), fused.results.size()); ++i) {
@@ -116,7 +116,7 @@ inline FusedChains expect_same_to_the_bit(const OpsCase& of) {
     if (now == fused.results[i].end()) continue;
     ADD_FAILURE() << "shape " << of.shape << " " << name_of(of.dtype) << ": result " << i << " of "
                   << plain.results.size() << " differs first in element " << now - fused.results[i].begin()
-                  << ": " << *now << " fused, " << *then << " not fused";
+                  << ": " << *now << " fused, " << *then << " not fused. " << why;
     break;
   }
   EXPECT_LT(fused.fused.calls_after, fused.fused.calls_before) << "nothing was fused";

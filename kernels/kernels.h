@@ -187,16 +187,16 @@ struct AdafactorArgs {
 
 // Calls made one, in code that was compiled while the program runs (src/train/chains.h): what that code
 // reads.
-struct Chain {
+struct KernelChain {
   static constexpr int kCalls = 12, kBuffers = 24;
-  using Function = void (*)(const Ctx&, RowShape, const Chain&);
+  using Function = void (*)(const Ctx&, RowShape, const KernelChain&);
   Function function = nullptr;  // nullptr where nothing is computed
   void* p[kBuffers] = {};
   int64_t width[kBuffers] = {};  // element i of the rows has element i % width of the buffer
   double number[kCalls] = {};    // such as alpha or eps, of each call
   int64_t per_sample[kCalls] = {};
   RandomKey key[kCalls] = {};
-  bool operator==(const Chain&) const = default;
+  bool operator==(const KernelChain&) const = default;
 };
 
 // A device's kernels: pointers to functions, one for each entry of entries.inc.

@@ -2,6 +2,6 @@
 
 namespace gradus::cpu {
 
-void chain(const Ctx& ctx, RowShape s, const Chain& chain) { chain.function(ctx, s, chain); }
+void chain(const Ctx& ctx, RowShape s, const KernelChain& chain) { chain.function(ctx, s, chain); }
 
 }  // namespace gradus::cpu

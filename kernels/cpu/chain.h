@@ -23,7 +23,7 @@ void write_column_sum(const Ctx& ctx, RowShape s, int k, void* y) {
 // sums has one row, of which each thread has a part.
 struct ChainRow {
   const Ctx& ctx;
-  const Chain& chain;
+  const KernelChain& chain;
   RowShape s;
   int64_t partition, r, first, cols;
 
@@ -51,7 +51,7 @@ struct ChainRow {
 
 // Calls f(row) for all rows of a chain that has so many sums of columns.
 template <class A, class F>
-void run_rows(const Ctx& ctx, RowShape s, const Chain& chain, int sums, F f) {
+void run_rows(const Ctx& ctx, RowShape s, const KernelChain& chain, int sums, F f) {
   for_partitions(s, [&](int64_t p, int64_t begin, int64_t end) {
     for (int k = 0; k < sums; ++k) std::fill_n(column_sum<A>(ctx, s, k, p), s.cols, A(0));
     for (int64_t r = begin; r < end; ++r) f(ChainRow{ctx, chain, s, p, r, r * s.cols, s.cols});
@@ -59,7 +59,7 @@ void run_rows(const Ctx& ctx, RowShape s, const Chain& chain, int sums, F f) {
 }
 // Of a chain whose elements need no rows: f of each thread's part.
 template <class F>
-void run_elements(const Ctx& ctx, RowShape s, const Chain& chain, F f) {
+void run_elements(const Ctx& ctx, RowShape s, const KernelChain& chain, F f) {
   parallel_for(s.cols, kGrain, [&](int64_t begin, int64_t end) {
     f(ChainRow{ctx, chain, s, 0, 0, begin, end - begin});
   });

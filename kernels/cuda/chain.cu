@@ -2,6 +2,6 @@
 
 namespace gradus::GRADUS_GPU {
 
-void chain(const Ctx& ctx, RowShape s, const Chain& chain) { chain.function(ctx, s, chain); }
+void chain(const Ctx& ctx, RowShape s, const KernelChain& chain) { chain.function(ctx, s, chain); }
 
 }  // namespace gradus::GRADUS_GPU

@@ -9,11 +9,11 @@ namespace gradus::GRADUS_GPU {
 // The block's row: `cols` elements, from element `first` of all on. A chain without norms has no rows: there
 // a block takes a piece of the elements.
 struct ChainRow {
-  const Chain& chain;
+  const KernelChain& chain;
   const StepScalars* scalars;
   int64_t first, cols;
 
-  __device__ ChainRow(RowShape s, int64_t piece, const Chain& chain, const StepScalars* scalars)
+  __device__ ChainRow(RowShape s, int64_t piece, const KernelChain& chain, const StepScalars* scalars)
       : chain(chain),
         scalars(scalars),
         first(blockIdx.x * piece),
@@ -39,7 +39,7 @@ struct ChainRow {
 
 // kernel<<<...>>>(s, piece, chain, scalars), a block for each `piece` elements.
 template <class Kernel>
-void launch_chain(const Ctx& ctx, RowShape s, int64_t piece, const Chain& chain, Kernel* kernel) {
+void launch_chain(const Ctx& ctx, RowShape s, int64_t piece, const KernelChain& chain, Kernel* kernel) {
   launch(ctx, "chain", blocks_for(s.rows * s.cols, piece), row_threads(piece), 0, kernel, s, piece, chain,
          ctx.scalars);
 }

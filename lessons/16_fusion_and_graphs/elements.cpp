@@ -139,7 +139,7 @@ void report_chains(const FusedChains& fused, const RunTimeCompiler& compiler) {
             << std::endl;
 }
 
-void chain_by_hand(std::ostream& out) {
+void elements_by_hand(std::ostream& out) {
   const Context meta("meta");
   const ElementOps ops = with_gelu();
   ElementStep step(ops, random_tensor({8}, 1, 1));

@@ -33,6 +33,6 @@ void report_elements(const std::vector<ElementRun>&, int64_t n, const std::strin
 void report_chains(const FusedChains&, const RunTimeCompiler&);
 
 // Three operations on 8 numbers: what each call moves, what the chain moves, and its loop.
-void chain_by_hand(std::ostream&);
+void elements_by_hand(std::ostream&);
 
 }  // namespace gradus

@@ -118,7 +118,7 @@ static int lesson_16(int argc, char** argv) {
       "compiler", "", "what compiles chains, with its flags; by default what compiled this program");
   const std::string picture = lesson.plot("16_chain.svg");
   lesson.done({}, {picture});
-  if (lesson.print == "example") return chain_by_hand(std::cout), 0;
+  if (lesson.print == "example") return elements_by_hand(std::cout), 0;
   const LessonContext context(lesson);
   const Settings set = settings_for(context.device.name());
   Report report = lesson.report();

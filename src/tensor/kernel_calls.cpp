@@ -57,7 +57,7 @@ struct Describe {
       to.outputs.insert(to.outputs.end(), {p.value, p.m, p.v, p.master, p.m_scales, p.v_scales});
     }
   }
-  void operator()(const Chain& chain) const {
+  void operator()(const KernelChain& chain) const {
     for (void* const p : chain.p) to.outputs.push_back({p, DType::U8, Write::Add});
   }
   template <class Other>
@@ -108,7 +108,7 @@ constexpr Backend kObserved = {
 
 }  // namespace
 
-std::unique_ptr<KernelCall> chain_call(const Ctx& ctx, RowShape rows, const Chain& chain) {
+std::unique_ptr<KernelCall> chain_call(const Ctx& ctx, RowShape rows, const KernelChain& chain) {
   return std::make_unique<CallOf<names::chain, &Backend::chain>>(ctx, rows, chain);
 }
 

@@ -29,7 +29,7 @@ struct KernelCall {
   virtual CallArguments described() const = 0;
 };
 
-std::unique_ptr<KernelCall> chain_call(const Ctx&, RowShape, const Chain&);
+std::unique_ptr<KernelCall> chain_call(const Ctx&, RowShape, const KernelChain&);
 
 class KernelObserver {
  public:

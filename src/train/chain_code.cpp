@@ -182,11 +182,12 @@ std::string chain_code(const std::vector<ChainCall>& calls, DType T, ChainTarget
                           ";\nusing T = ", cpp_name(T), ";\nusing A = acc_t<T>;\n\n", writer.parts);
   if (gpu)
     code +=
-        "static __global__ void chain_kernel(RowShape s, int64_t piece, Chain chain, const StepScalars* "
+        "static __global__ void chain_kernel(RowShape s, int64_t piece, KernelChain chain, const "
+        "StepScalars* "
         "scalars) {\n"
         "  const ChainRow row(s, piece, chain, scalars);\n" +
         writer.row_calls + "}\n\n";
-  code += "extern \"C\" void gradus_chain(const Ctx& ctx, RowShape s, const Chain& chain) {\n";
+  code += "extern \"C\" void gradus_chain(const Ctx& ctx, RowShape s, const KernelChain& chain) {\n";
   if (gpu)
     code += text("  launch_chain(ctx, s, ", rows ? "s.cols" : "kChainPiece", ", chain, chain_kernel);\n");
   else

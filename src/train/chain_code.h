@@ -23,11 +23,12 @@ const ChainRule* chain_rule(const std::string& entry, ChainTarget);  // nullptr:
 struct ChainCall {
   const ChainRule* rule;
   CallArguments arguments;
-  std::vector<int> inputs, outputs;  // which of Chain::p; one that is nullptr is an output that is not wanted
-  int first_sum;                     // of the chain's sums over rows, the first of this call
-  bool stored;                       // whether its element is read when the chain is over, or by whole rows
+  std::vector<int> inputs,
+      outputs;    // which of KernelChain::p; one that is nullptr is an output that is not wanted
+  int first_sum;  // of the chain's sums over rows, the first of this call
+  bool stored;    // whether its element is read when the chain is over, or by whole rows
 };
-// Defines gradus_chain, a Chain::Function, for activations of type T.
+// Defines gradus_chain, a KernelChain::Function, for activations of type T.
 std::string chain_code(const std::vector<ChainCall>& calls, DType T, ChainTarget);
 
 }  // namespace gradus

@@ -107,8 +107,8 @@ size_t count_buffers(const Members& chain) {
 bool can_join(const Members& chain, const Member& next) {
   Members longer = chain;
   longer.push_back(next);
-  return next.type() == chain[0].type() && longer.size() <= Chain::kCalls &&
-         count_buffers(longer) <= Chain::kBuffers &&
+  return next.type() == chain[0].type() && longer.size() <= KernelChain::kCalls &&
+         count_buffers(longer) <= KernelChain::kBuffers &&
          std::any_of(chain.begin(), chain.end(), [&](auto& m) { return have_a_tensor_in_common(m, next); }) &&
          std::all_of(chain.begin(), chain.end(), [&](auto& m) { return may_share_rows(m, next); }) &&
          common_rows(longer);
@@ -160,7 +160,7 @@ bool must_be_stored(const Members& chain, size_t i, const std::map<int64_t, std:
 struct ChainMade {  // all but its code's function and its scratch
   std::string name;
   RowShape rows;
-  Chain chain;
+  KernelChain chain;
   Cost cost;
 };
 // Numbers the chain's buffers and sums, and adds up what it costs: what is read or written once.
@@ -227,7 +227,8 @@ FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
     std::vector<ChainCall> code;
     for (const Member& m : members) code.push_back(m.code);
     const std::string source = chain_code(code, members[0].type(), target);
-    if (device.has_data()) made.chain.function = Chain::Function(compiler.function(source, "gradus_chain"));
+    if (device.has_data())
+      made.chain.function = KernelChain::Function(compiler.function(source, "gradus_chain"));
     scratch = std::max(scratch, made.cost.scratch);
     ++found.chains[made.name], found.code[made.name] = source;
     chains.push_back({now.size() - 1, made});

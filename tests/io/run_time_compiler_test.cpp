@@ -26,8 +26,8 @@ TEST_F(L16_RunTimeCompiler, ASourceIsCompiledOnceAndThenFoundInTheFolder) {
 
 TEST_F(L16_RunTimeCompiler, TheCommandOfThisBuildCompilesWhatIncludesTheKernelsHeaders) {
   RunTimeCompiler with_headers(path("code"), RunTimeCompiler::built_with("cpu"));
-  EXPECT_EQ(result_of(with_headers,
-                      "#include \"kernels/cpu/chain.h\"\n" + source_of("gradus::Chain::kCalls > 0 ? 5 : 0")),
+  EXPECT_EQ(result_of(with_headers, "#include \"kernels/cpu/chain.h\"\n" +
+                                        source_of("gradus::KernelChain::kCalls > 0 ? 5 : 0")),
             5);
 }
 

@@ -107,7 +107,7 @@ TEST(L16_ChainsOfOps, MoreThanOneChainCanHoldBecomeSeveral) {
   int64_t calls = 0, chains = 0;
   for (const auto& [name, count] : fused.chains) {
     chains += count, calls += count * (1 + std::count(name.begin(), name.end(), '+'));
-    EXPECT_LT(std::count(name.begin(), name.end(), '+'), Chain::kCalls) << name;
+    EXPECT_LT(std::count(name.begin(), name.end(), '+'), KernelChain::kCalls) << name;
   }
   EXPECT_EQ(chains, 2);
   EXPECT_EQ(calls, 20);

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "kernels/check.h"
 #include "src/core/input_file.h"
 #include "src/io/atomic_file.h"
 

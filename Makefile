@@ -247,7 +247,7 @@ $(BUILD)/obj/src/io.o $(BUILD)/obj/src/io/memory_page.o: src/io/memory_page.html
 # What compiles while a program runs (src/io/run_time_compiler.h) does it as here.
 $(BUILD)/obj/src/io.o $(BUILD)/alone/src/io/run_time_compiler.cpp: private CPPFLAGS += -DGRADUS_ROOT='"$(CURDIR)"' \
   -DGRADUS_COMPILE='"$(CXX) -I$(CURDIR) $(CXXFLAGS) -shared -fPIC"' \
-  -DGRADUS_NVCC='"$(NVCC) -I$(CURDIR) -std=c++20 -O3 --expt-relaxed-constexpr -arch=native -shared -Xcompiler -fPIC -x cu"'
+  -DGRADUS_NVCC='"$(NVCC) -I$(CURDIR) $(subst ',,$(NVCCFLAGS)) -shared -Xcompiler -fPIC -x cu"'
 # A product and the sum it goes to in one instruction, in the one place that lives on it.
 $(BUILD)/obj/kernels/cpu/gemm_tile.o: private CXXFLAGS += -ffp-contract=fast
 

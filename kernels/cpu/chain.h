@@ -1,5 +1,5 @@
-// What the code of a chain begins with (src/train/chains.cpp writes it): the rows of its buffers, and what it
-// computes a row at a time.
+// What the code of a chain begins with (src/train/chain_code.cpp writes it): the rows of its buffers, and
+// what it computes a row at a time.
 #pragma once
 #include "kernels/cpu/gelu.h"
 #include "kernels/cpu/layernorm.h"
@@ -19,8 +19,8 @@ void write_column_sum(const Ctx& ctx, RowShape s, int k, void* y) {
   copy_row<W>(s.cols, column_sum<A>(ctx, s, k, P), static_cast<Y*>(y));
 }
 
-// A row of the chain's buffers: `cols` elements, from element `first` of all on. A chain without norms and
-// sums has one row, of which each thread has a part.
+// A row of the chain's buffers: `cols` elements, from element `first` of all on. A chain of elements
+// alone has one row, of which each thread has a part.
 struct ChainRow {
   const Ctx& ctx;
   const KernelChain& chain;

@@ -6,8 +6,8 @@
 
 namespace gradus::GRADUS_GPU {
 
-// The block's row: `cols` elements, from element `first` of all on. A chain without norms has no rows: there
-// a block takes a piece of the elements.
+// The block's row: `cols` elements, from element `first` of all on. A chain of elements
+// alone has no rows: there a block takes a piece of them.
 struct ChainRow {
   const KernelChain& chain;
   const StepScalars* scalars;

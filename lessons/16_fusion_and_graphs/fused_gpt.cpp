@@ -15,6 +15,8 @@ Tensor fused_loss(const Transformer& model, const Tensor& ids, const Tensor& tar
   };
   for (size_t l = 0; l < model.blocks.size(); ++l) {
     const TransformerBlock& block = model.blocks[l];
+    check(!block.c_fc.variant && block.c_fc.bias, "fused_loss: ", block.c_fc.name,
+          " has an adapter or no bias; fuse the model without it");
     const bool last = l + 1 == model.blocks.size();
     add_branch(block.c_proj(TransformerBlock::attend(block.c_attn(normed), c, nullptr)), block.ln_2);
     const Tensor hidden = linear(normed, block.c_fc.weight.value);  // its bias goes to gelu

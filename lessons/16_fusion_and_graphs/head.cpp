@@ -61,7 +61,7 @@ static HeadRun run_head(const Lesson& lesson, const HeadSize& size, int64_t at_a
     if (device.has_data()) run.loss = to_host<double>(loss);
   }
   const Usage& peak = device.meter().at_peak();
-  run.peak = peak.allocated() - peak[Kind::Vendor];
+  run.peak = peak.allocated() - peak[Kind::Vendor] - peak.rounding;
   if (!device.has_data()) return run;
   run.seconds = summarize(seconds).median;
   run.gradients = to_host<double>(of_x.grad);
@@ -77,6 +77,10 @@ std::vector<HeadRun> run_heads(const Lesson& lesson, const HeadSize& size,
   return runs;
 }
 
+// What the loss of some rows needs beside their logits: log-sum-exps, the losses of the rows, count and
+// dloss.
+static int64_t bytes_of_chunk(int64_t rows) { return (2 * rows + 2) * size_of(DType::F32); }
+
 void report_heads(const std::vector<HeadRun>& runs, const HeadSize& size, Report& report) {
   std::cout << "(b) Head and cross-entropy: " << size.rows << " rows of " << size.channels << " channels, "
             << size.vocab << " classes, fp32, forward and backward\n\n";
@@ -86,8 +90,11 @@ void report_heads(const std::vector<HeadRun>& runs, const HeadSize& size, Report
     const int64_t rows = run.at_a_time == 0 ? size.rows : run.at_a_time;
     table.row({run.at_a_time == 0 ? "all" : std::to_string(rows), bytes_text(size.logit_bytes(rows)),
                bytes_text(run.peak), time_text(run.seconds)});
-    if (run.gradients.empty() || run.at_a_time == 0) continue;
+    if (run.at_a_time == 0) continue;
     const std::string name = std::to_string(rows) + " rows at a time: ";
+    report.check_equal(name + "bytes less at the peak", all.peak - run.peak,
+                       size.logit_bytes(size.rows - rows) - bytes_of_chunk(rows));
+    if (run.gradients.empty()) continue;
     report.check_at_most(name + "difference of the losses", largest_difference(run.loss, all.loss),
                          1e-6 * all.loss[0]);
     report.check_at_most(name + "of the gradients, ÷ their norm",
@@ -122,10 +129,8 @@ void report_model_peaks(const Lesson& lesson, const TransformerConfig& config, i
   std::cout << "(c) Peak of a step of GPT-2 124M, B = " << batch << ", T = " << config.context << ": "
             << bytes_text(all) << " with all logits, " << bytes_text(some) << " with those of " << rows
             << " rows\n\n";
-  // What the loss of some rows needs beside their logits: log-sum-exps, the losses of the rows, count and
-  // dloss.
-  const int64_t beside = (2 * rows + 2) * size_of(DType::F32);
-  report.check_equal("bytes less at the peak", all - some, size.logit_bytes(size.rows - rows) - beside);
+  report.check_equal("GPT-2 124M: bytes less at the peak", all - some,
+                     size.logit_bytes(size.rows - rows) - bytes_of_chunk(rows));
 }
 
 }  // namespace gradus

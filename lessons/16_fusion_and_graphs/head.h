@@ -14,7 +14,7 @@ struct HeadSize {
 };
 struct HeadRun {
   int64_t at_a_time = 0;  // rows; 0: cross_entropy(linear(x)), all of them
-  int64_t peak = 0;       // bytes, but for the workspace
+  int64_t peak = 0;       // bytes, without the workspace and rounding
   double seconds = NAN;   // forward and backward, the median; NaN on meta
   std::vector<double> loss, gradients;
 };

@@ -15,7 +15,7 @@
 using namespace gradus;
 
 struct Settings {
-  PairSize pairs{.rows = 4096, .channels = 768, .vocab = 0};
+  PairSize pairs{.rows = 4096, .channels = 768};
   HeadSize head{.rows = 1024, .channels = 768, .vocab = 50257};
   std::vector<int64_t> at_a_time{0, 64, 256, 512};
   int64_t elements = int64_t(64) << 20, in_cache = int64_t(64) << 10;

@@ -84,7 +84,7 @@ std::vector<ComparedPair> compare_pairs(const Lesson& lesson, const PairSize& si
 void report_pairs(const std::vector<ComparedPair>& all, const PairSize& size, Report& report) {
   std::cout << "(a) Two kernels, and one fused kernel: " << size.rows << " rows of " << size.channels
             << " channels, fp32, forward and backward\n\n";
-  Table table({"operations", "moved: two", "fused", "less", "time: two", "fused"});
+  Table table({"operations", "moved: two", "moved: fused", "less", "time: two", "time: fused"});
   for (const auto& [pair, apart, fused] : all) {
     const int64_t less = apart.moved - fused.moved;
     table.row({pair.name, bytes_text(apart.moved), bytes_text(fused.moved), bytes_text(less),

@@ -11,9 +11,8 @@
 
 namespace gradus {
 
-// The rows of a step, the channels of a token, and how many classes the loss has.
 struct PairSize {
-  int64_t rows, channels, vocab;
+  int64_t rows, channels;
 };
 // Two ways to the same, as functions of the same inputs, which all want gradients; and how many numbers the
 // fused one moves less, forward and backward.

@@ -32,7 +32,9 @@ static std::string hash_of(const std::string& text) {
 }
 
 static std::string text_of(const std::string& file) {  // "" if there is none
-  return fs::is_regular_file(file) && fs::file_size(file) > 0 ? read_text_file(file) : "";
+  std::error_code none;
+  const auto bytes = fs::file_size(file, none);
+  return !none && bytes > 0 ? read_text_file(file) : "";
 }
 
 // The texts that a source may include.
@@ -42,7 +44,8 @@ static std::string headers() {
   for (const char* folder : {GRADUS_ROOT "/kernels", GRADUS_ROOT "/kernels/cpu", GRADUS_ROOT "/kernels/cuda",
                              GRADUS_ROOT "/kernels/emu"})
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, none))
-      if (entry.path().extension() == ".h") files.insert(entry.path().string());
+      if (entry.path().extension() == ".h" || entry.path().extension() == ".inc")
+        files.insert(entry.path().string());
   std::string all;
   for (const std::string& file : files) all += text_of(file);
   return all;
@@ -71,16 +74,23 @@ RunTimeCompiler::RunTimeCompiler(std::string folder, const std::string& command)
 
 void RunTimeCompiler::open_folder() {
   const std::string mark = folder_ + "/version";
-  make_folder_of(mark);
+  std::error_code error;
+  if (!fs::exists(folder_, error)) {
+    make_folder_of(mark);
+    fs::permissions(folder_, fs::perms::owner_all, error);
+  }
   struct stat folder {};
-  check(::stat(folder_.c_str(), &folder) == 0 && folder.st_uid == ::geteuid(), "compiler: the folder '",
-        folder_, "' is another user's, and what lies there would be run; name another");
-  check((folder.st_mode & S_IWOTH) == 0, "compiler: everybody may write to the folder '", folder_,
-        "', and what lies there would be run; name another");
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_))  // "version", or on its way to it
-    check(fs::exists(mark) || entry.path().filename().string().starts_with("version"),
+  check(::stat(folder_.c_str(), &folder) == 0 && S_ISDIR(folder.st_mode), "compiler: '", folder_,
+        "' is not a folder; name another");
+  check(folder.st_uid == ::geteuid(), "compiler: the folder '", folder_,
+        "' is another user's, and what lies there would be run; name another");
+  check((folder.st_mode & (S_IWGRP | S_IWOTH)) == 0, "compiler: others may write to the folder '", folder_,
+        "', and what lies there would be run; name another, or take the right from them (chmod go-w)");
+  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error))
+    check(fs::exists(mark) || entry->path().filename().string().starts_with("version"),
           "compiler: the folder '", folder_,
           "' holds other things than compiled code; name a new or an empty one");
+  check(!error, "compiler: the folder '", folder_, "' cannot be read: ", error.message());
   const std::string before = text_of(mark);
   other_version_ = !before.empty() && before != version_;
   if (before != version_) write_file(mark, version_);
@@ -134,7 +144,9 @@ static std::string error_of(std::vector<std::string> command, const std::string&
   if (status == 0) return "";
   const std::string said = text_of(log);
   const size_t error = said.find("error: ");
-  if (error == said.npos) return "its status is " + std::to_string(WEXITSTATUS(status));
+  if (error == said.npos)
+    return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) + " ended it"
+                               : "its status is " + std::to_string(WEXITSTATUS(status));
   const size_t begin = said.rfind('\n', error) + 1;
   return said.substr(begin, said.find('\n', error) - begin);
 }
@@ -144,6 +156,7 @@ void RunTimeCompiler::compile(const std::string& source, const std::string& stem
     const std::string stem;
     ~OwnFiles() { ::unlink((stem + ".so").c_str()), ::unlink((stem + ".log").c_str()); }
   } const own{stem + "." + std::to_string(::getpid())};
+  ::unlink((own.stem + ".log").c_str());  // of a process of the same number
   write_file(stem + ".cpp", source);
   std::vector<std::string> command = command_;
   for (const std::string& word : {stem + ".cpp", std::string("-o"), own.stem + ".so"})

@@ -12,7 +12,7 @@ class RunTimeCompiler {
   // The command that compiled the kernels of `device` in this library, and finds its headers; for cuda, nvcc.
   static std::string built_with(const std::string& device);
   // `command`: a compiler and its flags, separated by blanks; FILE.cpp -o LIBRARY is appended. No shell reads
-  // it. The folder is created if it is missing. It is refused if it belongs to another user or everybody may
+  // it. The folder is created if it is missing. It is refused if it belongs to another user or others may
   // write to it (because the program runs what it finds there), or if it holds other files.
   RunTimeCompiler(std::string folder, const std::string& command);
 
@@ -28,7 +28,8 @@ class RunTimeCompiler {
   // How many sources were compiled, and how many were found.
   int64_t compiled() const { return compiled_; }
   int64_t from_folder() const { return from_folder_; }
-  // Whether the folder holds what another compiler, other flags or other headers made: it stays, unused.
+  // Whether the folder was last used by another compiler, with other flags or headers. What they made stays,
+  // unused.
   bool other_version() const { return other_version_; }
 
  private:

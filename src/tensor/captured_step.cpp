@@ -109,6 +109,7 @@ void CapturedStep::replay() {
   const auto make_calls = [&] {
     for (const Recorded& recorded : calls_) recorded.call->make(device.backend());
   };
+  if (graph_of_ != &device.backend()) graph_ = nullptr, graph_of_ = &device.backend();
   if (!graph_ && !each_is_observed) graph_ = device.allocator().source().graph(make_calls);
   if (graph_ && !each_is_observed) {
     for (const Recorded& recorded : calls_) device.meter().count(recorded.call->cost);

@@ -106,6 +106,7 @@ class CapturedStep : private KernelObserver {
   std::vector<Recorded> calls_;
   Tensor chains_memory_;
   std::unique_ptr<DeviceGraph> graph_;  // of the calls, on a GPU from the first replay on
+  const Backend* graph_of_ = nullptr;   // whose kernels it calls
   int64_t allocations_ = 0;             // when the step began
   std::map<const Block*, External> external_;
   std::map<const Storage*, std::weak_ptr<Storage>> written_;

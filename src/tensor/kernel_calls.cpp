@@ -34,11 +34,14 @@ struct Kept<BufList> {
   };
 };
 
-// Notes each argument of a call.
+// Notes each argument of a call. StepScalars and UpdateScalars, which `ctx` points to, are not among the
+// buffers.
 struct Describe {
   CallArguments& to;
   void operator()(const Ctx& ctx) const { to.ctx = ctx; }
-  void operator()(int64_t n) const { to.rows = {1, n}; }
+  void operator()(int64_t n) const {  // the first one is the size
+    if (to.rows == RowShape{1, 0}) to.rows = {1, n};
+  }
   void operator()(const RowShape& rows) const { to.rows = rows; }
   void operator()(const CBuf& x) const { to.inputs.push_back(x); }
   void operator()(const Out& y) const { to.outputs.push_back(y); }

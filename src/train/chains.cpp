@@ -28,7 +28,8 @@ struct Buffer {  // of a call that a rule describes
 struct Member {  // of a chain
   ChainCall code;
   Cost cost;
-  std::vector<Buffer> buffers;  // inputs, then outputs
+  std::vector<Buffer> buffers;   // inputs, then outputs
+  std::vector<Place> also_read;  // dropout's step
   DType type() const { return buffers[0].t; }
 };
 using Members = std::vector<Member>;
@@ -39,6 +40,7 @@ bool overlap(const Place& a, const Place& b) { return a.begin < b.end && b.begin
 std::optional<Member> member(const Recorded& recorded, ChainTarget target) {
   Member m{{chain_rule(recorded.call->entry, target), recorded.call->described(), {}, {}, 0, true},
            recorded.call->cost,
+           {},
            {}};
   if (!m.code.rule) return {};
   const CallArguments& a = m.code.arguments;
@@ -50,6 +52,8 @@ std::optional<Member> member(const Recorded& recorded, ChainTarget target) {
   for (size_t i = 0; i < outputs.size(); ++i)
     m.buffers.push_back({a.outputs[i].p, a.outputs[i].t, recorded.places[a.inputs.size() + i], outputs[i],
                          width(outputs[i]), true});
+  m.also_read.assign(recorded.places.begin() + ptrdiff_t(inputs.size()),
+                     recorded.places.begin() + ptrdiff_t(a.inputs.size()));
   for (const Buffer& b : m.buffers) {
     if (!b.p && (b.element() || !b.written)) return {};
     if (b.p && b.place.allocation == 0) return {};
@@ -72,9 +76,16 @@ std::optional<RowShape> common_rows(const Members& chain) {
   return RowShape{numel(chain[0]) / cols, cols};
 }
 
+bool writes_any(const Member& m, const std::vector<Place>& places) {
+  for (const Buffer& b : m.buffers)
+    for (const Place& place : places)
+      if (b.written && overlap(b.place, place)) return true;
+  return false;
+}
 // Whether a row of one call may follow the same row of the other, before the rest of the other is done: what
 // one writes, the other has at the same place or not at all.
 bool may_share_rows(const Member& a, const Member& b) {
+  if (writes_any(a, b.also_read) || writes_any(b, a.also_read)) return false;
   for (const Buffer& x : a.buffers)
     for (const Buffer& y : b.buffers)
       if ((x.written || y.written) && overlap(x.place, y.place) &&
@@ -157,7 +168,7 @@ bool must_be_stored(const Members& chain, size_t i, const std::map<int64_t, std:
   // END SOLUTION 16.4
 }
 
-struct ChainMade {  // all but its code's function and its scratch
+struct ChainMade {  // but for its scratch
   std::string name;
   RowShape rows;
   KernelChain chain;
@@ -219,7 +230,11 @@ FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
     auto [members, numbers] = chain_from(i, calls, taken, target);
     now.push_back(calls[i]);
     if (members.size() < 2) continue;
-    for (const size_t j : numbers) taken[j] = true;
+    for (const size_t j : numbers) {
+      taken[j] = true;
+      if (j != i)
+        now.back().places.insert(now.back().places.end(), calls[j].places.begin(), calls[j].places.end());
+    }
     for (size_t k = 0; k < members.size(); ++k)
       if (!members[k].code.rule->whole_rows() && members[k].buffers.back().element())
         members[k].code.stored = must_be_stored(members, k, users, numbers);

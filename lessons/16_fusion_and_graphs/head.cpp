@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "lessons/15_flash_attention/compare.h"
 #include "src/core/rng.h"
 #include "src/core/table.h"
 #include "src/memory/device_timing.h"
@@ -10,15 +11,6 @@
 #include "src/train/dummy.h"
 
 namespace gradus {
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  check(a.size() == b.size(), "compare: ", a.size(), " numbers and ", b.size());
-  double most = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (const double difference = std::abs(a[i] - b[i]); std::isnan(difference) || difference > most)
-      most = difference;
-  return most;
-}
 
 double norm_of_difference(const std::vector<double>& a, const std::vector<double>& b) {
   double difference = 0, of_b = 0;

@@ -26,7 +26,6 @@ void report_heads(const std::vector<HeadRun>&, const HeadSize&, Report&);
 int64_t peak_of_step(const Lesson&, const TransformerConfig&, int64_t batch);
 void report_model_peaks(const Lesson&, const TransformerConfig&, int64_t batch, int64_t rows, Report&);
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 // The norm of a - b, as a share of that of b.
 double norm_of_difference(const std::vector<double>& a, const std::vector<double>& b);
 // Normally distributed numbers times `size`; on meta, none.

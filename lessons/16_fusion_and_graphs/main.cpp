@@ -3,6 +3,7 @@
 //   make lesson-16                                                          expected last line: PASS
 #include <iostream>
 
+#include "lessons/15_flash_attention/compare.h"
 #include "lessons/16_fusion_and_graphs/elements.h"
 #include "lessons/16_fusion_and_graphs/fused_gpt.h"
 #include "lessons/16_fusion_and_graphs/head.h"

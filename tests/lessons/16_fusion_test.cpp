@@ -1,6 +1,7 @@
 // Lesson 16: that its measurements measure what they say.
 #include <cmath>
 
+#include "lessons/15_flash_attention/compare.h"
 #include "lessons/16_fusion_and_graphs/elements.h"
 #include "lessons/16_fusion_and_graphs/fused_gpt.h"
 #include "lessons/16_fusion_and_graphs/head.h"

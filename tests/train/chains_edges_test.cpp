@@ -180,20 +180,22 @@ TEST(L16_ChainsOrder, DropoutStaysBehindTheStepThatItReads) {
 
 // The step that the masks are drawn from has been given back, and its memory belongs to the next result.
 TEST(L16_ChainsOrder, TheStepOfAMaskIsNotWrittenOver) {
-  expect_same_to_the_bit({.shape = {2, 64}, .ops = [](OpsStep& s) {
-                            Tensor y = empty_like(s.x, "y");
-                            const void* memory = nullptr;
-                            {
-                              Tensor step(y.device(), {1}, DType::I64, Kind::Temporary, "step");
-                              memory = step.in().p;
-                              be(y).copy_step(ctx(y, cost::fill(1, DType::I64)), step.set());
-                              const RandomKey key{.seed = 3, .step = static_cast<const int64_t*>(memory)};
-                              run(&Backend::dropout, cost::dropout, y, s.x.in(), y.set(), 0.5f, key);
-                            }
-                            const Tensor z = scale(y, 2);
-                            EXPECT_EQ(z.in().p, memory) << "the test needs memory that is used again";
-                            return scale(gelu(z), 3);
-                          }});
+  const FusedChains fused =
+      expect_same_to_the_bit({.shape = {2, 64}, .ops = [](OpsStep& s) {
+                                Tensor y = empty_like(s.x, "y");
+                                const void* memory = nullptr;
+                                {
+                                  Tensor step(y.device(), {1}, DType::I64, Kind::Temporary, "step");
+                                  memory = step.in().p;
+                                  be(y).copy_step(ctx(y, cost::fill(1, DType::I64)), step.set());
+                                  const RandomKey key{.seed = 3, .step = static_cast<const int64_t*>(memory)};
+                                  run(&Backend::dropout, cost::dropout, y, s.x.in(), y.set(), 0.5f, key);
+                                }
+                                const Tensor z = scale(y, 2);
+                                EXPECT_EQ(z.in().p, memory) << "the test needs memory that is used again";
+                                return scale(gelu(z), 3);
+                              }});
+  EXPECT_EQ(fused.chains, (Names{{"scale + gelu_fwd + scale", 1}}));
 }
 
 // The product's result has the memory that softmax reads.

@@ -77,7 +77,9 @@ static Training train(const Lesson& lesson, const Settings& set, Way way, RunTim
   }
   training.losses = recorder.losses;
   training.kernels = int64_t(captured.calls().size());
-  training.seconds = summarize(recorder.seconds).median;
+  // Without the steps that warm up and are recorded.
+  if (lesson.steps > 3)
+    training.seconds = summarize({recorder.seconds.begin() + 3, recorder.seconds.end()}).median;
   if (row) recorder.fill(*row, set.batch * config.context);
   return training;
 }

@@ -1,9 +1,9 @@
 // Chains: kernel calls of a captured step that are fused into one loop. If a call reads or writes a tensor
 // that another call has just read or written, the same bytes pass between memory and processor twice. In one
-// loop they pass once, and an element that only the chain reads is not stored at all. Elementwise calls, norms
-// of rows and sums of columns can be in a chain; chains are found in the step's list of calls, in forward and
-// backward alike. Each is written as C++, compiled, and called in place of its calls. It computes in the same
-// order, so the results are bitwise equal.
+// loop they pass once, and an element that only the chain reads is not stored at all. Elementwise calls,
+// norms of rows and sums of columns can be in a chain; chains are found in the step's list of calls, in
+// forward and backward alike. Each is written as C++, compiled, and called in place of its calls. It computes
+// in the same order, so the results are bitwise equal.
 #pragma once
 #include <map>
 #include <string>

@@ -118,7 +118,8 @@ TEST_F(L16_RunTimeCompiler, AFolderInWhichOthersMayWriteIsRefused) {
   RunTimeCompiler same = compiler();
   for (const mode_t mode : {0777, 0770, 0702}) {
     ASSERT_EQ(::chmod(path("code").c_str(), mode), 0);
-    EXPECT_NE(error_of(same, source_of("11")).find("others may write to the folder"), std::string::npos) << mode;
+    EXPECT_NE(error_of(same, source_of("11")).find("others may write to the folder"), std::string::npos)
+        << mode;
   }
   ASSERT_EQ(::chmod(path("code").c_str(), 0755), 0);
   EXPECT_EQ(result_of(same, source_of("11")), 11) << "once only its owner may write";

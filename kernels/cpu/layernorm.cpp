@@ -33,9 +33,9 @@ void add_layernorm_fwd(const Ctx&, RowShape s, CBuf a, CBuf b, CBuf gamma, CBuf 
                        Out stats, float eps) {
   check_add_layernorm_fwd(a, b, gamma, beta, sum, y, stats);
   visit_float("add_layernorm_fwd", a.t, [&]<class T>() {
-    using A = acc_t<T>;
     const auto row_of = [&](int64_t r) {
       // BEGIN SOLUTION 16.1
+      using A = acc_t<T>;
       T* const row = sum.as<T>() + r * s.cols;
       map_piece<Write::Set>(
           0, s.cols, row, [](A a, A b) { return a + b; }, a.as<T>() + r * s.cols, b.as<T>() + r * s.cols);

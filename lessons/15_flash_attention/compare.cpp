@@ -86,7 +86,7 @@ std::vector<Compared> compare(const Lesson& lesson, const std::vector<AttentionS
   return all;
 }
 
-static std::string time_text(double seconds) { return std::isnan(seconds) ? "-" : seconds_text(seconds); }
+std::string time_text(double seconds) { return std::isnan(seconds) ? "-" : seconds_text(seconds); }
 
 void report_compared(const std::vector<Compared>& all, const std::string& picture, Report& report) {
   const AttentionSize& first = all.front().size;

@@ -40,6 +40,7 @@ AttentionRun run_attention(const Lesson&, const std::string& device, AttentionOp
 
 // The largest |a - b|; NaN if some a or b is.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
+std::string time_text(double seconds);  // "-" if it is not a number
 
 // Both for each size; plain attention of more than `longest_plain` tokens on meta, which has its bytes.
 struct Compared {

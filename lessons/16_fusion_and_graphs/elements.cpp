@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "lessons/15_flash_attention/compare.h"
 #include "lessons/16_fusion_and_graphs/head.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"

@@ -18,8 +18,6 @@ double norm_of_difference(const std::vector<double>& a, const std::vector<double
   return std::sqrt(difference / of_b);
 }
 
-std::string time_text(double seconds) { return std::isnan(seconds) ? "-" : seconds_text(seconds); }
-
 Tensor random_tensor(const Shape& shape, double size, uint64_t seed, uint64_t stream) {
   Tensor x(current().device, shape, DType::F32, Kind::Weight, "x");
   if (!x.device().has_data()) return x;

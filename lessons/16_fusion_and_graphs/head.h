@@ -30,6 +30,5 @@ void report_model_peaks(const Lesson&, const TransformerConfig&, int64_t batch, 
 double norm_of_difference(const std::vector<double>& a, const std::vector<double>& b);
 // Normally distributed numbers times `size`; on meta, none.
 Tensor random_tensor(const Shape& shape, double size, uint64_t seed, uint64_t stream = 0);
-std::string time_text(double seconds);
 
 }  // namespace gradus

@@ -230,11 +230,8 @@ FusedChains fuse_chains(CapturedStep& step, RunTimeCompiler& compiler) {
     auto [members, numbers] = chain_from(i, calls, taken, target);
     now.push_back(calls[i]);
     if (members.size() < 2) continue;
-    for (const size_t j : numbers) {
-      taken[j] = true;
-      if (j != i)
-        now.back().places.insert(now.back().places.end(), calls[j].places.begin(), calls[j].places.end());
-    }
+    for (const size_t j : numbers) taken[j] = true;
+    now.back().places.clear();  // those of its first call alone; nothing is fused again
     for (size_t k = 0; k < members.size(); ++k)
       if (!members[k].code.rule->whole_rows() && members[k].buffers.back().element())
         members[k].code.stored = must_be_stored(members, k, users, numbers);

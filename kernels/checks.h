@@ -47,9 +47,10 @@ inline void check_dropout(CBuf x, Out y, float p) {
   check_dtype("dropout", x.t, {{"y", y}});
   check(p >= 0 && p <= 1, "dropout: p is ", p, "; it is a probability, from 0 to 1");
 }
-inline void check_scale_by_ratio(CBuf x, CBuf a, CBuf b, Out y) {
-  check_dtype("scale_by_ratio", x.t, {{"y", y}});
-  check_stats("scale_by_ratio", x.t, {{"a", a}, {"b", b}});
+inline void check_scale_by_ratio_inplace(CBuf a, CBuf b, Out x) {
+  constexpr const char* op = "scale_by_ratio_inplace";
+  check(x.w == Write::Set, op, ": x is replaced; Write::Add has no meaning here");
+  check_stats(op, x.t, {{"a", a}, {"b", b}});
 }
 inline void check_layernorm_fwd(CBuf x, CBuf gamma, CBuf beta, Out y, Out stats) {
   check_dtype("layernorm_fwd", x.t, {{"y", y}, {"gamma", gamma}, {"beta", beta}});

@@ -44,7 +44,7 @@ constexpr Cost cast_columns(RowShape s, DType from, DType to) { return cast(s.ro
 constexpr Cost add(int64_t n, DType T) { return elementwise(n, T, 1, 3); }
 constexpr Cost multiply(int64_t n, DType T) { return elementwise(n, T, 1, 3); }
 constexpr Cost scale(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
-constexpr Cost scale_by_ratio(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
+constexpr Cost scale_by_ratio_inplace(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
 constexpr Cost gelu_fwd(int64_t n, DType T) { return elementwise(n, T, 9, 2); }
 constexpr Cost gelu_bwd(int64_t n, DType T) { return elementwise(n, T, 18, 3); }
 constexpr Cost gelu_erf_fwd(int64_t n, DType T) { return elementwise(n, T, 5, 2); }

@@ -16,9 +16,12 @@ struct ScaleByRatio {
   __device__ float operator()(float x) const { return a[0] / b[0] * x; }
 };
 
-void scale_by_ratio(const Ctx& ctx, int64_t n, CBuf x, CBuf a, CBuf b, Out y) {
-  check_scale_by_ratio(x, a, b, y);
-  map(ctx, "scale_by_ratio", n, y, {{"x", x}}, ScaleByRatio{a.as<float>(), b.as<float>()});
+void scale_by_ratio_inplace(const Ctx& ctx, int64_t n, CBuf a, CBuf b, Out x) {
+  constexpr const char* op = "scale_by_ratio_inplace";
+  check_scale_by_ratio_inplace(a, b, x);
+  visit_gpu(op, x.t, [&]<class T>() {
+    map_as<T>(ctx, op, n, x, ScaleByRatio{a.as<float>(), b.as<float>()}, x.as<T>());
+  });
 }
 
 }  // namespace gradus::GRADUS_GPU

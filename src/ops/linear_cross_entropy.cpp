@@ -13,7 +13,7 @@ static void linear_cross_entropy_bwd(const Node& n, const Tensor& dloss, Grads& 
   for (const int input : {0, 1}) {
     if (!dx.wanted(input)) continue;
     Tensor gradient = n.saved[input].tensor;
-    run(&Backend::scale_by_ratio, cost::scale_by_ratio, gradient, gradient.in(), dloss.in(), n.saved[2].in(),
+    run(&Backend::scale_by_ratio_inplace, cost::scale_by_ratio_inplace, gradient, dloss.in(), n.saved[2].in(),
         gradient.set());
     if (gradient.storage().kind() == Kind::Activation) gradient.storage().set_kind(Kind::Temporary);
     dx.pass(input, gradient);

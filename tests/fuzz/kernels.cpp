@@ -265,12 +265,12 @@ Call counts_and_ratios(Draw& d) {
             {{DType::F32, 1, 0}},
             [n](const Backend& b, CallCtx& c, In in, Outs out) { b.count_targets(c, n, in[0], out[0]); }};
   }
-  return {"scale_by_ratio",
+  return {"scale_by_ratio_inplace",
           {},
-          {d.array(d.t, n), d.array(DType::F32, 1), d.array(DType::F32, 1, 0.5, 2)},
-          {{d.t, n, 4 * 8 * kEps}},
+          {d.array(DType::F32, 1), d.array(DType::F32, 1, 0.5, 2)},
+          {{d.t, n, 4 * 8 * kEps, true, -4, 4}},
           [n](const Backend& b, CallCtx& c, In in, Outs out) {
-            b.scale_by_ratio(c, n, in[0], in[1], in[2], out[0]);
+            b.scale_by_ratio_inplace(c, n, in[0], in[1], out[0]);
           }};
 }
 

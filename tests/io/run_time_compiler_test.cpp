@@ -90,6 +90,24 @@ TEST_F(L16_RunTimeCompiler, ACompilerThatFailsWithoutAWordHasFailed) {
   expect_works();
 }
 
+TEST_F(L16_RunTimeCompiler, ACompilerThatASignalEndsHasFailed) {
+  write("killed", "#!/bin/sh\nkill -KILL $$\n");
+  ASSERT_EQ(::chmod(path("killed").c_str(), 0700), 0);
+  RunTimeCompiler killed(path("code"), path("killed"));
+  EXPECT_NE(error_of(killed, source_of("11")).find("signal 9 ended it"), std::string::npos);
+  expect_works();
+}
+
+TEST_F(L16_RunTimeCompiler, WhetherItWorksIsTriedWithoutBeingCounted) {
+  for (int i = 0; i < 2; ++i) {  // compiled, then found
+    RunTimeCompiler same = compiler();
+    EXPECT_EQ(same.problem(), "");
+    EXPECT_EQ(same.compiled() + same.from_folder(), 0);
+    EXPECT_EQ(result_of(same, source_of("11")), 11);
+    EXPECT_EQ(same.compiled() + same.from_folder(), 1);
+  }
+}
+
 TEST_F(L16_RunTimeCompiler, ACompilerThatMakesNothingIsAnError) {
   RunTimeCompiler nothing(path("code"), "true");
   EXPECT_NE(error_of(nothing, source_of("11")).find("cannot be loaded"), std::string::npos);

@@ -81,8 +81,8 @@ TEST(L02_Cost, OfKernelsOverRows) {
 TEST(L16_Cost, OfFusedKernels) {
   constexpr OpClass E = OpClass::Elementwise, N = OpClass::Normalization;
   // multiply; the ratio is one division for all elements, and its two numbers are not counted
-  expect_cost("scale_by_ratio", cost::scale_by_ratio(15, F32), E, 15, 120);
-  expect_cost("scale_by_ratio fp16", cost::scale_by_ratio(15, F16), E, 15, 60);
+  expect_cost("scale_by_ratio", cost::scale_by_ratio_inplace(15, F32), E, 15, 120);
+  expect_cost("scale_by_ratio fp16", cost::scale_by_ratio_inplace(15, F16), E, 15, 60);
   // compare, add; the targets are int32
   expect_cost("count_targets", cost::count_targets(15), E, 30, 60);
   // x + b: 1; gelu: 9. The bias is small: x and y count.

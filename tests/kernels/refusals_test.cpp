@@ -86,7 +86,7 @@ void expect_fused_refusals(DType T) {
   const CBuf f = any.in(), x{f.p, T}, ids{f.p, DType::I32};
   const Out fp32 = any.out(Write::Set), y{fp32.p, T, Write::Set};
   const RowShape none{0, 2};
-  expect_refused("xxxx", &B::scale_by_ratio, 0, x, f, f, y);
+  expect_refused("xx.", &B::scale_by_ratio_inplace, 0, f, f, y);
   expect_refused("x.", &B::count_targets, 0, ids, fp32);
   expect_refused("xxx", &B::bias_gelu_fwd, none, x, x, y);
   expect_refused(sixteen ? "xxxx." : "xxxxx", &B::bias_gelu_bwd, none, x, x, x, y, y);

@@ -85,6 +85,21 @@ TEST(L16_LossRows, CheckpointedBlocksGiveTheSameNumbersToTheBit) {
     }
 }
 
+// A micro-batch's share of the mean over the targets of all.
+TEST(L16_LossRows, TheMeanIsOverTheTargetsThatAreCounted) {
+  Context context("cpu", 7);
+  double losses[2];
+  for (const int64_t rows : {0, 5}) {
+    Transformer model(small("gpt2", "fp32", rows));
+    model.initialize(1);
+    const DummyBatch batch = dummy_batch(model.config, 2, 8);
+    const Tensor count = from_host(context.device, Values{64}, {1}, DType::F32, Kind::Data, "count");
+    const Evaluation evaluation;
+    losses[rows > 0] = item(model.loss(batch.ids, batch.targets, {}, count));
+  }
+  EXPECT_NEAR(losses[1], losses[0], 1e-6);
+}
+
 TEST(L16_LossRows, NegativeRowsAndRowsOfAPooledHeadAreRefused) {
   const Context context("meta");
   TransformerConfig config = small("gpt2", "fp32", -1);

@@ -185,6 +185,21 @@ TEST_F(L16_LinearCrossEntropyUses, ALossWithoutABackwardPassChangesNoGradient) {
   }
 }
 
+TEST_F(L16_LinearCrossEntropyUses, WithoutATapeNothingIsMadeForABackwardPass) {
+  Head head(DType::F32);
+  head.backward([&] { return head.loss(head.x, kRows); });
+  head.zero();
+  const Meter& meter = context.device.meter();
+  const int64_t before = meter.now()[Kind::Gradient];
+  context.device.meter().keep_trace();
+  head.loss(head.x, kRows);
+  int64_t products = 0;
+  for (const auto& [cost, count] : meter.trace())
+    if (cost.op_class == OpClass::Contraction) products += count;
+  EXPECT_EQ(products, 3) << "the logits of 3, 3 and 1 rows";
+  EXPECT_EQ(meter.now()[Kind::Gradient], before);
+}
+
 TEST_F(L16_LinearCrossEntropyUses, RowsWithoutATargetMayBeAllOfAChunk) {
   for (const Ids& targets :
        {Ids{-1, -1, -1, 0, 10, 3, 7}, {0, -1, 2, -1, -1, -1, 7}, {0, 1, 2, 3, 4, 5, -1}}) {
@@ -251,6 +266,18 @@ TEST_P(L16_LinearCrossEntropyScaled, Fp16DoesNotLoseSmallGradients) {
 }
 
 struct L16_EarlyGradient : TapeTest {};
+
+// It is made in the forward pass, when the program may still read the one before.
+TEST_F(L16_EarlyGradient, AGradientThatTheProgramHoldsIsNotWrittenOverByAForwardPass) {
+  Head head(DType::F32);
+  head.backward([&] { return head.loss(head.x, kRows); });
+  const Tensor held = head.of_weight.grad;
+  const Values before = to_host<double>(held);
+  head.zero();
+  Tape tape;
+  const Tensor loss = scale(head.loss(gelu(head.x), kRows), 3);
+  EXPECT_EQ(to_host<double>(held), before);
+}
 
 // add() passes it on to x as it is; x's gradient must not be the other tensor's.
 TEST_F(L16_EarlyGradient, TheGradientThatBackwardBeginsWithStaysItsOwners) {

@@ -168,6 +168,27 @@ TEST_F(L16_NotReplayed, WhatIsWrittenOrBelongsToTheOptimizerMustBeThere) {
   expect_part(refusal([&] { third.run(plain.inputs, [&] { plain.step(); }); }), "'update scalars', which it");
 }
 
+// Also what was made last before the step.
+TEST_F(L16_NotReplayed, TheTensorMadeLastMustStay) {
+  const Tensor a(context.device, {4}, DType::F32, Kind::Other, "a");
+  Tensor last;
+  const auto reads = [&] { scale(add(a, last), 2), t.step(); };
+  const void* place = nullptr;
+  for (int s = 0; s < 3; ++s) {
+    t.fill(s);
+    last = {};
+    last = Tensor(context.device, {4}, DType::F32, Kind::Other, "last");
+    if (s == 0) place = last.in().p;
+    if (last.in().p != place) return;  // AddressSanitizer gives no address twice
+    captured.run(t.inputs, reads);
+  }
+  ASSERT_TRUE(captured.replays());
+  last = {};
+  t.fill(9);
+  expect_part(refusal([&] { captured.run(t.inputs, reads); }),
+              "captured step: 'last', which it reads or writes, is gone");
+}
+
 TEST_F(L16_NotReplayed, NoStepWaitsForOtherRanks) {
   for (const char* call : {"barrier", "all_reduce", "split", "send"})
     expect_part(refusal([&] {

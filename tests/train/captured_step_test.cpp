@@ -3,6 +3,7 @@
 
 #include "src/train/dummy.h"
 #include "tests/train/captured_testing.h"
+#include "tests/train/profiler_testing.h"
 
 namespace gradus {
 namespace {
@@ -157,6 +158,20 @@ TEST_F(L16_CapturedStepBeside, WhatComesBetweenReplaysChangesNothing) {
   context.make_current();
   EXPECT_EQ(losses, plain.losses);
   EXPECT_EQ(t.numbers(), plain.weights);
+}
+
+TEST_F(L16_CapturedStepBeside, AProfilerSeesAReplayAsOneRangeOfItsKernels) {
+  record();
+  Profiler profiler(context);
+  t.fill(9);
+  profiler.begin();
+  captured.run(t.inputs, [] {});
+  profiler.end();
+  EXPECT_EQ(count_of(paths(profiler, ProfileTrack::Program), "/captured step"), 1);
+  std::vector<std::string> kernels;
+  for (const auto& recorded : captured.calls())
+    kernels.push_back("/captured step/" + std::string(recorded.call->entry));
+  EXPECT_EQ(paths(profiler, ProfileTrack::Kernels), kernels);
 }
 
 TEST_F(L16_CapturedStepBeside, ItsMemoryIsTheContextsAgain) {

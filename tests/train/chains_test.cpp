@@ -101,14 +101,21 @@ TEST(L16_Chains, WhatIsFusedIsCounted) {
   Training t(kWays[0]);
   CapturedStep captured;
   for (int64_t s = 0; s < 3; ++s) t.fill(s), captured.run(t.inputs, [&] { t.step(); });
+  const auto flops = [&] {
+    int64_t all = 0;
+    for (const auto& recorded : captured.calls()) all += recorded.call->cost.flops;
+    return all;
+  };
   int64_t bytes = 0;
   for (const auto& recorded : captured.calls()) bytes += recorded.call->cost.bytes;
+  const int64_t operations = flops();
   const int64_t calls = int64_t(captured.calls().size());
   const FusedChains fused = fuse_chains(captured, shared_compiler());
   EXPECT_EQ(fused.calls_before, calls);
   EXPECT_EQ(fused.bytes_before, bytes);
   EXPECT_EQ(fused.calls_after, int64_t(captured.calls().size()));
   EXPECT_LT(fused.bytes_after, fused.bytes_before);
+  EXPECT_EQ(flops(), operations) << "a chain computes what its calls compute";
   int64_t removed = 0;
   for (const auto& [name, count] : fused.chains) {
     EXPECT_EQ(fused.code.count(name), 1u) << name << " has no code";

@@ -87,13 +87,14 @@ struct OpsCase {
   OpsStep::Ops ops;
   DType dtype = DType::F32;
   int passes = 1;  // forward and backward, in a step
+  const char* device = "cpu";
 };
 struct OpsEnd {
   Numbers results;  // of each step: y and what is kept; and the last gradients
   FusedChains fused;
 };
 inline OpsEnd run_ops(const OpsCase& of, bool fuses) {
-  Context context("cpu", 3);
+  Context context(of.device, 3);
   OpsStep step(of.shape, of.dtype, of.ops, of.passes);
   OpsEnd end;
   for (int64_t s = 0; s < 7; ++s) {
@@ -114,7 +115,7 @@ inline FusedChains expect_same_to_the_bit(const OpsCase& of, const std::string& 
     const auto& [now, then] = std::mismatch(fused.results[i].begin(), fused.results[i].end(),
                                             plain.results[i].begin(), plain.results[i].end());
     if (now == fused.results[i].end()) continue;
-    ADD_FAILURE() << "shape " << of.shape << " " << name_of(of.dtype) << ": result " << i << " of "
+    ADD_FAILURE() << of.device << ", shape " << of.shape << " " << name_of(of.dtype) << ": result " << i << " of "
                   << plain.results.size() << " differs first in element " << now - fused.results[i].begin()
                   << ": " << *now << " fused, " << *then << " not fused. " << why;
     break;

@@ -96,7 +96,7 @@ void report_elements(const std::vector<ElementRun>& runs, int64_t n, const std::
   std::cout << "(d) Elementwise operations on " << bytes_text(n * size_of(DType::F32))
             << " of fp32: a kernel for each, and fused into one chain\n\n";
   Table table(
-      {"operations", "moved: separate", "moved: fused", "time: separate", "time: fused", "arithmetic alone"});
+      {"operations", "moved: separate", "moved: fused", "time: separate", "time: fused", "in the cache"});
   Series apart{"a kernel for each", {}, {}, Series::Marks::LineAndDots}, chain = apart;
   chain.name = "fused into one chain";
   bool equal = true;

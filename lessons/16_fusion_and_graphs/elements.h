@@ -20,7 +20,7 @@ struct ElementRun {
   std::string name;
   int64_t count, moved_apart, moved_chain;  // bytes
   double apart = NAN, chain = NAN;          // seconds, medians; NaN on meta
-  double in_cache = NAN;  // of the chain, on a part that is in the cache, as often: its arithmetic alone
+  double in_cache = NAN;  // of the chain on a part that stays in the cache, times the number of parts
   bool equal = true;      // to the bit
 };
 // 2 to 10 cheap operations, and three with a gelu, on n random fp32 numbers and on so few that they stay in

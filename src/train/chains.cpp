@@ -148,7 +148,8 @@ std::pair<Members, std::vector<size_t>> chain_from(size_t first, const std::vect
 
 // Whether the element that call i of the chain writes must be stored. It need not be if the step gives the
 // tensor back, only calls of the chain use it (`numbers`, of all its `users` in the step), and these read it
-// in the loop that makes it: before the next call over whole rows. With Write::Add its old value counts.
+// in the loop that makes it: before the next call over whole rows. Write::Add adds to what memory holds, so
+// then it must be there, whichever call of the chain adds.
 bool must_be_stored(const Members& chain, size_t i, const std::map<int64_t, std::set<size_t>>& users,
                     const std::vector<size_t>& numbers) {
   const Buffer& y = chain[i].buffers.back();

@@ -88,8 +88,8 @@ static double norms_in_chains(const Own16& o) {
 static Quiz quiz(const std::string& student) {
   const Own16 o = own_run(student);
   std::ostringstream moved, flops, chains;
-  moved << o.operations << " additions in a row, y = y + z, of tensors with " << o.numbers
-        << " numbers in fp32 become one chain: how many bytes does it load and store?";
+  moved << o.operations << " additions in a row, y = y + z, always of the same z, of tensors with "
+        << o.numbers << " numbers in fp32 become one chain: how many bytes does it load and store?";
   flops << "linear_cross_entropy of " << o.head.rows << " rows of " << o.head.channels << " channels and "
         << o.head.vocab << " classes, " << o.rows
         << " rows at a time, forward and backward: how many FLOPs are its matrix products?";

@@ -181,15 +181,6 @@ TEST(L16_ChainsOfOps, ANormOfTheBatchHasNoGradientOfItsElements) {
                           }});
 }
 
-// The second is added to the first, and both are read in the chain.
-TEST(L16_ChainsOfOps, TheGradientsOfATensorThatIsUsedTwiceAreAdded) {
-  expect_same_to_the_bit({.shape = {3, 5}, .ops = [](OpsStep& s) {
-                            const Tensor a = scale(add(s.x, s.parameter("weight")), 0.5);
-                            const Tensor b = gelu(a), c = scale(a, 3);
-                            return multiply(b, c);
-                          }});
-}
-
 // The pool gives each op the memory of the one before the last.
 TEST(L16_ChainsOfOps, MemoryThatIsUsedAgainAndAgain) {
   const FusedChains fused = expect_same_to_the_bit({.shape = {1025}, .ops = [](OpsStep& s) {

@@ -30,16 +30,43 @@ TEST(L16_ChainsStored, WhatAnotherCallReads) {
 // It is made in one loop over a row and read in another, behind the norm.
 TEST(L16_ChainsStored, WhatIsReadAfterACallOverWholeRows) {
   RecordProperty("exercise", "16.4");
+  const FusedChains fused =
+      expect_same_to_the_bit({.shape = {7, 33},
+                              .ops =
+                                  [](OpsStep& s) {
+                                    const Tensor a = scale(s.x, 0.5), b = gelu(s.x);
+                                    return add(layernorm(b, s.parameter("gamma"), s.parameter("beta")), a);
+                                  }},
+                             "layernorm ends the loop: add reads scale's result in memory");
+  EXPECT_EQ(fused.chains.count("scale + gelu_fwd + layernorm_fwd + add"), 1u)
+      << ::testing::PrintToString(fused.chains);
+}
+
+// Without a tape nobody else reads what the norm reads.
+TEST(L16_ChainsStored, WhatACallOverWholeRowsReads) {
+  RecordProperty("exercise", "16.4");
   const FusedChains fused = expect_same_to_the_bit(
       {.shape = {7, 33},
        .ops =
            [](OpsStep& s) {
-             const Tensor a = scale(s.x, 0.5), b = gelu(s.x);
-             return add(layernorm(b, s.parameter("gamma"), s.parameter("beta")), a);
+             const NoTape none;
+             return layernorm(gelu(scale(s.x, 0.5)), s.parameter("gamma"), s.parameter("beta"));
            }},
-      "layernorm ends the loop: it reads gelu's result in memory, and so does add with scale's");
-  EXPECT_EQ(fused.chains.count("scale + gelu_fwd + layernorm_fwd + add"), 1u)
-      << ::testing::PrintToString(fused.chains);
+      "layernorm itself reads gelu's result in memory");
+  EXPECT_EQ(fused.chains, (Names{{"scale + gelu_fwd + layernorm_fwd", 1}}));
+}
+
+// Of a gradient with two parts the second is added to the first: the chain loads it to store the sum.
+TEST(L16_ChainsStored, WhatAnotherCallOfTheChainAddsTo) {
+  RecordProperty("exercise", "16.4");
+  expect_same_to_the_bit({.shape = {3, 5},
+                          .ops =
+                              [](OpsStep& s) {
+                                const Tensor a = scale(add(s.x, s.parameter("weight")), 0.5);
+                                const Tensor b = gelu(a), c = scale(a, 3);
+                                return multiply(b, c);
+                              }},
+                         "a has two gradients, and the second call adds to what the first has stored");
 }
 
 TEST(L16_ChainsStored, NothingThatIsReadInTheLoopAlone) {

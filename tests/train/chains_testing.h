@@ -115,9 +115,10 @@ inline FusedChains expect_same_to_the_bit(const OpsCase& of, const std::string& 
     const auto& [now, then] = std::mismatch(fused.results[i].begin(), fused.results[i].end(),
                                             plain.results[i].begin(), plain.results[i].end());
     if (now == fused.results[i].end()) continue;
-    ADD_FAILURE() << of.device << ", shape " << of.shape << " " << name_of(of.dtype) << ": result " << i << " of "
-                  << plain.results.size() << " differs first in element " << now - fused.results[i].begin()
-                  << ": " << *now << " fused, " << *then << " not fused. " << why;
+    ADD_FAILURE() << of.device << ", shape " << of.shape << " " << name_of(of.dtype) << ": result " << i
+                  << " of " << plain.results.size() << " differs first in element "
+                  << now - fused.results[i].begin() << ": " << *now << " fused, " << *then << " not fused. "
+                  << why;
     break;
   }
   EXPECT_LT(fused.fused.calls_after, fused.fused.calls_before) << "nothing was fused";

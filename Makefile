@@ -196,7 +196,7 @@ help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 # The tests; what a course needs: handing out, hints, checking, grading; make fuzz.
-include $(TOOLS)/tests.mk $(COURSE)/course.mk tests/fuzz/fuzz.mk $(TOOLS)/compile_commands.mk
+include $(TOOLS)/tests.mk $(COURSE)/course.mk tests/fuzz/fuzz.mk tests/gpu/gpu.mk $(TOOLS)/compile_commands.mk
 
 # ---- rules --------------------------------------------------------------------------------------------
 # What changes only when its text does: flags (then all objects are old), sources (then the library is), and the

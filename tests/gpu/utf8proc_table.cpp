@@ -1,0 +1,27 @@
+// Writes utf8proc_category as C source: the categories of all characters, as runs of equal ones. For a machine
+// that has no utf8proc (bundle.sh).
+#include <utf8proc.h>
+
+#include <cstdio>
+
+int main() {
+  std::printf(
+      "#include <utf8proc.h>\n\nstatic const struct {\n  utf8proc_int32_t first;\n  unsigned char category;\n} "
+      "kRuns[] = {\n");
+  int runs = 0, before = -1;
+  for (utf8proc_int32_t c = 0; c < 0x110000; ++c) {
+    const int category = utf8proc_category(c);
+    if (category == before) continue;
+    std::printf("%s{%d, %d},", runs++ % 8 ? " " : "\n    ", c, category);
+    before = category;
+  }
+  std::printf(
+      "\n};\n\nutf8proc_category_t utf8proc_category(utf8proc_int32_t c) {\n"
+      "  if (c < 0 || c >= 0x110000) return UTF8PROC_CATEGORY_CN;\n"
+      "  int low = 0, high = %d;  /* the run is in [low, high) */\n"
+      "  while (high - low > 1) {\n    const int middle = (low + high) / 2;\n"
+      "    if (kRuns[middle].first <= c) low = middle; else high = middle;\n  }\n"
+      "  return (utf8proc_category_t)kRuns[low].category;\n}\n"
+      "const char* utf8proc_unicode_version(void) { return \"%s\"; }\n",
+      runs, utf8proc_unicode_version());
+}

@@ -10,7 +10,8 @@
 # Ends with build/gpu/report.json and report.md. The exit code is 0 if no job failed: what cannot be done on this
 # machine (there is no GPU, no PyTorch, no permission) is not run, which is said, and is no failure.
 set -u
-stages=${*:-doctor build kernels tests memcheck racecheck initcheck synccheck lessons bench pytorch counters}
+all='doctor build kernels tests memcheck racecheck initcheck synccheck lessons bench pytorch counters'
+stages=${*:-$all}
 results=build/gpu programs=build/cuda
 began=$(date +%s)
 export ONEDNN=${ONEDNN:-0} MPI=${MPI:-0} CUDA=1
@@ -33,7 +34,7 @@ lacks() {
       gpu) [ -n "$name" ] || echo "no GPU: nvidia-smi names none" ;;
       torch) "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null ||
         echo "no PyTorch that sees a GPU: $python; PYTHON= names another" ;;
-      *) command -v "$need" >/dev/null || [ -x "$need" ] || echo "no $need" ;;
+      *) command -v "$need" >/dev/null || [ -x "$need" ] || echo "$need is not there" ;;
     esac
   done | head -1
 }
@@ -42,7 +43,7 @@ lacks() {
 job() {
   job=$1 seconds=$2 needs=$3 file=$results/$1
   shift 3
-  [ ! -f "$file.result" ] || return
+  case $(cat "$file.result" 2>/dev/null) in passed* | failed*) return ;; esac
   if [ -n "${LIMIT:-}" ] && [ $(($(date +%s) - began + seconds)) -gt "$LIMIT" ]; then
     later=$((later + 1))
     return
@@ -82,9 +83,9 @@ sanitizer() {
 
 run_stage() {
   case $1 in
-    doctor) job doctor/doctor 60 "" make doctor ;;
+    doctor) job doctor/doctor 60 "" env CUDA= make doctor ;;
     build)
-      [ ! -d packages ] || job build/packages 300 "" make packages
+      [ ! -d packages ] || job build/packages 300 "" env CUDA= make packages
       job build/programs 3600 nvcc make SM="$sm" all
       ;;
     kernels) tests_of kernels 500 "" '*/cuda*' 1 ;;
@@ -120,4 +121,9 @@ for stage in $stages; do
   run_stage "$stage"
 done
 [ $later -eq 0 ] || echo "$later jobs are left, because LIMIT is over: the same command goes on with them"
+
+[ -x $results/report ] || ${CXX:-g++} -std=c++20 -I. tests/gpu/report.cpp -o $results/report || exit 1
+commit=$(head -1 packages.commit 2>/dev/null || git rev-parse HEAD)
+$results/report $results "${name:-no GPU}" "$commit" >$results/report.log || exit 1
+echo "$results/report.md and $results/report.json hold what was found"
 ! grep -qs '^failed' $results/*/*.result

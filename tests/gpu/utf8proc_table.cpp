@@ -1,12 +1,13 @@
-// Writes utf8proc_category as C source: the categories of all characters, as runs of equal ones. For a machine
-// that has no utf8proc (bundle.sh).
+// Writes utf8proc_category as C source: the categories of all characters, as runs of equal ones. For a
+// machine that has no utf8proc (bundle.sh).
 #include <utf8proc.h>
 
 #include <cstdio>
 
 int main() {
   std::printf(
-      "#include <utf8proc.h>\n\nstatic const struct {\n  utf8proc_int32_t first;\n  unsigned char category;\n} "
+      "#include <utf8proc.h>\n\nstatic const struct {\n  utf8proc_int32_t first;\n  unsigned char "
+      "category;\n} "
       "kRuns[] = {\n");
   int runs = 0, before = -1;
   for (utf8proc_int32_t c = 0; c < 0x110000; ++c) {

@@ -1,0 +1,16 @@
+// report FOLDER GPU COMMIT: writes FOLDER/report.json and FOLDER/report.md of what gpu-check has found.
+#include "tests/gpu/report.h"
+
+#include <iostream>
+
+int main(int argc, char** argv) {
+  if (argc != 4) return std::cerr << "report FOLDER GPU COMMIT\n", 2;
+  using namespace gradus::gpu_check;
+  const fs::path folder(argv[1]);
+  const Json report = report_of(folder, argv[2], argv[3]);
+  std::ofstream(folder / "report.json") << report.dump(1) << "\n";
+  std::ofstream page(folder / "report.md");
+  page << page_of(report);
+  if (!page.flush()) return std::cerr << "report: " << folder << " cannot be written to\n", 1;
+  std::cout << page_of(report);
+}

@@ -98,34 +98,36 @@ inline std::string rounded_text(double x) {
 
 inline std::string page_of(const Json& report) {
   std::ostringstream page;
-  page << "# " << report["gpu"].get<std::string>()
-       << "\n\n| stage | passed | failed | not run |\n|---|---|---|---|\n";
+  const auto word = [](const Json& of, const char* field) { return of.value(field, std::string()); };
+  page << "# " << word(report, "gpu")
+       << "\n\n| stage | passed | failed | not run | why |\n|---|---|---|---|---|\n";
   std::map<std::string, std::map<std::string, int>> counts;
-  for (const Json& job : report["jobs"]) ++counts[job["stage"]][job["status"]];
+  std::map<std::string, std::string> why_not;
+  for (const Json& job : report["jobs"]) {
+    ++counts[job["stage"]][job["status"]];
+    if (job["status"] == "skipped") why_not[job["stage"]] = word(job, "why");
+  }
   for (auto& [stage, count] : counts)
     page << "| " << stage << " | " << count["passed"] << " | " << count["failed"] << " | " << count["skipped"]
-         << " |\n";
+         << " | " << why_not[stage] << " |\n";
   for (const Json& job : report["jobs"]) {
-    if (job["status"] == "passed") continue;
-    page << "\n"
-         << job["stage"].get<std::string>() << "/" << job["job"].get<std::string>() << " "
-         << (job["status"] == "failed" ? "failed: " : "was not run: ") << job.value("why", "") << "\n";
-    if (!job.contains("lines")) continue;
-    page << "\n```\n";
+    if (job["status"] != "failed") continue;
+    page << "\n" << word(job, "stage") << "/" << word(job, "job") << " failed: " << word(job, "why");
+    page << "\n\n```\n";
     for (const Json& line : job["lines"]) page << line.get<std::string>() << "\n";
     page << "```\n";
   }
-  if (report.contains("ms_per_step")) page << "\n| step | ms |\n|---|---|\n";
-  if (report.contains("ms_per_step"))
+  if (report.contains("ms_per_step")) {
+    page << "\n| step | ms |\n|---|---|\n";
     for (const auto& [name, ms] : report["ms_per_step"].items())
       page << "| " << name << " | " << rounded_text(ms) << " |\n";
-  if (report.contains("kernels"))
+  }
+  if (report.contains("kernels")) {
     page << "\n| kernel | dtype | shape | ms | share of the roof |\n|---|---|---|---|---|\n";
-  if (report.contains("kernels"))
     for (const Json& k : report["kernels"])
-      page << "| " << k["kernel"].get<std::string>() << " | " << k["dtype"].get<std::string>() << " | "
-           << k["shape"].get<std::string>() << " | " << rounded_text(k["ms"]) << " | "
-           << rounded_text(k["share_of_peak"]) << " |\n";
+      page << "| " << word(k, "kernel") << " | " << word(k, "dtype") << " | " << word(k, "shape") << " | "
+           << rounded_text(k["ms"]) << " | " << rounded_text(k["share_of_peak"]) << " |\n";
+  }
   return page.str();
 }
 

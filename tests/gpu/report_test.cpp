@@ -70,10 +70,10 @@ TEST_F(GpuReport, WhatWasNotMeasuredIsAbsent) {
 
 TEST_F(GpuReport, ThePageHasAllOfIt) {
   const std::string page = gpu_check::page_of(report);
-  for (const char* part : {"# A GPU\n", "| kernels | 0 | 1 | 0 |", "| memcheck | 0 | 0 | 1 |",
-                           "kernels/part_1_of_1 failed: exit code 1", "x_test.cpp:3: Failure",
-                           "memcheck/part_1_of_4 was not run: no compute-sanitizer", "| gpt2, gradus | 165 |",
-                           "| add | fp32 | 64 | 0.5 | 0.75 |"})
+  for (const char* part :
+       {"# A GPU\n", "| kernels | 0 | 1 | 0 |  |", "| memcheck | 0 | 0 | 1 | no compute-sanitizer |",
+        "kernels/part_1_of_1 failed: exit code 1", "x_test.cpp:3: Failure", "| gpt2, gradus | 165 |",
+        "| add | fp32 | 64 | 0.5 | 0.75 |"})
     EXPECT_NE(page.find(part), std::string::npos) << part << " is not in:\n" << page;
 }
 

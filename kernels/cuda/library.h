@@ -1,4 +1,5 @@
-// What NVIDIA's libraries need of the caller, for each GPU and each thread of the host.
+// What NVIDIA's libraries need of the caller, for each GPU and each thread of the host. Who includes this has
+// GRADUS_GPU (compiler.h).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -8,7 +9,6 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "kernels/cuda/compiler.h"
 
 namespace gradus::GRADUS_GPU {
 

@@ -16,6 +16,7 @@ results=build/gpu programs=build/cuda
 began=$(date +%s)
 export ONEDNN=${ONEDNN:-0} MPI=${MPI:-0} CUDA=1
 python=${PYTHON:-python3}
+unset MAKEFLAGS MAKELEVEL  # of the make that calls this, which would lend one core
 
 # What is carried along (bundle.sh) takes the place of packages.
 if [ -d packages ]; then

@@ -208,7 +208,7 @@ define NEWLINE
 endef
 same   = $(if $(subst x$(strip $(1))x,,x$(strip $(2))x),,same)
 update = $(if $(call same,$(file <$(1)),$(2)),,$(shell mkdir -p $(dir $(1)))$(file >$(1),$(2))$(if $(3),$(info $(3))))
-$(call update,$(BUILD)/flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS) $(NVCCFLAGS),building into $(BUILD) with \
+$(call update,$(BUILD)/flags,$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(LDLIBS) $(NVCCFLAGS) $(CUDNN_INCLUDE),building into $(BUILD) with \
   $(CXX) $(CXXFLAGS); $(FOUND)$(CHOICE))
 $(call update,$(BUILD)/sources,$(LIB_OBJ))
 $(foreach f,$(FOLDERS),$(call update,$(BUILD)/one/$(f).cpp,$(foreach s,$(call in_folder,$(f)),$(HASH)include "$(s)"$(NEWLINE))))

@@ -2,17 +2,15 @@
 
 #ifndef GRADUS_CUDNN
 
-namespace gradus {
+namespace gradus::cuda {
 bool cudnn_attention_fwd(const Ctx&, const AttentionShape&, CBuf, CBuf, CBuf, Out, Out) { return false; }
 bool cudnn_attention_bwd(const Ctx&, const AttentionShape&, CBuf, CBuf, CBuf, CBuf, CBuf, CBuf, Out, Out,
                          Out) {
   return false;
 }
-std::string cudnn_problem() {
-  return "this program was built without cuDNN's front end (CUDNN_FRONTEND=FOLDER)";
-}
+std::string cudnn_problem() { return "this program was built without cuDNN (CUDNN_FRONTEND=FOLDER)"; }
 std::string cudnn_graph_problem(const AttentionShape&, DType, bool, int) { return cudnn_problem(); }
-}  // namespace gradus
+}  // namespace gradus::cuda
 
 #else
 
@@ -22,9 +20,6 @@ std::string cudnn_graph_problem(const AttentionShape&, DType, bool, int) { retur
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
-#include <map>
-#include <tuple>
-
 #define GRADUS_GPU cuda  // compiled by g++, as it has no kernels
 #include "kernels/cuda/library.h"
 
@@ -32,7 +27,7 @@ namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;
 }
 
-namespace gradus {
+namespace gradus::cuda {
 
 namespace fe = cudnn_frontend;
 
@@ -88,96 +83,135 @@ std::shared_ptr<fe::graph::Graph> graph_of(const AttentionShape& s, DType t, boo
   return graph;
 }
 
-// "" where the library is there. It is looked for once.
-const std::string& library_problem() {
-  static const std::string problem = [] {
-    fe::cudnn_dlhandle = ::dlopen("libcudnn.so.9", RTLD_NOW);
-    return fe::cudnn_dlhandle ? std::string() : std::string("cuDNN 9 is not there: ") + ::dlerror();
-  }();
-  return problem;
-}
-
 int compute_capability() {
   int major = 0, minor = 0;
-  const int gpu = GRADUS_GPU::current_gpu();
+  const int gpu = current_gpu();
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu);
   cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu);
   return 10 * major + minor;
 }
 
-// Of a GPU and a thread: cuDNN's handle, and the graphs that were built, by what they depend on. A graph that
-// cannot be built here is nullptr.
-struct Graphs {
-  cudnnHandle_t handle = nullptr;
-  using Key = std::tuple<bool, DType, int64_t, int64_t, int64_t, int64_t, int64_t, std::array<int64_t, 6>,
-                         float, Mask>;
-  std::map<Key, std::shared_ptr<fe::graph::Graph> > built;
+// How cuDNN computes an attention: the graph of a part, as many samples, or heads of one sample, as find room
+// in the device's workspace. No graph: it cannot.
+struct Plan {
+  bool backward;
+  DType t;
+  AttentionShape s, part = s;
+  std::shared_ptr<fe::graph::Graph> graph = nullptr;
+};
+struct Handle {  // of a GPU and a thread
+  cudnnHandle_t cudnn = nullptr;
+  int sm = compute_capability();
+  std::vector<Plan> plans;  // that were made
 };
 
-bool run(const Ctx& ctx, const AttentionShape& s, DType t, bool backward,
-         std::unordered_map<int64_t, void*> buffers) {
-  const bool can = (t == DType::BF16 || t == DType::F16) && s.dropout == 0 && s.D <= 128 && s.D % 8 == 0 &&
-                   s.B * s.H * s.T > 0;
-  if (!can || !library_problem().empty()) return false;
-  static const int sm = compute_capability();
-  if (sm < 80) return false;
-  Graphs& graphs = GRADUS_GPU::of_gpu_and_thread<Graphs>();
+int64_t largest_divisor(int64_t n) {  // but n; of 1: 0
+  int64_t d = n / 2;
+  while (d > 0 && n % d != 0) --d;
+  return d;
+}
+
+const Plan& plan_of(Handle& handle, AttentionShape s, DType t, bool backward) {
+  s.key = {};  // of dropout, which there is none of
+  for (const Plan& p : handle.plans)
+    if (p.backward == backward && p.t == t && p.s == s) return p;
+  Plan p{backward, t, s};
+  for (AttentionShape& part = p.part; part.KV > 0;) {
+    const auto graph = graph_of(part, t, backward, handle.sm);
+    graph->deselect_workspace_greater_than(kWorkspaceBytes);
+    if (graph->build(handle.cudnn, {fe::HeurMode_t::A}).is_good()) {
+      p.graph = graph;
+      break;
+    }
+    if (part.B > 1)
+      part.B = largest_divisor(part.B);
+    else
+      part.KV = largest_divisor(part.KV), part.H = s.group() * part.KV;
+  }
+  return handle.plans.emplace_back(p);
+}
+
+struct Operand {
+  Id id;
+  const void* first;
+  HeadLayout layout;
+};
+
+bool run(const Ctx& ctx, const AttentionShape& s, DType t, bool backward, const std::vector<Operand>& all) {
+  bool can = (t == DType::BF16 || t == DType::F16) && s.dropout == 0 && s.D <= 128 && s.B * s.H * s.T > 0;
+  for (const int64_t n : {s.D, s.qkv.batch, s.qkv.head, s.qkv.time, s.y.batch, s.y.head, s.y.time})
+    can &= n % 8 == 0;
+  for (const Operand& x : all) can &= x.id == kLse || uintptr_t(x.first) % 16 == 0;
+  if (!can || !cudnn_problem().empty()) return false;
+  Handle& handle = of_gpu_and_thread<Handle>();
+  if (handle.sm < 80) return false;
   const auto ok = [](cudnnStatus_t status, const char* what) {
     check(status == CUDNN_STATUS_SUCCESS, "attention: cuDNN could not ", what, ": ",
           fe::detail::get_error_string(status));
   };
-  if (!graphs.handle) ok(fe::detail::create_handle(&graphs.handle), "start");
-  ok(fe::detail::set_stream(graphs.handle, static_cast<cudaStream_t>(ctx.stream)),
-     "take the device's stream");
-  const Graphs::Key key{
-      backward, t,     s.B, s.H,
-      s.KV,     s.T,   s.D, {s.qkv.batch, s.qkv.head, s.qkv.time, s.y.batch, s.y.head, s.y.time},
-      s.scale,  s.mask};
-  const auto [at, is_new] = graphs.built.try_emplace(key);
-  if (is_new) {
-    const auto graph = graph_of(s, t, backward, sm);
-    graph->deselect_workspace_greater_than(kWorkspaceBytes);
-    if (graph->build(graphs.handle, {fe::HeurMode_t::A}).is_good()) at->second = graph;
-  }
-  if (!at->second) return false;
-  fe::error_t e = at->second->execute(graphs.handle, buffers, ctx.workspace);
-  check(e.is_good(), "attention: cuDNN could not compute: ", e.get_message());
+  if (!handle.cudnn) ok(fe::detail::create_handle(&handle.cudnn), "start");
+  const Plan& plan = plan_of(handle, s, t, backward);
+  if (!plan.graph) return false;
+  ok(fe::detail::set_stream(handle.cudnn, static_cast<cudaStream_t>(ctx.stream)), "take the device's stream");
+  for (int64_t b = 0; b < s.B; b += plan.part.B)
+    for (int64_t kv = 0; kv < s.KV; kv += plan.part.KV) {
+      std::unordered_map<int64_t, void*> buffers;
+      for (const auto& [id, first, layout] : all) {
+        const bool shared = id == kK || id == kV || id == kDk || id == kDv;
+        const int64_t element = b * layout.batch + (shared ? kv : kv * s.group()) * layout.head;
+        const CBuf x{first, id == kLse ? DType::F32 : t};
+        buffers[id] = const_cast<void*>(x.from(element).p);
+      }
+      fe::error_t e = plan.graph->execute(handle.cudnn, buffers, ctx.workspace);
+      check(e.is_good(), "attention: cuDNN could not compute: ", e.get_message());
+    }
   return true;
 }
 
-void* in(CBuf x) { return const_cast<void*>(x.p); }
 bool is_set(Out y) { return y.wanted() && y.w == Write::Set; }
+HeadLayout lse_of(const AttentionShape& s) { return {.batch = s.H * s.T, .head = s.T, .time = 1}; }
 
 }  // namespace
 
 bool cudnn_attention_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
   return is_set(y) && is_set(lse) &&
-         run(ctx, s, q.t, false, {{kQ, in(q)}, {kK, in(k)}, {kV, in(v)}, {kY, y.p}, {kLse, lse.p}});
+         run(ctx, s, q.t, false,
+             {{kQ, q.p, s.qkv},
+              {kK, k.p, s.qkv},
+              {kV, v.p, s.qkv},
+              {kY, y.p, s.y},
+              {kLse, lse.p, lse_of(s)}});
 }
 
 bool cudnn_attention_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                          CBuf dy, Out dq, Out dk, Out dv) {
   return is_set(dq) && is_set(dk) && is_set(dv) &&
          run(ctx, s, q.t, true,
-             {{kQ, in(q)},
-              {kK, in(k)},
-              {kV, in(v)},
-              {kY, in(y)},
-              {kLse, in(lse)},
-              {kDy, in(dy)},
-              {kDq, dq.p},
-              {kDk, dk.p},
-              {kDv, dv.p}});
+             {{kQ, q.p, s.qkv},
+              {kK, k.p, s.qkv},
+              {kV, v.p, s.qkv},
+              {kY, y.p, s.y},
+              {kLse, lse.p, lse_of(s)},
+              {kDy, dy.p, s.y},
+              {kDq, dq.p, s.qkv},
+              {kDk, dk.p, s.qkv},
+              {kDv, dv.p, s.qkv}});
 }
 
-std::string cudnn_problem() { return library_problem(); }
+std::string cudnn_problem() {
+  static const std::string problem = [] {  // the library is looked for once
+    fe::cudnn_dlhandle = ::dlopen("libcudnn.so.9", RTLD_NOW);
+    return fe::cudnn_dlhandle ? std::string() : std::string("cuDNN 9 is not there: ") + ::dlerror();
+  }();
+  return problem;
+}
 
 std::string cudnn_graph_problem(const AttentionShape& s, DType t, bool backward, int sm) {
-  if (!library_problem().empty()) return library_problem();
+  if (!cudnn_problem().empty()) return cudnn_problem();
   fe::error_t e = graph_of(s, t, backward, sm)->validate();
   return e.is_good() ? "" : e.get_message();
 }
 
-}  // namespace gradus
+}  // namespace gradus::cuda
 
 #endif

@@ -4,6 +4,7 @@
 // (dk, dv). Weights exist only as one tile in shared memory.
 #include <cfloat>
 
+#include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_tiles.h"
 
 namespace gradus::GRADUS_GPU {
@@ -233,6 +234,7 @@ void visit_head(const char* op, const AttentionShape& s, DType t, F f) {
 void attention_flash_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
   constexpr const char* kName = "attention_flash_fwd";
   check_attention_flash_fwd(s, q, k, v, y, lse);
+  if (cudnn_attention_fwd(ctx, s, q, k, v, y, lse)) return;
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int kRows = kFwdRows<kDims>;
     launch(ctx, kName, grid_of(s, s.H, kSide * kRows), kThreads,
@@ -245,6 +247,7 @@ void attention_flash_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k
                          CBuf dy, Out dq, Out dk, Out dv) {
   constexpr const char* kName = "attention_flash_bwd";
   check_attention_flash_bwd(s, q, k, v, y, lse, dy, dq, dk, dv);
+  if (cudnn_attention_bwd(ctx, s, q, k, v, y, lse, dy, dq, dk, dv)) return;
   const FlashBwd x{q, k, v, y, lse, dy, dq, dk, dv, static_cast<float*>(ctx.scratch)};
   visit_head(kName, s, q.t, [&]<class T, int kDims>() {
     constexpr int64_t kBytes = (3 * kVectors<kBwdRows, kDims> + kWeights<kBwdRows>)*int64_t(sizeof(float));

@@ -34,3 +34,16 @@ ifneq ($(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h),)
 CPPFLAGS += -DGRADUS_NCCL
 NCCL     := -lnccl
 endif
+
+# cuDNN's attention. Its front end is headers alone; the library is looked for when a program runs, first in
+# CUDNN_HOME. The one file that includes them takes a minute.
+ifneq ($(CUDNN_FRONTEND),)
+CUDNN_HOME ?= $(CUDA_HOME)
+CUDNN_INCLUDE := $(foreach file,cudnn_frontend.h cudnn.h,$(or $(patsubst %/$(file),%,$(firstword $(wildcard \
+  $(foreach home,$(CUDNN_FRONTEND) $(CUDNN_HOME),$(home)/include/$(file) $(home)/$(file))))),$(error \
+  CUDA=1: there is no $(file) in CUDNN_FRONTEND=$(CUDNN_FRONTEND) or CUDNN_HOME=$(CUDNN_HOME); NVIDIA's packages \
+  nvidia-cudnn-frontend and nvidia-cudnn-cu$(firstword $(subst ., ,$(CUDA_VERSION))) of pip have it in a folder include)))
+$(BUILD)/obj/kernels/cuda.o: private CPPFLAGS += -DGRADUS_CUDNN $(CUDNN_INCLUDE:%=-isystem %)
+LDLIBS   += -Wl,-rpath,$(CUDNN_HOME)/lib
+CHOICE   := $(CHOICE), and cuDNN's front end from $(firstword $(CUDNN_INCLUDE))
+endif

@@ -1,6 +1,7 @@
 // Attention by its formula in fp64, one weight at a time: each output from that call's own inputs, with the
 // error that sums in fp32 may have.
 #pragma once
+#include "kernels/cuda/attention_cudnn.h"
 #include "kernels/philox.h"
 #include "tests/kernels/kernel_contract.h"
 
@@ -30,7 +31,7 @@ struct AttentionFormula {
   AttentionShape s;
   DType t;
   std::vector<double> q, k, v, dy;                      // as rounded to t
-  Expected probs, lse, y;                               // of forward
+  Expected probs, lse, y, flash_y;                      // of forward
   std::vector<double> saved_probs, saved_lse, saved_y;  // what backward gets: the same, rounded
 
   static std::vector<double> as_stored(DType t, std::vector<double> x) {
@@ -57,7 +58,8 @@ struct AttentionFormula {
         dy(random(s.H, s.y, 4)),
         probs(Expected::sums("probs", {t}, s.B * s.H * s.T * s.T)),
         lse(Expected::sums("lse", {stat(t)}, s.B * s.H * s.T)),
-        y(Expected::sums("y", {t}, extent(s, s.H, s.y))) {
+        y(Expected::sums("y", {t}, extent(s, s.H, s.y))),
+        flash_y(y) {
     for (int64_t i = 0; i < s.B * s.H * s.T; ++i) forward(i);
     saved_probs = as_stored(t, probs.value), saved_y = as_stored(t, y.value);
     saved_lse = as_stored(stat(t), lse.value);
@@ -67,6 +69,12 @@ struct AttentionFormula {
   // weights of a group's heads.
   double roundings(int64_t weights) const { return double(s.D + weights + 16); }
   double roundings() const { return roundings(s.T); }
+  // And those of weights, or of dS, that are rounded to t before they are multiplied, which is 2^16 roundings
+  // of fp32 (bf16) or 2^13 (fp16).
+  double roundings_to_t(Saves saves) const {
+    const bool by_cudnn = saves == Saves::Lse && on_cuda() && cuda::cudnn_problem().empty();
+    return by_cudnn ? epsilon_of(t) / epsilon_of(stat(t)) : 0;
+  }
   int64_t keys(int64_t time) const { return s.mask == Mask::Causal ? time + 1 : s.T; }
   static int64_t at(const HeadLayout& l, int64_t b, int64_t h, int64_t time) {
     return b * l.batch + h * l.head + time * l.time;
@@ -98,8 +106,10 @@ struct AttentionFormula {
       probs.add(i * s.T + j, p, error);
       const double factor = j < n ? dropout_factor(s, b, h, time, j) : 0;
       for (int64_t d = 0; d < s.D; ++d) {
-        const double vd = v[at_key(b, h, j) + d];
-        y.add(at(s.y, b, h, time) + d, factor * p * vd, factor * error * std::abs(vd));
+        const int64_t i_y = at(s.y, b, h, time) + d;
+        const double vd = v[at_key(b, h, j) + d], size = std::abs(factor * vd);
+        y.add(i_y, factor * p * vd, error * size);
+        flash_y.add(i_y, factor * p * vd, (error + roundings_to_t(Saves::Lse) * p) * size);
       }
     }
   }
@@ -134,13 +144,14 @@ struct AttentionFormula {
       dP[j].sum *= factor[j], dP[j].size *= factor[j];
       if (saves == Saves::Probs) row.sum += P[j] * dP[j].sum, row.size += P[j] * dP[j].size;
     }
-    const double of_group = roundings(s.H / s.KV * s.T);
+    const double to_t = roundings_to_t(saves), of_query = roundings() + to_t,
+                 of_group = roundings(s.H / s.KV * s.T) + to_t;
     for (int64_t j = 0; j < s.T; ++j)
       for (int64_t d = 0; d < s.D; ++d) {
         const int64_t key = at_key(b, h, j) + d;
         const double dS = double(s.scale) * P[j] * (dP[j].sum - row.sum);
         const double size = std::abs(double(s.scale)) * P_size[j] * (dP[j].size + row.size);
-        g.dq.add(query + d, dS * k[key], roundings() * size * std::abs(k[key]));
+        g.dq.add(query + d, dS * k[key], of_query * size * std::abs(k[key]));
         g.dk.add(key, dS * q[query + d], of_group * size * std::abs(q[query + d]));
         g.dv.add(key, P[j] * factor[j] * dy[out + d],
                  of_group * P_size[j] * factor[j] * std::abs(dy[out + d]));

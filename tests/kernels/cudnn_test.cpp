@@ -1,0 +1,53 @@
+// Attention by cuDNN (kernels/cuda/attention_cudnn.h), which is built with CUDNN_FRONTEND= alone: that its
+// front end knows each graph, which needs no GPU. attention_test.cpp compares what it computes with the
+// formula.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/attention_cudnn.h"
+
+namespace gradus {
+namespace {
+
+AttentionShape packed(int64_t B, int64_t H, int64_t KV, int64_t T, int64_t D, Mask mask) {
+  const int64_t row = (H + 2 * KV) * D;
+  return {.B = B,
+          .H = H,
+          .KV = KV,
+          .T = T,
+          .D = D,
+          .qkv = {T * row, D, row},
+          .y = {T * H * D, D, H * D},
+          .scale = 0.125f,
+          .mask = mask};
+}
+
+// Why nothing can be tested here; "" if it can.
+std::string problem() {
+  const std::string said =
+      cuda::cudnn_graph_problem(packed(1, 1, 1, 64, 64, Mask::None), DType::BF16, true, 90);
+  if (said.find("cuda_get_device") != said.npos)
+    return "this version of the front end asks for a GPU: " + said;
+  return cuda::cudnn_problem();
+}
+
+TEST(L15_Cudnn, ItsFrontEndKnowsEachGraph) {
+  if (!problem().empty()) GTEST_SKIP() << problem();
+  for (const int sm : {80, 90, 100})
+    for (const DType t : {DType::F16, DType::BF16})
+      for (const Mask mask : {Mask::Causal, Mask::None})
+        for (const auto& [H, KV, D] : {std::tuple(12, 12, 64), {12, 3, 64}, {4, 1, 128}, {2, 2, 8}})
+          for (const int64_t T : {2, 33, 64, 1000, 1024, 8192})
+            for (const bool backward : {false, true})
+              EXPECT_EQ(cuda::cudnn_graph_problem(packed(16, H, KV, T, D, mask), t, backward, sm), "")
+                  << "sm " << sm << ", " << name_of(t) << ", KV " << KV << ", D " << D << ", T " << T
+                  << (backward ? ", backward" : "");
+}
+
+TEST(L15_Cudnn, WhatItsFrontEndRefusesHasASentence) {
+  if (!problem().empty()) GTEST_SKIP() << problem();
+  for (const bool backward : {false, true})
+    EXPECT_NE(cuda::cudnn_graph_problem(packed(1, 2, 2, 64, 12, Mask::None), DType::BF16, backward, 90), "");
+}
+
+}  // namespace
+}  // namespace gradus

@@ -23,7 +23,7 @@ $(error CUDA=1: $(NVCC) of CUDA $(CUDA_VERSION) does not know SM=$(SM_UNKNOWN); 
 Older GPUs need an older toolkit (CUDA_HOME=FOLDER), newer ones a newer)
 endif
 SM_PTX   := $(filter-out %a %f,$(firstword $(SM_LIST)))
-NVCCFLAGS := -std=c++20 -O3 --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
+NVCCFLAGS := -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr -ccbin '$(CXX)' -Xcompiler -Wall,-Wextra \
   $(foreach sm,$(SM_LIST),-gencode arch=compute_$(sm),code=sm_$(sm)) \
   $(foreach sm,$(SM_PTX),-gencode arch=compute_$(sm),code=compute_$(sm))
 CPPFLAGS += -DGRADUS_CUDA -I$(CUDA_HOME)/include

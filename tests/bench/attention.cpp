@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "kernels/cuda/attention_cudnn.h"
 #include "src/autograd/tape.h"
 #include "src/core/json.h"
 #include "src/ops/ops.h"
@@ -30,6 +31,11 @@ static void bench_attention(int argc, char** argv) {
     line["model"] = model, line["device"] = on, line["program"] = "gradus", line["gflops"] = gflops;
     std::cout << line.dump() << std::endl;
   };
+  if (on == "cuda" && which == "flash")
+    std::cerr << "attention: "
+              << (cuda::cudnn_problem().empty() ? "by cuDNN in 16 bits"
+                                                : "our own kernel, because " + cuda::cudnn_problem())
+              << "\n";
   print(std::string("products ") + name_of(dtype), 1e-9 * measure_gemm_peak(context.device, dtype));
   for (std::string word; std::getline(lengths, word, ',');) {
     const int64_t T = std::atoll(word.c_str());

@@ -53,6 +53,15 @@ beside() {
     run "$program" "$@" | line "$name" "$program" ms_per_step
   done
 }
+# update NAME BATCH … as for run: the time of the optimizer's update alone.
+update() {
+  name=$1
+  shift
+  for round in $(seq "$rounds"); do
+    run gradus "$@" | line "$name" gradus ms_update
+    run pytorch-eager "$@" --update | line "$name" pytorch-eager ms_update
+  done
+}
 # peak NAME BATCH … as for run: the bytes that a step has allocated at the most.
 peak() {
   name=$1
@@ -84,6 +93,7 @@ if [ "$device" = cpu ]; then
   peak 'gpt2-124M-T256 checkpointed peak' "$@" --checkpoint
 else
   beside gpt2-124M-T1024 "$all" 16 1024 30 12 12 768 50257
+  update 'gpt2-124M update' 1 64 10 12 12 768 50257
 fi
 
 awk -f tests/tools/beside.awk "$lines" >&2

@@ -222,6 +222,7 @@ static Json json_line(const Case& c, const Device& device, DType t, const Timing
   line["ms_min"] = time.min * 1e3;
   line["gb_per_s"] = gb;
   line["gflop_per_s"] = gflop;
+  line["peak"] = contraction ? "products" : "copy";
   line["measured_peak"] = contraction ? gemm * 1e-9 : copy * 1e-9;
   line["share_of_peak"] = contraction ? gflop / (gemm * 1e-9) : gb / (copy * 1e-9);
   return line;

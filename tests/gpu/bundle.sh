@@ -23,6 +23,16 @@ cp -r $gtest/include/gtest "$(dirname "$(found nlohmann/json.hpp)")" "$packages/
 mkdir "$packages/include/stb"
 cp "$(found stb/stb_image_write.h)" "$packages/include/stb/"
 
+# Of cuDNN the headers, and its front end, which is headers alone (the library comes with PyTorch).
+if [ -n "${CUDNN_FRONTEND:-}" ]; then
+  cudnn=${CUDNN_HOME:-${CUDA_HOME:-/usr/local/cuda}}
+  [ -f "$CUDNN_FRONTEND/include/cudnn_frontend.h" ] || fail "there is no include/cudnn_frontend.h in '$CUDNN_FRONTEND'"
+  [ -f "$cudnn/include/cudnn.h" ] || fail "there is no include/cudnn.h in '$cudnn'; CUDNN_HOME= names another"
+  mkdir "$packages/cudnn"
+  cp -rL "$CUDNN_FRONTEND/include" "$packages/cudnn/"
+  cp -L "$cudnn"/include/cudnn*.h "$packages/cudnn/include/"
+fi
+
 # Of utf8proc the categories of all characters, asked of the library that is here.
 cp "$(found utf8proc.h)" "$packages/include/"
 ${CXX:-g++} -x c++ tests/gpu/utf8proc_table.cpp -o "$packages/table" -lutf8proc
@@ -31,4 +41,4 @@ rm "$packages/table"
 
 kib=$(du -sk "$out" | cut -f1)
 [ "$kib" -le $((60 * 1024)) ] || fail "'$out' has $((kib / 1024)) MiB, and may have 60"
-echo "gpu-bundle: '$out', $((kib / 1024)) MiB; there: make gpu-check"
+echo "gpu-bundle: '$out', $((kib / 1024)) MiB, ${CUDNN_FRONTEND:+with cuDNN}; there: make gpu-check"

@@ -3,7 +3,7 @@
 # calls it. A stage is a list of jobs. What a job found is kept at once, in build/gpu/STAGE/JOB.log and .result, and
 # is not run again, so that what was interrupted goes on where it was. A job that fails stops no other.
 #
-#   LIMIT=540   no job begins that may take longer than is left of so many seconds (a queue's limit); by default all
+#   LIMIT=540   ends after so many seconds (a queue's limit): no job begins that may take longer than what is left
 #   AGAIN=1     forgets the results of the stages that are named
 #   PYTHON=…    the interpreter that has PyTorch
 #
@@ -11,91 +11,126 @@
 # machine (there is no GPU, no PyTorch, no permission) is not run, which is said, and is no failure.
 set -u
 all='doctor build kernels tests memcheck racecheck initcheck synccheck lessons bench pytorch counters'
-stages=${*:-$all}
 results=build/gpu programs=build/cuda
 began=$(date +%s)
-export ONEDNN=${ONEDNN:-0} MPI=${MPI:-0} CUDA=1
+export ONEDNN="${ONEDNN:-0}" MPI="${MPI:-0}" CUDA=1 PATH="$PATH:${CUDA_HOME:-/usr/local/cuda}/bin"
 python=${PYTHON:-python3}
-unset MAKEFLAGS MAKELEVEL  # of the make that calls this, which would lend one core
+unset MAKEFLAGS MAKELEVEL # of the make that calls this, which would lend one core
 
 # What is carried along (bundle.sh) takes the place of packages.
 if [ -d packages ]; then
   export CPLUS_INCLUDE_PATH="$PWD/packages/include${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}"
   export LIBRARY_PATH="$PWD/build/packages${LIBRARY_PATH:+:$LIBRARY_PATH}"
+  [ ! -d packages/cudnn ] || export CUDNN_FRONTEND="${CUDNN_FRONTEND:-$PWD/packages/cudnn}"
 fi
+# PyTorch brings a cuDNN of its own.
+wheel=$("$python" -c 'import nvidia.cudnn as c; print(c.__path__[0])' 2>/dev/null) &&
+  export CUDNN_HOME="${CUDNN_HOME:-$wheel}"
 
-# Of the first GPU that the program may use. "" if there is none.
-gpu() { nvidia-smi --id="${CUDA_VISIBLE_DEVICES:-0}" --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -1; }
-name=$(gpu name) sm=$(gpu compute_cap | tr -d .)
+# Of the first GPU that programs may use; "" if there is none, or nobody knows.
+gpu() {
+  nvidia-smi --id="${CUDA_VISIBLE_DEVICES:-0}" --query-gpu="$1" --format=csv,noheader 2>/dev/null ||
+    nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null
+}
+name=$(gpu name | head -1) sm=$(gpu compute_cap | head -1 | tr -d .)
+[ "$sm" != 90 ] || sm=90a
 
-# What hinders a job that needs these: gpu, python, a program. "" if nothing does.
+# What a reader of the figures must know of this machine, a sentence each.
+machine() {
+  count=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU')
+  [ "$count" -le 1 ] || echo "There are $count GPUs; one is used (CUDA_VISIBLE_DEVICES=K names another)."
+  case $(gpu mig.mode.current | head -1) in Enabled*)
+    echo "The GPU is divided (MIG): figures are those of a part, $(nvidia-smi --list-gpus | sed -n 's/^ *\(MIG [^ ]*\).*/\1/p' | head -1)." ;;
+  esac
+  free=$(($(df -Pk . | awk 'END { print $4 }') / 1024))
+  [ $free -ge 3000 ] || echo "The disk has $free MiB left; a build takes 3,000."
+  [ -d packages ] || [ -d .git ] || echo "This is neither a clone nor a bundle (make gpu-bundle)."
+}
+
+# What hinders a job that needs these: gpu, torch, compiler, a program. "" if nothing does.
 lacks() {
   for need; do
     case $need in
       gpu) [ -n "$name" ] || echo "no GPU: nvidia-smi names none" ;;
-      torch) "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null ||
+      torch) "$python" -c 'import torch; assert torch.cuda.is_available()' >/dev/null 2>&1 ||
         echo "no PyTorch that sees a GPU: $python; PYTHON= names another" ;;
-      *) command -v "$need" >/dev/null || [ -x "$need" ] || echo "$need is not there" ;;
+      compiler) (. tests/tools/setup.sh && is_there compiler) ||
+        echo "${CXX:-g++} is not there, or too old: C++20 and OpenMP (g++ 11 or later); CXX= names another" ;;
+      nvcc) command -v nvcc >/dev/null || echo "there is no nvcc; CUDA_HOME= names the folder of a CUDA toolkit" ;;
+      *) command -v "$need" >/dev/null || echo "$need is not there" ;;
     esac
   done | head -1
 }
 
 # job STAGE/NAME SECONDS "NEEDS" COMMAND…
 job() {
-  job=$1 seconds=$2 needs=$3 file=$results/$1
+  job=$1 seconds=$2 needs=$3 file=$results/$1 result=
   shift 3
   case $(cat "$file.result" 2>/dev/null) in passed* | failed*) return ;; esac
-  if [ -n "${LIMIT:-}" ] && [ $(($(date +%s) - began + seconds)) -gt "$LIMIT" ]; then
-    later=$((later + 1))
-    return
+  left=$((${LIMIT:-1000000} + began - $(date +%s)))
+  if [ $left -lt "$seconds" ]; then
+    case $job in build/*) seconds=$left ;; esac # make goes on where it was
+    [ $left -ge 60 ] && [ "$seconds" = $left ] || { later=$((later + 1)) && return; }
   fi
   mkdir -p "${file%/*}"
+  printf '%s: ' "$job"
   hindered=$(lacks $needs)
   if [ -n "$hindered" ]; then
     result="skipped 0 $hindered"
   else
     start=$(date +%s)
-    timeout -k 10 "$seconds" "$@" >"$file.log" 2>&1
+    timeout -k 10 "$seconds" "$@" >"$file.log" 2>&1 &
+    child=$!
+    wait $child
     status=$? took=$(($(date +%s) - start))
     case $status in
       0) result="passed $took" ;;
       124 | 137) result="failed $took it was ended after $seconds s" ;;
       *) result="failed $took exit code $status" ;;
     esac
+    if grep -qs ERR_NVGPUCTRPERM "$file.log"; then
+      result="skipped $took no permission to read the GPU's counters; its administrator gives it"
+    elif [ "$seconds" = $left ] && [ $status = 124 ]; then
+      later=$((later + 1))
+      echo "goes on the next time"
+      return
+    fi
   fi
-  echo "$job: $result"
-  echo "$result" >"$file.result.tmp" && mv "$file.result.tmp" "$file.result" ||
-    echo "$job: the result cannot be kept; is the disk full?" >&2
+  echo "$result"
+  { echo "$result" >"$file.result.tmp" && mv "$file.result.tmp" "$file.result"; } 2>/dev/null ||
+    echo "$job: the result could not be kept; is the disk full?" >&2
 }
 
-tests_of() { # STAGE SECONDS NEEDS FILTER SHARDS COMMAND…: kernels_test in parts
-  stage=$1 seconds=$2 needs=$3 filter=$4 shards=$5
+# tests_of STAGE PROGRAM TESTS_IN_A_PART FILTER "NEEDS" [COMMAND…]: a test program in parts, by that command
+tests_of() {
+  stage=$1 program=$2 filter=$4 needs=$5
+  count=$("$program" --gtest_list_tests --gtest_filter="$filter" 2>/dev/null | grep -c '^  ')
+  parts=$((count / $3 + 1))
   shift 5
-  for shard in $(seq 0 $((shards - 1))); do
-    job "$stage/part_$((shard + 1))_of_$shards" "$seconds" "gpu $needs $programs/tests/kernels_test" env \
-      GTEST_TOTAL_SHARDS="$shards" GTEST_SHARD_INDEX="$shard" \
-      "$@" $programs/tests/kernels_test --gtest_filter="$filter"
+  for part in $(seq $parts); do
+    job "$stage/${program##*/}_${part}_of_$parts" 500 "gpu $needs $program" env \
+      GTEST_TOTAL_SHARDS=$parts GTEST_SHARD_INDEX=$((part - 1)) "$@" "$program" --gtest_filter="$filter"
   done
-}
-# Small sizes: those tests of kernels that a sanitizer ends within minutes.
-sanitizer() {
-  tests_of "$1" 500 compute-sanitizer '*/cuda' 4 compute-sanitizer --tool="$1" --error-exitcode=1
 }
 
 run_stage() {
   case $1 in
     doctor) job doctor/doctor 60 "" env CUDA= make doctor ;;
     build)
-      [ ! -d packages ] || job build/packages 300 "" env CUDA= make packages
-      job build/programs 3600 nvcc make SM="$sm" all
+      [ ! -d packages ] || job build/packages 300 compiler env CUDA= make packages
+      job build/programs 7200 "compiler nvcc" make -k SM="$sm" all
       ;;
-    kernels) tests_of kernels 500 "" '*/cuda*' 1 ;;
+    kernels) tests_of kernels $programs/tests/kernels_test 200 '*/cuda*' "" ;;
     tests)
       for program in $programs/tests/*_test; do
-        job "tests/${program##*/}" 500 "gpu $program" "$program"
+        case $program in */kernels_test | */gpu_test) ;; *) tests_of tests "$program" 100 '*' "" ;; esac
       done
       ;;
-    memcheck | racecheck | initcheck | synccheck) sanitizer "$1" ;;
+    # At small sizes: without the tests that take longest.
+    memcheck | racecheck | initcheck | synccheck)
+      tests_of "$1" $programs/tests/kernels_test 20 '*/cuda-*OfAPartOfTheElements*:*OfEveryTypeSizeAndList*' \
+        compute-sanitizer compute-sanitizer --tool="$1" --error-exitcode=1
+      ;;
     lessons)
       for program in $programs/lessons/[0-9][0-9]_*; do
         job "lessons/${program##*/}" 500 "gpu $program" \
@@ -103,25 +138,38 @@ run_stage() {
       done
       ;;
     bench)
-      for bench in kernels attention fusion; do
-        job "bench/$bench" 300 "gpu $programs/bench/$bench" "$programs/bench/$bench" --device=cuda
+      for dtype in fp32 bf16; do
+        job bench/kernels_$dtype 300 "gpu $programs/bench/kernels" $programs/bench/kernels --device=cuda --dtype=$dtype
+      done
+      for bench in attention fusion; do
+        job bench/$bench 300 "gpu $programs/bench/$bench" $programs/bench/$bench --device=cuda
       done
       ;;
-    pytorch) job pytorch/steps 500 "gpu torch $programs/bench/step" env PYTHON="$python" \
-      sh tests/bench/beside_pytorch.sh cuda 2 ;;
-    counters) job counters/kernels 500 "gpu ncu $programs/bench/kernels" \
-      ncu --csv --set=speedOfLight $programs/bench/kernels --device=cuda ;;
-    *) echo "gpu-check: there is no stage $1; the stages are: $all" >&2 && exit 2 ;;
+    pytorch)
+      export PYTHON="$python"
+      job pytorch/steps 500 "gpu torch $programs/bench/step" sh tests/bench/beside_pytorch.sh cuda 2
+      job pytorch/attention 500 "gpu torch $programs/bench/attention" sh tests/bench/beside_attention.sh cuda 2
+      ;;
+    counters)
+      job counters/step 500 "gpu ncu $programs/bench/step" \
+        ncu --csv --print-units=base --launch-count=4000 --metrics="gpu__time_duration.sum,$(
+        )dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed" \
+        $programs/bench/step --device=cuda --recipe=mixed --attention=flash --batch=4 --seq=1024 --steps=1
+      ;;
   esac
 }
 
-later=0
-mkdir -p $results || exit 1
+stages=${*:-$all} later=0 child=
+trap '[ -z "$child" ] || kill $child; exit 143' INT TERM # timeout hands it on
+for stage in $stages; do
+  case " $all " in *" $stage "*) ;; *) echo "gpu-check: there is no stage $stage; the stages are: $all" >&2 && exit 2 ;; esac
+done
+mkdir -p $results && machine | tee $results/machine.txt
 for stage in $stages; do
   [ -z "${AGAIN:-}" ] || rm -rf "${results:?}/$stage"
   run_stage "$stage"
 done
-[ $later -eq 0 ] || echo "$later jobs are left, because LIMIT is over: the same command goes on with them"
+[ $later -eq 0 ] || echo "LIMIT is over, $later jobs are left: the same command goes on with them"
 
 [ -x $results/report ] || ${CXX:-g++} -std=c++20 -I. tests/gpu/report.cpp -o $results/report || exit 1
 commit=$(head -1 packages.commit 2>/dev/null || git rev-parse HEAD)

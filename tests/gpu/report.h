@@ -54,10 +54,70 @@ inline double median(std::vector<double> x) {
   return (x[(x.size() - 1) / 2] + x[x.size() / 2]) / 2;
 }
 
+// The fields of a line of CSV, which are in quotes.
+inline std::vector<std::string> csv_fields(const std::string& line) {
+  std::vector<std::string> fields;
+  for (size_t at = 0; at < line.size() && line[at] == '"'; at += 2) {
+    const size_t end = std::min(line.find('"', at + 1), line.size());
+    fields.push_back(line.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  return fields;
+}
+
+// The ten kernels that took longest in all, from ncu's CSV: a line for each launch and metric. Of the shares
+// the mean over time.
+inline Json longest_kernels(const std::vector<std::string>& log) {
+  struct Sums {
+    std::map<std::string, double> launches;  // ms of each
+    double ms = 0;
+    std::map<std::string, double> shares;  // times ms
+  };
+  std::map<std::string, Sums> kernels;
+  std::map<std::string, size_t> column;
+  for (const std::string& line : log) {
+    const std::vector<std::string> fields = csv_fields(line);
+    if (column.empty()) {
+      if (std::find(fields.begin(), fields.end(), "Metric Value") == fields.end()) continue;
+      for (size_t i = 0; i < fields.size(); ++i) column[fields[i]] = i;
+      continue;
+    }
+    if (fields.size() != column.size()) continue;
+    const auto field = [&](const char* name) { return column.contains(name) ? fields[column[name]] : ""; };
+    std::string number = field("Metric Value"), metric = field("Metric Name"), kernel = field("Kernel Name");
+    std::erase(number, ',');
+    double value = 0;
+    if (!(std::istringstream(number) >> value)) continue;
+    Sums& sums = kernels[kernel.substr(0, kernel.find_first_of("<("))];
+    if (metric == "gpu__time_duration.sum")
+      sums.ms += sums.launches[field("ID")] = value * 1e-6;
+    else if (metric.starts_with("dram__throughput"))
+      sums.shares["share_of_memory"] += value / 100 * sums.launches[field("ID")];
+    else if (metric.starts_with("sm__throughput"))
+      sums.shares["share_of_arithmetic"] += value / 100 * sums.launches[field("ID")];
+  }
+  std::vector<std::pair<std::string, Sums>> sorted(kernels.begin(), kernels.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.ms > b.second.ms; });
+  Json longest = Json::array();
+  for (const auto& [kernel, sums] : sorted) {
+    if (longest.size() == 10 || sums.ms == 0) break;
+    Json& row =
+        longest.emplace_back(Json{{"kernel", kernel}, {"launches", sums.launches.size()}, {"ms", sums.ms}});
+    for (const auto& [share, of_ms] : sums.shares) row[share] = of_ms / sums.ms;
+  }
+  return longest;
+}
+
 // Of the files in `folder`. What was not measured is not in it.
 inline Json report_of(const fs::path& folder, const std::string& gpu, const std::string& commit) {
-  Json report{{"gpu", gpu}, {"commit", commit}, {"jobs", Json::array()}};
-  std::map<std::string, std::vector<double>> steps;
+  Json report{{"gpu", gpu},
+              {"commit", commit},
+              {"machine", lines_of(folder / "machine.txt")},
+              {"jobs", Json::array()}};
+  // What is measured (of which model, in what), by whom.
+  std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<double>>> measured;
+  std::map<std::string, std::vector<double>> peaks;
   std::vector<fs::path> results;
   std::error_code none;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, none))
@@ -75,59 +135,87 @@ inline Json report_of(const fs::path& folder, const std::string& gpu, const std:
     if (!why.empty()) job["why"] = why;
     if (status == "failed") job["lines"] = lines_of_failure(log);
     report["jobs"].push_back(job);
-    for (const Json& line : json_lines(log, {"kernel", "dtype", "shape", "ms", "share_of_peak"}))
-      report["kernels"].push_back({{"kernel", line["kernel"]},
-                                   {"dtype", line["dtype"]},
-                                   {"shape", line["shape"]},
-                                   {"ms", line["ms"]},
-                                   {"share_of_peak", line["share_of_peak"]}});
-    for (const Json& line : json_lines(log, {"model", "program", "ms_per_step"}))
-      steps[line["model"].get<std::string>() + ", " + line["program"].get<std::string>()].push_back(
-          line["ms_per_step"]);
+    for (const Json& line :
+         json_lines(log, {"kernel", "dtype", "shape", "ms", "peak", "measured_peak", "share_of_peak"})) {
+      Json& kernel = report["kernels"].emplace_back(Json::object());
+      for (const char* field : {"kernel", "dtype", "shape", "ms", "share_of_peak"})
+        kernel[field] = line[field];
+      peaks[line["peak"] == "copy" ? "copy, GB/s"
+                                   : "products " + line["dtype"].get<std::string>() + ", GFLOP/s"]
+          .push_back(line["measured_peak"]);
+    }
+    for (const char* unit : {"ms_per_step", "ms_update", "gflops", "gemm_peak_gflops"})
+      for (const Json& line : json_lines(log, {"model", "program", unit}))
+        measured[{line["model"], unit}][line["program"]].push_back(line[unit]);
+    if (const Json longest = longest_kernels(log); !longest.empty()) report["longest_kernels"] = longest;
   }
-  for (const auto& [name, ms] : steps) report["ms_per_step"][name] = median(ms);
+  for (const auto& [name, each] : peaks) report["peaks"][name] = median(each);
+  for (const auto& [what, programs] : measured) {
+    Json& row = report["compared"].emplace_back(Json{{"model", what.first}, {"unit", what.second}});
+    for (const auto& [program, each] : programs) row[program] = median(each);
+  }
   return report;
 }
 
-inline std::string rounded_text(double x) {
+// A number with three digits; nothing where there is none.
+inline std::string number_of(const Json& of, const char* field) {
+  if (!of.contains(field)) return "";
   std::ostringstream text;
   text.precision(3);
-  text << x;
+  const double x = of[field];
+  if (x >= 1000)
+    text << int64_t(x);
+  else
+    text << x;
   return text.str();
 }
 
 inline std::string page_of(const Json& report) {
   std::ostringstream page;
   const auto word = [](const Json& of, const char* field) { return of.value(field, std::string()); };
-  page << "# " << word(report, "gpu")
-       << "\n\n| stage | passed | failed | not run | why |\n|---|---|---|---|---|\n";
+  const auto rows = [&](const char* name) { return report.value(name, Json::array()); };
+  page << "# " << word(report, "gpu") << "\n\nCommit " << word(report, "commit") << ".";
+  for (const Json& line : rows("machine")) page << " " << line.get<std::string>();
+  page << "\n\n| stage | passed | failed | not run | why |\n|---|---|---|---|---|\n";
   std::map<std::string, std::map<std::string, int>> counts;
   std::map<std::string, std::string> why_not;
-  for (const Json& job : report["jobs"]) {
+  for (const Json& job : rows("jobs")) {
     ++counts[job["stage"]][job["status"]];
     if (job["status"] == "skipped") why_not[job["stage"]] = word(job, "why");
   }
   for (auto& [stage, count] : counts)
     page << "| " << stage << " | " << count["passed"] << " | " << count["failed"] << " | " << count["skipped"]
          << " | " << why_not[stage] << " |\n";
-  for (const Json& job : report["jobs"]) {
+  for (const Json& job : rows("jobs")) {
     if (job["status"] != "failed") continue;
     page << "\n" << word(job, "stage") << "/" << word(job, "job") << " failed: " << word(job, "why");
     page << "\n\n```\n";
     for (const Json& line : job["lines"]) page << line.get<std::string>() << "\n";
     page << "```\n";
   }
-  if (report.contains("ms_per_step")) {
-    page << "\n| step | ms |\n|---|---|\n";
-    for (const auto& [name, ms] : report["ms_per_step"].items())
-      page << "| " << name << " | " << rounded_text(ms) << " |\n";
-  }
-  if (report.contains("kernels")) {
-    page << "\n| kernel | dtype | shape | ms | share of the roof |\n|---|---|---|---|---|\n";
-    for (const Json& k : report["kernels"])
-      page << "| " << word(k, "kernel") << " | " << word(k, "dtype") << " | " << word(k, "shape") << " | "
-           << rounded_text(k["ms"]) << " | " << rounded_text(k["share_of_peak"]) << " |\n";
-  }
+  // A table of those rows; nothing where there are none.
+  const auto table = [&](const char* name, const char* head, const std::vector<const char*>& words,
+                         const std::vector<const char*>& numbers) {
+    if (!report.contains(name)) return;
+    page << "\n" << head << "\n|";
+    for (size_t i = 0; i < words.size() + numbers.size(); ++i) page << "---|";
+    for (const Json& row : report[name]) {
+      page << "\n|";
+      for (const char* field : words) page << " " << word(row, field) << " |";
+      for (const char* field : numbers) page << " " << number_of(row, field) << " |";
+    }
+    page << "\n";
+  };
+  table("compared", "| of | unit | gradus | PyTorch, eager | PyTorch, compiled |", {"model", "unit"},
+        {"gradus", "pytorch-eager", "pytorch-compiled"});
+  if (report.contains("peaks"))
+    for (const auto& [name, peak] : report["peaks"].items())
+      page << "\nPeak, " << name << ": " << number_of(report["peaks"], name.c_str()) << "\n";
+  table("kernels", "| kernel | dtype | shape | ms | share of the peak |", {"kernel", "dtype", "shape"},
+        {"ms", "share_of_peak"});
+  table("longest_kernels",
+        "| longest kernels of a step | launches | ms | share of memory's peak | of arithmetic's |",
+        {"kernel"}, {"launches", "ms", "share_of_memory", "share_of_arithmetic"});
   return page.str();
 }
 

@@ -21,6 +21,15 @@ cuda_version() {
   release=$("$nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')
   if [ -n "$release" ]; then echo "found $release, $nvcc"; else echo "not found: no 'make CUDA=1'"; fi
 }
+cudnn() {
+  if [ -z "$CUDNN_FRONTEND" ]; then
+    echo "not asked for (CUDNN_FRONTEND=FOLDER): attention on a GPU is our own kernel, slower in 16 bits"
+  elif [ -f "$CUDNN_FRONTEND/include/cudnn_frontend.h" ]; then
+    echo "front end found, $CUDNN_FRONTEND"
+  else
+    echo "front end not found, $CUDNN_FRONTEND"
+  fi
+}
 gpu() {
   nvidia-smi --query-gpu=name,compute_cap,memory.total,driver_version --format=csv,noheader 2>/dev/null ||
     echo "not found: --device=emu runs the GPU's kernels on the CPU"
@@ -45,6 +54,7 @@ echo "SIMD          $(simd)"
 echo "oneDNN        $(found onednn) $(is_there onednn && onednn_version)"
 echo "MPI           $(found mpi) $(is_there mpi && mpiexec --version 2>/dev/null | grep -m1 -oE '[0-9]+\.[0-9.]+')"
 echo "CUDA          $(cuda_version)"
+echo "cuDNN         $(cudnn)"
 echo "GPU           $(gpu | head -1)"
 echo "GoogleTest    $(found gtest)"
 echo "stb           $(found stb)"

@@ -4,7 +4,7 @@
 THEY_RUN = $(if $(shell grep -l program_testing.h $(foreach t,$(1),$(call tests_of,$(t:$(BUILD)/tests/%=%))) /dev/null),run-by-tests)
 run-by-tests: programs $(MPI_TESTS)
 test:
-	@$(SETUP) $(WANTED) gtest mpi
+	@$(SETUP) $(WANTED) gtest $(if $(filter 0,$(MPI)),,mpi)
 	$(call build,$(TESTS) $(call THEY_RUN,$(TESTS)))
 	@sh $(TOOLS)/run_tests.sh $(filter %/lessons_test,$(TESTS)) $(filter-out %/lessons_test,$(TESTS))
 

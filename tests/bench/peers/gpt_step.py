@@ -53,7 +53,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for name, usual in dict(layers=12, heads=12, dim=768, vocab=50257, batch=4, seq=64, steps=6, ranks=1).items():
         parser.add_argument(f"--{name}", type=int, default=usual)
-    for flag in ("bf16", "cuda", "compile", "checkpoint", "peak"):
+    for flag in ("bf16", "cuda", "compile", "checkpoint", "peak", "update"):
         parser.add_argument(f"--{flag}", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -109,6 +109,12 @@ def train_rank(rank, args, meeting):
     distributed.destroy_process_group()
 
 
+def now(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def train(args):
     device = "cuda" if args.cuda else "cpu"
     model = Gpt(args.vocab, args.seq, args.layers, args.heads, args.dim).to(device)
@@ -116,18 +122,25 @@ def train(args):
     model.checkpoints = args.checkpoint
     run = torch.compile(model) if args.compile else model
     ids = torch.randint(0, args.vocab, (args.batch, args.seq + 1), device=device)
-    seconds = []
+    seconds, updates = [], []
     for step in range(args.steps + 2):  # the first two warm up
         start = time.perf_counter()
         with torch.autocast(device, dtype=torch.bfloat16, enabled=args.bf16):
             loss = run(ids[:, :-1], ids[:, 1:])
         loss.backward()
+        if args.update:
+            start = now(device)
         optimizer.step()
+        if args.update:
+            updates.append(now(device) - start)
         optimizer.zero_grad(set_to_none=True)
         value = loss.item()  # waits for the GPU
         if step >= 2:
             seconds.append(time.perf_counter() - start)
     if args.peak:
+        return
+    if args.update:
+        print(json.dumps(dict(bench="step", torch=torch.__version__, ms_update=1e3 * statistics.median(updates[2:]))))
         return
     print(json.dumps(dict(bench="step", torch=torch.__version__, parameters=sum(p.numel() for p in model.parameters()),
                           ms_per_step=1e3 * statistics.median(seconds), loss=value)))

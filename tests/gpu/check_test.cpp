@@ -1,0 +1,231 @@
+// gpu-check (check.sh) on a machine that is made up: its GPU, compilers, profilers and programs are scripts,
+// each of which notes that it ran, and waits while there is a file "slow".
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "tests/folder_testing.h"
+
+namespace gradus {
+namespace {
+
+struct GpuCheck : FolderTest {
+  struct Ended {
+    int code;
+    std::string output;
+  };
+
+  void SetUp() override {
+    const std::string works = "echo \"${0##*/}\" >>runs; while [ -e slow ]; do sleep 0.02; done\n";
+    script("bin/nvidia-smi",
+           "case \"$*\" in *name*) echo A GPU ;; *compute_cap*) echo 9.0 ;; *mig*) echo Disabled ;;\n"
+           "--list-gpus) echo 'GPU 0: A GPU (UUID: 1)' ;; esac\n");
+    for (const char* name : {"bin/make", "bin/nvcc", "bin/python3", "build/cuda/bench/kernels",
+                             "build/cuda/bench/attention", "build/cuda/bench/fusion", "build/cuda/bench/step",
+                             "build/cuda/lessons/01_a", "build/cuda/lessons/02_b", "build/cuda/lessons/03_c"})
+      script(name, works);
+    script("bin/python3", "echo '{\"gflops\": 1}'\n");
+    for (const char* name : {"bin/compute-sanitizer", "bin/ncu"})
+      script(name, "while [ \"${1#--}\" != \"$1\" ]; do shift; done; exec \"$@\"\n");
+    for (const char* name : {"build/cuda/tests/kernels_test", "build/cuda/tests/nn_test"})
+      script(name, "case \"$*\" in *list*) seq -f '  T%g' 45; exit ;; esac\n" + works);
+    script("build/gpu/report", "echo \"$3\"\n");
+    write("packages.commit", "abc\n");
+    fs::create_directory_symlink(before_ / "tests", root_ / "tests");
+    fs::current_path(root_);
+  }
+  void script(const std::string& name, const std::string& text) const {
+    write(name, "#!/bin/sh\n" + text);
+    fs::permissions(path(name), fs::perms::owner_all);
+  }
+  static std::string command(const std::string& stages, const std::string& variables) {
+    return "env CUDA_HOME=/none PATH=\"" + fs::current_path().string() + "/bin:/usr/bin:/bin\" " + variables +
+           " sh tests/gpu/check.sh " + stages + " >out 2>&1";
+  }
+  Ended check(const std::string& stages, const std::string& variables = "") const {
+    const int status = std::system(command(stages, variables).c_str());
+    return {WEXITSTATUS(status), read("out")};
+  }
+  // In the background, as the leader of a group of processes; its number is in the file pid.
+  static void begin(const std::string& stages, const std::string& variables) {
+    std::system(("setsid " + command(stages, variables) + " & echo $! >pid").c_str());
+  }
+  static bool waited_for(const std::function<bool()>& is_so) {
+    for (int i = 0; i < 1000 && !is_so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return is_so();
+  }
+  int64_t runs(const std::string& of) const {
+    std::istringstream lines(read("runs"));
+    int64_t count = 0;
+    for (std::string line; std::getline(lines, line);) count += line == of;
+    return count;
+  }
+  std::string result(const std::string& job) const { return read("build/gpu/" + job + ".result"); }
+  int64_t results(const std::string& stage) const {
+    int64_t count = 0;
+    for (const auto& entry : fs::directory_iterator(path("build/gpu/" + stage)))
+      count += entry.path().extension() == ".result";
+    return count;
+  }
+  static void expect_said(const Ended& ended, const std::string& sentence) {
+    EXPECT_NE(ended.output.find(sentence), std::string::npos) << "no \"" << sentence << "\" in:\n"
+                                                              << ended.output;
+  }
+};
+
+TEST_F(GpuCheck, EachStageGoesOnAfterItWasKilled) {
+  for (const char* stage : {"doctor", "build", "kernels", "tests", "memcheck", "racecheck", "initcheck",
+                            "synccheck", "lessons", "bench", "pytorch", "counters"}) {
+    write("slow", "");
+    write("runs", "");
+    begin(stage, "");
+    ASSERT_TRUE(waited_for([&] { return !read("runs").empty(); })) << stage << ": " << read("out");
+    ASSERT_EQ(::kill(-std::stoi(read("pid")), SIGKILL), 0);
+    EXPECT_EQ(results(stage), 0) << stage << " is not interrupted";
+    fs::remove("slow");
+    const Ended again = check(stage);
+    EXPECT_EQ(again.code, 0) << stage << ": " << again.output;
+    EXPECT_EQ(again.output.find("failed"), std::string::npos) << again.output;
+    EXPECT_GT(results(stage), 0) << stage;
+    const std::string before = read("runs");
+    EXPECT_EQ(check(stage).code, 0);
+    EXPECT_EQ(read("runs"), before) << stage << " ran what was done";
+  }
+}
+
+TEST_F(GpuCheck, WhatWasInterruptedIsRunAgainAndWhatWasDoneIsNot) {
+  script("build/cuda/lessons/02_b",
+         "echo 02_b >>runs; echo $$ >of_b; while [ -e slow ]; do sleep 0.02; done\n");
+  write("slow", "");
+  script("build/cuda/lessons/01_a", "echo 01_a >>runs\n");
+  begin("lessons", "");
+  ASSERT_TRUE(waited_for([&] { return !read("of_b").empty(); })) << read("out");
+  ASSERT_EQ(::kill(std::stoi(read("pid")), SIGTERM), 0);
+  EXPECT_TRUE(waited_for([] { return std::system("kill -0 $(cat of_b) 2>/dev/null") != 0; }))
+      << "its job goes on";
+  EXPECT_EQ(result("lessons/01_a").substr(0, 6), "passed");
+  EXPECT_EQ(result("lessons/02_b"), "");
+  fs::remove("slow");
+  EXPECT_EQ(check("lessons").code, 0);
+  EXPECT_EQ(runs("01_a"), 1);
+  EXPECT_EQ(runs("02_b"), 2);
+  EXPECT_EQ(runs("03_c"), 1);
+}
+
+TEST_F(GpuCheck, AFailureDoesNotHideTheNext) {
+  script("build/cuda/lessons/01_a", "exit 3\n");
+  const Ended ended = check("lessons bench");
+  EXPECT_EQ(ended.code, 1);
+  expect_said(ended, "lessons/01_a: failed 0 exit code 3\n");
+  EXPECT_EQ(runs("02_b"), 1);
+  EXPECT_EQ(runs("fusion"), 1);
+  EXPECT_EQ(check("lessons").code, 1) << "it stays failed";
+}
+
+TEST_F(GpuCheck, AJobThatTakesTooLongHasFailed) {
+  script("bin/timeout", "exit 124\n");
+  expect_said(check("lessons"), "lessons/01_a: failed 0 it was ended after 500 s\n");
+}
+
+TEST_F(GpuCheck, PartsHoldAllTests) {
+  EXPECT_EQ(check("memcheck").code, 0);
+  for (const char* part : {"1", "2", "3"})
+    EXPECT_NE(result(std::string("memcheck/kernels_test_") + part + "_of_3"), "") << part;
+}
+
+TEST_F(GpuCheck, WithoutAGpuTheRestGoesOn) {
+  fs::remove("bin/nvidia-smi");
+  const Ended ended = check("");
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  for (const char* job :
+       {"doctor/doctor: passed", "build/programs: passed", "kernels/kernels_test_1_of_1: skipped 0 no GPU",
+        "tests/nn_test_1_of_1: skipped 0 no GPU", "synccheck/kernels_test_3_of_3: skipped 0 no GPU",
+        "lessons/03_c: skipped 0 no GPU", "bench/fusion: skipped 0 no GPU", "pytorch/steps: skipped 0 no GPU",
+        "counters/step: skipped 0 no GPU"})
+    expect_said(ended, job);
+}
+
+TEST_F(GpuCheck, WhatCouldNotBeRunIsTriedAgain) {
+  const std::string smi = read("bin/nvidia-smi");
+  fs::remove("bin/nvidia-smi");
+  check("lessons");
+  script("bin/nvidia-smi", smi.substr(smi.find('\n') + 1));
+  check("lessons");
+  EXPECT_EQ(result("lessons/01_a").substr(0, 6), "passed");
+}
+
+TEST_F(GpuCheck, BeginsNothingThatALimitWouldCutOff) {
+  const Ended ended = check("lessons", "LIMIT=100");
+  EXPECT_EQ(ended.code, 0);
+  expect_said(ended, "LIMIT is over, 3 jobs are left");
+  EXPECT_EQ(read("runs"), "");
+  EXPECT_EQ(check("lessons", "LIMIT=540").code, 0);
+  EXPECT_EQ(runs("03_c"), 1);
+}
+
+TEST_F(GpuCheck, ABuildThatALimitCutsOffGoesOn) {
+  script("bin/timeout", "exit 124\n");
+  const Ended ended = check("build", "LIMIT=100");
+  EXPECT_EQ(ended.code, 0);
+  expect_said(ended, "LIMIT is over, 1 jobs are left");
+  fs::remove("bin/timeout");
+  check("build");
+  EXPECT_EQ(result("build/programs").substr(0, 6), "passed");
+}
+
+TEST_F(GpuCheck, AgainForgetsTheStagesThatAreNamed) {
+  check("lessons bench");
+  check("lessons", "AGAIN=1");
+  EXPECT_EQ(runs("01_a"), 2);
+  EXPECT_EQ(runs("fusion"), 1);
+}
+
+TEST_F(GpuCheck, NoPermissionForCountersIsNoFailure) {
+  script("bin/ncu", "echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission'; exit 1\n");
+  const Ended ended = check("counters");
+  EXPECT_EQ(ended.code, 0);
+  expect_said(ended, "counters/step: skipped 0 no permission to read the GPU's counters");
+}
+
+TEST_F(GpuCheck, ToolsThatAreNotThereAreNamed) {
+  for (const char* tool : {"bin/ncu", "bin/compute-sanitizer", "bin/nvcc"}) fs::remove(tool);
+  script("bin/python3", "exit 1\n");
+  const Ended ended = check("build memcheck counters pytorch");
+  for (const char* sentence :
+       {"build/programs: skipped 0 there is no nvcc; CUDA_HOME= names", "compute-sanitizer is not there",
+        "ncu is not there", "no PyTorch that sees a GPU: python3; PYTHON= names another"})
+    expect_said(ended, sentence);
+  EXPECT_EQ(ended.code, 0);
+}
+
+TEST_F(GpuCheck, ACompilerThatIsTooOldIsNamed) {
+  script("bin/old", "exit 1\n");
+  expect_said(check("build", "CXX=old"), "build/programs: skipped 0 old is not there, or too old");
+}
+
+TEST_F(GpuCheck, SaysWhatAReaderMustKnowOfTheMachine) {
+  EXPECT_EQ(read("build/gpu/machine.txt"), "");
+  script("bin/nvidia-smi",
+         "case \"$*\" in *name*) echo A GPU ;; *compute_cap*) echo 9.0 ;; *mig*) echo Enabled ;;\n"
+         "--list-gpus) printf 'GPU 0: A GPU\\n  MIG 3g.40gb     Device  0: (UUID: 1)\\nGPU 1: A GPU\\n' ;; "
+         "esac\n");
+  script("bin/df", "echo Filesystem 1024-blocks Used Available; echo /dev/x 9999999 9000000 999999\n");
+  check("doctor");
+  const std::string machine = read("build/gpu/machine.txt");
+  for (const char* sentence : {"There are 2 GPUs; one is used (CUDA_VISIBLE_DEVICES=K names another).",
+                               "The GPU is divided (MIG): figures are those of a part, MIG 3g.40gb.",
+                               "The disk has 976 MiB left; a build takes 3,000."})
+    EXPECT_NE(machine.find(sentence), std::string::npos) << sentence << " is not in: " << machine;
+}
+
+TEST_F(GpuCheck, AStageThatThereIsNotIsRefused) {
+  const Ended ended = check("lessons nothing");
+  EXPECT_EQ(ended.code, 2);
+  expect_said(ended, "there is no stage nothing; the stages are: doctor build");
+  EXPECT_EQ(read("runs"), "") << "before anything runs";
+}
+
+}  // namespace
+}  // namespace gradus

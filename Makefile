@@ -28,6 +28,9 @@
 #   CUDA=1 with any of these adds the device cuda: every .cu compiled by nvcc, everything in build/cuda. The
 #   toolkit (12 or later) is that of the nvcc on PATH, or CUDA_HOME=FOLDER. SM="80 90a" builds for those
 #   compute capabilities only, the first also as PTX for newer GPUs. All of it runs without a GPU too.
+#   CUDNN_FRONTEND=FOLDER CUDNN_HOME=FOLDER: attention in 16 bits by cuDNN. make gpu-check: everything on the GPU that is
+#   here (tests/gpu/check.sh says with which variables); make gpu-bundle OUT=DIR: the sources and all that a machine without
+#   a network needs for it.
 #   make CUDA=1 ptxas: registers, shared memory and stack of each kernel; fails if one spills registers.
 
 # Plain GNU make; everything that is built goes to build/:

@@ -21,7 +21,7 @@ cp -r $gtest/src "$packages/gtest/"
 found() { printf '#include <%s>\n' "$1" | ${CXX:-g++} -x c++ -M - | tr ' ' '\n' | grep -m1 "/$1\$"; }
 cp -r $gtest/include/gtest "$(dirname "$(found nlohmann/json.hpp)")" "$packages/include/"
 mkdir "$packages/include/stb"
-cp "$(found stb/stb_image_write.h)" "$packages/include/stb/"
+cp "$(found stb/stb_image.h)" "$(found stb/stb_image_write.h)" "$packages/include/stb/"
 
 # Of cuDNN the headers, and its front end, which is headers alone (the library comes with PyTorch).
 if [ -n "${CUDNN_FRONTEND:-}" ]; then

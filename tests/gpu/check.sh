@@ -6,6 +6,7 @@
 #   LIMIT=540   ends after so many seconds (a queue's limit): no job begins that may take longer than what is left
 #   AGAIN=1     forgets the results of the stages that are named
 #   PYTHON=…    the interpreter that has PyTorch
+#   SM=90a      builds for this compute capability; by default for that of the GPU that is here
 #
 # Ends with build/gpu/report.json and report.md. The exit code is 0 if no job failed: what cannot be done on this
 # machine (there is no GPU, no PyTorch, no permission) is not run, which is said, and is no failure.
@@ -34,6 +35,7 @@ gpu() {
 }
 name=$(gpu name | head -1) sm=$(gpu compute_cap | head -1 | tr -d .)
 [ "$sm" != 90 ] || sm=90a
+sm=${SM:-$sm}
 
 # What a reader of the figures must know of this machine, a sentence each.
 machine() {
@@ -164,15 +166,22 @@ trap '[ -z "$child" ] || kill $child; exit 143' INT TERM # timeout hands it on
 for stage in $stages; do
   case " $all " in *" $stage "*) ;; *) echo "gpu-check: there is no stage $stage; the stages are: $all" >&2 && exit 2 ;; esac
 done
-mkdir -p $results && machine | tee $results/machine.txt
+# Results are of one state of the sources, and of one GPU.
+commit=$(head -1 packages.commit 2>/dev/null || git rev-parse HEAD)
+state="$commit $(git diff HEAD 2>/dev/null | cksum) $name"
+if [ -e $results/state ] && [ "$(cat $results/state)" != "$state" ]; then
+  echo "The results in $results are of other sources, or of another GPU: all stages begin anew."
+  rm -rf $results
+fi
+mkdir -p $results && echo "$state" >$results/state && machine | tee $results/machine.txt
 for stage in $stages; do
   [ -z "${AGAIN:-}" ] || rm -rf "${results:?}/$stage"
   run_stage "$stage"
 done
 [ $later -eq 0 ] || echo "LIMIT is over, $later jobs are left: the same command goes on with them"
 
-[ -x $results/report ] || ${CXX:-g++} -std=c++20 -I. tests/gpu/report.cpp -o $results/report || exit 1
-commit=$(head -1 packages.commit 2>/dev/null || git rev-parse HEAD)
-$results/report $results "${name:-no GPU}" "$commit" >$results/report.log || exit 1
+report=build/gpu_report
+[ $report -nt tests/gpu/report.h ] || ${CXX:-g++} -std=c++20 -I. tests/gpu/report.cpp -o $report || exit 1
+$report $results "${name:-no GPU}" "$commit" >$results/report.log || exit 1
 echo "$results/report.md and $results/report.json hold what was found"
 ! grep -qs '^failed' $results/*/*.result

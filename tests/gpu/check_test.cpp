@@ -31,7 +31,7 @@ struct GpuCheck : FolderTest {
       script(name, "while [ \"${1#--}\" != \"$1\" ]; do shift; done; exec \"$@\"\n");
     for (const char* name : {"build/cuda/tests/kernels_test", "build/cuda/tests/nn_test"})
       script(name, "case \"$*\" in *list*) seq -f '  T%g' 45; exit ;; esac\n" + works);
-    script("build/gpu/report", "echo \"$3\"\n");
+    script("build/gpu_report", "echo \"$3\"\n");
     write("packages.commit", "abc\n");
     fs::create_directory_symlink(before_ / "tests", root_ / "tests");
     fs::current_path(root_);
@@ -180,6 +180,15 @@ TEST_F(GpuCheck, AgainForgetsTheStagesThatAreNamed) {
   check("lessons", "AGAIN=1");
   EXPECT_EQ(runs("01_a"), 2);
   EXPECT_EQ(runs("fusion"), 1);
+}
+
+TEST_F(GpuCheck, ResultsAreOfOneStateOfTheSources) {
+  check("lessons");
+  expect_said(check("lessons"), "report.md");
+  EXPECT_EQ(runs("01_a"), 1);
+  write("packages.commit", "def\n");
+  expect_said(check("lessons"), "are of other sources, or of another GPU: all stages begin anew");
+  EXPECT_EQ(runs("01_a"), 2);
 }
 
 TEST_F(GpuCheck, NoPermissionForCountersIsNoFailure) {

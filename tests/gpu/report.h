@@ -26,7 +26,7 @@ inline std::vector<std::string> lines_of_failure(const std::vector<std::string>&
   constexpr size_t kLines = 5;
   std::vector<std::string> said;
   for (const std::string& line : log)
-    for (const char* sign : {"FAIL", "Failure", "error", "Error", "undefined", "========= "})
+    for (const char* sign : {"FAIL", "Failure", "error:", "Error ", "ERROR", "undefined", "========= "})
       if (said.size() < kLines && line.find(sign) != line.npos) {
         said.push_back(line);
         break;

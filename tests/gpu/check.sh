@@ -33,14 +33,14 @@ gpu() {
   nvidia-smi --id="${CUDA_VISIBLE_DEVICES:-0}" --query-gpu="$1" --format=csv,noheader 2>/dev/null ||
     nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null
 }
+gpus=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU')
 name=$(gpu name | head -1) sm=$(gpu compute_cap | head -1 | tr -d .)
 [ "$sm" != 90 ] || sm=90a
 sm=${SM:-$sm}
 
 # What a reader of the figures must know of this machine, a sentence each.
 machine() {
-  count=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU')
-  [ "$count" -le 1 ] || echo "There are $count GPUs; one is used (CUDA_VISIBLE_DEVICES=K names another)."
+  [ "$gpus" -le 1 ] || echo "There are $gpus GPUs; one is used (CUDA_VISIBLE_DEVICES=K names another)."
   case $(gpu mig.mode.current | head -1) in Enabled*)
     echo "The GPU is divided (MIG): figures are those of a part, $(nvidia-smi --list-gpus | sed -n 's/^ *\(MIG [^ ]*\).*/\1/p' | head -1)." ;;
   esac
@@ -54,6 +54,7 @@ lacks() {
   for need; do
     case $need in
       gpu) [ -n "$name" ] || echo "no GPU: nvidia-smi names none" ;;
+      several) [ "$gpus" -gt 1 ] || echo "each rank needs a GPU of its own, and there is one" ;;
       torch) "$python" -c 'import torch; assert torch.cuda.is_available()' >/dev/null 2>&1 ||
         echo "no PyTorch that sees a GPU: $python; PYTHON= names another" ;;
       compiler) (. tests/tools/setup.sh && is_there compiler) ||
@@ -107,8 +108,10 @@ job() {
 tests_of() {
   stage=$1 program=$2 filter=$4 needs=$5
   count=$("$program" --gtest_list_tests --gtest_filter="$filter" 2>/dev/null | grep -c '^  ')
-  parts=$((count / $3 + 1))
+  parts=$(((count + $3 - 1) / $3))
   shift 5
+  [ $parts -gt 0 ] || # of tests there are none: the program is missing, or has not found the GPU
+    job "$stage/${program##*/}" 10 "gpu $needs $program" sh -c "echo 'FAIL: it has no test $filter'; exit 1"
   for part in $(seq $parts); do
     job "$stage/${program##*/}_${part}_of_$parts" 500 "gpu $needs $program" env \
       GTEST_TOTAL_SHARDS=$parts GTEST_SHARD_INDEX=$((part - 1)) "$@" "$program" --gtest_filter="$filter"
@@ -135,8 +138,12 @@ run_stage() {
       ;;
     lessons)
       for program in $programs/lessons/[0-9][0-9]_*; do
-        job "lessons/${program##*/}" 500 "gpu $program" \
-          "$program" --device=cuda --json="$results/lessons/${program##*/}.json"
+        lesson=${program##*/}
+        if grep -qs parallel/comm/processes.h "lessons/$lesson/main.cpp"; then # its ranks are processes
+          job "lessons/$lesson" 500 "gpu several mpicxx" make "mpi-${lesson%%_*}" COMM=nccl RANKS="$gpus" ARGS=--device=cuda
+        else
+          job "lessons/$lesson" 500 "gpu $program" "$program" --device=cuda --json="$results/lessons/$lesson.json"
+        fi
       done
       ;;
     bench)

@@ -129,6 +129,27 @@ TEST_F(GpuCheck, AJobThatTakesTooLongHasFailed) {
   expect_said(check("lessons"), "lessons/01_a: failed 0 it was ended after 500 s\n");
 }
 
+TEST_F(GpuCheck, TestsThatDoNotSeeTheGpuHaveFailed) {
+  script("build/cuda/tests/kernels_test", "");
+  const Ended ended = check("kernels racecheck");
+  EXPECT_EQ(ended.code, 1);
+  expect_said(ended, "kernels/kernels_test: failed 0 exit code 1\n");
+  expect_said(ended, "racecheck/kernels_test: failed 0 exit code 1\n");
+}
+
+TEST_F(GpuCheck, RanksTakeAGpuEach) {
+  write("lessons/02_b/main.cpp", "#include \"src/parallel/comm/processes.h\"\n");
+  script("bin/mpicxx", "");
+  expect_said(check("lessons"),
+              "lessons/02_b: skipped 0 each rank needs a GPU of its own, and there is one\n");
+  script(
+      "bin/nvidia-smi",
+      "case \"$*\" in *name*) echo A GPU ;; --list-gpus) printf 'GPU 0: A GPU\\nGPU 1: A GPU\\n' ;; esac\n");
+  script("bin/make", "echo \"$*\" >>runs\n");
+  check("lessons");
+  EXPECT_EQ(runs("mpi-02 COMM=nccl RANKS=2 ARGS=--device=cuda"), 1);
+}
+
 TEST_F(GpuCheck, PartsHoldAllTests) {
   EXPECT_EQ(check("memcheck").code, 0);
   for (const char* part : {"1", "2", "3"})

@@ -1,22 +1,11 @@
 #include "kernels/cuda/attention_cudnn.h"
 
-#ifndef GRADUS_CUDNN
-
-namespace gradus::cuda {
-bool cudnn_attention_fwd(const Ctx&, const AttentionShape&, CBuf, CBuf, CBuf, Out, Out) { return false; }
-bool cudnn_attention_bwd(const Ctx&, const AttentionShape&, CBuf, CBuf, CBuf, CBuf, CBuf, CBuf, Out, Out,
-                         Out) {
-  return false;
-}
-std::string cudnn_problem() { return "this program was built without cuDNN (CUDNN_FRONTEND=FOLDER)"; }
-std::string cudnn_graph_problem(const AttentionShape&, DType, bool, int) { return cudnn_problem(); }
-}  // namespace gradus::cuda
-
-#else
+#ifdef GRADUS_CUDNN
 
 // The front end looks the library's functions up when they are called, so that the program starts without it.
 // Its headers take half a minute to compile: no other file includes them.
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
 #include <cudnn_frontend.h>
 #include <dlfcn.h>
 
@@ -105,61 +94,60 @@ struct Handle {  // of a GPU and a thread
   std::vector<Plan> plans;  // that were made
 };
 
-int64_t largest_divisor(int64_t n) {  // but n; of 1: 0
+int64_t largest_divisor_below(int64_t n) {  // 0 for n = 1
   int64_t d = n / 2;
   while (d > 0 && n % d != 0) --d;
   return d;
 }
 
-const Plan& plan_of(Handle& handle, AttentionShape s, DType t, bool backward) {
-  s.key = {};  // of dropout, which there is none of
-  for (const Plan& p : handle.plans)
-    if (p.backward == backward && p.t == t && p.s == s) return p;
-  Plan p{backward, t, s};
-  for (AttentionShape& part = p.part; part.KV > 0;) {
-    const auto graph = graph_of(part, t, backward, handle.sm);
-    graph->deselect_workspace_greater_than(kWorkspaceBytes);
-    if (graph->build(handle.cudnn, {fe::HeurMode_t::A}).is_good()) {
-      p.graph = graph;
-      break;
+// The front end throws where it does not find a library or a function.
+void make(Plan& plan, Handle& handle) try {
+  if (!handle.cudnn && fe::detail::create_handle(&handle.cudnn) != CUDNN_STATUS_SUCCESS) return;
+  for (AttentionShape& part = plan.part; part.KV > 0;) {
+    const auto graph = graph_of(part, plan.t, plan.backward, handle.sm);
+    if (graph->validate().is_bad()) return;
+    if (graph->build(handle.cudnn, {fe::HeurMode_t::A}).is_good() &&
+        graph->get_workspace_size() <= kWorkspaceBytes) {
+      plan.graph = graph;
+      return;
     }
     if (part.B > 1)
-      part.B = largest_divisor(part.B);
+      part.B = largest_divisor_below(part.B);
     else
-      part.KV = largest_divisor(part.KV), part.H = s.group() * part.KV;
+      part.KV = largest_divisor_below(part.KV), part.H = plan.s.group() * part.KV;
   }
-  return handle.plans.emplace_back(p);
+} catch (const std::exception&) {
 }
 
-struct Operand {
-  Id id;
-  const void* first;
-  HeadLayout layout;
-};
+const Plan& plan_of(Handle& handle, AttentionShape s, DType t, bool backward) {
+  s.key = {};  // only dropout uses it
+  for (const Plan& p : handle.plans)
+    if (p.backward == backward && p.t == t && p.s == s) return p;
+  Plan& plan = handle.plans.emplace_back(backward, t, s);
+  if (handle.sm >= 80) make(plan, handle);
+  return plan;
+}
 
-bool run(const Ctx& ctx, const AttentionShape& s, DType t, bool backward, const std::vector<Operand>& all) {
-  bool can = (t == DType::BF16 || t == DType::F16) && s.dropout == 0 && s.D <= 128 && s.B * s.H * s.T > 0;
-  for (const int64_t n : {s.D, s.qkv.batch, s.qkv.head, s.qkv.time, s.y.batch, s.y.head, s.y.time})
-    can &= n % 8 == 0;
-  for (const Operand& x : all) can &= x.id == kLse || uintptr_t(x.first) % 16 == 0;
-  if (!can || !cudnn_problem().empty()) return false;
+// `operands` in the order of Id.
+bool run(const Ctx& ctx, const AttentionShape& s, DType t, bool backward,
+         const std::vector<const void*>& operands) {
+  bool can = cudnn_takes(s, t, backward) && cudnn_problem().empty();
+  for (const void* x : operands) can &= uintptr_t(x) % 16 == 0;
+  if (!can) return false;
   Handle& handle = of_gpu_and_thread<Handle>();
-  if (handle.sm < 80) return false;
-  const auto ok = [](cudnnStatus_t status, const char* what) {
-    check(status == CUDNN_STATUS_SUCCESS, "attention: cuDNN could not ", what, ": ",
-          fe::detail::get_error_string(status));
-  };
-  if (!handle.cudnn) ok(fe::detail::create_handle(&handle.cudnn), "start");
   const Plan& plan = plan_of(handle, s, t, backward);
   if (!plan.graph) return false;
-  ok(fe::detail::set_stream(handle.cudnn, static_cast<cudaStream_t>(ctx.stream)), "take the device's stream");
+  check(fe::detail::set_stream(handle.cudnn, static_cast<cudaStream_t>(ctx.stream)) == CUDNN_STATUS_SUCCESS,
+        "attention: cuDNN could not take the device's stream");
+  const HeadLayout lse{.batch = s.H * s.T, .head = s.T, .time = 1};
   for (int64_t b = 0; b < s.B; b += plan.part.B)
     for (int64_t kv = 0; kv < s.KV; kv += plan.part.KV) {
       std::unordered_map<int64_t, void*> buffers;
-      for (const auto& [id, first, layout] : all) {
+      for (int64_t id = 0; id < int64_t(operands.size()); ++id) {
+        const HeadLayout& layout = id == kLse ? lse : id == kY || id == kDy ? s.y : s.qkv;
         const bool shared = id == kK || id == kV || id == kDk || id == kDv;
+        const CBuf x{operands[id], id == kLse ? DType::F32 : t};
         const int64_t element = b * layout.batch + (shared ? kv : kv * s.group()) * layout.head;
-        const CBuf x{first, id == kLse ? DType::F32 : t};
         buffers[id] = const_cast<void*>(x.from(element).p);
       }
       fe::error_t e = plan.graph->execute(handle.cudnn, buffers, ctx.workspace);
@@ -169,36 +157,27 @@ bool run(const Ctx& ctx, const AttentionShape& s, DType t, bool backward, const 
 }
 
 bool is_set(Out y) { return y.wanted() && y.w == Write::Set; }
-HeadLayout lse_of(const AttentionShape& s) { return {.batch = s.H * s.T, .head = s.T, .time = 1}; }
 
 }  // namespace
 
+bool cudnn_takes(const AttentionShape& s, DType t, bool backward) {
+  bool takes = (t == DType::BF16 || t == DType::F16) && s.dropout == 0 && s.D <= 128 && s.B * s.H * s.T > 0;
+  for (const int64_t n : {s.D, s.qkv.batch, s.qkv.head, s.qkv.time, s.y.batch, s.y.head, s.y.time})
+    takes &= n % 8 == 0;
+  // For other lengths some versions copy from memory of the host, which a captured step could not repeat.
+  return takes && (!backward || s.T % 128 == 0);
+}
 bool cudnn_attention_fwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
-  return is_set(y) && is_set(lse) &&
-         run(ctx, s, q.t, false,
-             {{kQ, q.p, s.qkv},
-              {kK, k.p, s.qkv},
-              {kV, v.p, s.qkv},
-              {kY, y.p, s.y},
-              {kLse, lse.p, lse_of(s)}});
+  return is_set(y) && is_set(lse) && run(ctx, s, q.t, false, {q.p, k.p, v.p, y.p, lse.p});
 }
 
 bool cudnn_attention_bwd(const Ctx& ctx, const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                          CBuf dy, Out dq, Out dk, Out dv) {
   return is_set(dq) && is_set(dk) && is_set(dv) &&
-         run(ctx, s, q.t, true,
-             {{kQ, q.p, s.qkv},
-              {kK, k.p, s.qkv},
-              {kV, v.p, s.qkv},
-              {kY, y.p, s.y},
-              {kLse, lse.p, lse_of(s)},
-              {kDy, dy.p, s.y},
-              {kDq, dq.p, s.qkv},
-              {kDk, dk.p, s.qkv},
-              {kDv, dv.p, s.qkv}});
+         run(ctx, s, q.t, true, {q.p, k.p, v.p, y.p, lse.p, dy.p, dq.p, dk.p, dv.p});
 }
 
-std::string cudnn_problem() {
+const std::string& cudnn_problem() {
   static const std::string problem = [] {  // the library is looked for once
     fe::cudnn_dlhandle = ::dlopen("libcudnn.so.9", RTLD_NOW);
     return fe::cudnn_dlhandle ? std::string() : std::string("cuDNN 9 is not there: ") + ::dlerror();
@@ -208,8 +187,12 @@ std::string cudnn_problem() {
 
 std::string cudnn_graph_problem(const AttentionShape& s, DType t, bool backward, int sm) {
   if (!cudnn_problem().empty()) return cudnn_problem();
-  fe::error_t e = graph_of(s, t, backward, sm)->validate();
-  return e.is_good() ? "" : e.get_message();
+  try {
+    fe::error_t e = graph_of(s, t, backward, sm)->validate();
+    return e.is_good() ? "" : e.get_message();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
 }
 
 }  // namespace gradus::cuda

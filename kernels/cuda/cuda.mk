@@ -43,7 +43,8 @@ CUDNN_INCLUDE := $(foreach file,cudnn_frontend.h cudnn.h,$(or $(patsubst %/$(fil
   $(foreach home,$(CUDNN_FRONTEND) $(CUDNN_HOME),$(home)/include/$(file) $(home)/$(file))))),$(error \
   CUDA=1: there is no $(file) in CUDNN_FRONTEND=$(CUDNN_FRONTEND) or CUDNN_HOME=$(CUDNN_HOME); NVIDIA's packages \
   nvidia-cudnn-frontend and nvidia-cudnn-cu$(firstword $(subst ., ,$(CUDA_VERSION))) of pip have it in a folder include)))
-$(BUILD)/obj/kernels/cuda.o: private CPPFLAGS += -DGRADUS_CUDNN $(CUDNN_INCLUDE:%=-isystem %)
-LDLIBS   += -Wl,-rpath,$(CUDNN_HOME)/lib
+CPPFLAGS += -DGRADUS_CUDNN
+$(BUILD)/obj/kernels/cuda.o: private CPPFLAGS += $(CUDNN_INCLUDE:%=-isystem %)
+LDLIBS   := -Wl,-rpath,$(abspath $(CUDNN_HOME))/lib64:$(abspath $(CUDNN_HOME))/lib $(LDLIBS)
 CHOICE   := $(CHOICE), and cuDNN's front end from $(firstword $(CUDNN_INCLUDE))
 endif

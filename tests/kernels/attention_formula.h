@@ -69,10 +69,11 @@ struct AttentionFormula {
   // weights of a group's heads.
   double roundings(int64_t weights) const { return double(s.D + weights + 16); }
   double roundings() const { return roundings(s.T); }
-  // And those of weights, or of dS, that are rounded to t before they are multiplied, which is 2^16 roundings
-  // of fp32 (bf16) or 2^13 (fp16).
-  double roundings_to_t(Saves saves) const {
-    const bool by_cudnn = saves == Saves::Lse && on_cuda() && cuda::cudnn_problem().empty();
+  // And those of weights, or of dS, that cuDNN rounds to t before it multiplies: 2^16 roundings of fp32
+  // (bf16) or 2^13 (fp16).
+  double roundings_to_t(bool backward) const {
+    const bool by_cudnn = on_cuda() && turn.alignment == Alignment::Full && cuda::cudnn_problem().empty() &&
+                          cuda::cudnn_takes(s, t, backward);
     return by_cudnn ? epsilon_of(t) / epsilon_of(stat(t)) : 0;
   }
   int64_t keys(int64_t time) const { return s.mask == Mask::Causal ? time + 1 : s.T; }
@@ -109,7 +110,7 @@ struct AttentionFormula {
         const int64_t i_y = at(s.y, b, h, time) + d;
         const double vd = v[at_key(b, h, j) + d], size = std::abs(factor * vd);
         y.add(i_y, factor * p * vd, error * size);
-        flash_y.add(i_y, factor * p * vd, (error + roundings_to_t(Saves::Lse) * p) * size);
+        flash_y.add(i_y, factor * p * vd, (error + roundings_to_t(false) * p) * size);
       }
     }
   }
@@ -144,8 +145,9 @@ struct AttentionFormula {
       dP[j].sum *= factor[j], dP[j].size *= factor[j];
       if (saves == Saves::Probs) row.sum += P[j] * dP[j].sum, row.size += P[j] * dP[j].size;
     }
-    const double to_t = roundings_to_t(saves), of_query = roundings() + to_t,
-                 of_group = roundings(s.H / s.KV * s.T) + to_t;
+    // Of the heads that share keys, cuDNN rounds the gradients to t before it sums them.
+    const double to_t = saves == Saves::Lse ? roundings_to_t(true) : 0, of_query = roundings() + to_t,
+                 of_group = roundings(s.H / s.KV * s.T) + (s.KV < s.H ? 2 : 1) * to_t;
     for (int64_t j = 0; j < s.T; ++j)
       for (int64_t d = 0; d < s.D; ++d) {
         const int64_t key = at_key(b, h, j) + d;

@@ -3,23 +3,10 @@
 // formula.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/attention_cudnn.h"
+#include "tests/kernels/cudnn_shapes.h"
 
 namespace gradus {
 namespace {
-
-AttentionShape packed(int64_t B, int64_t H, int64_t KV, int64_t T, int64_t D, Mask mask) {
-  const int64_t row = (H + 2 * KV) * D;
-  return {.B = B,
-          .H = H,
-          .KV = KV,
-          .T = T,
-          .D = D,
-          .qkv = {T * row, D, row},
-          .y = {T * H * D, D, H * D},
-          .scale = 0.125f,
-          .mask = mask};
-}
 
 // Why nothing can be tested here; "" if it can.
 std::string problem() {
@@ -30,6 +17,12 @@ std::string problem() {
   return cuda::cudnn_problem();
 }
 
+// A library before 9.18 knows no deterministic backward for sm 100.
+bool older_than_9_18() {
+  return cuda::cudnn_graph_problem(packed(1, 1, 1, 64, 64, Mask::None), DType::BF16, true, 100)
+             .find("below 9.18") != std::string::npos;
+}
+
 TEST(L15_Cudnn, ItsFrontEndKnowsEachGraph) {
   if (!problem().empty()) GTEST_SKIP() << problem();
   for (const int sm : {80, 90, 100})
@@ -37,10 +30,12 @@ TEST(L15_Cudnn, ItsFrontEndKnowsEachGraph) {
       for (const Mask mask : {Mask::Causal, Mask::None})
         for (const auto& [H, KV, D] : {std::tuple(12, 12, 64), {12, 3, 64}, {4, 1, 128}, {2, 2, 8}})
           for (const int64_t T : {2, 33, 64, 1000, 1024, 8192})
-            for (const bool backward : {false, true})
+            for (const bool backward : {false, true}) {
+              if (sm == 100 && backward && older_than_9_18()) continue;
               EXPECT_EQ(cuda::cudnn_graph_problem(packed(16, H, KV, T, D, mask), t, backward, sm), "")
                   << "sm " << sm << ", " << name_of(t) << ", KV " << KV << ", D " << D << ", T " << T
                   << (backward ? ", backward" : "");
+            }
 }
 
 TEST(L15_Cudnn, WhatItsFrontEndRefusesHasASentence) {

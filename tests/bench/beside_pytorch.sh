@@ -15,15 +15,16 @@ cuda) step=build/cuda/bench/step ours='--recipe=mixed --attention=flash' theirs=
 *) echo "beside_pytorch: the device is cpu or cuda, not $device" >&2 && exit 2 ;;
 esac
 export GOMP_SPINCOUNT="${GOMP_SPINCOUNT:-1000}"
-lines=$(mktemp)
-trap 'rm -f "$lines"' EXIT
+lines=$(mktemp) errors=$(mktemp)
+trap 'rm -f "$lines" "$errors"' EXIT
 
 # line MODEL PROGRAM FIELD: of the JSON line on standard input, the number in that field.
 line() {
   value=$(sed -n "s/.*\"$3\": *\([0-9.]*\).*/\1/p")
+  [ -n "$value" ] || cat "$errors" >&2
   echo "{\"model\":\"$1\",\"device\":\"$device\",\"program\":\"$2\",\"$3\":${value:-null}}" | tee -a "$lines"
 }
-python() { "${PYTHON:-python3}" "$peers/$@" $theirs 2>/dev/null; }
+python() { "${PYTHON:-python3}" "$peers/$@" $theirs 2>"$errors"; }
 
 # run PROGRAM BATCH SEQ STEPS LAYERS HEADS DIM VOCAB [FLAG…]: its JSON line. The flags are PyTorch's;
 # --checkpoint is for both.
@@ -97,3 +98,4 @@ else
 fi
 
 awk -f tests/tools/beside.awk "$lines" >&2
+! grep -q null "$lines" # what could not be measured

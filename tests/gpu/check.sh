@@ -3,7 +3,7 @@
 # calls it. A stage is a list of jobs. What a job found is kept at once, in build/gpu/STAGE/JOB.log and .result, and
 # is not run again, so that what was interrupted goes on where it was. A job that fails stops no other.
 #
-#   LIMIT=540   ends after so many seconds (a queue's limit): no job begins that may take longer than what is left
+#   LIMIT=540   ends after so many seconds (a queue's limit); a job that is cut off is run again the next time
 #   AGAIN=1     forgets the results of the stages that are named
 #   PYTHON=…    the interpreter that has PyTorch
 #   SM=90a      builds for this compute capability; by default for that of the GPU that is here
@@ -28,28 +28,37 @@ fi
 wheel=$("$python" -c 'import nvidia.cudnn as c; print(c.__path__[0])' 2>/dev/null) &&
   export CUDNN_HOME="${CUDNN_HOME:-$wheel}"
 
-# Of the first GPU that programs may use; "" if there is none, or nobody knows.
+# A property of the GPU that programs use, the first that they see; "" without one. nvidia-smi writes its errors to
+# the standard output.
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
+visible=${CUDA_VISIBLE_DEVICES-0}
+first=${visible%%,*}
 gpu() {
-  nvidia-smi --id="${CUDA_VISIBLE_DEVICES:-0}" --query-gpu="$1" --format=csv,noheader 2>/dev/null ||
-    nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null
+  said=$(nvidia-smi --id="${first:-none}" --query-gpu="$1" --format=csv,noheader 2>/dev/null) && echo "$said" && return
+  case $first in MIG*) nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -1 ;; esac
 }
-gpus=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU')
-name=$(gpu name | head -1) sm=$(gpu compute_cap | head -1 | tr -d .)
-[ "$sm" != 90 ] || sm=90a
+if [ -n "${CUDA_VISIBLE_DEVICES:-}" ]; then
+  gpus=$(echo "$visible" | tr ',' '\n' | grep -c .)
+else
+  gpus=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU')
+fi
+name=$(gpu name) sm=$(gpu compute_cap | tr -d .)
+case $sm in 90) sm=90a ;; *[!0-9]*) sm= ;; esac
 sm=${SM:-$sm}
 
 # What a reader of the figures must know of this machine, a sentence each.
 machine() {
-  [ "$gpus" -le 1 ] || echo "There are $gpus GPUs; one is used (CUDA_VISIBLE_DEVICES=K names another)."
-  case $(gpu mig.mode.current | head -1) in Enabled*)
-    echo "The GPU is divided (MIG): figures are those of a part, $(nvidia-smi --list-gpus | sed -n 's/^ *\(MIG [^ ]*\).*/\1/p' | head -1)." ;;
+  [ "$gpus" -le 1 ] || echo "There are $gpus GPUs; all but the ranks use one (CUDA_VISIBLE_DEVICES=K names another)."
+  case $(gpu mig.mode.current) in Enabled*)
+    echo "The GPU is divided (MIG): figures are those of a part, such as $(
+    )$(nvidia-smi --list-gpus | sed -n 's/^ *\(MIG [^ ]*\).*/\1/p' | head -1)." ;;
   esac
   free=$(($(df -Pk . | awk 'END { print $4 }') / 1024))
   [ $free -ge 3000 ] || echo "The disk has $free MiB left; a build takes 3,000."
   [ -d packages ] || [ -d .git ] || echo "This is neither a clone nor a bundle (make gpu-bundle)."
 }
 
-# What hinders a job that needs these: gpu, torch, compiler, a program. "" if nothing does.
+# The first of a job's needs (gpu, several, torch, compiler, a program) that is not met; "" if all are.
 lacks() {
   for need; do
     case $need in
@@ -67,13 +76,13 @@ lacks() {
 
 # job STAGE/NAME SECONDS "NEEDS" COMMAND…
 job() {
-  job=$1 seconds=$2 needs=$3 file=$results/$1 result=
+  job=$1 seconds=$2 needs=$3 file=$results/$1
   shift 3
   case $(cat "$file.result" 2>/dev/null) in passed* | failed*) return ;; esac
-  left=$((${LIMIT:-1000000} + began - $(date +%s)))
-  if [ $left -lt "$seconds" ]; then
-    case $job in build/*) seconds=$left ;; esac # make goes on where it was
-    [ $left -ge 60 ] && [ "$seconds" = $left ] || { later=$((later + 1)) && return; }
+  left=$((${LIMIT:-1000000} + began - 20 - $(date +%s))) # the report takes a few seconds
+  if [ $left -lt 60 ] && [ $left -lt "$seconds" ]; then
+    later=$((later + 1))
+    return
   fi
   mkdir -p "${file%/*}"
   printf '%s: ' "$job"
@@ -82,21 +91,27 @@ job() {
     result="skipped 0 $hindered"
   else
     start=$(date +%s)
-    timeout -k 10 "$seconds" "$@" >"$file.log" 2>&1 &
+    timeout -k 10 $((seconds < left ? seconds : left)) "$@" >"$file.log" 2>&1 &
     child=$!
     wait $child
-    status=$? took=$(($(date +%s) - start))
+    status=$? took=$(($(date +%s) - start)) child=
     case $status in
       0) result="passed $took" ;;
-      124 | 137) result="failed $took it was ended after $seconds s" ;;
+      124 | 137)
+        if [ $status = 137 ] && [ $took -lt "$seconds" ] && [ $took -lt $left ]; then
+          result="failed $took it was killed; is there too little memory?"
+        elif [ $left -lt "$seconds" ]; then
+          echo "stopped by LIMIT; the next run continues"
+          later=$((later + 1))
+          return
+        else
+          result="failed $took it was ended after $seconds s"
+        fi
+        ;;
       *) result="failed $took exit code $status" ;;
     esac
     if grep -qs ERR_NVGPUCTRPERM "$file.log"; then
       result="skipped $took no permission to read the GPU's counters; its administrator gives it"
-    elif [ "$seconds" = $left ] && [ $status = 124 ]; then
-      later=$((later + 1))
-      echo "goes on the next time"
-      return
     fi
   fi
   echo "$result"
@@ -119,10 +134,15 @@ tests_of() {
 }
 
 run_stage() {
+  rm -f $(grep -ls '^skipped' "$results/$1"/*.result) # the machine, or a build, may have it now
   case $1 in
     doctor) job doctor/doctor 60 "" env CUDA= make doctor ;;
     build)
-      [ ! -d packages ] || job build/packages 300 compiler env CUDA= make packages
+      if [ -d packages ]; then
+        job build/packages 300 compiler env CUDA= make packages
+      else
+        job build/setup 300 "" sh tests/tools/setup.sh compiler stb json utf8proc gtest
+      fi
       job build/programs 7200 "compiler nvcc" make -k SM="$sm" all
       ;;
     kernels) tests_of kernels $programs/tests/kernels_test 200 '*/cuda*' "" ;;
@@ -140,7 +160,7 @@ run_stage() {
       for program in $programs/lessons/[0-9][0-9]_*; do
         lesson=${program##*/}
         if grep -qs parallel/comm/processes.h "lessons/$lesson/main.cpp"; then # its ranks are processes
-          job "lessons/$lesson" 500 "gpu several mpicxx" make "mpi-${lesson%%_*}" COMM=nccl RANKS="$gpus" ARGS=--device=cuda
+          job "lessons/$lesson" 500 "gpu several mpicxx" make SM="$sm" "mpi-${lesson%%_*}" COMM=nccl RANKS="$gpus" ARGS=--device=cuda
         else
           job "lessons/$lesson" 500 "gpu $program" "$program" --device=cuda --json="$results/lessons/$lesson.json"
         fi
@@ -161,26 +181,32 @@ run_stage() {
       ;;
     counters)
       job counters/step 500 "gpu ncu $programs/bench/step" \
-        ncu --csv --print-units=base --launch-count=4000 --metrics="gpu__time_duration.sum,$(
-        )dram__throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed" \
+        env LC_ALL=C ncu --csv --print-units=base --print-kernel-base=function --profile-from-start=off \
+        --metrics="gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,$(
+        )sm__throughput.avg.pct_of_peak_sustained_elapsed" \
         $programs/bench/step --device=cuda --recipe=mixed --attention=flash --batch=4 --seq=1024 --steps=1
       ;;
   esac
 }
 
 stages=${*:-$all} later=0 child=
-trap '[ -z "$child" ] || kill $child; exit 143' INT TERM # timeout hands it on
+trap '[ -z "$child" ] || kill $child; exit 143' INT TERM HUP # timeout hands it on
 for stage in $stages; do
   case " $all " in *" $stage "*) ;; *) echo "gpu-check: there is no stage $stage; the stages are: $all" >&2 && exit 2 ;; esac
 done
+[ "${LIMIT:-100}" -ge 100 ] || { echo "gpu-check: LIMIT=$LIMIT is too short for any job; 100 is the least" >&2 && exit 2; }
 # Results are of one state of the sources, and of one GPU.
 commit=$(head -1 packages.commit 2>/dev/null || git rev-parse HEAD)
-state="$commit $(git diff HEAD 2>/dev/null | cksum) $name"
-if [ -e $results/state ] && [ "$(cat $results/state)" != "$state" ]; then
-  echo "The results in $results are of other sources, or of another GPU: all stages begin anew."
-  rm -rf $results
+state="$commit $({ cat packages.commit || { git diff HEAD && git status --porcelain; }; } 2>/dev/null | cksum)"
+before=$(cat $results/gpu 2>/dev/null)
+if [ -e $results/state ]; then
+  if [ "$(cat $results/state)" != "$state" ] || { [ -n "$before" ] && [ -n "$name" ] && [ "$before" != "$name" ]; }; then
+    echo "The results in $results are of other sources, or of another GPU: all stages begin anew."
+    rm -rf $results
+  fi
 fi
 mkdir -p $results && echo "$state" >$results/state && machine | tee $results/machine.txt
+[ -z "$name" ] || echo "$name" >$results/gpu
 for stage in $stages; do
   [ -z "${AGAIN:-}" ] || rm -rf "${results:?}/$stage"
   run_stage "$stage"
@@ -188,7 +214,10 @@ done
 [ $later -eq 0 ] || echo "LIMIT is over, $later jobs are left: the same command goes on with them"
 
 report=build/gpu_report
-[ $report -nt tests/gpu/report.h ] || ${CXX:-g++} -std=c++20 -I. tests/gpu/report.cpp -o $report || exit 1
+[ $report -nt tests/gpu/report.h ] || ${CXX:-g++} -std=c++20 -I. tests/gpu/report.cpp -o $report || {
+  echo "gpu-check: no report, which takes C++20 and nlohmann-json; the results are $results/*/*.result" >&2
+  exit 1
+}
 $report $results "${name:-no GPU}" "$commit" >$results/report.log || exit 1
 echo "$results/report.md and $results/report.json hold what was found"
 ! grep -qs '^failed' $results/*/*.result

@@ -26,7 +26,10 @@ struct GpuCheck : FolderTest {
                              "build/cuda/bench/attention", "build/cuda/bench/fusion", "build/cuda/bench/step",
                              "build/cuda/lessons/01_a", "build/cuda/lessons/02_b", "build/cuda/lessons/03_c"})
       script(name, works);
-    script("bin/python3", "echo '{\"gflops\": 1}'\n");
+    const std::string figures =
+        "echo '{\"ms_per_step\": 1, \"ms_update\": 1, \"gemm_peak_gflops\": 1, \"gflops\": 1}'\n";
+    script("bin/python3", figures);
+    script("build/cuda/bench/step", works + figures);
     for (const char* name : {"bin/compute-sanitizer", "bin/ncu"})
       script(name, "while [ \"${1#--}\" != \"$1\" ]; do shift; done; exec \"$@\"\n");
     for (const char* name : {"build/cuda/tests/kernels_test", "build/cuda/tests/nn_test"})
@@ -49,8 +52,16 @@ struct GpuCheck : FolderTest {
     return {WEXITSTATUS(status), read("out")};
   }
   // In the background, as the leader of a group of processes; its number is in the file pid.
-  static void begin(const std::string& stages, const std::string& variables) {
-    std::system(("setsid " + command(stages, variables) + " & echo $! >pid").c_str());
+  static void begin(const std::string& stages) {
+    std::system(("setsid " + command(stages, "") + " & echo $! >pid").c_str());
+  }
+  // As a queue ends a job: all of its processes at once.
+  static void kill_session(int leader) {
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string pid = entry.path().filename();
+      if (pid.find_first_not_of("0123456789") == pid.npos && ::getsid(std::stoi(pid)) == leader)
+        ::kill(std::stoi(pid), SIGKILL);
+    }
   }
   static bool waited_for(const std::function<bool()>& is_so) {
     for (int i = 0; i < 1000 && !is_so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -80,15 +91,15 @@ TEST_F(GpuCheck, EachStageGoesOnAfterItWasKilled) {
                             "synccheck", "lessons", "bench", "pytorch", "counters"}) {
     write("slow", "");
     write("runs", "");
-    begin(stage, "");
+    begin(stage);
     ASSERT_TRUE(waited_for([&] { return !read("runs").empty(); })) << stage << ": " << read("out");
-    ASSERT_EQ(::kill(-std::stoi(read("pid")), SIGKILL), 0);
-    EXPECT_EQ(results(stage), 0) << stage << " is not interrupted";
+    kill_session(std::stoi(read("pid")));
+    const int64_t before_it = results(stage);
     fs::remove("slow");
     const Ended again = check(stage);
     EXPECT_EQ(again.code, 0) << stage << ": " << again.output;
     EXPECT_EQ(again.output.find("failed"), std::string::npos) << again.output;
-    EXPECT_GT(results(stage), 0) << stage;
+    EXPECT_GT(results(stage), before_it) << stage << " was not interrupted";
     const std::string before = read("runs");
     EXPECT_EQ(check(stage).code, 0);
     EXPECT_EQ(read("runs"), before) << stage << " ran what was done";
@@ -100,7 +111,7 @@ TEST_F(GpuCheck, WhatWasInterruptedIsRunAgainAndWhatWasDoneIsNot) {
          "echo 02_b >>runs; echo $$ >of_b; while [ -e slow ]; do sleep 0.02; done\n");
   write("slow", "");
   script("build/cuda/lessons/01_a", "echo 01_a >>runs\n");
-  begin("lessons", "");
+  begin("lessons");
   ASSERT_TRUE(waited_for([&] { return !read("of_b").empty(); })) << read("out");
   ASSERT_EQ(::kill(std::stoi(read("pid")), SIGTERM), 0);
   EXPECT_TRUE(waited_for([] { return std::system("kill -0 $(cat of_b) 2>/dev/null") != 0; }))
@@ -147,7 +158,7 @@ TEST_F(GpuCheck, RanksTakeAGpuEach) {
       "case \"$*\" in *name*) echo A GPU ;; --list-gpus) printf 'GPU 0: A GPU\\nGPU 1: A GPU\\n' ;; esac\n");
   script("bin/make", "echo \"$*\" >>runs\n");
   check("lessons");
-  EXPECT_EQ(runs("mpi-02 COMM=nccl RANKS=2 ARGS=--device=cuda"), 1);
+  EXPECT_EQ(runs("SM= mpi-02 COMM=nccl RANKS=2 ARGS=--device=cuda"), 1);
 }
 
 TEST_F(GpuCheck, PartsHoldAllTests) {
@@ -177,23 +188,49 @@ TEST_F(GpuCheck, WhatCouldNotBeRunIsTriedAgain) {
   EXPECT_EQ(result("lessons/01_a").substr(0, 6), "passed");
 }
 
-TEST_F(GpuCheck, BeginsNothingThatALimitWouldCutOff) {
+TEST_F(GpuCheck, BeginsNothingAtTheEndOfALimit) {
+  script("bin/date",
+         "now=$(($(cat now) + 60)); echo $now | tee now\n");  // each look at the clock is a minute later
+  write("now", "0");
   const Ended ended = check("lessons", "LIMIT=100");
   EXPECT_EQ(ended.code, 0);
   expect_said(ended, "LIMIT is over, 3 jobs are left");
   EXPECT_EQ(read("runs"), "");
+  fs::remove("bin/date");
   EXPECT_EQ(check("lessons", "LIMIT=540").code, 0);
   EXPECT_EQ(runs("03_c"), 1);
+  expect_said(check("bench", "LIMIT=99"), "LIMIT=99 is too short for any job; 100 is the least");
 }
 
-TEST_F(GpuCheck, ABuildThatALimitCutsOffGoesOn) {
+TEST_F(GpuCheck, AJobThatALimitCutsOffIsRunAgain) {
   script("bin/timeout", "exit 124\n");
   const Ended ended = check("build", "LIMIT=100");
   EXPECT_EQ(ended.code, 0);
-  expect_said(ended, "LIMIT is over, 1 jobs are left");
+  expect_said(ended, "build/programs: stopped by LIMIT; the next run continues\n");
   fs::remove("bin/timeout");
   check("build");
   EXPECT_EQ(result("build/programs").substr(0, 6), "passed");
+}
+
+TEST_F(GpuCheck, AJobThatWasKilledHasFailed) {
+  script("build/cuda/lessons/01_a", "kill -9 $$\n");
+  expect_said(check("lessons"), "failed 0 it was killed; is there too little memory?\n");
+}
+
+TEST_F(GpuCheck, AGpuThatProgramsDoNotSeeIsNone) {
+  script("bin/nvidia-smi",
+         "case \"$1\" in --id=[01]) echo A GPU ;; *) echo No devices were found; exit 6 ;; esac\n");
+  for (const char* none : {"", "7", "-1"})
+    expect_said(check("lessons", std::string("CUDA_VISIBLE_DEVICES=") + none),
+                "lessons/01_a: skipped 0 no GPU");
+  EXPECT_EQ(check("lessons", "CUDA_VISIBLE_DEVICES=1,0").code, 0);
+  EXPECT_EQ(runs("01_a"), 1);
+}
+
+TEST_F(GpuCheck, SkippedResultsAreNotKept) {
+  write("build/gpu/kernels/kernels_test.result", "skipped 0 it was not built\n");
+  check("kernels");
+  EXPECT_EQ(result("kernels/kernels_test"), "");
 }
 
 TEST_F(GpuCheck, AgainForgetsTheStagesThatAreNamed) {
@@ -244,9 +281,10 @@ TEST_F(GpuCheck, SaysWhatAReaderMustKnowOfTheMachine) {
   script("bin/df", "echo Filesystem 1024-blocks Used Available; echo /dev/x 9999999 9000000 999999\n");
   check("doctor");
   const std::string machine = read("build/gpu/machine.txt");
-  for (const char* sentence : {"There are 2 GPUs; one is used (CUDA_VISIBLE_DEVICES=K names another).",
-                               "The GPU is divided (MIG): figures are those of a part, MIG 3g.40gb.",
-                               "The disk has 976 MiB left; a build takes 3,000."})
+  for (const char* sentence :
+       {"There are 2 GPUs; all but the ranks use one (CUDA_VISIBLE_DEVICES=K names another).",
+        "The GPU is divided (MIG): figures are those of a part, such as MIG 3g.40gb.",
+        "The disk has 976 MiB left; a build takes 3,000."})
     EXPECT_NE(machine.find(sentence), std::string::npos) << sentence << " is not in: " << machine;
 }
 
@@ -254,7 +292,7 @@ TEST_F(GpuCheck, AStageThatThereIsNotIsRefused) {
   const Ended ended = check("lessons nothing");
   EXPECT_EQ(ended.code, 2);
   expect_said(ended, "there is no stage nothing; the stages are: doctor build");
-  EXPECT_EQ(read("runs"), "") << "before anything runs";
+  EXPECT_EQ(read("runs"), "");
 }
 
 }  // namespace

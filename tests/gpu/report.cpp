@@ -8,9 +8,10 @@ int main(int argc, char** argv) {
   using namespace gradus::gpu_check;
   const fs::path folder(argv[1]);
   const Json report = report_of(folder, argv[2], argv[3]);
-  std::ofstream(folder / "report.json") << report.dump(1) << "\n";
-  std::ofstream page(folder / "report.md");
+  std::ofstream json(folder / "report.json"), page(folder / "report.md");
+  json << report.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";  // a log may have any bytes
   page << page_of(report);
-  if (!page.flush()) return std::cerr << "report: " << folder << " cannot be written to\n", 1;
+  if (!json.flush() || !page.flush())
+    return std::cerr << "report: " << folder << " cannot be written to\n", 1;
   std::cout << page_of(report);
 }

@@ -21,16 +21,18 @@ inline std::vector<std::string> lines_of(const fs::path& file) {
   return lines;
 }
 
-// Of a log that tells of a failure: its first lines that name one, or its last lines.
+// The first lines of a log that name a failure, or its last lines. Names of tests may, too.
 inline std::vector<std::string> lines_of_failure(const std::vector<std::string>& log) {
   constexpr size_t kLines = 5;
   std::vector<std::string> said;
-  for (const std::string& line : log)
+  for (const std::string& line : log) {
+    if (line.starts_with("[ RUN ") || line.starts_with("[       OK ")) continue;
     for (const char* sign : {"FAIL", "Failure", "error:", "Error ", "ERROR", "undefined", "========= "})
       if (said.size() < kLines && line.find(sign) != line.npos) {
         said.push_back(line);
         break;
       }
+  }
   if (said.empty()) said.assign(log.end() - ptrdiff_t(std::min(log.size(), kLines)), log.end());
   return said;
 }
@@ -65,15 +67,14 @@ inline std::vector<std::string> csv_fields(const std::string& line) {
   return fields;
 }
 
-// The ten kernels that took longest in all, from ncu's CSV: a line for each launch and metric. Of the shares
-// the mean over time.
+// The ten kernels that took longest in all, from ncu's CSV: a line for each launch and metric. Shares are
+// averaged over the time of the launches that have them.
 inline Json longest_kernels(const std::vector<std::string>& log) {
-  struct Sums {
-    std::map<std::string, double> launches;  // ms of each
-    double ms = 0;
-    std::map<std::string, double> shares;  // times ms
+  struct Launch {
+    std::string kernel;
+    std::map<std::string, double> metrics;
   };
-  std::map<std::string, Sums> kernels;
+  std::map<std::string, Launch> launches;  // by their ids
   std::map<std::string, size_t> column;
   for (const std::string& line : log) {
     const std::vector<std::string> fields = csv_fields(line);
@@ -84,27 +85,38 @@ inline Json longest_kernels(const std::vector<std::string>& log) {
     }
     if (fields.size() != column.size()) continue;
     const auto field = [&](const char* name) { return column.contains(name) ? fields[column[name]] : ""; };
-    std::string number = field("Metric Value"), metric = field("Metric Name"), kernel = field("Kernel Name");
+    std::string number = field("Metric Value");
     std::erase(number, ',');
-    double value = 0;
-    if (!(std::istringstream(number) >> value)) continue;
-    Sums& sums = kernels[kernel.substr(0, kernel.find_first_of("<("))];
-    if (metric == "gpu__time_duration.sum")
-      sums.ms += sums.launches[field("ID")] = value * 1e-6;
-    else if (metric.starts_with("dram__throughput"))
-      sums.shares["share_of_memory"] += value / 100 * sums.launches[field("ID")];
-    else if (metric.starts_with("sm__throughput"))
-      sums.shares["share_of_arithmetic"] += value / 100 * sums.launches[field("ID")];
+    Launch& launch = launches[field("ID")];
+    launch.kernel = field("Kernel Name");
+    if (double value; std::istringstream(number) >> value) launch.metrics[field("Metric Name")] = value;
+  }
+  struct Sums {
+    int64_t launches = 0;
+    double ms = 0;
+    std::map<std::string, std::pair<double, double>> shares;  // times ms, and those ms
+  };
+  std::map<std::string, Sums> kernels;
+  for (auto& [id, launch] : launches) {
+    if (!launch.metrics.contains("gpu__time_duration.sum")) continue;
+    const double ms = launch.metrics["gpu__time_duration.sum"] * 1e-6;  // of ns
+    Sums& sums = kernels[launch.kernel];
+    ++sums.launches, sums.ms += ms;
+    for (const auto& [metric, value] : launch.metrics)
+      if (metric.ends_with("pct_of_peak_sustained_elapsed")) {
+        auto& [of_ms, of] =
+            sums.shares[metric.starts_with("dram") ? "share_of_memory" : "share_of_arithmetic"];
+        of_ms += value / 100 * ms, of += ms;
+      }
   }
   std::vector<std::pair<std::string, Sums>> sorted(kernels.begin(), kernels.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.ms > b.second.ms; });
   Json longest = Json::array();
   for (const auto& [kernel, sums] : sorted) {
-    if (longest.size() == 10 || sums.ms == 0) break;
-    Json& row =
-        longest.emplace_back(Json{{"kernel", kernel}, {"launches", sums.launches.size()}, {"ms", sums.ms}});
-    for (const auto& [share, of_ms] : sums.shares) row[share] = of_ms / sums.ms;
+    if (longest.size() == 10) break;
+    Json& row = longest.emplace_back(Json{{"kernel", kernel}, {"launches", sums.launches}, {"ms", sums.ms}});
+    for (const auto& [share, sum] : sums.shares) row[share] = sum.first / sum.second;
   }
   return longest;
 }
@@ -206,7 +218,7 @@ inline std::string page_of(const Json& report) {
     }
     page << "\n";
   };
-  table("compared", "| of | unit | gradus | PyTorch, eager | PyTorch, compiled |", {"model", "unit"},
+  table("compared", "| model | unit | gradus | PyTorch, eager | PyTorch, compiled |", {"model", "unit"},
         {"gradus", "pytorch-eager", "pytorch-compiled"});
   if (report.contains("peaks"))
     for (const auto& [name, peak] : report["peaks"].items())
@@ -214,7 +226,7 @@ inline std::string page_of(const Json& report) {
   table("kernels", "| kernel | dtype | shape | ms | share of the peak |", {"kernel", "dtype", "shape"},
         {"ms", "share_of_peak"});
   table("longest_kernels",
-        "| longest kernels of a step | launches | ms | share of memory's peak | of arithmetic's |",
+        "| longest kernels of a step | launches | ms | share of memory's peak | share of the compute peak |",
         {"kernel"}, {"launches", "ms", "share_of_memory", "share_of_arithmetic"});
   return page.str();
 }

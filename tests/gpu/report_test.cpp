@@ -8,18 +8,19 @@ namespace {
 
 using gpu_check::Json;
 
-// As ncu writes it: three launches of two kernels, and one whose line was cut off.
+// As ncu is documented to write it: three launches of two kernels, one without its time, and one whose line
+// was cut off.
 constexpr const char* kCsv = R"csv(==PROF== Connected to process 1
 "ID","Process ID","Kernel Name","Grid Size","Metric Name","Metric Unit","Metric Value"
-"0","1","void gradus::cuda::map_kernel<float, 4>(long, float*)","(256, 1, 1)","gpu__time_duration.sum","ns","1,000,000"
-"0","1","void gradus::cuda::map_kernel<float, 4>(long, float*)","(256, 1, 1)","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","90"
-"0","1","void gradus::cuda::map_kernel<float, 4>(long, float*)","(256, 1, 1)","sm__throughput.avg.pct_of_peak_sustained_elapsed","%","20"
-"1","1","void gradus::cuda::map_kernel<double, 4>(long, double*)","(256, 1, 1)","gpu__time_duration.sum","ns","3,000,000"
-"1","1","void gradus::cuda::map_kernel<double, 4>(long, double*)","(256, 1, 1)","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","50"
-"1","1","void gradus::cuda::map_kernel<double, 4>(long, double*)","(256, 1, 1)","sm__throughput.avg.pct_of_peak_sustained_elapsed","%","40"
-"2","1","sm90_gemm","(256, 1, 1)","gpu__time_duration.sum","ns","5,500,000"
+"0","1","map_kernel","(256, 1, 1)","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","90"
+"0","1","map_kernel","(256, 1, 1)","gpu__time_duration.sum","ns","1,000,000"
+"0","1","map_kernel","(256, 1, 1)","sm__throughput.avg.pct_of_peak_sustained_elapsed","%","20"
+"1","1","map_kernel","(256, 1, 1)","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","50"
+"1","1","map_kernel","(256, 1, 1)","gpu__time_duration.sum","ns","3,000,000"
 "2","1","sm90_gemm","(256, 1, 1)","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","n/a"
-"3","1","lost","(9, 1, 1)","gpu__ti)csv";
+"2","1","sm90_gemm","(256, 1, 1)","gpu__time_duration.sum","ns","5,500,000"
+"3","1","untimed","(256, 1, 1)","dram__throughput.avg.pct_of_peak_sustained_elapsed","%","5"
+"4","1","lost","(9, 1, 1)","gpu__ti)csv";
 
 struct GpuReport : FolderTest {
   void SetUp() override {
@@ -27,7 +28,8 @@ struct GpuReport : FolderTest {
     write("gpu/build/programs.log", "compile 1 of 2\n");
     write("gpu/kernels/part_1_of_1.result", "failed 12 exit code 1\n");
     write("gpu/kernels/part_1_of_1.log",
-          "[ RUN      ] A.B/cuda\nx_test.cpp:3: Failure\n  got 3\n[  FAILED  ] A.B/cuda\nmore\n");
+          "[ RUN      ] A.NoError: /cuda\n[       OK ] A.NoError: /cuda\nx_test.cpp:3: Failure\n  got 3\n[  "
+          "FAILED  ] A.B/cuda\nmore\n");
     write("gpu/memcheck/part_1_of_4.result", "skipped 0 no compute-sanitizer\n");
     write("gpu/bench/kernels.result", "failed 300 it was ended after 300 s\n");
     write(
@@ -96,11 +98,11 @@ TEST_F(GpuReport, SumsTheLaunchesOfAKernel) {
   const Json &gemm = report["longest_kernels"][0], &map = report["longest_kernels"][1];
   EXPECT_EQ(gemm["kernel"], "sm90_gemm");
   EXPECT_FALSE(gemm.contains("share_of_memory")) << "ncu could not measure it";
-  EXPECT_EQ(map["kernel"], "void gradus::cuda::map_kernel");
+  EXPECT_EQ(map["kernel"], "map_kernel");
   EXPECT_EQ(map["launches"], 2);
   EXPECT_DOUBLE_EQ(map["ms"], 4);
   EXPECT_DOUBLE_EQ(map["share_of_memory"], (0.9 * 1 + 0.5 * 3) / 4);
-  EXPECT_DOUBLE_EQ(map["share_of_arithmetic"], (0.2 * 1 + 0.4 * 3) / 4);
+  EXPECT_DOUBLE_EQ(map["share_of_arithmetic"], 0.2);
 }
 
 TEST_F(GpuReport, ThePageHasAllOfIt) {

@@ -55,7 +55,7 @@ machine() {
   esac
   free=$(($(df -Pk . | awk 'END { print $4 }') / 1024))
   [ $free -ge 3000 ] || echo "The disk has $free MiB left; a build takes 3,000."
-  [ -d packages ] || [ -d .git ] || echo "This is neither a clone nor a bundle (make gpu-bundle)."
+  [ -d packages ] || [ -e .git ] || echo "This is neither a clone nor a bundle (make gpu-bundle)."
 }
 
 # The first of a job's needs (gpu, several, torch, compiler, a program) that is not met; "" if all are.
@@ -170,9 +170,8 @@ run_stage() {
       for dtype in fp32 bf16; do
         job bench/kernels_$dtype 300 "gpu $programs/bench/kernels" $programs/bench/kernels --device=cuda --dtype=$dtype
       done
-      for bench in attention fusion; do
-        job bench/$bench 300 "gpu $programs/bench/$bench" $programs/bench/$bench --device=cuda
-      done
+      job bench/attention 300 "gpu $programs/bench/attention" $programs/bench/attention --device=cuda --dtype=bf16
+      job bench/fusion 300 "gpu $programs/bench/fusion" $programs/bench/fusion --device=cuda
       ;;
     pytorch)
       export PYTHON="$python"

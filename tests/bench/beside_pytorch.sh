@@ -46,23 +46,15 @@ run() {
   esac
 }
 
-# beside NAME PROGRAMS BATCH … as for run: the time of a step, in turns.
-beside() {
-  name=$1 programs=$2
-  shift 2
+# in_turns FIELD NAME PROGRAMS BATCH … as for run: that field of each program's JSON line.
+in_turns() {
+  field=$1 name=$2 programs=$3
+  shift 3
   for program in $(for r in $(seq "$rounds"); do echo "$programs"; done); do
-    run "$program" "$@" | line "$name" "$program" ms_per_step
+    run "$program" "$@" | line "$name" "$program" "$field"
   done
 }
-# update NAME BATCH … as for run: the time of the optimizer's update alone.
-update() {
-  name=$1
-  shift
-  for round in $(seq "$rounds"); do
-    run gradus "$@" | line "$name" gradus ms_update
-    run pytorch-eager "$@" --update | line "$name" pytorch-eager ms_update
-  done
-}
+beside() { in_turns ms_per_step "$@"; } # the time of a step
 # peak NAME BATCH … as for run: the bytes that a step has allocated at the most.
 peak() {
   name=$1
@@ -94,7 +86,7 @@ if [ "$device" = cpu ]; then
   peak 'gpt2-124M-T256 checkpointed peak' "$@" --checkpoint
 else
   beside gpt2-124M-T1024 "$all" 16 1024 30 12 12 768 50257
-  update 'gpt2-124M update' 1 64 10 12 12 768 50257
+  in_turns ms_update 'gpt2-124M update' "$eager" 1 64 10 12 12 768 50257 --update
 fi
 
 awk -f tests/tools/beside.awk "$lines" >&2

@@ -41,4 +41,4 @@ rm "$packages/table"
 
 kib=$(du -sk "$out" | cut -f1)
 [ "$kib" -le $((60 * 1024)) ] || fail "'$out' has $((kib / 1024)) MiB, and may have 60"
-echo "gpu-bundle: '$out', $((kib / 1024)) MiB, ${CUDNN_FRONTEND:+with cuDNN}; there: make gpu-check"
+echo "gpu-bundle: '$out', $((kib / 1024)) MiB${CUDNN_FRONTEND:+, with cuDNN}; there: make gpu-check"

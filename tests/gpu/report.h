@@ -37,18 +37,16 @@ inline std::vector<std::string> lines_of_failure(const std::vector<std::string>&
   return said;
 }
 
-// Of the JSON lines in a log those that have all of these fields; other lines are text, or were cut off.
-inline std::vector<Json> json_lines(const std::vector<std::string>& log,
-                                    const std::vector<std::string>& fields) {
+// The JSON lines in a log; others are text, or were cut off.
+inline std::vector<Json> json_lines(const std::vector<std::string>& log) {
   std::vector<Json> all;
-  for (const std::string& line : log) {
-    const Json json = Json::parse(line, nullptr, false);
-    if (json.is_object() && std::all_of(fields.begin(), fields.end(), [&](const std::string& field) {
-          return json.contains(field) && !json[field].is_null();
-        }))
-      all.push_back(json);
-  }
+  for (const std::string& line : log)
+    if (Json json = Json::parse(line, nullptr, false); json.is_object()) all.push_back(std::move(json));
   return all;
+}
+inline bool has_all(const Json& json, std::initializer_list<const char*> fields) {
+  return std::all_of(fields.begin(), fields.end(),
+                     [&](const char* field) { return json.contains(field) && !json[field].is_null(); });
 }
 
 inline double median(std::vector<double> x) {
@@ -136,7 +134,7 @@ inline Json report_of(const fs::path& folder, const std::string& gpu, const std:
     if (entry.path().extension() == ".result") results.push_back(entry.path());
   std::sort(results.begin(), results.end());
   for (const fs::path& file : results) {
-    std::istringstream result(lines_of(file).empty() ? "" : lines_of(file)[0]);
+    std::ifstream result(file);
     std::string status, why;
     int64_t seconds = 0;
     if (!(result >> status >> seconds)) continue;  // cut off: the job is run again
@@ -147,8 +145,12 @@ inline Json report_of(const fs::path& folder, const std::string& gpu, const std:
     if (!why.empty()) job["why"] = why;
     if (status == "failed") job["lines"] = lines_of_failure(log);
     report["jobs"].push_back(job);
-    for (const Json& line :
-         json_lines(log, {"kernel", "dtype", "shape", "ms", "peak", "measured_peak", "share_of_peak"})) {
+    for (const Json& line : json_lines(log)) {
+      if (has_all(line, {"model", "program"}))
+        for (const char* unit : {"ms_per_step", "ms_update", "gflops", "gemm_peak_gflops"})
+          if (has_all(line, {unit})) measured[{line["model"], unit}][line["program"]].push_back(line[unit]);
+      if (!has_all(line, {"kernel", "dtype", "shape", "ms", "peak", "measured_peak", "share_of_peak"}))
+        continue;
       Json& kernel = report["kernels"].emplace_back(Json::object());
       for (const char* field : {"kernel", "dtype", "shape", "ms", "share_of_peak"})
         kernel[field] = line[field];
@@ -156,9 +158,6 @@ inline Json report_of(const fs::path& folder, const std::string& gpu, const std:
                                    : "products " + line["dtype"].get<std::string>() + ", GFLOP/s"]
           .push_back(line["measured_peak"]);
     }
-    for (const char* unit : {"ms_per_step", "ms_update", "gflops", "gemm_peak_gflops"})
-      for (const Json& line : json_lines(log, {"model", "program", unit}))
-        measured[{line["model"], unit}][line["program"]].push_back(line[unit]);
     if (const Json longest = longest_kernels(log); !longest.empty()) report["longest_kernels"] = longest;
   }
   for (const auto& [name, each] : peaks) report["peaks"][name] = median(each);

@@ -101,6 +101,7 @@ struct AttentionFormula {
       sum += x[j] = std::exp(score.sum * double(s.scale));
       size = std::max(size, score.size * std::abs(double(s.scale)));
     }
+    const double to_t = roundings_to_t(false);
     lse.add(i, std::log(sum), roundings() * (1 + size + std::abs(std::log(sum))));
     for (int64_t j = 0; j < s.T; ++j) {
       const double p = j < n ? x[j] / sum : 0, error = roundings() * p * (1 + 2 * size);
@@ -110,7 +111,7 @@ struct AttentionFormula {
         const int64_t i_y = at(s.y, b, h, time) + d;
         const double vd = v[at_key(b, h, j) + d], size = std::abs(factor * vd);
         y.add(i_y, factor * p * vd, error * size);
-        flash_y.add(i_y, factor * p * vd, (error + roundings_to_t(false) * p) * size);
+        flash_y.add(i_y, factor * p * vd, (error + to_t * p) * size);
       }
     }
   }

@@ -5,8 +5,7 @@
 namespace gradus {
 namespace {
 
-// The second shape does not fit the
-// workspace.
+// The second shape does not fit the workspace.
 ON_EVERY_DEVICE(L15_CudnnOnGpu);
 TEST_P(L15_CudnnOnGpu, Computes) {
   if (!on_cuda() || turn.alignment == Alignment::None)

@@ -87,6 +87,20 @@ inline void check_cross_entropy_bwd_inplace(CBuf targets, CBuf count, CBuf lse, 
   check(logits.w == Write::Set, op, ": the logits are replaced; Write::Add has no meaning here");
   check_stats(op, logits.t, {{"count", count}, {"dloss", dloss}, {"lse", lse}});
 }
+inline void check_cross_entropy_sums(CBuf logits, CBuf targets, CBuf part_lse, CBuf max, Out sums) {
+  check_int32("cross_entropy_sums", "targets", targets);
+  check_stats("cross_entropy_sums", logits.t, {{"part_lse", part_lse}, {"max", max}, {"sums", sums}});
+}
+inline void check_cross_entropy_of_sums(CBuf targets, CBuf count, CBuf max, CBuf sums, Out loss, Out lse) {
+  check_int32("cross_entropy_of_sums", "targets", targets);
+  check_stats("cross_entropy_of_sums", max.t,
+              {{"count", count}, {"max", max}, {"sums", sums}, {"loss", loss}, {"lse", lse}});
+}
+inline void check_local_ids(CBuf ids, Out y) {
+  check_int32("local_ids", "ids", ids);
+  check_int32("local_ids", "y", {y.p, y.t});
+  check(y.w == Write::Set, "local_ids: ids are replaced; Write::Add has no meaning here");
+}
 inline void check_embedding_fwd(CBuf table, CBuf ids, Out y) {
   check_dtype("embedding_fwd", table.t, {{"y", y}});
   check_int32("embedding_fwd", "ids", ids);

@@ -89,6 +89,14 @@ constexpr Cost cross_entropy_fwd(RowShape s, DType T) {
 }
 constexpr Cost cross_entropy_bwd_inplace(RowShape s, DType T) { return normalization(s, T, 3, 2); }
 constexpr Cost count_targets(int64_t n) { return elementwise(n, DType::I32, 2, 1); }
+// Of a row one logit.
+constexpr Cost cross_entropy_sums(RowShape s, DType T) {
+  return {OpClass::Other, 2 * s.rows, s.rows * (size_of(T) + 4 + 4 * stat_size(T)), 0};
+}
+constexpr Cost cross_entropy_of_sums(int64_t rows, DType stats) {
+  return {OpClass::Other, 4 * rows, rows * (4 + 4 * size_of(stats)), rows * size_of(stats)};
+}
+constexpr Cost local_ids(int64_t n) { return elementwise(n, DType::I32, 2, 1); }
 
 constexpr Cost embedding_fwd(RowShape s, DType T) {
   return {OpClass::Other, 0, 2 * s.rows * s.cols * size_of(T), 0};

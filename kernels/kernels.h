@@ -84,6 +84,9 @@ struct Ctx {
 };
 constexpr int64_t kWorkspaceBytes = int64_t(16) << 20;
 
+// An id, or a target, that another rank has the row, or the column, of (local_ids).
+constexpr int32_t kElsewhere = -2;
+
 struct RowShape {
   int64_t rows, cols;
   bool operator==(const RowShape&) const = default;

@@ -5,8 +5,8 @@ namespace gradus::cpu {
 static void check_ids(RowShape s, int64_t vocab, CBuf ids) {
   for (int64_t r = 0; r < s.rows; ++r) {
     const int32_t id = ids.as<int32_t>()[r];
-    check(id >= 0 && id < vocab, "embedding: id ", id, " at row ", r, " is not in the table of ", vocab,
-          " rows");
+    check((id >= 0 && id < vocab) || id == kElsewhere, "embedding: id ", id, " at row ", r,
+          " is not in the table of ", vocab, " rows");
   }
 }
 
@@ -15,7 +15,12 @@ void embedding_fwd(const Ctx&, RowShape s, int64_t vocab, CBuf table, CBuf ids, 
   check_ids(s, vocab, ids);
   visit_out("embedding_fwd", y, [&]<class T, Write W>() {
     for_rows(s, [&](int64_t r) {
-      copy_row<W>(s.cols, table.as<T>() + ids.as<int32_t>()[r] * s.cols, y.as<T>() + r * s.cols);
+      const int32_t id = ids.as<int32_t>()[r];
+      T* const row = y.as<T>() + r * s.cols;
+      if (id >= 0)
+        copy_row<W>(s.cols, table.as<T>() + id * s.cols, row);
+      else if (W == Write::Set)
+        std::fill_n(row, s.cols, T(acc_t<T>(0)));
     });
   });
 }
@@ -30,6 +35,7 @@ static void gather_columns(RowShape s, const int32_t* ids, const int64_t* order,
     const int32_t id = ids[order[i]];
     std::fill_n(sum, n, acc_t<T>(0));
     for (; i < s.rows && ids[order[i]] == id; ++i) add_row(n, dy + order[i] * s.cols + at, sum);
+    if (id < 0) continue;
     write("embedding_bwd", n, sum, dtable, id * s.cols + at);
   }
 }

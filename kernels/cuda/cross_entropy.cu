@@ -4,7 +4,7 @@ namespace gradus::GRADUS_GPU {
 
 inline __device__ int32_t target_of(int64_t row, RowShape s, const int32_t* targets) {
   const int32_t target = targets[row];
-  device_check(target >= -1 && target < s.cols, "cross_entropy: target", target,
+  device_check(target >= kElsewhere && target < s.cols, "cross_entropy: target", target,
                "is not a class, nor -1; see row", row);
   return target;
 }
@@ -19,7 +19,7 @@ __global__ void row_loss_kernel(RowShape s, const T* logits, const int32_t* targ
   const ExpSum total = exp_sum(s.cols, row);
   if (threadIdx.x != 0) return;
   const float value = total.shift + logf(total.sum);
-  row_loss[r] = target < 0 ? 0.0f : value - load(row, target);
+  row_loss[r] = target == -1 ? 0.0f : target == kElsewhere ? value : value - load(row, target);
   if (lse) store<W>(lse, r, value);
 }
 
@@ -85,7 +85,7 @@ __global__ void cross_entropy_bwd_kernel(RowShape s, const int32_t* targets, con
   const float shift = lse[r], by = *factor;
   for (int64_t c = threadIdx.x; c < s.cols; c += blockDim.x)
     store<Write::Set>(row, c,
-                      target < 0 ? 0.0f : by * (expf(load(row, c) - shift) - (c == target ? 1.0f : 0.0f)));
+                      target == -1 ? 0.0f : by * (expf(load(row, c) - shift) - (c == target ? 1.0f : 0.0f)));
 }
 
 void cross_entropy_bwd_inplace(const Ctx& ctx, RowShape s, CBuf targets, CBuf count, CBuf lse, CBuf dloss,
@@ -99,6 +99,67 @@ void cross_entropy_bwd_inplace(const Ctx& ctx, RowShape s, CBuf targets, CBuf co
     launch(ctx, op, unsigned(s.rows), row_threads(s.cols), 0, cross_entropy_bwd_kernel<T>, s,
            targets.as<int32_t>(), lse.as<float>(), factor, logits.as<T>());
   });
+}
+
+// A thread a row.
+template <Write W, class T>
+__global__ void cross_entropy_sums_kernel(RowShape s, const T* logits, const int32_t* targets,
+                                          const float* part_lse, const float* max, float* sums) {
+  const int64_t r = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (r >= s.rows) return;
+  const int32_t target = target_of(r, s, targets);
+  store<W>(sums, r, part_lse[r] == -INFINITY ? 0.0f : expf(part_lse[r] - max[r]));
+  store<W>(sums, s.rows + r, target < 0 ? 0.0f : load(logits, r * s.cols + target));
+}
+void cross_entropy_sums(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, CBuf part_lse, CBuf max,
+                        Out sums) {
+  constexpr const char* op = "cross_entropy_sums";
+  check_cross_entropy_sums(logits, targets, part_lse, max, sums);
+  visit_gpu(op, logits.t, [&]<class T>() {
+    visit_write(sums.w, [&]<Write W>() {
+      launch(ctx, op, blocks_for(s.rows, kThreads), kThreads, 0, cross_entropy_sums_kernel<W, T>, s,
+             logits.as<T>(), targets.as<int32_t>(), part_lse.as<float>(), max.as<float>(), sums.as<float>());
+    });
+  });
+}
+
+template <Write W>
+__global__ void lse_of_sums_kernel(int64_t rows, const int32_t* targets, const float* max, const float* sums,
+                                   float* row_loss, float* lse) {
+  const int64_t r = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (r >= rows) return;
+  const float value = max[r] + logf(sums[r]);
+  row_loss[r] = targets[r] < 0 ? 0.0f : value - sums[rows + r];
+  if (lse) store<W>(lse, r, value);
+}
+void cross_entropy_of_sums(const Ctx& ctx, int64_t rows, CBuf targets, CBuf count, CBuf max, CBuf sums,
+                           Out loss, Out lse) {
+  constexpr const char* op = "cross_entropy_of_sums";
+  check_cross_entropy_of_sums(targets, count, max, sums, loss, lse);
+  float* row_loss = static_cast<float*>(ctx.scratch);
+  visit_write(lse.w, [&]<Write W>() {
+    launch(ctx, op, blocks_for(rows, kThreads), kThreads, 0, lse_of_sums_kernel<W>, rows,
+           targets.as<int32_t>(), max.as<float>(), sums.as<float>(), row_loss, lse.as<float>());
+  });
+  if (!loss.wanted()) return;
+  visit_write(loss.w, [&]<Write W>() {
+    launch(ctx, op, 1, kThreads, 0, mean_kernel<W>, rows, row_loss, targets.as<int32_t>(), count.as<float>(),
+           loss.as<float>());
+  });
+}
+
+static __global__ void local_ids_kernel(int64_t n, int64_t all, int64_t first, int64_t count,
+                                        const int32_t* ids, int32_t* y) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  const int32_t id = ids[i];
+  device_check(id >= -1 && id < all, "local_ids: id", id, "is none, nor -1; see", i);
+  y[i] = id == -1 ? -1 : id >= first && id < first + count ? int32_t(id - first) : kElsewhere;
+}
+void local_ids(const Ctx& ctx, int64_t n, int64_t all, int64_t first, int64_t count, CBuf ids, Out y) {
+  check_local_ids(ids, y);
+  launch(ctx, "local_ids", blocks_for(n, kThreads), kThreads, 0, local_ids_kernel, n, all, first, count,
+         ids.as<int32_t>(), y.as<int32_t>());
 }
 
 }  // namespace gradus::GRADUS_GPU

@@ -4,14 +4,16 @@ namespace gradus::GRADUS_GPU {
 
 inline __device__ int64_t id_of(int64_t row, int64_t vocab, const int32_t* ids) {
   const int32_t id = ids[row];
-  device_check(id >= 0 && id < vocab, "embedding: id", id, "is not a row of the table; see row", row);
+  device_check((id >= 0 && id < vocab) || id == kElsewhere, "embedding: id", id,
+               "is not a row of the table; see row", row);
   return id;
 }
 
 template <Write W, class T>
 __global__ void embedding_fwd_kernel(int64_t cols, int64_t vocab, const T* table, const int32_t* ids, T* y) {
-  const int64_t r = blockIdx.x, from = id_of(r, vocab, ids) * cols;
-  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x) store<W>(y, r * cols + c, load(table, from + c));
+  const int64_t r = blockIdx.x, id = id_of(r, vocab, ids);
+  for (int64_t c = threadIdx.x; c < cols; c += blockDim.x)
+    store<W>(y, r * cols + c, id < 0 ? 0.0f : load(table, id * cols + c));
 }
 
 void embedding_fwd(const Ctx& ctx, RowShape s, int64_t vocab, CBuf table, CBuf ids, Out y) {
@@ -30,6 +32,7 @@ __global__ void embedding_bwd_kernel(RowShape s, int64_t vocab, const int32_t* i
   __shared__ uint32_t found[kThreads / kWarp];  // a bit for each row that has this block's id
   const int64_t mine = blockIdx.x, c = int64_t(blockIdx.y) * blockDim.x + threadIdx.x;
   const int64_t id = id_of(mine, vocab, ids);
+  if (id < 0) return;  // the whole block does
   float sum = 0;
   for (int64_t begin = 0; begin < s.rows; begin += blockDim.x) {
     const int64_t looked_at = begin + threadIdx.x;

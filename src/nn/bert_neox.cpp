@@ -41,7 +41,8 @@ const Tensor& Transformer::head_weight() const {
 }
 
 Tensor Transformer::pooled_head(const Tensor& x) const {
-  const Tensor pooled = tanh((*pooler_)(select_token(x, 0)));
+  const Tensor all = shared_ends ? shared_ends->after_blocks(x) : x;
+  const Tensor pooled = tanh((*pooler_)(select_token(all, 0)));
   return classifier_ ? (*classifier_)(dropout(pooled, config.dropout)) : pooled;
 }
 

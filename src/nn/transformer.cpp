@@ -31,11 +31,13 @@ Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c,
   // END SOLUTION 03.1
 }
 
-Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past) {
-  const int64_t first = past ? past->length : 0;
-  const Tensor turned = c.rotary > 0 ? rotary(qkv, c.heads, c.rotary, first) : qkv;
+Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past) const {
+  const int64_t first = past ? past->length : 0, D = c.channels / c.heads, heads = qkv.last() / (3 * D);
+  const auto& shard = c_attn.weight.shard;
+  const int64_t first_head = shard ? shard->begin / (D * c.channels) : 0;
+  const Tensor turned = c.rotary > 0 ? rotary(qkv, heads, c.rotary, first) : qkv;
   if (past) past->append(turned);
-  return first > 0 ? past->attend(turned, c.heads) : c.attention(turned, c.heads, c.mask, c.dropout, 0);
+  return first > 0 ? past->attend(turned, heads) : c.attention(turned, heads, c.mask, c.dropout, first_head);
 }
 
 static ModelPart within(const TransformerConfig& c, ModelPart part) {
@@ -73,7 +75,8 @@ void Transformer::initialize(uint64_t seed, const AssignValues& assign) {
   if (!current().device.has_data()) return;
   const double smaller = config.residual == Residual::PostNorm ? 1 : 1 / std::sqrt(2.0 * config.layers);
   for (Parameter& p : parameters) {
-    std::vector<double> values(p.value.numel(), 0.0);
+    const Shape& whole = p.shard ? p.shard->whole : p.value.shape();
+    std::vector<double> values(whole.numel(), 0.0);
     const bool gain = p.name.find("ln_") != std::string::npos && p.name.ends_with(".weight");
     const double std = p.name.ends_with("c_proj.weight") ? 0.02 * smaller : 0.02;
     Rng rng(seed, uint64_t(p.number));
@@ -98,12 +101,14 @@ void Transformer::check_inputs(const Tensor& ids, const Tensor& types) const {
 Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_position) const {
   check(part.embedding, "transformer: this part of a model has no embedding");
   check_inputs(ids, types);
-  Tensor x = embedding(wte_->table.value, ids);
+  const Tensor& tokens = wte_->table.value;
+  Tensor x = shared_ends ? shared_ends->embed(tokens, ids) : embedding(tokens, ids);
   if (wtt_) x = add(x, embedding(wtt_->table.value, types));
   if (wpe_) {
     const Tensor& table = wpe_->table.value;  // a part of it would have no gradient
     x = add_positions(x, first_position > 0 ? table.narrow(first_position, ids.shape()[1]) : table);
   }
+  if (shared_ends) x = shared_ends->before_blocks(x);
   if (config.residual == Residual::PostNorm) x = (*norm_)(x);
   return dropout(x, config.dropout);
 }
@@ -122,6 +127,8 @@ Tensor Transformer::before_head(const Tensor& x) const {
 
 Tensor Transformer::head(const Tensor& x) const {
   const Tensor last = before_head(x);
+  check(!shared_ends || config.output_head == OutputHead::Pooled,
+        "transformer: ranks have a part of the logits each; loss() needs no more");
   return config.output_head == OutputHead::Pooled ? pooled_head(last) : linear(last, head_weight());
 }
 
@@ -134,6 +141,8 @@ Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   const ProfileRange range("forward");
   check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
+  if (shared_ends && config.output_head != OutputHead::Pooled)
+    return shared_ends->loss(before_head(through_blocks(embed(ids, types))), head_weight(), targets, count);
   if (config.loss_rows == 0) return cross_entropy(logits(ids, types), targets, count);
   const Tensor last = before_head(through_blocks(embed(ids, types)));
   return linear_cross_entropy(last, head_weight(), targets, count, config.loss_rows);

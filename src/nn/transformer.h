@@ -11,6 +11,18 @@ namespace gradus {
 class KvCache;   // kv_cache.h
 struct KvLayer;  // what the attention of one block sees of it
 
+// The ends of a model whose vocabulary, and perhaps the tokens of its blocks, ranks share out
+// (parallel/tensor_parallel.h).
+struct SharedEnds {
+  virtual ~SharedEnds() = default;
+  virtual Tensor embed(const Tensor& table, const Tensor& ids) const = 0;  // rows of all tokens
+  virtual Tensor before_blocks(const Tensor& x) const = 0;                 // what this rank's blocks get of x
+  virtual Tensor after_blocks(const Tensor& x) const = 0;                  // all of it again
+  // cross_entropy(linear(x, weight), targets, count); x comes from this rank's blocks.
+  virtual Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                      const Tensor& count) const = 0;
+};
+
 struct TransformerBlock {
   static constexpr int64_t kParameters = 12,
                            kDropouts = 3;  // of a block: how many it has, how often it drops
@@ -20,8 +32,9 @@ struct TransformerBlock {
   // Of BERT and of GPT-NeoX: bert_neox.cpp.
   Tensor post_norm(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
   Tensor parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
-  // Attention as configured: qkv (B,T,3C) -> (B,T,C). With a `past`, the tokens in it take part.
-  static Tensor attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past);
+  // Attention as configured: qkv (B,T,3C) -> (B,T,C), or of the heads that this rank has. With a `past`, the
+  // tokens in it take part.
+  Tensor attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past) const;
   std::string name;  // of its range, and the beginning of its parameters'
   LayerNorm ln_1;
   Linear c_attn, c_proj;  // (3C, C): q, k and v in one product; (C, C)
@@ -89,6 +102,7 @@ class Transformer {
   std::vector<TransformerBlock> blocks;  // of this part
   // How the blocks are cut, in order; empty: all is kept. Losses and gradients do not depend on it.
   std::vector<BlockSegment> segments;
+  std::unique_ptr<SharedEnds> shared_ends;
   // Only the input of the first block is kept, and every block's is made from it: the least memory.
   bool from_the_start = false;
 

@@ -8,7 +8,7 @@
 
 namespace gradus {
 
-static void cross_entropy_op_bwd(const Node& n, const Tensor& dloss, Grads& dx) {
+void cross_entropy_op_bwd(const Node& n, const Tensor& dloss, Grads& dx) {
   Tensor logits = unshared(n.saved[0].tensor);
   be(dloss).cross_entropy_bwd_inplace(
       ctx(logits, cost::cross_entropy_bwd_inplace(logits.rows(), logits.dtype())), logits.rows(),

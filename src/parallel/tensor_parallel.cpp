@@ -1,0 +1,143 @@
+#include "src/parallel/tensor_parallel.h"
+
+#include "src/parallel/flat.h"
+#include "src/parallel/rank_ops.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+// The first product of a pair, whose weight has some of the rows: all ranks need the whole input, and each
+// makes a part of its gradient.
+struct FirstOfPair : LinearVariant {
+  Comm& ranks;
+  Sequence sequence;
+  FirstOfPair(Comm& ranks, Sequence sequence) : ranks(ranks), sequence(sequence) {}
+  Tensor operator()(const Linear& l, const Tensor& x) const override {
+    // BEGIN SOLUTION 19.1
+    if (sequence == Sequence::PartsInMemory) return gathered_linear(ranks, x, l.weight.value, l.bias_value());
+    return l.product(sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x));
+    // STUB: todo("19.1", "the product of whole x with this rank's rows of the weight", l, x);
+    // END SOLUTION 19.1
+  }
+};
+// The second, whose weight has the columns that belong to these rows: each rank makes a part of the sum.
+struct SecondOfPair : LinearVariant {
+  Comm& ranks;
+  Sequence sequence;
+  SecondOfPair(Comm& ranks, Sequence sequence) : ranks(ranks), sequence(sequence) {}
+  Tensor operator()(const Linear& l, const Tensor& x) const override {
+    // BEGIN SOLUTION 19.2
+    const Tensor partial = linear(x, l.weight.value);
+    return sequence == Sequence::Whole ? sum_from_ranks(ranks, partial, l.bias_value())
+                                       : scatter_sum(ranks, partial, l.bias_value());
+    // STUB: todo("19.2", "the sum of all ranks' products, and the bias once", l, x);
+    // END SOLUTION 19.2
+  }
+};
+
+struct EndsOfRanks : SharedEnds {
+  Comm& ranks;
+  Sequence sequence;
+  int64_t vocab;
+  EndsOfRanks(Comm& ranks, Sequence sequence, int64_t vocab)
+      : ranks(ranks), sequence(sequence), vocab(vocab) {}
+  Tensor embed(const Tensor& table, const Tensor& ids) const override {
+    return embedding_of_part(ranks, table, vocab, ids);
+  }
+  Tensor before_blocks(const Tensor& x) const override {
+    if (sequence == Sequence::Whole) return x;
+    const Tensor part = take_part(ranks, x);
+    current().first_token = ranks.rank() * part.shape()[1];
+    return part;
+  }
+  Tensor after_blocks(const Tensor& x) const override {
+    return sequence == Sequence::Whole ? x : whole_tokens(ranks, x);
+  }
+  Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
+              const Tensor& count) const override {
+    const Tensor all = sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x);
+    return cross_entropy_of_part(ranks, linear(all, weight), vocab, targets, count);
+  }
+};
+
+static void keep(Parameter& p, const Shard& shard, const Shape& shape) {
+  p.shard = shard;
+  p.value = Tensor(current().device, shape, p.precision.value, Kind::Weight, p.name);
+  if (p.precision.master)
+    p.master = Tensor(current().device, shape, DType::F32, Kind::Master, p.name + ".master");
+  attach(p.value, p.leaf, p.name);
+}
+static void keep_whole(Parameter& p) {
+  keep(p, {}, p.value.shape());
+  p.shard.reset();
+}
+// Of `groups` equal parts of the rows a part each.
+static void keep_rows(Parameter& p, const Part& rows, int64_t groups = 1) {
+  const Shape& whole = p.value.shape();
+  Shape shape{groups * rows.count};
+  if (whole.rank() == 2) shape.push_back(whole[1]);
+  keep(p, Shard::of_rows(whole, rows.begin, rows.count, groups), shape);
+}
+static void keep_columns(Parameter& p, const Part& columns) {
+  const Shape& shape = p.value.shape();
+  keep(p, Shard::of_columns(shape, columns.begin, columns.count), shape.with_last(columns.count));
+}
+
+static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
+  const TransformerConfig& c = model.config;
+  const int64_t N = ranks.size(), r = ranks.rank();
+  check(c.heads % N == 0, "tensor parallel: ", c.heads, " heads cannot be shared out among ", N,
+        " ranks; use a number of ranks that divides them");
+  check(part_of(c.vocab, N - 1, N).count > 0, "tensor parallel: a vocabulary of ", c.vocab,
+        " has no parts for ", N, " ranks");
+  std::unordered_set<const Parameter*> done;
+  const auto rows = [&](Parameter* p, int64_t all, int64_t groups) {
+    if (p) keep_rows(*p, part_of(all, r, N), groups), done.insert(p);
+  };
+  const auto pair = [&](Linear& first, Linear& second, int64_t width, int64_t groups) {
+    rows(&first.weight, width, groups);
+    rows(first.bias, width, groups);
+    keep_columns(second.weight, part_of(width, r, N));
+    done.insert(&second.weight);
+    first.variant = std::make_unique<FirstOfPair>(ranks, sequence);
+    second.variant = std::make_unique<SecondOfPair>(ranks, sequence);
+  };
+  for (TransformerBlock& b : model.blocks) {
+    pair(b.c_attn, b.c_proj, c.channels, 3);
+    pair(b.c_fc, b.mlp_c_proj, 4 * c.channels, 1);
+  }
+  for (Parameter& p : model.parameters) {
+    if (p.name == "wte.weight" || p.name == "lm_head.weight")
+      keep_rows(p, part_of(c.vocab, r, N));
+    else if (!done.contains(&p))
+      keep_whole(p);
+  }
+  model.shared_ends = std::make_unique<EndsOfRanks>(ranks, sequence, c.vocab);
+}
+
+TensorParallel::TensorParallel(Comm& ranks, Transformer& model, Sequence sequence)
+    : ranks_(ranks),
+      model_(model),
+      sequence_(sequence),
+      norm_((share_out(ranks, model, sequence), model.parameters), {&ranks}) {}
+
+void TensorParallel::assign_part(Parameter& p, const std::vector<double>& values) {
+  p.assign(p.shard ? p.shard->of_values(values) : values);
+}
+
+void TensorParallel::sum_gradients() {
+  if (sequence_ == Sequence::Whole) return;
+  const auto sum = [&](const Parameter& p) {
+    if (!p.trainable()) return;
+    check_gradient(p);
+    ranks_.all_reduce(p.leaf.grad)->wait();
+  };
+  const auto norm = [&](const LayerNorm& n) { sum(n.gamma), sum(n.beta); };
+  for (const TransformerBlock& b : model_.blocks) {
+    norm(b.ln_1), norm(b.ln_2);
+    sum(*b.c_proj.bias), sum(*b.mlp_c_proj.bias);
+  }
+  norm(model_.last_norm());
+}
+
+}  // namespace gradus

@@ -1,0 +1,41 @@
+// Tensor parallelism: ranks share a transformer's layers out. Of each block a rank has some heads of
+// attention and some neurons of the MLP: rows of the first product's weight, columns of the second's, so that
+// nothing travels between the two (Shoeybi et al. 2019, "Megatron-LM", sec. 3); of the vocabulary it has some
+// rows.
+#pragma once
+#include "src/nn/transformer.h"
+#include "src/parallel/comm/comm.h"
+#include "src/parallel/sharded_grad_norm.h"
+
+namespace gradus {
+
+// Sequence parallelism (Korthikanti et al. 2023, "Reducing activation recomputation in large transformer
+// models", sec. 4.2): of what lies between the products, norms, dropouts and residuals, a rank has some
+// tokens.
+enum class Sequence : uint8_t {
+  Whole,          // all ranks have all tokens
+  Parts,          // a part each; the first products keep their gathered input for backward
+  PartsInMemory,  // ... keep the part, and gather once more in backward
+};
+
+class TensorParallel {
+ public:
+  // The model was made with Allocate::Later; it gets this rank's parts of the weights. Errors, with a
+  // sentence: ranks that do not divide the heads, more ranks than the vocabulary has parts.
+  TensorParallel(Comm& ranks, Transformer& model, Sequence sequence = Sequence::Whole);
+  TensorParallel(const TensorParallel&) = delete;
+
+  // For Transformer::initialize and files: of a parameter's values those that this rank keeps.
+  static void assign_part(Parameter& p, const std::vector<double>& values);
+  // After the backward pass, where tokens are in parts: adds up, over the ranks, the gradients of parameters
+  // that all have and that each has met with its tokens alone. Otherwise there is nothing to add.
+  void sum_gradients();
+
+ private:
+  Comm& ranks_;
+  Transformer& model_;
+  Sequence sequence_;
+  ShardedGradNorm norm_;
+};
+
+}  // namespace gradus

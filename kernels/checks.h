@@ -135,6 +135,13 @@ inline void check_attention_flash_fwd(const AttentionShape& s, CBuf q, CBuf k, C
   check_dtype("attention_flash_fwd", q.t, {{"k", k}, {"v", v}, {"y", y}});
   check_stats("attention_flash_fwd", q.t, {{"lse", lse}});
 }
+inline void check_attention_merge_inplace(const AttentionShape& s, CBuf y, CBuf lse, Out sum, Out total) {
+  constexpr const char* op = "attention_merge_inplace";
+  check_attention_heads(op, s);
+  check(sum.w == Write::Set && total.w == Write::Set, op,
+        ": sums are replaced; Write::Add has no meaning here");
+  check_stats(op, y.t, {{"lse", lse}, {"sum", sum}, {"total", total}});
+}
 inline void check_attention_flash_bwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                                       CBuf dy, Out dq, Out dk, Out dv) {
   constexpr const char* op = "attention_flash_bwd";

@@ -140,6 +140,10 @@ constexpr Cost attention_flash_fwd(const AttentionShape& s, DType T) {
           (2 * attention_q(s) + 2 * attention_k(s)) * size_of(T) + s.B * s.H * s.T * stat_size(T), 0, T};
 }
 // Bytes: q, y, dy, dq; k, v, dk, dv; lse. Scratch: rowsum(dy y) of each query.
+constexpr Cost attention_merge_inplace(const AttentionShape& s, DType T) {
+  return {OpClass::Normalization, 3 * attention_q(s),
+          attention_q(s) * (size_of(T) + 2 * stat_size(T)) + 3 * s.B * s.H * s.T * stat_size(T), 0};
+}
 constexpr Cost attention_flash_bwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
           (4 * attention_q(s) + 4 * attention_k(s)) * size_of(T) + s.B * s.H * s.T * stat_size(T),

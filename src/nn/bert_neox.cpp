@@ -41,8 +41,7 @@ const Tensor& Transformer::head_weight() const {
 }
 
 Tensor Transformer::pooled_head(const Tensor& x) const {
-  const Tensor all = shared_ends ? shared_ends->after_blocks(x) : x;
-  const Tensor pooled = tanh((*pooler_)(select_token(all, 0)));
+  const Tensor pooled = tanh((*pooler_)(select_token(ends->after_blocks(x), 0)));
   return classifier_ ? (*classifier_)(dropout(pooled, config.dropout)) : pooled;
 }
 

@@ -35,6 +35,7 @@ Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, K
   const int64_t first = past ? past->length : 0, D = c.channels / c.heads, heads = qkv.last() / (3 * D);
   const auto& shard = c_attn.weight.shard;
   const int64_t first_head = shard ? shard->begin / (D * c.channels) : 0;
+  if (attention) return (*attention)(qkv, c);
   const Tensor turned = c.rotary > 0 ? rotary(qkv, heads, c.rotary, first) : qkv;
   if (past) past->append(turned);
   return first > 0 ? past->attend(turned, heads) : c.attention(turned, heads, c.mask, c.dropout, first_head);
@@ -98,17 +99,18 @@ void Transformer::check_inputs(const Tensor& ids, const Tensor& types) const {
     check(!types.defined(), "transformer: types of tokens were given to a model that has none");
 }
 
+Tensor ModelEnds::positions(const Tensor& x, const Tensor& table, int64_t first) const {
+  // A part of the table would have no gradient.
+  return add_positions(x, first > 0 ? table.narrow(first, x.shape()[1]) : table);
+}
+
 Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_position) const {
   check(part.embedding, "transformer: this part of a model has no embedding");
   check_inputs(ids, types);
-  const Tensor& tokens = wte_->table.value;
-  Tensor x = shared_ends ? shared_ends->embed(tokens, ids) : embedding(tokens, ids);
+  Tensor x = ends->embed(wte_->table.value, ids);
   if (wtt_) x = add(x, embedding(wtt_->table.value, types));
-  if (wpe_) {
-    const Tensor& table = wpe_->table.value;  // a part of it would have no gradient
-    x = add_positions(x, first_position > 0 ? table.narrow(first_position, ids.shape()[1]) : table);
-  }
-  if (shared_ends) x = shared_ends->before_blocks(x);
+  if (wpe_) x = ends->positions(x, wpe_->table.value, first_position);
+  x = ends->before_blocks(x);
   if (config.residual == Residual::PostNorm) x = (*norm_)(x);
   return dropout(x, config.dropout);
 }
@@ -127,8 +129,6 @@ Tensor Transformer::before_head(const Tensor& x) const {
 
 Tensor Transformer::head(const Tensor& x) const {
   const Tensor last = before_head(x);
-  check(!shared_ends || config.output_head == OutputHead::Pooled,
-        "transformer: ranks have a part of the logits each; loss() needs no more");
   return config.output_head == OutputHead::Pooled ? pooled_head(last) : linear(last, head_weight());
 }
 
@@ -141,10 +141,9 @@ Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   const ProfileRange range("forward");
   check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
-  if (shared_ends && config.output_head != OutputHead::Pooled)
-    return shared_ends->loss(before_head(through_blocks(embed(ids, types))), head_weight(), targets, count);
-  if (config.loss_rows == 0) return cross_entropy(logits(ids, types), targets, count);
   const Tensor last = before_head(through_blocks(embed(ids, types)));
+  if (config.output_head == OutputHead::Pooled) return cross_entropy(pooled_head(last), targets, count);
+  if (config.loss_rows == 0) return ends->loss(last, head_weight(), targets, count);
   return linear_cross_entropy(last, head_weight(), targets, count, config.loss_rows);
 }
 

@@ -1,5 +1,6 @@
 // GPT-2, by its configuration, and what it takes to be BERT or GPT-NeoX instead (bert_neox.cpp).
 #pragma once
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,16 +12,23 @@ namespace gradus {
 class KvCache;   // kv_cache.h
 struct KvLayer;  // what the attention of one block sees of it
 
-// The ends of a model whose vocabulary, and perhaps the tokens of its blocks, ranks share out
-// (parallel/tensor_parallel.h).
-struct SharedEnds {
-  virtual ~SharedEnds() = default;
-  virtual Tensor embed(const Tensor& table, const Tensor& ids) const = 0;  // rows of all tokens
-  virtual Tensor before_blocks(const Tensor& x) const = 0;                 // what this rank's blocks get of x
-  virtual Tensor after_blocks(const Tensor& x) const = 0;                  // all of it again
-  // cross_entropy(linear(x, weight), targets, count); x comes from this rank's blocks.
+// What is before and behind the blocks; another where ranks share the vocabulary or the tokens out
+// (parallel/tensor_parallel.h, context_parallel.h).
+struct ModelEnds {
+  virtual ~ModelEnds() = default;
+  virtual Tensor embed(const Tensor& table, const Tensor& ids) const { return embedding(table, ids); }
+  virtual Tensor positions(const Tensor& x, const Tensor& table, int64_t first) const;  // added to x
+  virtual Tensor before_blocks(const Tensor& x) const { return x; }  // what this rank's blocks get of x
+  virtual Tensor after_blocks(const Tensor& x) const { return x; }   // all of it again
   virtual Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                      const Tensor& count) const = 0;
+                      const Tensor& count) const {
+    return cross_entropy(linear(x, weight), targets, count);
+  }
+};
+// What a block computes in place of the configured attention.
+struct AttentionVariant {
+  virtual ~AttentionVariant() = default;
+  virtual Tensor operator()(const Tensor& qkv, const TransformerConfig& c) const = 0;
 };
 
 struct TransformerBlock {
@@ -40,6 +48,7 @@ struct TransformerBlock {
   Linear c_attn, c_proj;  // (3C, C): q, k and v in one product; (C, C)
   LayerNorm ln_2;
   Linear c_fc, mlp_c_proj;  // (4C, C) and (C, 4C)
+  std::unique_ptr<AttentionVariant> attention = {};
 };
 
 // What the tape keeps of some blocks that follow each other (lesson 08).
@@ -102,7 +111,7 @@ class Transformer {
   std::vector<TransformerBlock> blocks;  // of this part
   // How the blocks are cut, in order; empty: all is kept. Losses and gradients do not depend on it.
   std::vector<BlockSegment> segments;
-  std::unique_ptr<SharedEnds> shared_ends;
+  std::unique_ptr<ModelEnds> ends = std::make_unique<ModelEnds>();
   // Only the input of the first block is kept, and every block's is made from it: the least memory.
   bool from_the_start = false;
 

@@ -35,7 +35,7 @@ struct SecondOfPair : LinearVariant {
   }
 };
 
-struct EndsOfRanks : SharedEnds {
+struct EndsOfRanks : ModelEnds {
   Comm& ranks;
   Sequence sequence;
   int64_t vocab;
@@ -112,7 +112,7 @@ static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
     else if (!done.contains(&p))
       keep_whole(p);
   }
-  model.shared_ends = std::make_unique<EndsOfRanks>(ranks, sequence, c.vocab);
+  model.ends = std::make_unique<EndsOfRanks>(ranks, sequence, c.vocab);
 }
 
 TensorParallel::TensorParallel(Comm& ranks, Transformer& model, Sequence sequence)

@@ -13,26 +13,32 @@ struct RingVariant : AttentionVariant {
   }
 };
 
-// int32 (B, 2 count), in each row the numbers of both chunks.
-static Tensor in_chunks(const Zigzag& z, int64_t B, const std::function<int32_t(int64_t b, int64_t t)>& value,
-                        const char* name) {
-  const Shape shape{B, 2 * z.count};
-  Device& device = current().device;
-  if (!device.has_data()) return Tensor(device, shape, DType::I32, Kind::Data, name);
+static std::vector<int32_t> chunks_of(const std::vector<int32_t>& rows, int64_t T, const Zigzag& z) {
   std::vector<int32_t> all;
-  for (int64_t b = 0; b < B; ++b)
+  for (int64_t first = 0; first < int64_t(rows.size()); first += T)
     for (const int64_t begin : z.begin)
-      for (int64_t t = begin; t < begin + z.count; ++t) all.push_back(value(b, t));
-  return from_host(device, all, shape, DType::I32, Kind::Data, name);
+      all.insert(all.end(), rows.begin() + first + begin, rows.begin() + first + begin + z.count);
+  return all;
+}
+
+TextBatch chunks_of(const TextBatch& batch, int64_t rank, int64_t ranks) {
+  const Zigzag z = zigzag(batch.T, rank, ranks);
+  return {batch.sequences, 2 * z.count, chunks_of(batch.ids, batch.T, z), chunks_of(batch.targets, batch.T, z),
+          batch.first_sample};
+}
+
+Tensor places_of_chunks(int64_t B, int64_t T, int64_t rank, int64_t ranks) {
+  std::vector<int32_t> places(size_t(B * T));
+  for (int64_t i = 0; i < B * T; ++i) places[size_t(i)] = int32_t(i % T);
+  return on_device(chunks_of(places, T, zigzag(T, rank, ranks)), T / ranks, "places");
 }
 
 struct EndsOfContext : ModelEnds {
   Comm& ranks;
   explicit EndsOfContext(Comm& ranks) : ranks(ranks) {}
   Tensor positions(const Tensor& x, const Tensor& table, int64_t) const override {
-    const Zigzag z = zigzag(ranks.size() * x.shape()[1], ranks.rank(), ranks.size());
-    const auto place = [](int64_t, int64_t t) { return int32_t(t); };
-    return add(x, embedding(table, in_chunks(z, x.shape()[0], place, "positions")));
+    const int64_t N = ranks.size();
+    return add(x, embedding(table, places_of_chunks(x.shape()[0], N * x.shape()[1], ranks.rank(), N)));
   }
 };
 
@@ -44,15 +50,6 @@ void share_context(Comm& ranks, Transformer& model) {
         "GPT-2");
   for (TransformerBlock& b : model.blocks) b.attention = std::make_unique<RingVariant>(ranks);
   model.ends = std::make_unique<EndsOfContext>(ranks);
-}
-
-Tensor own_tokens(Comm& ranks, const Tensor& ids) {
-  check(ids.shape().rank() == 2, "own_tokens: ids are ", ids.shape(), "; they must be (B,T)");
-  const int64_t T = ids.shape()[1];
-  const Zigzag z = zigzag(T, ranks.rank(), ranks.size());
-  const std::vector<int32_t> all = ids.device().has_data() ? to_host<int32_t>(ids) : std::vector<int32_t>();
-  return in_chunks(
-      z, ids.shape()[0], [&](int64_t b, int64_t t) { return all[size_t(b * T + t)]; }, "own tokens");
 }
 
 }  // namespace gradus

@@ -3,6 +3,7 @@
 #pragma once
 #include "src/nn/transformer.h"
 #include "src/parallel/comm/comm.h"
+#include "src/train/accumulate.h"
 
 namespace gradus {
 
@@ -10,7 +11,9 @@ namespace gradus {
 // masks would be others than on one device; token types; an output head for the first token.
 void share_context(Comm& ranks, Transformer& model);
 
-// Of ids (B,T) the tokens of this rank, (B, T / ranks): its two chunks (ring_attention.h).
-Tensor own_tokens(Comm& ranks, const Tensor& ids);
+// Of each sequence of a batch, both chunks of a rank (ring_attention.h).
+TextBatch chunks_of(const TextBatch& batch, int64_t rank, int64_t ranks);
+// The places of these tokens in their sequences of T, int32 (B, T / ranks).
+Tensor places_of_chunks(int64_t B, int64_t T, int64_t rank, int64_t ranks);
 
 }  // namespace gradus

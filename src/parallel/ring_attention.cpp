@@ -117,6 +117,13 @@ void AttendedGradient::meet(const Tensor& keys, const std::vector<ChunkPair>& pa
   }
 }
 
+void put_gradients(const Tensor& dq, const Tensor& dkeys, Out dqkv) {
+  const int64_t C = dq.last();
+  copy_columns(dq, C, 0, C, dqkv, 3 * C);
+  copy_columns(dkeys.narrow(0, 1), C, 0, C, dqkv.from(C), 3 * C);
+  copy_columns(dkeys.narrow(1, 1), C, 0, C, dqkv.from(2 * C), 3 * C);
+}
+
 // The ring: the rank whose keys are here at a step, and how they go on.
 struct Ring {
   Comm& comm;
@@ -150,10 +157,7 @@ static void ring_attention_bwd(Comm& comm, int64_t heads, Mask mask, const Node&
     ring.pass(dkeys, dcoming, 1)->wait();
     dkeys = dcoming;
   }
-  const Out to = dx.out(0);
-  copy_columns(dq, C, 0, C, to, 3 * C);
-  copy_columns(dkeys.narrow(0, 1), C, 0, C, to.from(C), 3 * C);
-  copy_columns(dkeys.narrow(1, 1), C, 0, C, to.from(2 * C), 3 * C);
+  put_gradients(dq, dkeys, dx.out(0));
 }
 
 Tensor ring_attention(Comm& comm, const Tensor& qkv, int64_t heads, Mask mask) {

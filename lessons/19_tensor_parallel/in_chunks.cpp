@@ -1,0 +1,116 @@
+#include "lessons/19_tensor_parallel/in_chunks.h"
+
+#include <deque>
+
+#include "src/parallel/context_parallel.h"
+#include "src/parallel/ring_attention.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+// The attention of all ranks' tokens, as ring_attention computes it on each.
+static std::vector<Tensor> attend_in_chunks(const std::vector<Tensor>& qkv, int64_t heads, Mask mask) {
+  const int64_t N = int64_t(qkv.size());
+  std::vector<Tensor> y, lse;
+  for (int64_t r = 0; r < N; ++r) {
+    Attended attended(qkv[size_t(r)], heads);
+    for (int64_t step = 0; step < N; ++step) {
+      const int64_t whose = (r + N - step) % N;
+      attended.meet(keys_of(qkv[size_t(whose)]), chunk_pairs(mask, r, whose, N));
+    }
+    y.push_back(attended.y()), lse.push_back(attended.lse);
+  }
+  std::vector<Saved> saved;
+  for (const auto& list : {qkv, y, lse})
+    for (const Tensor& x : list) saved.push_back({x});
+  return record("attend_in_chunks", qkv, saved, y,
+                [N, heads, mask](const Node& n, const std::vector<Tensor>& dy, Grads& dx) {
+                  const auto saved = [&](int64_t list, int64_t r) { return n.saved[size_t(list * N + r)].tensor; };
+                  std::vector<Tensor> q, dq, keys, dkeys;
+                  for (int64_t r = 0; r < N; ++r) {
+                    const Attended of(saved(0, r), heads);  // for its queries
+                    q.push_back(of.q), keys.push_back(keys_of(saved(0, r)));
+                    dq.push_back(empty_like(of.q, "dq")), dkeys.push_back(empty_like(keys.back(), "dkeys"));
+                    for (Tensor* x : {&dq.back(), &dkeys.back()})
+                      be(*x).fill(ctx(*x, cost::fill(x->numel(), x->dtype())), x->numel(), x->set(), 0);
+                  }
+                  for (int64_t step = 0; step < N; ++step)
+                    for (int64_t r = 0; r < N; ++r) {
+                      const size_t whose = size_t((r + N - step) % N), i = size_t(r);
+                      const Tensor y = saved(1, r), lse = saved(2, r);
+                      AttendedGradient gradient{q[i], y, lse, dy[i], heads, dq[i]};
+                      gradient.meet(keys[whose], chunk_pairs(mask, r, int64_t(whose), N), dkeys[whose]);
+                    }
+                  for (int64_t r = 0; r < N; ++r)
+                    put_gradients(dq[size_t(r)], dkeys[size_t(r)], dx.out(int(r)));
+                });
+}
+
+static std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& models, size_t l,
+                                           const std::vector<Tensor>& x) {
+  const TransformerConfig& c = models[0]->config;
+  std::vector<Tensor> qkv, y;
+  for (size_t r = 0; r < x.size(); ++r) {
+    const TransformerBlock& b = models[r]->blocks[l];
+    qkv.push_back(b.c_attn(b.ln_1(x[r])));
+  }
+  const std::vector<Tensor> heads = attend_in_chunks(qkv, c.heads, c.mask);
+  for (size_t r = 0; r < x.size(); ++r) {
+    const TransformerBlock& b = models[r]->blocks[l];
+    const Tensor h = add(x[r], b.c_proj(heads[r]));
+    y.push_back(add(h, b.mlp_c_proj(c.activation(b.c_fc(b.ln_2(h))))));
+  }
+  return y;
+}
+
+TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, const UpdateBy& update, int64_t ranks) {
+  Context context(current().device.name(), task.seed);
+  std::deque<Transformer> made;
+  std::vector<Transformer*> models;
+  for (int64_t r = 0; r < ranks; ++r) {
+    models.push_back(&made.emplace_back(task.model));
+    models.back()->initialize(task.seed);
+  }
+  Parameters& parameters = models[0]->parameters;
+  const auto optimizer = update.make(parameters);
+  TokensRun run;
+  for (int64_t step = 0; step < task.steps; ++step) {
+    const TextBatch batch = whole_batch(loader, task, step);
+    const float targets = float(task.batch * batch.T);
+    const Tensor count = from_host<float>(context.device, {targets}, {}, DType::F32, Kind::Data, "targets");
+    std::vector<TextBatch> chunks;
+    for (int64_t r = 0; r < ranks; ++r) chunks.push_back(chunks_of(batch, r, ranks));
+    for (Transformer* m : models) m->parameters.zero_grad();
+    Tape tape;
+    std::vector<Tensor> x, losses;
+    for (int64_t r = 0; r < ranks; ++r) {
+      const TextBatch& own = chunks[size_t(r)];
+      Parameters& p = models[size_t(r)]->parameters;
+      const Tensor tokens = embedding(p.find("wte.weight").value, on_device(own.ids, own.T, "ids"));
+      const Tensor places = places_of_chunks(task.batch, batch.T, r, ranks);
+      x.push_back(add(tokens, embedding(p.find("wpe.weight").value, places)));
+    }
+    for (size_t l = 0; l < models[0]->blocks.size(); ++l) x = block_in_chunks(models, l, x);
+    for (int64_t r = 0; r < ranks; ++r) {
+      const Transformer& m = *models[size_t(r)];
+      const TextBatch& own = chunks[size_t(r)];
+      losses.push_back(cross_entropy(linear(m.last_norm()(x[size_t(r)]), m.head_weight()),
+                                     on_device(own.targets, own.T, "targets"), count));
+    }
+    Tensor loss = losses[0];
+    double sum = item(loss);
+    for (size_t r = 1; r < losses.size(); ++r) loss = add(loss, losses[r]), sum += item(losses[r]);
+    tape.backward(loss);
+    for (size_t r = 1; r < models.size(); ++r)
+      for (Parameter& p : parameters) cast(models[r]->parameters.find(p.name).leaf.grad, p.leaf.grad.add());
+    note_gradients(run, parameters, step);
+    optimizer->step(update.learning_rate);
+    for (size_t r = 1; r < models.size(); ++r)
+      for (const Parameter& p : parameters) cast(p.value, models[r]->parameters.find(p.name).value.set());
+    run.losses.push_back(sum);
+  }
+  note_weights(run, parameters);
+  return run;
+}
+
+}  // namespace gradus

@@ -1,0 +1,169 @@
+#include "lessons/19_tensor_parallel/in_parts.h"
+
+#include "src/parallel/comm/comm.h"
+
+namespace gradus {
+
+// Columns that a rank has of something with `groups` parts of the same width, such as q, k and v: of each part
+// its share.
+struct Columns {
+  int64_t all, groups, rank, ranks;
+  int64_t count() const { return part().count * groups; }
+  Part part() const { return part_of(all / groups, rank, ranks); }
+};
+
+static void copy(const Tensor& from, int64_t rows, int64_t x_row, int64_t x_begin, int64_t cols, Out to, int64_t y_row,
+                 int64_t y_begin) {
+  const RowShape s{rows, cols};
+  be(from).cast_columns(ctx(from, cost::cast_columns(s, from.dtype(), to.t)), s, x_row, from.in().from(x_begin),
+                        y_row, to.from(y_begin));
+}
+// x[..., columns of the rank], as a copy.
+static Tensor columns_of(const Tensor& x, const Columns& c) {
+  Tensor y = empty(x, x.shape().with_last(c.count()), "part of columns");
+  const Out to = y.set();
+  const Part part = c.part();
+  for (int64_t g = 0; g < c.groups; ++g)
+    copy(x, x.rows().rows, c.all, g * c.all / c.groups + part.begin, part.count, to, c.count(), g * part.count);
+  return y;
+}
+// weight[rows of the rank, :], as a copy.
+static Tensor rows_of(const Tensor& weight, const Columns& c) {
+  Tensor y = empty(weight, {c.count(), weight.last()}, "part of rows");
+  const Out to = y.set();
+  const Part part = c.part();
+  for (int64_t g = 0; g < c.groups; ++g) {
+    const int64_t n = part.count * weight.last(), begin = (g * c.all / c.groups + part.begin) * weight.last();
+    copy(weight, 1, n, begin, n, to, n, g * n);
+  }
+  return y;
+}
+
+// y <- a b, or a b^T.
+static Tensor product(const Tensor& a, const Tensor& b, Trans tb) {
+  const int64_t out = tb == Trans::Yes ? b.shape()[0] : b.last(), in = a.last();
+  Tensor y = empty(a, a.shape().with_last(out), "partial product");
+  const MatmulShape s{.M = a.rows().rows, .N = out, .K = in, .tb = tb, .lda = in, .ldb = b.last(), .ldc = out};
+  be(a).matmul(ctx(a, cost::matmul(s, a.dtype())), s, a.in(), b.in(), y.set());
+  return y;
+}
+// The sum of part(0), part(1), ..., in this order.
+template <class F>
+static Tensor sum_of_parts(int64_t t, F part) {
+  Tensor sum = part(0);
+  for (int64_t r = 1; r < t; ++r) cast(part(r), sum.add());
+  return sum;
+}
+
+// x W^T + b, whose dx is the sum of t parts' dy W: copy_to_ranks and a product.
+static Tensor first_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups, int64_t t) {
+  Tensor y;
+  {
+    const NoTape nothing;
+    y = linear(x, weight, bias);
+  }
+  return record("first_in_parts", {x, weight, bias}, {{x, needed_by(weight)}, {weight, needed_by(x)}}, y,
+                [groups, t](const Node& n, const Tensor& dy, Grads& dx) {
+                  const Tensor &x = n.saved[0].tensor, &weight = n.saved[1].tensor;
+                  const int64_t out = dy.last(), in = x.last();
+                  const MatmulShape s{.M = out, .N = in, .K = dy.rows().rows, .ta = Trans::Yes, .lda = out,
+                                      .ldb = in, .ldc = in};
+                  const Out dw = dx.out(1);
+                  be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), x.in(), dw);
+                  if (dx.wanted(2)) {
+                    const Out db = dx.out(2);
+                    run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), db);
+                  }
+                  dx.pass(0, sum_of_parts(t, [&](int64_t r) {
+                    const Columns c{out, groups, r, t};
+                    return product(columns_of(dy, c), rows_of(weight, c), Trans::No);
+                  }));
+                });
+}
+// The sum of t parts' x W^T, and the bias: a product and sum_from_ranks.
+static Tensor second_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t t) {
+  Tensor y = sum_of_parts(t, [&](int64_t r) {
+    const Columns c{x.last(), 1, r, t};
+    return product(columns_of(x, c), columns_of(weight, c), Trans::Yes);
+  });
+  run(&Backend::bias_fwd, cost::bias_fwd, y, CBuf{}, bias.in(), y.add());
+  return record("second_in_parts", {x, weight, bias}, {{x, needed_by(weight)}, {weight, needed_by(x)}}, y,
+                [](const Node& n, const Tensor& dy, Grads& dx) {
+                  const Tensor &x = n.saved[0].tensor, &weight = n.saved[1].tensor;
+                  const int64_t out = dy.last(), in = x.last();
+                  const MatmulShape s{.M = out, .N = in, .K = dy.rows().rows, .ta = Trans::Yes, .lda = out,
+                                      .ldb = in, .ldc = in};
+                  const Out dw = dx.out(1);
+                  be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), x.in(), dw);
+                  const Out db = dx.out(2);
+                  run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), db);
+                  dx.pass(0, product(dy, weight, Trans::No));
+                });
+}
+// cross_entropy, with the sums of a row's exponentials added up part by part.
+static Tensor loss_in_parts(const Tensor& logits, const Tensor& targets, const Tensor& count, int64_t t) {
+  const RowShape all = logits.rows();
+  const DType stats = statistics_dtype(logits.dtype());
+  std::vector<Tensor> parts, ids, lses;
+  Tensor max = empty(logits, {all.rows}, stats, "max");
+  std::vector<double> most(size_t(all.rows), -INFINITY);
+  for (int64_t r = 0; r < t; ++r) {
+    const Columns c{all.cols, 1, r, t};
+    const RowShape s{all.rows, c.count()};
+    parts.push_back(columns_of(logits, c));
+    Tensor& local = ids.emplace_back(empty_like(targets, "local ids"));
+    be(logits).local_ids(ctx(targets, cost::local_ids(all.rows)), all.rows, all.cols, c.part().begin, c.count(),
+                         targets.in(), local.set());
+    Tensor& lse = lses.emplace_back(empty(logits, {all.rows}, stats, "part's lse"));
+    be(logits).cross_entropy_fwd(ctx(logits, cost::cross_entropy_fwd(s, logits.dtype())), s, parts.back().in(),
+                                 local.in(), count.in(), {nullptr, stats}, lse.set());
+    const std::vector<double> values = to_host<double>(lse);
+    for (size_t i = 0; i < values.size(); ++i) most[i] = std::max(most[i], values[i]);
+  }
+  copy_from_host(max, most);
+  const Tensor sums = sum_of_parts(t, [&](int64_t r) {
+    const RowShape s = parts[size_t(r)].rows();
+    Tensor part = empty(logits, {2, all.rows}, stats, "sums");
+    be(logits).cross_entropy_sums(ctx(logits, cost::cross_entropy_sums(s, logits.dtype())), s, parts[size_t(r)].in(),
+                                  ids[size_t(r)].in(), lses[size_t(r)].in(), max.in(), part.set());
+    return part;
+  });
+  Tensor loss = empty(logits, {}, stats, "loss"), lse = empty(logits, targets.shape(), stats, "cross_entropy.lse");
+  be(logits).cross_entropy_of_sums(ctx(logits, cost::cross_entropy_of_sums(all.rows, stats)), all.rows, targets.in(),
+                                   count.in(), max.in(), sums.in(), loss.set(), lse.set());
+  return record("loss_in_parts", {logits}, {{logits}, {targets}, {lse}, {count}}, loss, cross_entropy_op_bwd);
+}
+
+struct FirstInParts : LinearVariant {
+  int64_t groups, t;
+  FirstInParts(int64_t groups, int64_t t) : groups(groups), t(t) {}
+  Tensor operator()(const Linear& l, const Tensor& x) const override {
+    return first_in_parts(x, l.weight.value, l.bias_value(), groups, t);
+  }
+};
+struct SecondInParts : LinearVariant {
+  int64_t t;
+  explicit SecondInParts(int64_t t) : t(t) {}
+  Tensor operator()(const Linear& l, const Tensor& x) const override {
+    return second_in_parts(x, l.weight.value, l.bias_value(), t);
+  }
+};
+struct EndsInParts : ModelEnds {
+  int64_t t;
+  explicit EndsInParts(int64_t t) : t(t) {}
+  Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets, const Tensor& count) const override {
+    return loss_in_parts(first_in_parts(x, weight, {}, 1, t), targets, count, t);
+  }
+};
+
+void add_in_parts(Transformer& model, int64_t t) {
+  for (TransformerBlock& b : model.blocks) {
+    b.c_attn.variant = std::make_unique<FirstInParts>(3, t);
+    b.c_fc.variant = std::make_unique<FirstInParts>(1, t);
+    b.c_proj.variant = std::make_unique<SecondInParts>(t);
+    b.mlp_c_proj.variant = std::make_unique<SecondInParts>(t);
+  }
+  model.ends = std::make_unique<EndsInParts>(t);
+}
+
+}  // namespace gradus

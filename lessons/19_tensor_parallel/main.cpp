@@ -1,0 +1,122 @@
+// Lesson 19, tensor parallelism. Ranks share the layers themselves out: of a block each has some heads and some
+// neurons, and what they make is added up, twice a layer. Sequence parallelism shares what lies between, and
+// context parallelism one long sequence, whose keys and values go round in a ring.
+//
+// A rank sends 8 b s h (t-1)/t elements a layer; it keeps s b h (8 + 24/t) + 2 a s^2 b / t + 16 s b bytes of
+// 16-bit activations, or, with the sequence shared out, 1/t of all of them.
+//
+//   make lesson-19                                                          expected last line: PASS
+//   make mpi-19 RANKS=4                                                     with ranks that are processes
+#include <iostream>
+
+#include "lessons/19_tensor_parallel/in_chunks.h"
+#include "lessons/19_tensor_parallel/in_parts.h"
+#include "lessons/19_tensor_parallel/runs.h"
+#include "src/parallel/comm/processes.h"
+#include "src/parallel/context_parallel.h"
+#include "src/parallel/data_parallel.h"
+#include "src/train/lesson.h"
+#include "src/train/text.h"
+
+using namespace gradus;
+
+static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader& loader, const UpdateBy& update,
+                              Sequence sequence) {
+  Transformer model(task.model, Allocate::Later);
+  TensorParallel ranks(comm, model, sequence);
+  model.initialize(task.seed, &TensorParallel::assign_part);
+  const auto optimizer = update.make(model.parameters);
+  TokensRun mine;
+  for (int64_t step = 0; step < task.steps; ++step) {
+    const double begin = comm.seconds();
+    model.parameters.zero_grad();
+    Tape tape;
+    const Tensor loss = share_of_loss(model, task, whole_batch(loader, task, step));
+    tape.backward(loss);
+    ranks.sum_gradients();
+    note_gradients(mine, model.parameters, step);
+    optimizer->step(update.learning_rate);
+    mine.losses.push_back(item(loss));  // the same on all ranks
+    mine.seconds.push_back(comm.seconds() - begin);
+  }
+  mine.loss = mine.losses.back();
+  note_weights(mine, model.parameters);
+  return mine;
+}
+
+static TokensRun train_context(Comm& comm, const ParallelTask& task, const Loader& loader, const UpdateBy& update) {
+  Transformer model(task.model);
+  model.initialize(task.seed);
+  share_context(comm, model);
+  const auto optimizer = update.make(model.parameters);
+  TokensRun mine;
+  for (int64_t step = 0; step < task.steps; ++step) {
+    const double begin = comm.seconds();
+    const TextBatch own = chunks_of(whole_batch(loader, task, step), comm.rank(), comm.size());
+    model.parameters.zero_grad();
+    Tape tape;
+    const Tensor loss = share_of_loss(model, task, own);
+    tape.backward(loss);
+    sum_gradients(comm, model.parameters);
+    note_gradients(mine, model.parameters, step);
+    optimizer->step(update.learning_rate);
+    mine.losses.push_back(sum_over_ranks(comm, item(loss)));
+    mine.seconds.push_back(comm.seconds() - begin);
+  }
+  mine.loss = mine.losses.back();
+  note_weights(mine, model.parameters);
+  return mine;
+}
+
+static int lesson_19(int argc, char** argv) {
+  Lesson lesson(argc, argv, "19_tensor_parallel", "ranks that share layers, or one long sequence", 20);
+  RanksArgs args = ranks_flags(lesson.args, 4);
+  lesson.done({}, {});
+  if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
+  LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
+                        lesson.memory);
+  ParallelTask task = parallel_task(context.device.name(), lesson.steps, lesson.seed);
+  task.batch = 8;
+  const Text text = load_text("", task.text_bytes, task.seed);
+  const Loader loader(text.corpus, task.model.context, task.seed);
+  Report report = lesson.report();
+  report.config(task.model, task.batch);
+  args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
+  args.made = lesson.traced_ranks();
+  for (const int64_t t : {1, 2, 4}) {
+    args.ranks = t;
+    for (const UpdateBy& update : {kAdamW, kSgd}) {
+      const bool exact = update.name == kAdamW.name;
+      const TokensRun alone = train_alone(loader, task, update, [&](Transformer& m) {
+        if (exact) add_in_parts(m, t);
+      });
+      std::vector<TokensRun> ranks(static_cast<size_t>(t));
+      run_ranks(args, [&](Comm& comm) { ranks[size_t(comm.rank())] = train_tensor(comm, task, loader, update, Sequence::Whole); });
+      int64_t unlike = 0;
+      double losses = 0, gradients = 0;
+      for (const TokensRun& r : ranks)
+        unlike += count_unlike(r, alone), losses = std::max(losses, losses_off(r, alone)), gradients = std::max(gradients, gradients_off(r, alone));
+      std::cout << "tensor t " << t << " " << update.name << " unlike " << unlike << " losses " << losses << " gradients " << gradients << "\n";
+    }
+  }
+  task.model.dropout = 0;
+  for (const int64_t t : {1, 2, 4}) {
+    args.ranks = t;
+    for (const UpdateBy& update : {kAdamW, kSgd}) {
+      const bool exact = update.name == kAdamW.name;
+      const TokensRun alone = exact ? train_in_chunks(loader, task, update, t) : train_alone(loader, task, update);
+      std::vector<TokensRun> ranks(static_cast<size_t>(t));
+      run_ranks(args, [&](Comm& comm) { ranks[size_t(comm.rank())] = train_context(comm, task, loader, update); });
+      int64_t unlike = 0;
+      double losses = 0, gradients = 0;
+      for (const TokensRun& r : ranks)
+        unlike += count_unlike(r, alone), losses = std::max(losses, losses_off(r, alone)), gradients = std::max(gradients, gradients_off(r, alone));
+      std::cout << "context c " << t << " " << update.name << " unlike " << unlike << " losses " << losses << " gradients " << gradients << "\n";
+    }
+  }
+  return lesson.finish(report);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return run_process(argc, argv, [&] { return lesson_19(argc, argv); }); });
+}

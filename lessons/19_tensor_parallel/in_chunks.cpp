@@ -25,7 +25,9 @@ static std::vector<Tensor> attend_in_chunks(const std::vector<Tensor>& qkv, int6
     for (const Tensor& x : list) saved.push_back({x});
   return record("attend_in_chunks", qkv, saved, y,
                 [N, heads, mask](const Node& n, const std::vector<Tensor>& dy, Grads& dx) {
-                  const auto saved = [&](int64_t list, int64_t r) { return n.saved[size_t(list * N + r)].tensor; };
+                  const auto saved = [&](int64_t list, int64_t r) {
+                    return n.saved[size_t(list * N + r)].tensor;
+                  };
                   std::vector<Tensor> q, dq, keys, dkeys;
                   for (int64_t r = 0; r < N; ++r) {
                     const Attended of(saved(0, r), heads);  // for its queries
@@ -63,7 +65,8 @@ static std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& mode
   return y;
 }
 
-TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, const UpdateBy& update, int64_t ranks) {
+TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, const UpdateBy& update,
+                          int64_t ranks) {
   Context context(current().device.name(), task.seed);
   std::deque<Transformer> made;
   std::vector<Transformer*> models;

@@ -4,46 +4,30 @@
 
 namespace gradus {
 
-// Columns that a rank has of something with `groups` parts of the same width, such as q, k and v: of each part
-// its share.
-struct Columns {
-  int64_t all, groups, rank, ranks;
-  int64_t count() const { return part().count * groups; }
-  Part part() const { return part_of(all / groups, rank, ranks); }
-};
-
-static void copy(const Tensor& from, int64_t rows, int64_t x_row, int64_t x_begin, int64_t cols, Out to, int64_t y_row,
-                 int64_t y_begin) {
-  const RowShape s{rows, cols};
-  be(from).cast_columns(ctx(from, cost::cast_columns(s, from.dtype(), to.t)), s, x_row, from.in().from(x_begin),
-                        y_row, to.from(y_begin));
-}
-// x[..., columns of the rank], as a copy.
-static Tensor columns_of(const Tensor& x, const Columns& c) {
-  Tensor y = empty(x, x.shape().with_last(c.count()), "part of columns");
+// Of `all` columns in `groups` of the same width, such as q, k and v: of each group a rank's part, as a copy.
+static Tensor columns_of(const Tensor& x, int64_t groups, int64_t rank, int64_t t) {
+  const int64_t all = x.last(), width = all / groups;
+  const Part part = part_of(width, rank, t);
+  Tensor y = empty(x, x.shape().with_last(groups * part.count), "columns of a part");
   const Out to = y.set();
-  const Part part = c.part();
-  for (int64_t g = 0; g < c.groups; ++g)
-    copy(x, x.rows().rows, c.all, g * c.all / c.groups + part.begin, part.count, to, c.count(), g * part.count);
+  const RowShape s{x.rows().rows, part.count};
+  for (int64_t g = 0; g < groups; ++g)
+    be(x).cast_columns(ctx(x, cost::cast_columns(s, x.dtype(), y.dtype())), s, all,
+                       x.in().from(g * width + part.begin), y.last(), to.from(g * part.count));
   return y;
 }
-// weight[rows of the rank, :], as a copy.
-static Tensor rows_of(const Tensor& weight, const Columns& c) {
-  Tensor y = empty(weight, {c.count(), weight.last()}, "part of rows");
-  const Out to = y.set();
-  const Part part = c.part();
-  for (int64_t g = 0; g < c.groups; ++g) {
-    const int64_t n = part.count * weight.last(), begin = (g * c.all / c.groups + part.begin) * weight.last();
-    copy(weight, 1, n, begin, n, to, n, g * n);
-  }
-  return y;
+// The same of rows, whose number t divides.
+static Tensor rows_of(const Tensor& weight, int64_t groups, int64_t rank, int64_t t) {
+  const int64_t rows = weight.shape()[0], in = weight.last();
+  return columns_of(weight.reshape({1, rows * in}), groups, rank, t).reshape({rows / t, in});
 }
 
 // y <- a b, or a b^T.
 static Tensor product(const Tensor& a, const Tensor& b, Trans tb) {
   const int64_t out = tb == Trans::Yes ? b.shape()[0] : b.last(), in = a.last();
   Tensor y = empty(a, a.shape().with_last(out), "partial product");
-  const MatmulShape s{.M = a.rows().rows, .N = out, .K = in, .tb = tb, .lda = in, .ldb = b.last(), .ldc = out};
+  const MatmulShape s{
+      .M = a.rows().rows, .N = out, .K = in, .tb = tb, .lda = in, .ldb = b.last(), .ldc = out};
   be(a).matmul(ctx(a, cost::matmul(s, a.dtype())), s, a.in(), b.in(), y.set());
   return y;
 }
@@ -55,49 +39,44 @@ static Tensor sum_of_parts(int64_t t, F part) {
   return sum;
 }
 
+// dw = dy^T x, db: as of any linear layer, which saves x and W.
+static void weight_gradients(const Node& n, const Tensor& dy, Grads& dx) {
+  const int64_t out = dy.last(), in = n.inputs[0].shape[-1];
+  const MatmulShape s{
+      .M = out, .N = in, .K = dy.rows().rows, .ta = Trans::Yes, .lda = out, .ldb = in, .ldc = in};
+  const Out dw = dx.out(1);
+  be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), n.saved[0].in(), dw);
+  if (!dx.wanted(2)) return;
+  const Out db = dx.out(2);
+  run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), db);
+}
+
 // x W^T + b, whose dx is the sum of t parts' dy W: copy_to_ranks and a product.
-static Tensor first_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups, int64_t t) {
+static Tensor first_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups,
+                             int64_t t) {
   Tensor y;
   {
     const NoTape nothing;
     y = linear(x, weight, bias);
   }
-  return record("first_in_parts", {x, weight, bias}, {{x, needed_by(weight)}, {weight, needed_by(x)}}, y,
+  return record("first_in_parts", {x, weight, bias}, {{x}, {weight}}, y,
                 [groups, t](const Node& n, const Tensor& dy, Grads& dx) {
-                  const Tensor &x = n.saved[0].tensor, &weight = n.saved[1].tensor;
-                  const int64_t out = dy.last(), in = x.last();
-                  const MatmulShape s{.M = out, .N = in, .K = dy.rows().rows, .ta = Trans::Yes, .lda = out,
-                                      .ldb = in, .ldc = in};
-                  const Out dw = dx.out(1);
-                  be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), x.in(), dw);
-                  if (dx.wanted(2)) {
-                    const Out db = dx.out(2);
-                    run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), db);
-                  }
+                  weight_gradients(n, dy, dx);
                   dx.pass(0, sum_of_parts(t, [&](int64_t r) {
-                    const Columns c{out, groups, r, t};
-                    return product(columns_of(dy, c), rows_of(weight, c), Trans::No);
-                  }));
+                            return product(columns_of(dy, groups, r, t),
+                                           rows_of(n.saved[1].tensor, groups, r, t), Trans::No);
+                          }));
                 });
 }
 // The sum of t parts' x W^T, and the bias: a product and sum_from_ranks.
 static Tensor second_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t t) {
-  Tensor y = sum_of_parts(t, [&](int64_t r) {
-    const Columns c{x.last(), 1, r, t};
-    return product(columns_of(x, c), columns_of(weight, c), Trans::Yes);
-  });
+  Tensor y = sum_of_parts(
+      t, [&](int64_t r) { return product(columns_of(x, 1, r, t), columns_of(weight, 1, r, t), Trans::Yes); });
   run(&Backend::bias_fwd, cost::bias_fwd, y, CBuf{}, bias.in(), y.add());
-  return record("second_in_parts", {x, weight, bias}, {{x, needed_by(weight)}, {weight, needed_by(x)}}, y,
+  return record("second_in_parts", {x, weight, bias}, {{x}, {weight}}, y,
                 [](const Node& n, const Tensor& dy, Grads& dx) {
-                  const Tensor &x = n.saved[0].tensor, &weight = n.saved[1].tensor;
-                  const int64_t out = dy.last(), in = x.last();
-                  const MatmulShape s{.M = out, .N = in, .K = dy.rows().rows, .ta = Trans::Yes, .lda = out,
-                                      .ldb = in, .ldc = in};
-                  const Out dw = dx.out(1);
-                  be(dy).matmul(ctx(dy, cost::matmul(s, dy.dtype())), s, dy.in(), x.in(), dw);
-                  const Out db = dx.out(2);
-                  run(&Backend::bias_bwd, cost::bias_bwd, dy, dy.in(), db);
-                  dx.pass(0, product(dy, weight, Trans::No));
+                  weight_gradients(n, dy, dx);
+                  dx.pass(0, product(dy, n.saved[1].tensor, Trans::No));
                 });
 }
 // cross_entropy, with the sums of a row's exponentials added up part by part.
@@ -108,15 +87,15 @@ static Tensor loss_in_parts(const Tensor& logits, const Tensor& targets, const T
   Tensor max = empty(logits, {all.rows}, stats, "max");
   std::vector<double> most(size_t(all.rows), -INFINITY);
   for (int64_t r = 0; r < t; ++r) {
-    const Columns c{all.cols, 1, r, t};
-    const RowShape s{all.rows, c.count()};
-    parts.push_back(columns_of(logits, c));
+    const Part part = part_of(all.cols, r, t);
+    const RowShape s{all.rows, part.count};
+    parts.push_back(columns_of(logits, 1, r, t));
     Tensor& local = ids.emplace_back(empty_like(targets, "local ids"));
-    be(logits).local_ids(ctx(targets, cost::local_ids(all.rows)), all.rows, all.cols, c.part().begin, c.count(),
+    be(logits).local_ids(ctx(targets, cost::local_ids(all.rows)), all.rows, all.cols, part.begin, part.count,
                          targets.in(), local.set());
     Tensor& lse = lses.emplace_back(empty(logits, {all.rows}, stats, "part's lse"));
-    be(logits).cross_entropy_fwd(ctx(logits, cost::cross_entropy_fwd(s, logits.dtype())), s, parts.back().in(),
-                                 local.in(), count.in(), {nullptr, stats}, lse.set());
+    be(logits).cross_entropy_fwd(ctx(logits, cost::cross_entropy_fwd(s, logits.dtype())), s,
+                                 parts.back().in(), local.in(), count.in(), {nullptr, stats}, lse.set());
     const std::vector<double> values = to_host<double>(lse);
     for (size_t i = 0; i < values.size(); ++i) most[i] = std::max(most[i], values[i]);
   }
@@ -124,13 +103,15 @@ static Tensor loss_in_parts(const Tensor& logits, const Tensor& targets, const T
   const Tensor sums = sum_of_parts(t, [&](int64_t r) {
     const RowShape s = parts[size_t(r)].rows();
     Tensor part = empty(logits, {2, all.rows}, stats, "sums");
-    be(logits).cross_entropy_sums(ctx(logits, cost::cross_entropy_sums(s, logits.dtype())), s, parts[size_t(r)].in(),
-                                  ids[size_t(r)].in(), lses[size_t(r)].in(), max.in(), part.set());
+    be(logits).cross_entropy_sums(ctx(logits, cost::cross_entropy_sums(s, logits.dtype())), s,
+                                  parts[size_t(r)].in(), ids[size_t(r)].in(), lses[size_t(r)].in(), max.in(),
+                                  part.set());
     return part;
   });
-  Tensor loss = empty(logits, {}, stats, "loss"), lse = empty(logits, targets.shape(), stats, "cross_entropy.lse");
-  be(logits).cross_entropy_of_sums(ctx(logits, cost::cross_entropy_of_sums(all.rows, stats)), all.rows, targets.in(),
-                                   count.in(), max.in(), sums.in(), loss.set(), lse.set());
+  Tensor loss = empty(logits, {}, stats, "loss"),
+         lse = empty(logits, targets.shape(), stats, "cross_entropy.lse");
+  be(logits).cross_entropy_of_sums(ctx(logits, cost::cross_entropy_of_sums(all.rows, stats)), all.rows,
+                                   targets.in(), count.in(), max.in(), sums.in(), loss.set(), lse.set());
   return record("loss_in_parts", {logits}, {{logits}, {targets}, {lse}, {count}}, loss, cross_entropy_op_bwd);
 }
 
@@ -151,7 +132,8 @@ struct SecondInParts : LinearVariant {
 struct EndsInParts : ModelEnds {
   int64_t t;
   explicit EndsInParts(int64_t t) : t(t) {}
-  Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets, const Tensor& count) const override {
+  Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
+              const Tensor& count) const override {
     return loss_in_parts(first_in_parts(x, weight, {}, 1, t), targets, count, t);
   }
 };

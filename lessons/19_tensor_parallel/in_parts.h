@@ -1,5 +1,5 @@
-// One device that adds the partial products of t ranks in rank order: what tensor parallelism must equal to the
-// bit. All else is as in ordinary training.
+// One device that adds the partial products of t ranks in rank order: what tensor parallelism must equal to
+// the bit. All else is as in ordinary training.
 #pragma once
 #include "src/nn/transformer.h"
 

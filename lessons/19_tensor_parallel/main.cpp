@@ -1,6 +1,6 @@
-// Lesson 19, tensor parallelism. Ranks share the layers themselves out: of a block each has some heads and some
-// neurons, and what they make is added up, twice a layer. Sequence parallelism shares what lies between, and
-// context parallelism one long sequence, whose keys and values go round in a ring.
+// Lesson 19, tensor parallelism. Ranks share the layers themselves out: of a block each has some heads and
+// some neurons, and what they make is added up, twice a layer. Sequence parallelism shares what lies between,
+// and context parallelism one long sequence, whose keys and values go round in a ring.
 //
 // A rank sends 8 b s h (t-1)/t elements a layer; it keeps s b h (8 + 24/t) + 2 a s^2 b / t + 16 s b bytes of
 // 16-bit activations, or, with the sequence shared out, 1/t of all of them.
@@ -9,9 +9,11 @@
 //   make mpi-19 RANKS=4                                                     with ranks that are processes
 #include <iostream>
 
+#include "lessons/19_tensor_parallel/compare.h"
 #include "lessons/19_tensor_parallel/in_chunks.h"
 #include "lessons/19_tensor_parallel/in_parts.h"
-#include "lessons/19_tensor_parallel/runs.h"
+#include "lessons/19_tensor_parallel/layer.h"
+#include "lessons/19_tensor_parallel/ring.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/context_parallel.h"
 #include "src/parallel/data_parallel.h"
@@ -20,8 +22,8 @@
 
 using namespace gradus;
 
-static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader& loader, const UpdateBy& update,
-                              Sequence sequence) {
+static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader& loader,
+                              const UpdateBy& update, Sequence sequence) {
   Transformer model(task.model, Allocate::Later);
   TensorParallel ranks(comm, model, sequence);
   model.initialize(task.seed, &TensorParallel::assign_part);
@@ -44,7 +46,8 @@ static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader
   return mine;
 }
 
-static TokensRun train_context(Comm& comm, const ParallelTask& task, const Loader& loader, const UpdateBy& update) {
+static TokensRun train_context(Comm& comm, const ParallelTask& task, const Loader& loader,
+                               const UpdateBy& update) {
   Transformer model(task.model);
   model.initialize(task.seed);
   share_context(comm, model);
@@ -68,6 +71,44 @@ static TokensRun train_context(Comm& comm, const ParallelTask& task, const Loade
   return mine;
 }
 
+static void compare_tensor(const RanksArgs& args, const ParallelTask& task, const Loader& loader,
+                           const std::vector<int64_t>& counts, Report& report) {
+  Sequence sequence = Sequence::Whole;
+  Compared tensor{args, task, report};
+  tensor.train = [&](Comm& comm, const UpdateBy& u) { return train_tensor(comm, task, loader, u, sequence); };
+  const TokensRun plain = train_alone(loader, task, kSgd);
+  for (const int64_t t : counts) {
+    const auto in_parts = [&](Transformer& model) {
+      if (t > 1) add_in_parts(model, t);
+    };
+    const std::string ranks = std::to_string(t) + (t == 1 ? " rank" : " ranks");
+    tensor.equal(ranks, t, train_alone(loader, task, kAdamW, in_parts));
+    if (t > 1) tensor.near(ranks + ", SGD", t, plain, 2e-6);
+  }
+  std::vector<TokensRun> runs;
+  for (const auto& [name, form] :
+       {std::pair("tokens too", Sequence::KeepGathered), {"gathered again", Sequence::GatherAgain}}) {
+    sequence = form;
+    runs.push_back(
+        tensor.near(std::to_string(counts.back()) + " ranks, " + name, counts.back(), plain, 2e-6)[0]);
+  }
+  report.check_at_most("both forms of sequence parallelism: weights off by",
+                       off_by(runs[0].weights, runs[1].weights), 0);
+}
+
+static void compare_context(const RanksArgs& args, const ParallelTask& task, const Loader& loader,
+                            const std::vector<int64_t>& counts, Report& report) {
+  Compared context{args, task, report};
+  context.train = [&](Comm& comm, const UpdateBy& u) { return train_context(comm, task, loader, u); };
+  const TokensRun plain = train_alone(loader, task, kSgd);
+  for (const int64_t c : counts) {
+    const std::string ranks =
+        std::to_string(c) + (c == 1 ? " rank" : " ranks") + ", a part of the context each";
+    context.equal(ranks, c, train_in_chunks(loader, task, kAdamW, c));
+    if (c > 1) context.near(ranks + ", SGD", c, plain, 1e-5);
+  }
+}
+
 static int lesson_19(int argc, char** argv) {
   Lesson lesson(argc, argv, "19_tensor_parallel", "ranks that share layers, or one long sequence", 20);
   RanksArgs args = ranks_flags(lesson.args, 4);
@@ -83,37 +124,17 @@ static int lesson_19(int argc, char** argv) {
   report.config(task.model, task.batch);
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
   args.made = lesson.traced_ranks();
-  for (const int64_t t : {1, 2, 4}) {
-    args.ranks = t;
-    for (const UpdateBy& update : {kAdamW, kSgd}) {
-      const bool exact = update.name == kAdamW.name;
-      const TokensRun alone = train_alone(loader, task, update, [&](Transformer& m) {
-        if (exact) add_in_parts(m, t);
-      });
-      std::vector<TokensRun> ranks(static_cast<size_t>(t));
-      run_ranks(args, [&](Comm& comm) { ranks[size_t(comm.rank())] = train_tensor(comm, task, loader, update, Sequence::Whole); });
-      int64_t unlike = 0;
-      double losses = 0, gradients = 0;
-      for (const TokensRun& r : ranks)
-        unlike += count_unlike(r, alone), losses = std::max(losses, losses_off(r, alone)), gradients = std::max(gradients, gradients_off(r, alone));
-      std::cout << "tensor t " << t << " " << update.name << " unlike " << unlike << " losses " << losses << " gradients " << gradients << "\n";
-    }
-  }
+  const int64_t most = args.ranks;
+  std::vector<int64_t> counts{1, 2, 4};
+  std::erase(counts, most);
+  if (args.comm != "sim") counts.clear();
+  counts.push_back(most);
+  compare_tensor(args, task, loader, counts, report);
   task.model.dropout = 0;
-  for (const int64_t t : {1, 2, 4}) {
-    args.ranks = t;
-    for (const UpdateBy& update : {kAdamW, kSgd}) {
-      const bool exact = update.name == kAdamW.name;
-      const TokensRun alone = exact ? train_in_chunks(loader, task, update, t) : train_alone(loader, task, update);
-      std::vector<TokensRun> ranks(static_cast<size_t>(t));
-      run_ranks(args, [&](Comm& comm) { ranks[size_t(comm.rank())] = train_context(comm, task, loader, update); });
-      int64_t unlike = 0;
-      double losses = 0, gradients = 0;
-      for (const TokensRun& r : ranks)
-        unlike += count_unlike(r, alone), losses = std::max(losses, losses_off(r, alone)), gradients = std::max(gradients, gradients_off(r, alone));
-      std::cout << "context c " << t << " " << update.name << " unlike " << unlike << " losses " << losses << " gradients " << gradients << "\n";
-    }
-  }
+  compare_context(args, task, loader, counts, report);
+  if (args.comm != "sim") return lesson.finish(report);
+  layer_table(report);
+  ring_table(report);
   return lesson.finish(report);
 }
 

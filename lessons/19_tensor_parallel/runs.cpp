@@ -8,12 +8,10 @@
 
 namespace gradus {
 
-const UpdateBy kAdamW{"AdamW", 1e-3, [](Parameters& p) -> std::unique_ptr<Optimizer> {
-                        return std::make_unique<AdamW>(p);
-                      }};
-const UpdateBy kSgd{"SGD", 0.1, [](Parameters& p) -> std::unique_ptr<Optimizer> {
-                      return std::make_unique<Sgd>(p);
-                    }};
+const UpdateBy kAdamW{"AdamW", 1e-3,
+                      [](Parameters& p) -> std::unique_ptr<Optimizer> { return std::make_unique<AdamW>(p); }};
+const UpdateBy kSgd{"SGD", 0.1,
+                    [](Parameters& p) -> std::unique_ptr<Optimizer> { return std::make_unique<Sgd>(p); }};
 
 TextBatch whole_batch(const Loader& loader, const ParallelTask& task, int64_t step) {
   return read_shard(loader, task, step, 0, 1);

@@ -20,7 +20,7 @@ extern const UpdateBy kAdamW, kSgd;
 
 struct TokensRun : RankRun {
   std::vector<double> losses;
-  Weights first_gradients;  // of each parameter, or of the part that this rank has
+  Weights first_gradients;                   // of each parameter, or of the part that this rank has
   std::vector<std::optional<Shard>> shards;  // which part
   Sent sent;                                 // in a step
 };

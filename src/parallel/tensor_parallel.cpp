@@ -14,7 +14,7 @@ struct FirstOfPair : LinearVariant {
   FirstOfPair(Comm& ranks, Sequence sequence) : ranks(ranks), sequence(sequence) {}
   Tensor operator()(const Linear& l, const Tensor& x) const override {
     // BEGIN SOLUTION 19.1
-    if (sequence == Sequence::PartsInMemory) return gathered_linear(ranks, x, l.weight.value, l.bias_value());
+    if (sequence == Sequence::GatherAgain) return gathered_linear(ranks, x, l.weight.value, l.bias_value());
     return l.product(sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x));
     // STUB: todo("19.1", "the product of whole x with this rank's rows of the weight", l, x);
     // END SOLUTION 19.1

@@ -13,9 +13,9 @@ namespace gradus {
 // models", sec. 4.2): of what lies between the products, norms, dropouts and residuals, a rank has some
 // tokens.
 enum class Sequence : uint8_t {
-  Whole,          // all ranks have all tokens
-  Parts,          // a part each; the first products keep their gathered input for backward
-  PartsInMemory,  // ... keep the part, and gather once more in backward
+  Whole,         // all ranks have all tokens
+  KeepGathered,  // a part each; the first products keep their gathered input for backward
+  GatherAgain,   // ... keep the part, and gather once more in backward
 };
 
 class TensorParallel {

@@ -57,7 +57,7 @@ std::vector<double> losses_of_ranks(const TransformerConfig& c, int64_t steps, i
 
 TEST(L19_TensorParallel, ThinLine) {
   for (const double dropout : {0.0, 0.1})
-    for (const Sequence tokens : {Sequence::Whole, Sequence::Parts, Sequence::PartsInMemory})
+    for (const Sequence tokens : {Sequence::Whole, Sequence::KeepGathered, Sequence::GatherAgain})
       for (const int64_t ranks : {1, 2, 4}) {
         const std::vector<double> plain = plain_losses(small(dropout), 5),
                                   ours = losses_of_ranks(small(dropout), 5, ranks, tokens);

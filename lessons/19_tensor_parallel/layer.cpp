@@ -1,0 +1,92 @@
+#include "lessons/19_tensor_parallel/layer.h"
+
+#include <iostream>
+
+#include "src/core/table.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/train/dummy.h"
+
+namespace gradus {
+
+static LayerUse use_of_layers(const LayerSetting& set, int64_t layers) {
+  TransformerConfig c{.vocab = 512, .context = set.s, .layers = layers, .heads = set.a, .channels = set.h};
+  c.dropout = 0.1, c.precision = precision_recipe("zero");
+  LayerUse use;
+  run_cluster({.ranks = set.t, .device = "meta"}, [&](Comm& comm) {
+    Transformer model(c, Allocate::Later);
+    TensorParallel ranks(comm, model, set.sequence);
+    if (set.selective) model.segments.assign(size_t(layers), {1, Keep::LessAttention});
+    const DummyBatch batch = dummy_batch(c, set.b, set.s);
+    const Sent before = comm.sent();
+    Tape tape;
+    const Tensor loss = batch.loss(model);
+    const int64_t kept = current().device.meter().now()[Kind::Activation];
+    tape.backward(loss);
+    if (comm.rank() == 0)
+      use = {kept, comm.sent().elements - before.elements, comm.sent().messages - before.messages};
+  });
+  return use;
+}
+
+LayerUse measure_layer(const LayerSetting& set) {
+  const LayerUse one = use_of_layers(set, 1), two = use_of_layers(set, 2);
+  return {two.bytes - one.bytes, two.elements - one.elements, two.messages - one.messages};
+}
+
+int64_t published_bytes(const LayerSetting& set) {
+  const auto [b, s, h, a, t, sequence, selective] = set;
+  const int64_t sbh = s * b * h, probabilities = selective ? 0 : 5 * a * s * s * b / t;
+  switch (sequence) {
+    case Sequence::Whole: return 10 * sbh + 24 * sbh / t + probabilities;
+    case Sequence::KeepGathered: return 34 * sbh / t + 4 * (sbh - sbh / t) + probabilities;
+    case Sequence::GatherAgain: return 34 * sbh / t + probabilities;
+  }
+  return 0;
+}
+
+int64_t not_kept_here(const LayerSetting& set) {
+  const auto [b, s, h, a, t, sequence, selective] = set;
+  const int64_t tokens = s * b / (sequence == Sequence::Whole ? 1 : t);
+  return 2 * tokens * h + (selective ? 0 : 3 * a * s * s * b / t) - 16 * tokens;
+}
+
+int64_t predicted_elements(const LayerSetting& set) {
+  // BEGIN SOLUTION 19.3
+  const int64_t collectives = set.sequence == Sequence::GatherAgain ? 10 : 8;  // an all-reduce is two
+  return collectives * (set.b * set.s * set.h / set.t) * (set.t - 1);
+  // STUB: todo("19.3", "what a rank sends for a layer, forward and backward", set);
+  // END SOLUTION 19.3
+}
+
+void layer_table(Report& report) {
+  std::cout << "\n(a) A layer of the 22B model of Korthikanti et al. 2023 (b 4, s 2,048, h 6,144, a 64) on 8 "
+               "ranks, "
+               "16 bits\n";
+  Table table({"ranks share", "published", "not kept here", "measured", "elements sent", "messages"});
+  struct Row {
+    const char* name;
+    Sequence sequence;
+    int64_t t;
+  };
+  int64_t wrong_bytes = 0, wrong_elements = 0, rows = 0;
+  for (const auto& [name, sequence, t] : {Row{"nothing", Sequence::Whole, 1},
+                                          {"tensors", Sequence::Whole, 8},
+                                          {"tensors, tokens", Sequence::KeepGathered, 8},
+                                          {"tensors, tokens, in memory", Sequence::GatherAgain, 8}})
+    for (const bool selective : {false, true}) {
+      const LayerSetting set{4, 2048, 6144, 64, t, sequence, selective};
+      const LayerUse use = measure_layer(set);
+      wrong_bytes += use.bytes != published_bytes(set) - not_kept_here(set);
+      wrong_elements += use.elements != predicted_elements(set);
+      ++rows;
+      table.row({std::string(name) + (selective ? ", selective" : ""), bytes_text(published_bytes(set)),
+                 bytes_text(not_kept_here(set)), bytes_text(use.bytes), std::to_string(use.elements),
+                 std::to_string(use.messages)});
+    }
+  std::cout << table;
+  report.check_equal("(a) bytes kept that are not the published less those, of " + std::to_string(rows),
+                     wrong_bytes, 0);
+  report.check_equal("(a) elements sent not as predicted, of " + std::to_string(rows), wrong_elements, 0);
+}
+
+}  // namespace gradus

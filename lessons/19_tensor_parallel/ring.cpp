@@ -1,0 +1,61 @@
+#include "lessons/19_tensor_parallel/ring.h"
+
+#include <iostream>
+
+#include "src/core/table.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/parallel/ring_attention.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+// With one chunk of T / ranks tokens for each rank, in order.
+static int64_t pairs_side_by_side(int64_t T, int64_t rank, int64_t whose, int64_t ranks) {
+  const int64_t n = T / ranks;
+  return whose < rank ? n * n : whose == rank ? n * (n + 1) / 2 : 0;
+}
+
+static int64_t sent_by_ring(int64_t T, int64_t C, int64_t ranks) {
+  int64_t sent = 0;
+  run_cluster({.ranks = ranks, .device = "meta"}, [&](Comm& comm) {
+    Leaf leaf;
+    Tensor qkv(current().device, {1, T / ranks, 3 * C}, DType::F32, Kind::Temporary, "qkv");
+    attach(qkv, leaf, "qkv");
+    Tape tape;
+    const Tensor y = ring_attention(comm, qkv, 1, Mask::Causal);
+    tape.backward(y, empty_like(y, "dy"));
+    sent = comm.sent().elements;
+  });
+  return sent;
+}
+
+void ring_table(Report& report) {
+  constexpr int64_t kT = 64, kRanks = 4, kChannels = 8;
+  std::cout << "\n(b) Causal attention of " << kT << " tokens on " << kRanks
+            << " ranks: pairs of query and key at each step of the ring\n";
+  Table table({"step", "tokens in order: rank 0", "1", "2", "3", "zigzag: rank 0", "1", "2", "3"});
+  int64_t unequal = 0, met = 0;
+  for (int64_t step = 0; step < kRanks; ++step) {
+    std::vector<std::string> cells{std::to_string(step)}, of_zigzag;
+    int64_t first = 0;
+    for (int64_t r = 0; r < kRanks; ++r) {
+      const int64_t whose = (r + kRanks - step) % kRanks,
+                    pairs = count_pairs(chunk_pairs(Mask::Causal, r, whose, kRanks), kT / kRanks / 2);
+      if (r == 0) first = pairs;
+      unequal += pairs != first, met += pairs;
+      cells.push_back(std::to_string(pairs_side_by_side(kT, r, whose, kRanks)));
+      of_zigzag.push_back(std::to_string(pairs));
+    }
+    cells.insert(cells.end(), of_zigzag.begin(), of_zigzag.end());
+    table.row(cells);
+  }
+  std::cout << table;
+  report.check_equal("(b) ranks that meet other pairs than rank 0 at a step", unequal, 0);
+  report.check_equal("(b) pairs met, T (T + 1) / 2", met, kT * (kT + 1) / 2);
+  const int64_t n = kT / kRanks * kChannels;
+  report.check_equal("(b) elements sent by a rank: 2 n (N-1) + 2 n (N-1) + 2 n N",
+                     sent_by_ring(kT, kChannels, kRanks),
+                     2 * n * (kRanks - 1) + 2 * n * (kRanks - 1) + 2 * n * kRanks);
+}
+
+}  // namespace gradus

@@ -10,7 +10,7 @@ namespace gradus {
 
 const UpdateBy kAdamW{"AdamW", 1e-3,
                       [](Parameters& p) -> std::unique_ptr<Optimizer> { return std::make_unique<AdamW>(p); }};
-const UpdateBy kSgd{"SGD", 0.1,
+const UpdateBy kSgd{"SGD", 0.03,
                     [](Parameters& p) -> std::unique_ptr<Optimizer> { return std::make_unique<Sgd>(p); }};
 
 TextBatch whole_batch(const Loader& loader, const ParallelTask& task, int64_t step) {

@@ -65,8 +65,7 @@ static std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& mode
   return y;
 }
 
-TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, const UpdateBy& update,
-                          int64_t ranks) {
+TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by, int64_t ranks) {
   Context context(current().device.name(), task.seed);
   std::deque<Transformer> made;
   std::vector<Transformer*> models;
@@ -75,7 +74,7 @@ TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, const 
     models.back()->initialize(task.seed);
   }
   Parameters& parameters = models[0]->parameters;
-  const auto optimizer = update.make(parameters);
+  const auto optimizer = optimizer_of(by, parameters);
   TokensRun run;
   for (int64_t step = 0; step < task.steps; ++step) {
     const TextBatch batch = whole_batch(loader, task, step);
@@ -106,13 +105,13 @@ TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, const 
     tape.backward(loss);
     for (size_t r = 1; r < models.size(); ++r)
       for (Parameter& p : parameters) cast(models[r]->parameters.find(p.name).leaf.grad, p.leaf.grad.add());
-    note_gradients(run, parameters, step);
-    optimizer->step(update.learning_rate);
+    run.note_gradients(parameters, step);
+    optimizer->step(learning_rate(by));
     for (size_t r = 1; r < models.size(); ++r)
       for (const Parameter& p : parameters) cast(p.value, models[r]->parameters.find(p.name).value.set());
     run.losses.push_back(sum);
   }
-  note_weights(run, parameters);
+  run.end(parameters);
   return run;
 }
 

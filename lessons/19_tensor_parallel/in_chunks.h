@@ -6,7 +6,6 @@
 
 namespace gradus {
 
-TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, const UpdateBy& update,
-                          int64_t ranks);
+TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by, int64_t ranks);
 
 }  // namespace gradus

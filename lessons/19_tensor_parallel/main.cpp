@@ -9,11 +9,11 @@
 //   make mpi-19 RANKS=4                                                     with ranks that are processes
 #include <iostream>
 
-#include "lessons/19_tensor_parallel/compare.h"
 #include "lessons/19_tensor_parallel/in_chunks.h"
 #include "lessons/19_tensor_parallel/in_parts.h"
 #include "lessons/19_tensor_parallel/layer.h"
 #include "lessons/19_tensor_parallel/ring.h"
+#include "lessons/19_tensor_parallel/runs.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/context_parallel.h"
 #include "src/parallel/data_parallel.h"
@@ -22,12 +22,12 @@
 
 using namespace gradus;
 
-static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader& loader,
-                              const UpdateBy& update, Sequence sequence) {
+static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader& loader, By by,
+                              Sequence sequence) {
   Transformer model(task.model, Allocate::Later);
   TensorParallel ranks(comm, model, sequence);
   model.initialize(task.seed, &TensorParallel::assign_part);
-  const auto optimizer = update.make(model.parameters);
+  const auto optimizer = optimizer_of(by, model.parameters);
   TokensRun mine;
   for (int64_t step = 0; step < task.steps; ++step) {
     const double begin = comm.seconds();
@@ -36,22 +36,20 @@ static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader
     const Tensor loss = share_of_loss(model, task, whole_batch(loader, task, step));
     tape.backward(loss);
     ranks.sum_gradients();
-    note_gradients(mine, model.parameters, step);
-    optimizer->step(update.learning_rate);
+    mine.note_gradients(model.parameters, step);
+    optimizer->step(learning_rate(by));
     mine.losses.push_back(item(loss));  // the same on all ranks
     mine.seconds.push_back(comm.seconds() - begin);
   }
-  mine.loss = mine.losses.back();
-  note_weights(mine, model.parameters);
+  mine.end(model.parameters);
   return mine;
 }
 
-static TokensRun train_context(Comm& comm, const ParallelTask& task, const Loader& loader,
-                               const UpdateBy& update) {
+static TokensRun train_context(Comm& comm, const ParallelTask& task, const Loader& loader, By by) {
   Transformer model(task.model);
   model.initialize(task.seed);
   share_context(comm, model);
-  const auto optimizer = update.make(model.parameters);
+  const auto optimizer = optimizer_of(by, model.parameters);
   TokensRun mine;
   for (int64_t step = 0; step < task.steps; ++step) {
     const double begin = comm.seconds();
@@ -61,52 +59,56 @@ static TokensRun train_context(Comm& comm, const ParallelTask& task, const Loade
     const Tensor loss = share_of_loss(model, task, own);
     tape.backward(loss);
     sum_gradients(comm, model.parameters);
-    note_gradients(mine, model.parameters, step);
-    optimizer->step(update.learning_rate);
+    mine.note_gradients(model.parameters, step);
+    optimizer->step(learning_rate(by));
     mine.losses.push_back(sum_over_ranks(comm, item(loss)));
     mine.seconds.push_back(comm.seconds() - begin);
   }
-  mine.loss = mine.losses.back();
-  note_weights(mine, model.parameters);
+  mine.end(model.parameters);
   return mine;
 }
 
+static std::string on(int64_t ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); }
+
 static void compare_tensor(const RanksArgs& args, const ParallelTask& task, const Loader& loader,
                            const std::vector<int64_t>& counts, Report& report) {
-  Sequence sequence = Sequence::Whole;
-  Compared tensor{args, task, report};
-  tensor.train = [&](Comm& comm, const UpdateBy& u) { return train_tensor(comm, task, loader, u, sequence); };
-  const TokensRun plain = train_alone(loader, task, kSgd);
+  const auto train = [&](By by, Sequence sequence) {
+    return
+        [&task, &loader, by, sequence](Comm& comm) { return train_tensor(comm, task, loader, by, sequence); };
+  };
+  Compared compared(args, task, report);
+  const TokensRun plain = train_alone(loader, task, By::Sgd);
   for (const int64_t t : counts) {
     const auto in_parts = [&](Transformer& model) {
       if (t > 1) add_in_parts(model, t);
     };
-    const std::string ranks = std::to_string(t) + (t == 1 ? " rank" : " ranks");
-    tensor.equal(ranks, t, train_alone(loader, task, kAdamW, in_parts));
-    if (t > 1) tensor.near(ranks + ", SGD", t, plain, 2e-6);
+    const TokensRun alone = train_alone(loader, task, By::AdamW, in_parts);
+    compared.with(on(t), t, By::AdamW, alone, train(By::AdamW, Sequence::Whole));
+    compared.with(on(t) + ", SGD", t, By::Sgd, plain, train(By::Sgd, Sequence::Whole));
   }
-  std::vector<TokensRun> runs;
-  for (const auto& [name, form] :
-       {std::pair("tokens too", Sequence::KeepGathered), {"gathered again", Sequence::GatherAgain}}) {
-    sequence = form;
-    runs.push_back(
-        tensor.near(std::to_string(counts.back()) + " ranks, " + name, counts.back(), plain, 2e-6)[0]);
-  }
-  report.check_at_most("both forms of sequence parallelism: weights off by",
-                       off_by(runs[0].weights, runs[1].weights), 0);
+  const int64_t t = counts.back();
+  const auto kept = compared.with(on(t) + ", tokens too, SGD", t, By::Sgd, plain,
+                                  train(By::Sgd, Sequence::KeepGathered)),
+             again = compared.with(on(t) + ", gathered again", t, By::Sgd, plain,
+                                   train(By::Sgd, Sequence::GatherAgain));
+  compared.report("tensor parallel", 2e-6);
+  report.check_at_most("sequence parallel: weights of both forms differ by",
+                       off_by(kept[0].weights, again[0].weights), 0);
 }
 
 static void compare_context(const RanksArgs& args, const ParallelTask& task, const Loader& loader,
                             const std::vector<int64_t>& counts, Report& report) {
-  Compared context{args, task, report};
-  context.train = [&](Comm& comm, const UpdateBy& u) { return train_context(comm, task, loader, u); };
-  const TokensRun plain = train_alone(loader, task, kSgd);
+  const auto train = [&](By by) {
+    return [&task, &loader, by](Comm& comm) { return train_context(comm, task, loader, by); };
+  };
+  Compared compared(args, task, report);
+  const TokensRun plain = train_alone(loader, task, By::Sgd);
   for (const int64_t c : counts) {
-    const std::string ranks =
-        std::to_string(c) + (c == 1 ? " rank" : " ranks") + ", a part of the context each";
-    context.equal(ranks, c, train_in_chunks(loader, task, kAdamW, c));
-    if (c > 1) context.near(ranks + ", SGD", c, plain, 1e-5);
+    const std::string name = on(c) + ", context";
+    compared.with(name, c, By::AdamW, train_in_chunks(loader, task, By::AdamW, c), train(By::AdamW));
+    compared.with(name + ", SGD", c, By::Sgd, plain, train(By::Sgd));
   }
+  compared.report("context parallel", 1e-5);
 }
 
 static int lesson_19(int argc, char** argv) {

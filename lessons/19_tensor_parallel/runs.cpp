@@ -8,35 +8,36 @@
 
 namespace gradus {
 
-const UpdateBy kAdamW{"AdamW", 1e-3,
-                      [](Parameters& p) -> std::unique_ptr<Optimizer> { return std::make_unique<AdamW>(p); }};
-const UpdateBy kSgd{"SGD", 0.03,
-                    [](Parameters& p) -> std::unique_ptr<Optimizer> { return std::make_unique<Sgd>(p); }};
+std::unique_ptr<Optimizer> optimizer_of(By by, Parameters& parameters) {
+  if (by == By::AdamW) return std::make_unique<AdamW>(parameters);
+  return std::make_unique<Sgd>(parameters);
+}
 
 TextBatch whole_batch(const Loader& loader, const ParallelTask& task, int64_t step) {
   return read_shard(loader, task, step, 0, 1);
 }
 
-void note_gradients(TokensRun& run, const Parameters& parameters, int64_t step) {
+void TokensRun::note_gradients(const Parameters& parameters, int64_t step) {
   if (step > 0 || !current().device.has_data()) return;
   for (const Parameter& p : parameters) {
-    run.first_gradients.push_back(to_host<double>(p.leaf.grad));
-    run.shards.push_back(p.shard);
+    first_gradients.push_back(to_host<double>(p.leaf.grad));
+    shards.push_back(p.shard);
   }
 }
-void note_weights(TokensRun& run, const Parameters& parameters) {
-  run.peak = current().device.meter().at_peak();
+
+void TokensRun::end(const Parameters& parameters) {
+  loss = losses.back();
   if (!current().device.has_data()) return;
-  for (const Parameter& p : parameters) run.weights.push_back(to_host<double>(p.value));
+  for (const Parameter& p : parameters) weights.push_back(to_host<double>(p.value));
 }
 
-TokensRun train_alone(const Loader& loader, const ParallelTask& task, const UpdateBy& update,
+TokensRun train_alone(const Loader& loader, const ParallelTask& task, By by,
                       const std::function<void(Transformer&)>& change) {
   Context context(current().device.name(), task.seed);
   Transformer model(task.model);
   model.initialize(task.seed);
   if (change) change(model);
-  const auto optimizer = update.make(model.parameters);
+  const auto optimizer = optimizer_of(by, model.parameters);
   TokensRun run;
   for (int64_t step = 0; step < task.steps; ++step) {
     const double begin = seconds_now(context.device);
@@ -44,13 +45,12 @@ TokensRun train_alone(const Loader& loader, const ParallelTask& task, const Upda
     Tape tape;
     const Tensor loss = share_of_loss(model, task, whole_batch(loader, task, step));
     tape.backward(loss);
-    note_gradients(run, model.parameters, step);
-    optimizer->step(update.learning_rate);
+    run.note_gradients(model.parameters, step);
+    optimizer->step(learning_rate(by));
     run.losses.push_back(item(loss));
     run.seconds.push_back(seconds_now(context.device) - begin);
   }
-  run.loss = run.losses.back();
-  note_weights(run, model.parameters);
+  run.end(model.parameters);
   return run;
 }
 
@@ -58,21 +58,23 @@ static std::vector<double> same_part(const TokensRun& rank, const Weights& whole
   return rank.shards[i] ? rank.shards[i]->of_values(whole[i]) : whole[i];
 }
 
-int64_t count_unlike(const TokensRun& rank, const TokensRun& alone) {
+// Parameters, or parts of them, that differ in any bit.
+static int64_t count_unlike(const TokensRun& rank, const TokensRun& alone) {
   int64_t unlike = 0;
   for (size_t i = 0; i < alone.weights.size(); ++i)
     unlike += i >= rank.weights.size() || rank.weights[i] != same_part(rank, alone.weights, i);
   return unlike;
 }
 
-double losses_off(const TokensRun& rank, const TokensRun& alone) {
+static double losses_off(const TokensRun& rank, const TokensRun& alone) {
   double worst = rank.losses.size() == alone.losses.size() ? 0 : INFINITY;
   for (size_t i = 0; i < std::min(rank.losses.size(), alone.losses.size()); ++i)
     worst = larger(worst, std::abs(rank.losses[i] - alone.losses[i]));
   return worst;
 }
 
-double gradients_off(const TokensRun& rank, const TokensRun& alone) {
+// The largest norm of a difference, over the norm of the tensor.
+static double gradients_off(const TokensRun& rank, const TokensRun& alone) {
   double worst = rank.first_gradients.size() == alone.first_gradients.size() ? 0 : INFINITY;
   for (size_t i = 0; i < rank.first_gradients.size() && std::isfinite(worst); ++i) {
     const std::vector<double> expected = same_part(rank, alone.first_gradients, i);
@@ -84,6 +86,37 @@ double gradients_off(const TokensRun& rank, const TokensRun& alone) {
     worst = larger(worst, std::sqrt(off / norm));
   }
   return worst;
+}
+
+std::vector<TokensRun> Compared::with(const std::string& name, int64_t ranks, By by, const TokensRun& alone,
+                                      const Train& train) {
+  args_.ranks = ranks;
+  std::vector<TokensRun> all(static_cast<size_t>(ranks));
+  run_ranks(args_, [&](Comm& comm) {
+    TokensRun& mine = all[size_t(comm.rank())];
+    mine = train(comm);
+    mine.sent = comm.sent();
+  });
+  if (args_.comm != "sim") all = {all[size_t(this_rank(args_))]};
+  ReportRow& row = add_row(report_, name, all[0], task_);
+  row.peak.reset();
+  row.extra = {{"sent a step", double(all[0].sent.elements) / double(task_.steps)}};
+  for (const TokensRun& r : all) {
+    double& losses = by == By::AdamW ? exact_losses_ : losses_;
+    losses = larger(losses, losses_off(r, alone));
+    if (by == By::AdamW)
+      unlike_ += double(count_unlike(r, alone));
+    else
+      gradients_ = larger(gradients_, gradients_off(r, alone));
+  }
+  return all;
+}
+
+void Compared::report(const std::string& name, double most) const {
+  report_.check_at_most(name + ", AdamW: parameters unlike one device's", unlike_, 0);
+  report_.check_at_most(name + ", AdamW: losses off one device's", exact_losses_, 0);
+  report_.check_at_most(name + ", SGD: losses off plain training's", losses_, 1e-6);
+  report_.check_at_most(name + ", SGD: first gradients off", gradients_, most);
 }
 
 }  // namespace gradus

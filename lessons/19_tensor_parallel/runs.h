@@ -9,36 +9,46 @@
 
 namespace gradus {
 
-// Twenty updates by AdamW amplify a rounding, those by SGD do not: the first are compared to the bit with one
-// device that adds as the ranks do, the others with ordinary training.
-struct UpdateBy {
-  const char* name;
-  double learning_rate;
-  std::unique_ptr<Optimizer> (*make)(Parameters&);
-};
-extern const UpdateBy kAdamW, kSgd;
+// Twenty updates by AdamW amplify a rounding, those by SGD hardly: so the first are compared, to the bit,
+// with one device that adds as ranks do, and the others with plain training.
+enum class By : uint8_t { AdamW, Sgd };
+std::unique_ptr<Optimizer> optimizer_of(By, Parameters&);
+constexpr double learning_rate(By by) { return by == By::AdamW ? 1e-3 : 0.03; }
 
 struct TokensRun : RankRun {
   std::vector<double> losses;
   Weights first_gradients;                   // of each parameter, or of the part that this rank has
   std::vector<std::optional<Shard>> shards;  // which part
-  Sent sent;                                 // in a step
+  Sent sent;
+  // After the backward pass of a step, and in the end.
+  void note_gradients(const Parameters&, int64_t step);
+  void end(const Parameters&);
 };
 
 // The whole batch of a step, for every rank.
 TextBatch whole_batch(const Loader& loader, const ParallelTask& task, int64_t step);
-// Notes what the step has come to: after backward, and after the update.
-void note_gradients(TokensRun& run, const Parameters& parameters, int64_t step);
-void note_weights(TokensRun& run, const Parameters& parameters);
-
 // On one device; `change` may give the model other layers.
-TokensRun train_alone(const Loader& loader, const ParallelTask& task, const UpdateBy& update,
+TokensRun train_alone(const Loader& loader, const ParallelTask& task, By by,
                       const std::function<void(Transformer&)>& change = {});
 
-// Of a rank's run, beside one device's: parameters whose parts differ in any bit; the largest difference of
-// losses; of the first gradients, the largest norm of a difference over the tensor's norm.
-int64_t count_unlike(const TokensRun& rank, const TokensRun& alone);
-double losses_off(const TokensRun& rank, const TokensRun& alone);
-double gradients_off(const TokensRun& rank, const TokensRun& alone);
+// Runs on ranks beside runs on one device. Of what differs the worst is kept, until report().
+class Compared {
+ public:
+  Compared(const RanksArgs& args, const ParallelTask& task, Report& report)
+      : args_(args), task_(task), report_(report) {}
+  using Train = std::function<TokensRun(Comm&)>;
+  // Trains on ranks, which adds a row; of processes the result has this one alone. With AdamW parameters and
+  // losses must be what `alone` has, to the bit; with SGD losses and first gradients are near it.
+  std::vector<TokensRun> with(const std::string& name, int64_t ranks, By by, const TokensRun& alone,
+                              const Train& train);
+  // The checks. Gradients may be off by so much of the norm of their tensor.
+  void report(const std::string& name, double most) const;
+
+ private:
+  RanksArgs args_;
+  const ParallelTask& task_;
+  Report& report_;
+  double unlike_ = 0, exact_losses_ = 0, losses_ = 0, gradients_ = 0;
+};
 
 }  // namespace gradus

@@ -3,6 +3,8 @@
 #include <iostream>
 
 #include "src/core/table.h"
+#include "src/io/atomic_file.h"
+#include "src/io/plot.h"
 #include "src/parallel/comm/cluster.h"
 #include "src/train/dummy.h"
 
@@ -58,16 +60,28 @@ int64_t predicted_elements(const LayerSetting& set) {
   // END SOLUTION 19.3
 }
 
-void layer_table(Report& report) {
-  std::cout << "\n(a) A layer of the 22B model of Korthikanti et al. 2023 (b 4, s 2,048, h 6,144, a 64) on 8 "
-               "ranks, "
-               "16 bits\n";
+// Of the bytes kept those that every rank keeps.
+static int64_t same_on_all(const LayerSetting& set) {
+  const int64_t sbh = set.s * set.b * set.h;
+  switch (set.sequence) {
+    case Sequence::Whole: return 8 * sbh + 16 * set.s * set.b;
+    case Sequence::KeepGathered: return 4 * sbh;
+    case Sequence::GatherAgain: return 0;
+  }
+  return 0;
+}
+
+void layer_table(const std::string& picture, Report& report) {
+  std::cout
+      << "\n(a) A layer of the 22B model of Korthikanti et al. 2023: b 4, s 2,048, h 6,144, a 64, 16 bits; "
+         "on 8 ranks\n";
   Table table({"ranks share", "published", "not kept here", "measured", "elements sent", "messages"});
   struct Row {
     const char* name;
     Sequence sequence;
     int64_t t;
   };
+  BarChart chart{"MiB that a layer of (a) keeps on each of 8 ranks", {}, {"the same on all", "its own"}};
   int64_t wrong_bytes = 0, wrong_elements = 0, rows = 0;
   for (const auto& [name, sequence, t] : {Row{"nothing", Sequence::Whole, 1},
                                           {"tensors", Sequence::Whole, 8},
@@ -79,11 +93,19 @@ void layer_table(Report& report) {
       wrong_bytes += use.bytes != published_bytes(set) - not_kept_here(set);
       wrong_elements += use.elements != predicted_elements(set);
       ++rows;
+      if (t > 1) {
+        const double mib = 1 << 20, same = double(same_on_all(set)) / mib, all = double(use.bytes) / mib;
+        chart.bars.push_back({std::string(name) + (selective ? ", selective" : ""),
+                              all,
+                              number_text(all),
+                              {same, all - same}});
+      }
       table.row({std::string(name) + (selective ? ", selective" : ""), bytes_text(published_bytes(set)),
                  bytes_text(not_kept_here(set)), bytes_text(use.bytes), std::to_string(use.elements),
                  std::to_string(use.messages)});
     }
   std::cout << table;
+  write_file(picture, draw(chart));
   report.check_equal("(a) bytes kept that are not the published less those, of " + std::to_string(rows),
                      wrong_bytes, 0);
   report.check_equal("(a) elements sent not as predicted, of " + std::to_string(rows), wrong_elements, 0);

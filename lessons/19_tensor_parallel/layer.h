@@ -27,7 +27,7 @@ int64_t published_bytes(const LayerSetting& set);
 int64_t not_kept_here(const LayerSetting& set);
 int64_t predicted_elements(const LayerSetting& set);
 
-// The 22B model of that paper on 8 ranks: (a) in the report, checked.
-void layer_table(Report& report);
+// The 22B model of that paper on 8 ranks: (a) in the report, checked, and a picture.
+void layer_table(const std::string& picture, Report& report);
 
 }  // namespace gradus

@@ -59,8 +59,9 @@ static std::vector<double> same_part(const TokensRun& rank, const Weights& whole
 }
 
 // Parameters, or parts of them, that differ in any bit.
-static int64_t count_unlike(const TokensRun& rank, const TokensRun& alone) {
-  int64_t unlike = 0;
+static double count_unlike(const TokensRun& rank, const TokensRun& alone) {
+  if (!current().device.has_data()) return NAN;
+  double unlike = 0;
   for (size_t i = 0; i < alone.weights.size(); ++i)
     unlike += i >= rank.weights.size() || rank.weights[i] != same_part(rank, alone.weights, i);
   return unlike;
@@ -75,6 +76,7 @@ static double losses_off(const TokensRun& rank, const TokensRun& alone) {
 
 // The largest norm of a difference, over the norm of the tensor.
 static double gradients_off(const TokensRun& rank, const TokensRun& alone) {
+  if (!current().device.has_data()) return NAN;
   double worst = rank.first_gradients.size() == alone.first_gradients.size() ? 0 : INFINITY;
   for (size_t i = 0; i < rank.first_gradients.size() && std::isfinite(worst); ++i) {
     const std::vector<double> expected = same_part(rank, alone.first_gradients, i);
@@ -105,7 +107,7 @@ std::vector<TokensRun> Compared::with(const std::string& name, int64_t ranks, By
     double& losses = by == By::AdamW ? exact_losses_ : losses_;
     losses = larger(losses, losses_off(r, alone));
     if (by == By::AdamW)
-      unlike_ += double(count_unlike(r, alone));
+      unlike_ += count_unlike(r, alone);
     else
       gradients_ = larger(gradients_, gradients_off(r, alone));
   }

@@ -102,6 +102,13 @@ function answers() {
     a["bytes_1"] = 4 * N + 12 * N / R; a["bytes_2"] = 2 * N + 14 * N / R; a["bytes_3"] = 16 * N / R
     x = N * (R - 1) / R; a["sent_1"] = 2 * x; a["sent_2"] = (k + 1) * x; a["sent_3"] = 3 * k * x
     a["gathered"] = 2 * (V * C + T * C + 2 * C + 12 * C * C + 13 * C)
+  } else if (id == "19.5") {
+    h = after("layer has "); heads = before(" heads"); b = after("activations of "); s = after("sequences of ")
+    t = before(" ranks share it"); x = s * b * h; p = 2 * heads * s * s * b / t
+    a["bytes"] = x * (8 + 24 / t) + p + 16 * s * b; a["bytes_tokens"] = (32 * x + 16 * s * b) / t + p
+    a["sent"] = 8 * x * (t - 1) / t; a["sent_tokens"] = 10 * x * (t - 1) / t
+    c = after("share a sequence of ") / after("In your ring ") / 2
+    a["pairs_0"] = c * (c + 1) + c * c; a["pairs_1"] = 2 * c * c
   }
 }
 function gpt() {

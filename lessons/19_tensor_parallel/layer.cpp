@@ -60,17 +60,6 @@ int64_t predicted_elements(const LayerSetting& set) {
   // END SOLUTION 19.3
 }
 
-// Of the bytes kept those that every rank keeps.
-static int64_t same_on_all(const LayerSetting& set) {
-  const int64_t sbh = set.s * set.b * set.h;
-  switch (set.sequence) {
-    case Sequence::Whole: return 8 * sbh + 16 * set.s * set.b;
-    case Sequence::KeepGathered: return 4 * sbh;
-    case Sequence::GatherAgain: return 0;
-  }
-  return 0;
-}
-
 void layer_table(const std::string& picture, Report& report) {
   std::cout
       << "\n(a) A layer of the 22B model of Korthikanti et al. 2023: b 4, s 2,048, h 6,144, a 64, 16 bits; "
@@ -82,7 +71,7 @@ void layer_table(const std::string& picture, Report& report) {
     int64_t t;
   };
   BarChart chart{"MiB that a layer of (a) keeps on each of 8 ranks", {}, {"the same on all", "its own"}};
-  int64_t wrong_bytes = 0, wrong_elements = 0, rows = 0;
+  int64_t wrong_bytes = 0, wrong_elements = 0, rows = 0, nothing_shared[2] = {};
   for (const auto& [name, sequence, t] : {Row{"nothing", Sequence::Whole, 1},
                                           {"tensors", Sequence::Whole, 8},
                                           {"tensors, tokens", Sequence::KeepGathered, 8},
@@ -90,19 +79,18 @@ void layer_table(const std::string& picture, Report& report) {
     for (const bool selective : {false, true}) {
       const LayerSetting set{4, 2048, 6144, 64, t, sequence, selective};
       const LayerUse use = measure_layer(set);
+      const std::string row_name = std::string(name) + (selective ? ", selective" : "");
       wrong_bytes += use.bytes != published_bytes(set) - not_kept_here(set);
       wrong_elements += use.elements != predicted_elements(set);
       ++rows;
-      if (t > 1) {
-        const double mib = 1 << 20, same = double(same_on_all(set)) / mib, all = double(use.bytes) / mib;
-        chart.bars.push_back({std::string(name) + (selective ? ", selective" : ""),
-                              all,
-                              number_text(all),
-                              {same, all - same}});
-      }
-      table.row({std::string(name) + (selective ? ", selective" : ""), bytes_text(published_bytes(set)),
-                 bytes_text(not_kept_here(set)), bytes_text(use.bytes), std::to_string(use.elements),
-                 std::to_string(use.messages)});
+      int64_t& alone = nothing_shared[selective];
+      if (t == 1) alone = use.bytes;
+      // A rank keeps same + own / t, and one that shares nothing same + own.
+      const double mib = 1 << 20, all = double(use.bytes) / mib,
+                   same = double(t * use.bytes - alone) / 7 / mib;
+      if (t > 1) chart.bars.push_back({row_name, all, number_text(all), {same, all - same}});
+      table.row({row_name, bytes_text(published_bytes(set)), bytes_text(not_kept_here(set)),
+                 bytes_text(use.bytes), std::to_string(use.elements), std::to_string(use.messages)});
     }
   std::cout << table;
   write_file(picture, draw(chart));

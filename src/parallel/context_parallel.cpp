@@ -23,8 +23,8 @@ static std::vector<int32_t> chunks_of(const std::vector<int32_t>& rows, int64_t 
 
 TextBatch chunks_of(const TextBatch& batch, int64_t rank, int64_t ranks) {
   const Zigzag z = zigzag(batch.T, rank, ranks);
-  return {batch.sequences, 2 * z.count, chunks_of(batch.ids, batch.T, z), chunks_of(batch.targets, batch.T, z),
-          batch.first_sample};
+  return {batch.sequences, 2 * z.count, chunks_of(batch.ids, batch.T, z),
+          chunks_of(batch.targets, batch.T, z), batch.first_sample};
 }
 
 Tensor places_of_chunks(int64_t B, int64_t T, int64_t rank, int64_t ranks) {

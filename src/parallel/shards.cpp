@@ -43,8 +43,8 @@ TextBatch read_shard(const Loader& loader, const ParallelTask& task, int64_t ste
 }
 
 Tensor share_of_loss(const Transformer& model, const ParallelTask& task, const TextBatch& mine) {
-  const Tensor count = from_host<float>(current().device, {float(task.batch * task.model.context)}, {}, DType::F32,
-                                        Kind::Data, "targets of all ranks");
+  const Tensor count = from_host<float>(current().device, {float(task.batch * task.model.context)}, {},
+                                        DType::F32, Kind::Data, "targets of all ranks");
   current().first_sample = mine.first_sample;
   return model.loss(on_device(mine.ids, mine.T, "inputs"), on_device(mine.targets, mine.T, "targets"), {},
                     count);

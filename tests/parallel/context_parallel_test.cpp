@@ -26,9 +26,11 @@ std::vector<double> train(const TransformerConfig& c, int64_t steps, Comm* comm)
     if (comm) {
       const Tensor count = from_host(current().device, std::vector<double>{double(batch.ids.numel())}, {1},
                                      DType::F32, Kind::Data, "count");
-      const TextBatch own = chunks_of({2, c.context, to_host<int32_t>(batch.ids), to_host<int32_t>(batch.targets)},
-                                      comm->rank(), comm->size());
-      loss = model.loss(on_device(own.ids, own.T, "ids"), on_device(own.targets, own.T, "targets"), {}, count);
+      const TextBatch own =
+          chunks_of({2, c.context, to_host<int32_t>(batch.ids), to_host<int32_t>(batch.targets)},
+                    comm->rank(), comm->size());
+      loss =
+          model.loss(on_device(own.ids, own.T, "ids"), on_device(own.targets, own.T, "targets"), {}, count);
     } else {
       loss = batch.loss(model);
     }

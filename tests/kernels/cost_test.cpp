@@ -103,6 +103,29 @@ TEST(L16_Cost, OfFusedKernels) {
   expect_cost("add_layernorm_bwd fp64", cost::add_layernorm_bwd({3, 5}, F64), N, 285, 480, 280);
 }
 
+// 3 rows of 5 logits, of which one of each row is read.
+TEST(L19_Cost, OfAVocabularyInParts) {
+  // minus, exp. Of each row: a logit, a target, two log-sum-exps, and two sums.
+  expect_cost("sums", cost::cross_entropy_sums({3, 5}, F32), OpClass::Other, 6, 3 * (4 + 4 + 16));
+  expect_cost("sums bf16", cost::cross_entropy_sums({3, 5}, BF16), OpClass::Other, 6, 3 * (2 + 4 + 16));
+  expect_cost("sums fp64", cost::cross_entropy_sums({3, 5}, F64), OpClass::Other, 6, 3 * (8 + 4 + 32));
+  // log, plus; minus, plus. Of each row: a target, the maximum, two sums, and lse. Scratch: one loss a row.
+  expect_cost("of_sums", cost::cross_entropy_of_sums(3, F32), OpClass::Other, 12, 3 * (4 + 16), 12);
+  expect_cost("of_sums fp64", cost::cross_entropy_of_sums(3, F64), OpClass::Other, 12, 3 * (4 + 32), 24);
+  // compare, minus; ids in and out are int32
+  expect_cost("local_ids", cost::local_ids(15), OpClass::Elementwise, 30, 15 * (4 + 4));
+}
+
+// 120 elements of 24 queries: two products and a sum each. y is read, the sum is read and written; of each
+// query lse is read, and the total is read and written.
+TEST(L19_Cost, OfMergedAttention) {
+  constexpr OpClass N = OpClass::Normalization;
+  const AttentionShape s{2, 3, 1, 4, 5, {}, {}, 1};
+  expect_cost("merge", cost::attention_merge_inplace(s, F32), N, 360, 120 * (4 + 8) + 24 * 12);
+  expect_cost("merge bf16", cost::attention_merge_inplace(s, BF16), N, 360, 120 * (2 + 8) + 24 * 12);
+  expect_cost("merge fp64", cost::attention_merge_inplace(s, F64), N, 360, 120 * (8 + 16) + 24 * 24);
+}
+
 TEST(L02_Cost, OfMatrixProducts) {
   const MatmulShape s{.M = 2, .N = 3, .K = 5, .lda = 5, .ldb = 3, .ldc = 3};
   expect_cost("matmul", cost::matmul(s, F32), OpClass::Contraction, 60, 4 * (10 + 15 + 6));

@@ -104,6 +104,27 @@ TEST_P(L16_Refusals, OfFusedKernelsIn16BitsAllowFp32ForParametersGradients) {
   expect_fused_refusals(DType::BF16);
 }
 
+ON_EVERY_DEVICE(L19_Refusals);
+
+// Those of a vocabulary in parts, and of attention to blocks of keys. What has no buffer of T is the same for
+// each T.
+void expect_refusals_of_parts(DType T) {
+  using B = Backend;
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  const CBuf f = any.in(), x{f.p, T}, ids{f.p, DType::I32};
+  const Out fp32 = any.out(Write::Set), local{fp32.p, DType::I32, Write::Set};
+  const AttentionShape heads{0, 1, 1, 2, 2, {8, 4, 4}, {8, 4, 4}, 1};
+  expect_refused(".xxxx", &B::cross_entropy_sums, {0, 2}, x, ids, f, f, fp32);
+  expect_refused("xxxxxx", &B::cross_entropy_of_sums, 0, ids, f, f, f, fp32, fp32);
+  expect_refused("xx", &B::local_ids, 0, 5, 0, 5, ids, local);
+  expect_refused(".xxx", &B::attention_merge_inplace, heads, x, f, fp32, fp32);
+}
+
+TEST_P(L19_Refusals, OfKernelsOfPartsAreTheSameSentencesOnEveryDevice) {
+  expect_refusals_of_parts(DType::F32);
+}
+TEST_P(L19_Refusals, OfKernelsOfPartsIn16BitsKeepStatisticsInFp32) { expect_refusals_of_parts(DType::BF16); }
+
 TEST_P(L16_Refusals, TheSumThatIsNormalizedMustBeThereAndBeReplaced) {
   Buffer any = Buffer::zeros(DType::F32, 8);
   const CBuf x = any.in();

@@ -210,23 +210,23 @@ struct Blocks {
 };
 void expect_blocks(Mask mask, int64_t blocks, const std::vector<std::vector<int64_t>>& orders) {
   TestCtx ctx;  // neither kernel has scratch
+  constexpr struct { int64_t size, KV, D; } kShapes[] = {{1, 1, 5}, {33, 2, 32}, {9, 1, 65}, {20, 2, 1}};
   for (const DType T : float_types())
-    for (const auto& [size, D] : {std::pair<int64_t, int64_t>(1, 5), {33, 32}, {40, 8}, {9, 65}})
-      for (const int64_t KV : {2, 1}) {
-        const int64_t all = blocks * size, C = 2 * D, row = C + 2 * KV * D;
-        const Blocks b{T,
-                       {.B = 2,
-                        .H = 2,
-                        .KV = KV,
-                        .T = all,
-                        .D = D,
-                        .qkv = {all * row, D, row},
-                        .y = {all * C, D, C},
-                        .scale = 1 / std::sqrt(float(D)),
-                        .mask = mask},
-                       blocks};
-        for (const std::vector<int64_t>& order : orders) ASSERT_NO_FATAL_FAILURE(b.expect(order, ctx));
-      }
+    for (const auto [size, KV, D] : kShapes) {
+      const int64_t all = blocks * size, C = 2 * D, row = C + 2 * KV * D;
+      const Blocks b{T,
+                     {.B = 2,
+                      .H = 2,
+                      .KV = KV,
+                      .T = all,
+                      .D = D,
+                      .qkv = {all * row, D, row},
+                      .y = {all * C, D, C},
+                      .scale = 1 / std::sqrt(float(D)),
+                      .mask = mask},
+                     blocks};
+      for (const std::vector<int64_t>& order : orders) ASSERT_NO_FATAL_FAILURE(b.expect(order, ctx));
+    }
 }
 TEST_P(L19_AttentionMerge, OwnKeysAndEarlierOnesInEitherOrderAreAllKeys) {
   expect_blocks(Mask::Causal, 2, {{0, 1}, {1, 0}});

@@ -280,8 +280,9 @@ Call counts_and_ratios(Draw& d) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace gradus::fuzz;
   static constexpr Call (*kKinds[])(Draw&) = {
-      elementwise, scaled,        bias,   softmax, layernorm,   cross_entropy, embedding, matmul,
-      attention,   attention_bwd, rotary, update,  clip_factor, add_layernorm, bias_gelu, counts_and_ratios};
+      elementwise, scaled,        bias,      softmax,           layernorm,       cross_entropy,
+      embedding,   matmul,        attention, attention_bwd,     rotary,          update,
+      clip_factor, add_layernorm, bias_gelu, counts_and_ratios, attention_merge, cross_entropy_of_part};
   Choices choices(bytes, size);
   Draw draw(choices);
   const auto kind = choices.one_of(kKinds);

@@ -120,6 +120,62 @@ inline Call attention_bwd(Draw& d) {
           }};
 }
 
+// Of weights of at most 1 and numbers up to 2; the log-sum-exps are up to 8 in size.
+inline Call attention_merge(Draw& d) {
+  AttentionShape s = attention_shape(d);
+  const int64_t rows = s.B * s.H * s.T;
+  const double error = 64 * 8 * kEps;
+  return {"attention_merge_inplace",
+          {},
+          {d.array(d.t, rows * s.D), d.array(DType::F32, rows, -8, 8)},
+          {{DType::F32, extent(s, s.H, s.y), 4 * error, true}, {DType::F32, rows, error, true, -8, 8}},
+          [s](const Backend& b, CallCtx& c, In in, Outs out) {
+            b.attention_merge_inplace(c, s, in[0], in[1], out[0], out[1]);
+          }};
+}
+
+// Targets of `cols` columns of a larger vocabulary; some are elsewhere, some do not count.
+inline Array targets_of_part(Draw& d, int64_t n, int64_t cols) {
+  std::vector<double> v(size_t(n), kElsewhere);
+  for (double& x : v) x += double(d.rng.below(uint64_t(cols) + 2));
+  return {DType::I32, v, 0};
+}
+inline Call cross_entropy_of_part(Draw& d) {
+  RowShape s = d.rows();
+  s.rows = std::max<int64_t>(s.rows, 1);
+  const double error = kEps * (double(s.cols) + 64) * 16;
+  const Array targets = targets_of_part(d, s.rows, s.cols), count = d.array(DType::F32, 1, 1, 40);
+  switch (d.pick(0, 2)) {
+    case 0:
+      return {"cross_entropy_fwd",
+              cost::cross_entropy_fwd(s, d.t),
+              {d.array(d.t, s.rows * s.cols, -4, 4), targets, count},
+              {{DType::F32, 1, double(s.rows) * (error + kEps * double(s.rows) * 16)},
+               {DType::F32, s.rows, error}},
+              [s](const Backend& b, CallCtx& c, In in, Outs out) {
+                b.cross_entropy_fwd(c, s, in[0], in[1], in[2], out[0], out[1]);
+              }};
+    case 1:
+      return {"cross_entropy_sums",
+              {},
+              {d.array(d.t, s.rows * s.cols, -4, 4), targets, d.array(DType::F32, s.rows, -8, 4),
+               d.array(DType::F32, s.rows, 4, 8)},
+              {{DType::F32, 2 * s.rows, 64 * kEps}},
+              [s](const Backend& b, CallCtx& c, In in, Outs out) {
+                b.cross_entropy_sums(c, s, in[0], in[1], in[2], in[3], out[0]);
+              }};
+    default:
+      return {"cross_entropy_of_sums",
+              cost::cross_entropy_of_sums(s.rows, DType::F32),
+              {targets, count, d.array(DType::F32, s.rows, -8, 8), d.array(DType::F32, 2 * s.rows, 1, 8)},
+              {{DType::F32, 1, double(s.rows) * (error + kEps * double(s.rows) * 16)},
+               {DType::F32, s.rows, error}},
+              [s](const Backend& b, CallCtx& c, In in, Outs out) {
+                b.cross_entropy_of_sums(c, s.rows, in[0], in[1], in[2], in[3], out[0], out[1]);
+              }};
+  }
+}
+
 inline Call rotary(Draw& d) {
   RotaryShape s{.B = d.pick(0, 2), .T = d.pick(1, 40), .H = d.pick(1, 3), .D = d.pick(1, 40), .dims = 0};
   s.dims = d.pick(0, s.D / 2) * 2, s.first = d.pick(0, 2000), s.inverse = d.choices.yes();

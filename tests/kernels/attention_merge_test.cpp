@@ -15,7 +15,7 @@ AttentionShape shape_of(int64_t B, int64_t H, int64_t T, int64_t D, int layout) 
   return {.B = B, .H = H, .KV = 1, .T = T, .D = D, .qkv = {}, .y = y[layout], .scale = 1};
 }
 
-// What one call gets, and what it must give; `rare` changes the log-sum-exps of query i.
+// The inputs of one call, and its expected outputs; `rare` changes the log-sum-exps of query i.
 struct Merge {
   using Rare = std::function<void(int64_t i, double& before, double& here)>;
   AttentionShape s;
@@ -104,7 +104,7 @@ TEST_P(L19_AttentionMerge, NothingIsNoError) {
     Merge(s, DType::F32).expect();
 }
 
-// e^1000 overflows; of the two weights one is 0 or both are 1/2.
+// e^1000 overflows. One of the two weights is 0, or both are 1/2.
 TEST_P(L19_AttentionMerge, LargeLogSumExpsDoNotOverflow) {
   for (const DType T : float_types())
     Merge(shape_of(2, 2, 5, 33, 2), T, [](int64_t i, double& before, double& here) {
@@ -132,7 +132,7 @@ TEST_P(L19_AttentionMerge, TheFirstGivesYAndItsLogSumExpToTheBit) {
     }
 }
 
-// Keys whose scores are all -infinity, which an lse of -infinity stands for, add nothing.
+// If lse is -infinity, all scores of these keys are -infinity, so the keys add nothing.
 TEST_P(L19_AttentionMerge, KeysOfNoWeightChangeNothing) {
   for (const DType T : float_types()) {
     Merge m(shape_of(2, 3, 5, 33, 2), T, [](int64_t, double&, double& here) { here = -INFINITY; });
@@ -158,7 +158,7 @@ TEST_P(L19_AttentionMerge, WhatCannotBeMergedIsRefused) {
                  [&] { merge(s, Write::Set, Write::Set); });
 }
 
-// The queries of the last of some blocks of tokens, and all of them.
+// Attention of the last block of tokens to each block of keys, merged, and attention of the whole.
 struct Blocks {
   DType T;
   AttentionShape whole;
@@ -166,7 +166,7 @@ struct Blocks {
   Buffer qkv = Buffer::random(T, whole.B* whole.qkv.batch, 1);
   int64_t C = whole.H * whole.D, size = whole.T / blocks;
 
-  // Of the queries at `query` to the keys at `key`: one block each, or all.
+  // Attention of the queries from `query` on to the keys from `key` on: (y, lse).
   std::pair<Buffer, Buffer> attend(const AttentionShape& s, int64_t query, int64_t key, TestCtx& ctx) const {
     Buffer y = Buffer::zeros(T, s.B * s.T * C), lse = Buffer::zeros(stat(T), s.B * s.H * s.T);
     const CBuf k = qkv.in().from(key * s.qkv.time + C);

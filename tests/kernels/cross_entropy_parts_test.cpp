@@ -10,8 +10,8 @@ ON_EVERY_DEVICE(L19_CrossEntropySums);
 ON_EVERY_DEVICE(L19_CrossEntropyOfSums);
 ON_EVERY_DEVICE(L19_CrossEntropyOfParts);
 
-// The parts' log-sum-exps are below the largest; in some rows there is nothing but -infinity, here or in all
-// parts, and one has NaN.
+// The log-sum-exps of this part are at most the largest ones. Some rows have only -infinity, in this part or
+// in all parts; one row has NaN.
 TEST_P(L19_CrossEntropySums, OfAPart) {
   for (const DType T : float_types())
     for (const RowShape s :
@@ -56,7 +56,7 @@ TEST_P(L19_CrossEntropySums, OfAPartWithoutColumnsAreZeros) {
   EXPECT_EQ(sums.values(), std::vector<double>(6, 0.0));
 }
 
-// Of one rank the largest log-sum-exp is its own: e^0 is 1, however large it is.
+// With one rank the largest log-sum-exp is its own, so its sum is e^0 = 1, even if the log-sum-exp is large.
 TEST_P(L19_CrossEntropySums, OfTheWholeAreOneAndTheLogit) {
   const Ids ids{1, 0, -1, 1};
   const Buffer logits(DType::F32, {1, 2, 1000, -1000, 3, 4, -1e30, 1e30}),
@@ -88,7 +88,7 @@ TEST_P(L19_CrossEntropySums, ThatAreNotWantedAreSkipped) {
   wait_for_kernels();
 }
 
-// What cross_entropy_of_sums must give, of sums of any parts.
+// Random sums, and what cross_entropy_of_sums must compute from them.
 struct OfSums {
   DType t;  // of statistics
   int64_t rows;
@@ -138,7 +138,7 @@ TEST_P(L19_CrossEntropyOfSums, EachOutputHasAWriteOfItsOwnAndCanBeLeftOut) {
       }
 }
 
-// The contract has it for all of cross-entropy that a target that is kElsewhere counts.
+// The contract of cross-entropy says that a target that is kElsewhere counts.
 TEST_P(L19_CrossEntropyOfSums, ATargetElsewhereCounts) {
   for (const DType t : stat_types()) {
     const Ids ids{kElsewhere, 2, -1, kElsewhere, kElsewhere};
@@ -232,7 +232,7 @@ struct Parts {
   }
 };
 
-// One row has nothing but -infinity, and does not count; one has it in all columns but the last.
+// Row 2 has only -infinity, and its target does not count; row 5 has -infinity in all columns but the last.
 Parts parts_of(DType T, RowShape s) {
   Parts p{T, s, some_targets({s.rows, s.cols}), Buffer::random(T, s.rows * s.cols, 1, 4).values()};
   for (int64_t r = 0; r < s.rows; ++r) {

@@ -96,7 +96,7 @@ constexpr Cost cross_entropy_sums(RowShape s, DType T) {
 constexpr Cost cross_entropy_of_sums(int64_t rows, DType stats) {
   return {OpClass::Other, 4 * rows, rows * (4 + 4 * size_of(stats)), rows * size_of(stats)};
 }
-constexpr Cost local_ids(int64_t n) { return elementwise(n, DType::I32, 2, 1); }
+constexpr Cost local_ids(int64_t n) { return elementwise(n, DType::I32, 2, 2); }
 
 constexpr Cost embedding_fwd(RowShape s, DType T) {
   return {OpClass::Other, 0, 2 * s.rows * s.cols * size_of(T), 0};
@@ -139,11 +139,11 @@ constexpr Cost attention_flash_fwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 4 * s.D * attention_pairs(s),
           (2 * attention_q(s) + 2 * attention_k(s)) * size_of(T) + s.B * s.H * s.T * stat_size(T), 0, T};
 }
-// Bytes: q, y, dy, dq; k, v, dk, dv; lse. Scratch: rowsum(dy y) of each query.
 constexpr Cost attention_merge_inplace(const AttentionShape& s, DType T) {
   return {OpClass::Normalization, 3 * attention_q(s),
           attention_q(s) * (size_of(T) + 2 * stat_size(T)) + 3 * s.B * s.H * s.T * stat_size(T), 0};
 }
+// Bytes: q, y, dy, dq; k, v, dk, dv; lse. Scratch: rowsum(dy y) of each query.
 constexpr Cost attention_flash_bwd(const AttentionShape& s, DType T) {
   return {OpClass::Contraction, 8 * s.D * attention_pairs(s),
           (4 * attention_q(s) + 4 * attention_k(s)) * size_of(T) + s.B * s.H * s.T * stat_size(T),

@@ -11,6 +11,7 @@ void attention_merge_inplace(const Ctx&, const AttentionShape& s, CBuf y, CBuf l
       for (int64_t i = begin; i < end; ++i) {
         const int64_t b = i / s.T / s.H, h = i / s.T % s.H, t = i % s.T;
         const A before = total.as<A>()[i], here = lse.as<A>()[i], most = std::max(before, here);
+        if (here == -INFINITY) continue;
         const A both = most + std::log(std::exp(before - most) + std::exp(here - most));
         const A keep = std::exp(before - both), take = std::exp(here - both);
         A* const to = sum.as<A>() + at(s.y, b, h) + t * s.y.time;

@@ -2,18 +2,22 @@
 
 namespace gradus::cpu {
 
-// What the sum of the losses is divided by: `count`, or, if it is nullptr, the targets here that count.
-// Checks all targets.
-template <class A>
-static A count_of(RowShape s, CBuf targets, CBuf count) {
+// Checks all targets; returns how many count here.
+static int64_t targets_here(RowShape s, CBuf targets, bool may_be_elsewhere) {
   int64_t here = 0;
   for (int64_t r = 0; r < s.rows; ++r) {
     const int32_t target = targets.as<int32_t>()[r];
-    check((target >= -1 && target < s.cols) || (target == kElsewhere && count.p), "cross_entropy: target ",
-          target, " of row ", r, " is not a class; there are ", s.cols,
+    check((target >= -1 && target < s.cols) || (target == kElsewhere && may_be_elsewhere),
+          "cross_entropy: target ", target, " of row ", r, " is not a class; there are ", s.cols,
           " classes, from 0; -1 stands for none");
     here += target >= 0;
   }
+  return here;
+}
+// What the sum of the losses is divided by: `count`, or, if it is nullptr, the targets here that count.
+template <class A>
+static A count_of(RowShape s, CBuf targets, CBuf count) {
+  const int64_t here = targets_here(s, targets, count.p != nullptr);
   return count.p ? count.as<A>()[0] : A(here);
 }
 
@@ -75,6 +79,8 @@ void cross_entropy_bwd_inplace(const Ctx&, RowShape s, CBuf targets, CBuf count,
 void cross_entropy_sums(const Ctx&, RowShape s, CBuf logits, CBuf targets, CBuf part_lse, CBuf max,
                         Out sums) {
   check_cross_entropy_sums(logits, targets, part_lse, max, sums);
+  targets_here(s, targets, true);
+  if (!sums.wanted()) return;
   visit_float("cross_entropy_sums", logits.t, [&]<class T>() {
     using A = acc_t<T>;
     visit_write(sums.w, [&]<Write W>() {
@@ -109,6 +115,7 @@ void cross_entropy_of_sums(const Ctx&, int64_t rows, CBuf targets, CBuf count, C
 
 void local_ids(const Ctx&, int64_t n, int64_t all, int64_t first, int64_t count, CBuf ids, Out y) {
   check_local_ids(ids, y);
+  if (!y.p) return;
   for (int64_t i = 0; i < n; ++i) {
     const int32_t id = ids.as<int32_t>()[i];
     check(id >= -1 && id < all, "local_ids: id ", id, " at ", i, " is not one of ", all);

@@ -10,6 +10,7 @@ __global__ void attention_merge_kernel(AttentionShape s, const T* y, const float
   if (i >= s.B * s.H * s.T) return;
   const int64_t b = i / s.T / s.H, h = i / s.T % s.H, t = i % s.T;
   const float before = total[i], here = lse[i], most = before > here ? before : here;
+  if (here == -INFINITY) return;  // the whole warp does
   const float both = most + logf(expf(before - most) + expf(here - most));
   const float keep = expf(before - both), take = expf(here - both);
   const int64_t to = b * s.y.batch + h * s.y.head + t * s.y.time, from = ((b * s.T + t) * s.H + h) * s.D;

@@ -2,20 +2,20 @@
 
 namespace gradus::GRADUS_GPU {
 
-inline __device__ int32_t target_of(int64_t row, RowShape s, const int32_t* targets) {
+inline __device__ int32_t target_of(int64_t row, RowShape s, const int32_t* targets, bool may_be_elsewhere) {
   const int32_t target = targets[row];
-  device_check(target >= kElsewhere && target < s.cols, "cross_entropy: target", target,
-               "is not a class, nor -1; see row", row);
+  device_check(target >= (may_be_elsewhere ? kElsewhere : -1) && target < s.cols, "cross_entropy: target",
+               target, "is not a class, nor -1; see row", row);
   return target;
 }
 
 // row_loss (rows) and, where it is wanted, lse.
 template <Write W, class T>
-__global__ void row_loss_kernel(RowShape s, const T* logits, const int32_t* targets, float* row_loss,
-                                float* lse) {
+__global__ void row_loss_kernel(RowShape s, const T* logits, const int32_t* targets, const float* count,
+                                float* row_loss, float* lse) {
   const int64_t r = blockIdx.x;
   const T* row = logits + r * s.cols;
-  const int32_t target = target_of(r, s, targets);
+  const int32_t target = target_of(r, s, targets, count);
   const ExpSum total = exp_sum(s.cols, row);
   if (threadIdx.x != 0) return;
   const float value = total.shift + logf(total.sum);
@@ -60,7 +60,7 @@ void cross_entropy_fwd(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, CB
   visit_gpu("cross_entropy_fwd", logits.t, [&]<class T>() {
     visit_write(lse.w, [&]<Write W>() {
       launch(ctx, "cross_entropy_fwd", unsigned(s.rows), row_threads(s.cols), 0, row_loss_kernel<W, T>, s,
-             logits.as<T>(), targets.as<int32_t>(), row_loss, lse.as<float>());
+             logits.as<T>(), targets.as<int32_t>(), count.as<float>(), row_loss, lse.as<float>());
     });
   });
   if (!loss.wanted()) return;
@@ -77,11 +77,11 @@ static __global__ void factor_kernel(int64_t rows, const int32_t* targets, const
   if (threadIdx.x == 0) *factor = dloss[0] / by;
 }
 template <class T>
-__global__ void cross_entropy_bwd_kernel(RowShape s, const int32_t* targets, const float* lse,
-                                         const float* factor, T* logits) {
+__global__ void cross_entropy_bwd_kernel(RowShape s, const int32_t* targets, const float* count,
+                                         const float* lse, const float* factor, T* logits) {
   const int64_t r = blockIdx.x;
   T* row = logits + r * s.cols;
-  const int32_t target = target_of(r, s, targets);
+  const int32_t target = target_of(r, s, targets, count);
   const float shift = lse[r], by = *factor;
   for (int64_t c = threadIdx.x; c < s.cols; c += blockDim.x)
     store<Write::Set>(row, c,
@@ -97,7 +97,7 @@ void cross_entropy_bwd_inplace(const Ctx& ctx, RowShape s, CBuf targets, CBuf co
          dloss.as<float>(), factor);
   visit_gpu(op, logits.t, [&]<class T>() {
     launch(ctx, op, unsigned(s.rows), row_threads(s.cols), 0, cross_entropy_bwd_kernel<T>, s,
-           targets.as<int32_t>(), lse.as<float>(), factor, logits.as<T>());
+           targets.as<int32_t>(), count.as<float>(), lse.as<float>(), factor, logits.as<T>());
   });
 }
 
@@ -107,7 +107,7 @@ __global__ void cross_entropy_sums_kernel(RowShape s, const T* logits, const int
                                           const float* part_lse, const float* max, float* sums) {
   const int64_t r = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (r >= s.rows) return;
-  const int32_t target = target_of(r, s, targets);
+  const int32_t target = target_of(r, s, targets, true);
   store<W>(sums, r, part_lse[r] == -INFINITY ? 0.0f : expf(part_lse[r] - max[r]));
   store<W>(sums, s.rows + r, target < 0 ? 0.0f : load(logits, r * s.cols + target));
 }
@@ -115,6 +115,7 @@ void cross_entropy_sums(const Ctx& ctx, RowShape s, CBuf logits, CBuf targets, C
                         Out sums) {
   constexpr const char* op = "cross_entropy_sums";
   check_cross_entropy_sums(logits, targets, part_lse, max, sums);
+  if (!sums.wanted()) return;
   visit_gpu(op, logits.t, [&]<class T>() {
     visit_write(sums.w, [&]<Write W>() {
       launch(ctx, op, blocks_for(s.rows, kThreads), kThreads, 0, cross_entropy_sums_kernel<W, T>, s,
@@ -153,11 +154,12 @@ static __global__ void local_ids_kernel(int64_t n, int64_t all, int64_t first, i
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n) return;
   const int32_t id = ids[i];
-  device_check(id >= -1 && id < all, "local_ids: id", id, "is none, nor -1; see", i);
+  device_check(id >= -1 && id < all, "local_ids: id", id, "is not in the vocabulary, nor -1; see", i);
   y[i] = id == -1 ? -1 : id >= first && id < first + count ? int32_t(id - first) : kElsewhere;
 }
 void local_ids(const Ctx& ctx, int64_t n, int64_t all, int64_t first, int64_t count, CBuf ids, Out y) {
   check_local_ids(ids, y);
+  if (!y.p) return;
   launch(ctx, "local_ids", blocks_for(n, kThreads), kThreads, 0, local_ids_kernel, n, all, first, count,
          ids.as<int32_t>(), y.as<int32_t>());
 }

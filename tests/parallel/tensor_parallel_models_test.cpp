@@ -1,0 +1,148 @@
+// Models of all kinds on ranks (src/parallel/tensor_parallel.h): losses, all gradients, their norm and the
+// weights after a step are those of one device.
+#include "tests/parallel/tensor_parallel_model.h"
+
+namespace gradus {
+namespace {
+
+TEST(L19_TensorParallel, Gpt) {
+  expect_equals_one_device({"GPT", gpt()});
+  expect_equals_one_device({"GPT with dropout", gpt(0.1)});
+  expect_equals_one_device({.name = "GPT, one sequence", .model = gpt(0.1), .B = 1});
+  expect_equals_one_device({.name = "GPT, shorter than its context", .model = gpt(0.1), .B = 3, .T = 4});
+  TransformerConfig flash = gpt(0.2);
+  flash.attention = attention_flash;
+  expect_equals_one_device({"GPT, attention_flash", flash});
+}
+
+TEST(L19_TensorParallel, Bert) {
+  expect_equals_one_device({"BERT", bert()});
+  expect_equals_one_device({"BERT with dropout", bert(0.1)});
+  expect_equals_one_device({.name = "BERT, a label that does not count",
+                            .model = bert(0.1),
+                            .B = 3,
+                            .some_do_not_count = true,
+                            .with_count = true});
+  expect_equals_one_device({"BERT without labels", bert(0, 0)});
+  expect_equals_one_device({"BERT without labels, with dropout", bert(0.1, 0)});
+  TransformerConfig tokens = bert(0.1, 0);
+  tokens.output_head = OutputHead::Tied;
+  expect_equals_one_device({"PostNorm with logits for tokens", tokens});
+}
+
+TEST(L19_TensorParallel, Neox) {
+  expect_equals_one_device({"GPT-NeoX", neox()});
+  expect_equals_one_device({"GPT-NeoX with dropout", neox(0.1)});
+  expect_equals_one_device({.name = "GPT-NeoX, shorter than its context", .model = neox(0.1), .T = 4});
+}
+
+TEST(L19_TensorParallel, TargetsThatDoNotCount) {
+  for (const bool with_count : {false, true})
+    for (const TransformerConfig& c : {gpt(), neox(0.1)})
+      expect_equals_one_device({.name = with_count ? "-1 and count" : "-1",
+                                .model = c,
+                                .some_do_not_count = true,
+                                .with_count = with_count});
+}
+
+TEST(L19_TensorParallel, VocabulariesThatRanksDoNotDivide) {
+  for (const int64_t vocab : {4, 29, 31}) {
+    expect_equals_one_device({"GPT, vocabulary " + std::to_string(vocab), gpt(0.1, vocab)}, {2, 4});
+    TransformerConfig untied = neox();
+    untied.vocab = vocab;
+    expect_equals_one_device({"GPT-NeoX, vocabulary " + std::to_string(vocab), untied}, {4});
+  }
+}
+
+TEST(L19_TensorParallel, ThreeRanks) {
+  TransformerConfig c = gpt(0.1, 31);
+  c.heads = 3, c.channels = 12;
+  expect_equals_one_device({.name = "GPT, 3 heads", .model = c, .T = 6}, {3});
+  c.heads = 6;
+  expect_equals_one_device({.name = "GPT, 6 heads", .model = c, .T = 6}, {3});
+}
+
+TEST(L19_TensorParallel, TwoMicroBatches) {
+  for (const TransformerConfig& c : {gpt(0.1), bert(0.1), neox(0.1)})
+    expect_equals_one_device(
+        {.name = "two micro-batches", .model = c, .B = 4, .micro_batches = 2, .some_do_not_count = true});
+}
+
+TEST(L19_TensorParallel, ClippedGradients) {
+  for (const TransformerConfig& c : {gpt(), bert(0.1), neox()})
+    expect_equals_one_device({.name = "clipped", .model = c, .max_norm = 0.01});
+}
+
+TEST(L19_TensorParallel, CheckpointedSegments) {
+  for (TransformerConfig c : {gpt(0.1), bert(0.1), neox(0.1)}) {
+    c.layers = 3;
+    expect_equals_one_device({.name = "Input", .model = c, .segments = {{2, Keep::Input}, {1, Keep::Input}}},
+                             {1, 2});
+    expect_equals_one_device({.name = "LessAttention", .model = c, .segments = {{3, Keep::LessAttention}}},
+                             {1, 2});
+    expect_equals_one_device({.name = "all three",
+                              .model = c,
+                              .segments = {{1, Keep::LessAttention}, {1, Keep::All}, {1, Keep::Input}}},
+                             {1, 4});
+    expect_equals_one_device({.name = "from the start", .model = c, .from_the_start = true}, {1, 2});
+  }
+}
+
+// A value is rounded at other places than on one device, to 8 bits of mantissa in bf16.
+TEST(L19_TensorParallel, MixedPrecision) {
+  for (TransformerConfig c : {gpt(0.1, 31), bert(0.1), neox(0.1)}) {
+    c.precision = precision_recipe("mixed");
+    expect_equals_one_device({.name = "mixed", .model = c}, {1, 2, 4}, {0.02, 0.05});
+    c.precision = precision_recipe("mixed-fp16");
+    expect_equals_one_device({.name = "mixed-fp16", .model = c}, {1, 2}, {0.004, 0.01});
+  }
+}
+
+TEST(L19_TensorParallel, OnTheEmulatedGpu) {
+  TransformerConfig g = gpt(0.1, 31), n = neox(0.1), b = bert(0.1);
+  for (TransformerConfig* c : {&g, &n, &b}) {
+    c->layers = 1;
+    expect_equals_one_device({.name = "on emu", .model = *c, .T = 4, .device = "emu"}, {2});
+  }
+}
+
+TEST(L19_TensorParallel, FrozenParameters) {
+  for (const TransformerConfig& c : {gpt(0.1), bert(0.1), neox(0.1)})
+    expect_equals_one_device({.name = "frozen",
+                              .model = c,
+                              .frozen = {"h.0.ln_1.weight", "h.1.ln_2.bias", "h.1.attn.c_proj.bias",
+                                         "h.0.mlp.c_fc.weight", "wte.weight"}},
+                             {1, 2});
+}
+
+TEST(L19_TensorParallel, LogitsOfSomeRowsAtATime) {
+  TransformerConfig c = gpt(0.1, 31);
+  c.loss_rows = 5;
+  expect_equals_one_device({"loss_rows", c}, {2});
+}
+
+// Without a tape nothing is dropped, and nothing is recorded.
+TEST(L19_TensorParallel, Evaluation) {
+  const ModelSetting set{"GPT", gpt(0.5)};
+  const auto evaluate = [&](const Transformer& model) {
+    const Evaluation evaluation;
+    const HostBatch b = batch_of(set);
+    return item(model.loss(rows_of(b.ids, 0, set.B, set.T), rows_of(b.targets, 0, set.B, set.T)));
+  };
+  double plain = 0;
+  {
+    Context context("cpu", 7);
+    Transformer model(set.model);
+    model.initialize(3);
+    plain = evaluate(model);
+  }
+  for (const Sequence sequence : kSequences)
+    run_cluster({.ranks = 4, .seed = 7}, [&](Comm& comm) {
+      const ModelOfRanks m(comm, set.model, sequence);
+      EXPECT_NEAR(evaluate(m.model), plain, 1e-6) << text_of(sequence);
+      EXPECT_EQ(current().device.meter().now()[Kind::Activation], 0);
+    });
+}
+
+}  // namespace
+}  // namespace gradus

@@ -123,9 +123,10 @@ struct Learned {
   std::map<std::string, Values> gradients, weights;  // weights: after one step of SGD
   double norm = 0;                                   // of the gradients, before clipping
 };
-// `sum` is called after the last backward pass.
+// From the sequences [first, first + B / shares). `sum` is called after the last backward pass.
 inline Learned learn(
-    const ModelSetting& set, Transformer& model, const std::function<void()>& sum = [] {}) {
+    const ModelSetting& set, Transformer& model, const std::function<void()>& sum = [] {}, int64_t first = 0,
+    int64_t shares = 1) {
   Learned l;
   model.segments = set.segments;
   model.from_the_start = set.from_the_start;
@@ -133,8 +134,8 @@ inline Learned learn(
     model.parameters.set_trainable(model.parameters.find(name), false);
   Sgd sgd(model.parameters);
   model.parameters.zero_grad();
-  for (int64_t m = 0, n = set.B / set.micro_batches; m < set.micro_batches; ++m)
-    for (const double x : pass(set, model, m * n, n)) l.losses.push_back(x);
+  for (int64_t m = 0, n = set.B / shares / set.micro_batches; m < set.micro_batches; ++m)
+    for (const double x : pass(set, model, first + m * n, n)) l.losses.push_back(x);
   sum();
   for (const Parameter& p : model.parameters)
     if (p.trainable()) l.gradients[p.name] = to_host<double>(p.leaf.grad);

@@ -47,6 +47,13 @@ inline TransformerConfig neox(double dropout = 0) {
           .rotary = 2};
 }
 
+// The batch on the host: sequences of ids, targets and types, or a label for each sequence.
+struct HostBatch {
+  std::vector<int32_t> ids, targets, types;
+  int64_t counted() const {
+    return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
+  }
+};
 struct ModelSetting {
   std::string name;
   TransformerConfig model;
@@ -58,15 +65,11 @@ struct ModelSetting {
   std::string device = "cpu";
   std::vector<std::string> frozen = {};
   uint64_t data = 1;  // the seed of ids and targets
+  // Where ranks divide each sequence: into so many parts, and what leaves this rank's tokens in a batch.
+  int64_t parts = 1;
+  std::function<void(HostBatch&)> take_part = {};
 };
 
-// The batch on the host: sequences of ids, targets and types, or a label for each sequence.
-struct HostBatch {
-  std::vector<int32_t> ids, targets, types;
-  int64_t counted() const {
-    return std::count_if(targets.begin(), targets.end(), [](int32_t t) { return t >= 0; });
-  }
-};
 inline HostBatch batch_of(const ModelSetting& set) {
   HostBatch b;
   const bool pooled = set.model.output_head == OutputHead::Pooled;
@@ -94,11 +97,13 @@ inline Tensor count_of(int64_t n) {
 // The forward and backward pass of sequences [first, first + n); the loss, or the elements of what the model
 // returns without labels.
 inline Values pass(const ModelSetting& set, const Transformer& model, int64_t first, int64_t n) {
-  const HostBatch b = batch_of(set);
+  HostBatch b = batch_of(set);
+  const int64_t counted = b.counted(), T = set.T / set.parts;
+  if (set.take_part) set.take_part(b);
   const TransformerConfig& c = set.model;
   current().first_sample = first;
-  const Tensor ids = rows_of(b.ids, first, n, set.T),
-               types = c.token_types > 0 ? rows_of(b.types, first, n, set.T) : Tensor();
+  const Tensor ids = rows_of(b.ids, first, n, T),
+               types = c.token_types > 0 ? rows_of(b.types, first, n, T) : Tensor();
   Tape tape;
   const bool pooled = c.output_head == OutputHead::Pooled;
   if (pooled && c.labels == 0) {
@@ -110,9 +115,9 @@ inline Values pass(const ModelSetting& set, const Transformer& model, int64_t fi
     tape.backward(y, from_host(current().device, dy, y.shape(), y.dtype(), Kind::Data, "dy"));
     return values;
   }
-  const bool count = set.with_count || set.micro_batches > 1;
-  const Tensor loss = model.loss(ids, rows_of(b.targets, first, n, pooled ? 1 : set.T), types,
-                                 count ? count_of(b.counted()) : Tensor());
+  const bool count = set.with_count || set.micro_batches > 1 || set.parts > 1;
+  const Tensor loss = model.loss(ids, rows_of(b.targets, first, n, pooled ? 1 : T), types,
+                                 count ? count_of(counted) : Tensor());
   const double value = item(loss);
   tape.backward(loss);
   return {value};

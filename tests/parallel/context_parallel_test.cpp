@@ -5,6 +5,7 @@
 #include "src/parallel/comm/cluster.h"
 #include "src/parallel/data_parallel.h"
 #include "src/parallel/shards.h"
+#include "src/parallel/tensor_parallel.h"
 #include "src/train/dummy.h"
 #include "tests/parallel/model_on_ranks.h"
 #include "tests/parallel/zigzag_testing.h"
@@ -262,6 +263,15 @@ TEST(L19_ContextParallel, ModelsThatCannotBe) {
 TEST(L19_ContextParallel, RotaryPositions) {
   const std::string text = refusal([&] { expect_equals_one_device({"GPT-NeoX", neox()}, {2}); });
   EXPECT_TRUE(text.empty() || text.find("rotary") != std::string::npos) << text;
+}
+
+// Its ranks "have all weights".
+TEST(L19_ContextParallel, AModelWhoseWeightsAreDividedIsRefused) {
+  run_cluster({.ranks = 2}, [](Comm& comm) {
+    Transformer model(gpt(), Allocate::Later);
+    const TensorParallel parallel(comm, model);
+    EXPECT_NE(refusal([&] { share_context(comm, model); }), "");
+  });
 }
 
 TEST(L19_ContextParallel, TokensThatCannotBeTwoChunks) {

@@ -1,5 +1,6 @@
 // Models of all kinds on ranks (src/parallel/tensor_parallel.h): losses, all gradients, their norm and the
 // weights after a step are those of one device.
+#include "src/nn/kv_cache.h"
 #include "tests/parallel/tensor_parallel_model.h"
 #include "tests/refusal_testing.h"
 
@@ -149,6 +150,37 @@ TEST(L19_TensorParallel, Evaluation) {
       EXPECT_NEAR(evaluate(m.model), plain, 1e-6) << text_of(sequence);
       EXPECT_EQ(current().device.meter().now()[Kind::Activation], 0);
     });
+}
+
+// logits() and next_logits() give (B,T,V) and (B,V) as on one device, or are refused: never silently those of
+// some tokens of a batch and some of the vocabulary.
+TEST(L19_TensorParallel, LogitsAreWhole) {
+  for (const TransformerConfig& c : {gpt(0, 31), neox()}) {
+    const ModelSetting set{"logits", c};
+    const auto compute = [&](const Transformer& model, bool next) {
+      const Evaluation evaluation;
+      const Tensor ids = rows_of(batch_of(set).ids, 0, set.B, set.T);
+      KvCache cache(model, set.B, set.T);
+      return to_host<double>(next ? model.next_logits(ids, cache) : model.logits(ids));
+    };
+    for (const bool next : {false, true}) {
+      Values plain;
+      {
+        Context context("cpu", 7);
+        Transformer model(c);
+        model.initialize(3);
+        plain = compute(model, next);
+      }
+      for (const Sequence sequence : kSequences)
+        run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
+          const ModelOfRanks m(comm, c, sequence);
+          Values ours;
+          if (!refusal([&] { ours = compute(m.model, next); }).empty()) return;
+          ASSERT_EQ(ours.size(), plain.size()) << (next ? "next_logits, " : "logits, ") << text_of(sequence);
+          for (size_t i = 0; i < plain.size(); ++i) ASSERT_NEAR(ours[i], plain[i], 1e-5) << text_of(sequence);
+        });
+    }
+  }
 }
 
 }  // namespace

@@ -147,5 +147,61 @@ TEST(L19_TensorParallel, TwoModelsAtATime) {
       });
 }
 
+// Which tokens a rank has is a matter of one model: whatever computes afterwards in this rank's context drops
+// what it would drop alone.
+TEST(L19_TensorParallel, DropoutOfTheModelsThatFollow) {
+  const ModelSetting before{"before", gpt(0.1)}, after{"after", gpt(0.3)};
+  const Learned plain = learn_on_one_device(after);
+  for (const Sequence sequence : kSequences)
+    run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
+      ModelOfRanks first(comm, before.model, sequence);
+      pass(before, first.model, 0, before.B);
+      const std::string what = std::string(text_of(sequence)) + ", rank " + std::to_string(comm.rank());
+      EXPECT_EQ(current().first_token, 0) << what;
+      expect_as_on_one_device(after, comm, Sequence::Whole, plain, {}, ", after " + what);
+    });
+  for (const Sequence sequence : kSequences)
+    run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
+      ModelOfRanks first(comm, before.model, sequence);
+      pass(before, first.model, 0, before.B);
+      Transformer model(after.model);
+      model.initialize(3);
+      expect_learned(learn(after, model), plain, model, {0, 0},
+                     std::string("one device's model, after ") + text_of(sequence));
+    });
+}
+
+// A segment is recomputed in the backward pass, after the forward pass of a model whose tokens are others.
+TEST(L19_TensorParallel, DropoutOfSegmentsThatAreRecomputedLater) {
+  const ModelSetting a{.name = "a", .model = gpt(0.1), .data = 1},
+      b{.name = "b", .model = gpt(0.1), .T = 4, .data = 2};
+  const Learned plain = learn_on_one_device(a);
+  const auto loss_of = [](const ModelSetting& set, const Transformer& model) {
+    const HostBatch batch = batch_of(set);
+    return model.loss(rows_of(batch.ids, 0, set.B, set.T), rows_of(batch.targets, 0, set.B, set.T));
+  };
+  for (const Sequence sequence : kSequences)
+    run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
+      ModelOfRanks first(comm, a.model, sequence), second(comm, b.model, Sequence::KeepGathered);
+      first.model.segments = {{2, Keep::Input}};
+      Tape tape_a;
+      const Tensor loss_a = loss_of(a, first.model);
+      {
+        const Tape tape_b;
+        loss_of(b, second.model);
+      }
+      tape_a.backward(loss_a);
+      first.parallel.sum_gradients();
+      for (const Parameter& p : first.model.parameters) {
+        const Values& whole = plain.gradients.at(p.name);
+        Values difference = to_host<double>(p.leaf.grad);
+        const Values own = p.shard ? p.shard->of_values(whole) : whole;
+        for (size_t i = 0; i < own.size(); ++i) difference[i] -= own[i];
+        EXPECT_LE(norm_of(difference), 2e-6 * norm_of(whole))
+            << text_of(sequence) << ", rank " << comm.rank() << ", " << p.name;
+      }
+    });
+}
+
 }  // namespace
 }  // namespace gradus

@@ -180,9 +180,12 @@ TEST(L19_TensorParallel, DropoutOfSegmentsThatAreRecomputedLater) {
     const HostBatch batch = batch_of(set);
     return model.loss(rows_of(batch.ids, 0, set.B, set.T), rows_of(batch.targets, 0, set.B, set.T));
   };
-  for (const Sequence sequence : kSequences)
-    run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
-      ModelOfRanks first(comm, a.model, sequence), second(comm, b.model, Sequence::KeepGathered);
+  for (const auto& [sequence, of_second] : {std::pair(Sequence::Whole, Sequence::Whole),
+                                            {Sequence::Whole, Sequence::KeepGathered},
+                                            {Sequence::KeepGathered, Sequence::GatherAgain},
+                                            {Sequence::GatherAgain, Sequence::Whole}})
+    run_cluster({.ranks = 2, .seed = 7}, [&, sequence = sequence, of_second = of_second](Comm& comm) {
+      ModelOfRanks first(comm, a.model, sequence), second(comm, b.model, of_second);
       first.model.segments = {{2, Keep::Input}};
       Tape tape_a;
       const Tensor loss_a = loss_of(a, first.model);
@@ -198,7 +201,8 @@ TEST(L19_TensorParallel, DropoutOfSegmentsThatAreRecomputedLater) {
         const Values own = p.shard ? p.shard->of_values(whole) : whole;
         for (size_t i = 0; i < own.size(); ++i) difference[i] -= own[i];
         EXPECT_LE(norm_of(difference), 2e-6 * norm_of(whole))
-            << text_of(sequence) << ", rank " << comm.rank() << ", " << p.name;
+            << text_of(sequence) << " then " << text_of(of_second) << ", rank " << comm.rank() << ", "
+            << p.name;
       }
     });
 }

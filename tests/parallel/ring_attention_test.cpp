@@ -1,35 +1,9 @@
 // Ring attention (src/parallel/ring_attention.h): equal to attention_flash on one device.
-#include "src/parallel/ring_attention.h"
-
-#include <gtest/gtest.h>
-
-#include <set>
-
-#include "tests/parallel/rank_ops_testing.h"
-#include "tests/parallel/zigzag_testing.h"
+#include "tests/parallel/ring_attention_testing.h"
 #include "tests/refusal_testing.h"
 
 namespace gradus {
 namespace {
-
-struct Attention {
-  Values y, dqkv;
-};
-Attention attend(const Tensor& given, const Values& dy, const std::function<Tensor(const Tensor&)>& f) {
-  Tensor qkv = given;
-  Leaf leaf;
-  attach(qkv, leaf, "qkv");
-  Tape tape;
-  const Tensor y = f(qkv);
-  const Values values = to_host<double>(y);
-  tape.backward(y, tensor_of(dy, y.shape(), y.dtype()));
-  return {values, to_host<double>(leaf.grad)};
-}
-void expect_near(const Values& got, const Values& expected, double error, const std::string& what) {
-  ASSERT_EQ(got.size(), expected.size()) << what;
-  for (size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], expected[i], error * (1 + std::abs(expected[i]))) << what << ", " << i;
-}
 
 struct RingSetting {
   const char* device = "cpu";
@@ -234,61 +208,6 @@ TEST(L19_RingAttention, WhatCannotBe) {
     EXPECT_EQ(comm.sent().elements, 0);
   });
   expect_as_flash({}, 4e-6);
-}
-
-// Every rank runs out of memory at the same place, somewhere in the ring. With memory the ring is then run
-// again: no message of the pass before may arrive in it.
-TEST(L19_RingAttention, IsRunAgainAfterAnErrorInside) {
-  const int64_t B = 1, T = 256, heads = 3, C = 12, budget = 24 << 20;
-  const Values all = normal_numbers(B * T * 3 * C, 1), all_dy = normal_numbers(B * T * C, 2);
-  Attention plain;
-  {
-    Context context;
-    plain = attend(tensor_of(all, {B, T, 3 * C}), all_dy,
-                   [&](const Tensor& x) { return attention_flash(x, heads, Mask::Causal, 0); });
-  }
-  std::set<std::string> refused;
-  for (const bool in_backward : {false, true})
-    for (int64_t room = 1024; room <= 512 << 10; room += room / 2)
-      run_cluster({.ranks = 2, .memory_budget = budget}, [&](Comm& comm) {
-        const auto own = [&](const Values& x, int64_t columns) {
-          return chunks(x, B, T, columns, comm.rank(), comm.size());
-        };
-        Tensor qkv = tensor_of(own(all, 3 * C), {B, T / 2, 3 * C});
-        Leaf leaf;
-        attach(qkv, leaf, "qkv");
-        const Tensor dy = tensor_of(own(all_dy, C), {B, T / 2, C});
-        Tensor warm(current().device, {2}, DType::F32, Kind::Other, "x");
-        comm.all_reduce(warm)->wait();  // it allocates what sums need
-        // Takes all memory but pieces of less than `room` bytes.
-        const auto fill = [&] {
-          std::vector<Tensor> taken;
-          for (int64_t bytes = budget; bytes >= room; bytes /= 2)
-            while (refusal([&] {
-                     taken.emplace_back(current().device, Shape{bytes}, DType::U8, Kind::Other, "ballast");
-                   }).empty()) {
-            }
-          return taken;
-        };
-        const std::string text = refusal([&] {
-          Tape tape;
-          std::vector<Tensor> taken;
-          if (!in_backward) taken = fill();
-          const Tensor y = ring_attention(comm, qkv, heads, Mask::Causal);
-          if (in_backward) taken = fill();
-          tape.backward(y, dy);
-        });
-        if (!text.empty()) refused.insert(std::to_string(in_backward) + " " + std::to_string(room));
-        leaf.zero();
-        Tape tape;
-        const Tensor y = ring_attention(comm, qkv, heads, Mask::Causal);
-        tape.backward(y, dy);
-        const std::string what = std::string(in_backward ? "backward" : "forward") + " with " +
-                                 std::to_string(room) + " bytes: " + text;
-        expect_near(to_host<double>(y), own(plain.y, C), 4e-6, "y, after a " + what);
-        expect_near(to_host<double>(leaf.grad), own(plain.dqkv, 3 * C), 1e-5, "dqkv, after a " + what);
-      });
-  EXPECT_GT(refused.size(), 8u);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace gradus {
 namespace {
 
 constexpr int64_t kT = 12, kC = 5;
-Tokens tokens(const OnRanks& set, int64_t C = kC) { return {set.B, kT, C, set.ranks}; }
+DividedTokens tokens(const OnRanks& set, int64_t C = kC) { return {set.B, kT, C, set.ranks}; }
 // What a rank has: the whole, or a part; the same on all ranks, or different.
 enum Stream : uint64_t { X = 100, Dy = 200, B = 300, W = 400 };
 Values whole(const OnRanks& set, uint64_t stream, int64_t C = kC) {
@@ -59,7 +59,7 @@ TEST(L19_RankOps, SumFromRanksPassesGradientsOn) {
 
 TEST(L19_RankOps, GatherTokensScattersTheSumOfGradients) {
   expect_on_all_ranks("gather_tokens", [](Comm& comm, const OnRanks& set) {
-    const Tokens t = tokens(set);
+    const DividedTokens t = tokens(set);
     const auto x = of_each(part, set, X), dy = of_each(whole, set, Dy);
     return RankOp{{{t.part(), x(comm.rank())}},
                   [&comm](In in) { return gather_tokens(comm, in[0]); },
@@ -72,7 +72,7 @@ TEST(L19_RankOps, GatherTokensScattersTheSumOfGradients) {
 TEST(L19_RankOps, ScatterSumGathersGradients) {
   for (const bool biased : {false, true})
     expect_on_all_ranks(biased ? "scatter_sum, bias" : "scatter_sum", [&](Comm& comm, const OnRanks& set) {
-      const Tokens t = tokens(set);
+      const DividedTokens t = tokens(set);
       const auto x = of_each(whole, set, X), dy = of_each(part, set, Dy);
       const Values bias = bias_of(set, biased);
       return RankOp{with_bias(t.whole(), x(comm.rank()), bias),
@@ -85,7 +85,7 @@ TEST(L19_RankOps, ScatterSumGathersGradients) {
 
 TEST(L19_RankOps, TakePartGathersGradients) {
   expect_on_all_ranks("take_part", [](Comm& comm, const OnRanks& set) {
-    const Tokens t = tokens(set);
+    const DividedTokens t = tokens(set);
     const Values x = whole(set, X);
     const auto dy = of_each(part, set, Dy);
     return RankOp{{{t.whole(), x}},
@@ -98,7 +98,7 @@ TEST(L19_RankOps, TakePartGathersGradients) {
 
 TEST(L19_RankOps, WholeTokensTakesItsPartOfTheGradient) {
   expect_on_all_ranks("whole_tokens", [](Comm& comm, const OnRanks& set) {
-    const Tokens t = tokens(set);
+    const DividedTokens t = tokens(set);
     const auto x = of_each(part, set, X);
     const Values dy = whole(set, Dy);
     return RankOp{{{t.part(), x(comm.rank())}},
@@ -132,7 +132,7 @@ TEST(L19_RankOps, GatheredLinearIsLinearOfGatheredTokens) {
   for (const bool biased : {false, true})
     expect_on_all_ranks(
         biased ? "gathered_linear, bias" : "gathered_linear", [&](Comm& comm, const OnRanks& set) {
-          const Tokens t = tokens(set);
+          const DividedTokens t = tokens(set);
           const auto x = of_each(part, set, X), dy = of_each(whole, set, Dy, kOut);
           const auto w = [=](int64_t r) { return whole_numbers(kOut * kC, W + uint64_t(r), set.t); };
           const Values bias = biased ? whole_numbers(kOut, B, set.t) : Values();

@@ -51,7 +51,7 @@ inline Values sum_of(int64_t ranks, const std::function<Values(int64_t rank)>& f
 }
 
 // A tensor (B,T,C) whose tokens are divided among ranks.
-struct Tokens {
+struct DividedTokens {
   int64_t B, T, C, ranks;
   int64_t numel() const { return B * T * C; }
   Shape whole() const { return {B, T, C}; }

@@ -84,8 +84,9 @@ struct Ctx {
 };
 constexpr int64_t kWorkspaceBytes = int64_t(16) << 20;
 
-// An id, or a target, that another rank has the row, or the column, of (local_ids).
-constexpr int32_t kElsewhere = -2;
+// An id, or a target, that another rank has the row, or the column, of (local_ids). No number that an id is
+// by mistake.
+constexpr int32_t kElsewhere = INT32_MIN;
 
 struct RowShape {
   int64_t rows, cols;

@@ -4,8 +4,8 @@ namespace gradus::GRADUS_GPU {
 
 inline __device__ int32_t target_of(int64_t row, RowShape s, const int32_t* targets, bool may_be_elsewhere) {
   const int32_t target = targets[row];
-  device_check(target >= (may_be_elsewhere ? kElsewhere : -1) && target < s.cols, "cross_entropy: target",
-               target, "is not a class, nor -1; see row", row);
+  device_check((target >= -1 && target < s.cols) || (target == kElsewhere && may_be_elsewhere),
+               "cross_entropy: target", target, "is not a class, nor -1; see row", row);
   return target;
 }
 

@@ -112,7 +112,7 @@ Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_
   if (wpe_) x = ends->positions(x, wpe_->table.value, first_position);
   x = ends->before_blocks(x);
   if (config.residual == Residual::PostNorm) x = (*norm_)(x);
-  return dropout(x, config.dropout);
+  return dropout(x, config.dropout, ends->token_part * x.shape()[1] * x.last());
 }
 
 Tensor Transformer::through_blocks(Tensor x) const {
@@ -129,7 +129,7 @@ Tensor Transformer::before_head(const Tensor& x) const {
 
 Tensor Transformer::head(const Tensor& x) const {
   const Tensor last = before_head(x);
-  return config.output_head == OutputHead::Pooled ? pooled_head(last) : linear(last, head_weight());
+  return config.output_head == OutputHead::Pooled ? pooled_head(last) : ends->logits(last, head_weight());
 }
 
 Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {

@@ -16,13 +16,15 @@ struct KvLayer;  // what the attention of one block sees of it
 // (parallel/tensor_parallel.h, context_parallel.h).
 struct ModelEnds {
   virtual ~ModelEnds() = default;
+  int64_t token_part = 0;  // of each sequence, the how manieth part this rank's blocks have
   virtual Tensor embed(const Tensor& table, const Tensor& ids) const { return embedding(table, ids); }
   virtual Tensor positions(const Tensor& x, const Tensor& table, int64_t first) const;  // added to x
   virtual Tensor before_blocks(const Tensor& x) const { return x; }  // what this rank's blocks get of x
   virtual Tensor after_blocks(const Tensor& x) const { return x; }   // all of it again
+  virtual Tensor logits(const Tensor& x, const Tensor& weight) const { return linear(x, weight); }
   virtual Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
                       const Tensor& count) const {
-    return cross_entropy(linear(x, weight), targets, count);
+    return cross_entropy(logits(x, weight), targets, count);
   }
 };
 // What a block computes in place of the configured attention.
@@ -49,6 +51,13 @@ struct TransformerBlock {
   LayerNorm ln_2;
   Linear c_fc, mlp_c_proj;  // (4C, C) and (C, 4C)
   std::unique_ptr<AttentionVariant> attention = {};
+  int64_t token_part = 0;  // as of ModelEnds
+
+ private:
+  // The masks that these tokens have in the whole sequence.
+  Tensor dropout(const Tensor& x, double p) const {
+    return gradus::dropout(x, p, token_part * x.shape()[1] * x.last());
+  }
 };
 
 // What the tape keeps of some blocks that follow each other (lesson 08).

@@ -11,7 +11,6 @@ Tensor dropout(const Tensor& x, double p, int64_t first_element) {
   check(first_element >= 0, "dropout: the first element is ", first_element, "; they count from 0");
   if (p == 0 || current().evaluates()) return x;
   check(x.shape().rank() >= 2, "dropout: x is ", x.shape(), "; its first dimension must count the samples");
-  if (x.shape().rank() == 3) first_element += current().first_token * x.last();
   const RowShape samples{x.shape()[0], x.numel() / std::max<int64_t>(x.shape()[0], 1)};
   const RandomKey key = current().next_dropout_key(first_element);
   Tensor y = empty_like(x, "dropout");

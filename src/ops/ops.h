@@ -28,8 +28,7 @@ Tensor concatenate(const std::vector<Tensor>& parts);   // along the last dimens
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& count = {});
 // Its backward, for ops that save the same: logits, targets, lse, count.
 void cross_entropy_op_bwd(const Node&, const Tensor& dloss, Grads& dx);
-// x (B, ...): sample by sample; or of each sample the elements from first_element on. Of x (B,T,C) the first
-// token is Context::first_token.
+// x (B, ...): sample by sample; or of each sample the elements from first_element on
 Tensor dropout(const Tensor& x, double p, int64_t first_element = 0);
 Tensor embedding(const Tensor& table, const Tensor& ids);  // (V,C), int32 (...) -> (...,C)
 Tensor gelu(const Tensor& x);                              // by tanh, as GPT-2 has it

@@ -38,6 +38,8 @@ struct EndsOfContext : ModelEnds {
   explicit EndsOfContext(Comm& ranks) : ranks(ranks) {}
   Tensor positions(const Tensor& x, const Tensor& table, int64_t) const override {
     const int64_t N = ranks.size();
+    check(N * x.shape()[1] <= table.shape()[0], "context parallel: ", N, " parts of ", x.shape()[1],
+          " tokens; the model has ", table.shape()[0], " positions");
     return add(x, embedding(table, places_of_chunks(x.shape()[0], N * x.shape()[1], ranks.rank(), N)));
   }
 };
@@ -48,6 +50,8 @@ void share_context(Comm& ranks, Transformer& model) {
   check(c.rotary == 0 && c.token_types == 0 && c.output_head != OutputHead::Pooled,
         "context parallel: the model has rotary positions, token types or a pooled head; it must be like "
         "GPT-2");
+  for (const Parameter& p : model.parameters)
+    check(!p.shard, "context parallel: of '", p.name, "' this rank has a part; it must have all weights");
   for (TransformerBlock& b : model.blocks) b.attention = std::make_unique<RingVariant>(ranks);
   model.ends = std::make_unique<EndsOfContext>(ranks);
 }

@@ -71,9 +71,11 @@ Tensor copy_to_ranks(Comm& comm, const Tensor& x) {
   });
 }
 
-Tensor sum_from_ranks(Comm& comm, const Tensor& x, const Tensor& bias) {
+Tensor sum_from_ranks(Comm& comm, Tensor x, const Tensor& bias) {
   const ProfileRange range("sum_from_ranks");
-  return with_bias("sum_from_ranks", x, summed(comm, x), bias, [](const Tensor& dy) { return dy; });
+  const Tensor sum = unshared(x);
+  comm.all_reduce(sum)->wait();
+  return with_bias("sum_from_ranks", x, sum, bias, [](const Tensor& dy) { return dy; });
 }
 
 Tensor gather_tokens(Comm& comm, const Tensor& x) {
@@ -147,7 +149,14 @@ static Tensor in_part(Comm& comm, const Tensor& ids, int64_t vocab) {
   return local;
 }
 
+static void check_part(const char* op, Comm& comm, int64_t vocab, int64_t here) {
+  const int64_t count = part_of(vocab, comm.rank(), comm.size()).count;
+  check(here == count, op, ": of a vocabulary of ", vocab, " rank ", comm.rank(), " of ", comm.size(),
+        " has ", count, ", not ", here);
+}
+
 Tensor embedding_of_part(Comm& comm, const Tensor& table, int64_t vocab, const Tensor& ids) {
+  check_part("embedding_of_part", comm, vocab, table.shape()[0]);
   return sum_from_ranks(comm, embedding(table, in_part(comm, ids, vocab)));
 }
 
@@ -159,6 +168,9 @@ Tensor cross_entropy_of_part(Comm& comm, const Tensor& logits, int64_t vocab, co
   check(targets.dtype() == DType::I32 && targets.numel() == s.rows && s.rows > 0,
         "cross_entropy_of_part: logits are ", logits.shape(), ", targets are ", targets.shape(), " ",
         name_of(targets.dtype()), "; give one int32 target for each row of logits, and at least one row");
+  check_part("cross_entropy_of_part", comm, vocab, logits.last());
+  check(!given.defined() || (given.numel() == 1 && given.dtype() == stats),
+        "cross_entropy_of_part: count is ", given.shape(), "; it is one number in ", name_of(stats));
   Tensor count = given;
   if (!count.defined()) {
     count = empty(logits, {1}, stats, "targets that count");

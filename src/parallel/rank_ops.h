@@ -14,11 +14,13 @@ namespace gradus {
 
 // x, whole. backward: dx = the sum of all ranks' dy.
 Tensor copy_to_ranks(Comm& comm, const Tensor& x);
-// The sum of all ranks' x, and the bias (C), if there is one. backward: dx = dy.
-Tensor sum_from_ranks(Comm& comm, const Tensor& x, const Tensor& bias = {});
+// The sum of all ranks' x, and the bias (C), if there is one. backward: dx = dy. An x that nothing else
+// refers to becomes the sum.
+Tensor sum_from_ranks(Comm& comm, Tensor x, const Tensor& bias = {});
 // All tokens of the ranks' parts. backward: of the sum of all ranks' dy this rank's part.
 Tensor gather_tokens(Comm& comm, const Tensor& x);
-// Of the sum of all ranks' x this rank's part, and the bias. backward: dx = the dy of all ranks.
+// Of the sum of all ranks' x this rank's part, and the bias. backward: dx = the dy of all ranks; the bias'
+// gradient is of this rank's tokens.
 Tensor scatter_sum(Comm& comm, const Tensor& x, const Tensor& bias = {});
 // linear(gather_tokens(x), weight, bias), of which the tape keeps the part: backward gathers x once more.
 Tensor gathered_linear(Comm& comm, const Tensor& x, const Tensor& weight, const Tensor& bias);
@@ -27,7 +29,8 @@ Tensor gathered_linear(Comm& comm, const Tensor& x, const Tensor& weight, const 
 Tensor take_part(Comm& comm, const Tensor& x);
 Tensor whole_tokens(Comm& comm, const Tensor& x);
 
-// Of a vocabulary of V each rank has the part_of(V, rank, ranks). table: its rows. ids: of the whole.
+// Of a vocabulary of V each rank has the part_of(V, rank, ranks). table: its rows. ids: of the whole. What
+// both return is the same on all ranks.
 Tensor embedding_of_part(Comm& comm, const Tensor& table, int64_t vocab, const Tensor& ids);
 // cross_entropy() of logits (...,V) whose columns are shared out: of each row a maximum and two sums travel.
 Tensor cross_entropy_of_part(Comm& comm, const Tensor& logits, int64_t vocab, const Tensor& targets,

@@ -130,6 +130,18 @@ struct Ring {
   int64_t whose(int64_t step) const { return (comm.rank() + comm.size() - step) % comm.size(); }
   int64_t next() const { return (comm.rank() + 1) % comm.size(); }
   int64_t previous() const { return (comm.rank() + comm.size() - 1) % comm.size(); }
+  // Passes x on while f runs. An error of f, which all ranks may survive, leaves no message behind.
+  template <class F>
+  void pass_during(const Tensor& x, const Tensor& to, F f) const {
+    const auto work = pass(x, to, 0);
+    try {
+      f();
+    } catch (const std::exception&) {
+      work->wait();
+      throw;
+    }
+    work->wait();
+  }
   std::unique_ptr<Work> pass(const Tensor& x, const Tensor& to, int64_t tag) const {
     return comm.exchange({{x, next(), tag}}, {{to, previous(), tag}});
   }
@@ -147,12 +159,16 @@ static void ring_attention_bwd(Comm& comm, int64_t heads, Mask mask, const Node&
   Tensor keys = keys_of(qkv), dkeys = empty_like(keys, "gradient of keys and values");
   set_all(dkeys, 0);
   for (int64_t step = 0; step < N; ++step) {
-    const bool last = step == N - 1;
+    const auto meet = [&] {
+      gradient.meet(keys, chunk_pairs(mask, comm.rank(), ring.whose(step), N), dkeys);
+    };
     const Tensor coming = empty_like(keys, "keys and values"),
-                 dcoming = empty_like(dkeys, dkeys.storage().name());
-    const auto keys_go = last ? nullptr : ring.pass(keys, coming, 0);
-    gradient.meet(keys, chunk_pairs(mask, comm.rank(), ring.whose(step), N), dkeys);
-    if (keys_go) keys_go->wait(), keys = coming;
+                 dcoming = empty_like(dkeys, "gradient of keys and values");
+    if (step == N - 1)
+      meet();
+    else
+      ring.pass_during(keys, coming, meet);
+    keys = coming;
     if (N == 1) break;
     ring.pass(dkeys, dcoming, 1)->wait();
     dkeys = dcoming;
@@ -166,11 +182,16 @@ Tensor ring_attention(Comm& comm, const Tensor& qkv, int64_t heads, Mask mask) {
   Attended attended(qkv, heads);
   Tensor keys = keys_of(qkv);
   for (int64_t step = 0; step < comm.size(); ++step) {
-    const bool last = step == comm.size() - 1;
+    const auto meet = [&] {
+      attended.meet(keys, chunk_pairs(mask, comm.rank(), ring.whose(step), comm.size()));
+    };
+    if (step == comm.size() - 1) {
+      meet();
+      break;
+    }
     const Tensor coming = empty_like(keys, "keys and values");
-    const auto keys_go = last ? nullptr : ring.pass(keys, coming, 0);
-    attended.meet(keys, chunk_pairs(mask, comm.rank(), ring.whose(step), comm.size()));
-    if (keys_go) keys_go->wait(), keys = coming;
+    ring.pass_during(keys, coming, meet);
+    keys = coming;
   }
   const Tensor y = attended.y();
   return record("ring_attention", {qkv},

@@ -49,7 +49,8 @@ void put_gradients(const Tensor& dq, const Tensor& dkeys, Out dqkv);
 
 // Attention of qkv (B,T,3C), of this rank's tokens, to those of all ranks: (B,T,C). Of n = B T C elements on
 // each of N ranks, one sends 2 n (N-1) in forward; in backward the keys and values go round once more, and
-// their gradients with them and home: 2 n (N-1) + 2 n N. The tape keeps what attention_flash does.
+// their gradients with them and home: 2 n (N-1) + 2 n N; of one rank nothing. The tape keeps what
+// attention_flash does.
 Tensor ring_attention(Comm& comm, const Tensor& qkv, int64_t heads, Mask mask);
 
 }  // namespace gradus

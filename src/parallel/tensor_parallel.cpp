@@ -27,9 +27,8 @@ struct SecondOfPair : LinearVariant {
   SecondOfPair(Comm& ranks, Sequence sequence) : ranks(ranks), sequence(sequence) {}
   Tensor operator()(const Linear& l, const Tensor& x) const override {
     // BEGIN SOLUTION 19.2
-    const Tensor partial = linear(x, l.weight.value);
-    return sequence == Sequence::Whole ? sum_from_ranks(ranks, partial, l.bias_value())
-                                       : scatter_sum(ranks, partial, l.bias_value());
+    if (sequence == Sequence::Whole) return sum_from_ranks(ranks, linear(x, l.weight.value), l.bias_value());
+    return scatter_sum(ranks, linear(x, l.weight.value), l.bias_value());
     // STUB: todo("19.2", "the sum of all ranks' products, and the bias once", l, x);
     // END SOLUTION 19.2
   }
@@ -45,13 +44,14 @@ struct EndsOfRanks : ModelEnds {
     return embedding_of_part(ranks, table, vocab, ids);
   }
   Tensor before_blocks(const Tensor& x) const override {
-    if (sequence == Sequence::Whole) return x;
-    const Tensor part = take_part(ranks, x);
-    current().first_token = ranks.rank() * part.shape()[1];
-    return part;
+    return sequence == Sequence::Whole ? x : take_part(ranks, x);
   }
   Tensor after_blocks(const Tensor& x) const override {
     return sequence == Sequence::Whole ? x : whole_tokens(ranks, x);
+  }
+  Tensor logits(const Tensor&, const Tensor&) const override {
+    fail("transformer: ", ranks.size(),
+         " ranks have a part of the logits each; use loss(), which needs no more");
   }
   Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
               const Tensor& count) const override {
@@ -88,6 +88,9 @@ static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
   const int64_t N = ranks.size(), r = ranks.rank();
   check(c.heads % N == 0, "tensor parallel: ", c.heads, " heads cannot be shared out among ", N,
         " ranks; use a number of ranks that divides them");
+  check(c.loss_rows == 0, "tensor parallel: the loss is of all rows at once; set loss_rows to 0");
+  check(!model.blocks.empty() && !model.blocks[0].c_attn.weight.shard,
+        "tensor parallel: the model has no blocks, or is shared out already");
   check(part_of(c.vocab, N - 1, N).count > 0, "tensor parallel: a vocabulary of ", c.vocab,
         " has no parts for ", N, " ranks");
   std::unordered_set<const Parameter*> done;
@@ -113,6 +116,9 @@ static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
       keep_whole(p);
   }
   model.ends = std::make_unique<EndsOfRanks>(ranks, sequence, c.vocab);
+  if (sequence == Sequence::Whole) return;
+  model.ends->token_part = r;
+  for (TransformerBlock& b : model.blocks) b.token_part = r;
 }
 
 TensorParallel::TensorParallel(Comm& ranks, Transformer& model, Sequence sequence)
@@ -122,22 +128,20 @@ TensorParallel::TensorParallel(Comm& ranks, Transformer& model, Sequence sequenc
       norm_((share_out(ranks, model, sequence), model.parameters), {&ranks}) {}
 
 void TensorParallel::assign_part(Parameter& p, const std::vector<double>& values) {
+  const int64_t whole = p.shard ? p.shard->whole.numel() : p.value.numel();
+  check(int64_t(values.size()) == whole, "tensor parallel: '", p.name, "' takes ", whole, " values, not ",
+        values.size());
   p.assign(p.shard ? p.shard->of_values(values) : values);
 }
 
 void TensorParallel::sum_gradients() {
   if (sequence_ == Sequence::Whole) return;
-  const auto sum = [&](const Parameter& p) {
-    if (!p.trainable()) return;
+  for (const Parameter& p : model_.parameters) {
+    // Norms and the second products' biases have met this rank's tokens alone.
+    if (!p.trainable() || (p.name.find("ln_") == p.name.npos && !p.name.ends_with("c_proj.bias"))) continue;
     check_gradient(p);
     ranks_.all_reduce(p.leaf.grad)->wait();
-  };
-  const auto norm = [&](const LayerNorm& n) { sum(n.gamma), sum(n.beta); };
-  for (const TransformerBlock& b : model_.blocks) {
-    norm(b.ln_1), norm(b.ln_2);
-    sum(*b.c_proj.bias), sum(*b.mlp_c_proj.bias);
   }
-  norm(model_.last_norm());
 }
 
 }  // namespace gradus

@@ -45,9 +45,6 @@ struct Context {
   std::optional<Device> host;
   uint64_t seed;
   int64_t first_sample = 0;  // index in the whole batch of the first sample of this micro-batch, for dropout
-  // Where ranks share the tokens of each sample out, the first one of this rank's tensors (B,T,C), for
-  // dropout.
-  int64_t first_token = 0;
   int64_t last_slot = 0;                      // ids of gradient slots; 0 means no gradient
   bool check_finite = false;                  // --check=nan: every op's output is read and tested
   bool stepped = false;                       // an optimizer, in this attempt

@@ -18,7 +18,7 @@ Tensor fused_loss(const Transformer& model, const Tensor& ids, const Tensor& tar
     check(!block.c_fc.variant && block.c_fc.bias, "fused_loss: ", block.c_fc.name,
           " has an adapter or no bias; fuse the model without it");
     const bool last = l + 1 == model.blocks.size();
-    add_branch(block.c_proj(TransformerBlock::attend(block.c_attn(normed), c, nullptr)), block.ln_2);
+    add_branch(block.c_proj(block.attend(block.c_attn(normed), c, nullptr)), block.ln_2);
     const Tensor hidden = linear(normed, block.c_fc.weight.value);  // its bias goes to gelu
     const Tensor active = bias_gelu(hidden, block.c_fc.bias->value);
     add_branch(block.mlp_c_proj(active), last ? model.last_norm() : model.blocks[l + 1].ln_1);

@@ -26,8 +26,7 @@ void layers_by_hand(std::ostream& out) {
     const bool first = comm.rank() == 0;
     const Tensor w1 = numbers(first ? std::vector<double>{1, 1} : std::vector<double>{2, 0}, {1, 2}),
                  w2 = numbers(first ? std::vector<double>{1, 0} : std::vector<double>{2, 3}, {2, 1});
-    std::vector<std::string> cells{std::to_string(comm.rank())};
-    std::vector<std::string> gradients;
+    std::vector<std::string> cells{std::to_string(comm.rank())}, gradients;
     for (const bool together : {false, true}) {
       Leaf leaf;
       Tensor x = numbers({1, 2}, {1, 1, 2});

@@ -1,4 +1,4 @@
-#include "lessons/19_tensor_parallel/in_chunks.h"
+#include "lessons/19_tensor_parallel/alone.h"
 
 #include <deque>
 
@@ -32,9 +32,8 @@ static std::vector<Tensor> attend_in_chunks(const std::vector<Tensor>& qkv, int6
                   for (int64_t r = 0; r < N; ++r) {
                     const Attended of(saved(0, r), heads);  // for its queries
                     q.push_back(of.q), keys.push_back(keys_of(saved(0, r)));
-                    dq.push_back(empty_like(of.q, "dq")), dkeys.push_back(empty_like(keys.back(), "dkeys"));
-                    for (Tensor* x : {&dq.back(), &dkeys.back()})
-                      be(*x).fill(ctx(*x, cost::fill(x->numel(), x->dtype())), x->numel(), x->set(), 0);
+                    dq.push_back(zeros_like(of.q, "dq"));
+                    dkeys.push_back(zeros_like(keys.back(), "dkeys"));
                   }
                   for (int64_t step = 0; step < N; ++step)
                     for (int64_t r = 0; r < N; ++r) {
@@ -77,9 +76,9 @@ TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by,
   const auto optimizer = optimizer_of(by, parameters);
   TokensRun run;
   for (int64_t step = 0; step < task.steps; ++step) {
-    const TextBatch batch = whole_batch(loader, task, step);
-    const float targets = float(task.batch * batch.T);
-    const Tensor count = from_host<float>(context.device, {targets}, {}, DType::F32, Kind::Data, "targets");
+    const TextBatch batch = read_shard(loader, task, step, 0, 1);
+    const Tensor count = from_host<float>(context.device, {float(task.batch * batch.T)}, {}, DType::F32,
+                                          Kind::Data, "targets of all");
     std::vector<TextBatch> chunks;
     for (int64_t r = 0; r < ranks; ++r) chunks.push_back(chunks_of(batch, r, ranks));
     for (Transformer* m : models) m->parameters.zero_grad();
@@ -95,9 +94,8 @@ TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by,
     for (size_t l = 0; l < models[0]->blocks.size(); ++l) x = block_in_chunks(models, l, x);
     for (int64_t r = 0; r < ranks; ++r) {
       const Transformer& m = *models[size_t(r)];
-      const TextBatch& own = chunks[size_t(r)];
-      losses.push_back(cross_entropy(linear(m.last_norm()(x[size_t(r)]), m.head_weight()),
-                                     on_device(own.targets, own.T, "targets"), count));
+      const Tensor targets = on_device(chunks[size_t(r)].targets, batch.T / ranks, "targets");
+      losses.push_back(cross_entropy(m.head(x[size_t(r)]), targets, count));
     }
     Tensor loss = losses[0];
     double sum = item(loss);

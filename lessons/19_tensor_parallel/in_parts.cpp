@@ -1,6 +1,4 @@
-#include "lessons/19_tensor_parallel/in_parts.h"
-
-#include "src/parallel/comm/comm.h"
+#include "lessons/19_tensor_parallel/alone.h"
 
 namespace gradus {
 
@@ -22,14 +20,16 @@ static Tensor rows_of(const Tensor& weight, int64_t groups, int64_t rank, int64_
   return columns_of(weight.reshape({1, rows * in}), groups, rank, t).reshape({rows / t, in});
 }
 
-// y <- a b, or a b^T.
-static Tensor product(const Tensor& a, const Tensor& b, Trans tb) {
-  const int64_t out = tb == Trans::Yes ? b.shape()[0] : b.last(), in = a.last();
+static Tensor product(const Tensor& a, const Tensor& b) {
+  const int64_t out = b.last(), in = a.last();
   Tensor y = empty(a, a.shape().with_last(out), "partial product");
-  const MatmulShape s{
-      .M = a.rows().rows, .N = out, .K = in, .tb = tb, .lda = in, .ldb = b.last(), .ldc = out};
+  const MatmulShape s{.M = a.rows().rows, .N = out, .K = in, .lda = in, .ldb = out, .ldc = out};
   be(a).matmul(ctx(a, cost::matmul(s, a.dtype())), s, a.in(), b.in(), y.set());
   return y;
+}
+static Tensor untaped_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {}) {
+  const NoTape nothing;
+  return linear(x, weight, bias);
 }
 // The sum of part(0), part(1), ..., in this order.
 template <class F>
@@ -54,29 +54,25 @@ static void weight_gradients(const Node& n, const Tensor& dy, Grads& dx) {
 // x W^T + b, whose dx is the sum of t parts' dy W: copy_to_ranks and a product.
 static Tensor first_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups,
                              int64_t t) {
-  Tensor y;
-  {
-    const NoTape nothing;
-    y = linear(x, weight, bias);
-  }
+  const Tensor y = untaped_linear(x, weight, bias);
   return record("first_in_parts", {x, weight, bias}, {{x}, {weight}}, y,
                 [groups, t](const Node& n, const Tensor& dy, Grads& dx) {
                   weight_gradients(n, dy, dx);
                   dx.pass(0, sum_of_parts(t, [&](int64_t r) {
                             return product(columns_of(dy, groups, r, t),
-                                           rows_of(n.saved[1].tensor, groups, r, t), Trans::No);
+                                           rows_of(n.saved[1].tensor, groups, r, t));
                           }));
                 });
 }
 // The sum of t parts' x W^T, and the bias: a product and sum_from_ranks.
 static Tensor second_in_parts(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t t) {
   Tensor y = sum_of_parts(
-      t, [&](int64_t r) { return product(columns_of(x, 1, r, t), columns_of(weight, 1, r, t), Trans::Yes); });
+      t, [&](int64_t r) { return untaped_linear(columns_of(x, 1, r, t), columns_of(weight, 1, r, t)); });
   run(&Backend::bias_fwd, cost::bias_fwd, y, CBuf{}, bias.in(), y.add());
   return record("second_in_parts", {x, weight, bias}, {{x}, {weight}}, y,
                 [](const Node& n, const Tensor& dy, Grads& dx) {
                   weight_gradients(n, dy, dx);
-                  dx.pass(0, product(dy, n.saved[1].tensor, Trans::No));
+                  dx.pass(0, product(dy, n.saved[1].tensor));
                 });
 }
 // cross_entropy, with the sums of a row's exponentials added up part by part.

@@ -19,13 +19,11 @@ static LayerUse use_of_layers(const LayerSetting& set, int64_t layers) {
     TensorParallel ranks(comm, model, set.sequence);
     if (set.selective) model.segments.assign(size_t(layers), {1, Keep::LessAttention});
     const DummyBatch batch = dummy_batch(c, set.b, set.s);
-    const Sent before = comm.sent();
     Tape tape;
     const Tensor loss = batch.loss(model);
     const int64_t kept = current().device.meter().now()[Kind::Activation];
     tape.backward(loss);
-    if (comm.rank() == 0)
-      use = {kept, comm.sent().elements - before.elements, comm.sent().messages - before.messages};
+    if (comm.rank() == 0) use = {kept, comm.sent().elements, comm.sent().messages};
   });
   return use;
 }
@@ -37,13 +35,9 @@ LayerUse measure_layer(const LayerSetting& set) {
 
 int64_t published_bytes(const LayerSetting& set) {
   const auto [b, s, h, a, t, sequence, selective] = set;
-  const int64_t sbh = s * b * h, probabilities = selective ? 0 : 5 * a * s * s * b / t;
-  switch (sequence) {
-    case Sequence::Whole: return 10 * sbh + 24 * sbh / t + probabilities;
-    case Sequence::KeepGathered: return 34 * sbh / t + 4 * (sbh - sbh / t) + probabilities;
-    case Sequence::GatherAgain: return 34 * sbh / t + probabilities;
-  }
-  return 0;
+  const int64_t sbh = s * b * h;
+  const int64_t same = sequence == Sequence::Whole ? 10 : sequence == Sequence::KeepGathered ? 4 : 0;
+  return same * sbh + (34 - same) * sbh / t + (selective ? 0 : 5 * a * s * s * b / t);
 }
 
 int64_t not_kept_here(const LayerSetting& set) {
@@ -65,17 +59,12 @@ void layer_table(const std::string& picture, Report& report) {
       << "\n(a) A layer of the 22B model of Korthikanti et al. 2023: b 4, s 2,048, h 6,144, a 64, 16 bits; "
          "on 8 ranks\n";
   Table table({"ranks share", "published", "not kept here", "measured", "elements sent", "messages"});
-  struct Row {
-    const char* name;
-    Sequence sequence;
-    int64_t t;
-  };
   BarChart chart{"MiB that a layer of (a) keeps on each of 8 ranks", {}, {"the same on all", "its own"}};
   int64_t wrong_bytes = 0, wrong_elements = 0, rows = 0, nothing_shared[2] = {};
-  for (const auto& [name, sequence, t] : {Row{"nothing", Sequence::Whole, 1},
+  for (const auto& [name, sequence, t] : {std::tuple("nothing", Sequence::Whole, 1),
                                           {"tensors", Sequence::Whole, 8},
                                           {"tensors, tokens", Sequence::KeepGathered, 8},
-                                          {"tensors, tokens, in memory", Sequence::GatherAgain, 8}})
+                                          {"tensors, tokens gathered again", Sequence::GatherAgain, 8}})
     for (const bool selective : {false, true}) {
       const LayerSetting set{4, 2048, 6144, 64, t, sequence, selective};
       const LayerUse use = measure_layer(set);

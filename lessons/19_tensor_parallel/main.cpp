@@ -10,9 +10,8 @@
 #include <cmath>
 #include <iostream>
 
+#include "lessons/19_tensor_parallel/alone.h"
 #include "lessons/19_tensor_parallel/by_hand.h"
-#include "lessons/19_tensor_parallel/in_chunks.h"
-#include "lessons/19_tensor_parallel/in_parts.h"
 #include "lessons/19_tensor_parallel/layer.h"
 #include "lessons/19_tensor_parallel/ring.h"
 #include "lessons/19_tensor_parallel/runs.h"
@@ -35,7 +34,7 @@ static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader
     const double begin = comm.seconds();
     model.parameters.zero_grad();
     Tape tape;
-    const Tensor loss = share_of_loss(model, task, whole_batch(loader, task, step));
+    const Tensor loss = share_of_loss(model, task, read_shard(loader, task, step, 0, 1));
     tape.backward(loss);
     ranks.sum_gradients();
     mine.note_gradients(model.parameters, step);
@@ -55,7 +54,7 @@ static TokensRun train_context(Comm& comm, const ParallelTask& task, const Loade
   TokensRun mine;
   for (int64_t step = 0; step < task.steps; ++step) {
     const double begin = comm.seconds();
-    const TextBatch own = chunks_of(whole_batch(loader, task, step), comm.rank(), comm.size());
+    const TextBatch own = chunks_of(read_shard(loader, task, step, 0, 1), comm.rank(), comm.size());
     model.parameters.zero_grad();
     Tape tape;
     const Tensor loss = share_of_loss(model, task, own);

@@ -9,12 +9,6 @@
 
 namespace gradus {
 
-// With one chunk of T / ranks tokens for each rank, in order.
-static int64_t pairs_side_by_side(int64_t T, int64_t rank, int64_t whose, int64_t ranks) {
-  const int64_t n = T / ranks;
-  return whose < rank ? n * n : whose == rank ? n * (n + 1) / 2 : 0;
-}
-
 static int64_t sent_by_ring(int64_t T, int64_t C, int64_t ranks) {
   int64_t sent = 0;
   run_cluster({.ranks = ranks, .device = "meta"}, [&](Comm& comm) {
@@ -34,16 +28,18 @@ void ring_table(Report& report) {
   std::cout << "\n(b) Causal attention of " << kT << " tokens on " << kRanks
             << " ranks: pairs of query and key at each step of the ring\n";
   Table table({"step", "tokens in order: rank 0", "1", "2", "3", "zigzag: rank 0", "1", "2", "3"});
+  constexpr int64_t kPart = kT / kRanks;
   int64_t unequal = 0, met = 0;
   for (int64_t step = 0; step < kRanks; ++step) {
     std::vector<std::string> cells{std::to_string(step)}, of_zigzag;
     int64_t first = 0;
     for (int64_t r = 0; r < kRanks; ++r) {
       const int64_t whose = (r + kRanks - step) % kRanks,
-                    pairs = count_pairs(chunk_pairs(Mask::Causal, r, whose, kRanks), kT / kRanks / 2);
+                    pairs = count_pairs(chunk_pairs(Mask::Causal, r, whose, kRanks), kPart / 2);
       if (r == 0) first = pairs;
       unequal += pairs != first, met += pairs;
-      cells.push_back(std::to_string(pairs_side_by_side(kT, r, whose, kRanks)));
+      const int64_t in_order = whose < r ? kPart * kPart : whose == r ? kPart * (kPart + 1) / 2 : 0;
+      cells.push_back(std::to_string(in_order));
       of_zigzag.push_back(std::to_string(pairs));
     }
     cells.insert(cells.end(), of_zigzag.begin(), of_zigzag.end());
@@ -52,7 +48,7 @@ void ring_table(Report& report) {
   std::cout << table;
   report.check_equal("(b) ranks that meet other pairs than rank 0 at a step", unequal, 0);
   report.check_equal("(b) pairs met, T (T + 1) / 2", met, kT * (kT + 1) / 2);
-  const int64_t n = kT / kRanks * kChannels;
+  const int64_t n = kPart * kChannels;
   report.check_equal("(b) elements sent by a rank: 2 n (N-1) + 2 n (N-1) + 2 n N",
                      sent_by_ring(kT, kChannels, kRanks),
                      2 * n * (kRanks - 1) + 2 * n * (kRanks - 1) + 2 * n * kRanks);

@@ -13,10 +13,6 @@ std::unique_ptr<Optimizer> optimizer_of(By by, Parameters& parameters) {
   return std::make_unique<Sgd>(parameters);
 }
 
-TextBatch whole_batch(const Loader& loader, const ParallelTask& task, int64_t step) {
-  return read_shard(loader, task, step, 0, 1);
-}
-
 void TokensRun::note_gradients(const Parameters& parameters, int64_t step) {
   if (step > 0 || !current().device.has_data()) return;
   for (const Parameter& p : parameters) {
@@ -43,7 +39,7 @@ TokensRun train_alone(const Loader& loader, const ParallelTask& task, By by,
     const double begin = seconds_now(context.device);
     model.parameters.zero_grad();
     Tape tape;
-    const Tensor loss = share_of_loss(model, task, whole_batch(loader, task, step));
+    const Tensor loss = share_of_loss(model, task, read_shard(loader, task, step, 0, 1));
     tape.backward(loss);
     run.note_gradients(model.parameters, step);
     optimizer->step(learning_rate(by));
@@ -97,12 +93,12 @@ std::vector<TokensRun> Compared::with(const std::string& name, int64_t ranks, By
   run_ranks(args_, [&](Comm& comm) {
     TokensRun& mine = all[size_t(comm.rank())];
     mine = train(comm);
-    mine.sent = comm.sent();
+    mine.sent = comm.sent().elements;
   });
   if (args_.comm != "sim") all = {all[size_t(this_rank(args_))]};
   ReportRow& row = add_row(report_, name, all[0], task_);
   row.peak.reset();
-  row.extra = {{"sent a step", double(all[0].sent.elements) / double(task_.steps)}};
+  row.extra = {{"sent a step", double(all[0].sent) / double(task_.steps)}};
   for (const TokensRun& r : all) {
     double& losses = by == By::AdamW ? exact_losses_ : losses_;
     losses = larger(losses, losses_off(r, alone));

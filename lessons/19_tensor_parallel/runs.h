@@ -19,14 +19,12 @@ struct TokensRun : RankRun {
   std::vector<double> losses;
   Weights first_gradients;                   // of each parameter, or of the part that this rank has
   std::vector<std::optional<Shard>> shards;  // which part
-  Sent sent;
+  int64_t sent = 0;                          // elements
   // After the backward pass of a step, and in the end.
   void note_gradients(const Parameters&, int64_t step);
   void end(const Parameters&);
 };
 
-// The whole batch of a step, for every rank.
-TextBatch whole_batch(const Loader& loader, const ParallelTask& task, int64_t step);
 // On one device; `change` may give the model other layers.
 TokensRun train_alone(const Loader& loader, const ParallelTask& task, By by,
                       const std::function<void(Transformer&)>& change = {});

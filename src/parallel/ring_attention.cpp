@@ -55,9 +55,12 @@ static void copy_columns(const Tensor& from, int64_t x_row, int64_t begin, int64
   be(from).cast_columns(ctx(from, cost::cast_columns(s, from.dtype(), to.t)), s, x_row, from.in().from(begin),
                         y_row, to);
 }
-static void set_all(Tensor& x, double value) {
-  be(x).fill(ctx(x, cost::fill(x.numel(), x.dtype())), x.numel(), x.set(), value);
+static Tensor filled(const Tensor& like, const Shape& shape, DType t, double value, std::string_view name) {
+  Tensor y = empty(like, shape, t, name);
+  be(y).fill(ctx(y, cost::fill(y.numel(), t)), y.numel(), y.set(), value);
+  return y;
 }
+Tensor zeros_like(const Tensor& x, std::string_view name) { return filled(x, x.shape(), x.dtype(), 0, name); }
 
 Tensor keys_of(const Tensor& qkv) {
   const int64_t C = qkv.last() / 3, n = qkv.numel() / 3;
@@ -76,10 +79,8 @@ Attended::Attended(const Tensor& qkv, int64_t heads) : heads(heads) {
   const DType stats = statistics_dtype(qkv.dtype());
   q = empty(qkv, {B, T, C}, "queries");
   copy_columns(qkv, 3 * C, 0, C, q.set(), C);
-  sum = empty(qkv, {B, T, C}, stats, "attention so far");
-  lse = empty(qkv, {2, B, heads, T / 2}, stats, "attention.lse");
-  set_all(sum, 0);
-  set_all(lse, -INFINITY);
+  sum = filled(qkv, {B, T, C}, stats, 0, "attention so far");
+  lse = filled(qkv, {2, B, heads, T / 2}, stats, -INFINITY, "attention.lse");
 }
 
 void Attended::meet(const Tensor& keys, const std::vector<ChunkPair>& pairs) {
@@ -152,12 +153,10 @@ static void ring_attention_bwd(Comm& comm, int64_t heads, Mask mask, const Node&
   const Ring ring{comm};
   const Tensor &qkv = n.saved[0].tensor, &y = n.saved[1].tensor, &lse = n.saved[2].tensor;
   const int64_t C = y.last(), N = comm.size();
-  Tensor q = empty_like(y, "queries"), dq = empty_like(y, "gradient of queries");
+  Tensor q = empty_like(y, "queries"), dq = zeros_like(y, "gradient of queries");
   copy_columns(qkv, 3 * C, 0, C, q.set(), C);
-  set_all(dq, 0);
   AttendedGradient gradient{q, y, lse, dy, heads, dq};
-  Tensor keys = keys_of(qkv), dkeys = empty_like(keys, "gradient of keys and values");
-  set_all(dkeys, 0);
+  Tensor keys = keys_of(qkv), dkeys = zeros_like(keys, "gradient of keys and values");
   for (int64_t step = 0; step < N; ++step) {
     const auto meet = [&] {
       gradient.meet(keys, chunk_pairs(mask, comm.rank(), ring.whose(step), N), dkeys);

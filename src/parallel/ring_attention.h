@@ -45,6 +45,7 @@ struct AttendedGradient {
   Tensor dq;
   void meet(const Tensor& keys, const std::vector<ChunkPair>& pairs, Tensor& dkeys);
 };
+Tensor zeros_like(const Tensor& x, std::string_view name);
 void put_gradients(const Tensor& dq, const Tensor& dkeys, Out dqkv);
 
 // Attention of qkv (B,T,3C), of this rank's tokens, to those of all ranks: (B,T,C). Of n = B T C elements on

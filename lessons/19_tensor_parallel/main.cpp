@@ -128,6 +128,7 @@ static int lesson_19(int argc, char** argv) {
   const Loader loader(text.corpus, task.model.context, task.seed);
   Report report = lesson.report();
   report.config(task.model, task.batch);
+  report.config("ranks", args.ranks);
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
   args.made = lesson.traced_ranks();
   const int64_t most = args.ranks;

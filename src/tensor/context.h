@@ -44,11 +44,11 @@ struct Context {
   Device device;
   std::optional<Device> host;
   uint64_t seed;
-  int64_t first_sample = 0;  // index in the whole batch of the first sample of this micro-batch, for dropout
-  int64_t last_slot = 0;                      // ids of gradient slots; 0 means no gradient
-  bool check_finite = false;                  // --check=nan: every op's output is read and tested
-  bool stepped = false;                       // an optimizer, in this attempt
-  int64_t freezes = 0;                        // how often parameters were frozen or unfrozen
+  int64_t first_sample = 0;   // index in the whole batch of the first sample of this micro-batch, for dropout
+  int64_t last_slot = 0;      // ids of gradient slots; 0 means no gradient
+  bool check_finite = false;  // --check=nan: every op's output is read and tested
+  bool stepped = false;       // an optimizer, in this attempt
+  int64_t freezes = 0;        // how often parameters were frozen or unfrozen
   CapturedStep* captured_step = nullptr;      // that is recorded now
   KernelObserver* kernel_observer = nullptr;  // of the device's kernels: the one that began last
 

@@ -128,7 +128,10 @@ TEST(L19_Exercises, ChunksMeetEarlierOnes) {
     return all;
   };
   // On 2 ranks chunks 0 and 3, and 1 and 2.
-  EXPECT_EQ(text(Mask::Causal, 0, 0, 2), "00c 10 11c ");
+  const std::string own = text(Mask::Causal, 0, 0, 2);
+  EXPECT_EQ(own, "00c 10 11c ") << usual_mistake(
+      {{own == "00 10 11 ", "within its own chunk a query meets keys that come after it"},
+       {own == "10 ", "a chunk of queries does not meet the keys of the same chunk"}});
   EXPECT_EQ(text(Mask::Causal, 1, 1, 2), "00c 10 11c ");
   EXPECT_EQ(text(Mask::Causal, 0, 1, 2), "10 11 ") << "chunk 3 meets chunks 1 and 2";
   EXPECT_EQ(text(Mask::Causal, 1, 0, 2), "00 10 ") << "chunks 1 and 2 meet chunk 0";

@@ -6,18 +6,22 @@
 
 namespace gradus {
 
-// The first product of a pair, whose weight has some of the rows: all ranks need the whole input, and each
-// makes a part of its gradient.
+// What the first product of a pair reads: all ranks need all tokens, and each makes a part of their gradient.
+static Tensor input_of_first(Comm& ranks, Sequence sequence, const Tensor& x) {
+  // BEGIN SOLUTION 19.1
+  return sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x);
+  // STUB: todo("19.1", "x for a product with this rank's rows of a weight", ranks, sequence, x);
+  // END SOLUTION 19.1
+}
+
+// The first product, whose weight has some of the rows.
 struct FirstOfPair : LinearVariant {
   Comm& ranks;
   Sequence sequence;
   FirstOfPair(Comm& ranks, Sequence sequence) : ranks(ranks), sequence(sequence) {}
   Tensor operator()(const Linear& l, const Tensor& x) const override {
-    // BEGIN SOLUTION 19.1
     if (sequence == Sequence::GatherAgain) return gathered_linear(ranks, x, l.weight.value, l.bias_value());
-    return l.product(sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x));
-    // STUB: todo("19.1", "the product of whole x with this rank's rows of the weight", l, x);
-    // END SOLUTION 19.1
+    return l.product(input_of_first(ranks, sequence, x));
   }
 };
 // The second, whose weight has the columns that belong to these rows: each rank makes a part of the sum.
@@ -55,8 +59,8 @@ struct EndsOfRanks : ModelEnds {
   }
   Tensor loss(const Tensor& x, const Tensor& weight, const Tensor& targets,
               const Tensor& count) const override {
-    const Tensor all = sequence == Sequence::Whole ? copy_to_ranks(ranks, x) : gather_tokens(ranks, x);
-    return cross_entropy_of_part(ranks, linear(all, weight), vocab, targets, count);
+    const Tensor part = linear(input_of_first(ranks, sequence, x), weight);
+    return cross_entropy_of_part(ranks, part, vocab, targets, count);
   }
 };
 

@@ -1,5 +1,12 @@
 // Ranks that are processes: the same bytes as the simulated ones, and an end when one of them goes wrong.
 #include <poll.h>
+#include <signal.h>
+
+#include <chrono>
+#include <future>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
 
 #include "src/core/timing.h"
 #include "tests/folder_testing.h"
@@ -22,6 +29,7 @@ class L17_Mpi : public FolderTest {
 };
 
 struct L18_Mpi : L17_Mpi {};
+struct L19_Mpi : L17_Mpi {};
 
 TEST_F(L17_Mpi, RandomProgramsGiveTheReferencesBytes) {
   for (const int64_t ranks : {1, 2, 4}) {
@@ -140,6 +148,56 @@ TEST_F(L18_Mpi, LossesOfFourProcessesAreThoseOfFourSimulatedRanks) {
   EXPECT_EQ(mpi.code, 0) << mpi.output;
   EXPECT_EQ(losses(by_mpi).size(), 7u);
   EXPECT_EQ(losses(by_mpi), losses(in_one));
+}
+
+// Each row's loss, of a file of the report.
+std::map<std::string, double> losses_of_rows(const std::string& file) {
+  const nlohmann::json report = nlohmann::json::parse(std::ifstream(file));
+  std::map<std::string, double> all;
+  for (const auto& row : report["rows"]) all[row["name"]] = row["loss_last"];
+  return all;
+}
+
+TEST_F(L19_Mpi, LossesOfFourProcessesAreThoseOfFourSimulatedRanks) {
+  const std::string in_one = path("sim.json"), by_mpi = path("mpi.json");
+  const Outcome sim = run("lessons/19_tensor_parallel", "--steps=3 --json=" + in_one),
+                mpi = start(4, "mpi/lessons/19_tensor_parallel",
+                            "--comm=mpi --ranks=4 --steps=3 --json=" + by_mpi);
+  EXPECT_EQ(mpi.code, 0) << mpi.output;
+  const std::map<std::string, double> simulated = losses_of_rows(in_one), processes = losses_of_rows(by_mpi);
+  EXPECT_EQ(processes.size(), 6u);
+  for (const auto& [name, loss] : processes) {
+    ASSERT_TRUE(simulated.contains(name)) << name;
+    EXPECT_EQ(loss, simulated.at(name)) << name;
+  }
+}
+
+// The third of four processes is killed, at any moment: all end.
+TEST_F(L19_Mpi, AProcessThatIsKilledEndsAll) {
+  const std::string program = (build_folder() / "mpi/lessons/19_tensor_parallel").string();
+  for (const int64_t after_ms : {50, 400, 1100, 2300}) {
+    const std::string pids = path("pids" + std::to_string(after_ms));
+    const std::string each = "sh -c 'echo $$ >>" + pids + "; exec " + program +
+                             " --comm=mpi --ranks=4 --steps=100000 --comm-timeout=5'";
+    auto outcome = std::async(std::launch::async, [&] {
+      return run(kProgram, "", "timeout 120 sh tests/tools/mpiexec.sh 4 " + each + " 2>&1 #");
+    });
+    std::vector<int> started;
+    for (int i = 0; i < 3000 && started.size() < 4; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      std::ifstream file(pids);
+      started.assign(std::istream_iterator<int>(file), std::istream_iterator<int>());
+    }
+    ASSERT_EQ(started.size(), 4u);
+    std::this_thread::sleep_for(std::chrono::milliseconds(after_ms));
+    ASSERT_EQ(::kill(started[2], SIGKILL), 0);
+    const Outcome o = outcome.get();
+    EXPECT_NE(o.code, 0) << after_ms;
+    EXPECT_NE(o.code, 124) << "only the test's own time limit has ended them, killed after " << after_ms
+                           << " ms";
+    for (const int pid : started)
+      EXPECT_NE(::kill(pid, 0), 0) << pid << " is still there, after " << after_ms;
+  }
 }
 
 }  // namespace

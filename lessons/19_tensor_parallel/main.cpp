@@ -2,8 +2,8 @@
 // some neurons, and what they make is added up, twice a layer. Sequence parallelism shares what lies between,
 // and context parallelism one long sequence, whose keys and values go round in a ring.
 //
-// A rank sends 8 b s h (t-1)/t elements a layer; it keeps s b h (8 + 24/t) + 2 a s^2 b / t + 16 s b bytes of
-// 16-bit activations, or, with the sequence shared out, 1/t of all of them.
+// There are four all-reduces a layer. A rank keeps s b h (8 + 24/t) + 2 a s^2 b / t + 16 s b bytes of 16-bit
+// activations, or, with the sequence shared out, 1/t of all of them.
 //
 //   make lesson-19                                                          expected last line: PASS
 //   make mpi-19 RANKS=4                                                     with ranks that are processes
@@ -87,7 +87,7 @@ static void compare_tensor(const RanksArgs& args, const ParallelTask& task, cons
     compared.with(on(t), t, By::AdamW, alone, train(By::AdamW, Sequence::Whole));
     compared.with(on(t) + ", SGD", t, By::Sgd, plain, train(By::Sgd, Sequence::Whole));
   }
-  const int64_t t = counts.back();
+  const int64_t t = args.ranks;
   const auto kept = compared.with(on(t) + ", tokens too, SGD", t, By::Sgd, plain,
                                   train(By::Sgd, Sequence::KeepGathered)),
              again = compared.with(on(t) + ", gathered again", t, By::Sgd, plain,
@@ -131,11 +131,8 @@ static int lesson_19(int argc, char** argv) {
   report.config("ranks", args.ranks);
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
   args.made = lesson.traced_ranks();
-  const int64_t most = args.ranks;
-  std::vector<int64_t> counts{1, 2, 4};
-  std::erase(counts, most);
-  if (args.comm != "sim") counts.clear();
-  counts.push_back(most);
+  const std::vector<int64_t> counts =
+      args.comm == "sim" ? std::vector<int64_t>{1, 2, 4} : std::vector<int64_t>{args.ranks};
   compare_tensor(args, task, loader, counts, report);
   task.model.dropout = 0;
   compare_context(args, task, loader, counts, report);

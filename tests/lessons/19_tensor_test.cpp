@@ -41,18 +41,20 @@ Numbers half(const Numbers& x, int64_t rank) {
 }
 
 struct Applied {  // a layer, to a part of x or all of it
-  Numbers y, dx;
-  int64_t saved;
+  Numbers y, dx, db;
+  int64_t saved, sent;  // bytes; elements
 };
-Applied apply(const Linear& layer, const Numbers& x, const Numbers& dy, int64_t tokens) {
+Applied apply(const Comm& comm, const Linear& layer, const Numbers& x, const Numbers& dy, int64_t tokens) {
   Leaf leaf;
   Tensor in = on_device(x, {1, tokens, int64_t(x.size()) / tokens});
   attach(in, leaf, "x");
+  const int64_t before = comm.sent().elements;
   Tape tape;
   const Tensor y = layer(in);
   const int64_t saved = tape.saved_bytes();
   tape.backward(y, on_device(dy, y.shape()));
-  return {to_host<double>(y), to_host<double>(leaf.grad), saved};
+  return {to_host<double>(y), to_host<double>(leaf.grad), to_host<double>(layer.bias->leaf.grad), saved,
+          comm.sent().elements - before};
 }
 
 // W1 (16, 4), rank r of 2 has rows 8 r to 8 r + 7.
@@ -68,7 +70,7 @@ TEST(L19_Exercises, TheFirstOfAPairReadsAllOfItsInput) {
       layer.bias->assign(Numbers(8, 0.5));
       const bool parts = form != Sequence::Whole;
       const Numbers dy = counted(4 * 8, 1, double(comm.rank() + 1));
-      const Applied got = apply(layer, parts ? half(x, comm.rank()) : x, dy, parts ? 2 : 4);
+      const Applied got = apply(comm, layer, parts ? half(x, comm.rank()) : x, dy, parts ? 2 : 4);
       Numbers y = times(x, w[comm.rank()], 4), dx(16, 0.0), own(16, 0.0);
       for (double& v : y) v += 0.5;
       for (const int r : {0, 1})
@@ -96,27 +98,51 @@ TEST(L19_Exercises, TheFirstOfAPairReadsAllOfItsInput) {
 TEST(L19_Exercises, TheSecondOfAPairIsASum) {
   RecordProperty("exercise", "19.2");
   for (const Sequence form : kForms)
-    run_cluster({.ranks = 2}, [&](Comm& comm) {
-      Transformer model(kModel, Allocate::Later);
-      const TensorParallel parallel(comm, model, form);
-      Linear& layer = model.blocks[0].mlp_c_proj;
-      const Numbers w[] = {counted(32, -1, 0.5), counted(32, 2, -0.25)},
-                    x[] = {counted(32, 1, -1), counted(32, -3, 1)};
-      layer.weight.assign(w[comm.rank()]);
-      layer.bias->assign({1, 2, 3, 4});
-      const bool parts = form != Sequence::Whole;
-      const Applied got = apply(layer, x[comm.rank()], counted(parts ? 8 : 16, 1, 1), 4);
-      Numbers y = times(x[0], w[0], 8), other = times(x[1], w[1], 8), twice;
-      for (size_t i = 0; i < y.size(); ++i) {
-        const double bias = double(1 + i % 4);
-        y[i] += other[i] + bias;
-        twice.push_back(y[i] + bias);
-      }
-      if (parts) y = half(y, comm.rank()), twice = half(twice, comm.rank());
-      EXPECT_EQ(got.y, y) << "form " << int(form)
-                          << usual_mistake(
-                                 {{got.y == twice, "every rank has added the bias to its part of the sum"}});
-    });
+    run_cluster({.ranks = 2},
+                [&](Comm& comm) {
+                  Transformer model(kModel, Allocate::Later);
+                  const TensorParallel parallel(comm, model, form);
+                  Linear& layer = model.blocks[0].mlp_c_proj;
+                  const Numbers w[] = {counted(32, -1, 0.5), counted(32, 2, -0.25)},
+                                x[] = {counted(32, 1, -1), counted(32, -3, 1)};
+                  layer.weight.assign(w[comm.rank()]);
+                  layer.bias->assign({1, 2, 3, 4});
+                  const bool parts = form != Sequence::Whole;
+                  Numbers dy = counted(parts ? 8 : 16, 1, 1), all_dy = dy, dx, db(4, 0.0);
+                  if (parts) all_dy.insert(all_dy.end(), dy.begin(), dy.end());
+                  for (size_t i = 0; i < dy.size(); ++i) db[i % 4] += dy[i];
+                  for (size_t token = 0; token < 4; ++token)
+                    for (size_t i = 0; i < 8; ++i) {
+                      double sum = 0;
+                      for (size_t o = 0; o < 4; ++o) sum += all_dy[token * 4 + o] * w[comm.rank()][o * 8 + i];
+                      dx.push_back(sum);
+                    }
+                  const Applied got = apply(comm, layer, x[comm.rank()], dy, 4);
+                  Numbers y = times(x[0], w[0], 8), other = times(x[1], w[1], 8), twice;
+                  for (size_t i = 0; i < y.size(); ++i) {
+                    const double bias = double(1 + i % 4);
+                    y[i] += other[i] + bias;
+                    twice.push_back(y[i] + bias);
+                  }
+                  if (parts) y = half(y, comm.rank()), twice = half(twice, comm.rank());
+                  EXPECT_EQ(got.y, y)
+                      << "form " << int(form)
+                      << usual_mistake(
+                             {{got.y == twice, "every rank has added the bias to its part of the sum"}});
+                  Numbers doubled = dx;
+                  for (double& v : doubled) v *= 2;
+                  EXPECT_EQ(got.dx, dx)
+                      << "form " << int(form)
+                      << usual_mistake(
+                             {{got.dx == doubled,
+                               "dx is added up over the ranks, though every rank has all of dy already"}});
+                  EXPECT_EQ(got.db, db) << "form " << int(form) << ": of the tokens that this rank has";
+                  // An all-reduce, or a reduce-scatter and in backward an all-gather, of 16 elements.
+                  EXPECT_EQ(got.sent, 16)
+                      << "form " << int(form)
+                      << usual_mistake({{got.sent == 24,
+                                         "what is summed goes to all ranks, which then take a part of it"}});
+                });
 }
 
 TEST(L19_Exercises, ChunksMeetEarlierOnes) {
@@ -140,8 +166,7 @@ TEST(L19_Exercises, ChunksMeetEarlierOnes) {
   EXPECT_EQ(text(Mask::Causal, 1, 2, 4), "10 11 ");
 }
 
-TEST(L19_Exercises, RanksKeepTheSameCopies) {
-  RecordProperty("exercise", "19.6");
+TEST(L19_Copies, StayTheSameOnAllRanks) {
   for (const Sequence form : kForms) {
     std::vector<std::vector<double>> copies[2];
     std::vector<std::string> names;
@@ -166,6 +191,41 @@ TEST(L19_Exercises, RanksKeepTheSameCopies) {
     for (size_t i = 0; i < names.size(); ++i)
       EXPECT_EQ(copies[0][i], copies[1][i]) << names[i] << ", form " << int(form);
   }
+}
+
+TEST(L19_Exercises, WithDropoutRanksLearnWhatOneDeviceLearns) {
+  RecordProperty("exercise", "19.6");
+  TransformerConfig c = kModel;
+  c.dropout = 0.3;
+  const auto losses = [&](Transformer& model, const std::function<void()>& sum) {
+    Sgd sgd(model.parameters);
+    Numbers all;
+    for (int64_t step = 0; step < 3; ++step) {
+      model.parameters.zero_grad();
+      Tape tape;
+      const Tensor loss = dummy_batch(c, 2, 4, uint64_t(step)).loss(model);
+      tape.backward(loss);
+      sum();
+      sgd.step(0.1);
+      all.push_back(item(loss));
+    }
+    return all;
+  };
+  Numbers alone;
+  {
+    const Context context("cpu", 5);
+    Transformer model(c);
+    model.initialize(1);
+    alone = losses(model, [] {});
+  }
+  for (const Sequence form : kForms)
+    run_cluster({.ranks = 2, .seed = 5}, [&](Comm& comm) {
+      Transformer model(c, Allocate::Later);
+      TensorParallel parallel(comm, model, form);
+      model.initialize(1, &TensorParallel::assign_part);
+      const Numbers ours = losses(model, [&] { parallel.sum_gradients(); });
+      for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(ours[i], alone[i], 1e-5) << "form " << int(form);
+    });
 }
 
 TEST(L19_Formulas, ElementsThatALayerSends) {

@@ -27,21 +27,22 @@ static Tensor gathered(Comm& comm, const Tensor& x) {
   comm.all_gather(x, all)->wait();
   return swapped(all, comm.size(), B).reshape(with_tokens(x.shape(), comm.size() * T));
 }
+static Tensor empty_part(const Comm& comm, const Tensor& x) {
+  const int64_t T = x.shape()[1], N = comm.size();
+  check(T % N == 0, "ranks: ", T, " tokens cannot be shared out among ", N, " ranks; use a multiple of ", N);
+  return empty(x, with_tokens(x.shape(), T / N), "part of the tokens");
+}
 // This rank's part of the sum.
 static Tensor scattered(Comm& comm, const Tensor& x) {
-  const int64_t B = x.shape()[0], T = x.shape()[1], N = comm.size();
-  check(T % N == 0, "ranks: ", T, " tokens cannot be shared out among ", N, " ranks; use a multiple of ", N);
-  const Tensor parts = swapped(x.reshape({B, N, T / N * x.last()}), B, N);
-  const Tensor y = empty(x, with_tokens(x.shape(), T / N), "part of a sum");
-  comm.reduce_scatter(parts, y)->wait();
+  const Tensor y = empty_part(comm, x);
+  const int64_t B = x.shape()[0], N = comm.size();
+  comm.reduce_scatter(swapped(x.reshape({B, N, y.numel() / std::max<int64_t>(B, 1)}), B, N), y)->wait();
   return y;
 }
-static Tensor part_of_tokens(Comm& comm, const Tensor& x) {
-  const int64_t B = x.shape()[0], T = x.shape()[1], N = comm.size();
-  check(T % N == 0, "ranks: ", T, " tokens cannot be shared out among ", N, " ranks; use a multiple of ", N);
-  const RowShape s{B, T / N * x.last()};
-  Tensor y = empty(x, with_tokens(x.shape(), T / N), "part");
-  be(x).cast_columns(ctx(x, cost::cast_columns(s, x.dtype(), x.dtype())), s, T * x.last(),
+static Tensor part_of_tokens(const Comm& comm, const Tensor& x) {
+  Tensor y = empty_part(comm, x);
+  const RowShape s{y.shape()[0], y.shape()[1] * y.last()};
+  be(x).cast_columns(ctx(x, cost::cast_columns(s, x.dtype(), x.dtype())), s, comm.size() * s.cols,
                      x.in().from(comm.rank() * s.cols), s.cols, y.set());
   return y;
 }

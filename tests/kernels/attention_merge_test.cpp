@@ -139,6 +139,11 @@ TEST_P(L19_AttentionMerge, KeysOfNoWeightChangeNothing) {
     m.run();
     EXPECT_EQ(m.total.values(), m.old_total);
     EXPECT_EQ(m.sum.values(), m.old_sum);
+    Merge none(shape_of(2, 3, 5, 33, 2), T,
+               [](int64_t, double& before, double& here) { before = here = -INFINITY; });
+    none.run();
+    EXPECT_EQ(none.total.values(), none.old_total) << "a query that has met no key";
+    EXPECT_EQ(none.sum.values(), none.old_sum);
   }
 }
 

@@ -52,7 +52,7 @@ Applied apply(const Comm& comm, const Linear& layer, const Numbers& x, const Num
   Tape tape;
   const Tensor y = layer(in);
   const int64_t saved = tape.saved_bytes();
-  tape.backward(y, on_device(dy, y.shape()));
+  tape.backward(y, on_device(Numbers(dy.begin(), dy.begin() + y.numel()), y.shape()));
   return {to_host<double>(y), to_host<double>(leaf.grad), to_host<double>(layer.bias->leaf.grad), saved,
           comm.sent().elements - before};
 }
@@ -161,6 +161,7 @@ TEST(L19_Exercises, ChunksMeetEarlierOnes) {
   EXPECT_EQ(text(Mask::Causal, 1, 1, 2), "00c 10 11c ");
   EXPECT_EQ(text(Mask::Causal, 0, 1, 2), "10 11 ") << "chunk 3 meets chunks 1 and 2";
   EXPECT_EQ(text(Mask::Causal, 1, 0, 2), "00 10 ") << "chunks 1 and 2 meet chunk 0";
+  EXPECT_EQ(text(Mask::None, 0, 0, 2), "00 01 10 11 ") << "without a mask all meet";
   EXPECT_EQ(text(Mask::None, 0, 1, 2), "00 01 10 11 ") << "without a mask all meet";
   EXPECT_EQ(text(Mask::Causal, 2, 1, 4), "00 10 ");
   EXPECT_EQ(text(Mask::Causal, 1, 2, 4), "10 11 ");

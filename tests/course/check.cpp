@@ -94,6 +94,11 @@ class Check {
         fault("exercise ", e.id, ": ", judge, " does not name it, which is to judge it");
     }
     const std::vector<Mutant> known = mutants(nn);
+    for (const Mutant& m : known) try {
+        m.changed(".");
+      } catch (const Refusal& r) {
+        fault("tests/mutants/", nn, ".txt: ", m.name, " ", r.what());
+      }
     for (const Place& p : regions_of(nn)) {
       if (!named.contains(p.id)) fault(page, ": exercise ", p.id, " is in the sources and not on the page");
       if (p.file.ends_with(".h"))

@@ -41,7 +41,7 @@ std::string hand_out(const std::string& lesson, const std::string& out, const Na
 // Proves for each exercise of these lessons (none: all) that a student can be given it; each fault is a line.
 //   on paper   the marks are right; the id is on the lesson's page; it has three hints, a test that records
 //              it, and a mutant that the test names (`says:`); what is to be predicted or made faster is
-//              judged by predict_NN or faster_NN
+//              judged by predict_NN or faster_NN; every mutant's old text stands once in its file
 //   built      in the tree that is handed out, where later lessons are not there: with the exercise and
 //              those after it open, its test fails and names it, and the tests of those before it pass;
 //              with it solved too, its test passes; with all solved, `make test-NN` passes; with a bug that

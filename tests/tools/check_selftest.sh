@@ -77,6 +77,8 @@ touch lessons/02_b/b.h; include lessons/02_b/b.h >>lessons/01_a/main.cpp
 include i.h >>src/io/i.h;                           expect "is not a path from the root"
 include tests/t.h >>src/io/i.h; touch tests/t.h;    expect "src/io may not include tests/t.h"
 mkdir src/misc; echo "int x;" >src/misc/m.cpp;      expect "src/misc is not a layer"
+printf '\n01_y: kind: what\nsrc/io/i.h\n-gone\n' >>tests/mutants/01.txt
+                                                    expect "tests/mutants/01.txt: 01_y does not apply"
 echo "int   x;" >>src/io/i.h;                       expect "src/io/i.h:2: not formatted"
 echo '![a](b.svg)' >>lessons/01_a/README.md;         expect "lessons/01_a/README.md: b.svg is not there"
 echo '![a](b.svg)' >>lessons/01_a/README.md; head -c 60001 /dev/zero >lessons/01_a/b.svg

@@ -136,8 +136,11 @@ inline Call attention_merge(Draw& d) {
 
 // Targets of `cols` columns of a larger vocabulary; some are elsewhere, some do not count.
 inline Array targets_of_part(Draw& d, int64_t n, int64_t cols) {
-  std::vector<double> v(size_t(n), kElsewhere);
-  for (double& x : v) x += double(d.rng.below(uint64_t(cols) + 2));
+  std::vector<double> v(static_cast<size_t>(n));
+  for (double& x : v) {
+    x = double(d.rng.below(uint64_t(cols) + 2)) - 1;
+    if (x == double(cols)) x = kElsewhere;
+  }
   return {DType::I32, v, 0};
 }
 inline Call cross_entropy_of_part(Draw& d) {

@@ -47,29 +47,29 @@ static Moments moments_of(const Optimizer& optimizer) {
   return moments;
 }
 
-Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& loader, const AdamContender& who,
+Trained train(const Lesson& lesson, const RunSetting& setting, const Loader& loader, const AdamContender& who,
               uint64_t seed) {
   const LessonContext context(lesson);
-  TransformerConfig config = schedule.model;
+  TransformerConfig config = setting.model;
   if (who.all_techniques) config.precision = precision_recipe("mixed");
   Transformer model(config);
   model.initialize(seed);
   if (who.all_techniques) model.segments.assign(size_t(config.layers), {1, Keep::Input});
   const std::unique_ptr<Optimizer> optimizer = who.make(model.parameters);
   StepRecorder recorder;
-  for (int64_t step = 0; step < schedule.steps; ++step) {
-    const TextBatch batch = read_batch(loader, step, schedule.batch, config.context, false);
+  for (int64_t step = 0; step < setting.steps; ++step) {
+    const TextBatch batch = read_batch(loader, step, setting.batch, config.context, false);
     if (step == 0 && lesson.print == "tape" && who.name == "AdamW8bit") print_tape(std::cout, model, batch);
     recorder.begin();
     model.parameters.zero_grad();
-    const double loss = accumulate(model, batch, even_split(schedule.batch, who.micro_batches)).loss;
+    const double loss = accumulate(model, batch, even_split(setting.batch, who.micro_batches)).loss;
     optimizer->clip_grad_norm(1.0);
-    optimizer->step(warmup_cosine(step, schedule.steps / 10, schedule.steps, schedule.learning_rate, 1e-4));
+    optimizer->step(warmup_cosine(step, setting.steps / 10, setting.steps, setting.learning_rate, 1e-4));
     recorder.end(loss);
   }
   Trained t{{}, recorder.losses, 0, {}};
   t.row.name = who.name;
-  recorder.fill(t.row, schedule.batch * config.context);
+  recorder.fill(t.row, setting.batch * config.context);
   for (const Parameter& p : model.parameters)
     t.predicted += who.block < 0 ? 8 * p.value.numel() : state_bytes(p.value.numel(), who.block);
   t.row.extra = {{"state bytes/parameter", double(t.predicted) / double(model.parameters.numel())}};
@@ -77,7 +77,7 @@ Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& load
     t.row.ms_per_step = t.row.tokens_per_s = t.row.loss_first = t.row.loss_last = std::nullopt;
     return t;
   }
-  t.row.loss_held_out = held_out_loss(model, loader, schedule.batch);
+  t.row.loss_held_out = held_out_loss(model, loader, setting.batch);
   if (who.block < 0) t.moments = moments_of(*optimizer);
   return t;
 }

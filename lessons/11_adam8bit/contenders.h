@@ -31,7 +31,7 @@ AdamContender fp32_contender(), coded_contender(), contender_of(const StateForma
 const std::vector<AdamContender>& adam_contenders();
 
 constexpr int64_t kMovesSteps = 100;
-struct Schedule {
+struct RunSetting {
   TransformerConfig model;
   int64_t batch, steps;
   double learning_rate;
@@ -44,7 +44,7 @@ struct Trained {
   Moments moments;    // at the end, of the tensors that AdamW8bit keeps in 8 bits; of fp32 states alone
 };
 // In a context of its own. `seed`: of the first weights.
-Trained train(const Lesson& lesson, const Schedule& schedule, const Loader& loader, const AdamContender& who,
+Trained train(const Lesson& lesson, const RunSetting& setting, const Loader& loader, const AdamContender& who,
               uint64_t seed);
 
 // Checks a run's bytes; and means of the held-out losses, by name, over so many starts of 800 steps; `skip`:

@@ -20,25 +20,25 @@
 using namespace gradus;
 
 constexpr int64_t kSteps = 800;
-static Schedule on_cpu() {
+static RunSetting on_cpu() {
   return {{.vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 2, .heads = 4, .channels = 64},
           8,
           kSteps,
           6e-3};
 }
-static Schedule for_emulation() {
-  Schedule s = on_cpu();
+static RunSetting for_emulation() {
+  RunSetting s = on_cpu();
   s.model.context = 16, s.model.layers = 1, s.model.channels = 32, s.batch = 4, s.moves_steps = 10;
   return s;
 }
 
 // (a) All contenders once, from the same weights.
-static std::vector<Trained> race(const Lesson& lesson, const Schedule& schedule, const Loader& loader,
+static std::vector<Trained> race(const Lesson& lesson, const RunSetting& setting, const Loader& loader,
                                  Report& report) {
   std::vector<Trained> all;
   Progress progress("runs", int64_t(adam_contenders().size()));
   for (const AdamContender& who : adam_contenders()) {
-    all.push_back(train(lesson, schedule, loader, who, lesson.seed));
+    all.push_back(train(lesson, setting, loader, who, lesson.seed));
     report.row(who.name) = all.back().row;
     check_bytes(all.back(), report);
     progress.step(int64_t(all.size()), all.back().losses.back());
@@ -47,7 +47,7 @@ static std::vector<Trained> race(const Lesson& lesson, const Schedule& schedule,
 }
 
 // Held-out losses of those that shall train as well as fp32, beside its own: means of several starts.
-static void compare_losses(const Lesson& lesson, const Schedule& schedule, const Loader& loader,
+static void compare_losses(const Lesson& lesson, const RunSetting& setting, const Loader& loader,
                            const std::vector<Trained>& first, int64_t starts, Report& report) {
   std::map<std::string, double> mean;
   const auto add = [&](const Trained& t) { mean[t.row.name] += *t.row.loss_held_out / double(starts); };
@@ -58,7 +58,7 @@ static void compare_losses(const Lesson& lesson, const Schedule& schedule, const
   Progress progress("starts", starts);
   for (int64_t start = 1; start < starts; ++start) {
     for (const AdamContender& who : adam_contenders())
-      if (again(who)) add(train(lesson, schedule, loader, who, lesson.seed + uint64_t(start)));
+      if (again(who)) add(train(lesson, setting, loader, who, lesson.seed + uint64_t(start)));
     progress.step(start + 1, mean["AdamW8bit"]);
   }
   Table table({"mean of " + std::to_string(starts), "held out", "worse than fp32 by"});
@@ -66,7 +66,7 @@ static void compare_losses(const Lesson& lesson, const Schedule& schedule, const
     if (starts == 1 || again(who))
       table.row({who.name, number_text(mean[who.name]), percent_text(mean[who.name] / mean["fp32"] - 1)});
   std::cout << "\n(a) Held-out loss\n\n" << table;
-  check_losses(mean, starts, is_for_steps(kSteps, schedule.steps), report);
+  check_losses(mean, starts, is_for_steps(kSteps, setting.steps), report);
 }
 
 static int lesson_11(int argc, char** argv) {
@@ -78,19 +78,19 @@ static int lesson_11(int argc, char** argv) {
   lesson.done({}, pictures);
   if (lesson.print == "example") return adam8bit_by_hand(std::cout), 0;
   LessonContext context(lesson);
-  Schedule schedule = std::string_view(context.device.name()) == "emu" ? for_emulation() : on_cpu();
-  schedule.steps = lesson.steps;
+  RunSetting setting = std::string_view(context.device.name()) == "emu" ? for_emulation() : on_cpu();
+  setting.steps = lesson.steps;
   const Text text = load_text("", 600'000, lesson.seed);
-  const Loader loader(text.corpus, schedule.model.context, lesson.seed);
+  const Loader loader(text.corpus, setting.model.context, lesson.seed);
   print_sizes(text.corpus, loader);
   Report report = lesson.report();
-  report.config(schedule.model, schedule.batch);
+  report.config(setting.model, setting.batch);
   report.config("steps", lesson.steps);
-  const std::vector<Trained> all = race(lesson, schedule, loader, report);
+  const std::vector<Trained> all = race(lesson, setting, loader, report);
   if (context.device.has_data()) {
-    compare_losses(lesson, schedule, loader, all, starts, report);
+    compare_losses(lesson, setting, loader, all, starts, report);
     check_damage(damage_table(all[0].moments), report);
-    moves_table(moves_of_all(lesson, schedule, std::min(lesson.steps, schedule.moves_steps)), report);
+    moves_table(moves_of_all(lesson, setting, std::min(lesson.steps, setting.moves_steps)), report);
     draw_losses(all, pictures[0]);
   }
   adam_time_table(report);

@@ -72,10 +72,10 @@ static std::vector<std::vector<float>> weights_of(const Optimizer& optimizer) {
   return weights;
 }
 
-static Moved moves_of(const Lesson& lesson, const Schedule& schedule, int64_t steps,
+static Moved moves_of(const Lesson& lesson, const RunSetting& setting, int64_t steps,
                       const AdamContender& who) {
   const LessonContext context(lesson);
-  TransformerConfig config = schedule.model;
+  TransformerConfig config = setting.model;
   config.vocab = kVocabulary, config.output_head = OutputHead::Untied;
   Transformer model(config);
   model.initialize(lesson.seed);
@@ -84,9 +84,9 @@ static Moved moves_of(const Lesson& lesson, const Schedule& schedule, int64_t st
   moved.name = who.name;
   std::vector<std::vector<float>> before = weights_of(*optimizer);
   for (int64_t step = 0; step < steps; ++step) {
-    const TextBatch batch = zipf_batch(schedule.batch, config.context, config.vocab, lesson.seed, step);
+    const TextBatch batch = zipf_batch(setting.batch, config.context, config.vocab, lesson.seed, step);
     model.parameters.zero_grad();
-    moved.losses.push_back(accumulate(model, batch, even_split(schedule.batch, 1)).loss);
+    moved.losses.push_back(accumulate(model, batch, even_split(setting.batch, 1)).loss);
     optimizer->step(kRate);
     const std::vector<std::vector<float>> after = weights_of(*optimizer);
     for (size_t i = 0; i < after.size(); ++i) moved.add(before[i], after[i], kRate);
@@ -96,11 +96,11 @@ static Moved moves_of(const Lesson& lesson, const Schedule& schedule, int64_t st
   return moved;
 }
 
-std::vector<Moved> moves_of_all(const Lesson& lesson, const Schedule& schedule, int64_t steps) {
+std::vector<Moved> moves_of_all(const Lesson& lesson, const RunSetting& setting, int64_t steps) {
   std::vector<Moved> all;
   for (const AdamContender& who : {fp32_contender(), contender_of(state_formats()[3]),
                                    contender_of(state_formats()[4]), coded_contender()})
-    all.push_back(moves_of(lesson, schedule, steps, who));
+    all.push_back(moves_of(lesson, setting, steps, who));
   return all;
 }
 

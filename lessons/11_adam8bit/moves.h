@@ -25,7 +25,7 @@ TextBatch zipf_batch(int64_t sequences, int64_t T, int64_t vocab, uint64_t seed,
 // A model of such tokens, whose output head is not the token embedding (untied): by AdamW in fp32, by its
 // 8-bit states with the nearest codes and with v rounded up, and by AdamW8bit. The learning
 // rate is constant. Tensors that stay in fp32 do not count.
-std::vector<Moved> moves_of_all(const Lesson& lesson, const Schedule& schedule, int64_t steps);
+std::vector<Moved> moves_of_all(const Lesson& lesson, const RunSetting& setting, int64_t steps);
 
 void moves_table(const std::vector<Moved>& all, Report& report);
 

@@ -160,7 +160,7 @@ static std::vector<Tensor> take(std::unordered_map<int64_t, Tensor>& pending, co
   return gradients;
 }
 
-void Tape::backward(const Tensor& y, Tensor dy) {
+void Tape::backward(const GradSlot& y, Tensor dy) {
   check(!consumed_, "backward: this tape was already consumed; run the forward pass again on a new Tape ",
         "(gradients add up over tapes until zero_grad)");
   const CurrentFor own(context());
@@ -168,11 +168,11 @@ void Tape::backward(const Tensor& y, Tensor dy) {
   check(y.slot.wanted() && !nodes_.empty(),
         "backward: y does not depend on any trainable parameter of this tape");
   if (!dy.defined()) {
-    check(y.numel() == 1, "backward: y is ", y.shape(), ", not a scalar; pass its gradient dy");
-    dy = empty_like(y, "dloss");
+    check(y.shape.numel() == 1, "backward: y is ", y.shape, ", not a scalar; pass its gradient dy");
+    dy = Tensor(context().device, y.shape, y.dtype, Kind::Temporary, "dloss");
     be(dy).loss_scale(ctx(dy, cost::fill(1, dy.dtype())), dy.set());
   }
-  check(dy.numel() == y.numel(), "backward: y is ", y.shape(), ", its gradient is ", dy.shape());
+  check(dy.numel() == y.shape.numel(), "backward: y is ", y.shape, ", its gradient is ", dy.shape());
   consumed_ = true;
   std::unordered_map<int64_t, Tensor> pending{{y.slot.id, std::move(dy)}};  // by slot
   while (!nodes_.empty()) {

@@ -106,8 +106,9 @@ class Tape : public Recording {
 
   // Runs the nodes in reverse and frees each one's saved tensors as it goes. `dy` is the gradient of y, with
   // as many elements; by default StepScalars::loss_scale for a scalar y (1 without loss scaling). Consumes
-  // the tape: a second call is an error.
-  void backward(const Tensor& y, Tensor dy = {});
+  // the tape: a second call is an error. Only the slot of y is needed: its numbers may be gone.
+  void backward(const GradSlot& y, Tensor dy);
+  void backward(const Tensor& y, Tensor dy = {}) { backward({y.slot, y.shape(), y.dtype()}, std::move(dy)); }
 
   const std::vector<Node>& nodes() const { return nodes_; }
   int64_t saved_bytes() const;      // of kind Activation, each storage counted once and whole

@@ -10,31 +10,36 @@ static Tensor attention_again(const Tensor& qkv, Heads heads, Mask mask, double 
                     [=](const Tensor& x) { return attention_plain(x, heads, mask, dropout, first_head); });
 }
 
-Tensor Transformer::through_segments(Tensor x) const {
+Tensor Transformer::through_segments(Tensor x, BlockRange own) const {
+  if (from_the_start) return up_to_block(own.first, own.end, x);
   const auto L = int64_t(blocks.size());
-  if (from_the_start) return up_to_block(L, x);
   const int64_t covered = std::accumulate(segments.begin(), segments.end(), int64_t(0),
                                           [](int64_t sum, const BlockSegment& s) { return sum + s.blocks; });
   check(covered == L, "transformer: the segments have ", covered, " blocks, the model has ", L);
-  int64_t at = 0;
+  int64_t begin = 0;
   for (const BlockSegment& s : segments) {
+    const int64_t at = begin, end = begin += s.blocks;
+    if (end <= own.first || at >= own.end) continue;
+    check(at >= own.first && end <= own.end, "transformer: a segment has blocks ", at, " to ", end,
+          " of this part, of which ", own.first, " to ", own.end,
+          " are a range; a segment must be within one");
     TransformerConfig c = config;
     if (s.keep == Keep::LessAttention && c.attention == attention_plain) c.attention = attention_again;
-    const auto run = [this, at, s, c](Tensor h) {
-      for (int64_t l = at; l < at + s.blocks; ++l) h = blocks[size_t(l)](h, c);
+    const auto run = [this, at, end, c](Tensor h) {
+      for (int64_t l = at; l < end; ++l) h = blocks[size_t(l)](h, c);
       return h;
     };
     x = s.keep == Keep::Input ? checkpoint(x, run) : run(x);
-    at += s.blocks;
   }
   return x;
 }
 
-// Of blocks 0 to l - 1: segments within each other, all of which begin with x.
-Tensor Transformer::up_to_block(int64_t l, const Tensor& x) const {
-  if (l == 0) return x;
-  return checkpoint(
-      x, [=, this](const Tensor& start) { return blocks[size_t(l - 1)](up_to_block(l - 1, start), config); });
+// Of blocks `first` to l - 1: segments within each other, all of which begin with x.
+Tensor Transformer::up_to_block(int64_t first, int64_t l, const Tensor& x) const {
+  if (l == first) return x;
+  return checkpoint(x, [=, this](const Tensor& start) {
+    return blocks[size_t(l - 1)](up_to_block(first, l - 1, start), config);
+  });
 }
 
 }  // namespace gradus

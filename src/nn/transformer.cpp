@@ -42,9 +42,14 @@ Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, K
 }
 
 static ModelPart within(const TransformerConfig& c, ModelPart part) {
-  part.end = std::min(part.end, c.layers);
-  check(part.first >= 0 && part.first <= part.end, "transformer: blocks from ", part.first, " to ", part.end,
-        " of ", c.layers, "; a part begins at 0 or later, and not behind its end");
+  int64_t begin = 0;
+  for (BlockRange& r : part.ranges) {
+    r.end = std::min(r.end, c.layers);
+    check(r.first >= begin && r.first <= r.end, "transformer: blocks from ", r.first, " to ", r.end, " of ",
+          c.layers, "; a range of a part begins at 0 or behind the one before, and not behind its end");
+    begin = r.end;
+  }
+  check(!part.ranges.empty(), "transformer: a part needs a range of blocks; it may be empty");
   return part;
 }
 
@@ -61,10 +66,16 @@ Transformer::Transformer(const TransformerConfig& c, Allocate allocate, const Mo
   embedding(part.embedding || (part.head && tied), wte_, "wte", c.vocab);
   if (c.rotary == 0) embedding(part.embedding, wpe_, "wpe", c.context);
   if (c.token_types > 0) embedding(part.embedding, wtt_, "wtt", c.token_types);
-  parameters.pass_over(part.first * TransformerBlock::kParameters);
-  for (int64_t l = part.first; l < part.end; ++l)
-    blocks.emplace_back(parameters, "h." + std::to_string(l), c);
-  parameters.pass_over((c.layers - part.end) * TransformerBlock::kParameters);
+  int64_t next = 0;
+  const auto pass_over_to = [&](int64_t block) {
+    parameters.pass_over((block - next) * TransformerBlock::kParameters);
+    next = block;
+  };
+  for (const BlockRange& r : part.ranges) {
+    pass_over_to(r.first);
+    for (; next < r.end; ++next) blocks.emplace_back(parameters, "h." + std::to_string(next), c);
+  }
+  pass_over_to(c.layers);
   if (post_norm ? part.embedding : part.head)
     norm_.emplace(parameters, post_norm ? "ln_e" : "ln_f", c.channels, c.precision, c.norm_eps);
   else
@@ -99,7 +110,9 @@ void Transformer::check_inputs(const Tensor& ids, const Tensor& types) const {
     check(!types.defined(), "transformer: types of tokens were given to a model that has none");
 }
 
-Tensor ModelEnds::positions(const Tensor& x, const Tensor& table, int64_t first) const {
+Tensor Transformer::with_positions(const Tensor& x, int64_t first) const {
+  const Tensor& table = wpe_->table.value;
+  if (positions) return (*positions)(x, table);
   // A part of the table would have no gradient.
   return add_positions(x, first > 0 ? table.narrow(first, x.shape()[1]) : table);
 }
@@ -109,16 +122,23 @@ Tensor Transformer::embed(const Tensor& ids, const Tensor& types, int64_t first_
   check_inputs(ids, types);
   Tensor x = ends->embed(wte_->table.value, ids);
   if (wtt_) x = add(x, embedding(wtt_->table.value, types));
-  if (wpe_) x = ends->positions(x, wpe_->table.value, first_position);
+  if (wpe_) x = with_positions(x, first_position);
   x = ends->before_blocks(x);
   if (config.residual == Residual::PostNorm) x = (*norm_)(x);
   return dropout(x, config.dropout, ends->token_part * x.shape()[1] * x.last());
 }
 
-Tensor Transformer::through_blocks(Tensor x) const {
-  if (!part.embedding) current().dropout_ordinal() = uint32_t(1 + TransformerBlock::kDropouts * part.first);
-  if (!segments.empty() || from_the_start) return through_segments(x);
-  for (const TransformerBlock& block : blocks) x = block(x, config);
+Tensor Transformer::through_blocks(Tensor x, size_t range) const {
+  check(range < part.ranges.size(), "transformer: this part has ", part.ranges.size(),
+        " ranges of blocks, no ", range);
+  const int64_t first = part.ranges[range].first;
+  BlockRange own;  // of `blocks`
+  own.end = 0;
+  for (size_t i = 0; i <= range; ++i) own = {own.end, own.end + part.ranges[i].end - part.ranges[i].first};
+  if (!part.embedding || range > 0)
+    current().dropout_ordinal() = uint32_t(1 + TransformerBlock::kDropouts * first);
+  if (!segments.empty() || from_the_start) return through_segments(x, own);
+  for (int64_t l = own.first; l < own.end; ++l) x = blocks[size_t(l)](x, config);
   return x;
 }
 
@@ -141,7 +161,11 @@ Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   const ProfileRange range("forward");
   check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
-  const Tensor last = before_head(through_blocks(embed(ids, types)));
+  return head_loss(through_blocks(embed(ids, types)), targets, count);
+}
+
+Tensor Transformer::head_loss(const Tensor& x, const Tensor& targets, const Tensor& count) const {
+  const Tensor last = before_head(x);
   if (config.output_head == OutputHead::Pooled) return cross_entropy(pooled_head(last), targets, count);
   if (config.loss_rows == 0) return ends->loss(last, head_weight(), targets, count);
   return linear_cross_entropy(last, head_weight(), targets, count, config.loss_rows);

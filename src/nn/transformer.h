@@ -16,9 +16,8 @@ struct KvLayer;  // what the attention of one block sees of it
 // (parallel/tensor_parallel.h, context_parallel.h).
 struct ModelEnds {
   virtual ~ModelEnds() = default;
-  int64_t token_part = 0;  // of each sequence, the how manieth part this rank's blocks have
+  int64_t token_part = 0, token_parts = 1;  // which part of each sequence this rank's blocks have
   virtual Tensor embed(const Tensor& table, const Tensor& ids) const { return embedding(table, ids); }
-  virtual Tensor positions(const Tensor& x, const Tensor& table, int64_t first) const;  // added to x
   virtual Tensor before_blocks(const Tensor& x) const { return x; }  // what this rank's blocks get of x
   virtual Tensor after_blocks(const Tensor& x) const { return x; }   // all of it again
   virtual Tensor logits(const Tensor& x, const Tensor& weight) const { return linear(x, weight); }
@@ -26,6 +25,11 @@ struct ModelEnds {
                       const Tensor& count) const {
     return cross_entropy(logits(x, weight), targets, count);
   }
+};
+// What is added to x in place of the first rows of the table of learned positions.
+struct PositionVariant {
+  virtual ~PositionVariant() = default;
+  virtual Tensor operator()(const Tensor& x, const Tensor& table) const = 0;
 };
 // What a block computes in place of the configured attention.
 struct AttentionVariant {
@@ -71,11 +75,14 @@ struct BlockSegment {
   Keep keep;
 };
 
-// A part of a model: blocks that follow each other, with or without what is before and behind all blocks. The
-// parts of a model draw what the whole would, first weights and dropout masks; a tied embedding is in the
-// part with the embedding and, once more, in that with the head.
-struct ModelPart {
+// A part of a model: one or more ranges of its blocks, in order, with or without what is before and behind
+// all blocks. The parts of a model draw what the whole would, first weights and dropout masks; a tied
+// embedding is in the part with the embedding and, once more, in that with the head.
+struct BlockRange {
   int64_t first = 0, end = INT64_MAX;  // blocks [first, end) of those that there are
+};
+struct ModelPart {
+  std::vector<BlockRange> ranges = {{}};
   bool embedding = true, head = true;
 };
 
@@ -103,8 +110,9 @@ class Transformer {
   Tensor next_logits(const Tensor& ids, KvCache& cache) const;
   // logits() in three steps, for parts: each takes what the one before has made, (B,T,C).
   Tensor embed(const Tensor& ids, const Tensor& types = {}, int64_t first_position = 0) const;
-  Tensor through_blocks(Tensor x) const;
+  Tensor through_blocks(Tensor x, size_t range = 0) const;  // of one range of the part
   Tensor head(const Tensor& x) const;
+  Tensor head_loss(const Tensor& x, const Tensor& targets, const Tensor& count = {}) const;  // as loss()
   // What head() applies: the norm, if it is behind the blocks, and the (V,C) weight, if there are logits for
   // tokens.
   const LayerNorm& last_norm() const { return *norm_; }
@@ -121,13 +129,15 @@ class Transformer {
   // How the blocks are cut, in order; empty: all is kept. Losses and gradients do not depend on it.
   std::vector<BlockSegment> segments;
   std::unique_ptr<ModelEnds> ends = std::make_unique<ModelEnds>();
+  std::unique_ptr<PositionVariant> positions = {};
   // Only the input of the first block is kept, and every block's is made from it: the least memory.
   bool from_the_start = false;
 
  private:
   void check_inputs(const Tensor& ids, const Tensor& types) const;
-  Tensor through_segments(Tensor x) const;
-  Tensor up_to_block(int64_t block, const Tensor& x) const;
+  Tensor with_positions(const Tensor& x, int64_t first) const;
+  Tensor through_segments(Tensor x, BlockRange own) const;
+  Tensor up_to_block(int64_t first, int64_t block, const Tensor& x) const;
   Tensor before_head(const Tensor& x) const;
   Tensor pooled_head(const Tensor& x) const;
   void add_output_head();

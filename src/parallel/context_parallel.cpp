@@ -9,7 +9,8 @@ struct RingVariant : AttentionVariant {
   Comm& ranks;
   explicit RingVariant(Comm& ranks) : ranks(ranks) {}
   Tensor operator()(const Tensor& qkv, const TransformerConfig& c) const override {
-    return ring_attention(ranks, qkv, c.heads, c.mask);
+    const int64_t heads = qkv.last() / (3 * (c.channels / c.heads));  // that this rank has
+    return ring_attention(ranks, qkv, heads, c.mask);
   }
 };
 
@@ -33,10 +34,10 @@ Tensor places_of_chunks(int64_t B, int64_t T, int64_t rank, int64_t ranks) {
   return on_device(chunks_of(places, T, zigzag(T, rank, ranks)), T / ranks, "places");
 }
 
-struct EndsOfContext : ModelEnds {
+struct PositionsOfChunks : PositionVariant {
   Comm& ranks;
-  explicit EndsOfContext(Comm& ranks) : ranks(ranks) {}
-  Tensor positions(const Tensor& x, const Tensor& table, int64_t) const override {
+  explicit PositionsOfChunks(Comm& ranks) : ranks(ranks) {}
+  Tensor operator()(const Tensor& x, const Tensor& table) const override {
     const int64_t N = ranks.size();
     check(N * x.shape()[1] <= table.shape()[0], "context parallel: ", N, " parts of ", x.shape()[1],
           " tokens; the model has ", table.shape()[0], " positions");
@@ -50,10 +51,8 @@ void share_context(Comm& ranks, Transformer& model) {
   check(c.rotary == 0 && c.token_types == 0 && c.output_head != OutputHead::Pooled,
         "context parallel: the model has rotary positions, token types or a pooled head; it must be like "
         "GPT-2");
-  for (const Parameter& p : model.parameters)
-    check(!p.shard, "context parallel: of '", p.name, "' this rank has a part; it must have all weights");
   for (TransformerBlock& b : model.blocks) b.attention = std::make_unique<RingVariant>(ranks);
-  model.ends = std::make_unique<EndsOfContext>(ranks);
+  model.positions = std::make_unique<PositionsOfChunks>(ranks);
 }
 
 }  // namespace gradus

@@ -20,6 +20,7 @@ struct Entry {
   Shape shape;    // whole
   int64_t block;  // how many elements of the parameter one of the tensor's stands for
   std::optional<Shard> shard;
+  bool counted = true;  // false: another rank has the same, and saves it
 
   // f(where in the whole, where in what the rank has, how many), of this tensor's elements.
   template <class F>
@@ -67,7 +68,7 @@ struct Own {
     Shape shape = t.shape();
     if (p.shard && block == 1) shape = p.shard->whole;
     if (p.shard && block > 1) shape = {QuantShape{.n = p.shard->whole.numel(), .block = block}.blocks()};
-    entries.push_back({name, t.dtype(), shape, block, p.shard});
+    entries.push_back({name, t.dtype(), shape, block, p.shard, p.counted});
     tensors.push_back(t);
   }
 };
@@ -76,7 +77,7 @@ Json json_of(const Entries& entries) {
   Json all = Json::array();
   for (const Entry& e : entries) {
     const auto dims = [](const Shape& s) { return std::vector<int64_t>(s.begin(), s.end()); };
-    all.push_back({e.name, int(e.dtype), dims(e.shape), e.block});
+    all.push_back({e.name, int(e.dtype), dims(e.shape), e.block, e.counted});
     if (const auto& s = e.shard)
       all.back().push_back({dims(s->whole), s->begin, s->length, s->stride, s->first, s->count});
   }
@@ -91,8 +92,8 @@ Entries entries_in(const Json& json) {
     return s;
   };
   for (const Json& e : json) {
-    entries.push_back({e[0], DType(e[1].get<int>()), shape(e[2]), e[3], {}});
-    if (e.size() > 4) entries.back().shard = {shape(e[4][0]), e[4][1], e[4][2], e[4][3], e[4][4], e[4][5]};
+    entries.push_back({e[0], DType(e[1].get<int>()), shape(e[2]), e[3], {}, e[4]});
+    if (e.size() > 5) entries.back().shard = {shape(e[5][0]), e[5][1], e[5][2], e[5][3], e[5][4], e[5][5]};
   }
   return entries;
 }
@@ -136,7 +137,7 @@ void check_complete(const std::vector<Entries>& everyone) {
       check(e.shape == whole.first.shape && e.dtype == whole.first.dtype, "save: '", e.name, "' is ", e.shape,
             " ", name_of(e.dtype), " on one rank and ", whole.first.shape, " ", name_of(whole.first.dtype),
             " on another");
-      if (!e.shard && std::exchange(whole.copied, true)) continue;
+      if (!e.counted || (!e.shard && std::exchange(whole.copied, true))) continue;
       e.each_range([&](int64_t begin, int64_t, int64_t n) { whole.ranges.emplace_back(begin, begin + n); });
     }
   for (auto& [name, whole] : wholes) {
@@ -166,7 +167,8 @@ void save_sharded(const std::string& path, Comm& comm, const Parameters& own, co
   for (int64_t r = 0; r < comm.size(); ++r)
     for (size_t i = 0; i < everyone[size_t(r)].size(); ++i) {
       const Entry& e = everyone[size_t(r)][i];
-      if (!e.shard && !copies.insert(e.name).second) continue;  // the first rank's copy is taken
+      // Of copies the first rank's is taken.
+      if (!e.counted || (!e.shard && !copies.insert(e.name).second)) continue;
       if (comm.rank() > 0) {
         if (r == comm.rank()) comm.send(mine.tensors[i], 0)->wait();
         continue;

@@ -1,6 +1,7 @@
 // A run on several ranks, saved and loaded: one file, the very one that save_training writes of a model that
 // is whole. So it goes on with any number of ranks, in any layout, or on one device without ranks. Of each
-// parameter a rank has a part (Parameter::shard) or a copy; both are found out by asking all ranks.
+// parameter a rank has a part (Parameter::shard) or a copy; both are found out by asking all ranks. What is
+// not counted (Parameter::counted) is loaded, and saved by the rank that counts it.
 #pragma once
 #include "src/io/save_load.h"
 #include "src/parallel/comm/comm.h"

@@ -64,30 +64,25 @@ struct EndsOfRanks : ModelEnds {
   }
 };
 
-static void keep(Parameter& p, const Shard& shard, const Shape& shape) {
-  p.shard = shard;
-  p.value = Tensor(current().device, shape, p.precision.value, Kind::Weight, p.name);
-  if (p.precision.master)
-    p.master = Tensor(current().device, shape, DType::F32, Kind::Master, p.name + ".master");
+static void keep(Parameter& p, const Shape& shape, Allocate when) {
+  p.allocate(shape, when);
   attach(p.value, p.leaf, p.name);
 }
-static void keep_whole(Parameter& p) {
-  keep(p, {}, p.value.shape());
-  p.shard.reset();
-}
 // Of `groups` equal parts of the rows a part each.
-static void keep_rows(Parameter& p, const Part& rows, int64_t groups = 1) {
-  const Shape& whole = p.value.shape();
+static void keep_rows(Parameter& p, const Part& rows, int64_t groups, Allocate when) {
+  const Shape whole = p.value.shape();
   Shape shape{groups * rows.count};
   if (whole.rank() == 2) shape.push_back(whole[1]);
-  keep(p, Shard::of_rows(whole, rows.begin, rows.count, groups), shape);
+  p.shard = Shard::of_rows(whole, rows.begin, rows.count, groups);
+  keep(p, shape, when);
 }
-static void keep_columns(Parameter& p, const Part& columns) {
-  const Shape& shape = p.value.shape();
-  keep(p, Shard::of_columns(shape, columns.begin, columns.count), shape.with_last(columns.count));
+static void keep_columns(Parameter& p, const Part& columns, Allocate when) {
+  const Shape whole = p.value.shape();
+  p.shard = Shard::of_columns(whole, columns.begin, columns.count);
+  keep(p, whole.with_last(columns.count), when);
 }
 
-static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
+static void share_out(Comm& ranks, Transformer& model, Sequence sequence, Allocate when) {
   const TransformerConfig& c = model.config;
   const int64_t N = ranks.size(), r = ranks.rank();
   check(c.heads % N == 0, "tensor parallel: ", c.heads, " heads cannot be shared out among ", N,
@@ -99,12 +94,12 @@ static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
         " has no parts for ", N, " ranks");
   std::unordered_set<const Parameter*> done;
   const auto rows = [&](Parameter* p, int64_t all, int64_t groups) {
-    if (p) keep_rows(*p, part_of(all, r, N), groups), done.insert(p);
+    if (p) keep_rows(*p, part_of(all, r, N), groups, when), done.insert(p);
   };
   const auto pair = [&](Linear& first, Linear& second, int64_t width, int64_t groups) {
     rows(&first.weight, width, groups);
     rows(first.bias, width, groups);
-    keep_columns(second.weight, part_of(width, r, N));
+    keep_columns(second.weight, part_of(width, r, N), when);
     done.insert(&second.weight);
     first.variant = std::make_unique<FirstOfPair>(ranks, sequence);
     second.variant = std::make_unique<SecondOfPair>(ranks, sequence);
@@ -115,21 +110,22 @@ static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
   }
   for (Parameter& p : model.parameters) {
     if (p.name == "wte.weight" || p.name == "lm_head.weight")
-      keep_rows(p, part_of(c.vocab, r, N));
+      keep_rows(p, part_of(c.vocab, r, N), 1, when);
     else if (!done.contains(&p))
-      keep_whole(p);
+      keep(p, p.value.shape(), when);
+    p.counted = p.shard || r == 0;
   }
   model.ends = std::make_unique<EndsOfRanks>(ranks, sequence, c.vocab);
   if (sequence == Sequence::Whole) return;
-  model.ends->token_part = r;
+  model.ends->token_part = r, model.ends->token_parts = N;
   for (TransformerBlock& b : model.blocks) b.token_part = r;
 }
 
-TensorParallel::TensorParallel(Comm& ranks, Transformer& model, Sequence sequence)
-    : ranks_(ranks),
-      model_(model),
-      sequence_(sequence),
-      norm_((share_out(ranks, model, sequence), model.parameters), {&ranks}) {}
+TensorParallel::TensorParallel(Comm& ranks, Transformer& model, Sequence sequence, Allocate when)
+    : ranks_(ranks), model_(model), sequence_(sequence) {
+  share_out(ranks, model, sequence, when);
+  if (when == Allocate::Now) norm_.emplace(model.parameters, std::vector<Comm*>{&ranks});
+}
 
 void TensorParallel::assign_part(Parameter& p, const std::vector<double>& values) {
   const int64_t whole = p.shard ? p.shard->whole.numel() : p.value.numel();

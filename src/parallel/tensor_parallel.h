@@ -20,11 +20,12 @@ enum class Sequence : uint8_t {
 
 class TensorParallel {
  public:
-  // The model gets memory for this rank's parts of the weights; made with Allocate::Later it never had any
-  // for the whole. It has a loss(), but no logits(), of which each rank has a part. Errors, with a sentence:
-  // ranks that do not divide the heads, or that the vocabulary has no parts for; loss_rows; a model that is
-  // shared out.
-  TensorParallel(Comm& ranks, Transformer& model, Sequence sequence = Sequence::Whole);
+  // The model gets memory for this rank's parts of the weights, or, with Allocate::Later, leaves that and the
+  // norm of the gradients to Zero; made with Allocate::Later it never had any for the whole. It has a loss(),
+  // but no logits(), of which each rank has a part. Errors, with a sentence: ranks that do not divide the
+  // heads, or that the vocabulary has no parts for; loss_rows; a model that is shared out.
+  TensorParallel(Comm& ranks, Transformer& model, Sequence sequence = Sequence::Whole,
+                 Allocate when = Allocate::Now);
   TensorParallel(const TensorParallel&) = delete;
 
   // For Transformer::initialize and files: of a parameter's values those that this rank keeps.
@@ -38,7 +39,7 @@ class TensorParallel {
   Comm& ranks_;
   Transformer& model_;
   Sequence sequence_;
-  ShardedGradNorm norm_;
+  std::optional<ShardedGradNorm> norm_;
 };
 
 }  // namespace gradus

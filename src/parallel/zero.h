@@ -25,14 +25,16 @@ struct ZeroArgs {
   // Gather the next unit, and sum the one before's gradients, while one computes. One more of each is then
   // in memory.
   bool overlap = false;
-  bool keep_gathered = false;  // stage 3: from forward to backward (FSDP's SHARD_GRAD_OP), so 2 k Psi
-  int64_t align = 1;           // every parameter and part begins at a multiple: kStateBlock for AdamW8bit
+  bool keep_gathered = false;      // stage 3: from forward to backward (FSDP's SHARD_GRAD_OP), so 2 k Psi
+  std::vector<Comm*> others = {};  // groups with other parts of the model, for the norm of all gradients
+  int64_t align = 1;               // every parameter and part begins at a multiple: kStateBlock for AdamW8bit
 };
 std::string unit_per_block(const Parameter& p);  // "h.3" of "h.3.attn.c_attn.weight"; "" without a block
 
 class Zero : private RankShares {
  public:
-  // The model's parameters were made with Allocate::Later, and all train. They must not end before this.
+  // The model's parameters were made with Allocate::Later, and all train. They must not end before this. They
+  // may be parts themselves (TensorParallel), the same on all ranks of `comm`.
   // From now on their zero_grad(), and clip_grad_norm() and step() of an optimizer of `shards`, are
   // collective: all ranks call them together.
   Zero(Comm& comm, Parameters& model, ZeroArgs args);
@@ -48,7 +50,7 @@ class Zero : private RankShares {
   // Stages 0 and 1 sum gradients in the last backward pass of a step; false before the others.
   bool last_micro_batch = true;
 
-  // A parameter's first values, of which this rank keeps its part.
+  // A parameter's first values, the whole, of which this rank keeps its part.
   void assign(Parameter& p, const std::vector<double>& values);
   Parameters& model() { return model_; }
   int64_t numel() const { return numel_of(units_); }        // Psi, with the padding

@@ -88,19 +88,22 @@ void Zero::attach(Unit& u) {
       return mine.count == n ? flat.reshape(p.value.shape()) : flat;
     };
     Parameter shard;
-    shard.name = p.name, shard.precision = p.precision, shard.decay = p.decay;
+    shard.name = p.name, shard.precision = p.precision, shard.decay = p.decay, shard.counted = p.counted;
     shard.value = piece(u.own_values);
     if (t.master) shard.master = piece(master);
-    if (args_.stage > 0) shard.shard = Shard::of(p.value.shape()).part(mine.begin, mine.count);
+    shard.shard = p.shard;
+    if (args_.stage > 0)
+      shard.shard = p.shard.value_or(Shard::of(p.value.shape())).part(mine.begin, mine.count);
     shard.leaf.grad = piece(u.own_gradients);
     u.shards.push_back({&p, &shards.add(std::move(shard))});
   }
 }
 
 void Zero::assign(Parameter& p, const std::vector<double>& values) {
-  check(int64_t(values.size()) == p.value.numel(), "zero: ", values.size(), " values for '", p.name, "' ",
-        p.value.shape());
-  if (args_.stage < 3) copy_from_host(p.value, values);
+  const Shape& whole = p.shard ? p.shard->whole : p.value.shape();
+  check(int64_t(values.size()) == whole.numel(), "zero: ", values.size(), " values for '", p.name, "' ",
+        whole);
+  if (args_.stage < 3) copy_from_host(p.value, p.shard ? p.shard->of_values(values) : values);
   for (const Unit& u : units_)
     for (const OwnPart& s : u.shards)
       if (s.of == &p) s.own->assign(s.own->shard ? s.own->shard->of_values(values) : values);

@@ -33,8 +33,9 @@ void Zero::finish_reduce(Unit& u) {
 
 Tensor Zero::sums_of_squares(const Tensor& own) {
   for (const Parameter& p : shards) check_gradient(p);
-  if (args_.stage == 0) return own;  // every rank has all gradients
-  return gather_sums(own, {&comm_});
+  std::vector<Comm*> groups = args_.others;
+  if (args_.stage > 0) groups.insert(groups.begin(), &comm_);  // else every rank of it has all gradients
+  return gather_sums(own, groups);
 }
 
 }  // namespace gradus

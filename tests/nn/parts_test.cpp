@@ -90,11 +90,11 @@ void add_tied(Stage& first, Stage& last) {
 Ran run_in_parts(const char* device, const TransformerConfig& config, const std::vector<int64_t>& cuts) {
   std::vector<std::unique_ptr<Stage>> stages;
   for (size_t i = 0; i <= cuts.size(); ++i)
-    stages.push_back(std::make_unique<Stage>(device, config,
-                                             ModelPart{.first = i == 0 ? 0 : cuts[i - 1],
-                                                       .end = i == cuts.size() ? config.layers : cuts[i],
-                                                       .embedding = i == 0,
-                                                       .head = i == cuts.size()}));
+    stages.push_back(std::make_unique<Stage>(
+        device, config,
+        ModelPart{.ranges = {{i == 0 ? 0 : cuts[i - 1], i == cuts.size() ? config.layers : cuts[i]}},
+                  .embedding = i == 0,
+                  .head = i == cuts.size()}));
   Ran ran;
   const auto collect = [&](Numbers& all) {
     for (const auto& s : stages) {
@@ -158,15 +158,17 @@ TEST(L03_Parts, WhatAPartLacksIsRefused) {
   Context context("cpu");
   const TransformerConfig config = family("gpt");
   const DummyBatch batch = dummy_batch(config, 2, 4);
-  const Transformer middle(config, Allocate::Now, {.first = 1, .embedding = false, .head = false});
+  const Transformer middle(config, Allocate::Now,
+                           {.ranges = {{.first = 1}}, .embedding = false, .head = false});
   EXPECT_EQ(middle.blocks.size(), 1u);
   EXPECT_EQ(middle.parameters.size(), 12u);
   const Tensor x(context.device, {2, 4, config.channels}, DType::F32, Kind::Temporary, "x");
   expect_refused("this part of a model has no embedding", [&] { middle.logits(batch.ids); });
   expect_refused("this part of a model has no head", [&] { middle.head(x); });
   expect_refused("blocks from 3 to 2 of 2; a part begins",
-                 [&] { Transformer(config, Allocate::Now, {.first = 3}); });
-  expect_refused("blocks from -1 to 2 of 2", [&] { Transformer(config, Allocate::Now, {.first = -1}); });
+                 [&] { Transformer(config, Allocate::Now, {.ranges = {{.first = 3}}}); });
+  expect_refused("blocks from -1 to 2 of 2",
+                 [&] { Transformer(config, Allocate::Now, {.ranges = {{.first = -1}}}); });
   expect_refused("blocks from 0 to -1 of 2", [&] { Transformer(config, Allocate::Now, {.end = -1}); });
 }
 

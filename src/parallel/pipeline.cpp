@@ -1,0 +1,141 @@
+#include "src/parallel/pipeline.h"
+
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+namespace {
+
+// What travels between the ranks for one task.
+struct Exchange {
+  Comm& ranks;
+  const Schedule& schedule;
+  const Shape& shape;
+  DType dtype;
+
+  // The chunk that the data of a pass goes to.
+  int64_t next(const Task& a) const { return a.chunk + (a.pass == Pass::Forward ? 1 : -1); }
+  int64_t before(const Task& a) const { return a.chunk - (a.pass == Pass::Forward ? 1 : -1); }
+  bool is_chunk(int64_t c) const { return c >= 0 && c < schedule.chunks; }
+
+  struct Input {
+    Tensor x;
+    std::unique_ptr<Work> work;
+  };
+  Input begin(const Task& a) const {
+    const int64_t from = before(a);
+    if (!is_chunk(from)) return {};
+    Tensor x(current().device, shape, dtype, Kind::Temporary, "pipeline input");
+    const Task maker{a.pass, a.micro_batch, from};
+    return {x, ranks.recv(x, from % ranks.size(), int64_t(schedule.index(maker)))};
+  }
+  std::unique_ptr<Work> send(const Task& a, const Tensor& y) const {
+    return ranks.send(y, next(a) % ranks.size(), int64_t(schedule.index(a)));
+  }
+};
+
+}  // namespace
+
+void run_schedule(Comm& ranks, const Schedule& schedule, const Shape& shape, DType dtype,
+                  PipelineWork& work) {
+  check(schedule.ranks() == ranks.size(), "pipeline: a schedule for ", schedule.ranks(), " ranks; there are ",
+        ranks.size());
+  check(ranks.size() > 1 || schedule.chunks == 1, "pipeline: one rank with ", schedule.chunks,
+        " chunks; it can have one only");
+  const Exchange exchange{ranks, schedule, shape, dtype};
+  const std::vector<Task>& list = schedule.of_rank[size_t(ranks.rank())];
+  Exchange::Input next = list.empty() ? Exchange::Input{} : exchange.begin(list[0]);
+  std::unique_ptr<Work> sending;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Task& a = list[i];
+    Exchange::Input input = std::move(next);
+    if (input.work) input.work->wait();
+    if (i + 1 < list.size()) next = exchange.begin(list[i + 1]);
+    const Tensor y = a.pass == Pass::Forward ? work.forward(a.micro_batch, a.chunk, input.x)
+                                             : work.backward(a.micro_batch, a.chunk, std::move(input.x));
+    if (sending) std::exchange(sending, nullptr)->wait();
+    if (exchange.is_chunk(exchange.next(a))) sending = exchange.send(a, y);
+  }
+  if (sending) sending->wait();
+}
+
+ModelPart part_of_pipeline(const std::vector<int64_t>& ends, int64_t rank, int64_t ranks) {
+  const auto chunks = int64_t(ends.size());
+  check(ranks >= 1 && rank >= 0 && rank < ranks && chunks >= ranks && chunks % ranks == 0,
+        "pipeline: ", chunks, " chunks for rank ", rank, " of ", ranks,
+        "; each rank must have as many, one at least");
+  ModelPart part{.ranges = {}, .embedding = rank == 0, .head = rank == ranks - 1};
+  for (int64_t c = rank; c < chunks; c += ranks)
+    part.ranges.push_back({c == 0 ? 0 : ends[size_t(c - 1)], ends[size_t(c)]});
+  return part;
+}
+
+Pipeline::Pipeline(Comm& ranks, Transformer& model) : ranks_(ranks), model_(model) {
+  const TransformerConfig& c = model.config;
+  check(model.part.embedding == first() && model.part.head == last(), "pipeline: rank ", ranks.rank(), " of ",
+        ranks.size(), " has the wrong part of the model; see part_of_pipeline");
+  check(c.token_types == 0 && c.output_head != OutputHead::Pooled,
+        "pipeline: the model has token types or a pooled head; it must be like GPT-2 or GPT-NeoX");
+  if (ranks.size() == 1 || c.output_head != OutputHead::Tied) return;
+  ends_ = ranks.split("pipeline ends", first() || last() ? 0 : 1);
+  if (last()) model.parameters.find("wte.weight").counted = false;
+}
+
+double Pipeline::run(const Schedule& schedule, const std::vector<TextBatch>& micro_batches, int64_t targets) {
+  const Timeline played = play(schedule, std::vector<ChunkTimes>(size_t(schedule.chunks)));
+  check(played.problem.empty(), "pipeline: ", played.problem);
+  check(schedule.micro_batches == int64_t(micro_batches.size()), "pipeline: ", micro_batches.size(),
+        " micro-batches; the schedule has ", schedule.micro_batches);
+  check(schedule.chunks == ranks_.size() * int64_t(model_.part.ranges.size()), "pipeline: the schedule has ",
+        schedule.chunks, " chunks, the model ", model_.part.ranges.size(), " on each of ", ranks_.size(),
+        " ranks");
+  const int64_t B = micro_batches[0].sequences, T = micro_batches[0].T;
+  for (const TextBatch& b : micro_batches)
+    check(b.sequences == B && b.T == T, "pipeline: micro-batches of ", b.sequences, " x ", b.T, " and ", B,
+          " x ", T, " tokens; all must have the same shape");
+  in_flight_.clear(), losses_.clear();
+  batches_ = &micro_batches;
+  targets_ =
+      from_host<float>(current().device, {float(targets)}, {}, DType::F32, Kind::Data, "targets of all");
+  const Shape between{B, T / model_.ends->token_parts, model_.config.channels};
+  run_schedule(ranks_, schedule, between, model_.config.precision.value, *this);
+  double loss = 0;
+  for (const Tensor& l : losses_) loss += item(l);
+  return loss;
+}
+
+Tensor Pipeline::forward(int64_t micro_batch, int64_t chunk, const Tensor& x) {
+  const TextBatch& batch = (*batches_)[size_t(micro_batch)];
+  InFlight& flight = in_flight_[{micro_batch, chunk}];
+  flight.tape = std::make_unique<Tape>();
+  current().first_sample = batch.first_sample;
+  Tensor y = x;
+  if (x.defined())
+    attach(y, flight.input, "pipeline input");
+  else
+    y = model_.embed(on_device(batch.ids, batch.T, "inputs"));
+  y = model_.through_blocks(y, size_t(chunk / ranks_.size()));
+  const bool is_last = last() && chunk / ranks_.size() == int64_t(model_.part.ranges.size()) - 1;
+  if (is_last)
+    y = losses_.emplace_back(model_.head_loss(y, on_device(batch.targets, batch.T, "targets"), targets_));
+  flight.output = {y.slot, y.shape(), y.dtype()};  // not y: backward does not need its numbers
+  return y;
+}
+
+Tensor Pipeline::backward(int64_t micro_batch, int64_t chunk, Tensor dy) {
+  const auto at = in_flight_.find({micro_batch, chunk});
+  InFlight& flight = at->second;
+  flight.tape->backward(flight.output, std::move(dy));
+  const Tensor dx = flight.input.grad;
+  in_flight_.erase(at);
+  return dx;
+}
+
+void Pipeline::sum_tied_gradients() {
+  // BEGIN SOLUTION 20.4
+  if (ends_ && (first() || last())) ends_->all_reduce(model_.parameters.find("wte.weight").leaf.grad)->wait();
+  // STUB: todo("20.4", "the first and the last rank have a gradient each of the same embedding");
+  // END SOLUTION 20.4
+}
+
+}  // namespace gradus

@@ -74,8 +74,10 @@ Schedule interleaved(int64_t ranks, int64_t micro_batches, int64_t chunks_per_ra
 }
 
 std::string text_of(const Task& a, int64_t rank) {
-  return (a.pass == Pass::Forward ? "F" : "B") + std::to_string(a.micro_batch) +
-         (a.chunk == rank ? "" : "." + std::to_string(a.chunk));
+  std::ostringstream text;
+  text << (a.pass == Pass::Forward ? "F" : "B") << a.micro_batch;
+  if (a.chunk != rank) text << "." << a.chunk;
+  return text.str();
 }
 
 std::string text_of(const Schedule& s) {

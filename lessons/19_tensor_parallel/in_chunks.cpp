@@ -47,8 +47,8 @@ static std::vector<Tensor> attend_in_chunks(const std::vector<Tensor>& qkv, int6
                 });
 }
 
-static std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& models, size_t l,
-                                           const std::vector<Tensor>& x) {
+std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& models, size_t l,
+                                    const std::vector<Tensor>& x) {
   const TransformerConfig& c = models[0]->config;
   std::vector<Tensor> qkv, y;
   for (size_t r = 0; r < x.size(); ++r) {
@@ -62,6 +62,13 @@ static std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& mode
     y.push_back(add(h, b.mlp_c_proj(c.activation(b.c_fc(b.ln_2(h))))));
   }
   return y;
+}
+
+Tensor embed_chunk(Transformer& model, const TextBatch& own, int64_t T, int64_t rank, int64_t ranks) {
+  const Tensor tokens =
+      embedding(model.parameters.find("wte.weight").value, on_device(own.ids, own.T, "ids"));
+  return add(tokens, embedding(model.parameters.find("wpe.weight").value,
+                               places_of_chunks(own.sequences, T, rank, ranks)));
 }
 
 TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by, int64_t ranks) {
@@ -84,13 +91,8 @@ TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by,
     for (Transformer* m : models) m->parameters.zero_grad();
     Tape tape;
     std::vector<Tensor> x, losses;
-    for (int64_t r = 0; r < ranks; ++r) {
-      const TextBatch& own = chunks[size_t(r)];
-      Parameters& p = models[size_t(r)]->parameters;
-      const Tensor tokens = embedding(p.find("wte.weight").value, on_device(own.ids, own.T, "ids"));
-      const Tensor places = places_of_chunks(task.batch, batch.T, r, ranks);
-      x.push_back(add(tokens, embedding(p.find("wpe.weight").value, places)));
-    }
+    for (int64_t r = 0; r < ranks; ++r)
+      x.push_back(embed_chunk(*models[size_t(r)], chunks[size_t(r)], batch.T, r, ranks));
     for (size_t l = 0; l < models[0]->blocks.size(); ++l) x = block_in_chunks(models, l, x);
     for (int64_t r = 0; r < ranks; ++r) {
       const Transformer& m = *models[size_t(r)];

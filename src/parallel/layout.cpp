@@ -1,5 +1,8 @@
 #include "src/parallel/layout.h"
 
+#include "src/parallel/context_parallel.h"
+#include "src/parallel/shards.h"
+
 namespace gradus {
 
 Layout Layout::place_of(int64_t rank) const {
@@ -29,6 +32,43 @@ LayoutGroups::LayoutGroups(Comm& all, const Layout& layout) : place(layout.place
   at = place, at.tensor = 0, tensor = group("tensor", at);
   at = place, at.context = 0, context = group("context", at);
   at.data = 0, replicas = group("replicas", at);
+}
+
+RankModel::RankModel(Comm& all, const Layout& layout, const TransformerConfig& config,
+                     const std::vector<int64_t>& ends, Sequence sequence)
+    : layout(layout),
+      groups(all, layout),
+      model(config, Allocate::Later, part_of_pipeline(ends, groups.place.pipeline, layout.pipeline)),
+      tensor(*groups.tensor, model, sequence, Allocate::Later),
+      pipeline(*groups.pipeline, model),
+      zero(*groups.replicas, model.parameters,
+           {.stage = 1, .others = {groups.tensor.get(), groups.pipeline.get()}}) {
+  if (layout.context > 1) share_context(*groups.context, model);
+}
+
+void RankModel::initialize(uint64_t seed) {
+  model.initialize(seed, [this](Parameter& p, const auto& values) { zero.assign(p, values); });
+}
+
+std::vector<TextBatch> RankModel::micro_batches(const TextBatch& batch, int64_t count) const {
+  check(batch.sequences % layout.data == 0, "layout ", layout.text(), ": ", batch.sequences,
+        " sequences are not a multiple of its data ranks");
+  const int64_t own = batch.sequences / layout.data;
+  std::vector<TextBatch> all = batch.part(groups.place.data * own, own).parts(even_split(own, count));
+  if (layout.context > 1)
+    for (TextBatch& b : all) b = chunks_of(b, groups.place.context, layout.context);
+  return all;
+}
+
+double RankModel::run(const Schedule& schedule, const std::vector<TextBatch>& micro_batches,
+                      int64_t targets) {
+  zero.last_micro_batch = false;  // it waits for the sums before its own
+  const double loss = pipeline.run(schedule, micro_batches, targets);
+  tensor.sum_gradients();
+  pipeline.sum_tied_gradients();
+  zero.last_micro_batch = true;
+  zero.end_backward();
+  return sum_over_ranks(*groups.pipeline, sum_over_ranks(*groups.replicas, loss));
 }
 
 }  // namespace gradus

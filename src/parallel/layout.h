@@ -4,7 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "src/parallel/comm/comm.h"
+#include "src/parallel/pipeline.h"
+#include "src/parallel/tensor_parallel.h"
+#include "src/parallel/zero.h"
 
 namespace gradus {
 
@@ -26,6 +28,27 @@ struct LayoutGroups {
   // Ranks with the same weights and different tokens, whose gradients are added up: of all data and context
   // ranks.
   std::unique_ptr<Comm> replicas;
+};
+
+// What a rank has of a model, and how its gradients become those of the whole batch. The optimizer's states
+// are divided among the replicas (ZeRO-1).
+struct RankModel {
+  // ends: the chunks of the pipeline (cut_blocks).
+  RankModel(Comm& all, const Layout& layout, const TransformerConfig& config,
+            const std::vector<int64_t>& ends, Sequence sequence = Sequence::Whole);
+  void initialize(uint64_t seed);
+  // Of a batch that all ranks know this rank's tokens, in `count` micro-batches.
+  std::vector<TextBatch> micro_batches(const TextBatch& batch, int64_t count) const;
+  // Forward and backward of a step; returns the loss, on all ranks. `micro_batches`: this rank's; `targets`:
+  // of the whole batch.
+  double run(const Schedule& schedule, const std::vector<TextBatch>& micro_batches, int64_t targets);
+
+  const Layout layout;
+  LayoutGroups groups;
+  Transformer model;
+  TensorParallel tensor;
+  Pipeline pipeline;
+  Zero zero;  // its shards are what an optimizer is for
 };
 
 }  // namespace gradus

@@ -1,6 +1,7 @@
 #include "src/parallel/pipeline.h"
 
 #include "src/tensor/context.h"
+#include "src/tensor/profile_range.h"
 
 namespace gradus {
 
@@ -36,25 +37,32 @@ struct Exchange {
 
 }  // namespace
 
-void run_schedule(Comm& ranks, const Schedule& schedule, const Shape& shape, DType dtype,
-                  PipelineWork& work) {
+void run_schedule(Comm& ranks, const Schedule& schedule, const Shape& shape, DType dtype, PipelineWork& work,
+                  std::vector<TaskUse>* uses) {
   check(schedule.ranks() == ranks.size(), "pipeline: a schedule for ", schedule.ranks(), " ranks; there are ",
         ranks.size());
   check(ranks.size() > 1 || schedule.chunks == 1, "pipeline: one rank with ", schedule.chunks,
         " chunks; it can have one only");
   const Exchange exchange{ranks, schedule, shape, dtype};
   const std::vector<Task>& list = schedule.of_rank[size_t(ranks.rank())];
+  Meter& meter = current().device.meter();
   Exchange::Input next = list.empty() ? Exchange::Input{} : exchange.begin(list[0]);
   std::unique_ptr<Work> sending;
   for (size_t i = 0; i < list.size(); ++i) {
-    const Task& a = list[i];
+    const Task& task = list[i];
     Exchange::Input input = std::move(next);
     if (input.work) input.work->wait();
-    if (i + 1 < list.size()) next = exchange.begin(list[i + 1]);
-    const Tensor y = a.pass == Pass::Forward ? work.forward(a.micro_batch, a.chunk, input.x)
-                                             : work.backward(a.micro_batch, a.chunk, std::move(input.x));
+    next = i + 1 < list.size() ? exchange.begin(list[i + 1]) : Exchange::Input{};
+    const int64_t before = meter.now().allocated();
+    const double begin = ranks.seconds();
+    if (uses) meter.reset_peak();
+    Tensor y = task.pass == Pass::Forward ? work.forward(task.micro_batch, task.chunk, std::move(input.x))
+                                          : work.backward(task.micro_batch, task.chunk, std::move(input.x));
+    if (uses) uses->push_back({task, meter.at_peak().allocated() - before, 0, ranks.seconds() - begin});
     if (sending) std::exchange(sending, nullptr)->wait();
-    if (exchange.is_chunk(exchange.next(a))) sending = exchange.send(a, y);
+    if (exchange.is_chunk(exchange.next(task))) sending = exchange.send(task, y);
+    y = {};
+    if (uses) uses->back().kept = meter.now().allocated() - before;
   }
   if (sending) sending->wait();
 }
@@ -98,19 +106,20 @@ double Pipeline::run(const Schedule& schedule, const std::vector<TextBatch>& mic
   targets_ =
       from_host<float>(current().device, {float(targets)}, {}, DType::F32, Kind::Data, "targets of all");
   const Shape between{B, T / model_.ends->token_parts, model_.config.channels};
-  run_schedule(ranks_, schedule, between, model_.config.precision.value, *this);
+  run_schedule(ranks_, schedule, between, model_.config.precision.value, *this, uses);
   double loss = 0;
   for (const Tensor& l : losses_) loss += item(l);
   return loss;
 }
 
-Tensor Pipeline::forward(int64_t micro_batch, int64_t chunk, const Tensor& x) {
+Tensor Pipeline::forward(int64_t micro_batch, int64_t chunk, Tensor x) {
+  const ProfileRange range("forward");
   const TextBatch& batch = (*batches_)[size_t(micro_batch)];
   InFlight& flight = in_flight_[{micro_batch, chunk}];
   flight.tape = std::make_unique<Tape>();
   current().first_sample = batch.first_sample;
-  Tensor y = x;
-  if (x.defined())
+  Tensor y = std::move(x);
+  if (y.defined())
     attach(y, flight.input, "pipeline input");
   else
     y = model_.embed(on_device(batch.ids, batch.T, "inputs"));

@@ -15,12 +15,21 @@ namespace gradus {
 // the last one makes no y that another chunk needs, and gets no gradient.
 struct PipelineWork {
   virtual ~PipelineWork() = default;
-  virtual Tensor forward(int64_t micro_batch, int64_t chunk, const Tensor& x) = 0;  // returns y
-  virtual Tensor backward(int64_t micro_batch, int64_t chunk, Tensor dy) = 0;       // returns dx
+  virtual Tensor forward(int64_t micro_batch, int64_t chunk, Tensor x) = 0;    // returns y
+  virtual Tensor backward(int64_t micro_batch, int64_t chunk, Tensor dy) = 0;  // returns dx
+};
+// What a task used: bytes beyond those that were allocated when it began, at most and in the end, and seconds
+// on the rank's clock.
+struct TaskUse {
+  Task task;
+  int64_t most, kept;
+  double seconds;
 };
 // This rank's list of the schedule. All that travels has this shape and dtype. While a rank computes, the
-// input of its next task may come, and its last output goes.
-void run_schedule(Comm& ranks, const Schedule& schedule, const Shape& shape, DType dtype, PipelineWork& work);
+// input of its next task may come, and its last output goes. `uses`, if given, gets what each task used; the
+// meter's peak then begins anew with each.
+void run_schedule(Comm& ranks, const Schedule& schedule, const Shape& shape, DType dtype, PipelineWork& work,
+                  std::vector<TaskUse>* uses = nullptr);
 
 // The part of a model that a rank has. ends: of each chunk, the block behind its last (cut_blocks).
 ModelPart part_of_pipeline(const std::vector<int64_t>& ends, int64_t rank, int64_t ranks);
@@ -35,12 +44,13 @@ class Pipeline : private PipelineWork {
   // their losses on the last rank, elsewhere 0. Each is a share of the mean over so many `targets`. An error
   // if the schedule cannot run.
   double run(const Schedule& schedule, const std::vector<TextBatch>& micro_batches, int64_t targets);
+  std::vector<TaskUse>* uses = nullptr;  // of run_schedule()
   // After the last run() of a step: the gradient of a tied embedding is the sum of the first and the last
   // rank's.
   void sum_tied_gradients();
 
  private:
-  Tensor forward(int64_t micro_batch, int64_t chunk, const Tensor& x) override;
+  Tensor forward(int64_t micro_batch, int64_t chunk, Tensor x) override;
   Tensor backward(int64_t micro_batch, int64_t chunk, Tensor dy) override;
   bool first() const { return ranks_.rank() == 0; }
   bool last() const { return ranks_.rank() == ranks_.size() - 1; }

@@ -3,11 +3,6 @@
 
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
-#include "src/parallel/context_parallel.h"
-#include "src/parallel/pipeline.h"
-#include "src/parallel/shards.h"
-#include "src/parallel/tensor_parallel.h"
-#include "src/parallel/zero.h"
 #include "src/train/dummy.h"
 #include "tests/refusal_testing.h"
 
@@ -50,35 +45,18 @@ Trained train_plain(int64_t steps, float max_norm) {
 }
 
 std::vector<double> train_layout(Comm& comm, const Layout& layout, int64_t steps, float max_norm) {
-  const LayoutGroups groups(comm, layout);
-  std::vector<int64_t> ends;
-  for (int64_t k = 1; k <= layout.pipeline; ++k) ends.push_back(k * kModel.layers / layout.pipeline);
-  Transformer model(kModel, Allocate::Later, part_of_pipeline(ends, groups.place.pipeline, layout.pipeline));
-  TensorParallel tensor(*groups.tensor, model, Sequence::Whole, Allocate::Later);
-  if (layout.context > 1) share_context(*groups.context, model);
-  Pipeline pipeline(*groups.pipeline, model);
-  Zero zero(*groups.replicas, model.parameters,
-            {.stage = 1, .others = {groups.tensor.get(), groups.pipeline.get()}});
-  model.initialize(3, [&](Parameter& p, const auto& values) { zero.assign(p, values); });
-  AdamW optimizer(zero.shards);
-  const int64_t own = kSequences / layout.data, m = std::min<int64_t>(own, 4);
+  RankModel rank(comm, layout, kModel,
+                 cut_blocks(std::vector<double>(size_t(kModel.layers), 1), 0, 0, layout.pipeline));
+  rank.initialize(3);
+  AdamW optimizer(rank.zero.shards);
+  const int64_t m = std::min<int64_t>(kSequences / layout.data, 4);
   const Schedule schedule = one_forward_one_backward(layout.pipeline, m);
   std::vector<double> losses;
   for (int64_t step = 0; step < steps; ++step) {
-    const TextBatch batch = batch_of(step).part(groups.place.data * own, own);
-    std::vector<TextBatch> micro = batch.parts(even_split(own, m));
-    if (layout.context > 1)
-      for (TextBatch& b : micro) b = chunks_of(b, groups.place.context, layout.context);
-    model.parameters.zero_grad();
-    zero.last_micro_batch = false;
-    const double loss = pipeline.run(schedule, micro, kSequences * kModel.context);
-    pipeline.sum_tied_gradients();
-    zero.last_micro_batch = true;
-    zero.end_backward();
+    rank.model.parameters.zero_grad();
+    losses.push_back(rank.run(schedule, rank.micro_batches(batch_of(step), m), kSequences * kModel.context));
     if (max_norm > 0) optimizer.clip_grad_norm(max_norm);
     optimizer.step(1e-3);
-    const double of_replicas = sum_over_ranks(*groups.replicas, loss);
-    losses.push_back(sum_over_ranks(*groups.pipeline, of_replicas));
   }
   return losses;
 }

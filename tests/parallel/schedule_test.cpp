@@ -59,7 +59,7 @@ TEST(L20_Schedule, PassesInFlightAreThePublishedOnes) {
 // What a rank computes does not matter here.
 struct NoWork : PipelineWork {
   Tensor made() const { return {current().device, {1}, DType::F32, Kind::Temporary, "made"}; }
-  Tensor forward(int64_t, int64_t, const Tensor&) override { return made(); }
+  Tensor forward(int64_t, int64_t, Tensor) override { return made(); }
   Tensor backward(int64_t, int64_t, Tensor) override { return made(); }
 };
 

@@ -1,0 +1,120 @@
+#include "lessons/20_pipeline_parallel/alone.h"
+
+#include <deque>
+
+#include "lessons/19_tensor_parallel/alone.h"
+#include "src/optim/optimizer.h"
+#include "src/parallel/context_parallel.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+namespace {
+
+// A model in one part; with a pipeline in two, the embedding with all blocks and the head, whose tied weight
+// is a second one.
+struct Replica {
+  Transformer body;
+  std::optional<Transformer> head;
+  Replica(const Layout& layout, const ParallelTask& task)
+      : body(task.model, Allocate::Now, {.ranges = {{}}, .embedding = true, .head = layout.pipeline == 1}) {
+    const int64_t L = task.model.layers;
+    if (layout.pipeline > 1)
+      head.emplace(task.model, Allocate::Now, ModelPart{.ranges = {{L, L}}, .embedding = false});
+    for (Transformer* m : parts()) {
+      m->initialize(task.seed);
+      if (layout.tensor > 1) add_in_parts(*m, layout.tensor);
+    }
+  }
+  std::vector<Transformer*> parts() { return head ? std::vector{&body, &*head} : std::vector{&body}; }
+  Transformer& last() { return head ? *head : body; }
+  void sum_tied_gradients() {
+    if (!head || body.config.output_head != OutputHead::Tied) return;
+    Leaf &first = body.parameters.find("wte.weight").leaf, &second = head->parameters.find("wte.weight").leaf;
+    cast(second.grad, first.grad.add());
+    cast(first.grad, second.grad.set());
+  }
+};
+
+// f(a parameter of x, the same of y)
+template <class F>
+void for_both(Replica& x, Replica& y, F f) {
+  for (size_t i = 0; i < x.parts().size(); ++i)
+    for (Parameter& p : x.parts()[i]->parameters) f(p, y.parts()[i]->parameters.find(p.name));
+}
+
+// Forward and backward of a micro-batch: on one replica, or on those of all context ranks, each with its
+// tokens.
+void add_gradients(const std::vector<Replica*>& replicas, const TextBatch& batch, const Tensor& count,
+                   std::vector<double>& losses) {
+  const auto c = int64_t(replicas.size());
+  current().first_sample = batch.first_sample;
+  Tape tape;
+  std::vector<TextBatch> own{batch};
+  std::vector<Tensor> x;
+  if (c == 1) {
+    const Transformer& body = replicas[0]->body;
+    x.push_back(body.through_blocks(body.embed(on_device(batch.ids, batch.T, "inputs"))));
+  } else {
+    own.clear();
+    std::vector<Transformer*> bodies;
+    for (int64_t r = 0; r < c; ++r) {
+      own.push_back(chunks_of(batch, r, c));
+      bodies.push_back(&replicas[size_t(r)]->body);
+      x.push_back(embed_chunk(*bodies.back(), own.back(), batch.T, r, c));
+    }
+    for (size_t l = 0; l < bodies[0]->blocks.size(); ++l) x = block_in_chunks(bodies, l, x);
+  }
+  Tensor sum;
+  for (int64_t r = 0; r < c; ++r) {
+    const Tensor targets = on_device(own[size_t(r)].targets, own[size_t(r)].T, "targets");
+    const Tensor loss = replicas[size_t(r)]->last().head_loss(x[size_t(r)], targets, count);
+    losses[size_t(r)] += item(loss);
+    sum = sum.defined() ? add(sum, loss) : loss;
+  }
+  tape.backward(sum);
+}
+
+}  // namespace
+
+LayoutReference train_as(const Layout& layout, const Loader& loader, const ParallelTask& task,
+                         int64_t micro_batches) {
+  Context context(current().device.name(), task.seed);
+  const int64_t d = layout.data, c = layout.context, own = task.batch / d;
+  std::deque<Replica> replicas;
+  for (int64_t r = 0; r < d * c; ++r) replicas.emplace_back(layout, task);
+  Replica& first = replicas[0];
+  std::deque<AdamW> optimizers;
+  for (Transformer* m : first.parts()) optimizers.emplace_back(m->parameters);
+  const Tensor count = from_host<float>(context.device, {float(task.batch * task.model.context)}, {},
+                                        DType::F32, Kind::Data, "targets of all");
+  LayoutReference run;
+  for (int64_t step = 0; step < task.steps; ++step) {
+    const TextBatch batch = read_shard(loader, task, step, 0, 1);
+    double loss = 0;
+    for (int64_t at = 0; at < d; ++at) {
+      std::vector<Replica*> sharing;  // the context ranks of one data rank
+      for (int64_t r = 0; r < c; ++r) sharing.push_back(&replicas[size_t(at * c + r)]);
+      for (Replica* r : sharing)
+        for (Transformer* m : r->parts()) m->parameters.zero_grad();
+      std::vector<double> losses(size_t(c), 0);
+      for (const TextBatch& b : batch.part(at * own, own).parts(even_split(own, micro_batches)))
+        add_gradients(sharing, b, count, losses);
+      for (Replica* r : sharing) r->sum_tied_gradients();
+      for (const double l : losses) loss += l;
+    }
+    for (Replica& r : replicas)
+      if (&r != &first)
+        for_both(first, r, [](Parameter& p, Parameter& other) { cast(other.leaf.grad, p.leaf.grad.add()); });
+    for (AdamW& a : optimizers) a.step(task.learning_rate);
+    for (Replica& r : replicas)
+      if (&r != &first)
+        for_both(first, r, [](Parameter& p, Parameter& other) { cast(p.value, other.value.set()); });
+    run.losses.push_back(loss);
+  }
+  for (Transformer* m : first.parts())
+    for (const Parameter& p : m->parameters) run.weights[p.name] = to_host<double>(p.value);
+  return run;
+}
+
+}  // namespace gradus

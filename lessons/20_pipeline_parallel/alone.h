@@ -1,0 +1,24 @@
+// One device that adds as the ranks of a layout do: what they must equal to the bit.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/parallel/layout.h"
+#include "src/parallel/shards.h"
+
+namespace gradus {
+
+struct LayoutReference {
+  std::map<std::string, std::vector<double>> weights;  // in the end
+  std::vector<double> losses;
+};
+// The same training with AdamW. Each of the layout's replicas (data and context ranks) has a buffer of its
+// own for its gradients, in which micro-batches are added in order; the buffers are added in rank order.
+// Where there is a pipeline, the head has a buffer of its own for the gradient of a tied embedding. Partial
+// products are added as in tensor parallelism, blocks of attention merged as in context parallelism (lesson
+// 19).
+LayoutReference train_as(const Layout& layout, const Loader& loader, const ParallelTask& task,
+                         int64_t micro_batches);
+
+}  // namespace gradus

@@ -10,6 +10,7 @@
 //   make mpi-20 RANKS=4                                                     with ranks that are processes
 #include <iostream>
 
+#include "lessons/20_pipeline_parallel/plan.h"
 #include "lessons/20_pipeline_parallel/setting.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/processes.h"
@@ -48,7 +49,7 @@ static PipelineRun train(Comm& comm, const ParallelTask& task, const Loader& loa
 
 int main() {
   Context context("cpu", 3);
-  ParallelTask task = parallel_task("cpu", 20, 3);
+  ParallelTask task = parallel_task("cpu", 3, 3);
   task.batch = 8, task.model.layers = 8, task.model.channels = 32, task.model.heads = 8,
   task.model.context = 16;
   const Text text = load_text("", task.text_bytes, task.seed);
@@ -62,14 +63,20 @@ int main() {
           task.model.dropout = c == 1 ? 0.1 : 0;
           const int64_t m = std::min<int64_t>(4, task.batch / d);
           const LayoutReference alone = train_as(layout, loader, task, m);
-          int64_t unlike = 0, losses = 0;
+          int64_t unlike = 0, losses = 0, off = 0;
+          const Schedule schedule = one_forward_one_backward(p, m);
+          const PlanSetting set{
+              .model = task.model, .layout = layout, .sequences = task.batch / d / m, .micro_batches = m};
+          const Plan plan = plan_of(set, schedule, measure_ranks(set));
           double seconds = 0;
           run_cluster({.ranks = 8, .seed = task.seed}, [&](Comm& comm) {
-            const PipelineRun r = train(comm, task, loader, {layout, one_forward_one_backward(p, m)}, alone);
+            const PipelineRun r = train(comm, task, loader, {layout, schedule}, alone);
             unlike += r.unlike, losses += r.losses != alone.losses;
+            off += r.peak.allocated() != plan.peaks[size_t(comm.rank())];
+            if (comm.rank() == 0) std::cout << r.peak.allocated() << " " << plan.peaks[0] << "\n";
             seconds = r.seconds.back();
           });
-          std::cout << layout.text() << " unlike " << unlike << " losses " << losses << " "
+          std::cout << layout.text() << " unlike " << unlike << " losses " << losses << " off " << off << " "
                     << alone.losses.back() << " s " << seconds << std::endl;
         }
 }

@@ -58,7 +58,8 @@ void run_schedule(Comm& ranks, const Schedule& schedule, const Shape& shape, DTy
     if (uses) meter.reset_peak();
     Tensor y = task.pass == Pass::Forward ? work.forward(task.micro_batch, task.chunk, std::move(input.x))
                                           : work.backward(task.micro_batch, task.chunk, std::move(input.x));
-    if (uses) uses->push_back({task, meter.at_peak().allocated() - before, 0, ranks.seconds() - begin});
+    if (uses)
+      uses->push_back({task, before, meter.at_peak().allocated() - before, 0, ranks.seconds() - begin});
     if (sending) std::exchange(sending, nullptr)->wait();
     if (exchange.is_chunk(exchange.next(task))) sending = exchange.send(task, y);
     y = {};

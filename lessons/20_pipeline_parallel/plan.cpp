@@ -1,0 +1,109 @@
+#include "lessons/20_pipeline_parallel/plan.h"
+
+#include <algorithm>
+
+#include "lessons/20_pipeline_parallel/setting.h"
+#include "src/optim/optimizer.h"
+#include "src/parallel/comm/cluster.h"
+
+namespace gradus {
+
+const TaskUse& RankUse::of(const Task& task) const {
+  for (const TaskUse& u : tasks)
+    if (u.task.pass == task.pass && u.task.chunk == task.chunk) return u;
+  fail("plan: ", text_of(task, task.chunk), " was not measured");
+}
+
+// All forward passes of one micro-batch, then its backward passes.
+static Schedule one_micro_batch(int64_t ranks, int64_t chunks) {
+  Schedule s{chunks, 1, std::vector<std::vector<Task>>(size_t(ranks))};
+  for (int64_t c = 0; c < chunks; ++c) s.of_rank[size_t(c % ranks)].push_back({Pass::Forward, 0, c});
+  for (int64_t c = chunks; c-- > 0;) s.of_rank[size_t(c % ranks)].push_back({Pass::Backward, 0, c});
+  return s;
+}
+
+static int64_t message_bytes(const PlanSetting& set) {
+  const int64_t T =
+      set.model.context / set.layout.context / (set.sequence == Sequence::Whole ? 1 : set.layout.tensor);
+  return set.sequences * T * set.model.channels * size_of(set.model.precision.value);
+}
+static int64_t buffer_bytes(int64_t message) {
+  return round_up(message, 512);
+}  // what the allocator takes for it
+static bool has_input(const Task& t, int64_t chunks) {
+  return t.chunk != (t.pass == Pass::Forward ? 0 : chunks - 1);
+}
+
+static RankUse use_of_rank(Comm& comm, const PlanSetting& set) {
+  const int64_t p = set.layout.pipeline, chunks = p * set.chunks_per_rank, T = set.model.context;
+  RankModel rank(comm, set.layout, set.model, even_cuts(set.model.layers, chunks), set.sequence);
+  if (set.keep != Keep::All) rank.model.segments.assign(rank.model.blocks.size(), {1, set.keep});
+  AdamW optimizer(rank.zero.shards);
+  const std::vector<int32_t> tokens(size_t(set.layout.data * set.sequences * T));
+  const TextBatch batch{set.layout.data * set.sequences, T, tokens, tokens};
+  const Schedule schedule = one_micro_batch(p, chunks);
+  Meter& meter = current().device.meter();
+  RankUse use;
+  for (const bool measured : {false, true}) {  // the first step allocates the states
+    use.tasks.clear();
+    rank.pipeline.uses = &use.tasks;
+    rank.model.parameters.zero_grad();
+    const double begin = comm.seconds();
+    const std::vector<TextBatch> micro_batches = rank.micro_batches(batch, 1);
+    meter.reset_peak();
+    rank.run(schedule, micro_batches, batch.sequences * T);
+    optimizer.step(1e-3);
+    if (!measured) continue;
+    const int64_t inputs = has_input(schedule.of_rank[size_t(rank.groups.place.pipeline)][0], chunks) +
+                           has_input(schedule.of_rank[size_t(rank.groups.place.pipeline)][1], chunks);
+    use.between = use.tasks[0].before - inputs * buffer_bytes(message_bytes(set));
+    use.outside = meter.at_peak().allocated();
+    use.step_seconds = comm.seconds() - begin;
+  }
+  return use;
+}
+
+std::vector<RankUse> measure_ranks(const PlanSetting& set) {
+  ClusterArgs args{.ranks = set.layout.ranks(), .device = "meta", .network = set.network};
+  args.computed = [&](int64_t, Context& c) {
+    return set.machine.name.empty() ? 0 : predicted_seconds(c.device.meter(), set.machine);
+  };
+  std::vector<RankUse> uses(size_t(args.ranks));
+  run_cluster(args, [&](Comm& comm) { uses[size_t(comm.rank())] = use_of_rank(comm, set); });
+  return uses;
+}
+
+int64_t peak_of(const std::vector<Task>& list, int64_t chunks, const RankUse& use, int64_t message) {
+  const auto input = [&](size_t i) {
+    return i < list.size() && has_input(list[i], chunks) ? buffer_bytes(message) : 0;
+  };
+  int64_t now = use.between + input(0), peak = use.outside;
+  for (size_t i = 0; i < list.size(); ++i) {
+    now += input(i + 1);  // it comes while this task is computed
+    peak = std::max(peak, now + use.of(list[i]).most);
+    now += use.of(list[i]).kept;
+  }
+  return peak;
+}
+
+Plan plan_of(const PlanSetting& set, const Schedule& schedule, const std::vector<RankUse>& uses) {
+  const int64_t p = set.layout.pipeline, each = set.layout.ranks() / p, message = message_bytes(set);
+  std::vector<ChunkTimes> times;
+  for (int64_t c = 0; c < schedule.chunks; ++c) {
+    const RankUse& of = uses[size_t(c % p * each)];
+    times.push_back({of.of({Pass::Forward, 0, c}).seconds, of.of({Pass::Backward, 0, c}).seconds});
+  }
+  const double link = p == 1 ? 0 : message_seconds(set.network, 0, each, double(message));
+  const Timeline pipeline = play(schedule, times, link),
+                 one = play(one_micro_batch(p, schedule.chunks), times, link);
+  check(pipeline.problem.empty(), "plan: ", pipeline.problem);
+  double step = 0;
+  for (const RankUse& u : uses) step = std::max(step, u.step_seconds);
+  Plan plan{.peaks = {}, .seconds = pipeline.seconds + step - one.seconds, .bubble = pipeline.bubble};
+  for (int64_t r = 0; r < set.layout.ranks(); ++r)
+    plan.peaks.push_back(
+        peak_of(schedule.of_rank[size_t(r / each)], schedule.chunks, uses[size_t(r)], message));
+  return plan;
+}
+
+}  // namespace gradus

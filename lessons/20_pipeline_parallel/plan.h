@@ -1,0 +1,43 @@
+// What a layout needs and how long a step takes at least, without running it: one micro-batch of each chunk
+// is measured on the device meta, and the schedule puts the rest together.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/parallel/comm/network.h"
+#include "src/parallel/layout.h"
+#include "src/train/machine.h"
+
+namespace gradus {
+
+struct PlanSetting {
+  TransformerConfig model;
+  Layout layout;
+  int64_t chunks_per_rank = 1;
+  int64_t sequences = 1, micro_batches = 1;  // of a micro-batch; of them on each data rank
+  Sequence sequence = Sequence::Whole;
+  Keep keep = Keep::All;
+  Machine machine = {};  // without a name: computing takes no time
+  Network network = {};
+};
+
+// What one rank uses: bytes between the tasks of a step; of each pass of each of its chunks; and, counted
+// from the first, at most before and after the pipeline (the sums of gradients, the update). Seconds are by
+// the machine.
+struct RankUse {
+  int64_t between = 0, outside = 0;
+  std::vector<TaskUse> tasks;
+  double step_seconds = 0;
+  const TaskUse& of(const Task& task) const;
+};
+std::vector<RankUse> measure_ranks(const PlanSetting& set);
+
+struct Plan {
+  std::vector<int64_t> peaks;  // bytes of each rank
+  double seconds = 0, bubble = 0;
+};
+Plan plan_of(const PlanSetting& set, const Schedule& schedule, const std::vector<RankUse>& uses);
+// The peak of a rank that goes through its list. message: bytes of what is passed on.
+int64_t peak_of(const std::vector<Task>& list, int64_t chunks, const RankUse& use, int64_t message);
+
+}  // namespace gradus

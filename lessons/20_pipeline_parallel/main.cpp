@@ -10,8 +10,8 @@
 //   make mpi-20 RANKS=4                                                     with ranks that are processes
 #include <iostream>
 
-#include "lessons/20_pipeline_parallel/plan.h"
-#include "lessons/20_pipeline_parallel/setting.h"
+#include "lessons/20_pipeline_parallel/runs.h"
+#include "lessons/20_pipeline_parallel/schedules.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/sharded_file.h"
@@ -47,36 +47,41 @@ static PipelineRun train(Comm& comm, const ParallelTask& task, const Loader& loa
   return mine;
 }
 
-int main() {
-  Context context("cpu", 3);
-  ParallelTask task = parallel_task("cpu", 3, 3);
-  task.batch = 8, task.model.layers = 8, task.model.channels = 32, task.model.heads = 8,
-  task.model.context = 16;
+static int lesson_20(int argc, char** argv) {
+  Lesson lesson(argc, argv, "20_pipeline_parallel", "ranks that compute one part of a model after the other",
+                20);
+  RanksArgs args = ranks_flags(lesson.args, 8, 8);
+  const std::string schedule =
+      lesson.args.text("schedule", "", "only this: judge a schedule, a line per rank (F0 F1 B0 B1)");
+  const std::string file = lesson.plot("20_layout.safetensors");
+  lesson.done({}, {lesson.plot("20_schedules.svg"), file});
+  if (!schedule.empty()) return judge_schedule(schedule);
+  if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
+  LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
+                        lesson.memory);
+  ParallelTask task = parallel_task(context.device.name(), lesson.steps, lesson.seed);
+  task.batch = 8;
+  task.model.layers = 8, task.model.heads = 8, task.model.channels = 32, task.model.context = 16;
+  if (std::string(context.device.name()) == "emu")
+    task.model.layers = 2, task.model.channels = 16, task.model.context = 8, args.ranks = 2;
+  task.model.dropout = 0.1;
   const Text text = load_text("", task.text_bytes, task.seed);
   const Loader loader(text.corpus, task.model.context, task.seed);
-  for (int64_t c : {1, 2})
-    for (int64_t p : {1, 2, 4, 8})
-      for (int64_t d : {1, 2, 4, 8})
-        for (int64_t t : {1, 2, 4, 8}) {
-          const Layout layout{p, d, t, c};
-          if (layout.ranks() != 8) continue;
-          task.model.dropout = c == 1 ? 0.1 : 0;
-          const int64_t m = std::min<int64_t>(4, task.batch / d);
-          const LayoutReference alone = train_as(layout, loader, task, m);
-          int64_t unlike = 0, losses = 0, off = 0;
-          const Schedule schedule = one_forward_one_backward(p, m);
-          const PlanSetting set{
-              .model = task.model, .layout = layout, .sequences = task.batch / d / m, .micro_batches = m};
-          const Plan plan = plan_of(set, schedule, measure_ranks(set));
-          double seconds = 0;
-          run_cluster({.ranks = 8, .seed = task.seed}, [&](Comm& comm) {
-            const PipelineRun r = train(comm, task, loader, {layout, schedule}, alone);
-            unlike += r.unlike, losses += r.losses != alone.losses;
-            off += r.peak.allocated() != plan.peaks[size_t(comm.rank())];
-            if (comm.rank() == 0) std::cout << r.peak.allocated() << " " << plan.peaks[0] << "\n";
-            seconds = r.seconds.back();
-          });
-          std::cout << layout.text() << " unlike " << unlike << " losses " << losses << " off " << off << " "
-                    << alone.losses.back() << " s " << seconds << std::endl;
-        }
+  Report report = lesson.report();
+  report.config(task.model, task.batch);
+  report.config("ranks", args.ranks);
+  args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
+  args.made = lesson.traced_ranks();
+  if (args.comm == "sim") schedules_table(lesson.plot("20_schedules.svg"), report);
+  const LayoutRuns::Train train_rank = [&](Comm& comm, const ParallelTask& t, const PipelineSetting& set,
+                                           const LayoutReference& alone) {
+    return train(comm, t, loader, set, alone);
+  };
+  pipeline_runs(args, task, loader, train_rank, report);
+  layout_runs(args, task, loader, train_rank, file, report);
+  return lesson.finish(report);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return run_process(argc, argv, [&] { return lesson_20(argc, argv); }); });
 }

@@ -16,7 +16,7 @@ inline std::vector<int64_t> even_cuts(int64_t blocks, int64_t chunks) {
 }
 
 struct PipelineRun {
-  std::vector<double> losses, seconds;
+  std::vector<double> losses, seconds;  // of each step
   int64_t unlike = 0;  // parameters, or parts of them, that differ from the reference in any bit
   Usage peak;
 };

@@ -18,8 +18,8 @@ struct PipelineWork {
   virtual Tensor forward(int64_t micro_batch, int64_t chunk, Tensor x) = 0;    // returns y
   virtual Tensor backward(int64_t micro_batch, int64_t chunk, Tensor dy) = 0;  // returns dx
 };
-// What a task used: bytes that were allocated when it began; beyond those, at most and in the end; and seconds
-// on the rank's clock.
+// What a task used: bytes that were allocated when it began; beyond those, at most and in the end; and
+// seconds on the rank's clock.
 struct TaskUse {
   Task task;
   int64_t before, most, kept;

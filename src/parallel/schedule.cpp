@@ -90,7 +90,7 @@ std::string text_of(const Schedule& s) {
 }
 
 static int64_t number_in(std::string_view word, std::string_view digits) {
-  check(!digits.empty() && digits.size() <= 6 && digits.find_first_not_of("0123456789") == digits.npos,
+  check(!digits.empty() && digits.size() <= 3 && digits.find_first_not_of("0123456789") == digits.npos,
         "schedule: '", word, "' is no task; write F3 or B3, or with a chunk F3.6");
   return std::stoll(std::string(digits));
 }

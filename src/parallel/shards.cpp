@@ -10,9 +10,9 @@
 
 namespace gradus {
 
-RanksArgs ranks_flags(Args& flags, int64_t most) {
+RanksArgs ranks_flags(Args& flags, int64_t most, int64_t usual) {
   RanksArgs args;
-  args.ranks = flags.integer("ranks", 4, "how many train together", 1, most);
+  args.ranks = flags.integer("ranks", usual, "how many train together", 1, most);
   args.comm = flags.choice("comm", "sim", "sim: simulated ranks; mpi, nccl: processes (make mpi-NN)",
                            {"sim", "mpi", "nccl"});
   timeout_flag(flags);

@@ -14,7 +14,7 @@
 namespace gradus {
 
 // The flags --ranks, up to `most`, --comm and --comm-timeout.
-RanksArgs ranks_flags(Args& flags, int64_t most);
+RanksArgs ranks_flags(Args& flags, int64_t most, int64_t usual = 4);
 
 struct ParallelTask {
   TransformerConfig model{.vocab = ByteTokenizer::kVocabulary,

@@ -1,0 +1,107 @@
+#include "lessons/20_pipeline_parallel/runs.h"
+
+#include <iostream>
+
+#include "lessons/20_pipeline_parallel/plan.h"
+#include "src/core/input_file.h"
+#include "src/core/table.h"
+#include "src/io/atomic_file.h"
+
+namespace gradus {
+
+void LayoutRuns::with(const std::string& name, const PipelineSetting& set, const LayoutReference& alone,
+                      bool row) {
+  const Layout& l = set.layout;
+  const int64_t m = set.schedule.micro_batches;
+  const PlanSetting planned{.model = task_.model,
+                            .layout = l,
+                            .chunks_per_rank = set.schedule.chunks / l.pipeline,
+                            .sequences = task_.batch / l.data / m,
+                            .micro_batches = m,
+                            .keep = set.keep};
+  const Plan plan = plan_of(planned, set.schedule, measure_ranks(planned));
+  args_.ranks = l.ranks();
+  std::optional<PipelineRun> last;
+  run_ranks(args_, [&](Comm& comm) {
+    PipelineRun run = train_(comm, task_, set, alone);
+    unlike_ += run.unlike;
+    losses_ += run.losses != alone.losses;
+    bytes_ += run.peak.allocated() != plan.peaks[size_t(comm.rank())];
+    if (comm.rank() == 0 || args_.comm != "sim") last = std::move(run);
+  });
+  ++runs_;
+  if (!row) return;
+  ReportRow& r = report_.row(name);
+  r.peak = last->peak;
+  r.predicted_bytes = plan.peaks[size_t(this_rank(args_))];
+  if (!current().device.has_data()) return;
+  r.ms_per_step = summarize(last->seconds).median * 1e3;
+  r.loss_last = last->losses.back();
+}
+
+void LayoutRuns::report(const std::string& name) {
+  const std::string of = ", of " + std::to_string(runs_) + " runs";
+  report_.check_equal(name + "tensors that differ from one device's" + of, unlike_, 0);
+  report_.check_equal(name + "ranks whose losses differ" + of, losses_, 0);
+  report_.check_equal(name + "ranks whose peak is not the plan's" + of, bytes_, 0);
+}
+
+void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loader,
+                   const LayoutRuns::Train& train, Report& report) {
+  LayoutRuns runs(args, task, loader, train, report);
+  constexpr int64_t m = 4;
+  for (const int64_t p : args.comm == "sim" ? std::vector<int64_t>{2, 4} : std::vector{args.ranks}) {
+    if (p > task.model.layers) continue;
+    const Layout layout{.pipeline = p};
+    const LayoutReference alone = train_as(layout, loader, task, m);
+    const std::string on = std::to_string(p) + " ranks, ";
+    runs.with(on + "GPipe", {layout, gpipe(p, m)}, alone, true);
+    runs.with(on + "1F1B", {layout, one_forward_one_backward(p, m)}, alone, true);
+    if (2 * p <= task.model.layers && m % p == 0)
+      runs.with(on + "interleaved", {layout, interleaved(p, m, 2)}, alone, true);
+    runs.with(on + "1F1B, recomputed", {layout, one_forward_one_backward(p, m), Keep::Input}, alone, true);
+  }
+  runs.report("(b) ");
+}
+
+static std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& c) {
+  std::vector<Layout> all;
+  for (int64_t context = 1; context <= 2; ++context)
+    for (int64_t p = 1; p <= std::min(ranks, c.layers); ++p)
+      for (int64_t d = 1; d <= ranks; ++d) {
+        const Layout l{p, d, std::max<int64_t>(ranks / (p * d * context), 1), context};
+        if (l.ranks() == ranks && c.heads % l.tensor == 0) all.push_back(l);
+      }
+  return all;
+}
+
+void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const LayoutRuns::Train& train,
+                 const std::string& file, Report& report) {
+  LayoutRuns runs(args, task, loader, train, report);
+  const std::vector<Layout> all = layouts_of(args.ranks, task.model);
+  LayoutReference alone;
+  for (const Layout& l : all) {
+    task.model.dropout = l.context > 1 ? 0 : 0.1;
+    const int64_t m = std::min<int64_t>(2, task.batch / l.data);
+    alone = train_as(l, loader, task, m);
+    const bool saves = current().device.has_data() && &l == &all.back();
+    runs.with(l.text(), {l, one_forward_one_backward(l.pipeline, m), Keep::All, "", saves ? file : ""}, alone,
+              false);
+  }
+  runs.report("(c) ");
+  if (!current().device.has_data()) return;
+  // Loaded and saved again by every layout: nothing changes.
+  const std::string saved = read_text_file(file);
+  int64_t other_files = 0;
+  task.steps = 0;
+  for (const Layout& l : all) {
+    const PipelineSetting set{l, one_forward_one_backward(l.pipeline, 1), Keep::All, file, file};
+    run_ranks(args, [&](Comm& comm) { train(comm, task, set, alone); });
+    other_files += read_text_file(file) != saved;
+  }
+  report.check_equal("(c) files that differ after another layout has loaded and saved them, of " +
+                         std::to_string(all.size()),
+                     other_files, 0);
+}
+
+}  // namespace gradus

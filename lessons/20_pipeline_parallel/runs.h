@@ -1,0 +1,34 @@
+// The runs of this lesson, compared with one device that adds as the ranks do.
+#pragma once
+#include "lessons/20_pipeline_parallel/setting.h"
+#include "src/train/report.h"
+
+namespace gradus {
+
+class LayoutRuns {
+ public:
+  using Train =
+      std::function<PipelineRun(Comm&, const ParallelTask&, const PipelineSetting&, const LayoutReference&)>;
+  LayoutRuns(const RanksArgs& args, const ParallelTask& task, const Loader& loader, Train train,
+             Report& report)
+      : args_(args), task_(task), loader_(loader), train_(std::move(train)), report_(report) {}
+  // A row of the report; the plan's bytes must be those of every rank.
+  void with(const std::string& name, const PipelineSetting& set, const LayoutReference& alone, bool row);
+  void report(const std::string& name);
+
+ private:
+  RanksArgs args_;
+  const ParallelTask& task_;
+  const Loader& loader_;
+  Train train_;
+  Report& report_;
+  int64_t runs_ = 0, unlike_ = 0, losses_ = 0, bytes_ = 0;
+};
+
+// (b) Pipelines of 2 and 4 ranks, each schedule, with recomputation too. (c) Every layout of `ranks` ranks,
+// its file loaded by the next.
+void pipeline_runs(const RanksArgs&, ParallelTask, const Loader&, const LayoutRuns::Train&, Report&);
+void layout_runs(RanksArgs, ParallelTask, const Loader&, const LayoutRuns::Train&, const std::string& file,
+                 Report&);
+
+}  // namespace gradus

@@ -1,0 +1,25 @@
+// Schedules as numbers and pictures: what they cost before anything runs, and on simulated ranks.
+#pragma once
+#include <ostream>
+#include <string>
+
+#include "src/parallel/schedule.h"
+#include "src/train/report.h"
+
+namespace gradus {
+
+// A row per rank, a column per unit of time: F2 is the forward pass of micro-batch 2, B2== its backward pass.
+void print_timeline(std::ostream& out, const Schedule& schedule, const Timeline& timeline);
+struct NamedTimeline {
+  std::string name;
+  Schedule schedule;
+  Timeline timeline;
+};
+std::string draw_timelines(const std::string& title, const std::vector<NamedTimeline>& all);
+
+// (a) in the report, checked, and a picture.
+void schedules_table(const std::string& picture, Report& report);
+// Reads a schedule and says what it costs; returns the exit code, 1 if it cannot run.
+int judge_schedule(const std::string& path);
+
+}  // namespace gradus

@@ -10,6 +10,7 @@
 //   make mpi-20 RANKS=4                                                     with ranks that are processes
 #include <iostream>
 
+#include "lessons/20_pipeline_parallel/published.h"
 #include "lessons/20_pipeline_parallel/runs.h"
 #include "lessons/20_pipeline_parallel/schedules.h"
 #include "src/optim/optimizer.h"
@@ -56,6 +57,12 @@ static int lesson_20(int argc, char** argv) {
   const std::string file = lesson.plot("20_layout.safetensors");
   lesson.done({}, {lesson.plot("20_schedules.svg"), file});
   if (!schedule.empty()) return judge_schedule(schedule);
+  if (std::getenv("PUB")) {
+    LessonContext c(lesson);
+    Report r = lesson.report();
+    published_table(r);
+    return 0;
+  }
   if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);

@@ -10,9 +10,11 @@
 //   make mpi-20 RANKS=4                                                     with ranks that are processes
 #include <iostream>
 
+#include "lessons/20_pipeline_parallel/choices.h"
 #include "lessons/20_pipeline_parallel/published.h"
 #include "lessons/20_pipeline_parallel/runs.h"
 #include "lessons/20_pipeline_parallel/schedules.h"
+#include "src/core/named.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/sharded_file.h"
@@ -51,18 +53,18 @@ static PipelineRun train(Comm& comm, const ParallelTask& task, const Loader& loa
 static int lesson_20(int argc, char** argv) {
   Lesson lesson(argc, argv, "20_pipeline_parallel", "ranks that compute one part of a model after the other",
                 20);
-  RanksArgs args = ranks_flags(lesson.args, 8, 8);
+  RanksArgs args = ranks_flags(lesson.args, 4096, 8);
   const std::string schedule =
       lesson.args.text("schedule", "", "only this: judge a schedule, a line per rank (F0 F1 B0 B1)");
   const std::string file = lesson.plot("20_layout.safetensors");
+  WhatIf what_if{.model = lesson.args.text(
+                     "model", "", "only this: the layouts of a model (gpt2-xl, ...) on --ranks machines"),
+                 .machine = lesson.args.choice("machine", "A100", "what each rank has, for --model",
+                                               names_of(published_machines()))};
+  const int64_t batch = lesson.args.integer("batch", 64, "sequences per step, for --model", 1, 1 << 20);
   lesson.done({}, {lesson.plot("20_schedules.svg"), file});
+  if (!what_if.model.empty()) return what_if.ranks = args.ranks, layouts_table(what_if, batch), 0;
   if (!schedule.empty()) return judge_schedule(schedule);
-  if (std::getenv("PUB")) {
-    LessonContext c(lesson);
-    Report r = lesson.report();
-    published_table(r);
-    return 0;
-  }
   if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
@@ -86,6 +88,9 @@ static int lesson_20(int argc, char** argv) {
   };
   pipeline_runs(args, task, loader, train_rank, report);
   layout_runs(args, task, loader, train_rank, file, report);
+  if (args.comm != "sim") return lesson.finish(report);
+  published_table(report);
+  cuts_table(report);
   return lesson.finish(report);
 }
 

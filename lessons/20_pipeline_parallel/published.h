@@ -1,6 +1,6 @@
 // Models whose training was published, planned: do they fit, and how long does a step take?
 #pragma once
-#include "lessons/20_pipeline_parallel/plan.h"
+#include "src/parallel/plan.h"
 #include "src/train/report.h"
 
 namespace gradus {

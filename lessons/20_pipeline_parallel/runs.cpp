@@ -2,10 +2,11 @@
 
 #include <iostream>
 
-#include "lessons/20_pipeline_parallel/plan.h"
+#include "lessons/20_pipeline_parallel/choices.h"
 #include "src/core/input_file.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
+#include "src/parallel/plan.h"
 
 namespace gradus {
 
@@ -41,8 +42,9 @@ void LayoutRuns::with(const std::string& name, const PipelineSetting& set, const
 
 void LayoutRuns::report(const std::string& name) {
   const std::string of = ", of " + std::to_string(runs_) + " runs";
-  report_.check_equal(name + "tensors that differ from one device's" + of, unlike_, 0);
-  report_.check_equal(name + "ranks whose losses differ" + of, losses_, 0);
+  const bool data = current().device.has_data();
+  report_.check_at_most(name + "tensors that differ from one device's" + of, data ? double(unlike_) : NAN, 0);
+  report_.check_at_most(name + "ranks whose losses differ" + of, data ? double(losses_) : NAN, 0);
   report_.check_equal(name + "ranks whose peak is not the plan's" + of, bytes_, 0);
 }
 
@@ -62,17 +64,6 @@ void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loade
     runs.with(on + "1F1B, recomputed", {layout, one_forward_one_backward(p, m), Keep::Input}, alone, true);
   }
   runs.report("(b) ");
-}
-
-static std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& c) {
-  std::vector<Layout> all;
-  for (int64_t context = 1; context <= 2; ++context)
-    for (int64_t p = 1; p <= std::min(ranks, c.layers); ++p)
-      for (int64_t d = 1; d <= ranks; ++d) {
-        const Layout l{p, d, std::max<int64_t>(ranks / (p * d * context), 1), context};
-        if (l.ranks() == ranks && c.heads % l.tensor == 0) all.push_back(l);
-      }
-  return all;
 }
 
 void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const LayoutRuns::Train& train,

@@ -27,7 +27,7 @@ void print_timeline(std::ostream& out, const Schedule& s, const Timeline& t) {
     for (const Timeline::Entry& e : t.of_rank[size_t(rank)]) {
       const auto column = [&](double at) { return size_t(std::llround(at / unit) * width); };
       line.resize(column(e.begin), '.');
-      line += (e.task.pass == Pass::Forward ? "F" : "B") + std::to_string(e.task.micro_batch);
+      line += text_of(e.task, e.task.chunk);
       line.resize(column(e.end), e.task.pass == Pass::Forward ? ' ' : '=');
     }
     line.resize(size_t(std::llround(t.seconds / unit) * width), '.');

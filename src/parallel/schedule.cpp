@@ -257,4 +257,8 @@ std::vector<int64_t> cut_blocks(const std::vector<double>& costs, double before,
   return ends;
 }
 
+std::vector<int64_t> even_cuts(int64_t blocks, int64_t chunks) {
+  return cut_blocks(std::vector<double>(size_t(blocks), 1), 0, 0, chunks);
+}
+
 }  // namespace gradus

@@ -1,8 +1,7 @@
-#include "lessons/20_pipeline_parallel/plan.h"
+#include "src/parallel/plan.h"
 
 #include <algorithm>
 
-#include "lessons/20_pipeline_parallel/setting.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
 
@@ -36,7 +35,8 @@ static bool has_input(const Task& t, int64_t chunks) {
 
 static RankUse use_of_rank(Comm& comm, const PlanSetting& set) {
   const int64_t p = set.layout.pipeline, chunks = p * set.chunks_per_rank, T = set.model.context;
-  RankModel rank(comm, set.layout, set.model, even_cuts(set.model.layers, chunks), set.sequence);
+  RankModel rank(comm, set.layout, set.model,
+                 set.ends.empty() ? even_cuts(set.model.layers, chunks) : set.ends, set.sequence);
   if (set.keep != Keep::All) rank.model.segments.assign(rank.model.blocks.size(), {1, set.keep});
   AdamW optimizer(rank.zero.shards);
   const std::vector<int32_t> tokens(size_t(set.layout.data * set.sequences * T));
@@ -104,6 +104,11 @@ Plan plan_of(const PlanSetting& set, const Schedule& schedule, const std::vector
     plan.peaks.push_back(
         peak_of(schedule.of_rank[size_t(r / each)], schedule.chunks, uses[size_t(r)], message));
   return plan;
+}
+
+Plan plan_of(const PlanSetting& set) {
+  return plan_of(set, interleaved(set.layout.pipeline, set.micro_batches, set.chunks_per_rank),
+                 measure_ranks(set));
 }
 
 }  // namespace gradus

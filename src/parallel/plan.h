@@ -11,9 +11,10 @@
 namespace gradus {
 
 struct PlanSetting {
-  TransformerConfig model;
-  Layout layout;
+  TransformerConfig model = {};
+  Layout layout = {};
   int64_t chunks_per_rank = 1;
+  std::vector<int64_t> ends = {};            // of the chunks; empty: cut as if all blocks cost the same
   int64_t sequences = 1, micro_batches = 1;  // of a micro-batch; of them on each data rank
   Sequence sequence = Sequence::Whole;
   Keep keep = Keep::All;
@@ -37,6 +38,8 @@ struct Plan {
   double seconds = 0, bubble = 0;
 };
 Plan plan_of(const PlanSetting& set, const Schedule& schedule, const std::vector<RankUse>& uses);
+// By the usual schedule: 1F1B, interleaved if there are several chunks per rank.
+Plan plan_of(const PlanSetting& set);
 // The peak of a rank that goes through its list. message: bytes of what is passed on.
 int64_t peak_of(const std::vector<Task>& list, int64_t chunks, const RankUse& use, int64_t message);
 

@@ -1,0 +1,102 @@
+#include "lessons/20_pipeline_parallel/choices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+#include "lessons/20_pipeline_parallel/setting.h"
+#include "src/core/progress.h"
+#include "src/core/table.h"
+
+namespace gradus {
+
+// A stage for each block: what the first has more than the others is the embedding, the last the head.
+static std::vector<int64_t> cut_by_cost(PlanSetting set) {
+  const int64_t L = set.model.layers, p = set.layout.pipeline;
+  set.layout.pipeline = L, set.ends = {};
+  const std::vector<RankUse> uses = measure_ranks(set);
+  const auto cost = [&](int64_t stage) {
+    const RankUse& use = uses[size_t(stage * set.layout.ranks() / L)];
+    return use.of({Pass::Forward, 0, stage}).seconds + use.of({Pass::Backward, 0, stage}).seconds;
+  };
+  const double block = cost(1);
+  return cut_blocks(std::vector<double>(size_t(L), block), cost(0) - block, cost(L - 1) - block, p);
+}
+
+void cuts_table(Report& report) {
+  PlanSetting set{.model = transformer_config("gpt2"), .layout = {.pipeline = 4}, .micro_batches = 16};
+  set.model.precision = precision_recipe("mixed"), set.machine = machine_called("A100");
+  set.network = network_called("nvlink");
+  std::cout
+      << "\n(e) GPT-2 in 4 stages on A100, 16 micro-batches: its head costs as much as several blocks\n";
+  Table table({"cut", "blocks of each rank", "bubble", "a step at least"});
+  std::vector<double> bubbles;
+  for (const bool by_cost : {false, true}) {
+    set.ends = by_cost ? cut_by_cost(set) : even_cuts(set.model.layers, 4);
+    const Plan plan = plan_of(set);
+    std::string blocks;
+    int64_t from = 0;
+    for (const int64_t end : set.ends) blocks += std::to_string(end - from) + " ", from = end;
+    table.row({by_cost ? "by cost" : "equal blocks", blocks, percent_text(plan.bubble),
+               seconds_text(plan.seconds)});
+    bubbles.push_back(plan.bubble);
+  }
+  std::cout << table;
+  report.check_at_most("(e) bubble, cut by cost / equal blocks", bubbles[1] / bubbles[0], 1);
+}
+
+std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& c) {
+  std::vector<Layout> all;
+  for (int64_t context = 1; context <= 2; ++context)
+    for (int64_t p = 1; p <= std::min(ranks, c.layers); ++p)
+      for (int64_t d = 1; d <= ranks; ++d) {
+        const Layout l{p, d, std::max<int64_t>(ranks / (p * d * context), 1), context};
+        if (l.ranks() == ranks && c.heads % l.tensor == 0) all.push_back(l);
+      }
+  return all;
+}
+
+void layouts_table(const WhatIf& w, int64_t batch) {
+  const TransformerConfig c = transformer_config(w.model);
+  check(c.output_head != OutputHead::Pooled && c.token_types == 0, "--model=", w.model,
+        ": it must be like GPT-2 or GPT-NeoX");
+  PlanSetting set{.model = c, .machine = machine_called(w.machine), .network = network_of(w)};
+  set.model.precision = precision_recipe("mixed"), set.model.attention = attention_flash;
+  struct Choice {
+    Layout layout;
+    Plan plan;
+    int64_t peak;
+  };
+  std::vector<Choice> choices;
+  const std::vector<Layout> all = layouts_of(w.ranks, c);
+  Progress progress("layouts", int64_t(all.size()));
+  int64_t done = 0;
+  for (const Layout& l : all) {
+    progress.step(++done, NAN);
+    if (batch % l.data != 0 || (l.context > 1 && c.rotary > 0)) continue;
+    set.layout = l, set.micro_batches = batch / l.data;
+    const Plan plan = plan_of(set);
+    choices.push_back({l, plan, *std::max_element(plan.peaks.begin(), plan.peaks.end())});
+  }
+  check(!choices.empty(), "--ranks=", w.ranks, ": no layout of ", w.model,
+        " has so many ranks; take another number");
+  const auto fits = [&](const Choice& x) { return x.peak <= set.machine.memory; };
+  std::stable_sort(choices.begin(), choices.end(), [&](const Choice& a, const Choice& b) {
+    return std::pair(!fits(a), a.plan.seconds) < std::pair(!fits(b), b.plan.seconds);
+  });
+  progress.done();
+  std::cout << w.model << ", " << count_text(c.parameter_count()) << " parameters, on " << w.ranks << " x "
+            << w.machine << " (" << bytes_text(set.machine.memory) << "); " << batch << " sequences of "
+            << c.context << " tokens per step, one in a micro-batch\nnetwork: " << set.network.name << "; "
+            << set.network.source << "\n\n";
+  Table table({"pipeline", "data", "tensor", "context", "largest peak", "fits", "bubble", "step at least",
+               "tokens/s"});
+  for (const Choice& x : choices)
+    table.row({std::to_string(x.layout.pipeline), std::to_string(x.layout.data),
+               std::to_string(x.layout.tensor), std::to_string(x.layout.context), bytes_text(x.peak),
+               fits(x) ? "yes" : "no", percent_text(x.plan.bubble), seconds_text(x.plan.seconds),
+               number_text(double(batch * c.context) / x.plan.seconds)});
+  std::cout << table;
+}
+
+}  // namespace gradus

@@ -1,0 +1,16 @@
+// What a plan decides: where the blocks are cut, and which layout is best.
+#pragma once
+#include "lessons/18_zero/what_if.h"
+#include "src/parallel/plan.h"
+
+namespace gradus {
+
+// (e) in the report: GPT-2 in 4 stages, with equal numbers of blocks and cut by their cost.
+void cuts_table(Report& report);
+// All layouts of so many ranks, 1F1B; `heads` and blocks that a layout does not divide are left out.
+std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& config);
+// Without a cluster: the layouts of a model on so many machines, the fastest that fit first. `batch`
+// sequences per step in micro-batches of one.
+void layouts_table(const WhatIf& what_if, int64_t batch);
+
+}  // namespace gradus

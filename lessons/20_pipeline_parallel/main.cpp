@@ -64,6 +64,7 @@ static int lesson_20(int argc, char** argv) {
   const int64_t batch = lesson.args.integer("batch", 64, "sequences per step, for --model", 1, 1 << 20);
   lesson.done({}, {lesson.plot("20_schedules.svg"), file});
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, layouts_table(what_if, batch), 0;
+  if (lesson.print == "example") return schedules_by_hand(std::cout), 0;
   if (!schedule.empty()) return judge_schedule(schedule);
   if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,

@@ -95,10 +95,10 @@ double measured_bubble(const Schedule& s) {
 
 // The published bubble: Narayanan et al. 2021, sec. 2.2, as a share of all time.
 double predicted_bubble(int64_t p, int64_t m, int64_t v) {
-  // BEGIN SOLUTION 20.3
+  // BEGIN SOLUTION 20.2
   return double(p - 1) / double(m * v + p - 1);
-  // STUB: todo("20.3", "the share of the time in which ranks wait", p, m, v);
-  // END SOLUTION 20.3
+  // STUB: todo("20.2", "the share of the time in which ranks wait", p, m, v);
+  // END SOLUTION 20.2
 }
 int64_t predicted_in_flight(const std::string& name, int64_t p, int64_t m, int64_t v, int64_t rank) {
   if (name == "GPipe") return m;
@@ -106,6 +106,19 @@ int64_t predicted_in_flight(const std::string& name, int64_t p, int64_t m, int64
 }
 
 }  // namespace
+
+void schedules_by_hand(std::ostream& out) {
+  out << "Two ranks, three micro-batches: a forward pass (F) takes one unit of time, a backward pass (B) "
+         "two.\n";
+  for (const auto& [name, s] : {std::pair("GPipe", gpipe(2, 3)), {"1F1B", one_forward_one_backward(2, 3)}}) {
+    const Timeline t = play(s, equal_chunks(s));
+    out << "\n" << name << "\n";
+    print_timeline(out, s, t);
+    out << "  " << number_text(t.seconds) << " units, of which each rank computes 9: the bubble is "
+        << percent_text(t.bubble) << ". In flight on rank 0: " << t.in_flight[0]
+        << ", on rank 1: " << t.in_flight[1] << "\n";
+  }
+}
 
 void schedules_table(const std::string& picture, Report& report) {
   std::cout

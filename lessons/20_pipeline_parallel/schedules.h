@@ -17,6 +17,8 @@ struct NamedTimeline {
 };
 std::string draw_timelines(const std::string& title, const std::vector<NamedTimeline>& all);
 
+// Two ranks and two micro-batches, small enough for a pencil (--print=example).
+void schedules_by_hand(std::ostream& out);
 // (a) in the report, checked, and a picture.
 void schedules_table(const std::string& picture, Report& report);
 // Reads a schedule and says what it costs; returns the exit code, 1 if it cannot run.

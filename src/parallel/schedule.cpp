@@ -154,12 +154,12 @@ struct Player {
   std::optional<double>& end_of(const Task& a) { return ends[s.index(a)]; }
   // What a task's input comes from, unless it is the data or the loss.
   std::optional<Task> before(const Task& a) const {
-    // BEGIN SOLUTION 20.2
+    // BEGIN SOLUTION 20.3
     const int64_t chunk = a.pass == Pass::Forward ? a.chunk - 1 : a.chunk + 1;
     if (chunk < 0 || chunk == s.chunks) return {};
     return Task{a.pass, a.micro_batch, chunk};
-    // STUB: todo("20.2", "the task that makes this one's input", a);
-    // END SOLUTION 20.2
+    // STUB: todo("20.3", "the task that makes this one's input", a);
+    // END SOLUTION 20.3
   }
   // The rank's next task, if its input is known to come.
   bool step(int64_t rank) {

@@ -50,7 +50,7 @@ void LayoutRuns::report(const std::string& name) {
 
 void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loader,
                    const LayoutRuns::Train& train, Report& report) {
-  LayoutRuns runs(args, task, loader, train, report);
+  LayoutRuns runs(args, task, train, report);
   constexpr int64_t m = 4;
   for (const int64_t p : args.comm == "sim" ? std::vector<int64_t>{2, 4} : std::vector{args.ranks}) {
     if (p > task.model.layers) continue;
@@ -68,7 +68,7 @@ void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loade
 
 void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const LayoutRuns::Train& train,
                  const std::string& file, Report& report) {
-  LayoutRuns runs(args, task, loader, train, report);
+  LayoutRuns runs(args, task, train, report);
   const std::vector<Layout> all = layouts_of(args.ranks, task.model);
   LayoutReference alone;
   for (const Layout& l : all) {

@@ -9,9 +9,8 @@ class LayoutRuns {
  public:
   using Train =
       std::function<PipelineRun(Comm&, const ParallelTask&, const PipelineSetting&, const LayoutReference&)>;
-  LayoutRuns(const RanksArgs& args, const ParallelTask& task, const Loader& loader, Train train,
-             Report& report)
-      : args_(args), task_(task), loader_(loader), train_(std::move(train)), report_(report) {}
+  LayoutRuns(const RanksArgs& args, const ParallelTask& task, Train train, Report& report)
+      : args_(args), task_(task), train_(std::move(train)), report_(report) {}
   // A row of the report; the plan's bytes must be those of every rank.
   void with(const std::string& name, const PipelineSetting& set, const LayoutReference& alone, bool row);
   void report(const std::string& name);
@@ -19,7 +18,6 @@ class LayoutRuns {
  private:
   RanksArgs args_;
   const ParallelTask& task_;
-  const Loader& loader_;
   Train train_;
   Report& report_;
   int64_t runs_ = 0, unlike_ = 0, losses_ = 0, bytes_ = 0;

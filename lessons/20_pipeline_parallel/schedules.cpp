@@ -93,19 +93,19 @@ double measured_bubble(const Schedule& s) {
   return 1 - busy / (double(s.ranks()) * *std::max_element(run.seconds.begin(), run.seconds.end()));
 }
 
-// The published bubble: Narayanan et al. 2021, sec. 2.2, as a share of all time.
-double predicted_bubble(int64_t p, int64_t m, int64_t v) {
-  // BEGIN SOLUTION 20.2
-  return double(p - 1) / double(m * v + p - 1);
-  // STUB: todo("20.2", "the share of the time in which ranks wait", p, m, v);
-  // END SOLUTION 20.2
-}
 int64_t predicted_in_flight(const std::string& name, int64_t p, int64_t m, int64_t v, int64_t rank) {
   if (name == "GPipe") return m;
   return v == 1 ? std::min(m, p - rank) : std::min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1);
 }
 
 }  // namespace
+
+double predicted_bubble(int64_t p, int64_t m, int64_t v) {
+  // BEGIN SOLUTION 20.2
+  return double(p - 1) / double(m * v + p - 1);
+  // STUB: todo("20.2", "the share of the time in which ranks wait", p, m, v);
+  // END SOLUTION 20.2
+}
 
 void schedules_by_hand(std::ostream& out) {
   out << "Two ranks, three micro-batches: a forward pass (F) takes one unit of time, a backward pass (B) "
@@ -162,7 +162,7 @@ int judge_schedule(const std::string& path) {
   const Schedule s = schedule_of_text(read_text_file(path, 1 << 20));
   const Timeline t = play(s, equal_chunks(s));
   if (!t.problem.empty()) {
-    std::cout << path << ": it cannot run. " << t.problem << "\nFAIL\n";
+    std::cout << path << " cannot run: " << t.problem << "\nFAIL\n";
     return 1;
   }
   print_timeline(std::cout, s, t);

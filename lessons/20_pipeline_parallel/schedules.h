@@ -19,6 +19,9 @@ std::string draw_timelines(const std::string& title, const std::vector<NamedTime
 
 // Two ranks and two micro-batches, small enough for a pencil (--print=example).
 void schedules_by_hand(std::ostream& out);
+// The share of all ranks' time in which they wait, with p ranks, m micro-batches and v chunks per rank:
+// Narayanan et al. 2021, sec. 2.2 (there as a share of the time without waiting).
+double predicted_bubble(int64_t p, int64_t m, int64_t v);
 // (a) in the report, checked, and a picture.
 void schedules_table(const std::string& picture, Report& report);
 // Reads a schedule and says what it costs; returns the exit code, 1 if it cannot run.

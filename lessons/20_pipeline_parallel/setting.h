@@ -13,7 +13,7 @@ struct PipelineSetting {
 struct PipelineRun {
   std::vector<double> losses, seconds;  // of each step
   int64_t unlike = 0;  // parameters, or parts of them, that differ from the reference in any bit
-  Usage peak;
+  Usage peak = {};
 };
 
 }  // namespace gradus

@@ -1,0 +1,69 @@
+// Each check that lesson 20 makes passes with right values, and fails with a planted wrong one.
+#include <cmath>
+
+#include "lessons/20_pipeline_parallel/runs.h"
+#include "lessons/20_pipeline_parallel/schedules.h"
+#include "src/parallel/plan.h"
+#include "tests/folder_testing.h"
+#include "tests/lessons/report_testing.h"
+
+namespace gradus {
+namespace {
+
+const Layout kTwo{.pipeline = 2};
+ParallelTask small_task() {
+  ParallelTask task;
+  task.model = {.vocab = 11, .context = 4, .layers = 2, .heads = 2, .channels = 8};
+  task.batch = 2, task.steps = 2;
+  return task;
+}
+
+// Of two ranks that say they trained as one device did.
+Names failed(const std::function<void(int64_t rank, PipelineRun&)>& plant) {
+  Context context;
+  const ParallelTask task = small_task();
+  const Schedule schedule = one_forward_one_backward(2, 2);
+  const Plan plan = plan_of({.model = task.model, .layout = kTwo, .micro_batches = 2});
+  LayoutReference alone;
+  alone.losses = {2, 1};
+  return failed_checks([&](Report& report) {
+    LayoutRuns runs(
+        {}, task,
+        [&](Comm& comm, const ParallelTask&, const PipelineSetting&, const LayoutReference&) {
+          PipelineRun run{.losses = {2, 1}, .seconds = {0.1, 0.1}};
+          run.peak.by_kind[int(Kind::Other)] = plan.peaks[size_t(comm.rank())];
+          plant(comm.rank(), run);
+          return run;
+        },
+        report);
+    runs.with("run", {kTwo, schedule}, alone, true);
+    runs.report("");
+  });
+}
+
+TEST(L20_Checks, RunsOfEveryRank) {
+  const Names tensors{"tensors that differ from one device's, of 1 runs"},
+      losses{"ranks whose losses differ, of 1 runs"}, bytes{"ranks whose peak is not the plan's, of 1 runs"};
+  EXPECT_EQ(failed([](int64_t, PipelineRun&) {}), Names{});
+  for (const int64_t wrong : {0, 1}) {
+    const auto planted = [&](const std::function<void(PipelineRun&)>& plant) {
+      return failed([&](int64_t rank, PipelineRun& run) {
+        if (rank == wrong) plant(run);
+      });
+    };
+    EXPECT_EQ(planted([](PipelineRun& r) { r.unlike = 1; }), tensors);
+    EXPECT_EQ(planted([](PipelineRun& r) { r.losses[0] = std::nextafter(2.0, 3.0); }), losses);
+    EXPECT_EQ(planted([](PipelineRun& r) { r.losses.pop_back(); }), losses);
+    EXPECT_EQ(planted([](PipelineRun& r) { ++r.peak.by_kind[int(Kind::Other)]; }), bytes);
+  }
+}
+
+struct L20_Tables : FolderTest {};
+TEST_F(L20_Tables, SchedulesHoldAsMeasured) {
+  Context context("meta");
+  EXPECT_EQ(failed_checks([&](Report& report) { schedules_table(path("plot.svg"), report); }), Names{});
+  EXPECT_NE(read("plot.svg").find("interleaved 2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -109,6 +109,12 @@ function answers() {
     a["sent"] = 8 * x * (t - 1) / t; a["sent_tokens"] = 10 * x * (t - 1) / t
     c = after("share a sequence of ") / after("In your ring ") / 2
     a["pairs_0"] = c * (c + 1) + c * c; a["pairs_1"] = 2 * c * c
+  } else if (id == "20.5") {
+    p = after("pipeline has "); m = after("ranks and "); v = before(" chunks per rank"); r = after("on rank ")
+    a["bubble"] = 100 * (p - 1) / (m + p - 1); a["bubble_interleaved"] = 100 * (p - 1) / (m * v + p - 1)
+    a["gpipe"] = m; a["one_f_one_b"] = p - r < m ? p - r : m
+    x = 2 * (p - r - 1) + (v - 1) * p + 1; a["interleaved"] = x < m * v ? x : m * v
+    a["messages"] = 2 * m * (p * v - 1)
   }
 }
 function gpt() {

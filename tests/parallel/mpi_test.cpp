@@ -23,6 +23,8 @@ class L17_Mpi : public FolderTest {
     if (!std::filesystem::exists(build_folder() / kProgram))
       GTEST_SKIP() << "no MPI on this machine: programs with ranks that are processes were not built";
   }
+
+ public:
   static Outcome start(int64_t ranks, const std::string& program, const std::string& args) {
     return run(program, args, "timeout 120 sh tests/tools/mpiexec.sh " + std::to_string(ranks));
   }
@@ -30,6 +32,7 @@ class L17_Mpi : public FolderTest {
 
 struct L18_Mpi : L17_Mpi {};
 struct L19_Mpi : L17_Mpi {};
+struct L20_Mpi : L17_Mpi {};
 
 TEST_F(L17_Mpi, RandomProgramsGiveTheReferencesBytes) {
   for (const int64_t ranks : {1, 2, 4}) {
@@ -158,25 +161,32 @@ std::map<std::string, double> losses_of_rows(const std::string& file) {
   return all;
 }
 
-TEST_F(L19_Mpi, LossesOfFourProcessesAreThoseOfFourSimulatedRanks) {
-  const std::string in_one = path("sim.json"), by_mpi = path("mpi.json");
-  const Outcome sim = run("lessons/19_tensor_parallel", "--steps=3 --json=" + in_one),
-                mpi = start(4, "mpi/lessons/19_tensor_parallel",
-                            "--comm=mpi --ranks=4 --steps=3 --json=" + by_mpi);
+void expect_losses_as_simulated(const std::string& lesson, const std::string& folder, size_t rows) {
+  const std::string in_one = folder + "/sim.json", by_mpi = folder + "/mpi.json",
+                    flags = " --ranks=4 --steps=3 --json=";
+  const Outcome sim = run("lessons/" + lesson, flags + in_one),
+                mpi = L17_Mpi::start(4, "mpi/lessons/" + lesson, "--comm=mpi" + flags + by_mpi);
+  EXPECT_EQ(sim.code, 0) << sim.output;
   EXPECT_EQ(mpi.code, 0) << mpi.output;
   const std::map<std::string, double> simulated = losses_of_rows(in_one), processes = losses_of_rows(by_mpi);
-  EXPECT_EQ(processes.size(), 6u);
+  EXPECT_EQ(processes.size(), rows);
   for (const auto& [name, loss] : processes) {
     ASSERT_TRUE(simulated.contains(name)) << name;
     EXPECT_EQ(loss, simulated.at(name)) << name;
   }
 }
+TEST_F(L19_Mpi, LossesOfFourProcessesAreThoseOfFourSimulatedRanks) {
+  expect_losses_as_simulated("19_tensor_parallel", path("."), 6);
+}
+TEST_F(L20_Mpi, LossesOfFourProcessesAreThoseOfFourSimulatedRanks) {
+  expect_losses_as_simulated("20_pipeline_parallel", path("."), 4);
+}
 
 // The third of four processes is killed, at any moment: all end.
-TEST_F(L19_Mpi, AProcessThatIsKilledEndsAll) {
-  const std::string program = (build_folder() / "mpi/lessons/19_tensor_parallel").string();
+void expect_end_of_all(const std::string& lesson, const std::string& folder) {
+  const std::string program = (build_folder() / "mpi/lessons" / lesson).string();
   for (const int64_t after_ms : {50, 400, 1100, 2300}) {
-    const std::string pids = path("pids" + std::to_string(after_ms));
+    const std::string pids = folder + "/pids" + std::to_string(after_ms);
     const std::string each = "sh -c 'echo $$ >>" + pids + "; exec " + program +
                              " --comm=mpi --ranks=4 --steps=100000 --comm-timeout=5'";
     auto outcome = std::async(std::launch::async, [&] {
@@ -199,6 +209,9 @@ TEST_F(L19_Mpi, AProcessThatIsKilledEndsAll) {
       EXPECT_NE(::kill(pid, 0), 0) << pid << " is still there, after " << after_ms;
   }
 }
+
+TEST_F(L19_Mpi, AProcessThatIsKilledEndsAll) { expect_end_of_all("19_tensor_parallel", path(".")); }
+TEST_F(L20_Mpi, AProcessThatIsKilledEndsAll) { expect_end_of_all("20_pipeline_parallel", path(".")); }
 
 }  // namespace
 }  // namespace gradus

@@ -102,7 +102,10 @@ double Pipeline::run(const Schedule& schedule, const std::vector<TextBatch>& mic
   for (const TextBatch& b : micro_batches)
     check(b.sequences == B && b.T == T, "pipeline: micro-batches of ", b.sequences, " x ", b.T, " and ", B,
           " x ", T, " tokens; all must have the same shape");
-  in_flight_.clear(), losses_.clear();
+  struct Ends {  // also when an error ends the run: no tape goes on recording
+    Pipeline& pipeline;
+    ~Ends() { pipeline.in_flight_.clear(), pipeline.losses_.clear(), pipeline.batches_ = nullptr; }
+  } const ends{*this};
   batches_ = &micro_batches;
   targets_ =
       from_host<float>(current().device, {float(targets)}, {}, DType::F32, Kind::Data, "targets of all");

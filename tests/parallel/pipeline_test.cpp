@@ -71,7 +71,7 @@ Gradients pipelined(const TransformerConfig& c, const std::vector<TextBatch>& ba
 TEST(L20_Pipeline, GradientsOfEverySchedule) {
   const TransformerConfig c{
       .vocab = 19, .context = 6, .layers = 8, .heads = 2, .channels = 8, .dropout = 0.1};
-  for (const int64_t m : {4, 8}) {
+  for (const int64_t m : {4, 8, 16, 32}) {
     const std::vector<TextBatch> batches = micro_batches(c, m, 2);
     double expected_loss, loss;
     const Gradients expected = accumulated(c, batches, expected_loss);

@@ -33,8 +33,9 @@ void LayoutRuns::with(const std::string& name, const PipelineSetting& set, const
   ++runs_;
   if (!row) return;
   ReportRow& r = report_.row(name);
-  r.peak = last->peak;
-  r.predicted_bytes = plan.peaks[size_t(this_rank(args_))];
+  r.extra = {{"activations, bytes", double(last->peak[Kind::Activation])},
+             {"peak, bytes", double(last->peak.allocated())},
+             {"plan, bytes", double(plan.peaks[size_t(this_rank(args_))])}};
   if (!current().device.has_data()) return;
   r.ms_per_step = summarize(last->seconds).median * 1e3;
   r.loss_last = last->losses.back();
@@ -45,13 +46,15 @@ void LayoutRuns::report(const std::string& name) {
   const bool data = current().device.has_data();
   report_.check_at_most(name + "tensors that differ from one device's" + of, data ? double(unlike_) : NAN, 0);
   report_.check_at_most(name + "ranks whose losses differ" + of, data ? double(losses_) : NAN, 0);
-  report_.check_equal(name + "ranks whose peak is not the plan's" + of, bytes_, 0);
+  report_.check_equal(
+      name + "ranks whose peak is not the plan's" + of, bytes_, 0,
+      args_.comm == "sim" ? "" : "is for simulated ranks: processes have buffers of their own");
 }
 
 void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loader,
                    const LayoutRuns::Train& train, Report& report) {
   LayoutRuns runs(args, task, train, report);
-  constexpr int64_t m = 4;
+  constexpr int64_t m = 8;
   for (const int64_t p : args.comm == "sim" ? std::vector<int64_t>{2, 4} : std::vector{args.ranks}) {
     if (p > task.model.layers) continue;
     const Layout layout{.pipeline = p};

@@ -1,4 +1,4 @@
-#include "lessons/19_tensor_parallel/by_hand.h"
+#include "lessons/19_tensor_parallel/layer.h"
 
 #include "src/core/table.h"
 #include "src/parallel/comm/cluster.h"

@@ -1,6 +1,7 @@
 #include "lessons/19_tensor_parallel/alone.h"
 
 #include <deque>
+#include <numeric>
 
 #include "src/parallel/context_parallel.h"
 #include "src/parallel/ring_attention.h"
@@ -47,8 +48,8 @@ static std::vector<Tensor> attend_in_chunks(const std::vector<Tensor>& qkv, int6
                 });
 }
 
-std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& models, size_t l,
-                                    const std::vector<Tensor>& x) {
+static std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& models, size_t l,
+                                           const std::vector<Tensor>& x) {
   const TransformerConfig& c = models[0]->config;
   std::vector<Tensor> qkv, y;
   for (size_t r = 0; r < x.size(); ++r) {
@@ -64,11 +65,27 @@ std::vector<Tensor> block_in_chunks(const std::vector<Transformer*>& models, siz
   return y;
 }
 
-Tensor embed_chunk(Transformer& model, const TextBatch& own, int64_t T, int64_t rank, int64_t ranks) {
-  const Tensor tokens =
-      embedding(model.parameters.find("wte.weight").value, on_device(own.ids, own.T, "ids"));
-  return add(tokens, embedding(model.parameters.find("wpe.weight").value,
-                               places_of_chunks(own.sequences, T, rank, ranks)));
+Tensor loss_in_chunks(const std::vector<Transformer*>& models, const std::vector<Transformer*>& heads,
+                      const TextBatch& batch, const Tensor& count, std::vector<double>& losses) {
+  const auto N = int64_t(models.size());
+  std::vector<Tensor> x;
+  for (int64_t r = 0; r < N; ++r) {
+    const TextBatch own = chunks_of(batch, r, N);
+    Parameters& p = models[size_t(r)]->parameters;
+    const Tensor tokens = embedding(p.find("wte.weight").value, on_device(own.ids, own.T, "ids"));
+    const Tensor places = places_of_chunks(own.sequences, batch.T, r, N);
+    x.push_back(add(tokens, embedding(p.find("wpe.weight").value, places)));
+  }
+  for (size_t l = 0; l < models[0]->blocks.size(); ++l) x = block_in_chunks(models, l, x);
+  Tensor sum;
+  for (int64_t r = 0; r < N; ++r) {
+    const TextBatch own = chunks_of(batch, r, N);
+    const Tensor loss =
+        heads[size_t(r)]->head_loss(x[size_t(r)], on_device(own.targets, own.T, "targets"), count);
+    losses[size_t(r)] += item(loss);
+    sum = r > 0 ? add(sum, loss) : loss;
+  }
+  return sum;
 }
 
 TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by, int64_t ranks) {
@@ -86,30 +103,17 @@ TokensRun train_in_chunks(const Loader& loader, const ParallelTask& task, By by,
     const TextBatch batch = read_shard(loader, task, step, 0, 1);
     const Tensor count = from_host<float>(context.device, {float(task.batch * batch.T)}, {}, DType::F32,
                                           Kind::Data, "targets of all");
-    std::vector<TextBatch> chunks;
-    for (int64_t r = 0; r < ranks; ++r) chunks.push_back(chunks_of(batch, r, ranks));
     for (Transformer* m : models) m->parameters.zero_grad();
     Tape tape;
-    std::vector<Tensor> x, losses;
-    for (int64_t r = 0; r < ranks; ++r)
-      x.push_back(embed_chunk(*models[size_t(r)], chunks[size_t(r)], batch.T, r, ranks));
-    for (size_t l = 0; l < models[0]->blocks.size(); ++l) x = block_in_chunks(models, l, x);
-    for (int64_t r = 0; r < ranks; ++r) {
-      const Transformer& m = *models[size_t(r)];
-      const Tensor targets = on_device(chunks[size_t(r)].targets, batch.T / ranks, "targets");
-      losses.push_back(cross_entropy(m.head(x[size_t(r)]), targets, count));
-    }
-    Tensor loss = losses[0];
-    double sum = item(loss);
-    for (size_t r = 1; r < losses.size(); ++r) loss = add(loss, losses[r]), sum += item(losses[r]);
-    tape.backward(loss);
+    std::vector<double> losses(models.size());
+    tape.backward(loss_in_chunks(models, models, batch, count, losses));
     for (size_t r = 1; r < models.size(); ++r)
       for (Parameter& p : parameters) cast(models[r]->parameters.find(p.name).leaf.grad, p.leaf.grad.add());
     run.note_gradients(parameters, step);
     optimizer->step(learning_rate(by));
     for (size_t r = 1; r < models.size(); ++r)
       for (const Parameter& p : parameters) cast(p.value, models[r]->parameters.find(p.name).value.set());
-    run.losses.push_back(sum);
+    run.losses.push_back(std::accumulate(losses.begin(), losses.end(), 0.0));
   }
   run.end(parameters);
   return run;

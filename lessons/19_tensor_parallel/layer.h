@@ -1,6 +1,6 @@
-// What one layer keeps for backward and sends, by formula and as measured on the device meta: of two models,
-// one of which has a layer more, the difference.
+// What one layer keeps for backward and sends: by formula, and as the difference of two models on meta.
 #pragma once
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -29,5 +29,7 @@ int64_t predicted_elements(const LayerSetting& set);
 
 // The 22B model of that paper on 8 ranks: (a) in the report, checked, and a picture.
 void layer_table(const std::string& picture, Report& report);
+// A product of two layers on two ranks, small enough for a pencil (--print=example).
+void layers_by_hand(std::ostream& out);
 
 }  // namespace gradus

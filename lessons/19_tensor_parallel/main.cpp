@@ -11,7 +11,6 @@
 #include <iostream>
 
 #include "lessons/19_tensor_parallel/alone.h"
-#include "lessons/19_tensor_parallel/by_hand.h"
 #include "lessons/19_tensor_parallel/layer.h"
 #include "lessons/19_tensor_parallel/ring.h"
 #include "lessons/19_tensor_parallel/runs.h"

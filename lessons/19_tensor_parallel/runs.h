@@ -9,8 +9,7 @@
 
 namespace gradus {
 
-// Twenty updates by AdamW amplify a rounding, those by SGD hardly: so the first are compared, to the bit,
-// with one device that adds as ranks do, and the others with plain training.
+// AdamW amplifies a rounding, SGD hardly: so only runs by SGD are compared with plain training.
 enum class By : uint8_t { AdamW, Sgd };
 std::unique_ptr<Optimizer> optimizer_of(By, Parameters&);
 constexpr double learning_rate(By by) { return by == By::AdamW ? 1e-3 : 0.03; }

@@ -4,7 +4,6 @@
 
 #include "lessons/19_tensor_parallel/alone.h"
 #include "src/optim/optimizer.h"
-#include "src/parallel/context_parallel.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
@@ -47,32 +46,18 @@ void for_both(Replica& x, Replica& y, F f) {
 // tokens.
 void add_gradients(const std::vector<Replica*>& replicas, const TextBatch& batch, const Tensor& count,
                    std::vector<double>& losses) {
-  const auto c = int64_t(replicas.size());
   current().first_sample = batch.first_sample;
   Tape tape;
-  std::vector<TextBatch> own{batch};
-  std::vector<Tensor> x;
-  if (c == 1) {
-    const Transformer& body = replicas[0]->body;
-    x.push_back(body.through_blocks(body.embed(on_device(batch.ids, batch.T, "inputs"))));
-  } else {
-    own.clear();
-    std::vector<Transformer*> bodies;
-    for (int64_t r = 0; r < c; ++r) {
-      own.push_back(chunks_of(batch, r, c));
-      bodies.push_back(&replicas[size_t(r)]->body);
-      x.push_back(embed_chunk(*bodies.back(), own.back(), batch.T, r, c));
-    }
-    for (size_t l = 0; l < bodies[0]->blocks.size(); ++l) x = block_in_chunks(bodies, l, x);
+  if (replicas.size() > 1) {
+    std::vector<Transformer*> bodies, heads;
+    for (Replica* r : replicas) bodies.push_back(&r->body), heads.push_back(&r->last());
+    return tape.backward(loss_in_chunks(bodies, heads, batch, count, losses));
   }
-  Tensor sum;
-  for (int64_t r = 0; r < c; ++r) {
-    const Tensor targets = on_device(own[size_t(r)].targets, own[size_t(r)].T, "targets");
-    const Tensor loss = replicas[size_t(r)]->last().head_loss(x[size_t(r)], targets, count);
-    losses[size_t(r)] += item(loss);
-    sum = sum.defined() ? add(sum, loss) : loss;
-  }
-  tape.backward(sum);
+  Replica& r = *replicas[0];
+  const Tensor x = r.body.through_blocks(r.body.embed(on_device(batch.ids, batch.T, "inputs")));
+  const Tensor loss = r.last().head_loss(x, on_device(batch.targets, batch.T, "targets"), count);
+  losses[0] += item(loss);
+  tape.backward(loss);
 }
 
 }  // namespace

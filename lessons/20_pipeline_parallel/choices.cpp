@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iostream>
 
-#include "lessons/20_pipeline_parallel/setting.h"
 #include "src/core/progress.h"
 #include "src/core/table.h"
 

@@ -1,10 +1,13 @@
-// What a plan decides: where the blocks are cut, and which layout is best.
+// What a plan says: whether published models fit, where blocks are cut, which layout is best.
 #pragma once
 #include "lessons/18_zero/what_if.h"
 #include "src/parallel/plan.h"
 
 namespace gradus {
 
+// (d) in the report: the four models of Korthikanti et al. 2023 (tables 3 and 5), and three of Narayanan et
+// al. 2021 (table 1), on A100 with 80 GB: do they fit, and how long does a step take?
+void published_table(Report& report);
 // (e) in the report: GPT-2 in 4 stages, with equal numbers of blocks and cut by their cost.
 void cuts_table(Report& report);
 // All layouts of so many ranks, 1F1B; `heads` and blocks that a layout does not divide are left out.

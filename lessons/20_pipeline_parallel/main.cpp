@@ -11,7 +11,6 @@
 #include <iostream>
 
 #include "lessons/20_pipeline_parallel/choices.h"
-#include "lessons/20_pipeline_parallel/published.h"
 #include "lessons/20_pipeline_parallel/runs.h"
 #include "lessons/20_pipeline_parallel/schedules.h"
 #include "src/core/named.h"

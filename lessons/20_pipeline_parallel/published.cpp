@@ -1,4 +1,4 @@
-#include "lessons/20_pipeline_parallel/published.h"
+#include "lessons/20_pipeline_parallel/choices.h"
 
 #include <iostream>
 

@@ -1,9 +1,21 @@
 // The runs of this lesson, compared with one device that adds as the ranks do.
 #pragma once
-#include "lessons/20_pipeline_parallel/setting.h"
+#include "lessons/20_pipeline_parallel/alone.h"
 #include "src/train/report.h"
 
 namespace gradus {
+
+struct PipelineSetting {
+  Layout layout;
+  Schedule schedule;
+  Keep keep = Keep::All;  // of each block, until its backward pass
+  std::string load = {}, save = {};
+};
+struct PipelineRun {
+  std::vector<double> losses, seconds;  // of each step
+  int64_t unlike = 0;  // parameters, or parts of them, that differ from the reference in any bit
+  Usage peak = {};
+};
 
 class LayoutRuns {
  public:

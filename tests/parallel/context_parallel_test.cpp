@@ -265,15 +265,6 @@ TEST(L19_ContextParallel, RotaryPositions) {
   EXPECT_TRUE(text.empty() || text.find("rotary") != std::string::npos) << text;
 }
 
-// Its ranks "have all weights".
-TEST(L19_ContextParallel, AModelWhoseWeightsAreDividedIsRefused) {
-  run_cluster({.ranks = 2}, [](Comm& comm) {
-    Transformer model(gpt(), Allocate::Later);
-    const TensorParallel parallel(comm, model);
-    EXPECT_NE(refusal([&] { share_context(comm, model); }), "");
-  });
-}
-
 TEST(L19_ContextParallel, TokensThatCannotBeTwoChunks) {
   const ModelSetting right{.name = "after an error", .model = gpt(), .with_count = true};
   const Learned plain = learn_on_one_device(right);

@@ -159,17 +159,17 @@ TEST(L03_Parts, WhatAPartLacksIsRefused) {
   const TransformerConfig config = family("gpt");
   const DummyBatch batch = dummy_batch(config, 2, 4);
   const Transformer middle(config, Allocate::Now,
-                           {.ranges = {{.first = 1}}, .embedding = false, .head = false});
+                           ModelPart{.ranges = {{1}}, .embedding = false, .head = false});
   EXPECT_EQ(middle.blocks.size(), 1u);
   EXPECT_EQ(middle.parameters.size(), 12u);
   const Tensor x(context.device, {2, 4, config.channels}, DType::F32, Kind::Temporary, "x");
   expect_refused("this part of a model has no embedding", [&] { middle.logits(batch.ids); });
   expect_refused("this part of a model has no head", [&] { middle.head(x); });
   expect_refused("blocks from 3 to 2 of 2; a part begins",
-                 [&] { Transformer(config, Allocate::Now, {.ranges = {{.first = 3}}}); });
+                 [&] { Transformer(config, Allocate::Now, ModelPart{.ranges = {{3}}}); });
   expect_refused("blocks from -1 to 2 of 2",
-                 [&] { Transformer(config, Allocate::Now, {.ranges = {{.first = -1}}}); });
-  expect_refused("blocks from 0 to -1 of 2", [&] { Transformer(config, Allocate::Now, {.end = -1}); });
+                 [&] { Transformer(config, Allocate::Now, ModelPart{.ranges = {{-1}}}); });
+  expect_refused("blocks from 0 to -1 of 2", [&] { Transformer(config, Allocate::Now, {.ranges = {{.end = -1}}}); });
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ static ModelPart within(const TransformerConfig& c, ModelPart part) {
   for (BlockRange& r : part.ranges) {
     r.end = std::min(r.end, c.layers);
     check(r.first >= begin && r.first <= r.end, "transformer: blocks from ", r.first, " to ", r.end, " of ",
-          c.layers, "; a range of a part begins at 0 or behind the one before, and not behind its end");
+          c.layers,
+          "; a part begins at 0 or later, and not behind its end, and its ranges follow each other");
     begin = r.end;
   }
   check(!part.ranges.empty(), "transformer: a part needs a range of blocks; it may be empty");

@@ -169,7 +169,8 @@ TEST(L03_Parts, WhatAPartLacksIsRefused) {
                  [&] { Transformer(config, Allocate::Now, ModelPart{.ranges = {{3}}}); });
   expect_refused("blocks from -1 to 2 of 2",
                  [&] { Transformer(config, Allocate::Now, ModelPart{.ranges = {{-1}}}); });
-  expect_refused("blocks from 0 to -1 of 2", [&] { Transformer(config, Allocate::Now, {.ranges = {{.end = -1}}}); });
+  expect_refused("blocks from 0 to -1 of 2",
+                 [&] { Transformer(config, Allocate::Now, {.ranges = {{.end = -1}}}); });
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// Found: ranks whose parts are not the whole model together train without it.
+#include "tests/parallel/pipeline_testing.h"
+
+namespace gradus {
+namespace {
+
+TEST(L20_PipelineFound, PartsThatLackABlockOrHaveOneTwiceAreRefused) {
+  const TransformerConfig c = small_gpt();
+  const std::vector<TextBatch> batches = random_micro_batches(c, 4);
+  for (const int64_t begins : {1, 3})
+    EXPECT_NE(refusal([&] {
+                run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
+                  const std::vector<int64_t> ends{comm.rank() == 0 ? 2 : begins, 4};
+                  Transformer model(c, Allocate::Now, part_of_pipeline(ends, comm.rank(), 2));
+                  Pipeline pipeline(comm, model);
+                  pipeline.run(gpipe(2, 4), batches, counted_targets(batches));
+                });
+              }),
+              "")
+        << "rank 0 has blocks 0 and 1 of 4, rank 1 begins with block " << begins;
+}
+
+}  // namespace
+}  // namespace gradus

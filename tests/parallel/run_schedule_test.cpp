@@ -2,6 +2,8 @@
 // order that the schedule says.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "src/core/rng.h"
 #include "src/parallel/comm/cluster.h"
 #include "src/parallel/pipeline.h"
@@ -230,6 +232,64 @@ TEST(L20_RunSchedule, AnOutputOfADifferentSizeOrDtypeIsRefused) {
                 });
               }),
               "");
+}
+
+// ---- what each task used ----
+
+struct KeepingWork : PipelineWork {
+  int64_t keep, scratch;  // bytes: until the backward pass; within a task
+  std::map<std::pair<int64_t, int64_t>, Tensor> kept;
+  double* seconds;
+  static Tensor bytes(int64_t n) { return {current().device, {n}, DType::U8, Kind::Activation, "bytes"}; }
+  Tensor forward(int64_t micro_batch, int64_t chunk, Tensor) override {
+    if (keep) kept[{micro_batch, chunk}] = bytes(keep);
+    if (scratch) bytes(scratch);
+    *seconds += 1.5 + double(chunk);
+    return {current().device, kShape, DType::F32, Kind::Temporary, "made"};
+  }
+  Tensor backward(int64_t micro_batch, int64_t chunk, Tensor) override {
+    kept.erase({micro_batch, chunk});
+    *seconds += 4;
+    return {current().device, kShape, DType::F32, Kind::Temporary, "made"};
+  }
+};
+std::vector<std::vector<TaskUse>> used(const Schedule& s, int64_t keep, int64_t scratch) {
+  std::vector<std::vector<TaskUse>> all(size_t(s.ranks()));
+  std::vector<double> seconds(size_t(s.ranks()), 0);
+  run_cluster({.ranks = s.ranks(),
+               .device = "meta",
+               .computed = [&](int64_t rank, Context&) { return seconds[size_t(rank)]; }},
+              [&](Comm& comm) {
+                KeepingWork work;
+                work.keep = keep, work.scratch = scratch, work.seconds = &seconds[size_t(comm.rank())];
+                run_schedule(comm, s, kShape, DType::F32, work, &all[size_t(comm.rank())]);
+              });
+  return all;
+}
+
+// Compared with a work that needs nothing, because messages have memory, too.
+TEST(L20_RunSchedule, UsesSayWhatEachTaskNeededKeptAndTook) {
+  constexpr int64_t kKeep = 4096, kScratch = 8192;
+  for (const Schedule& s : {gpipe(2, 3), one_forward_one_backward(3, 4), interleaved(2, 4, 2)}) {
+    const auto nothing = used(s, 0, 0), something = used(s, kKeep, kScratch);
+    for (size_t rank = 0; rank < something.size(); ++rank) {
+      ASSERT_EQ(something[rank].size(), s.of_rank[rank].size());
+      int64_t in_flight = 0;
+      for (size_t i = 0; i < something[rank].size(); ++i) {
+        const TaskUse &use = something[rank][i], &least = nothing[rank][i];
+        EXPECT_EQ(use.task, s.of_rank[rank][i]);
+        const bool forward = use.task.pass == Pass::Forward;
+        EXPECT_EQ(use.before - least.before, in_flight * kKeep)
+            << rank << " " << text_of(use.task, int64_t(rank));
+        EXPECT_EQ(use.kept - least.kept, forward ? kKeep : -kKeep);
+        EXPECT_TRUE(!forward || use.most - least.most >= kKeep + kScratch - 512);  // before the output
+        EXPECT_LE(use.most - least.most, forward ? kKeep + kScratch : 0);
+        EXPECT_GE(use.most, use.kept);
+        EXPECT_EQ(use.seconds, forward ? 1.5 + double(use.task.chunk) : 4);
+        in_flight += forward ? 1 : -1;
+      }
+    }
+  }
 }
 
 }  // namespace

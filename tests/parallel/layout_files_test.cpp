@@ -186,5 +186,29 @@ TEST_F(L20_LayoutFiles, FilesOfOtherModelsAreRefusedOnAllRanksAndChangeNothing) 
     });
 }
 
+TEST_F(L20_LayoutFiles, ElementsThatNoRankOrTwoRanksCountAreRefusedOnAllRanks) {
+  const LayoutSetting set = adamw(gpt_of_layouts());
+  for (const bool counts : {false, true})
+    by_layout(set, {2, 1, 2, 1}, [&](Comm& comm, TrainedRank& r) {
+      // Of the tied embedding, which is in shards, rank 3 has one that rank 1 counts.
+      const int64_t changes = counts ? 3 : 1;
+      bool changed = false;
+      for (Parameter& p : r.rank.zero.shards)
+        if (p.name == "wte.weight" && comm.rank() == changes && p.counted != counts)
+          p.counted = counts, changed = true;
+      EXPECT_EQ(changed, comm.rank() == changes);
+      expect_refused("wte.weight", [&] { save(r, comm, "f"); });
+      EXPECT_EQ(files(), 0);
+      comm.barrier();
+      for (Parameter& p : r.rank.zero.shards)
+        if (p.name == "wte.weight" && changed) p.counted = !counts;
+      comm.barrier();
+      save(r, comm, "f");
+      EXPECT_EQ(files(), 1);
+      comm.barrier();
+      if (comm.rank() == 0) fs::remove(path("f"));
+    });
+}
+
 }  // namespace
 }  // namespace gradus

@@ -150,5 +150,19 @@ TEST(L20_LayoutModels, StatesAreDividedAmongReplicas) {
   }
 }
 
+TEST(L20_LayoutModels, AnErrorOfOneRankEndsAllRanksOfALayout) {
+  const LayoutSetting set{.name = "", .model = gpt_of_layouts()};
+  for (const Layout& l : layouts_of(8, set))
+    for (const int64_t fails : {int64_t(0), l.ranks() - 1})
+      expect_refused("rank " + std::to_string(fails) + ": ", [&] {
+        by_layout(set, l, [&](Comm& comm, TrainedRank& r) {
+          r.train(0, 1);
+          if (comm.rank() == fails) fail("boom");
+          r.train(1, 2);
+        });
+      });
+  expect_as_plain(set, {2, 1, 2, 2}, train_plainly(set));
+}
+
 }  // namespace
 }  // namespace gradus

@@ -13,11 +13,6 @@ namespace gradus {
 
 using GradientsOf = std::map<std::string, std::vector<double>>;  // of each parameter
 
-struct PipelineModel {
-  std::string name;
-  TransformerConfig model;
-  std::function<void(Transformer&)> prepare = [](Transformer&) {};
-};
 inline TransformerConfig small_gpt(int64_t layers = 4, double dropout = 0.1) {
   return {.vocab = 19, .context = 6, .layers = layers, .heads = 2, .channels = 8, .dropout = dropout};
 }

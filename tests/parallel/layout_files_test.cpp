@@ -186,6 +186,19 @@ TEST_F(L20_LayoutFiles, FilesOfOtherModelsAreRefusedOnAllRanksAndChangeNothing) 
     });
 }
 
+TEST_F(L20_LayoutFiles, EveryRankFindsTheWholeFileWhenItsCallReturns) {
+  const LayoutSetting set = adamw(gpt_of_layouts());
+  save_plain(set, "plain");
+  const std::string expected = read("plain");
+  for (const Layout& l : layouts_of(4, set)) {
+    fs::remove(path("f"));
+    by_layout(set, l, [&](Comm& comm, TrainedRank& r) {
+      save(r, comm, "f");
+      EXPECT_TRUE(read("f") == expected) << l.text() << ", rank " << comm.rank();
+    });
+  }
+}
+
 TEST_F(L20_LayoutFiles, ElementsThatNoRankOrTwoRanksCountAreRefusedOnAllRanks) {
   const LayoutSetting set = adamw(gpt_of_layouts());
   for (const bool counts : {false, true})

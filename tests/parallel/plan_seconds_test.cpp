@@ -1,0 +1,159 @@
+// Seconds of plans (src/parallel/plan.h) compared with steps of simulated ranks on meta, whose kernels take
+// the least time of a machine.
+#include "tests/parallel/plan_testing.h"
+
+namespace gradus {
+namespace {
+
+const Network kNetwork{.name = "", .source = "", .link = {.latency = 1e-5, .bandwidth = 1e10}};
+
+// The third step's.
+double measured_seconds(const PlanSetting& set, const Schedule& schedule) {
+  std::vector<double> before(size_t(set.layout.ranks())), end = before;
+  run_cluster(
+      {.ranks = set.layout.ranks(),
+       .device = "meta",
+       .seed = 7,
+       .network = set.network,
+       .computed = [&](int64_t, Context& c) { return predicted_seconds(c.device.meter(), set.machine); },
+       .made = [](int64_t, Context& c) { c.device.meter().keep_trace(); }},
+      [&](Comm& comm) {
+        RankModel rank(comm, set.layout, set.model, even_cuts(set.model.layers, schedule.chunks),
+                       set.sequence);
+        if (set.keep != Keep::All) rank.model.segments.assign(rank.model.blocks.size(), {1, set.keep});
+        rank.initialize(3);
+        AdamW optimizer(rank.zero.shards);
+        const LayoutSetting batches{
+            .name = "", .model = set.model, .sequences = set.sequences * set.micro_batches * set.layout.data};
+        for (int64_t step = 0; step < 3; ++step) {
+          before[size_t(comm.rank())] = comm.seconds();
+          rank.model.parameters.zero_grad();
+          rank.run(schedule, rank.micro_batches(batch_of(batches, step), set.micro_batches),
+                   batches.targets());
+          optimizer.step(1e-3);
+          end[size_t(comm.rank())] = comm.seconds();
+        }
+      });
+  return *std::max_element(end.begin(), end.end()) - *std::max_element(before.begin(), before.end());
+}
+
+// Sets of many layouts: 2 sequences in a micro-batch, 4 of these.
+std::vector<PlanSetting> all_settings_of(const Network& network, bool free) {
+  std::vector<PlanSetting> all;
+  for (const int64_t p : {1, 2, 4})
+    for (const int64_t t : {1, 2})
+      for (const int64_t d : {1, 2})
+        for (const int64_t c : {1, 2})
+          for (const int64_t v : {1, 2})
+            for (const OutputHead head : {OutputHead::Tied, OutputHead::Untied}) {
+              if (v > 1 && p == 1) continue;
+              PlanSetting set = plan_setting({p, d, t, c});
+              set.chunks_per_rank = v;
+              set.model.layers = 8, set.model.channels = 128, set.model.context = 64,
+              set.model.output_head = head;
+              set.machine = machine_called("A100");
+              if (!free) set.network = network;
+              all.push_back(set);
+            }
+  return all;
+}
+std::string text_of(const PlanSetting& set) {
+  return set.layout.text() + ", " + std::to_string(set.chunks_per_rank) + " chunks per rank, keep " +
+         std::to_string(int(set.keep)) + ", sequence form " + std::to_string(int(set.sequence));
+}
+
+TEST(L20_PlanSeconds, AreExactWhereLinksCostNothing) {
+  for (PlanSetting& set : all_settings_of({}, true)) {
+    const double measured = measured_seconds(set, usual_schedule(set));
+    EXPECT_NEAR(plan_of(set).seconds / measured, 1, 1e-9) << text_of(set);
+    if (set.layout.tensor == 1 || set.layout.context > 1) continue;
+    for (const Sequence sequence : {Sequence::KeepGathered, Sequence::GatherAgain}) {
+      set.sequence = sequence, set.keep = Keep::Input;
+      EXPECT_NEAR(plan_of(set).seconds / measured_seconds(set, usual_schedule(set)), 1, 1e-9) << text_of(set);
+    }
+  }
+}
+
+TEST(L20_PlanSeconds, AreExactForSchedulesWrittenByHandToo) {
+  PlanSetting set = all_settings_of({}, true)[0];
+  set.layout = {2, 1, 1, 1}, set.micro_batches = 3;
+  const std::vector<RankUse> uses = measure_ranks(set);
+  for (const Schedule& s : {gpipe(2, 3), schedule_of_text("F0 F1 F2 B2 B1 B0\nF0 F1 F2 B2 B1 B0\n"),
+                            schedule_of_text("F2 F0 B2 F1 B0 B1\nF2 B2 F0 B0 F1 B1\n")})
+    EXPECT_NEAR(plan_of(set, s, uses).seconds / measured_seconds(set, s), 1, 1e-9) << text_of(s);
+}
+
+TEST(L20_PlanSeconds, AreAtMostThoseOfARealStepWithANetworkAndNotMuchLess) {
+  double least = 1;
+  for (const PlanSetting& set : all_settings_of(kNetwork, false)) {
+    const double ratio = plan_of(set).seconds / measured_seconds(set, usual_schedule(set));
+    EXPECT_LE(ratio, 1 + 1e-9) << text_of(set) << ": the plan is no lower bound";
+    EXPECT_TRUE(set.layout.pipeline > 1 || std::abs(ratio - 1) <= 1e-9) << text_of(set) << ratio;
+    least = std::min(least, ratio);
+  }
+  std::printf("plan / measured seconds, least: %.3f\n", least);
+  EXPECT_GE(least,
+            0.85);  // what 4 ranks with 2 chunks each, and 2 tensor ranks, wait for each other's messages
+}
+
+// Ranks that compute alike wait for (p - 1) / (m v + p - 1) of the time, and for the head's part besides.
+TEST(L20_PlanSeconds, TheBubbleIsThePublishedOneWhereChunksTakeAsLong) {
+  PlanSetting set = plan_setting({4, 1, 1, 1}, 8);
+  set.model.layers = 64, set.model.channels = 128, set.model.context = 64, set.model.vocab = 2;
+  set.machine = machine_called("A100");
+  for (const int64_t v : {1, 2}) {
+    set.chunks_per_rank = v;
+    EXPECT_NEAR(plan_of(set).bubble, 3.0 / double(8 * v + 3), 0.02) << v;
+  }
+}
+
+TEST(L20_PlanSeconds, WithoutAMachineComputingTakesNoTime) {
+  PlanSetting set = plan_setting({2, 1, 1, 1});
+  EXPECT_LT(plan_of(set).seconds, 1e-20);  // a link without a name carries 1e30 bytes per second
+  set.network = kNetwork;
+  const Plan plan = plan_of(set);
+  EXPECT_GT(plan.seconds, 2 * kNetwork.link.latency);
+  EXPECT_FALSE(std::isnan(plan.bubble));
+}
+
+TEST(L20_PlanSeconds, WhatCannotRunIsRefused) {
+  const auto refused = [](const std::function<void(PlanSetting&)>& change) {
+    PlanSetting set = plan_setting({2, 1, 1, 1});
+    change(set);
+    return refusal([&] { plan_of(set); });
+  };
+  EXPECT_EQ(refused([](PlanSetting&) {}), "");
+  EXPECT_NE(refused([](PlanSetting& s) { s.layout.pipeline = 8; }), "") << "more stages than blocks";
+  EXPECT_NE(refused([](PlanSetting& s) { s.chunks_per_rank = 2, s.micro_batches = 3; }), "")
+      << "3 in groups of 2";
+  EXPECT_NE(refused([](PlanSetting& s) { s.layout.tensor = 3; }), "") << "heads";
+  EXPECT_NE(refused([](PlanSetting& s) { s.ends = {4}; }), "") << "one chunk for two ranks";
+  EXPECT_NE(refused([](PlanSetting& s) { s.micro_batches = 0; }), "") << "nothing to do";
+  EXPECT_NE(refused([](PlanSetting& s) { s.sequences = 0; }), "") << "no sequences";
+  EXPECT_NE(refused([](PlanSetting& s) { s.chunks_per_rank = 0; }), "") << "no chunks";
+  EXPECT_NE(refused([](PlanSetting& s) { s.layout.data = 0; }), "") << "no ranks";
+  const PlanSetting set = plan_setting({2, 1, 1, 1});
+  const std::vector<RankUse> uses = measure_ranks(set);
+  Schedule wrong = gpipe(2, 4);
+  wrong.of_rank[1].pop_back();
+  EXPECT_NE(refusal([&] { plan_of(set, wrong, uses); }), "") << "a task is missing";
+  EXPECT_NE(refusal([&] { plan_of(set, gpipe(4, 4), uses); }), "") << "4 ranks";
+  EXPECT_NE(refusal([&] { plan_of(set, interleaved(2, 4, 2), uses); }), "") << "2 chunks per rank";
+}
+
+// Planning leaves the caller's context as it was, and needs none.
+TEST(L20_PlanSeconds, MeasuringDoesNotTouchTheCurrentContext) {
+  const PlanSetting set = plan_setting({2, 1, 1, 1});
+  const std::vector<int64_t> peaks = plan_of(set).peaks;
+  Context context("cpu", 5);
+  Tape tape;
+  const Usage before = context.device.meter().now();
+  EXPECT_EQ(plan_of(set).peaks, peaks);
+  EXPECT_EQ(&current(), &context);
+  EXPECT_EQ(context.tape(), &tape);
+  EXPECT_TRUE(tape.nodes().empty());
+  EXPECT_EQ(context.device.meter().now(), before);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -143,6 +143,13 @@ Tensor Transformer::through_blocks(Tensor x, size_t range) const {
   return x;
 }
 
+Tensor Transformer::through_all(Tensor x) const {
+  check(int64_t(blocks.size()) == config.layers, "transformer: this part has ", blocks.size(), " of ",
+        config.layers, " blocks; it takes the three steps of logits()");
+  for (size_t range = 0; range < part.ranges.size(); ++range) x = through_blocks(x, range);
+  return x;
+}
+
 Tensor Transformer::before_head(const Tensor& x) const {
   check(part.head, "transformer: this part of a model has no head");
   return config.residual == Residual::PostNorm ? x : (*norm_)(x);
@@ -154,7 +161,7 @@ Tensor Transformer::head(const Tensor& x) const {
 }
 
 Tensor Transformer::logits(const Tensor& ids, const Tensor& types) const {
-  return head(through_blocks(embed(ids, types)));
+  return head(through_all(embed(ids, types)));
 }
 
 Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& types,
@@ -162,7 +169,7 @@ Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   const ProfileRange range("forward");
   check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
-  return head_loss(through_blocks(embed(ids, types)), targets, count);
+  return head_loss(through_all(embed(ids, types)), targets, count);
 }
 
 Tensor Transformer::head_loss(const Tensor& x, const Tensor& targets, const Tensor& count) const {

@@ -136,6 +136,7 @@ class Transformer {
  private:
   void check_inputs(const Tensor& ids, const Tensor& types) const;
   Tensor with_positions(const Tensor& x, int64_t first) const;
+  Tensor through_all(Tensor x) const;
   Tensor through_segments(Tensor x, BlockRange own) const;
   Tensor up_to_block(int64_t first, int64_t block, const Tensor& x) const;
   Tensor before_head(const Tensor& x) const;

@@ -18,9 +18,14 @@ std::string Layout::text() const {
   return text.str();
 }
 
-LayoutGroups::LayoutGroups(Comm& all, const Layout& layout) : place(layout.place_of(all.rank())) {
-  check(all.size() == layout.ranks(), "layout ", layout.text(), ": it has ", layout.ranks(),
-        " ranks; there are ", all.size());
+static const Layout& checked(const Layout& l, int64_t ranks) {
+  check(std::min({l.pipeline, l.data, l.tensor, l.context}) >= 1 && l.ranks() == ranks, "layout ", l.text(),
+        ": there are ", ranks, " ranks; its numbers must be at least 1, and their product that number");
+  return l;
+}
+
+LayoutGroups::LayoutGroups(Comm& all, const Layout& layout)
+    : place(checked(layout, all.size()).place_of(all.rank())) {
   // Ranks of the same color are a group: those whose places differ in that direction alone.
   const auto group = [&](const char* name, Layout at) {
     return all.split(
@@ -34,11 +39,18 @@ LayoutGroups::LayoutGroups(Comm& all, const Layout& layout) : place(layout.place
   at.data = 0, replicas = group("replicas", at);
 }
 
+static ModelPart part_of(const TransformerConfig& c, const std::vector<int64_t>& ends, int64_t stage,
+                         int64_t stages) {
+  check(!ends.empty() && ends.back() == c.layers, "pipeline: the last chunk must end with the last of ",
+        c.layers, " blocks; see cut_blocks");
+  return part_of_pipeline(ends, stage, stages);
+}
+
 RankModel::RankModel(Comm& all, const Layout& layout, const TransformerConfig& config,
                      const std::vector<int64_t>& ends, Sequence sequence)
     : layout(layout),
       groups(all, layout),
-      model(config, Allocate::Later, part_of_pipeline(ends, groups.place.pipeline, layout.pipeline)),
+      model(config, Allocate::Later, part_of(config, ends, groups.place.pipeline, layout.pipeline)),
       tensor(*groups.tensor, model, sequence, Allocate::Later),
       pipeline(*groups.pipeline, model),
       zero(*groups.replicas, model.parameters,

@@ -1,5 +1,8 @@
 #include "src/parallel/pipeline.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "src/tensor/context.h"
 #include "src/tensor/profile_range.h"
 
@@ -73,6 +76,8 @@ ModelPart part_of_pipeline(const std::vector<int64_t>& ends, int64_t rank, int64
   check(ranks >= 1 && rank >= 0 && rank < ranks && chunks >= ranks && chunks % ranks == 0,
         "pipeline: ", chunks, " chunks for rank ", rank, " of ", ranks,
         "; each rank must have as many, one at least");
+  check(ends[0] > 0 && std::adjacent_find(ends.begin(), ends.end(), std::greater_equal<>()) == ends.end(),
+        "pipeline: the ends of the chunks must increase; each chunk has a block at least");
   ModelPart part{.ranges = {}, .embedding = rank == 0, .head = rank == ranks - 1};
   for (int64_t c = rank; c < chunks; c += ranks)
     part.ranges.push_back({c == 0 ? 0 : ends[size_t(c - 1)], ends[size_t(c)]});
@@ -83,6 +88,10 @@ Pipeline::Pipeline(Comm& ranks, Transformer& model) : ranks_(ranks), model_(mode
   const TransformerConfig& c = model.config;
   check(model.part.embedding == first() && model.part.head == last(), "pipeline: rank ", ranks.rank(), " of ",
         ranks.size(), " has the wrong part of the model; see part_of_pipeline");
+  const std::vector<BlockRange>& own = model.part.ranges;
+  check((!first() || own.front().first == 0) && (!last() || own.back().end == c.layers), "pipeline: rank ",
+        ranks.rank(), " has blocks ", own.front().first, " to ", own.back().end, " of ", c.layers,
+        "; the first rank begins with block 0, and the last rank ends with the last block");
   check(c.token_types == 0 && c.output_head != OutputHead::Pooled,
         "pipeline: the model has token types or a pooled head; it must be like GPT-2 or GPT-NeoX");
   if (ranks.size() == 1 || c.output_head != OutputHead::Tied) return;
@@ -138,7 +147,8 @@ Tensor Pipeline::forward(int64_t micro_batch, int64_t chunk, Tensor x) {
 Tensor Pipeline::backward(int64_t micro_batch, int64_t chunk, Tensor dy) {
   const auto at = in_flight_.find({micro_batch, chunk});
   InFlight& flight = at->second;
-  flight.tape->backward(flight.output, std::move(dy));
+  // Where nothing trains up to here, no gradient is wanted.
+  if (flight.output.slot.wanted()) flight.tape->backward(flight.output, std::move(dy));
   const Tensor dx = flight.input.grad;
   in_flight_.erase(at);
   return dx;

@@ -31,7 +31,8 @@ struct TaskUse {
 void run_schedule(Comm& ranks, const Schedule& schedule, const Shape& shape, DType dtype, PipelineWork& work,
                   std::vector<TaskUse>* uses = nullptr);
 
-// The part of a model that a rank has. ends: of each chunk, the block behind its last (cut_blocks).
+// The part of a model that a rank has. ends: of each chunk, the block behind its last (cut_blocks); the same
+// on all ranks.
 ModelPart part_of_pipeline(const std::vector<int64_t>& ends, int64_t rank, int64_t ranks);
 
 class Pipeline : private PipelineWork {

@@ -34,7 +34,9 @@ struct RankUse {
 std::vector<RankUse> measure_ranks(const PlanSetting& set);
 
 struct Plan {
-  std::vector<int64_t> peaks;  // bytes of each rank
+  // Bytes of each rank: exact while no tensor takes more than 1 MiB; the allocator gives a larger one up to 1
+  // MiB more than it asked for, depending on what is free.
+  std::vector<int64_t> peaks;
   double seconds = 0, bubble = 0;
 };
 Plan plan_of(const PlanSetting& set, const Schedule& schedule, const std::vector<RankUse>& uses);

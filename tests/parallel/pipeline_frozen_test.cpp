@@ -1,11 +1,10 @@
-// Found: where nothing on the first ranks trains, a run ends with "backward: y does not depend on any
-// trainable parameter of this tape". The same model trains on one device.
+// Models of which some ranks train nothing.
 #include "tests/parallel/pipeline_testing.h"
 
 namespace gradus {
 namespace {
 
-TEST(L20_PipelineFound, AFirstRankThatDoesNotTrainIsNoError) {
+TEST(L20_PipelineParts, AFirstRankThatDoesNotTrainIsNoError) {
   const TransformerConfig c = small_neox();
   const std::vector<TextBatch> batches = random_micro_batches(c, 2);
   run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {

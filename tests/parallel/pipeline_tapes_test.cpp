@@ -1,10 +1,10 @@
-// Found: after an error in the middle of a run the tapes of passes in flight still record.
+// What an error in the middle of a run leaves behind.
 #include "tests/parallel/pipeline_testing.h"
 
 namespace gradus {
 namespace {
 
-TEST(L20_PipelineFound, AnErrorThatIsCaughtLeavesNoTapeRecording) {
+TEST(L20_PipelineParts, AnErrorThatIsCaughtLeavesNoTapeRecording) {
   const TransformerConfig c = small_gpt();
   std::vector<TextBatch> wrong = random_micro_batches(c, 4);
   wrong[2].ids[3] = int32_t(c.vocab);

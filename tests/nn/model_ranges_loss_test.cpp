@@ -1,5 +1,4 @@
-// Found: loss() and logits() of a part with an embedding, a head and several ranges leave blocks out,
-// silently.
+// loss() and logits() of parts with several ranges.
 #include "src/train/dummy.h"
 #include "tests/nn/families_testing.h"
 #include "tests/refusal_testing.h"
@@ -7,7 +6,7 @@
 namespace gradus {
 namespace {
 
-TEST(L20_ModelRangesFound, LossOfAPartWithSeveralRangesIsTheWholesOrRefused) {
+TEST(L20_ModelRanges, LossOfAPartWithSeveralRangesIsTheWholesOrRefused) {
   TransformerConfig c = family("gpt");
   c.layers = 4;
   const auto loss = [&](const ModelPart& part) {

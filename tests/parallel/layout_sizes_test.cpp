@@ -1,11 +1,10 @@
-// Found: a layout with negative counts whose product is the number of ranks is accepted; one with a count of
-// 0 ends the program (a division by 0).
+// Layouts whose numbers cannot be: below 1, or not as many ranks as there are.
 #include "tests/parallel/layout_testing.h"
 
 namespace gradus {
 namespace {
 
-TEST(L20_LayoutGroupsFound, NegativeCountsAreRefused) {
+TEST(L20_LayoutGroups, NegativeCountsAreRefused) {
   for (const Layout& l : {Layout{-1, 1, -1, 1}, Layout{1, -1, 1, -1}, Layout{-1, -1, 1, 1}})
     run_cluster({.ranks = 1, .device = "meta"}, [&](Comm& comm) {
       SCOPED_TRACE(l.text());
@@ -13,7 +12,7 @@ TEST(L20_LayoutGroupsFound, NegativeCountsAreRefused) {
     });
 }
 
-TEST(L20_LayoutGroupsFound, CountsOfZeroAreRefused) {
+TEST(L20_LayoutGroups, CountsOfZeroAreRefused) {
   for (const Layout& l : {Layout{0, 1, 1, 1}, Layout{1, 0, 1, 1}, Layout{1, 1, 0, 1}, Layout{1, 1, 1, 0}})
     run_cluster({.ranks = 1, .device = "meta"}, [&](Comm& comm) {
       SCOPED_TRACE(l.text());

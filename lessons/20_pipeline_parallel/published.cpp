@@ -51,16 +51,16 @@ PlanSetting setting_of(const PublishedModel& m) {
   set.model.precision = precision_recipe("mixed");
   return set;
 }
-// Machines do not reach their published peaks. A layer of the 22B model took 20.3 ms (Korthikanti et al.
-// 2023, table 4): the share that it reached of its least time is taken for all.
+// Machines do not reach their published peaks. Forward and backward of a layer of the 22B model took 20.3 ms
+// (Korthikanti et al. 2023, table 4): the share of its least time that it reached is taken for all models.
 double share_reached() {
-  double seconds = 0;
-  for (const int64_t layers : {2, 1}) {
+  const auto seconds_of_passes = [](int64_t layers) {
     PlanSetting set = setting_of(published_models()[3]);
     set.model.layers = layers;
-    seconds = plan_of(set).seconds - seconds;
-  }
-  return -seconds / 20.3e-3;
+    const RankUse use = measure_ranks(set)[0];
+    return use.of({Pass::Forward, 0, 0}).seconds + use.of({Pass::Backward, 0, 0}).seconds;
+  };
+  return (seconds_of_passes(2) - seconds_of_passes(1)) / 20.3e-3;
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ void published_table(Report& report) {
     const int64_t peak = *std::max_element(plan.peaks.begin(), plan.peaks.end());
     wrong_counts += std::abs(double(set.model.parameter_count()) - m.parameters) > m.unit;
     too_large += double(peak) > 80e9;
-    if (set.keep == Keep::LessAttention)
+    if (set.layout.pipeline > 1)
       least_ratio = std::min(least_ratio, ratio), most_ratio = std::max(most_ratio, ratio);
     table.row({m.name, m.layout.text(), std::to_string(m.chunks_per_rank), std::to_string(set.micro_batches),
                bytes_text(peak), number_text(plan.seconds), number_text(seconds), number_text(m.seconds),
@@ -90,8 +90,8 @@ void published_table(Report& report) {
   const std::string of = ", of " + std::to_string(published_models().size());
   report.check_equal("(d) parameters that are not the printed ones" + of, wrong_counts, 0);
   report.check_equal("(d) peaks above 80 GB" + of, too_large, 0);
-  report.check_at_least("(d) predicted / published seconds from 22B on, least", least_ratio, 0.7);
-  report.check_at_most("(d) the same, largest", most_ratio, 1.4);
+  report.check_at_least("(d) least predicted / published seconds, 175B and larger", least_ratio, 0.7);
+  report.check_at_most("(d) largest predicted / published seconds, 175B and larger", most_ratio, 1.4);
 }
 
 }  // namespace gradus

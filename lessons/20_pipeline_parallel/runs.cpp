@@ -44,8 +44,9 @@ void LayoutRuns::with(const std::string& name, const PipelineSetting& set, const
 void LayoutRuns::report(const std::string& name) {
   const std::string of = ", of " + std::to_string(runs_) + " runs";
   const bool data = current().device.has_data();
-  report_.check_at_most(name + "tensors that differ from one device's" + of, data ? double(unlike_) : NAN, 0);
-  report_.check_at_most(name + "ranks whose losses differ" + of, data ? double(losses_) : NAN, 0);
+  report_.check_at_most(name + "parameters that differ bitwise from the single-device run" + of,
+                        data ? double(unlike_) : NAN, 0);
+  report_.check_at_most(name + "ranks whose losses differ from it" + of, data ? double(losses_) : NAN, 0);
   report_.check_equal(
       name + "ranks whose peak is not the plan's" + of, bytes_, 0,
       args_.comm == "sim" ? "" : "is for simulated ranks: processes have buffers of their own");

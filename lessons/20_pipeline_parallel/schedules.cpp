@@ -123,8 +123,8 @@ void schedules_by_hand(std::ostream& out) {
 void schedules_table(const std::string& picture, Report& report) {
   std::cout
       << "\n(a) Schedules: equal stages, links that cost nothing; a backward pass takes two forward passes\n";
-  Table table(
-      {"schedule", "ranks", "micro-batches", "bubble", "simulated", "in flight, first rank", "last rank"});
+  Table table({"schedule", "ranks", "micro-batches", "bubble", "simulated", "in flight, rank 0 (chunks)",
+               "in flight, last rank (chunks)"});
   int64_t bubbles = 0, in_flight = 0, simulated = 0, count = 0;
   std::vector<NamedTimeline> shown;
   for (const int64_t p : {2, 4, 8})
@@ -154,8 +154,8 @@ void schedules_table(const std::string& picture, Report& report) {
   write_file(picture, draw_timelines("4 ranks, 8 micro-batches", shown));
   const std::string of = ", of " + std::to_string(count) + " schedules";
   report.check_equal("(a) bubbles that differ from the formula" + of, bubbles, 0);
-  report.check_equal("(a) simulated bubbles that differ from it" + of, simulated, 0);
-  report.check_equal("(a) passes in flight that differ from theirs" + of, in_flight, 0);
+  report.check_equal("(a) simulated bubbles that differ from the formula" + of, simulated, 0);
+  report.check_equal("(a) ranks whose passes in flight differ from the formula" + of, in_flight, 0);
 }
 
 int judge_schedule(const std::string& path) {

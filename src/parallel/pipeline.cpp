@@ -17,24 +17,20 @@ struct Exchange {
   const Shape& shape;
   DType dtype;
 
-  // The chunk that the data of a pass goes to.
-  int64_t next(const Task& a) const { return a.chunk + (a.pass == Pass::Forward ? 1 : -1); }
-  int64_t before(const Task& a) const { return a.chunk - (a.pass == Pass::Forward ? 1 : -1); }
-  bool is_chunk(int64_t c) const { return c >= 0 && c < schedule.chunks; }
-
   struct Input {
     Tensor x;
     std::unique_ptr<Work> work;
   };
-  Input begin(const Task& a) const {
-    const int64_t from = before(a);
-    if (!is_chunk(from)) return {};
+  Input begin(const Task& task) const {
+    const std::optional<Task> from = schedule.input_of(task);
+    if (!from) return {};
     Tensor x(current().device, shape, dtype, Kind::Temporary, "pipeline input");
-    const Task maker{a.pass, a.micro_batch, from};
-    return {x, ranks.recv(x, from % ranks.size(), int64_t(schedule.index(maker)))};
+    return {x, ranks.recv(x, from->chunk % ranks.size(), int64_t(schedule.index(*from)))};
   }
-  std::unique_ptr<Work> send(const Task& a, const Tensor& y) const {
-    return ranks.send(y, next(a) % ranks.size(), int64_t(schedule.index(a)));
+  // Nothing, if no task waits for y.
+  std::unique_ptr<Work> send(const Task& task, const Tensor& y) const {
+    const std::optional<Task> to = schedule.receiver_of(task);
+    return to ? ranks.send(y, to->chunk % ranks.size(), int64_t(schedule.index(task))) : nullptr;
   }
 };
 
@@ -64,7 +60,7 @@ void run_schedule(Comm& ranks, const Schedule& schedule, const Shape& shape, DTy
     if (uses)
       uses->push_back({task, before, meter.at_peak().allocated() - before, 0, ranks.seconds() - begin});
     if (sending) std::exchange(sending, nullptr)->wait();
-    if (exchange.is_chunk(exchange.next(task))) sending = exchange.send(task, y);
+    sending = exchange.send(task, y);
     y = {};
     if (uses) uses->back().kept = meter.now().allocated() - before;
   }
@@ -75,7 +71,7 @@ ModelPart part_of_pipeline(const std::vector<int64_t>& ends, int64_t rank, int64
   const auto chunks = int64_t(ends.size());
   check(ranks >= 1 && rank >= 0 && rank < ranks && chunks >= ranks && chunks % ranks == 0,
         "pipeline: ", chunks, " chunks for rank ", rank, " of ", ranks,
-        "; each rank must have as many, one at least");
+        "; every rank needs the same number of chunks, at least one");
   check(ends[0] > 0 && std::adjacent_find(ends.begin(), ends.end(), std::greater_equal<>()) == ends.end(),
         "pipeline: the ends of the chunks must increase; each chunk has a block at least");
   ModelPart part{.ranges = {}, .embedding = rank == 0, .head = rank == ranks - 1};
@@ -113,7 +109,10 @@ double Pipeline::run(const Schedule& schedule, const std::vector<TextBatch>& mic
           " x ", T, " tokens; all must have the same shape");
   struct Ends {  // also when an error ends the run: no tape goes on recording
     Pipeline& pipeline;
-    ~Ends() { pipeline.in_flight_.clear(), pipeline.losses_.clear(), pipeline.batches_ = nullptr; }
+    ~Ends() {
+      pipeline.in_flight_.clear(), pipeline.losses_.clear(), pipeline.batches_ = nullptr;
+      current().first_sample = 0;
+    }
   } const ends{*this};
   batches_ = &micro_batches;
   targets_ =

@@ -29,10 +29,6 @@ static int64_t message_bytes(const PlanSetting& set) {
 static int64_t buffer_bytes(int64_t message) {
   return round_up(message, 512);
 }  // what the allocator takes for it
-static bool has_input(const Task& t, int64_t chunks) {
-  return t.chunk != (t.pass == Pass::Forward ? 0 : chunks - 1);
-}
-
 static RankUse use_of_rank(Comm& comm, const PlanSetting& set) {
   const int64_t p = set.layout.pipeline, chunks = p * set.chunks_per_rank, T = set.model.context;
   RankModel rank(comm, set.layout, set.model,
@@ -54,8 +50,8 @@ static RankUse use_of_rank(Comm& comm, const PlanSetting& set) {
     rank.run(schedule, micro_batches, batch.sequences * T);
     optimizer.step(1e-3);
     if (!measured) continue;
-    const int64_t inputs = has_input(schedule.of_rank[size_t(rank.groups.place.pipeline)][0], chunks) +
-                           has_input(schedule.of_rank[size_t(rank.groups.place.pipeline)][1], chunks);
+    int64_t inputs = 0;  // that were there, or under way, when the first task began
+    for (size_t i = 0; i < 2; ++i) inputs += schedule.input_of(use.tasks[i].task).has_value();
     use.between = use.tasks[0].before - inputs * buffer_bytes(message_bytes(set));
     use.outside = meter.at_peak().allocated();
     use.step_seconds = comm.seconds() - begin;
@@ -73,9 +69,10 @@ std::vector<RankUse> measure_ranks(const PlanSetting& set) {
   return uses;
 }
 
-int64_t peak_of(const std::vector<Task>& list, int64_t chunks, const RankUse& use, int64_t message) {
+int64_t peak_of(const Schedule& schedule, int64_t stage, const RankUse& use, int64_t message) {
+  const std::vector<Task>& list = schedule.of_rank[size_t(stage)];
   const auto input = [&](size_t i) {
-    return i < list.size() && has_input(list[i], chunks) ? buffer_bytes(message) : 0;
+    return i < list.size() && schedule.input_of(list[i]) ? buffer_bytes(message) : 0;
   };
   int64_t now = use.between + input(0), peak = use.outside;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -101,8 +98,7 @@ Plan plan_of(const PlanSetting& set, const Schedule& schedule, const std::vector
   for (const RankUse& u : uses) step = std::max(step, u.step_seconds);
   Plan plan{.peaks = {}, .seconds = pipeline.seconds + step - one.seconds, .bubble = pipeline.bubble};
   for (int64_t r = 0; r < set.layout.ranks(); ++r)
-    plan.peaks.push_back(
-        peak_of(schedule.of_rank[size_t(r / each)], schedule.chunks, uses[size_t(r)], message));
+    plan.peaks.push_back(peak_of(schedule, r / each, uses[size_t(r)], message));
   return plan;
 }
 

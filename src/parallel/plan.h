@@ -42,7 +42,7 @@ struct Plan {
 Plan plan_of(const PlanSetting& set, const Schedule& schedule, const std::vector<RankUse>& uses);
 // By the usual schedule: 1F1B, interleaved if there are several chunks per rank.
 Plan plan_of(const PlanSetting& set);
-// The peak of a rank that goes through its list. message: bytes of what is passed on.
-int64_t peak_of(const std::vector<Task>& list, int64_t chunks, const RankUse& use, int64_t message);
+// The peak of a rank of this stage. message: bytes of what is passed on.
+int64_t peak_of(const Schedule& schedule, int64_t stage, const RankUse& use, int64_t message);
 
 }  // namespace gradus

@@ -118,27 +118,46 @@ Schedule schedule_of_text(std::string_view text) {
   return s;
 }
 
+std::optional<Task> Schedule::input_of(const Task& task) const {
+  // BEGIN SOLUTION 20.3
+  const int64_t chunk = task.pass == Pass::Forward ? task.chunk - 1 : task.chunk + 1;
+  if (chunk < 0 || chunk == chunks) return {};
+  return Task{task.pass, task.micro_batch, chunk};
+  // STUB: todo("20.3", "the task that makes this one's input", task);
+  // END SOLUTION 20.3
+}
+
+std::optional<Task> Schedule::receiver_of(const Task& task) const {
+  for (const int64_t chunk : {task.chunk - 1, task.chunk + 1}) {
+    const Task next{task.pass, task.micro_batch, chunk};
+    if (chunk >= 0 && chunk < chunks && input_of(next) == task) return next;
+  }
+  return {};
+}
+
 namespace {
 
 // Each rank must have every task of its chunks once.
 void check_lists(const Schedule& s) {
   const int64_t p = s.ranks(), m = s.micro_batches;
   check(p > 0 && s.chunks >= p && s.chunks % p == 0, s.chunks, " chunks for ", p,
-        " ranks; each rank must have as many, one at least");
+        " ranks; every rank needs the same number of chunks, at least one");
   for (int64_t rank = 0; rank < p; ++rank) {
     std::vector<int> seen(size_t(2 * m * s.chunks));
     for (const Task& a : s.of_rank[size_t(rank)]) {
-      const std::string name = "rank " + std::to_string(rank) + ": " + text_of(a, rank);
-      check(a.chunk >= 0 && a.chunk < s.chunks && a.chunk % p == rank, name,
-            ": the chunk is not on this rank; chunk c is on rank c % ", p);
-      check(a.micro_batch >= 0 && a.micro_batch < m, name, ": there are ", m, " micro-batches");
-      const size_t forward = s.index({Pass::Forward, a.micro_batch, a.chunk});
-      check(seen[s.index(a)]++ == 0, name, " is there twice");
-      check(seen[forward], name, " comes before the forward pass whose gradient it computes");
+      const auto require = [&](bool ok, const auto&... why) {
+        if (!ok) fail("rank ", rank, ": ", text_of(a, rank), why...);
+      };
+      require(a.chunk >= 0 && a.chunk < s.chunks && a.chunk % p == rank,
+              ": the chunk is not on this rank; chunk c is on rank c % ", p);
+      require(a.micro_batch >= 0 && a.micro_batch < m, ": there are ", m, " micro-batches");
+      require(seen[s.index(a)]++ == 0, " is listed twice");
+      require(seen[s.index({Pass::Forward, a.micro_batch, a.chunk})],
+              " comes before the forward pass whose gradient it computes");
     }
     for (size_t i = 0; i < seen.size(); ++i) {
       const Task a = s.task(i);
-      check(seen[i] || a.chunk % p != rank, "rank ", rank, ": ", text_of(a, rank), " is missing");
+      if (!seen[i] && a.chunk % p == rank) fail("rank ", rank, ": ", text_of(a, rank), " is missing");
     }
   }
 }
@@ -152,15 +171,6 @@ struct Player {
   Timeline result;
 
   std::optional<double>& end_of(const Task& a) { return ends[s.index(a)]; }
-  // What a task's input comes from, unless it is the data or the loss.
-  std::optional<Task> before(const Task& a) const {
-    // BEGIN SOLUTION 20.3
-    const int64_t chunk = a.pass == Pass::Forward ? a.chunk - 1 : a.chunk + 1;
-    if (chunk < 0 || chunk == s.chunks) return {};
-    return Task{a.pass, a.micro_batch, chunk};
-    // STUB: todo("20.3", "the task that makes this one's input", a);
-    // END SOLUTION 20.3
-  }
   // The rank's next task, if its input is known to come.
   bool step(int64_t rank) {
     std::vector<Timeline::Entry>& done = result.of_rank[size_t(rank)];
@@ -169,7 +179,7 @@ struct Player {
     const Task a = list[done.size()];
     double& now = clock[size_t(rank)];
     double begin = now;
-    if (const std::optional<Task> input = before(a)) {
+    if (const std::optional<Task> input = s.input_of(a)) {
       const std::optional<double> made = end_of(*input);
       if (!made) return false;
       begin = std::max(now, *made + (input->chunk % s.ranks() == rank ? 0 : link));
@@ -186,7 +196,7 @@ struct Player {
     for (int64_t rank = 0; rank < s.ranks(); ++rank) {
       const size_t at = result.of_rank[size_t(rank)].size();
       if (at == s.of_rank[size_t(rank)].size()) continue;
-      const Task a = s.of_rank[size_t(rank)][at], input = *before(a);
+      const Task a = s.of_rank[size_t(rank)][at], input = *s.input_of(a);
       text << " rank " << rank << " is at " << text_of(a, rank) << " and waits for "
            << text_of(input, input.chunk % s.ranks()) << " of rank " << input.chunk % s.ranks() << ";";
     }

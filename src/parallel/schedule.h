@@ -3,6 +3,7 @@
 // A schedule lists for each rank what it computes, in order. It can be checked before anything runs.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,10 @@ struct Schedule {
     const auto pair = int64_t(index / 2);
     return {Pass(index % 2), pair / chunks, pair % chunks};
   }
+  // The task whose output is this one's input; none for the first chunk forward and the last one backward.
+  std::optional<Task> input_of(const Task& task) const;
+  // The task whose input is this one's output.
+  std::optional<Task> receiver_of(const Task& task) const;
 };
 
 // All forward passes, then all backward passes (Huang et al. 2019, "GPipe", sec. 2.3; there the last
@@ -44,7 +49,7 @@ Schedule interleaved(int64_t ranks, int64_t micro_batches, int64_t chunks_per_ra
 // where it is the rank's number. '#' begins a comment. An error names what cannot be read.
 Schedule schedule_of_text(std::string_view text);
 std::string text_of(const Schedule& schedule);
-std::string text_of(const Task& action, int64_t rank);
+std::string text_of(const Task& task, int64_t rank);
 
 struct ChunkTimes {
   double forward = 1, backward = 2;

@@ -42,8 +42,9 @@ Names failed(const std::function<void(int64_t rank, PipelineRun&)>& plant) {
 }
 
 TEST(L20_Checks, RunsOfEveryRank) {
-  const Names tensors{"tensors that differ from one device's, of 1 runs"},
-      losses{"ranks whose losses differ, of 1 runs"}, bytes{"ranks whose peak is not the plan's, of 1 runs"};
+  const Names tensors{"parameters that differ bitwise from the single-device run, of 1 runs"},
+      losses{"ranks whose losses differ from it, of 1 runs"},
+      bytes{"ranks whose peak is not the plan's, of 1 runs"};
   EXPECT_EQ(failed([](int64_t, PipelineRun&) {}), Names{});
   for (const int64_t wrong : {0, 1}) {
     const auto planted = [&](const std::function<void(PipelineRun&)>& plant) {

@@ -26,7 +26,7 @@ TEST(L20_Exercises, ARankWarmsUpUntilItsFirstGradientIsThere) {
         const int64_t forward = first - list.begin(), expected = std::min(m, p - r);
         const std::string rank = "rank " + std::to_string(r) + " of " + std::to_string(p);
         EXPECT_GE(forward, expected) << rank
-                                     << " is to compute a backward pass before its gradient can be there: "
+                                     << " computes a backward pass before its gradient can have arrived: "
                                      << "all ranks behind it need a micro-batch more";
         EXPECT_LE(forward, expected)
             << rank << " keeps more micro-batches than it needs until the first gradient comes back";

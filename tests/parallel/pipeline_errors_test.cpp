@@ -38,7 +38,7 @@ TEST_F(L20_PipelineErrors, ASchedulesThatCannotRunIsRefused) {
   Schedule missing = interleaved(2, 4, 2), twice = missing;
   missing.of_rank[1].pop_back(), twice.of_rank[0].push_back(twice.of_rank[0][0]);
   expect_refused_and_usable("is missing", missing, batches);
-  expect_refused_and_usable("is there twice", twice, batches);
+  expect_refused_and_usable("is listed twice", twice, batches);
 }
 TEST_F(L20_PipelineErrors, ASchedulesOfADifferentNumberOfRanksOrChunksIsRefused) {
   expect_refused_and_usable("4", gpipe(4, 4), batches);               // as many chunks

@@ -133,7 +133,7 @@ TEST(L20_Schedule, WhatCannotRunHasASentence) {
   };
   EXPECT_EQ(problem("F0 B0\nF0 B0\n"), "");
   EXPECT_EQ(problem("F0 B0\nF0\n"), "rank 1: B0 is missing");
-  EXPECT_EQ(problem("F0 B0\nF0 B0 B0\n"), "rank 1: B0 is there twice");
+  EXPECT_EQ(problem("F0 B0\nF0 B0 B0\n"), "rank 1: B0 is listed twice");
   EXPECT_EQ(problem("B0 F0\nF0 B0\n"), "rank 0: B0 comes before the forward pass whose gradient it computes");
   EXPECT_EQ(problem("F0.1 B0.1\nF0 B0\n"),
             "rank 0: F0.1: the chunk is not on this rank; chunk c is on rank c % 2");

@@ -142,7 +142,7 @@ TEST(L20_ScheduleTexts, ASingleWrongTaskOfAScheduleIsNamed) {
                     problem(missing).find("B" + number + " comes before the forward pass") !=
                         std::string::npos)
             << problem(missing) << ", without " << name;
-        EXPECT_EQ(problem(twice), begins + name + " is there twice");
+        EXPECT_EQ(problem(twice), begins + name + " is listed twice");
         EXPECT_NE(problem(elsewhere), "") << name << " on a different rank";
       }
 }

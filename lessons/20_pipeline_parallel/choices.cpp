@@ -44,13 +44,13 @@ void cuts_table(Report& report) {
   report.check_at_most("(e) bubble, cut by cost / equal blocks", bubbles[1] / bubbles[0], 1);
 }
 
-std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& c) {
+std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& c, int64_t batch) {
   std::vector<Layout> all;
   for (int64_t context = 1; context <= 2; ++context)
     for (int64_t p = 1; p <= std::min(ranks, c.layers); ++p)
       for (int64_t d = 1; d <= ranks; ++d) {
         const Layout l{p, d, std::max<int64_t>(ranks / (p * d * context), 1), context};
-        if (l.ranks() == ranks && c.heads % l.tensor == 0) all.push_back(l);
+        if (l.ranks() == ranks && c.heads % l.tensor == 0 && batch % d == 0) all.push_back(l);
       }
   return all;
 }
@@ -59,6 +59,8 @@ void layouts_table(const WhatIf& w, int64_t batch) {
   const TransformerConfig c = transformer_config(w.model);
   check(c.output_head != OutputHead::Pooled && c.token_types == 0, "--model=", w.model,
         ": it must be like GPT-2 or GPT-NeoX");
+  check(w.ranks <= 8 || w.ranks % 8 == 0, "--ranks=", w.ranks,
+        ": a node has 8 machines; take at most 8, or a multiple of 8");
   PlanSetting set{.model = c, .machine = machine_called(w.machine), .network = network_of(w)};
   set.model.precision = precision_recipe("mixed"), set.model.attention = attention_flash;
   struct Choice {
@@ -67,12 +69,12 @@ void layouts_table(const WhatIf& w, int64_t batch) {
     int64_t peak;
   };
   std::vector<Choice> choices;
-  const std::vector<Layout> all = layouts_of(w.ranks, c);
+  const std::vector<Layout> all = layouts_of(w.ranks, c, batch);
   Progress progress("layouts", int64_t(all.size()));
   int64_t done = 0;
   for (const Layout& l : all) {
     progress.step(++done, NAN);
-    if (batch % l.data != 0 || (l.context > 1 && c.rotary > 0)) continue;
+    if (l.context > 1 && c.rotary > 0) continue;
     set.layout = l, set.micro_batches = batch / l.data;
     const Plan plan = plan_of(set);
     choices.push_back({l, plan, *std::max_element(plan.peaks.begin(), plan.peaks.end())});

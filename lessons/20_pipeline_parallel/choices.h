@@ -10,8 +10,8 @@ namespace gradus {
 void published_table(Report& report);
 // (e) in the report: GPT-2 in 4 stages, with equal numbers of blocks and cut by their cost.
 void cuts_table(Report& report);
-// All layouts of so many ranks, 1F1B; `heads` and blocks that a layout does not divide are left out.
-std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& config);
+// All layouts of so many ranks that divide the model's heads and a batch, with one or two context ranks.
+std::vector<Layout> layouts_of(int64_t ranks, const TransformerConfig& config, int64_t batch);
 // Without a cluster: the layouts of a model on so many machines, the fastest that fit first. `batch`
 // sequences per step in micro-batches of one.
 void layouts_table(const WhatIf& what_if, int64_t batch);

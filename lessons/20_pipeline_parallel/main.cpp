@@ -52,7 +52,7 @@ static PipelineRun train(Comm& comm, const ParallelTask& task, const Loader& loa
 static int lesson_20(int argc, char** argv) {
   Lesson lesson(argc, argv, "20_pipeline_parallel", "ranks that compute one part of a model after the other",
                 20);
-  RanksArgs args = ranks_flags(lesson.args, 4096, 8);
+  RanksArgs args = ranks_flags(lesson.args, 512, 8);
   const std::string schedule =
       lesson.args.text("schedule", "", "only this: judge a schedule, a line per rank (F0 F1 B0 B1)");
   const std::string file = lesson.plot("20_layout.safetensors");
@@ -60,7 +60,7 @@ static int lesson_20(int argc, char** argv) {
                      "model", "", "only this: the layouts of a model (gpt2-xl, ...) on --ranks machines"),
                  .machine = lesson.args.choice("machine", "A100", "what each rank has, for --model",
                                                names_of(published_machines()))};
-  const int64_t batch = lesson.args.integer("batch", 64, "sequences per step, for --model", 1, 1 << 20);
+  const int64_t batch = lesson.args.integer("batch", 64, "sequences per step, for --model", 1, 4096);
   lesson.done({}, {lesson.plot("20_schedules.svg"), file});
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, layouts_table(what_if, batch), 0;
   if (lesson.print == "example") return schedules_by_hand(std::cout), 0;
@@ -72,7 +72,8 @@ static int lesson_20(int argc, char** argv) {
   task.batch = 8;
   task.model.layers = 8, task.model.heads = 8, task.model.channels = 32, task.model.context = 16;
   if (std::string(context.device.name()) == "emu")
-    task.model.layers = 2, task.model.channels = 16, task.model.context = 8, args.ranks = 2;
+    task.model.layers = 2, task.model.channels = 16, task.model.context = 8;
+  if (task.model.layers == 2 && args.comm == "sim") args.ranks = std::min<int64_t>(args.ranks, 2);
   task.model.dropout = 0.1;
   const Text text = load_text("", task.text_bytes, task.seed);
   const Loader loader(text.corpus, task.model.context, task.seed);

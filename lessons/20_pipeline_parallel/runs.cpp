@@ -73,7 +73,7 @@ void pipeline_runs(const RanksArgs& args, ParallelTask task, const Loader& loade
 void layout_runs(RanksArgs args, ParallelTask task, const Loader& loader, const LayoutRuns::Train& train,
                  const std::string& file, Report& report) {
   LayoutRuns runs(args, task, train, report);
-  const std::vector<Layout> all = layouts_of(args.ranks, task.model);
+  const std::vector<Layout> all = layouts_of(args.ranks, task.model, task.batch);
   LayoutReference alone;
   for (const Layout& l : all) {
     task.model.dropout = l.context > 1 ? 0 : 0.1;

@@ -169,9 +169,10 @@ int judge_schedule(const std::string& path) {
   const Timeline usual =
       play(one_forward_one_backward(s.ranks(), s.micro_batches), std::vector<ChunkTimes>(size_t(s.ranks())));
   std::cout << "\nbubble " << percent_text(t.bubble) << ", 1F1B's is " << percent_text(usual.bubble) << "\n";
+  const int64_t v = s.chunks / s.ranks();
   for (int64_t r = 0; r < s.ranks(); ++r)
-    std::cout << "rank " << r << ": " << t.in_flight[size_t(r)] << " passes in flight at most, with 1F1B "
-              << usual.in_flight[size_t(r)] << "\n";
+    std::cout << "rank " << r << ": at most " << t.in_flight[size_t(r)] << " chunks in flight, with 1F1B "
+              << v * usual.in_flight[size_t(r)] << "\n";
   std::cout << "PASS\n";
   return 0;
 }

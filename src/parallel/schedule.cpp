@@ -268,7 +268,11 @@ std::vector<int64_t> cut_blocks(const std::vector<double>& costs, double before,
 }
 
 std::vector<int64_t> even_cuts(int64_t blocks, int64_t chunks) {
-  return cut_blocks(std::vector<double>(size_t(blocks), 1), 0, 0, chunks);
+  check(chunks >= 1 && chunks <= blocks, "pipeline: ", blocks, " blocks cannot be cut into ", chunks,
+        " chunks; each needs a block at least");
+  std::vector<int64_t> ends;
+  for (int64_t c = 1; c <= chunks; ++c) ends.push_back(c * blocks / chunks);
+  return ends;
 }
 
 }  // namespace gradus

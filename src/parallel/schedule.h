@@ -77,7 +77,7 @@ Timeline play(const Schedule& schedule, const std::vector<ChunkTimes>& times, do
 // head.
 std::vector<int64_t> cut_blocks(const std::vector<double>& costs, double before, double behind,
                                 int64_t chunks);
-// The same where all blocks cost the same, and nothing else does.
+// Chunks of equal numbers of blocks, or nearly: where all blocks cost the same.
 std::vector<int64_t> even_cuts(int64_t blocks, int64_t chunks);
 
 }  // namespace gradus

@@ -19,7 +19,7 @@
 #   make gradescope-zip LESSON=03   the same as an autograder for Gradescope
 #   make check-grade LESSONS="02"   grades hostile submissions, and each exercise open; by default of all lessons
 #   make readme      write the table of the last `make lessons` into README.md
-#   make mpi-17 RANKS=4   lesson 17, 18 or 19 with ranks that are processes, started by MPI's mpiexec; ARGS as above
+#   make mpi-17 RANKS=4   lesson 17, 18, 19 or 20 with ranks that are processes, started by MPI's mpiexec; ARGS as above
 #   make             build everything that is there; clean: remove build/; compile_commands.json: for editors
 #
 #   Variables: ONEDNN=0 builds without oneDNN; MPI=0 without MPI, MPI=1 insists on it; SANITIZE=1 builds into build/sanitize with the address and

@@ -13,11 +13,10 @@ struct LayoutReference {
   std::map<std::string, std::vector<double>> weights;  // in the end
   std::vector<double> losses;
 };
-// The same training with AdamW. Each of the layout's replicas (data and context ranks) has a buffer of its
-// own for its gradients, in which micro-batches are added in order; the buffers are added in rank order.
-// Where there is a pipeline, the head has a buffer of its own for the gradient of a tied embedding. Partial
-// products are added as in tensor parallelism, blocks of attention merged as in context parallelism (lesson
-// 19).
+// The same training with AdamW. Each replica (data and context ranks) has its own buffer of gradients, in
+// which micro-batches are added in order; the buffers are added in rank order. With a pipeline, the head has
+// its own buffer for the gradient of a tied embedding. Partial products and blocks of attention: as in
+// lesson 19.
 LayoutReference train_as(const Layout& layout, const Loader& loader, const ParallelTask& task,
                          int64_t micro_batches);
 

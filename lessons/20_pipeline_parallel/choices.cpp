@@ -1,7 +1,6 @@
 #include "lessons/20_pipeline_parallel/choices.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 
 #include "src/core/progress.h"
@@ -12,6 +11,7 @@ namespace gradus {
 // A stage for each block: what the first has more than the others is the embedding, the last the head.
 static std::vector<int64_t> cut_by_cost(PlanSetting set) {
   const int64_t L = set.model.layers, p = set.layout.pipeline;
+  if (L < 3) return even_cuts(L, p);
   set.layout.pipeline = L, set.ends = {};
   const std::vector<RankUse> uses = measure_ranks(set);
   const auto cost = [&](int64_t stage) {
@@ -73,9 +73,10 @@ void layouts_table(const WhatIf& w, int64_t batch) {
   Progress progress("layouts", int64_t(all.size()));
   int64_t done = 0;
   for (const Layout& l : all) {
-    progress.step(++done, NAN);
+    progress.step(++done);
     if (l.context > 1 && c.rotary > 0) continue;
     set.layout = l, set.micro_batches = batch / l.data;
+    set.ends = l.pipeline > 1 ? cut_by_cost(set) : std::vector<int64_t>{};
     const Plan plan = plan_of(set);
     choices.push_back({l, plan, *std::max_element(plan.peaks.begin(), plan.peaks.end())});
   }
@@ -96,7 +97,7 @@ void layouts_table(const WhatIf& w, int64_t batch) {
     table.row({std::to_string(x.layout.pipeline), std::to_string(x.layout.data),
                std::to_string(x.layout.tensor), std::to_string(x.layout.context), bytes_text(x.peak),
                fits(x) ? "yes" : "no", percent_text(x.plan.bubble), seconds_text(x.plan.seconds),
-               number_text(double(batch * c.context) / x.plan.seconds)});
+               count_text(int64_t(double(batch * c.context) / x.plan.seconds))});
   std::cout << table;
 }
 

@@ -35,7 +35,12 @@ void print_timeline(std::ostream& out, const Schedule& s, const Timeline& t) {
   }
 }
 
-std::string draw_timelines(const std::string& title, const std::vector<NamedTimeline>& all) {
+struct NamedTimeline {
+  std::string name;
+  Schedule schedule;
+  Timeline timeline;
+};
+static std::string draw_timelines(const std::string& title, const std::vector<NamedTimeline>& all) {
   constexpr double kLeft = 70, kWidth = 700, kLane = 18;
   double longest = 0, y = 52;
   for (const NamedTimeline& n : all) longest = std::max(longest, n.timeline.seconds);

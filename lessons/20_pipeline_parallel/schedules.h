@@ -10,14 +10,7 @@ namespace gradus {
 
 // A row per rank, a column per unit of time: F2 is the forward pass of micro-batch 2, B2== its backward pass.
 void print_timeline(std::ostream& out, const Schedule& schedule, const Timeline& timeline);
-struct NamedTimeline {
-  std::string name;
-  Schedule schedule;
-  Timeline timeline;
-};
-std::string draw_timelines(const std::string& title, const std::vector<NamedTimeline>& all);
-
-// Two ranks and two micro-batches, small enough for a pencil (--print=example).
+// Two ranks and three micro-batches, small enough for a pencil (--print=example).
 void schedules_by_hand(std::ostream& out);
 // The share of all ranks' time in which they wait, with p ranks, m micro-batches and v chunks per rank:
 // Narayanan et al. 2021, sec. 2.2 (there as a share of the time without waiting).

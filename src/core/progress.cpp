@@ -17,7 +17,7 @@ Progress::Progress(std::string what, int64_t total, std::FILE* out)
       terminal_(isatty(fileno(out)) == 1),
       start_(seconds_now()) {}
 
-void Progress::step(int64_t done, double loss) {
+void Progress::step(int64_t done, std::optional<double> loss) {
   done = std::clamp<int64_t>(done, 0, total_);
   if (terminal_) {
     const double now = seconds_now();
@@ -30,7 +30,7 @@ void Progress::step(int64_t done, double loss) {
   }
 }
 
-void Progress::show(int64_t done, double loss, double now) {
+void Progress::show(int64_t done, std::optional<double> loss, double now) {
   const double left = (now - start_) * double(total_ - done) / double(std::max<int64_t>(done, 1));
   const std::string counts = std::to_string(done) + "/" + std::to_string(total_);
   std::string bar;
@@ -38,10 +38,11 @@ void Progress::show(int64_t done, double loss, double now) {
     bar.assign(size_t(30 * double(done) / double(total_)), '#');
     bar = " [" + bar + std::string(30 - bar.size(), ' ') + "]";
   }
-  char shown[64] = "no number";  // on meta, and of a run that diverged
-  if (!std::isnan(loss)) std::snprintf(shown, sizeof shown, "%.4f", loss);
+  char shown[64] = "";
+  if (loss) std::snprintf(shown, sizeof shown, "  loss %.4f", *loss);
+  if (loss && std::isnan(*loss)) std::snprintf(shown, sizeof shown, "  loss no number");  // or on meta
   // On a terminal: back to the start of the line, and erase what is left of the old one (ESC [ K).
-  std::fprintf(out_, "%s%s%s %s  loss %s  %s left%s", terminal_ ? "\r" : "", what_.c_str(), bar.c_str(),
+  std::fprintf(out_, "%s%s%s %s%s  %s left%s", terminal_ ? "\r" : "", what_.c_str(), bar.c_str(),
                counts.c_str(), shown, seconds_text(left).c_str(), terminal_ ? "\033[K" : "\n");
   std::fflush(out_);
   line_open_ = terminal_;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace gradus {
@@ -14,11 +15,12 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void step(int64_t done, double loss);  // `done` of `total`; cheap: shown at most five times a second
-  void done();                           // ends the line, so that other output can follow
+  // `done` of `total`, with a loss where there is one; cheap: shown at most five times a second.
+  void step(int64_t done, std::optional<double> loss = {});
+  void done();  // ends the line, so that other output can follow
 
  private:
-  void show(int64_t done, double loss, double now);
+  void show(int64_t done, std::optional<double> loss, double now);
 
   std::string what_;
   int64_t total_, last_tenth_ = 0;

@@ -63,7 +63,7 @@ class Pipeline : private PipelineWork {
   };
   Comm& ranks_;
   Transformer& model_;
-  std::unique_ptr<Comm> ends_;  // the first and the last rank
+  std::unique_ptr<Comm> ends_;  // the first and the last rank; those between have a group of their own
   const std::vector<TextBatch>* batches_ = nullptr;
   Tensor targets_;
   std::map<std::pair<int64_t, int64_t>, InFlight> in_flight_;  // by micro-batch and chunk

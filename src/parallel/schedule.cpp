@@ -91,7 +91,7 @@ std::string text_of(const Schedule& s) {
 
 static int64_t number_in(std::string_view word, std::string_view digits) {
   check(!digits.empty() && digits.size() <= 3 && digits.find_first_not_of("0123456789") == digits.npos,
-        "schedule: '", word, "' is no task; write F3 or B3, or with a chunk F3.6");
+        "schedule: '", word, "' is no task; write F3 or B3, or with a chunk F3.6 (numbers below 1000)");
   return std::stoll(std::string(digits));
 }
 
@@ -104,7 +104,7 @@ Schedule schedule_of_text(std::string_view text) {
     for (std::string word; words >> word;) {
       const size_t dot = std::min(word.find('.'), word.size());
       check(word[0] == 'F' || word[0] == 'B', "schedule: '", word,
-            "' is no task; write F3 or B3, or with a chunk F3.6");
+            "' is no task; write F3 or B3, or with a chunk F3.6 (numbers below 1000)");
       const int64_t micro_batch = number_in(word, std::string_view(word).substr(1, dot - 1));
       const int64_t chunk =
           dot == word.size() ? s.ranks() : number_in(word, std::string_view(word).substr(dot + 1));

@@ -28,8 +28,9 @@ TEST(L20_Exercises, ARankWarmsUpUntilItsFirstGradientIsThere) {
         EXPECT_GE(forward, expected) << rank
                                      << " computes a backward pass before its gradient can have arrived: "
                                      << "all ranks behind it need a micro-batch more";
-        EXPECT_LE(forward, expected)
-            << rank << " keeps more micro-batches than it needs until the first gradient comes back";
+        EXPECT_LE(forward, expected) << rank
+                                     << " keeps more micro-batches than it needs until the first gradient "
+                                        "comes back (the first pair's included)";
       }
     }
   EXPECT_EQ(text_of(one_forward_one_backward(3, 3)),
@@ -63,7 +64,8 @@ TEST(L20_Exercises, ATaskWaitsForTheChunkBeforeIt) {
       << "forward the input comes from the chunk before, backward from the chunk behind";
   EXPECT_EQ(begins("F0 F1 B0 B1\nF0 B0 F1 B1"), (Begins{0, 1, 5, 8, 1.5, 2.5, 4.5, 5.5}));
   EXPECT_EQ(begins("F0 F0.2 B0.2 B0\nF0 F0.3 B0.3 B0"), (Begins{0, 3, 8, 13, 1.5, 4.5, 5.5, 10.5}))
-      << "with two chunks per rank the input of chunk 2 comes from the last rank";
+      << "with two chunks per rank the input of chunk 2 comes from the last rank, and in backward that of "
+         "chunk 1 from chunk 2";
   EXPECT_EQ(begins("F0 B0 F1 B1\nF1 B1 F0 B0"), Begins{}) << "both wait for each other";
 }
 
@@ -126,7 +128,8 @@ TEST(L20_Exercises, TheTiedEmbeddingHasOneGradient) {
                 "the first rank has the gradient of the embedding; that of the head is to be added");
     if (p > 1)
       expect_near(ours.at("last"), plain.at("wte.weight"),
-                  "the last rank updates its copy of the weight, too, and needs the same gradient");
+                  "the last rank updates its copy of the weight, too, and needs the same gradient; did both "
+                  "wait for the sum?");
   }
 }
 

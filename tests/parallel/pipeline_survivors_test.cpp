@@ -63,6 +63,29 @@ TEST(L20_PipelineBytes, GatheringAgainNeedsLessThanKeepingWhatWasGathered) {
   for (size_t r = 0; r < 2; ++r) EXPECT_LT(again.peaks[r], kept.peaks[r]) << "rank " << r;
 }
 
+// ---- seconds of a plan ----
+
+TEST(L20_PlanTimes, TheSlowestRankEndsTheStepWhicheverItIs) {
+  const PlanSetting set = plan_setting({.pipeline = 2, .data = 2});
+  for (size_t slow = 0; slow < 4; ++slow) {
+    std::vector<RankUse> uses = measure_ranks(set);
+    const double before = plan_of(set, usual_schedule(set), uses).seconds;
+    uses[slow].step_seconds += 1e6;
+    EXPECT_GT(plan_of(set, usual_schedule(set), uses).seconds, before + 1e6 - 1) << "rank " << slow;
+  }
+}
+
+TEST(L20_PlanTimes, AMessageTakesTheTimeOfItsBytesNotOfItsBuffer) {
+  TransformerConfig c = gpt_of_layouts();
+  c.channels = 20;  // 640 bytes; the allocator takes 1024
+  PlanSetting set = plan_setting({.pipeline = 2}, 2, c);
+  set.sequences = 1, set.network = {.name = "", .source = "", .link = {.latency = 0, .bandwidth = 640}};
+  const std::vector<RankUse> uses = measure_ranks(set);
+  const double one = plan_of(set, schedule_of_text("F0 B0\nF0 B0"), uses).seconds,
+               two = plan_of(set, schedule_of_text("F0 B0 F1 B1\nF0 B0 F1 B1"), uses).seconds;
+  EXPECT_NEAR(two - one, 2, 1e-9) << "a message takes a second there, and one back";
+}
+
 // ---- the lesson's code ----
 
 TEST(L20_Alone, AddsAsTheRanksOfALayoutDo) {

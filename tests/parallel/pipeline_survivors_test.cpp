@@ -48,7 +48,8 @@ TEST(L20_PipelineBytes, ABackwardPassLeavesNothingOfItsMicroBatch) {
   }
   const auto all = uses_of(s);
   for (size_t rank = 0; rank < 3; ++rank)  // the last rank keeps the losses
-    for (size_t i = 2; i + 3 < 8; ++i)     // the first backward pass allocates the gradients; the last task has none next
+    for (size_t i = 2; i + 3 < 8;
+         ++i)  // the first backward pass allocates the gradients; the last task has none next
       EXPECT_EQ(all[rank][i].before, all[rank][i + 2].before) << "rank " << rank << ", task " << i;
 }
 
@@ -94,9 +95,9 @@ TEST(L20_Alone, AddsAsTheRanksOfALayoutDo) {
   task.batch = 4, task.steps = 2, task.text_bytes = 20'000;
   const Text text = load_text("", task.text_bytes, task.seed);
   const Loader loader(text.corpus, task.model.context, task.seed);
-  for (const Layout& l : {Layout{}, Layout{.pipeline = 2}, Layout{.data = 2}, Layout{.tensor = 2},
-                          Layout{.context = 2}, Layout{.pipeline = 2, .tensor = 2}, Layout{2, 2, 2, 1},
-                          Layout{2, 1, 1, 2}}) {
+  for (const Layout& l :
+       {Layout{}, Layout{.pipeline = 2}, Layout{.data = 2}, Layout{.tensor = 2}, Layout{.context = 2},
+        Layout{.pipeline = 2, .tensor = 2}, Layout{2, 2, 2, 1}, Layout{2, 1, 1, 2}}) {
     task.model.dropout = l.context > 1 ? 0 : 0.1;
     Context context("cpu", task.seed);
     const LayoutReference alone = train_as(l, loader, task, 2);

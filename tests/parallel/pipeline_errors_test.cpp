@@ -9,7 +9,7 @@ struct PipelineErrors : ::testing::Test {
   const TransformerConfig c = small_gpt();
   const std::vector<TextBatch> batches = random_micro_batches(c, 4);
   const int64_t targets = counted_targets(batches);
-  const OneDevice expected = on_one_device(c, batches, targets);
+  const PipelineReference expected = on_one_device(c, batches, targets);
   static constexpr int64_t kRanks = 2;
 
   // Refused on every rank with this sentence, and then the step is as if nothing had been.

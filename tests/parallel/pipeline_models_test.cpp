@@ -25,7 +25,7 @@ void expect_as_on_one_device(const PipelineCase& set) {
     std::vector<TextBatch> batches = random_micro_batches(set.model, m);
     set.change(batches);
     const int64_t targets = counted_targets(batches);
-    const OneDevice expected = on_one_device(set.model, batches, targets, set.device);
+    const PipelineReference expected = on_one_device(set.model, batches, targets, set.device);
     for (const auto& [p, v] : set.ranks_and_chunks)
       for (const Schedule& s : schedules_of(p, v, m))
         run_cluster({.ranks = p, .device = set.device, .seed = 7}, [&](Comm& comm) {
@@ -153,7 +153,7 @@ TEST(L20_PipelineRuns, TwoRunsBeforeAnUpdateAddTheirGradients) {
     std::vector<TextBatch> both = a;
     both.insert(both.end(), b.begin(), b.end());
     const int64_t targets = counted_targets(both);
-    const OneDevice expected = on_one_device(c, both, targets);
+    const PipelineReference expected = on_one_device(c, both, targets);
     for (const int64_t v : {1, 2})
       run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
         PipelinePart part(comm, c, 2 * v);
@@ -169,7 +169,7 @@ TEST(L20_PipelineRuns, TwoRunsBeforeAnUpdateAddTheirGradients) {
 TEST(L20_PipelineRuns, AStepAfterZeroGradStartsAnew) {
   const TransformerConfig c = small_gpt();
   const std::vector<TextBatch> a = random_micro_batches(c, 4), b = random_micro_batches(c, 4, 2, 12);
-  const OneDevice expected = on_one_device(c, b, counted_targets(b));
+  const PipelineReference expected = on_one_device(c, b, counted_targets(b));
   run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
     PipelinePart part(comm, c, 2);
     part.pipeline.run(gpipe(2, 4), a, counted_targets(a));
@@ -188,7 +188,7 @@ TEST(L20_PipelineRuns, TwoPipelinesInterleavedDoNotDisturbEachOther) {
   std::vector<TextBatch> both = a;
   both.insert(both.end(), more.begin(), more.end());
   const int64_t of_c = counted_targets(both), of_d = counted_targets(b);
-  const OneDevice first = on_one_device(c, both, of_c), second = on_one_device(d, b, of_d);
+  const PipelineReference first = on_one_device(c, both, of_c), second = on_one_device(d, b, of_d);
   run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
     PipelinePart one(comm, c, 4), two(comm, d, 2);
     one.pipeline.run(interleaved(2, 4, 2), a, of_c);
@@ -206,7 +206,7 @@ TEST(L20_PipelineRuns, BackwardInAnotherOrderAddsInThatOrder) {
   const std::vector<TextBatch> batches = random_micro_batches(c, 3);
   const std::vector<TextBatch> reversed(batches.rbegin(), batches.rend());
   const int64_t targets = counted_targets(batches);
-  const OneDevice expected = on_one_device(c, reversed, targets);
+  const PipelineReference expected = on_one_device(c, reversed, targets);
   const Schedule s = schedule_of_text("F0 F1 F2 B2 B1 B0\nF0 F1 F2 B2 B1 B0\n");
   run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
     PipelinePart part(comm, c, 2);
@@ -221,7 +221,7 @@ TEST(L20_PipelineRuns, ASlowNetworkAndUnequalTimesChangeNoBit) {
   const TransformerConfig c = small_gpt(6);
   const std::vector<TextBatch> batches = random_micro_batches(c, 6);
   const int64_t targets = counted_targets(batches);
-  const OneDevice expected = on_one_device(c, batches, targets);
+  const PipelineReference expected = on_one_device(c, batches, targets);
   const Network slow{.name = "", .source = "", .link = {.latency = 1e-3, .bandwidth = 1e6}};
   run_cluster({.ranks = 3, .seed = 7, .network = slow}, [&](Comm& comm) {
     PipelinePart part(comm, c, 6);

@@ -137,7 +137,7 @@ TEST(L20_Pictures, ATimelineHasAColumnPerUnitOfTime) {
 TEST(L20_Choices, LayoutsDivideTheHeadsAndHaveABlockPerStage) {
   TransformerConfig c = gpt_of_layouts();
   c.heads = 2, c.layers = 4;
-  const std::vector<Layout> all = layouts_of(8, c);
+  const std::vector<Layout> all = layouts_of(8, c, 8);
   EXPECT_FALSE(all.empty());
   for (const Layout& l : all) {
     EXPECT_EQ(l.ranks(), 8) << l.text();

@@ -45,21 +45,21 @@ inline void collect_gradients(const Transformer& model, GradientsOf& all) {
   for (const Parameter& p : model.parameters) all[p.name] = to_host<double>(p.leaf.grad);
 }
 
-struct OneDevice {
+struct PipelineReference {
   double loss = 0;
   GradientsOf gradients;
 };
 // One device, the micro-batches one after the other. The head has a buffer of its own for the gradient of a
 // tied embedding, which is added in the end.
-inline OneDevice on_one_device(const TransformerConfig& c, const std::vector<TextBatch>& batches,
-                               int64_t targets, const std::string& device = "cpu") {
+inline PipelineReference on_one_device(const TransformerConfig& c, const std::vector<TextBatch>& batches,
+                                       int64_t targets, const std::string& device = "cpu") {
   Context context(device, 7);
   Transformer body(c, Allocate::Now, {.ranges = {{0, c.layers}}, .head = false}),
       head(c, Allocate::Now, {.ranges = {{c.layers, c.layers}}, .embedding = false});
   body.initialize(3), head.initialize(3);
   const Tensor count =
       from_host<float>(context.device, {float(targets)}, {}, DType::F32, Kind::Data, "targets");
-  OneDevice result;
+  PipelineReference result;
   for (const TextBatch& b : batches) {
     context.first_sample = b.first_sample;
     Tape tape;
@@ -86,8 +86,8 @@ struct PipelinePart {
 };
 
 // That this rank has these gradients, and the last one this loss, to the bit.
-inline void expect_part(const Comm& comm, const Transformer& model, double loss, const OneDevice& expected,
-                        const std::string& what) {
+inline void expect_part(const Comm& comm, const Transformer& model, double loss,
+                        const PipelineReference& expected, const std::string& what) {
   const std::string rank = what + ", rank " + std::to_string(comm.rank());
   EXPECT_EQ(loss, comm.rank() == comm.size() - 1 ? expected.loss : 0) << rank;
   for (const Parameter& p : model.parameters) {

@@ -95,6 +95,10 @@ Pipeline::Pipeline(Comm& ranks, Transformer& model) : ranks_(ranks), model_(mode
   if (last()) model.parameters.find("wte.weight").counted = false;
 }
 
+Pipeline::~Pipeline() {
+  if (ends_ && last()) model_.parameters.find("wte.weight").counted = true;
+}
+
 double Pipeline::run(const Schedule& schedule, const std::vector<TextBatch>& micro_batches, int64_t targets) {
   const Timeline played = play(schedule, std::vector<ChunkTimes>(size_t(schedule.chunks)));
   check(played.problem.empty(), "pipeline: ", played.problem);

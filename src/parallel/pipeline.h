@@ -39,6 +39,7 @@ class Pipeline : private PipelineWork {
  public:
   // model: this rank's part. A tied embedding is counted on the first rank (Parameter::counted).
   Pipeline(Comm& ranks, Transformer& model);
+  ~Pipeline();  // the model still lives; all its parameters are counted again
   Pipeline(const Pipeline&) = delete;
 
   // Adds the gradients of a batch, in its micro-batches, which all have the same shape; returns the sum of

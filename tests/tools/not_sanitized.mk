@@ -16,4 +16,4 @@ LEAVE_OUT := $(LEAVE_OUT):$(subst $() ,:,$(patsubst %,*L12_LinearQuantized.%*/em
 LEAVE_OUT := $(LEAVE_OUT):*L06_Golden.*/emu:*L04_Generate.Beam*/emu:*L06_MuonOptimizer.AStep*/emu:*L11_AdamW8bit.AWeightWhose*/emu
 LEAVE_OUT := $(LEAVE_OUT):*L09_GradNorm.*/emu:*L18_GradNorm.*InTwoHalves/emu:L18_ZeroBytes.AreKept*:L18_WhatIf.*:L17_Scaling.StepsAre*:L17_Scaling.ARowOf*
 LEAVE_OUT := $(LEAVE_OUT):L04_Precision.*Bytes*:L04_Precision.MixedLearns*:L18_Tables.StatesAre*:L03_TwoModels.WithDropout*
-LEAVE_OUT := $(LEAVE_OUT):*L15_FlashLengths.*:L15_FlashGradients.*:*L16_ChainsOfAModel.*:L16_Chains.OfTwoModels*
+LEAVE_OUT := $(LEAVE_OUT):*L15_FlashLengths.*:L15_FlashGradients.*:*L16_ChainsOfAModel.*:L16_Chains.OfTwoModels*:L20_Layout.AllOfEightRanks:L20_LayoutModels.*:L20_PlanSeconds.*

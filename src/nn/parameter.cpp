@@ -10,11 +10,7 @@ Parameter& Parameters::add(const std::string& name, const Shape& shape, const Pr
   Parameter made;  // it joins the others once it has its memory
   made.name = name;
   made.precision = precision;
-  made.value = Tensor(current().device, shape, precision.value, Kind::Weight, name);
-  if (allocate_ == Allocate::Later)
-    made.value.storage().drop("its model was made with Allocate::Later, and nobody has given it memory yet");
-  else if (precision.master)
-    made.master = Tensor(current().device, shape, DType::F32, Kind::Master, name + ".master");
+  made.allocate(shape, allocate_);
   made.decay = shape.rank() >= 2;
   return add(std::move(made));
 }
@@ -26,6 +22,14 @@ Parameter& Parameters::add(Parameter made) {
   Parameter& p = list_.emplace_back(std::move(made));
   attach(p.value, p.leaf, p.name);
   return p;
+}
+
+void Parameter::allocate(const Shape& shape, Allocate when) {
+  value = Tensor(current().device, shape, precision.value, Kind::Weight, name);
+  if (when == Allocate::Later)
+    value.storage().drop("its model was made with Allocate::Later, and nobody has given it memory yet");
+  else if (precision.master)
+    master = Tensor(current().device, shape, DType::F32, Kind::Master, name + ".master");
 }
 
 void Parameter::round_master() {

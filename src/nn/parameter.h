@@ -14,6 +14,10 @@
 
 namespace gradus {
 
+// When a model's parameters get their memory: as they are declared, or later, by who shards them
+// (parallel/zero.h).
+enum class Allocate : uint8_t { Now, Later };
+
 struct Parameter {  // moves, and does not copy: a weight has one gradient
   std::string name;
   Tensor value;   // kind Weight; ops record its slot, so its gradient arrives in `leaf`
@@ -31,16 +35,15 @@ struct Parameter {  // moves, and does not copy: a weight has one gradient
   bool trainable() const { return value.slot.wanted(); }
   // The weights as they are kept from step to step: the master copy if there is one.
   const Tensor& kept() const { return master.defined() ? master : value; }
+  // Memory for the value, and for the master copy if the precision asks for one; with Allocate::Later, for
+  // none of them yet.
+  void allocate(const Shape& shape, Allocate when);
   void round_master();                             // value = round(master), if there is a master copy
   void assign(const std::vector<double>& values);  // to what is kept, and its rounded copy
 };
 
 // How a parameter takes its first values: &Parameter::assign, unless only a part of it is kept.
 using AssignValues = std::function<void(Parameter&, const std::vector<double>&)>;
-
-// When a model's parameters get their memory: as they are declared, or later, by who shards them
-// (parallel/zero.h).
-enum class Allocate : uint8_t { Now, Later };
 
 class Parameters;
 

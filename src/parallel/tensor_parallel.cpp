@@ -64,27 +64,22 @@ struct EndsOfRanks : ModelEnds {
   }
 };
 
-static void keep(Parameter& p, const Shard& shard, const Shape& shape) {
-  p.shard = shard;
-  p.value = Tensor(current().device, shape, p.precision.value, Kind::Weight, p.name);
-  if (p.precision.master)
-    p.master = Tensor(current().device, shape, DType::F32, Kind::Master, p.name + ".master");
+static void keep(Parameter& p, const Shape& shape) {
+  p.allocate(shape, Allocate::Now);
   attach(p.value, p.leaf, p.name);
-}
-static void keep_whole(Parameter& p) {
-  keep(p, {}, p.value.shape());
-  p.shard.reset();
 }
 // Of `groups` equal parts of the rows a part each.
 static void keep_rows(Parameter& p, const Part& rows, int64_t groups = 1) {
-  const Shape& whole = p.value.shape();
+  const Shape whole = p.value.shape();
   Shape shape{groups * rows.count};
   if (whole.rank() == 2) shape.push_back(whole[1]);
-  keep(p, Shard::of_rows(whole, rows.begin, rows.count, groups), shape);
+  p.shard = Shard::of_rows(whole, rows.begin, rows.count, groups);
+  keep(p, shape);
 }
 static void keep_columns(Parameter& p, const Part& columns) {
-  const Shape& shape = p.value.shape();
-  keep(p, Shard::of_columns(shape, columns.begin, columns.count), shape.with_last(columns.count));
+  const Shape whole = p.value.shape();
+  p.shard = Shard::of_columns(whole, columns.begin, columns.count);
+  keep(p, whole.with_last(columns.count));
 }
 
 static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
@@ -117,7 +112,7 @@ static void share_out(Comm& ranks, Transformer& model, Sequence sequence) {
     if (p.name == "wte.weight" || p.name == "lm_head.weight")
       keep_rows(p, part_of(c.vocab, r, N));
     else if (!done.contains(&p))
-      keep_whole(p);
+      keep(p, Shape(p.value.shape()));
   }
   model.ends = std::make_unique<EndsOfRanks>(ranks, sequence, c.vocab);
   if (sequence == Sequence::Whole) return;

@@ -64,9 +64,8 @@ void layouts_table(const WhatIf& w, int64_t batch) {
   PlanSetting set{.model = c, .machine = machine_called(w.machine), .network = network_of(w)};
   set.model.precision = precision_recipe("mixed"), set.model.attention = attention_flash;
   struct Choice {
-    Layout layout;
+    PlanSetting set;
     Plan plan;
-    int64_t peak;
   };
   std::vector<Choice> choices;
   const std::vector<Layout> all = layouts_of(w.ranks, c, batch);
@@ -77,12 +76,11 @@ void layouts_table(const WhatIf& w, int64_t batch) {
     if (l.context > 1 && c.rotary > 0) continue;
     set.layout = l, set.micro_batches = batch / l.data;
     set.ends = l.pipeline > 1 ? cut_by_cost(set) : std::vector<int64_t>{};
-    const Plan plan = plan_of(set);
-    choices.push_back({l, plan, *std::max_element(plan.peaks.begin(), plan.peaks.end())});
+    choices.push_back({set, plan_of(set)});
   }
   check(!choices.empty(), "--ranks=", w.ranks, ": no layout of ", w.model,
         " has so many ranks; take another number");
-  const auto fits = [&](const Choice& x) { return x.peak <= set.machine.memory; };
+  const auto fits = [&](const Choice& x) { return x.plan.largest_peak() <= set.machine.memory; };
   std::stable_sort(choices.begin(), choices.end(), [&](const Choice& a, const Choice& b) {
     return std::pair(!fits(a), a.plan.seconds) < std::pair(!fits(b), b.plan.seconds);
   });
@@ -91,14 +89,21 @@ void layouts_table(const WhatIf& w, int64_t batch) {
             << w.machine << " (" << bytes_text(set.machine.memory) << "); " << batch << " sequences of "
             << c.context << " tokens per step, one in a micro-batch\nnetwork: " << set.network.name << "; "
             << set.network.source << "\n\n";
-  Table table({"pipeline", "data", "tensor", "context", "largest peak", "fits", "bubble", "step at least",
-               "tokens/s"});
+  Table table({"layout", "largest peak", "fits", "bubble", "step at least", "tokens/s"});
   for (const Choice& x : choices)
-    table.row({std::to_string(x.layout.pipeline), std::to_string(x.layout.data),
-               std::to_string(x.layout.tensor), std::to_string(x.layout.context), bytes_text(x.peak),
-               fits(x) ? "yes" : "no", percent_text(x.plan.bubble), seconds_text(x.plan.seconds),
+    table.row({x.set.layout.text(), bytes_text(x.plan.largest_peak()), fits(x) ? "yes" : "no",
+               percent_text(x.plan.bubble), seconds_text(x.plan.seconds),
                count_text(int64_t(double(batch * c.context) / x.plan.seconds))});
   std::cout << table;
+  if (!fits(choices[0])) return void(std::cout << "\nnone of them fits\n");
+  const PlanSetting& best = choices[0].set;
+  double seconds = 0;
+  int64_t peak = 0;
+  for (const RankUse& u :
+       measure_ranks(best, one_forward_one_backward(best.layout.pipeline, best.micro_batches)))
+    seconds = std::max(seconds, u.step_seconds), peak = std::max(peak, u.peak());
+  std::cout << "\nA step of the first on simulated ranks takes " << seconds_text(seconds)
+            << ", the largest peak is " << bytes_text(peak) << "\n";
 }
 
 }  // namespace gradus

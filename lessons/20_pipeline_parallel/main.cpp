@@ -62,6 +62,7 @@ static int lesson_20(int argc, char** argv) {
                                                names_of(published_machines()))};
   const int64_t batch = lesson.args.integer("batch", 64, "sequences per step, for --model", 1, 4096);
   lesson.done({}, {lesson.plot("20_schedules.svg"), file});
+  check(schedule.empty() || what_if.model.empty(), "--schedule and --model: take one of them");
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, layouts_table(what_if, batch), 0;
   if (lesson.print == "example") return schedules_by_hand(std::cout), 0;
   if (!schedule.empty()) return judge_schedule(schedule);

@@ -42,12 +42,8 @@ PlanSetting setting_of(const PublishedModel& m) {
       .keep = m.layout.data > 1 ? Keep::Input : Keep::LessAttention,
       .machine = machine_called("A100"),
       .network = {"", "", network_called("nvlink").link, 8, network_called("infiniband200").link}};
-  set.model = {.vocab = 51200,
-               .context = 2048,
-               .layers = m.layers,
-               .heads = m.heads,
-               .channels = m.channels,
-               .dropout = 0.1};
+  set.model = {.vocab = 51200, .context = 2048, .layers = m.layers, .heads = m.heads};
+  set.model.channels = m.channels, set.model.dropout = 0.1;
   set.model.precision = precision_recipe("mixed");
   return set;
 }
@@ -77,14 +73,13 @@ void published_table(Report& report) {
     const PlanSetting set = setting_of(m);
     const Plan plan = plan_of(set);
     const double seconds = plan.seconds / share, ratio = seconds / m.seconds;
-    const int64_t peak = *std::max_element(plan.peaks.begin(), plan.peaks.end());
     wrong_counts += std::abs(double(set.model.parameter_count()) - m.parameters) > m.unit;
-    too_large += double(peak) > 80e9;
+    too_large += double(plan.largest_peak()) > 80e9;
     if (set.layout.pipeline > 1)
       least_ratio = std::min(least_ratio, ratio), most_ratio = std::max(most_ratio, ratio);
     table.row({m.name, m.layout.text(), std::to_string(m.chunks_per_rank), std::to_string(set.micro_batches),
-               bytes_text(peak), number_text(plan.seconds), number_text(seconds), number_text(m.seconds),
-               number_text(ratio)});
+               bytes_text(plan.largest_peak()), number_text(plan.seconds), number_text(seconds),
+               number_text(m.seconds), number_text(ratio)});
   }
   std::cout << table;
   const std::string of = ", of " + std::to_string(published_models().size());

@@ -21,16 +21,16 @@ static std::vector<ChunkTimes> equal_chunks(const Schedule& s) {
 
 void print_timeline(std::ostream& out, const Schedule& s, const Timeline& t) {
   const double unit = double(s.ranks()) / double(s.chunks);  // the shortest pass
-  const auto width = int64_t(std::to_string(s.micro_batches - 1).size()) + 1;
+  const size_t width = text_of({Pass::Forward, s.micro_batches - 1, s.chunks - 1}, s.ranks() - 1).size();
+  const auto column = [&](double at) { return size_t(std::llround(at / unit)) * width; };
   for (int64_t rank = 0; rank < s.ranks(); ++rank) {
     std::string line;
     for (const Timeline::Entry& e : t.of_rank[size_t(rank)]) {
-      const auto column = [&](double at) { return size_t(std::llround(at / unit) * width); };
       line.resize(column(e.begin), '.');
-      line += text_of(e.task, e.task.chunk);
+      line += text_of(e.task, rank);
       line.resize(column(e.end), e.task.pass == Pass::Forward ? ' ' : '=');
     }
-    line.resize(size_t(std::llround(t.seconds / unit) * width), '.');
+    line.resize(column(t.seconds), '.');
     out << "  rank " << rank << "  " << line << "\n";
   }
 }

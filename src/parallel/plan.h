@@ -22,22 +22,25 @@ struct PlanSetting {
   Network network = {};
 };
 
-// What one rank uses: bytes between the tasks of a step; of each pass of each of its chunks; and, counted
-// from the first, at most before and after the pipeline (the sums of gradients, the update). Seconds are by
-// the machine.
+// What one rank uses: bytes between the tasks of a step; of each pass of each of its chunks; and at most from
+// its last task to the end of the step (the sums of gradients, the update). Seconds are by the machine.
 struct RankUse {
   int64_t between = 0, outside = 0;
   std::vector<TaskUse> tasks;
   double step_seconds = 0;
   const TaskUse& of(const Task& task) const;
+  int64_t peak() const;  // of the step that was measured
 };
+// Of the layout's step with one micro-batch; or with all those of a schedule.
 std::vector<RankUse> measure_ranks(const PlanSetting& set);
+std::vector<RankUse> measure_ranks(const PlanSetting& set, const Schedule& schedule);
 
 struct Plan {
   // Bytes of each rank: exact while no tensor takes more than 1 MiB; the allocator gives a larger one up to 1
   // MiB more than it asked for, depending on what is free.
   std::vector<int64_t> peaks;
   double seconds = 0, bubble = 0;
+  int64_t largest_peak() const;
 };
 Plan plan_of(const PlanSetting& set, const Schedule& schedule, const std::vector<RankUse>& uses);
 // By the usual schedule: 1F1B, interleaved if there are several chunks per rank.

@@ -165,7 +165,7 @@ void check_lists(const Schedule& s) {
 struct Player {
   const Schedule& s;
   const std::vector<ChunkTimes>& times;
-  double link;
+  const std::vector<double>& links;
   std::vector<std::optional<double>> ends;  // of each task, by micro-batch, chunk and pass
   std::vector<double> clock;
   Timeline result;
@@ -182,7 +182,8 @@ struct Player {
     if (const std::optional<Task> input = s.input_of(a)) {
       const std::optional<double> made = end_of(*input);
       if (!made) return false;
-      begin = std::max(now, *made + (input->chunk % s.ranks() == rank ? 0 : link));
+      const int64_t between = std::min(a.chunk, input->chunk) % s.ranks();
+      begin = std::max(now, *made + (links.empty() ? 0 : links[size_t(between)]));
     }
     const ChunkTimes& t = times[size_t(a.chunk)];
     now = begin + (a.pass == Pass::Forward ? t.forward : t.backward);
@@ -208,7 +209,7 @@ struct Player {
 
 }  // namespace
 
-Timeline play(const Schedule& s, const std::vector<ChunkTimes>& times, double link) {
+Timeline play(const Schedule& s, const std::vector<ChunkTimes>& times, const std::vector<double>& links) {
   try {
     check_lists(s);
   } catch (const Error& e) {
@@ -216,7 +217,9 @@ Timeline play(const Schedule& s, const std::vector<ChunkTimes>& times, double li
   }
   check(int64_t(times.size()) == s.chunks, "schedule: times of ", times.size(), " chunks; there are ",
         s.chunks);
-  Player player{s, times, link, {}, std::vector<double>(size_t(s.ranks())), {}};
+  check(links.empty() || (s.ranks() > 1 && int64_t(links.size()) == s.ranks()), "schedule: ", links.size(),
+        " links for ", s.ranks(), " ranks; each rank has one to the next, a single rank has none");
+  Player player{s, times, links, {}, std::vector<double>(size_t(s.ranks())), {}};
   player.ends.resize(size_t(2 * s.micro_batches * s.chunks));
   Timeline& t = player.result;
   t.of_rank.resize(size_t(s.ranks()));

@@ -67,10 +67,12 @@ struct Timeline {
   double seconds = 0;
   double bubble = 0;  // the share of all ranks' time in which they wait
 };
-// Lets every rank begin its next task as soon as the input is there: a message takes `link` seconds, and
-// nobody waits for it but its receiver. times: of each chunk. The schedule can run exactly if this comes to
-// its end: each rank has every task of its chunks once, and not all of them wait for each other.
-Timeline play(const Schedule& schedule, const std::vector<ChunkTimes>& times, double link = 0);
+// Lets every rank begin its next task as soon as the input is there: only its receiver waits for a message.
+// times: of each chunk. links: the seconds of a message between each rank and the next, the last one's next
+// is rank 0; empty: they take none. The schedule can run exactly if this comes to its end: each rank has
+// every task of its chunks once, and not all of them wait for each other.
+Timeline play(const Schedule& schedule, const std::vector<ChunkTimes>& times,
+              const std::vector<double>& links = {});
 
 // Where blocks are cut so that the largest of `chunks` costs is as small as possible: the first block behind
 // each chunk. Every chunk has a block at least; `before` and `behind` are the costs of the embedding and the

@@ -52,7 +52,8 @@ TEST(L20_Exercises, ATaskWaitsForTheChunkBeforeIt) {
   RecordProperty("exercise", "20.3");
   const auto begins = [](const char* text) {
     const Schedule s = schedule_of_text(text);
-    const Timeline t = play(s, times(s), 0.5);
+    const std::vector<double> links(s.ranks() > 1 ? size_t(s.ranks()) : 0, 0.5);
+    const Timeline t = play(s, times(s), links);
     std::vector<double> all;
     for (const auto& list : t.of_rank)
       for (const Timeline::Entry& e : list) all.push_back(e.begin);

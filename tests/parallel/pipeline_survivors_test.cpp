@@ -130,7 +130,8 @@ TEST(L20_Pictures, ATimelineHasAColumnPerUnitOfTime) {
   EXPECT_EQ(drawn(one_forward_one_backward(2, 2), {1, 2}),
             "  rank 0  F0F1....B0==..B1==\n  rank 1  ..F0B0==F1B1==....\n");
   EXPECT_EQ(drawn(schedule_of_text("F0 F0.2 B0.2 B0\nF0 F0.3 B0.3 B0"), {0.5, 1}),
-            "  rank 0  F0..F0......B0==....B0==\n  rank 1  ..F0..F0B0==....B0==....\n")
+            "  rank 0  F0  ....F0.2............B0.2====........B0======\n  rank 1  ....F0  "
+            "....F0.3B0.3====........B0======........\n")
       << "with two chunks per rank the shortest pass is half as long";
 }
 

@@ -95,13 +95,15 @@ struct Simulated {
   std::vector<int64_t> in_flight;
 };
 
-Simulated simulate(const Schedule& s, const std::vector<ChunkTimes>& times, double link) {
+Simulated simulate(const Schedule& s, const std::vector<ChunkTimes>& times,
+                   const std::vector<double>& links) {
   std::vector<double> end(size_t(2 * s.micro_batches * s.chunks), 0);
   Simulated r;
   r.of_rank.resize(s.of_rank.size());
   const auto arrival = [&](Pass pass, int64_t micro, int64_t chunk, int64_t to) {
-    const bool travels = chunk % s.ranks() != to;
-    return end[s.index({pass, micro, chunk})] + (travels ? link : 0);
+    const int64_t from = chunk % s.ranks();
+    const double link = links.empty() ? 0 : links[size_t(pass == Pass::Forward ? from : to)];
+    return end[s.index({pass, micro, chunk})] + link;
   };
   for (bool changed = true; changed;) {
     changed = false;
@@ -135,10 +137,10 @@ Simulated simulate(const Schedule& s, const std::vector<ChunkTimes>& times, doub
 }
 
 void expect_played(const std::string& name, const Schedule& s, const std::vector<ChunkTimes>& times,
-                   double link) {
-  const Timeline t = play(s, times, link);
+                   const std::vector<double>& links) {
+  const Timeline t = play(s, times, links);
   ASSERT_EQ(t.problem, "") << name;
-  const Simulated expected = simulate(s, times, link);
+  const Simulated expected = simulate(s, times, links);
   EXPECT_NEAR(t.seconds, expected.seconds, 1e-9) << name;
   EXPECT_NEAR(t.bubble, expected.bubble, 1e-12) << name;
   EXPECT_EQ(t.in_flight, expected.in_flight) << name;
@@ -156,11 +158,14 @@ void expect_played(const std::string& name, const Schedule& s, const std::vector
 TEST(L20_Schedules, GeneratedOnesArePlayedAsSimulatedWithAnyTimesAndLink) {
   Rng rng(1, 2);
   for (const auto& [name, s] : generated(6, 6))
-    for (const double link : {0.0, 0.125, 3.0}) {
-      expect_played(name, s, random_times(rng, s.chunks), link);
+    for (const double longest : {0.0, 0.25, 3.0}) {
+      std::vector<double> links;
+      for (int64_t rank = 0; s.ranks() > 1 && rank < s.ranks(); ++rank)
+        links.push_back(longest * double(rng.below(4)) / 3);
+      expect_played(name, s, random_times(rng, s.chunks), links);
       std::vector<ChunkTimes> zeros(size_t(s.chunks), {0, 0});
       zeros.back() = {1, 0};
-      expect_played(name, s, zeros, link);
+      expect_played(name, s, zeros, links);
     }
 }
 
@@ -180,7 +185,8 @@ TEST(L20_Schedules, ReorderedOnesArePlayedAsSimulated) {
         continue;
       }
       ++played;
-      expect_played(name + ", reordered", other, times, 0.25);
+      expect_played(name + ", reordered", other, times,
+                    std::vector<double>(s.ranks() > 1 ? size_t(s.ranks()) : 0, 0.25));
     }
   EXPECT_GT(played, 300);
   EXPECT_GT(stopped, 100);
@@ -188,7 +194,7 @@ TEST(L20_Schedules, ReorderedOnesArePlayedAsSimulated) {
 
 TEST(L20_Schedules, AOneRankPipelineWithSeveralChunksIsPlayedWithoutMessages) {
   const Schedule s = interleaved(1, 2, 3);
-  const Timeline t = play(s, std::vector<ChunkTimes>(3, {1, 2}), 100);
+  const Timeline t = play(s, std::vector<ChunkTimes>(3, {1, 2}));
   ASSERT_EQ(t.problem, "");
   EXPECT_EQ(t.seconds, 2 * 3 * 3.);
   EXPECT_EQ(t.bubble, 0);
@@ -199,6 +205,13 @@ TEST(L20_Schedules, TimesOfADifferentNumberOfChunksAreRefused) {
     const std::vector<ChunkTimes> times(wrong, ChunkTimes{});
     expect_refused("2", [&] { play(gpipe(2, 2), times); });
   }
+}
+
+TEST(L20_Schedules, LinksOfADifferentNumberOfRanksAreRefused) {
+  for (const size_t wrong : {1u, 3u})
+    expect_refused("links",
+                   [&] { play(gpipe(2, 2), std::vector<ChunkTimes>(2), std::vector<double>(wrong)); });
+  expect_refused("links", [] { play(gpipe(1, 2), std::vector<ChunkTimes>(1), {0.5}); });
 }
 
 TEST(L20_Schedules, BackwardBeforeTheNextChunksBackwardIsADeadlockAlsoOnOneRank) {

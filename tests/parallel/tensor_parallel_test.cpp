@@ -105,6 +105,17 @@ TEST(L19_TensorParallel, FirstValuesAreThoseOfOneDevice) {
   }
 }
 
+// With Allocate::Later another class shares the parameters out, and makes their norm.
+TEST(L20_TensorParallel, TheNormIsMadeOnlyIfTheModelIsAllocatedNow) {
+  run_cluster({.ranks = 2}, [&](Comm& comm) {
+    for (const Allocate when : {Allocate::Now, Allocate::Later}) {
+      Transformer model(gpt(), Allocate::Later);
+      const TensorParallel parts(comm, model, Sequence::Whole, when);
+      EXPECT_EQ(*model.parameters.shares != nullptr, when == Allocate::Now);
+    }
+  });
+}
+
 TEST(L19_TensorParallel, AWrongNumberOfFirstValues) {
   run_cluster({.ranks = 2}, [&](Comm& comm) {
     ModelOfRanks m(comm, gpt(), Sequence::Whole);

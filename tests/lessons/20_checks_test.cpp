@@ -3,7 +3,9 @@
 
 #include "lessons/20_pipeline_parallel/runs.h"
 #include "lessons/20_pipeline_parallel/schedules.h"
+#include "src/io/atomic_file.h"
 #include "src/parallel/plan.h"
+#include "tests/data/loader_testing.h"
 #include "tests/folder_testing.h"
 #include "tests/lessons/report_testing.h"
 
@@ -60,6 +62,31 @@ TEST(L20_Checks, RunsOfEveryRank) {
 }
 
 struct L20_Tables : FolderTest {};
+TEST_F(L20_Tables, AFileThatALayoutSavesDifferently) {
+  Context context;
+  ParallelTask task = small_task();
+  task.model.vocab = 256;
+  const Corpus corpus = random_corpus(1000, 100);
+  RanksArgs two;
+  two.ranks = 2;
+  const auto failed_with = [&](const char* saved_again) {
+    return failed_checks([&](Report& report) {
+      layout_runs(
+          two, task, Loader(corpus, task.model.context, 1),
+          [&](Comm& comm, const ParallelTask&, const PipelineSetting& set, const LayoutReference&) {
+            if (comm.rank() == 0 && !set.save.empty())
+              write_file(set.save, set.load.empty() ? "saved" : saved_again);
+            return PipelineRun{};
+          },
+          path("weights"), report);
+    });
+  };
+  const std::string check = "(c) files that differ after another layout has loaded and saved them, of 4";
+  const auto fails = [&](const Names& names) { return std::count(names.begin(), names.end(), check); };
+  EXPECT_EQ(fails(failed_with("saved")), 0);
+  EXPECT_EQ(fails(failed_with("savee")), 1);
+}
+
 TEST_F(L20_Tables, SchedulesHoldAsMeasured) {
   Context context("meta");
   EXPECT_EQ(failed_checks([&](Report& report) { schedules_table(path("plot.svg"), report); }), Names{});

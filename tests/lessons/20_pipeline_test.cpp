@@ -155,6 +155,11 @@ TEST_F(L20_Files, ASchedulesFileIsJudged) {
   write("deadlock", "F0 B0 F1 B1\nF1 B1 F0 B0\n");
   write("nothing", "# a comment\n");
   EXPECT_EQ(judge_schedule(path("good")), 0);
+  write("chunks", "F0 F0.2 B0.2 B0\nF0 F0.3 B0.3 B0\n");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(judge_schedule(path("chunks")), 0);
+  const std::string printed = testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(printed.starts_with("  rank 0  F0  ....F0.2............B0.2====........B0======\n")) << printed;
   EXPECT_EQ(judge_schedule(path("deadlock")), 1);
   EXPECT_THROW(judge_schedule(path("nothing")), Error);
   EXPECT_THROW(judge_schedule(path("missing")), Error);

@@ -71,6 +71,18 @@ TEST_F(L20_LayoutFiles, WhatOneLayoutSavedEveryOtherSavesAgainAsTheSameFile) {
   }
 }
 
+// Of a tied embedding the first rank's copy, in whatever order ranks are asked.
+TEST_F(L20_LayoutFiles, OfATiedEmbeddingTheFirstRanksCopyIsSaved) {
+  const LayoutSetting set = adamw(gpt_of_layouts());
+  save_plain(set, "plain");
+  by_layout(set, {2, 1, 1, 1}, [&](Comm& comm, TrainedRank& r) {
+    Parameter& p = r.rank.zero.shards.find("wte.weight");
+    if (comm.rank() == 1) p.assign(std::vector<double>(size_t(p.value.numel()), 7));
+    save(r, comm, "layout");
+  });
+  EXPECT_TRUE(read("layout") == read("plain"));
+}
+
 // A plain training goes on from it, too, and its file is what layouts load.
 TEST_F(L20_LayoutFiles, OneDeviceLoadsThemAndTheyLoadItsFiles) {
   const LayoutSetting set = adamw(gpt_of_layouts());

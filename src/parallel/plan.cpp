@@ -13,7 +13,7 @@ const TaskUse& RankUse::of(const Task& task) const {
   fail("plan: ", text_of(task, task.chunk), " was not measured");
 }
 int64_t RankUse::peak() const {
-  int64_t most = outside;
+  int64_t most = 0;
   for (const TaskUse& u : tasks) most = std::max(most, u.before + u.most);
   return most;
 }
@@ -55,7 +55,6 @@ static RankUse use_of_rank(Comm& comm, const PlanSetting& set, const Schedule& s
     int64_t inputs = 0;  // that were there, or under way, when the first task began
     for (size_t i = 0; i < 2; ++i) inputs += schedule.input_of(use.tasks[i].task).has_value();
     use.between = use.tasks[0].before - inputs * buffer_bytes(message_bytes(set));
-    use.outside = current().device.meter().at_peak().allocated();
     use.step_seconds = comm.seconds() - begin;
   }
   return use;
@@ -80,7 +79,7 @@ int64_t peak_of(const Schedule& schedule, int64_t stage, const RankUse& use, int
   const auto input = [&](size_t i) {
     return i < list.size() && schedule.input_of(list[i]) ? buffer_bytes(message) : 0;
   };
-  int64_t now = use.between + input(0), peak = use.outside;
+  int64_t now = use.between + input(0), peak = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     now += input(i + 1);  // it comes while this task is computed
     peak = std::max(peak, now + use.of(list[i]).most);

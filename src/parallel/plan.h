@@ -22,10 +22,10 @@ struct PlanSetting {
   Network network = {};
 };
 
-// What one rank uses: bytes between the tasks of a step; of each pass of each of its chunks; and at most from
-// its last task to the end of the step (the sums of gradients, the update). Seconds are by the machine.
+// What one rank uses: bytes between the tasks of a step, and of each pass of each of its chunks; the sums of
+// gradients and the update, after the last one, need no more than that. Seconds are by the machine.
 struct RankUse {
-  int64_t between = 0, outside = 0;
+  int64_t between = 0;
   std::vector<TaskUse> tasks;
   double step_seconds = 0;
   const TaskUse& of(const Task& task) const;

@@ -4,13 +4,14 @@ namespace gradus {
 
 Tensor fused_loss(const Transformer& model, const Tensor& ids, const Tensor& targets, int64_t rows) {
   const TransformerConfig& c = model.config;
-  check(c.residual == Residual::PreNorm && c.dropout == 0 && c.activation == gelu,
+  check(c.residual == Residual::PreNorm && c.dropout == 0 && c.activation == gelu &&
+            c.norm == NormKind::Layer && c.experts == 0,
         "fused_loss: it computes GPT-2 without dropout");
   // The residual stream x, and its norm, which the next branch reads: each sum is made together with its
   // norm.
   Tensor x = model.embed(ids), normed = model.blocks.empty() ? x : model.blocks.front().ln_1(x);
-  const auto add_branch = [&](const Tensor& branch, const LayerNorm& next) {
-    const std::vector<Tensor> both = add_layernorm(x, branch, next.gamma.value, next.beta.value, next.eps);
+  const auto add_branch = [&](const Tensor& branch, const Norm& next) {
+    const std::vector<Tensor> both = add_layernorm(x, branch, next.gamma.value, next.beta->value, next.eps);
     x = both[0], normed = both[1];
   };
   for (size_t l = 0; l < model.blocks.size(); ++l) {

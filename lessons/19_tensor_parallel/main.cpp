@@ -26,7 +26,7 @@ static TokensRun train_tensor(Comm& comm, const ParallelTask& task, const Loader
                               Sequence sequence) {
   Transformer model(task.model, Allocate::Later);
   TensorParallel ranks(comm, model, sequence);
-  model.initialize(task.seed, &TensorParallel::assign_part);
+  model.initialize(task.seed, &assign_part);
   const auto optimizer = optimizer_of(by, model.parameters);
   TokensRun mine;
   for (int64_t step = 0; step < task.steps; ++step) {

@@ -19,8 +19,8 @@ static void copy_rows(const Tensor& from, const Tensor& rows, Tensor to) {
 
 void KvLayer::append(const Tensor& qkv) {
   const ProfileRange range("kv_cache.append");
-  const int64_t B = qkv.shape()[0], T = qkv.shape()[1], C = qkv.last() / 3;
-  copy_rows(qkv.reshape({B * T * 3, C}), rows, kv.narrow(length, T));
+  const int64_t T = qkv.shape()[1], width = kv.last() / 2;
+  copy_rows(qkv.reshape({qkv.numel() / width, width}), rows, kv.narrow(length, T));
 }
 
 static Tensor cast_to(DType t, const Tensor& x) {
@@ -30,37 +30,40 @@ static Tensor cast_to(DType t, const Tensor& x) {
   return y;
 }
 
-// softmax(q K^T / sqrt(D)) V with one query for each sequence and head: two batched products, no mask. The
-// scores are fp32, as those of attention_plain and attention_flash are, which read the prompt.
-Tensor KvLayer::attend(const Tensor& qkv, int64_t heads) const {
+// softmax(q K^T / sqrt(D)) V with one query for each sequence and head: two batched products, no mask, of the
+// `group` queries at a time that share keys and values. The scores are fp32, as those of attention_plain and
+// attention_flash are, which read the prompt.
+Tensor KvLayer::attend(const Tensor& qkv, Heads heads) const {
   const ProfileRange range("kv_cache.attend");
-  const int64_t B = qkv.shape()[0], C = qkv.last() / 3, D = C / heads, T = length + 1;
-  const CBuf key = kv.in(), value{key.as<char>() + C * size_of(key.t), key.t};
-  Tensor scores = empty(qkv, {B, heads, T}, statistics_dtype(qkv.dtype()), "attention.scores");
-  const MatmulShape qk{.M = 1,
+  const auto [H, KV] = heads;
+  const int64_t B = qkv.shape()[0], W = qkv.last(), D = W / (H + 2 * KV), T = length + 1, group = H / KV;
+  const int64_t token = 2 * KV * D;  // of the cache
+  const CBuf key = kv.in(), value = key.from(KV * D);
+  Tensor scores = empty(qkv, {B, H, T}, statistics_dtype(qkv.dtype()), "attention.scores");
+  const MatmulShape qk{.M = group,
                        .N = T,
                        .K = D,
                        .tb = Trans::Yes,
-                       .lda = 3 * C,
-                       .ldb = B * 2 * C,
+                       .lda = D,
+                       .ldb = B * token,
                        .ldc = T,
-                       .batch = {{B, 3 * C, 2 * C, heads * T}, {heads, D, D, T}},
+                       .batch = {{B, W, token, H * T}, {KV, group * D, D, group * T}},
                        .alpha = 1 / std::sqrt(float(D))};
   be(qkv).matmul(ctx(qkv, cost::matmul(qk, qkv.dtype())), qk, qkv.in(), key, scores.set());
   const Tensor probs = cast_to(qkv.dtype(), softmax(scores));
-  Tensor y = empty(qkv, {B, 1, C}, "attention");
-  const MatmulShape pv{.M = 1,
+  Tensor y = empty(qkv, {B, 1, H * D}, "attention");
+  const MatmulShape pv{.M = group,
                        .N = D,
                        .K = T,
                        .lda = T,
-                       .ldb = B * 2 * C,
-                       .ldc = C,
-                       .batch = {{B, heads * T, 2 * C, C}, {heads, T, D, D}}};
+                       .ldb = B * token,
+                       .ldc = D,
+                       .batch = {{B, H * T, token, H * D}, {KV, group * T, D, group * D}}};
   be(qkv).matmul(ctx(qkv, cost::matmul(pv, qkv.dtype())), pv, probs.in(), value, y.set());
   return y;
 }
 
-KvCache::KvCache(const Tensor& like, int64_t layers, const Shape& shape) {
+KvCache::KvCache(const Tensor& like, int64_t layers, const Shape& shape, int64_t group) : group_(group) {
   for (int64_t l = 0; l < layers; ++l)
     layers_.emplace_back(like.device(), shape, like.dtype(), Kind::Activation,
                          "kv_cache.h." + std::to_string(l));
@@ -74,12 +77,13 @@ static Shape checked_shape(const TransformerConfig& c, int64_t sequences, int64_
   check(sequences >= 1 && tokens >= 1, "kv_cache: ", sequences, " sequences of ", tokens,
         " tokens; there must be at least one of each");
   check(tokens <= c.context, "kv_cache: ", tokens, " tokens are more than the model's context, ", c.context);
-  return {tokens, sequences, 2 * c.channels};
+  return {tokens, sequences, 2 * c.attention_heads().kv * (c.channels / c.heads)};
 }
 
 KvCache::KvCache(const Transformer& model, int64_t sequences, int64_t tokens)
     : KvCache(model.parameters.begin()->value, model.config.layers,
-              checked_shape(model.config, sequences, tokens)) {}
+              checked_shape(model.config, sequences, tokens),
+              model.config.attention_heads().q / model.config.attention_heads().kv) {}
 
 KvCache KvCache::select(const std::vector<int32_t>& parents) const {
   const ProfileRange range("kv_cache.select");
@@ -91,7 +95,7 @@ KvCache KvCache::select(const std::vector<int32_t>& parents) const {
   for (int64_t t = 0; t < length_; ++t)
     for (const int32_t p : parents) rows.push_back(int32_t(t * B + p));
   const Tensor from = indices(rows, {int64_t(rows.size())});
-  KvCache selected(layers_[0], int64_t(layers_.size()), {capacity(), int64_t(parents.size()), width});
+  KvCache selected(layers_[0], int64_t(layers_.size()), {capacity(), int64_t(parents.size()), width}, group_);
   selected.length_ = length_;
   for (size_t l = 0; l < layers_.size(); ++l)
     copy_rows(layers_[l].reshape({capacity() * B, width}), from, selected.layers_[l].narrow(0, length_));
@@ -103,7 +107,8 @@ std::vector<KvLayer> KvCache::past(int64_t T) const {
   std::vector<int32_t> rows;
   for (int64_t t = 0; t < T; ++t)
     for (int64_t b = 0; b < B; ++b)
-      for (const int64_t part : {1, 2}) rows.push_back(int32_t((b * T + t) * 3 + part));
+      for (const int64_t part : {group_, group_ + 1})
+        rows.push_back(int32_t((b * T + t) * (group_ + 2) + part));
   const Tensor in_qkv = indices(rows, {T, B, 2});
   std::vector<KvLayer> layers;
   for (const Tensor& kv : layers_) layers.push_back({kv, length_, in_qkv});

@@ -8,21 +8,23 @@
 
 namespace gradus {
 
-// What a cache costs for each token of each sequence: a key and a value of C numbers in each of L layers,
-// 2 L C in the model's precision. B sequences (or beams) of T tokens: B T times that; beam search, while it
-// reorders them: twice.
-constexpr int64_t kv_bytes_per_token(const TransformerConfig& c) {
-  return 2 * c.layers * c.channels * size_of(c.precision.value);
+// What a cache costs for each token of each sequence: a key and a value of D numbers for each of KV heads in
+// each of L layers, 2 L KV D in the model's precision (GPT-2: 2 L C). B sequences (or beams) of T tokens:
+// B T times that; beam search, while it reorders them: twice.
+inline int64_t kv_bytes_per_token(const TransformerConfig& c) {
+  return 2 * c.layers * c.attention_heads().kv * (c.channels / c.heads) * size_of(c.precision.value);
 }
 
 struct KvLayer {  // the cache of one layer, while tokens are read
-  Tensor kv;  // (Tmax,B,2C): the key and the value of each token; time first, so that new ones lie together
+  // (Tmax,B,2 KV D): the keys and the values of each token; time first, so that new ones lie together
+  Tensor kv;
   int64_t length;  // how many tokens were read before
-  Tensor rows;     // int32 (T,B,2): where the keys and values of the T new tokens are in qkv, as (3 B T, C)
+  Tensor rows;     // int32 (T,B,2): where the keys and values of the T new tokens are in qkv, in rows of KV D
 
-  // Both take qkv (B,T,3C).
-  void append(const Tensor& qkv);                         // puts keys and values after those that are there
-  Tensor attend(const Tensor& qkv, int64_t heads) const;  // T = 1, appended: (B,1,C), from all tokens so far
+  // Both take qkv (B,T,(H + 2 KV) D).
+  void append(const Tensor& qkv);  // puts keys and values after those that are there
+  // T = 1, appended: (B,1,H D), from all tokens so far
+  Tensor attend(const Tensor& qkv, Heads heads) const;
 };
 
 class KvCache {
@@ -42,9 +44,10 @@ class KvCache {
  private:
   friend class Transformer;
   std::vector<KvLayer> past(int64_t T) const;  // what T new tokens of each sequence see of it
-  KvCache(const Tensor& like, int64_t layers, const Shape& shape);
+  KvCache(const Tensor& like, int64_t layers, const Shape& shape, int64_t group);
 
   std::vector<Tensor> layers_;  // KvLayer::kv
+  int64_t group_;               // heads of queries that share one of keys and values
   int64_t length_ = 0;
 };
 

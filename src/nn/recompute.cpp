@@ -11,6 +11,8 @@ static Tensor attention_again(const Tensor& qkv, Heads heads, Mask mask, double 
 }
 
 Tensor Transformer::through_segments(Tensor x, BlockRange own) const {
+  check(config.experts == 0, "transformer: blocks of a mixture are not recomputed, because the balance loss ",
+        "needs what their routers did in the forward pass; leave segments empty");
   if (from_the_start) return up_to_block(own.first, own.end, x);
   const auto L = int64_t(blocks.size());
   const int64_t covered = std::accumulate(segments.begin(), segments.end(), int64_t(0),

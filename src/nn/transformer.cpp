@@ -7,22 +7,41 @@
 #include "src/nn/kv_cache.h"
 #include "src/tensor/profile_range.h"
 
-// GPT-2, alone. What BERT and GPT-NeoX have in other places is in bert_neox.cpp.
+// GPT-2, alone. What BERT and GPT-NeoX have in other places is in bert_neox.cpp, a mixture of experts in
+// mixture.cpp.
 namespace gradus {
+
+static int64_t norm_parameters(const TransformerConfig& c) { return c.norm == NormKind::Layer ? 2 : 1; }
+static Linear linear_of(Parameters& p, const std::string& name, int64_t in, int64_t out,
+                        const TransformerConfig& c) {
+  return {p, name, in, out, c.precision, c.biases ? Bias::Yes : Bias::No};
+}
+static Linear mlp_linear(Parameters& p, const std::string& block, const std::string& name, int64_t in,
+                         int64_t out, const TransformerConfig& c) {
+  if (c.experts == 0) return linear_of(p, block + ".mlp." + name, in, out, c);
+  return {p, block + ".mlp.experts." + name, Experts{c.experts}, in, out, c.precision};
+}
 
 TransformerBlock::TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c)
     : name(name),
-      ln_1(p, name + ".ln_1", c.channels, c.precision, c.norm_eps),
-      c_attn(p, name + ".attn.c_attn", c.channels, 3 * c.channels, c.precision),
-      c_proj(p, name + ".attn.c_proj", c.channels, c.channels, c.precision),
-      ln_2(p, name + ".ln_2", c.channels, c.precision, c.norm_eps),
-      c_fc(p, name + ".mlp.c_fc", c.channels, 4 * c.channels, c.precision),
-      mlp_c_proj(p, name + ".mlp.c_proj", 4 * c.channels, c.channels, c.precision) {}
+      ln_1(p, name + ".ln_1", c.channels, c.precision, c.norm_eps, c.norm),
+      c_attn(linear_of(p, name + ".attn.c_attn", c.channels, c.qkv_channels(), c)),
+      c_proj(linear_of(p, name + ".attn.c_proj", c.channels, c.channels, c)),
+      ln_2(p, name + ".ln_2", c.channels, c.precision, c.norm_eps, c.norm),
+      c_fc(mlp_linear(p, name, "c_fc", c.channels, (c.gated() ? 2 : 1) * c.hidden_channels(), c)),
+      mlp_c_proj(mlp_linear(p, name, "c_proj", c.hidden_channels(), c.channels, c)) {
+  if (c.experts > 0) router.emplace(linear_of(p, name + ".mlp.router", c.channels, c.experts, c));
+}
+
+int64_t TransformerBlock::parameters_of(const TransformerConfig& c) {
+  return 2 * norm_parameters(c) + 4 * (c.biases ? 2 : 1) + (c.experts > 0 ? 1 : 0);
+}
 
 Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past) const {
   const ProfileRange range(name.c_str());
   if (c.residual == Residual::PostNorm) return post_norm(x, c, past);
   if (c.residual == Residual::Parallel) return parallel(x, c, past);
+  if (c.experts > 0) return mixture(x, c, past);
   // BEGIN SOLUTION 03.1
   const Tensor heads = attend(c_attn(ln_1(x)), c, past);
   const Tensor h = add(x, dropout(c_proj(heads), c.dropout));
@@ -32,11 +51,14 @@ Tensor TransformerBlock::operator()(const Tensor& x, const TransformerConfig& c,
 }
 
 Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past) const {
-  const int64_t first = past ? past->length : 0, D = c.channels / c.heads, heads = qkv.last() / (3 * D);
+  const int64_t first = past ? past->length : 0, D = c.channels / c.heads;
   const auto& shard = c_attn.weight.shard;
   const int64_t first_head = shard ? shard->begin / (D * c.channels) : 0;
   if (attention) return (*attention)(qkv, c);
-  const Tensor turned = c.rotary > 0 ? rotary(qkv, heads, c.rotary, first) : qkv;
+  const Heads whole = c.attention_heads();
+  const int64_t group = whole.q / whole.kv, kv = qkv.last() / ((group + 2) * D);  // that this rank has
+  const Heads heads(group * kv, kv);
+  const Tensor turned = c.rotary > 0 ? rotary(qkv, heads, c.rotary, first, c.rotary_base) : qkv;
   if (past) past->append(turned);
   return first > 0 ? past->attend(turned, heads) : c.attention(turned, heads, c.mask, c.dropout, first_head);
 }
@@ -69,7 +91,7 @@ Transformer::Transformer(const TransformerConfig& c, Allocate allocate, const Mo
   if (c.token_types > 0) embedding(part.embedding, wtt_, "wtt", c.token_types);
   int64_t next = 0;
   const auto pass_over_to = [&](int64_t block) {
-    parameters.pass_over((block - next) * TransformerBlock::kParameters);
+    parameters.pass_over((block - next) * TransformerBlock::parameters_of(c));
     next = block;
   };
   for (const BlockRange& r : part.ranges) {
@@ -78,9 +100,9 @@ Transformer::Transformer(const TransformerConfig& c, Allocate allocate, const Mo
   }
   pass_over_to(c.layers);
   if (post_norm ? part.embedding : part.head)
-    norm_.emplace(parameters, post_norm ? "ln_e" : "ln_f", c.channels, c.precision, c.norm_eps);
+    norm_.emplace(parameters, post_norm ? "ln_e" : "ln_f", c.channels, c.precision, c.norm_eps, c.norm);
   else
-    parameters.pass_over(2);
+    parameters.pass_over(norm_parameters(c));
   if (part.head) add_output_head();
 }
 
@@ -169,7 +191,7 @@ Tensor Transformer::loss(const Tensor& ids, const Tensor& targets, const Tensor&
   const ProfileRange range("forward");
   check(config.output_head != OutputHead::Pooled || config.labels > 0,
         "transformer: a model without labels has no loss; set labels, for example to 2");
-  return head_loss(through_all(embed(ids, types)), targets, count);
+  return with_balance(head_loss(through_all(embed(ids, types)), targets, count), count);
 }
 
 Tensor Transformer::head_loss(const Tensor& x, const Tensor& targets, const Tensor& count) const {

@@ -1,4 +1,5 @@
-// GPT-2, by its configuration, and what it takes to be BERT or GPT-NeoX instead (bert_neox.cpp).
+// GPT-2, by its configuration, and what it takes to be BERT or GPT-NeoX (bert_neox.cpp) or a mixture of
+// experts (mixture.cpp) instead.
 #pragma once
 #include <memory>
 #include <optional>
@@ -37,23 +38,32 @@ struct AttentionVariant {
   virtual Tensor operator()(const Tensor& qkv, const TransformerConfig& c) const = 0;
 };
 
+// What a block of a mixture did in its last forward pass: the router's logits (B,T,E), and who went where.
+struct Routed {
+  Tensor logits;
+  Routing routing;
+};
+
 struct TransformerBlock {
-  static constexpr int64_t kParameters = 12,
-                           kDropouts = 3;  // of a block: how many it has, how often it drops
+  static constexpr int64_t kDropouts = 3;                    // calls of dropout
+  static int64_t parameters_of(const TransformerConfig& c);  // tensors
   TransformerBlock(Parameters& p, const std::string& name, const TransformerConfig& c);
   // past: for attention alone, when text is generated with a cache (lesson 04).
   Tensor operator()(const Tensor& x, const TransformerConfig& c, KvLayer* past = nullptr) const;
   // Of BERT and of GPT-NeoX: bert_neox.cpp.
   Tensor post_norm(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
   Tensor parallel(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;
+  Tensor mixture(const Tensor& x, const TransformerConfig& c, KvLayer* past) const;  // mixture.cpp
   // Attention as configured: qkv (B,T,3C) -> (B,T,C), or of the heads that this rank has. With a `past`, the
   // tokens in it take part.
   Tensor attend(const Tensor& qkv, const TransformerConfig& c, KvLayer* past) const;
   std::string name;  // of its range, and the beginning of its parameters'
-  LayerNorm ln_1;
+  Norm ln_1;
   Linear c_attn, c_proj;  // (3C, C): q, k and v in one product; (C, C)
-  LayerNorm ln_2;
-  Linear c_fc, mlp_c_proj;  // (4C, C) and (C, 4C)
+  Norm ln_2;
+  Linear c_fc, mlp_c_proj;       // (4C, C) and (C, 4C); or as many of them as there are experts
+  std::optional<Linear> router;  // (E, C), of a mixture
+  mutable std::optional<Routed> routed = {};
   std::unique_ptr<AttentionVariant> attention = {};
   int64_t token_part = 0;  // as of ModelEnds
 
@@ -115,10 +125,11 @@ class Transformer {
   Tensor head_loss(const Tensor& x, const Tensor& targets, const Tensor& count = {}) const;  // as loss()
   // What head() applies: the norm, if it is behind the blocks, and the (V,C) weight, if there are logits for
   // tokens.
-  const LayerNorm& last_norm() const { return *norm_; }
+  const Norm& last_norm() const { return *norm_; }
   const Tensor& head_weight() const;
   // Mean cross-entropy in nats: targets are int32 (B,T) tokens, or (B) labels; -1 does not count. With
-  // `count`, one number: a micro-batch's share of the mean over so many targets.
+  // `count`, one number: a micro-batch's share of the mean over so many targets. Outside an Evaluation a
+  // mixture adds the balance loss of each block.
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& types = {},
               const Tensor& count = {}) const;
 
@@ -142,9 +153,10 @@ class Transformer {
   Tensor before_head(const Tensor& x) const;
   Tensor pooled_head(const Tensor& x) const;
   void add_output_head();
+  Tensor with_balance(Tensor loss, const Tensor& count) const;
 
   std::optional<Embedding> wte_, wpe_, wtt_;
-  std::optional<LayerNorm> norm_;  // ln_f, the last, or ln_e, that of the embedding
+  std::optional<Norm> norm_;  // ln_f, the last, or ln_e, that of the embedding
   std::optional<Embedding> lm_head_;
   std::optional<Linear> pooler_, classifier_;
 };

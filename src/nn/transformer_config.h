@@ -1,11 +1,11 @@
 // A transformer as a configuration. The defaults are GPT-2's (Radford et al. 2019): pre-norm blocks, learned
 // positions, GELU, biases everywhere, the output head tied to the token embedding. BERT (Devlin et al. 2019)
-// and GPT-NeoX (Black et al. 2022) are other values of the fields from `residual` on.
+// and GPT-NeoX (Black et al. 2022) differ in the fields from `residual` on, Llama (Touvron et al. 2023) and
+// Mixtral (Jiang et al. 2024) also in those from `norm` on.
 #pragma once
 #include <string_view>
 
-#include "src/nn/precision.h"
-#include "src/ops/ops.h"
+#include "src/nn/layers.h"
 
 namespace gradus {
 
@@ -37,15 +37,34 @@ struct TransformerConfig {
   double norm_eps = 1e-5;
   int64_t loss_rows = 0;  // loss() makes the logits of so many tokens at a time; 0: all at once
 
+  NormKind norm = NormKind::Layer;
+  bool biases = true;                // of the linear layers in blocks
+  int64_t kv_heads = 0;              // heads of keys and values, each shared by heads / kv_heads; 0: heads
+  double rotary_base = kRotaryBase;  // position t turns pair i by the angle t base^(-2i/rotary)
+  int64_t mlp_channels = 0;          // width of the MLP's activations; 0: 4 channels
+
+  // A mixture: `experts` MLPs in each block, of which each token takes `chosen`. An expert has
+  // expert_capacity() places for each sequence; a token that finds all of them taken passes by the expert.
+  int64_t experts = 0, chosen = 2;
+  double capacity_factor = 0;  // places per expert, relative to an even division; 0: a place for each token
+  double balance = 0;          // alpha of the balance loss that training adds, once per block
+
   void validate() const;  // a sentence for what cannot be, such as heads that do not divide channels
+  Heads attention_heads() const { return {heads, kv_heads > 0 ? kv_heads : heads}; }
+  int64_t qkv_channels() const;                        // (H + 2 KV) D
+  int64_t hidden_channels() const;                     // of the MLP, behind its activation
+  bool gated() const { return activation == swiglu; }  // then the MLP's first product is twice as wide
+  int64_t expert_capacity(int64_t T) const;            // in a sequence of T tokens
   // By formula: V C + T C + L (12 C^2 + 13 C) + 2 C for GPT-2.
   int64_t parameter_count() const;
+  int64_t active_parameter_count() const;  // that a token meets: of each block's experts `chosen`
   // Per token, forward and backward: 6 N + 12 L C T (Chowdhery et al. 2022, PaLM, appendix B), N =
-  // parameter_count().
+  // active_parameter_count().
   int64_t flops_per_token() const;
 };
 // gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert-base, bert-large (without labels; with its dropout of 0.1),
-// polyglot-ko-1.3b, and a GPT by numbers: gpt-LAYERSxCHANNELSxHEADS with GPT-2's vocabulary and context.
+// polyglot-ko-1.3b, llama-2-7b, llama-3-8b, mixtral-8x7b, and a GPT by numbers: gpt-LAYERSxCHANNELSxHEADS
+// with GPT-2's vocabulary and context.
 TransformerConfig transformer_config(std::string_view name);
 
 }  // namespace gradus

@@ -139,6 +139,44 @@ Tensor gathered_linear(Comm& comm, const Tensor& x, const Tensor& weight, const 
                 });
 }
 
+// The n-th part of x goes to rank n, and y is what all ranks have sent, in rank order.
+static Tensor all_to_all(Comm& comm, const Tensor& x) {
+  const Tensor y = empty_like(x, "from all ranks");
+  // BEGIN SOLUTION 21.4
+  const std::vector<int64_t> counts(static_cast<size_t>(comm.size()), x.numel() / comm.size());
+  comm.all_to_all(x, counts, y, counts)->wait();
+  // STUB: todo("21.4", "each rank sends its n-th part to rank n", comm, x, y);
+  // END SOLUTION 21.4
+  return y;
+}
+static Tensor sent_to_experts(Comm& comm, const Tensor& x) {
+  const int64_t N = comm.size(), here = x.shape()[0] / N;
+  return swapped(all_to_all(comm, x), N, here).reshape({here, N * x.shape()[1], x.shape()[2], x.last()});
+}
+static Tensor sent_from_experts(Comm& comm, const Tensor& x) {
+  const int64_t N = comm.size(), here = x.shape()[0];
+  return all_to_all(comm, swapped(x, here, N)).reshape({N * here, x.shape()[1] / N, x.shape()[2], x.last()});
+}
+
+Tensor to_experts(Comm& comm, const Tensor& x) {
+  const ProfileRange range("to_experts");
+  check(x.shape().rank() == 4 && x.shape()[0] % comm.size() == 0, "to_experts: x is ", x.shape(), " on ",
+        comm.size(), " ranks; it must be (E,B,R,C) with E a multiple of the ranks");
+  return record("to_experts", {x}, {}, sent_to_experts(comm, x),
+                [ranks = &comm](const Node&, const Tensor& dy, Grads& dx) {
+                  dx.pass(0, sent_from_experts(*ranks, dy));
+                });
+}
+
+Tensor from_experts(Comm& comm, const Tensor& x) {
+  const ProfileRange range("from_experts");
+  check(x.shape().rank() == 4 && x.shape()[1] % comm.size() == 0, "from_experts: x is ", x.shape(), " on ",
+        comm.size(), " ranks; it must be (E/N,N B,R,C)");
+  return record(
+      "from_experts", {x}, {}, sent_from_experts(comm, x),
+      [ranks = &comm](const Node&, const Tensor& dy, Grads& dx) { dx.pass(0, sent_to_experts(*ranks, dy)); });
+}
+
 // ids of the whole vocabulary as rows, or columns, of this rank's part.
 static Tensor in_part(Comm& comm, const Tensor& ids, int64_t vocab) {
   const Part part = part_of(vocab, comm.rank(), comm.size());

@@ -29,6 +29,12 @@ Tensor gathered_linear(Comm& comm, const Tensor& x, const Tensor& weight, const 
 Tensor take_part(Comm& comm, const Tensor& x);
 Tensor whole_tokens(Comm& comm, const Tensor& x);
 
+// Of E experts each rank has E / N. x (E,B,R,C): what this rank's B sequences send to each expert; the result
+// (E/N, N B, R, C): what the experts of this rank get, the sequences in rank order. from_experts() is its
+// inverse. An all-to-all each; the backward of one is the other.
+Tensor to_experts(Comm& comm, const Tensor& x);
+Tensor from_experts(Comm& comm, const Tensor& x);
+
 // Of a vocabulary of V each rank has the part_of(V, rank, ranks). table: its rows. ids: of the whole. What
 // both return is the same on all ranks.
 Tensor embedding_of_part(Comm& comm, const Tensor& table, int64_t vocab, const Tensor& ids);

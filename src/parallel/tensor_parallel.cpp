@@ -1,6 +1,7 @@
 #include "src/parallel/tensor_parallel.h"
 
 #include "src/parallel/flat.h"
+#include "src/parallel/parts.h"
 #include "src/parallel/rank_ops.h"
 #include "src/tensor/context.h"
 
@@ -64,29 +65,14 @@ struct EndsOfRanks : ModelEnds {
   }
 };
 
-static void keep(Parameter& p, const Shape& shape, Allocate when) {
-  p.allocate(shape, when);
-  attach(p.value, p.leaf, p.name);
-}
-// Of `groups` equal parts of the rows a part each.
-static void keep_rows(Parameter& p, const Part& rows, int64_t groups, Allocate when) {
-  const Shape whole = p.value.shape();
-  Shape shape{groups * rows.count};
-  if (whole.rank() == 2) shape.push_back(whole[1]);
-  p.shard = Shard::of_rows(whole, rows.begin, rows.count, groups);
-  keep(p, shape, when);
-}
-static void keep_columns(Parameter& p, const Part& columns, Allocate when) {
-  const Shape whole = p.value.shape();
-  p.shard = Shard::of_columns(whole, columns.begin, columns.count);
-  keep(p, whole.with_last(columns.count), when);
-}
-
 static void share_out(Comm& ranks, Transformer& model, Sequence sequence, Allocate when) {
   const TransformerConfig& c = model.config;
   const int64_t N = ranks.size(), r = ranks.rank();
   check(c.heads % N == 0, "tensor parallel: ", c.heads, " heads cannot be shared out among ", N,
         " ranks; use a number of ranks that divides them");
+  check(c.attention_heads().kv == c.heads && c.experts == 0,
+        "tensor parallel: heads that share keys and values, and experts, cannot be shared out; ",
+        "set kv_heads and experts to 0");
   check(c.loss_rows == 0, "tensor parallel: the loss is of all rows at once; set loss_rows to 0");
   check(!model.blocks.empty() && !model.blocks[0].c_attn.weight.shard,
         "tensor parallel: the model has no blocks, or is shared out already");
@@ -106,13 +92,13 @@ static void share_out(Comm& ranks, Transformer& model, Sequence sequence, Alloca
   };
   for (TransformerBlock& b : model.blocks) {
     pair(b.c_attn, b.c_proj, c.channels, 3);
-    pair(b.c_fc, b.mlp_c_proj, 4 * c.channels, 1);
+    pair(b.c_fc, b.mlp_c_proj, c.hidden_channels(), c.gated() ? 2 : 1);
   }
   for (Parameter& p : model.parameters) {
     if (p.name == "wte.weight" || p.name == "lm_head.weight")
       keep_rows(p, part_of(c.vocab, r, N), 1, when);
     else if (!done.contains(&p))
-      keep(p, p.value.shape(), when);
+      keep_whole(p, when);
     p.counted = p.shard || r == 0;
   }
   model.ends = std::make_unique<EndsOfRanks>(ranks, sequence, c.vocab);
@@ -125,13 +111,6 @@ TensorParallel::TensorParallel(Comm& ranks, Transformer& model, Sequence sequenc
     : ranks_(ranks), model_(model), sequence_(sequence) {
   share_out(ranks, model, sequence, when);
   if (when == Allocate::Now) norm_.emplace(model.parameters, std::vector<Comm*>{&ranks});
-}
-
-void TensorParallel::assign_part(Parameter& p, const std::vector<double>& values) {
-  const int64_t whole = p.shard ? p.shard->whole.numel() : p.value.numel();
-  check(int64_t(values.size()) == whole, "tensor parallel: '", p.name, "' takes ", whole, " values, not ",
-        values.size());
-  p.assign(p.shard ? p.shard->of_values(values) : values);
 }
 
 void TensorParallel::sum_gradients() {

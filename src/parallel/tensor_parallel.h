@@ -23,13 +23,12 @@ class TensorParallel {
   // The model gets memory for this rank's parts of the weights, or, with Allocate::Later, leaves that and the
   // norm of the gradients to Zero; made with Allocate::Later it never had any for the whole. It has a loss(),
   // but no logits(), of which each rank has a part. Errors, with a sentence: ranks that do not divide the
-  // heads, or that the vocabulary has no parts for; loss_rows; a model that is shared out.
+  // heads, or that the vocabulary has no parts for; grouped heads; experts; loss_rows; a model that is shared
+  // out.
   TensorParallel(Comm& ranks, Transformer& model, Sequence sequence = Sequence::Whole,
                  Allocate when = Allocate::Now);
   TensorParallel(const TensorParallel&) = delete;
 
-  // For Transformer::initialize and files: of a parameter's values those that this rank keeps.
-  static void assign_part(Parameter& p, const std::vector<double>& values);
   // After the last backward pass of a step, where tokens are in parts: adds up, over the ranks, the gradients
   // of parameters that all have and that each has met with its tokens alone. Otherwise there is nothing to
   // add.

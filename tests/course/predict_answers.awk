@@ -115,6 +115,12 @@ function answers() {
     a["gpipe"] = m; a["one_f_one_b"] = p - r < m ? p - r : m
     x = 2 * (p - r - 1) + (v - 1) * p + 1; a["interleaved"] = x < m * v ? x : m * v
     a["messages"] = 2 * m * (p * v - 1)
+  } else if (id == "21.5") {
+    E = after("Your block has "); h = after("experts of width "); C = before(" channels"); k = after("token takes ")
+    T = after("A sequence has "); x = after("capacity factor is ") * k * T / E; R = before(" ranks share the")
+    p = x == int(x) ? x : int(x) + 1; p = p < T ? p : T; n = 3 * E * C * h; B = after("out, and read ")
+    a["places"] = p; a["weights"] = n; a["flops"] = 2 * p * n; a["bytes"] = 4 * n / R
+    a["sent"] = 4 * E * (B / R) * p * C * (R - 1) / R
   }
 }
 function gpt() {

@@ -36,7 +36,7 @@ TEST(L19_References, AddInPartsAsTensorParallelRanksDo) {
   run_cluster({.ranks = 4, .seed = 3}, [&](Comm& comm) {
     Transformer model(task.model, Allocate::Later);
     TensorParallel ranks(comm, model);
-    model.initialize(task.seed, &TensorParallel::assign_part);
+    model.initialize(task.seed, &assign_part);
     AdamW optimizer(model.parameters);
     TokensRun mine;
     for (int64_t step = 0; step < task.steps; ++step) {

@@ -174,7 +174,7 @@ TEST(L19_Copies, StayTheSameOnAllRanks) {
     run_cluster({.ranks = 2}, [&](Comm& comm) {
       Transformer model(kModel, Allocate::Later);
       TensorParallel parallel(comm, model, form);
-      model.initialize(1, &TensorParallel::assign_part);
+      model.initialize(1, &assign_part);
       Sgd sgd(model.parameters);
       for (int64_t step = 0; step < 2; ++step) {
         model.parameters.zero_grad();
@@ -223,7 +223,7 @@ TEST(L19_Exercises, WithDropoutRanksLearnWhatOneDeviceLearns) {
     run_cluster({.ranks = 2, .seed = 5}, [&](Comm& comm) {
       Transformer model(c, Allocate::Later);
       TensorParallel parallel(comm, model, form);
-      model.initialize(1, &TensorParallel::assign_part);
+      model.initialize(1, &assign_part);
       const Numbers ours = losses(model, [&] { parallel.sum_gradients(); });
       for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(ours[i], alone[i], 1e-5) << "form " << int(form);
     });

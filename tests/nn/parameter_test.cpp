@@ -206,11 +206,11 @@ TEST_F(L03_Parameters, TheThreeLayersAreWhatTheirParametersSay) {
   };
   EXPECT_EQ(to_host<double>(l(tensor({1, -1}, {1, 2}))), (std::vector<double>{9, 19, 29}));
 
-  const LayerNorm n(parameters, "n", 2, {}, 3);
+  const Norm n(parameters, "n", 2, {}, 3);
   EXPECT_EQ(n.eps, 3);
   EXPECT_EQ(&n.gamma, &parameters.find("n.weight"));
-  EXPECT_EQ(&n.beta, &parameters.find("n.bias"));
-  copy_from_host(n.gamma.value, {2, 4}), copy_from_host(n.beta.value, {1, 5});
+  EXPECT_EQ(n.beta, &parameters.find("n.bias"));
+  copy_from_host(n.gamma.value, {2, 4}), copy_from_host(n.beta->value, {1, 5});
   const std::vector<double> y = to_host<double>(n(tensor({-1, 1}, {1, 2})));  // of variance 1: a half
   EXPECT_NEAR(y[0], 0, 1e-6);
   EXPECT_NEAR(y[1], 7, 1e-6);

@@ -35,12 +35,12 @@ struct LayeredModel {
   Linear& linear(const std::string& name, int64_t in, int64_t out) {
     return linears.emplace_back(parameters, name, in, out);
   }
-  LayerNorm& norm(const std::string& name, int64_t channels) {
+  Norm& norm(const std::string& name, int64_t channels) {
     return norms.emplace_back(parameters, name, channels, Precision{}, 1e-5);
   }
   Parameters parameters;
   std::deque<Linear> linears;
-  std::deque<LayerNorm> norms;
+  std::deque<Norm> norms;
   std::function<Tensor(const Tensor&)> forward;
   int64_t in = 4, out = 4;  // columns of x and y
   Samples samples;

@@ -15,7 +15,7 @@ struct ModelOfRanks {
   TensorParallel parallel;
   ModelOfRanks(Comm& comm, const TransformerConfig& c, Sequence sequence)
       : model(c, Allocate::Later), parallel(comm, model, sequence) {
-    model.initialize(3, &TensorParallel::assign_part);
+    model.initialize(3, &assign_part);
   }
 };
 inline void expect_as_on_one_device(const ModelSetting& set, Comm& comm, Sequence sequence,

@@ -39,7 +39,7 @@ std::vector<double> losses_of_ranks(const TransformerConfig& c, int64_t steps, i
   run_cluster({.ranks = ranks, .seed = 7}, [&](Comm& comm) {
     Transformer model(c, Allocate::Later);
     TensorParallel parallel(comm, model, tokens);
-    model.initialize(3, &TensorParallel::assign_part);
+    model.initialize(3, &assign_part);
     Sgd sgd(model.parameters);
     for (int64_t step = 0; step < steps; ++step) {
       const DummyBatch batch = dummy_batch(c, 2, c.context, uint64_t(step + 1));
@@ -123,7 +123,7 @@ TEST(L19_TensorParallel, AWrongNumberOfFirstValues) {
       for (const int64_t off : {-1, 1}) {
         Parameter& p = m.model.parameters.find(name);
         const int64_t n = (p.shard ? p.shard->whole.numel() : p.value.numel()) + off;
-        expect_refused(std::to_string(n), [&] { TensorParallel::assign_part(p, Values(size_t(n), 1)); });
+        expect_refused(std::to_string(n), [&] { assign_part(p, Values(size_t(n), 1)); });
       }
   });
 }
@@ -165,7 +165,7 @@ TEST(L19_TensorParallel, AModelThatHasItsMemory) {
       EXPECT_NE(text.find("Allocate::Later"), std::string::npos) << text;
       return;
     }
-    model.initialize(3, &TensorParallel::assign_part);
+    model.initialize(3, &assign_part);
     expect_learned(learn(set, model, [&] { parallel->sum_gradients(); }), plain, model, {}, set.name);
   });
 }

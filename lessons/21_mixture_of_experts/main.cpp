@@ -1,0 +1,101 @@
+// Lesson 21, mixture of experts. In each block there are many MLPs, the experts, and a router chooses for
+// each token the few that it takes. Parameters grow with the experts, the work per token does not.
+//
+// A step costs what the chosen experts cost: 6 FLOPs per weight and token that it meets.
+//
+//   make lesson-21                                                          expected last line: PASS
+#include <iostream>
+
+#include "lessons/21_mixture_of_experts/kinds.h"
+#include "lessons/21_mixture_of_experts/published.h"
+#include "lessons/21_mixture_of_experts/ranks.h"
+#include "lessons/21_mixture_of_experts/routing.h"
+#include "lessons/21_mixture_of_experts/runs.h"
+#include "src/core/progress.h"
+#include "src/memory/device_timing.h"
+#include "src/optim/optimizer.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/train/lesson.h"
+#include "src/train/text.h"
+
+using namespace gradus;
+
+constexpr int64_t kSteps = 3000, kEvaluations = 12;
+
+// Falls from 3e-3 to a tenth of it.
+static double learning_rate(int64_t step, int64_t steps) {
+  return 3e-3 * (1 - 0.9 * double(step) / double(steps));
+}
+
+static MixtureRun train(const std::string& name, const Transformer& model, Optimizer& optimizer,
+                        Parameters& parameters, const Loader& loader, int64_t batch, int64_t steps) {
+  Context& context = current();
+  const int64_t T = model.config.context, every = std::max<int64_t>(steps / kEvaluations, 1);
+  Tensor inputs(context.device, {batch, T}, DType::I32, Kind::Data, "inputs"),
+      targets(context.device, {batch, T}, DType::I32, Kind::Data, "targets");
+  MixtureRun run{name, model.config};
+  Progress progress(name, steps);
+  for (int64_t step = 0; step < steps; ++step) {
+    const double begin = seconds_now(context.device);
+    context.device.meter().reset_totals();
+    read_batch(loader, step, inputs, targets);
+    parameters.zero_grad();
+    Tape tape;
+    const Tensor loss = model.loss(inputs, targets);  // a mixture adds the balance loss of its blocks
+    tape.backward(loss);
+    optimizer.step(learning_rate(step, steps));
+    run.losses.push_back(item(loss));
+    run.seconds.push_back(seconds_now(context.device) - begin);
+    run.flops = context.device.meter().totals(OpClass::Contraction).flops;
+    progress.step(step + 1, run.losses.back());
+    if (step + 1 == steps) run.peak = context.device.meter().at_peak();
+    if (!context.device.has_data() || (step + 1 != steps && (step + 1) % every != 0)) continue;
+    run.held_out.push_back(held_out_loss(model, loader, 32));
+    run.held_out_at.push_back(double(step + 1));
+  }
+  progress.done();
+  return run;
+}
+
+static int lesson_21(int argc, char** argv) {
+  Lesson lesson(argc, argv, "21_mixture_of_experts", "many MLPs, of which each token takes a few", kSteps);
+  lesson.done({}, {lesson.plot("21_experts.svg"), lesson.plot("21_losses.svg")});
+  if (lesson.print == "example") return routing_by_hand(std::cout), 0;
+  LessonContext context(lesson);
+  const bool small = context.device.name() == std::string("emu");
+  const auto [mixture, dense_active, dense_total] = mixture_sizes(small);
+  const int64_t batch = small ? 4 : 8, steps = lesson.steps;
+  const KindsText text = text_of_kinds(small ? 20'000 : 400'000, lesson.seed);
+  const Loader loader(text.corpus, mixture.context, lesson.seed);
+  Report report = lesson.report();
+  report.config(mixture, batch);
+  report.config("steps", steps);
+  report.config("text", text.corpus.summary);
+
+  std::vector<MixtureRun> runs;
+  std::optional<RoutedText> routed;
+  for (const auto& [name, config] :
+       {std::pair<std::string, TransformerConfig>{"dense, active size", dense_active},
+        {"mixture", mixture},
+        {"dense, total size", dense_total}}) {
+    Transformer model(config);
+    model.initialize(lesson.seed);
+    AdamW optimizer(model.parameters);
+    context.device.meter().reset_peak();
+    runs.push_back(train(name, model, optimizer, model.parameters, loader, batch, steps));
+    if (config.experts > 0 && context.device.has_data()) routed = route_held_out(model, text);
+  }
+  compare_runs(runs, batch, lesson.plot("21_losses.svg"), report);
+  balance_table(report);
+  if (routed) experts_table(*routed, text, mixture, lesson.plot("21_experts.svg"), report);
+  ClusterArgs ranks{.device = context.device.name(), .seed = lesson.seed, .memory_budget = lesson.memory};
+  ranks.made = lesson.traced_ranks();
+  ranks_table(ranks, mixture, loader, batch, report);
+  published_mixtures(report);
+  report.predict_time(steps);
+  return lesson.finish(report);
+}
+
+int main(int argc, char** argv) {
+  return run_lesson([&] { return lesson_21(argc, argv); });
+}

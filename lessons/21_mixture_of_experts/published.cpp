@@ -1,0 +1,46 @@
+#include "lessons/21_mixture_of_experts/published.h"
+
+#include <iostream>
+
+#include "src/core/table.h"
+#include "src/nn/transformer.h"
+#include "src/tensor/context.h"
+
+namespace gradus {
+
+namespace {
+
+struct PublishedShape {
+  const char* name;
+  int64_t file_bytes;  // of its weights in 16 bits: "total_size" of the published index
+  int64_t others;      // bytes of it that are no weights: llama-2-7b's file has its rotary frequencies
+};
+constexpr PublishedShape kShapes[] = {{"llama-2-7b", 13'476'835'328, 32 * 64 * 2},
+                                      {"llama-3-8b", 16'060'522'496, 0},
+                                      {"mixtral-8x7b", 93'405'585'408, 0}};
+
+int64_t weight_bytes(TransformerConfig c) {
+  c.precision = uniform(DType::BF16);
+  Context meta("meta", 1);
+  const Transformer model(c);
+  return meta.device.meter().now()[Kind::Weight];
+}
+
+}  // namespace
+
+void published_mixtures(Report& report) {
+  std::cout << "\n(e) Published shapes, allocated in 16 bits on the device meta\n";
+  Table table({"model", "parameters", "active", "active share", "bytes of weights", "published file"});
+  int64_t off = 0;
+  for (const PublishedShape& m : kShapes) {
+    const TransformerConfig c = transformer_config(m.name);
+    const int64_t bytes = weight_bytes(c), N = c.parameter_count(), active = c.active_parameter_count();
+    off += std::abs(bytes + m.others - m.file_bytes) + std::abs(bytes - 2 * N);
+    table.row({m.name, count_text(N), count_text(active), percent_text(double(active) / double(N)),
+               count_text(bytes), count_text(m.file_bytes)});
+  }
+  std::cout << table;
+  report.check_equal("(e) bytes that differ from the published files and from 2 N", off, 0);
+}
+
+}  // namespace gradus

@@ -1,0 +1,57 @@
+// Each check that lesson 21 makes passes with right values, and fails with a planted wrong one.
+#include "lessons/21_mixture_of_experts/routing.h"
+#include "lessons/21_mixture_of_experts/runs.h"
+#include "tests/folder_testing.h"
+#include "tests/lessons/report_testing.h"
+
+namespace gradus {
+namespace {
+
+using L21_Checks = FolderTest;
+
+Names failed_runs(const std::string& plot, const std::function<void(std::vector<MixtureRun>&)>& plant) {
+  Context context;
+  const MixtureSizes sizes = mixture_sizes(true);
+  std::vector<MixtureRun> runs;
+  for (const TransformerConfig& c : {sizes.dense_active, sizes.mixture}) {
+    MixtureRun run{c.experts > 0 ? "mixture" : "dense", c};
+    run.losses.assign(3000, 1), run.seconds.assign(3000, 0.1);
+    run.held_out = {0.5, 0.4}, run.held_out_at = {1500, 3000};
+    run.flops = mixture_flops(c, 4, c.context);
+    runs.push_back(run);
+  }
+  plant(runs);
+  return failed_checks([&](Report& report) { compare_runs(runs, 4, plot, report); });
+}
+
+TEST_F(L21_Checks, Runs) {
+  const std::string plot = path("losses.svg");
+  EXPECT_EQ(failed_runs(plot, [](auto&) {}), Names{});
+  EXPECT_EQ(failed_runs(plot, [](auto& runs) { ++runs[1].flops; }),
+            Names{"(a) mixture: FLOPs of products per step = formula"});
+  const Names loss{"(a) held-out loss, mixture / dense of its active size"};
+  EXPECT_EQ(failed_runs(plot, [](auto& runs) { runs[1].held_out.back() = 0.4001; }), loss);
+  EXPECT_EQ(failed_runs(plot, [](auto& runs) { runs[1].held_out.back() = NAN; }), loss);
+  EXPECT_EQ(
+      failed_runs(plot, [](auto& runs) { runs[1].held_out.back() = 0.4001, runs[1].losses.resize(2999); }),
+      Names{})
+      << "fewer steps decide nothing";
+}
+
+TEST_F(L21_Checks, Places) {
+  Context context;
+  const TransformerConfig c = mixture_sizes(true).mixture;
+  const KindsText text{{}, {"one", "two"}, {}};
+  RoutedText routed;
+  routed.shares.assign(1, std::vector(2, std::vector(8, 0.125)));
+  const auto failed = [&](int64_t taken) {
+    routed.most_taken = taken;
+    return failed_checks(
+        [&](Report& report) { experts_table(routed, text, c, path("experts.svg"), report); });
+  };
+  EXPECT_EQ(failed(c.expert_capacity(c.context)), Names{});
+  EXPECT_EQ(failed(c.expert_capacity(c.context) + 1), Names{"(c) places taken in an expert by one sequence"});
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,150 @@
+// Lesson 21: the exercises, and what the program's tables are made of.
+#include "lessons/21_mixture_of_experts/kinds.h"
+#include "lessons/21_mixture_of_experts/ranks.h"
+#include "lessons/21_mixture_of_experts/runs.h"
+#include "src/parallel/comm/cluster.h"
+#include "src/parallel/rank_ops.h"
+#include "tests/refusal_testing.h"
+
+namespace gradus {
+namespace {
+
+Tensor on_cpu(const std::vector<float>& values, const Shape& shape) {
+  return from_host(current().device, values, shape, DType::F32, Kind::Other, "x");
+}
+std::vector<double> near(const Tensor& x) { return to_host<double>(x); }
+
+TEST(L21_Exercises, AnExpertsPlaces) {
+  RecordProperty("exercise", "21.1");
+  const auto places = [](int64_t experts, int64_t chosen, double factor, int64_t T) {
+    TransformerConfig c;
+    c.experts = experts, c.chosen = chosen, c.capacity_factor = factor;
+    return c.expert_capacity(T);
+  };
+  EXPECT_EQ(places(8, 2, 1, 64), 16)
+      << "each of 64 tokens takes two experts, so 128 places are needed in all";
+  EXPECT_EQ(places(8, 2, 1.25, 64), 20);
+  EXPECT_EQ(places(8, 2, 1, 10), 3)
+      << "20 choices of 8 experts: rounded up, or the last choices find no place";
+  EXPECT_EQ(places(3, 2, 1.5, 1), 1);
+  EXPECT_EQ(places(4, 2, 3, 10), 10) << "a token takes an expert once, so more places than tokens stay empty";
+  EXPECT_EQ(places(4, 2, 0, 10), 10);
+}
+
+TEST(L21_Exercises, ARouterTakesTheLargest) {
+  RecordProperty("exercise", "21.2");
+  Context context;
+  const Tensor logits = on_cpu({0.5, 3, -1, 2, 1, 1, 4, 1}, {1, 2, 4});
+  const Routing r = choose_experts(logits, 2, 2);
+  EXPECT_EQ(to_host<int32_t>(r.experts), (std::vector<int32_t>{1, 3, 2, 0}))
+      << "the largest logit first; of equal ones that of the first expert";
+  const std::vector<double> w = near(r.weights);
+  ASSERT_EQ(w.size(), 4u);
+  EXPECT_NEAR(w[0] + w[1], 1, 1e-6) << "the weights are a softmax over the chosen logits alone";
+  EXPECT_NEAR(w[0], 1 / (1 + std::exp(-1.0)), 1e-6);
+  EXPECT_NEAR(w[2], 1 / (1 + std::exp(-3.0)), 1e-6);
+  const std::vector<double> three = near(choose_experts(logits, 3, 2).weights);
+  EXPECT_NEAR(three[2] / three[0], std::exp(0.5 - 3), 1e-6);
+}
+
+TEST(L21_Exercises, TheBalanceLoss) {
+  RecordProperty("exercise", "21.3");
+  Context context;
+  const auto loss = [](const std::vector<float>& logits, const Shape& shape, int64_t k, int64_t places) {
+    const Tensor x = on_cpu(logits, shape);
+    return item(balance_loss(x, choose_experts(x, k, places), 0.5));
+  };
+  EXPECT_NEAR(loss({9, 0, 0, 9}, {1, 2, 2}, 1, 2), 0.5, 1e-4) << "alpha where experts get the same";
+  EXPECT_NEAR(loss({99, 0, 99, 0}, {1, 2, 2}, 1, 2), 1, 1e-6)
+      << "alpha E / chosen where all tokens take the same experts";
+  EXPECT_NEAR(loss({99, 0, 99, 0}, {1, 2, 2}, 1, 1), 1, 1e-6)
+      << "a choice that found no place counts like any other";
+  EXPECT_NEAR(loss({99, 0, 99, 0, 0, 99, 0, 99}, {2, 2, 2}, 1, 2), 1, 1e-6)
+      << "the shares are those of one sequence: two sequences that both use a single expert are not balanced";
+  // One token, logits ln 1, ln 2, ln 3: P = 1/6, 2/6, 3/6; it takes experts 2 and 1, a half of its choices
+  // each.
+  const float two = std::log(2.f), three = std::log(3.f);
+  EXPECT_NEAR(loss({0, two, three}, {1, 1, 3}, 2, 1), 0.5 * 3 * (0.5 * 2 / 6 + 0.5 * 3 / 6), 1e-6)
+      << "P is the softmax over all experts, not over those that were chosen";
+}
+
+TEST(L21_Exercises, RowsTravelToTheirExperts) {
+  RecordProperty("exercise", "21.4");
+  // Rank r has one sequence; what it sends to expert e is 10 r + e.
+  std::vector<std::vector<double>> got(2), back(2);
+  run_cluster({.ranks = 2}, [&](Comm& comm) {
+    const float r = float(10 * comm.rank());
+    const Tensor x = on_cpu({r, r + 1, r + 2, r + 3}, {4, 1, 1, 1});
+    const Tensor y = to_experts(comm, x);
+    got[size_t(comm.rank())] = near(y), back[size_t(comm.rank())] = near(from_experts(comm, y));
+  });
+  EXPECT_EQ(got[0], (std::vector<double>{0, 10, 1, 11}))
+      << "rank 0 has experts 0 and 1, and gets for each what rank 0 and rank 1 send";
+  EXPECT_EQ(got[1], (std::vector<double>{2, 12, 3, 13}));
+  EXPECT_EQ(back[0], (std::vector<double>{0, 1, 2, 3})) << "the way back is the inverse";
+  EXPECT_EQ(back[1], (std::vector<double>{10, 11, 12, 13}));
+}
+
+TEST(L21_Exercises, ASequenceDoesNotMeetOthers) {
+  RecordProperty("exercise", "21.6");
+  Context context;
+  Transformer model(mixture_sizes(true).mixture);
+  model.initialize(3);
+  const int64_t T = model.config.context;
+  std::vector<int32_t> first, second;
+  for (int32_t t = 0; t < T; ++t) first.push_back(7 * t % 31), second.push_back(11 * t % 29);
+  const auto logits = [&](std::vector<int32_t> ids) {
+    return near(model.logits(
+        from_host(context.device, ids, {int64_t(ids.size()) / T, T}, DType::I32, Kind::Data, "ids")));
+  };
+  std::vector<int32_t> both = first;
+  both.insert(both.end(), second.begin(), second.end());
+  std::vector<double> alone = logits(second), beside = logits(both);
+  beside.erase(beside.begin(), beside.begin() + int64_t(alone.size()));
+  EXPECT_EQ(alone, beside) << "the logits of a sequence depend on the sequence before it in the batch";
+}
+
+TEST(L21_Text, EachByteHasItsKind) {
+  const KindsText text = text_of_kinds(20'000, 3);
+  ASSERT_EQ(text.kind.size(), text.corpus.bytes.size());
+  EXPECT_GE(text.corpus.bytes.size(), 20'000u);
+  EXPECT_GT(text.corpus.split, 17'000);
+  EXPECT_LE(text.corpus.split, 18'000 + 1000);
+  std::vector<int64_t> bytes(4);
+  for (size_t i = 0; i < text.kind.size();) {
+    const size_t begin = i, kind = text.kind[i];
+    while (i < text.kind.size() && text.kind[i] == kind) ++i;
+    const std::string file = find_data_file(text.names[kind] + ".grammar");
+    const Grammar grammar = Grammar::parse(read_text_file(file), file);
+    EXPECT_TRUE(std::isfinite(grammar.log_probability(text.corpus.bytes.substr(begin, i - begin))));
+    EXPECT_GE(i - begin, 300u);
+    bytes[kind] += int64_t(i - begin);
+  }
+  for (const int64_t n : bytes) EXPECT_GT(n, 1000);
+  EXPECT_EQ(text_of_kinds(20'000, 3).corpus.bytes, text.corpus.bytes);
+  EXPECT_NE(text_of_kinds(20'000, 4).corpus.bytes, text.corpus.bytes);
+}
+
+TEST(L21_Runs, FlopsOfProducts) {
+  for (const bool small : {true, false}) {
+    const MixtureSizes sizes = mixture_sizes(small);
+    for (const TransformerConfig& c : {sizes.mixture, sizes.dense_active, sizes.dense_total}) {
+      Context meta("meta", 1);
+      Transformer model(c);
+      const Tensor ids(meta.device, {3, c.context}, DType::I32, Kind::Data, "ids");
+      Tape tape;
+      tape.backward(model.loss(ids, ids));
+      EXPECT_EQ(meta.device.meter().totals(OpClass::Contraction).flops, mixture_flops(c, 3, c.context));
+    }
+  }
+}
+
+TEST(L21_Runs, DenseModelsHaveTheSizesOfTheMixture) {
+  const MixtureSizes s = mixture_sizes(false);
+  const int64_t router = s.mixture.layers * s.mixture.experts * s.mixture.channels;
+  EXPECT_EQ(s.mixture.active_parameter_count(), s.dense_active.parameter_count() + router);
+  EXPECT_EQ(s.mixture.parameter_count(), s.dense_total.parameter_count() + router);
+}
+
+}  // namespace
+}  // namespace gradus

@@ -73,6 +73,15 @@ inline void check_add_layernorm_bwd(CBuf x, CBuf gamma, CBuf stats, CBuf dy, CBu
   check_layernorm_bwd(x, gamma, stats, dy, dx, dgamma, dbeta);
   check_dtype("add_layernorm_bwd", x.t, {{"dsum", dsum}});
 }
+inline void check_rmsnorm_fwd(CBuf x, CBuf gamma, Out y, Out stats) {
+  check_dtype("rmsnorm_fwd", x.t, {{"y", y}, {"gamma", gamma}});
+  check_stats("rmsnorm_fwd", x.t, {{"stats", stats}});
+}
+inline void check_rmsnorm_bwd(CBuf x, CBuf gamma, CBuf stats, CBuf dy, Out dx, Out dgamma) {
+  check_dtype("rmsnorm_bwd", x.t, {{"gamma", gamma}, {"dy", dy}, {"dx", dx}});
+  check_t_or_fp32("rmsnorm_bwd", x.t, {{"dgamma", dgamma}});
+  check_stats("rmsnorm_bwd", x.t, {{"stats", stats}});
+}
 inline void check_bias_gelu_bwd(CBuf x, CBuf b, CBuf dy, Out dx, Out db) {
   check_dtype("bias_gelu_bwd", x.t, {{"b", b}, {"dy", dy}, {"dx", dx}});
   check_t_or_fp32("bias_gelu_bwd", x.t, {{"db", db}});
@@ -116,28 +125,28 @@ inline void check_matmul(const MatmulShape& s, CBuf a, CBuf b, Out c) {
   check(c.t == a.t || (c.t == DType::F32 && a.t != DType::F64), "matmul: A and B are ", name_of(a.t),
         ", C is ", name_of(c.t), "; C must be of their type, or fp32 if that is a 16-bit one");
 }
-inline void check_attention_heads(const char* op, const AttentionShape& s) {
+inline void check_heads(const char* op, const auto& s) {
   check(s.H > 0 && s.KV > 0 && s.H % s.KV == 0, op, ": ", s.H, " heads of queries cannot share ", s.KV,
         " of keys and values; H must be a multiple of KV, and both at least 1");
 }
 inline void check_attention_plain_fwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out probs, Out y) {
-  check_attention_heads("attention_plain_fwd", s);
+  check_heads("attention_plain_fwd", s);
   check_dtype("attention_plain_fwd", q.t, {{"k", k}, {"v", v}, {"probs", probs}, {"y", y}});
 }
 inline void check_attention_plain_bwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf probs, CBuf dy,
                                       Out dq, Out dk, Out dv) {
-  check_attention_heads("attention_plain_bwd", s);
+  check_heads("attention_plain_bwd", s);
   check_dtype("attention_plain_bwd", q.t,
               {{"k", k}, {"v", v}, {"probs", probs}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
 }
 inline void check_attention_flash_fwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, Out y, Out lse) {
-  check_attention_heads("attention_flash_fwd", s);
+  check_heads("attention_flash_fwd", s);
   check_dtype("attention_flash_fwd", q.t, {{"k", k}, {"v", v}, {"y", y}});
   check_stats("attention_flash_fwd", q.t, {{"lse", lse}});
 }
 inline void check_attention_merge_inplace(const AttentionShape& s, CBuf y, CBuf lse, Out sum, Out total) {
   constexpr const char* op = "attention_merge_inplace";
-  check_attention_heads(op, s);
+  check_heads(op, s);
   check(sum.w == Write::Set && total.w == Write::Set, op,
         ": sums are replaced; Write::Add has no meaning here");
   check_stats(op, y.t, {{"lse", lse}, {"sum", sum}, {"total", total}});
@@ -145,13 +154,15 @@ inline void check_attention_merge_inplace(const AttentionShape& s, CBuf y, CBuf 
 inline void check_attention_flash_bwd(const AttentionShape& s, CBuf q, CBuf k, CBuf v, CBuf y, CBuf lse,
                                       CBuf dy, Out dq, Out dk, Out dv) {
   constexpr const char* op = "attention_flash_bwd";
-  check_attention_heads(op, s);
+  check_heads(op, s);
   check_dtype(op, q.t, {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}});
   check_stats(op, q.t, {{"lse", lse}});
 }
 inline void check_rotary(const RotaryShape& s, CBuf x, Out y) {
+  check_heads("rotary", s);
   check(s.dims >= 0 && s.dims % 2 == 0 && s.dims <= s.D, "rotary: ", s.dims, " of the ", s.D,
         " dimensions of a head cannot turn; it must be an even number, at most ", s.D);
+  check(s.base > 1, "rotary: the base is ", s.base, "; it must be more than 1");
   check(s.first >= 0, "rotary: the first position is ", s.first, "; positions count from 0");
   check_dtype("rotary", y.t, {{"x", x}});
 }

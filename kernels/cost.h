@@ -53,11 +53,15 @@ constexpr Cost tanh_fwd(int64_t n, DType T) { return elementwise(n, T, 1, 2); }
 constexpr Cost tanh_bwd(int64_t n, DType T) { return elementwise(n, T, 3, 3); }
 constexpr Cost dropout(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 2, 2); }
 constexpr Cost bias_fwd(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 1, 2); }
+// Of each element of y: gate, value, y; in backward gate, value, dy and two gradients.
+constexpr Cost swiglu_fwd(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 4, 3); }
+constexpr Cost swiglu_bwd(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 10, 5); }
 
 // Three operations on each element that is turned. Scratch: cosine and sine of each position's angles.
 constexpr Cost rotary(const RotaryShape& s, DType T) {
-  const int64_t rows = s.B * s.T * s.H;
-  return {OpClass::Elementwise, 6 * rows * s.dims, 6 * rows * s.D * size_of(T), s.T * s.dims * stat_size(T)};
+  const int64_t rows = s.B * s.T, turned = s.H + s.KV;
+  return {OpClass::Elementwise, 3 * rows * turned * s.dims, 2 * rows * (turned + s.KV) * s.D * size_of(T),
+          s.T * s.dims * stat_size(T)};
 }
 
 constexpr Cost normalization(RowShape s, DType T, int64_t flops, int64_t buffers, int64_t scratch = 0) {
@@ -76,6 +80,8 @@ constexpr Cost add_layernorm_bwd(RowShape s, DType T) {
   return normalization(s, T, 19, 4, layernorm_bwd(s, T).scratch);
 }
 // Scratch: as bias_bwd's.
+constexpr Cost rmsnorm_fwd(RowShape s, DType T) { return normalization(s, T, 4, 2); }
+constexpr Cost rmsnorm_bwd(RowShape s, DType T) { return normalization(s, T, 12, 3, bias_bwd(s, T).scratch); }
 constexpr Cost bias_gelu_fwd(RowShape s, DType T) { return elementwise(s.rows * s.cols, T, 10, 2); }
 constexpr Cost bias_gelu_bwd(RowShape s, DType T) {
   return {OpClass::Elementwise, 20 * s.rows * s.cols, 3 * s.rows * s.cols * size_of(T),

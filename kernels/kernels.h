@@ -139,14 +139,16 @@ struct AttentionShape {
   bool operator==(const AttentionShape&) const = default;
 };
 
-// Packed q, k, v (B, T, 3 H D), of which rotary turns the first `dims` of the D of each head of q and k.
+constexpr double kRotaryBase = 10000;
+// Packed q, k, v (B, T, (H + 2 KV) D), heads as in AttentionShape; rotary turns the first `dims` of the D of
+// each head of q and k.
 struct RotaryShape {
-  int64_t B, T, H, D, dims;  // dims: even, 0 to D
+  int64_t B, T, H, KV, D, dims;  // dims: even, 0 to D
   int64_t first = 0;  // the position of the first of the T tokens; more than 0 when others were read before
-  bool inverse = false;  // turn back: the backward of turning
+  double base = kRotaryBase;  // more than 1: the larger, the slower the last of the pairs turn
+  bool inverse = false;       // turn back: the backward of turning
   bool operator==(const RotaryShape&) const = default;
 };
-constexpr double kRotaryBase = 10000;
 
 // One optimizer update over a list of parameters, one launch. With a master copy the arithmetic is done on
 // `master` (fp32) and `value` receives its rounding; without one, on `value`. Gradients are multiplied by

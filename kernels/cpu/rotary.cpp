@@ -10,7 +10,7 @@ static void fill_angles(const RotaryShape& s, A* table) {
   parallel_for(s.T, 256 / std::max<int64_t>(h, 1) + 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
       for (int64_t i = 0; i < h; ++i) {
-        const double angle = double(s.first + t) * std::pow(kRotaryBase, -2.0 * double(i) / double(s.dims));
+        const double angle = double(s.first + t) * std::pow(s.base, -2.0 * double(i) / double(s.dims));
         table[t * s.dims + i] = A(std::cos(angle));
         table[t * s.dims + h + i] = A(std::sin(s.inverse ? -angle : angle));
       }
@@ -30,19 +30,19 @@ template <Write W, class T>
 
 void rotary(const Ctx& ctx, const RotaryShape& s, CBuf x, Out y) {
   check_rotary(s, x, y);
-  const int64_t C = s.H * s.D, h = s.dims / 2;
+  const int64_t turned = (s.H + s.KV) * s.D, width = turned + s.KV * s.D, h = s.dims / 2;
   visit_out("rotary", y, [&]<class T, Write W>() {
     auto* table = static_cast<acc_t<T>*>(ctx.scratch);
     fill_angles(s, table);
-    for_rows({s.B * s.T, 3 * C}, [&](int64_t r) {
-      const T* from = x.as<T>() + r * 3 * C;
-      T* to = y.as<T>() + r * 3 * C;
+    for_rows({s.B * s.T, width}, [&](int64_t r) {
+      const T* from = x.as<T>() + r * width;
+      T* to = y.as<T>() + r * width;
       const acc_t<T>* cosine = table + r % s.T * s.dims;
-      for (int64_t at = 0; at < 2 * C; at += s.D) {  // the heads of q, then those of k
+      for (int64_t at = 0; at < turned; at += s.D) {  // the heads of q, then those of k
         turn_head<W>(h, cosine, cosine + h, from + at, to + at);
         copy_row<W>(s.D - s.dims, from + at + s.dims, to + at + s.dims);
       }
-      copy_row<W>(C, from + 2 * C, to + 2 * C);
+      copy_row<W>(width - turned, from + turned, to + turned);
     });
   });
 }

@@ -8,7 +8,7 @@ struct RotaryAngles {
   RotaryShape s;
   __device__ float operator()(int64_t i) const {
     const int64_t t = i / s.dims, j = i % s.dims, h = s.dims / 2;
-    const double angle = double(s.first + t) * pow(kRotaryBase, -2.0 * double(j % h) / double(s.dims));
+    const double angle = double(s.first + t) * pow(s.base, -2.0 * double(j % h) / double(s.dims));
     return float(j < h ? cos(angle) : sin(s.inverse ? -angle : angle));
   }
 };
@@ -16,11 +16,12 @@ struct RotaryAngles {
 // A block takes the q, k and v of one token.
 template <Write W, class T>
 __global__ void rotary_kernel(RotaryShape s, const float* table, const T* x, T* y) {
-  const unsigned C = unsigned(s.H * s.D), D = unsigned(s.D), dims = unsigned(s.dims), h = dims / 2;
+  const unsigned D = unsigned(s.D), dims = unsigned(s.dims), h = dims / 2;
+  const unsigned turned = unsigned(s.H + s.KV) * D, width = turned + unsigned(s.KV) * D;
   const int64_t row = blockIdx.x;
-  x += row * 3 * C, y += row * 3 * C, table += row % s.T * s.dims;
-  for (unsigned c = threadIdx.x; c < 3 * C; c += blockDim.x) {
-    const unsigned d = c < 2 * C ? c % D : D;  // v does not turn
+  x += row * width, y += row * width, table += row % s.T * s.dims;
+  for (unsigned c = threadIdx.x; c < width; c += blockDim.x) {
+    const unsigned d = c < turned ? c % D : D;  // v does not turn
     float r = load(x, c);
     if (d < h)
       r = r * table[d] - load(x, c + h) * table[h + d];

@@ -12,18 +12,24 @@
 
 namespace gradus {
 
-static AttentionShape packed(const char* op, const Tensor& qkv, Heads heads, Mask mask, double p,
-                             int64_t first_head) {
+int64_t head_size(const char* op, const Tensor& qkv, Heads heads) {
   const auto [H, KV] = heads;
   check(H > 0 && KV > 0 && H % KV == 0, op, ": qkv is ", qkv.shape(), " with ", H, " heads of queries and ",
         KV, " of keys and values; the first must be a multiple of the second, and both at least 1");
   check(qkv.shape().rank() == 3 && qkv.last() % (H + 2 * KV) == 0, op, ": qkv is ", qkv.shape(), " with ", H,
         " heads of queries and ", KV, " of keys and values; it must be (B, T, (H + 2 KV) D), so ", H + 2 * KV,
         " must divide its last dimension");
+  return qkv.last() / (H + 2 * KV);
+}
+
+static AttentionShape packed(const char* op, const Tensor& qkv, Heads heads, Mask mask, double p,
+                             int64_t first_head) {
+  const auto [H, KV] = heads;
+  const int64_t D = head_size(op, qkv, heads);
   check(p >= 0 && p < 1, op, ": dropout is ", p, "; it must be at least 0 and below 1");
   check(first_head >= 0, op, ": the first head is ", first_head, "; they count from 0");
   const double dropout = current().evaluates() ? 0 : p;
-  const int64_t T = qkv.shape()[1], columns = qkv.last(), D = columns / (H + 2 * KV);
+  const int64_t T = qkv.shape()[1], columns = qkv.last();
   return {.B = qkv.shape()[0],
           .H = H,
           .KV = KV,

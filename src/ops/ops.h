@@ -17,6 +17,8 @@ struct Heads {
   Heads(int64_t heads) : q(heads), kv(heads) {}  // attention_plain(qkv, 12, ...)
   Heads(int64_t q, int64_t kv) : q(q), kv(kv) {}
 };
+// D of packed q, k, v; qkv that is not (B,T,(H + 2 KV) D) is refused.
+int64_t head_size(const char* op, const Tensor& qkv, Heads heads);
 // Attention, qkv (B,T,(H + 2 KV) D) -> (B,T,H D), in two ways to the same result: one saves B H T T
 // probabilities, the other B H T log-sum-exps. If the heads of queries are shared out among ranks, these are
 // the ones from first_head on.
@@ -40,15 +42,18 @@ Tensor linear(const Tensor& x, const Tensor& weight,
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, const Tensor& count,
                             int64_t rows);
 Tensor multiply(const Tensor& a, const Tensor& b);  // a * b, same shapes
-// Turns q and k of each head by its position: the first `dims` dimensions. qkv (B,T,3C) -> the same shape;
-// its first token is at position `first`.
-Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims, int64_t first = 0);
+// x / root mean square of x, times gamma
+Tensor rmsnorm(const Tensor& x, const Tensor& gamma, double eps = 1e-5);
+// Turns q and k of each head by its position: the first `dims` dimensions. qkv (B,T,(H + 2 KV) D) -> the same
+// shape; its first token is at position `first`.
+Tensor rotary(const Tensor& qkv, Heads heads, int64_t dims, int64_t first = 0, double base = kRotaryBase);
 Tensor scale(const Tensor& x, double factor);                 // factor * x
 Tensor select_token(const Tensor& x, int64_t t);              // (B,T,C) -> (B,C): row t of each sample
 Tensor slice(const Tensor& x, int64_t begin, int64_t count);  // of the last dimension
 Tensor softmax(const Tensor& x);                              // over the last dimension
 std::vector<Tensor> split(const Tensor& x,
                           const std::vector<int64_t>& counts);  // the last dimension, in parts
+Tensor swiglu(const Tensor& x);  // (...,2C), gate and value -> (...,C): silu(gate) * value
 Tensor tanh(const Tensor& x);
 
 }  // namespace gradus

@@ -5,11 +5,10 @@
 
 namespace gradus {
 
-Tensor rotary(const Tensor& qkv, int64_t heads, int64_t dims, int64_t first) {
+Tensor rotary(const Tensor& qkv, Heads heads, int64_t dims, int64_t first, double base) {
   const ProfileRange range("rotary");
-  check(qkv.shape().rank() == 3 && heads > 0 && qkv.last() % (3 * heads) == 0, "rotary: qkv is ", qkv.shape(),
-        " with ", heads, " heads; it must be (B, T, 3C) with C a multiple of the heads");
-  const RotaryShape s{qkv.shape()[0], qkv.shape()[1], heads, qkv.last() / (3 * heads), dims, first};
+  const int64_t D = head_size("rotary", qkv, heads);
+  const RotaryShape s{qkv.shape()[0], qkv.shape()[1], heads.q, heads.kv, D, dims, first, base};
   Tensor y = empty_like(qkv, "rotary");
   be(qkv).rotary(ctx(qkv, cost::rotary(s, qkv.dtype())), s, qkv.in(), y.set());
   return record("rotary", {qkv}, {}, y, [s](const Node&, const Tensor& dy, Grads& dx) {

@@ -48,7 +48,7 @@ static void add_rows(Data& d, Cases& cases) {
   const Backend& k = d.k;
   const RowShape wide = d.rows_of(3072), norm = d.rows_of(768), soft = d.rows_of(1024);
   const int64_t T = std::min<int64_t>(wide.rows, 1024);
-  const RotaryShape turned{.B = wide.rows / T, .T = T, .H = 8, .D = 128, .dims = 64};
+  const RotaryShape turned{.B = wide.rows / T, .T = T, .H = 8, .KV = 8, .D = 128, .dims = 64};
   cases.insert(cases.end(),
                {{"bias_fwd", text(wide), cost::bias_fwd(wide, t),
                  [&, wide](const Ctx& c) { k.bias_fwd(c, wide, d.x.in(), d.beta.in(), d.y.out()); }},

@@ -180,9 +180,11 @@ inline Call cross_entropy_of_part(Draw& d) {
 }
 
 inline Call rotary(Draw& d) {
-  RotaryShape s{.B = d.pick(0, 2), .T = d.pick(1, 40), .H = d.pick(1, 3), .D = d.pick(1, 40), .dims = 0};
-  s.dims = d.pick(0, s.D / 2) * 2, s.first = d.pick(0, 2000), s.inverse = d.choices.yes();
-  const int64_t n = s.B * s.T * 3 * s.H * s.D;
+  RotaryShape s{
+      .B = d.pick(0, 2), .T = d.pick(1, 40), .H = 0, .KV = d.pick(1, 2), .D = d.pick(1, 40), .dims = 0};
+  s.H = s.KV * d.pick(1, 3), s.dims = d.pick(0, s.D / 2) * 2, s.first = d.pick(0, 2000);
+  s.base = d.choices.yes() ? kRotaryBase : 500'000, s.inverse = d.choices.yes();
+  const int64_t n = s.B * s.T * (s.H + 2 * s.KV) * s.D;
   return {"rotary",
           cost::rotary(s, d.t),
           {d.array(d.t, n)},

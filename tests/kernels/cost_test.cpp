@@ -45,7 +45,7 @@ TEST(L02_Cost, OfElementwiseKernels) {
   expect_cost("bias_fwd", cost::bias_fwd({3, 5}, BF16), E, 15, 60);
   // 24 heads, q and k of each with 4 elements that turn by two products and a sum: 24 * 2 * 4 * 3. 24 * 3 * 6
   // elements are read and written. Scratch: 4 positions, cosine and sine of 2 angles.
-  const RotaryShape s{.B = 2, .T = 4, .H = 3, .D = 6, .dims = 4};
+  const RotaryShape s{.B = 2, .T = 4, .H = 3, .KV = 3, .D = 6, .dims = 4};
   expect_cost("rotary", cost::rotary(s, F32), E, 576, 3456, 64);
   expect_cost("rotary bf16", cost::rotary(s, BF16), E, 576, 1728, 64);
   expect_cost("rotary fp64", cost::rotary(s, F64), E, 576, 6912, 128);

@@ -46,20 +46,22 @@ void expect_rotary(const RotaryShape& s, DType t) {
 TEST_P(L04_Kernels, Rotary) {
   for (const DType t : float_types())
     for (const bool inverse : {false, true}) {
-      expect_rotary({.B = 2, .T = 5, .H = 3, .D = 6, .dims = 4, .first = 2, .inverse = inverse}, t);
-      expect_rotary({.B = 3, .T = 1, .H = 1, .D = 90, .dims = 88, .inverse = inverse}, t);
-      expect_rotary({.B = 2, .T = 33, .H = 2, .D = 64, .dims = 64, .inverse = inverse}, t);
-      expect_rotary({.B = 2, .T = 3, .H = 2, .D = 5, .dims = 0, .inverse = inverse}, t);
-      expect_rotary({.B = 1, .T = 2049, .H = 1, .D = 4, .dims = 4, .inverse = inverse}, t);  // large angles
-      expect_rotary({.B = 0, .T = 3, .H = 5, .D = 2, .dims = 2, .inverse = inverse}, t);
-      expect_rotary({.B = 3, .T = 1, .H = 2, .D = 10, .dims = 6, .first = 2047, .inverse = inverse}, t);
+      expect_rotary({.B = 2, .T = 5, .H = 3, .KV = 3, .D = 6, .dims = 4, .first = 2, .inverse = inverse}, t);
+      expect_rotary({.B = 3, .T = 1, .H = 1, .KV = 1, .D = 90, .dims = 88, .inverse = inverse}, t);
+      expect_rotary({.B = 2, .T = 33, .H = 2, .KV = 2, .D = 64, .dims = 64, .inverse = inverse}, t);
+      expect_rotary({.B = 2, .T = 3, .H = 2, .KV = 2, .D = 5, .dims = 0, .inverse = inverse}, t);
+      expect_rotary({.B = 1, .T = 2049, .H = 1, .KV = 1, .D = 4, .dims = 4, .inverse = inverse},
+                    t);  // large angles
+      expect_rotary({.B = 0, .T = 3, .H = 5, .KV = 5, .D = 2, .dims = 2, .inverse = inverse}, t);
+      expect_rotary({.B = 3, .T = 1, .H = 2, .KV = 2, .D = 10, .dims = 6, .first = 2047, .inverse = inverse},
+                    t);
     }
   TestCtx ctx;
   const Buffer x = Buffer::random(DType::F32, 18, 1);
   Buffer y = Buffer::zeros(DType::F32, 18);
   for (const int64_t dims : {-2, 3, 8})
-    EXPECT_THROW(table().rotary(ctx, {1, 1, 1, 6, dims}, x.in(), y.out(Write::Set)), Error) << dims;
-  EXPECT_THROW(table().rotary(ctx, {1, 1, 1, 6, 2, -1}, x.in(), y.out(Write::Set)), Error);
+    EXPECT_THROW(table().rotary(ctx, {1, 1, 1, 1, 6, dims}, x.in(), y.out(Write::Set)), Error) << dims;
+  EXPECT_THROW(table().rotary(ctx, {1, 1, 1, 1, 6, 2, -1}, x.in(), y.out(Write::Set)), Error);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ void expect_refusals(DType T) {
   expect_refused("xxxxxxxx", &B::attention_plain_bwd, heads, x, x, x, x, x, y, y, y);
   expect_refused("xxxxx", &B::attention_flash_fwd, heads, x, x, x, y, fp32);
   expect_refused("xxxxxxxxx", &B::attention_flash_bwd, heads, x, x, x, x, f, x, y, y, y);
-  expect_refused("xx", &B::rotary, {.B = 0, .T = 1, .H = 1, .D = 2, .dims = 2}, x, y);
+  expect_refused("xx", &B::rotary, {.B = 0, .T = 1, .H = 1, .KV = 1, .D = 2, .dims = 2}, x, y);
 }
 
 // The same for kernels that do what two others do.

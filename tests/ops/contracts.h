@@ -22,7 +22,8 @@ inline const Op& op_of(std::string_view name) {
 constexpr AttentionShape heads(Mask mask, int64_t H = 2, int64_t KV = 2) {
   return {.B = 2, .H = H, .KV = KV, .T = 3, .D = 2, .qkv = {}, .y = {}, .scale = 1, .mask = mask};
 }
-constexpr RotaryShape kTurned{.B = 2, .T = 3, .H = 2, .D = 4, .dims = 4};
+constexpr RotaryShape kTurned{.B = 2, .T = 3, .H = 2, .KV = 2, .D = 4, .dims = 4};
+constexpr RotaryShape kTurnedGroups{.B = 2, .T = 3, .H = 4, .KV = 2, .D = 4, .dims = 2};
 
 inline MatmulShape product(int64_t M, int64_t N, int64_t K) {
   return {.M = M, .N = N, .K = K, .lda = K, .ldb = N, .ldc = N};
@@ -155,8 +156,17 @@ inline const std::vector<Contract> kContracts{
        if (training & 4) costs.push_back(cost::bias_bwd({4, 6}, T));
        return costs;
      }},
+    {"rmsnorm", [](unsigned) -> std::string { return "0 1 rmsnorm.stats "; },
+     [](DType T) {
+       return Costs{cost::rmsnorm_fwd({4, 5}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::rmsnorm_bwd({4, 5}, T)};
+     }},
     {"rotary", nothing, [](DType T) { return Costs{cost::rotary(kTurned, T)}; },
      [](DType T, unsigned) { return Costs{cost::rotary(kTurned, T)}; }},
+    {"rotary_grouped", nothing, [](DType T) { return Costs{cost::rotary(kTurnedGroups, T)}; },
+     [](DType T, unsigned) { return Costs{cost::rotary(kTurnedGroups, T)}; }},
     {"scale", nothing, [](DType T) { return Costs{cost::scale(14, T)}; },
      [](DType T, unsigned) { return Costs{cost::scale(14, T)}; }},
     {"softmax", [](unsigned) -> std::string { return "softmax "; },
@@ -165,6 +175,13 @@ inline const std::vector<Contract> kContracts{
      },
      [](DType T, unsigned) {
        return Costs{cost::softmax_bwd({3, 5}, T)};
+     }},
+    {"swiglu", input,
+     [](DType T) {
+       return Costs{cost::swiglu_fwd({6, 5}, T)};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::swiglu_bwd({6, 5}, T)};
      }},
     {"tanh", [](unsigned) -> std::string { return "tanh "; },
      [](DType T) { return Costs{cost::tanh_fwd(14, T)}; },

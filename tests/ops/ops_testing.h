@@ -94,10 +94,17 @@ inline const std::vector<Op> kOps{
     {"layernorm", {{4, 5}, {5}, {5}}, [](In x) { return layernorm(x[0], x[1], x[2]); }, 6},
     {"linear", {{2, 2, 3}, {6, 3}, {6}}, [](In x) { return linear(x[0], x[1], x[2]); }, 6},
     {"linear_without_bias", {{4, 3}, {6, 3}}, [](In x) { return linear(x[0], x[1]); }, 2},
+    {"rmsnorm", {{4, 5}, {5}}, [](In x) { return rmsnorm(x[0], x[1]); }, 2},
     {"rotary", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4); }},
     {"rotary_from_3", {{2, 3, 24}}, [](In x) { return rotary(x[0], 2, 4, 3); }},
+    {"rotary_grouped",
+     {{2, 3, 32}},
+     [](In x) {
+       return rotary(x[0], {4, 2}, 2, 1, 7.5);
+     }},
     {"scale", {{2, 7}}, [](In x) { return scale(x[0], -2.5); }},
     {"softmax", {{3, 5}}, [](In x) { return softmax(x[0]); }},
+    {"swiglu", {{2, 3, 10}}, [](In x) { return swiglu(x[0]); }},
     {"tanh", {{2, 7}}, [](In x) { return tanh(x[0]); }},
 };
 

@@ -17,9 +17,9 @@ struct MixtureRun {
   std::string name;
   TransformerConfig model;
   std::vector<double> losses, seconds;        // of each step
-  std::vector<double> held_out, held_out_at;  // losses in nats per byte, each after so many steps
+  std::vector<double> held_out = {}, held_out_at = {};  // losses in nats per byte, each after so many steps
   int64_t flops = 0;                          // matrix products of one step, as counted
-  Usage peak;
+  Usage peak = {};
 };
 
 // Forward and backward of all matrix products of a step, B sequences of T tokens: 6 per weight and token that

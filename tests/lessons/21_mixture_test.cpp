@@ -85,23 +85,49 @@ TEST(L21_Exercises, RowsTravelToTheirExperts) {
   EXPECT_EQ(back[1], (std::vector<double>{10, 11, 12, 13}));
 }
 
-TEST(L21_Exercises, ASequenceDoesNotMeetOthers) {
-  RecordProperty("exercise", "21.6");
+// Of the text's first tokens, alone, with others behind them, and with another sequence before them.
+struct SmallMixture {
   Context context;
-  Transformer model(mixture_sizes(true).mixture);
-  model.initialize(3);
+  Transformer model{mixture_sizes(true).mixture};
   const int64_t T = model.config.context;
   std::vector<int32_t> first, second;
-  for (int32_t t = 0; t < T; ++t) first.push_back(7 * t % 31), second.push_back(11 * t % 29);
-  const auto logits = [&](std::vector<int32_t> ids) {
-    return near(model.logits(
-        from_host(context.device, ids, {int64_t(ids.size()) / T, T}, DType::I32, Kind::Data, "ids")));
-  };
-  std::vector<int32_t> both = first;
-  both.insert(both.end(), second.begin(), second.end());
-  std::vector<double> alone = logits(second), beside = logits(both);
-  beside.erase(beside.begin(), beside.begin() + int64_t(alone.size()));
-  EXPECT_EQ(alone, beside) << "the logits of a sequence depend on the sequence before it in the batch";
+  SmallMixture() {
+    model.initialize(3);
+    for (int32_t t = 0; t < T; ++t) first.push_back(7 * t % 31), second.push_back(11 * t % 29);
+  }
+  std::vector<double> logits(const std::vector<int32_t>& ids) const {
+    const Shape shape{int64_t(ids.size()) / T, T};
+    return near(model.logits(from_host(current().device, ids, shape, DType::I32, Kind::Data, "ids")));
+  }
+  bool drops() const {
+    for (const int32_t slot : to_host<int32_t>(model.blocks[0].routed->routing.slots))
+      if (slot == kElsewhere) return true;
+    return false;
+  }
+};
+
+TEST(L21_Exercises, ATokenDoesNotMeetLaterOnes) {
+  RecordProperty("exercise", "21.6");
+  SmallMixture small;
+  const std::vector<double> before = small.logits(small.first);
+  ASSERT_TRUE(small.drops()) << "no expert is full, so this test can find nothing";
+  for (size_t changed = 1; changed < size_t(small.T); ++changed) {
+    std::vector<int32_t> ids = small.first;
+    for (size_t t = changed; t < ids.size(); ++t) ids[t] = small.second[t];
+    const std::vector<double> after = small.logits(ids);
+    for (size_t i = 0; i < changed * 256; ++i)
+      ASSERT_EQ(after[i], before[i]) << "the logits of token " << i / 256 << " change with the tokens from "
+                                     << changed << " on, which the model cannot know when it writes text";
+  }
+}
+
+TEST(L21_Mixture, ASequenceDoesNotMeetOthers) {
+  SmallMixture small;
+  std::vector<int32_t> both = small.first;
+  both.insert(both.end(), small.second.begin(), small.second.end());
+  const std::vector<double> alone = small.logits(small.second), together = small.logits(both);
+  EXPECT_TRUE(small.drops());
+  EXPECT_EQ(alone, std::vector<double>(together.end() - int64_t(alone.size()), together.end()));
 }
 
 TEST(L21_Text, EachByteHasItsKind) {

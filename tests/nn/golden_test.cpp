@@ -1,27 +1,10 @@
 // Models against PyTorch and Hugging Face (tests/golden/make_gpt.py, make_models.py), in fp32: a 2-layer
 // GPT's loss, every gradient and ten AdamW steps; BERT's and GPT-NeoX's logits, loss and gradients.
-#include "src/nn/transformer.h"
 #include "src/optim/optimizer.h"
-#include "tests/nn/golden_testing.h"
+#include "tests/nn/golden_model_testing.h"
 
 namespace gradus {
 namespace {
-
-// On each device, with either attention.
-using Attention = decltype(&attention_plain);
-struct GoldenTest : ::testing::TestWithParam<std::tuple<const char*, Attention>> {
-  Context context{std::get<const char*>(GetParam())};
-  TransformerConfig with_attention(TransformerConfig config) {
-    config.attention = std::get<Attention>(GetParam());
-    return config;
-  }
-};
-const auto kDevicesAndAttentions = ::testing::Combine(::testing::ValuesIn(devices_with_data()),
-                                                      ::testing::Values(attention_plain, attention_flash));
-const auto kName = [](const auto& info) {
-  return std::string(std::get<0>(info.param)) +
-         (std::get<1>(info.param) == attention_plain ? "_plain" : "_flash");
-};
 
 struct L03_Golden : GoldenTest {
   Golden file{"tests/golden/gpt.safetensors"};

@@ -8,6 +8,7 @@
 #include "src/core/table.h"
 #include "src/train/lesson.h"
 #include "tests/bench/fused_kernels.h"
+#include "tests/bench/llama_kernels.h"
 
 using namespace gradus;
 
@@ -246,6 +247,7 @@ static int bench_kernels(int argc, char** argv) {
   add_elementwise(data, cases);
   add_rows(data, cases);
   add_fused(data, cases);
+  add_llama(data, cases);
   add_tables(data, cases);
   add_optimizers(data, cases);
   add_products(data, cases);

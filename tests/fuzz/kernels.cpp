@@ -1,7 +1,7 @@
 // Kernels: random shapes, types, alignments, writes and wanted outputs, the same on the cpu and on emu. Each
 // may be wrong by what roundings in fp32 amount to: their number times the size of what is rounded; inputs
 // lie between -2 and 2, so that all sizes are known.
-#include "tests/fuzz/kernels_models.h"
+#include "tests/fuzz/kernels_llama.h"
 
 namespace gradus::fuzz {
 
@@ -282,7 +282,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   static constexpr Call (*kKinds[])(Draw&) = {
       elementwise, scaled,        bias,      softmax,           layernorm,       cross_entropy,
       embedding,   matmul,        attention, attention_bwd,     rotary,          update,
-      clip_factor, add_layernorm, bias_gelu, counts_and_ratios, attention_merge, cross_entropy_of_part};
+      clip_factor, add_layernorm, bias_gelu, counts_and_ratios, attention_merge, cross_entropy_of_part,
+      rmsnorm,     swiglu};
   Choices choices(bytes, size);
   Draw draw(choices);
   const auto kind = choices.one_of(kKinds);

@@ -1,4 +1,4 @@
-// Of the harness of the kernels: products, attention, rotary positions and optimizers.
+// Of the harness of the kernels: products, attention and optimizers.
 #pragma once
 #include "tests/fuzz/kernels.h"
 
@@ -177,19 +177,6 @@ inline Call cross_entropy_of_part(Draw& d) {
                 b.cross_entropy_of_sums(c, s.rows, in[0], in[1], in[2], in[3], out[0], out[1]);
               }};
   }
-}
-
-inline Call rotary(Draw& d) {
-  RotaryShape s{
-      .B = d.pick(0, 2), .T = d.pick(1, 40), .H = 0, .KV = d.pick(1, 2), .D = d.pick(1, 40), .dims = 0};
-  s.H = s.KV * d.pick(1, 3), s.dims = d.pick(0, s.D / 2) * 2, s.first = d.pick(0, 2000);
-  s.base = d.choices.yes() ? kRotaryBase : 500'000, s.inverse = d.choices.yes();
-  const int64_t n = s.B * s.T * (s.H + 2 * s.KV) * s.D;
-  return {"rotary",
-          cost::rotary(s, d.t),
-          {d.array(d.t, n)},
-          {{d.t, n, 3 * 4 * kEps}},
-          [s](const Backend& b, CallCtx& c, In in, Outs out) { b.rotary(c, s, in[0], out[0]); }};
 }
 
 // adamw, or sgd with or without momentum, of one to three parameters.

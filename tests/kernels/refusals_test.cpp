@@ -104,6 +104,26 @@ TEST_P(L16_Refusals, OfFusedKernelsIn16BitsAllowFp32ForParametersGradients) {
   expect_fused_refusals(DType::BF16);
 }
 
+ON_EVERY_DEVICE(L21_Refusals);
+
+void expect_llama_refusals(DType T) {
+  using B = Backend;
+  const bool sixteen = T != DType::F32;
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  const CBuf f = any.in(), x{f.p, T};
+  const Out fp32 = any.out(Write::Set), y{fp32.p, T, Write::Set};
+  const RowShape none{0, 2};
+  expect_refused("xxxx", &B::rmsnorm_fwd, none, x, x, y, fp32, 1e-5f);
+  expect_refused(sixteen ? "xxxxx." : "xxxxxx", &B::rmsnorm_bwd, none, x, x, f, x, y, y);
+  expect_refused("xx", &B::swiglu_fwd, none, x, y);
+  expect_refused("xxx", &B::swiglu_bwd, none, x, x, y);
+}
+
+TEST_P(L21_Refusals, OfLlamasKernelsAreTheSameSentencesOnEveryDevice) { expect_llama_refusals(DType::F32); }
+TEST_P(L21_Refusals, OfLlamasKernelsIn16BitsAllowFp32ForParametersGradients) {
+  expect_llama_refusals(DType::BF16);
+}
+
 ON_EVERY_DEVICE(L19_Refusals);
 
 // Those of a vocabulary in parts, and of attention to blocks of keys. What has no buffer of T is the same for

@@ -121,6 +121,7 @@ TEST(L04_OpContract, GradientsInFp32CostWhatTheyTake) {
       {"linear",
        {cost::matmul(product(4, 3, 6), T), cost::matmul(product(6, 3, 4), T), cost::bias_bwd({4, 6}, T)}},
       {"multiply", Costs(2, cost::multiply(12, T))},
+      {"rmsnorm", {cost::rmsnorm_bwd({4, 5}, T)}},
       {"slice", {cost::cast(12, T, G), cost::fill(24, G)}},
       {"split", {cost::cast(12, T, G), cost::fill(24, G)}}};
   for (const auto& [name, costs] : expected) {

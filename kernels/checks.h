@@ -42,6 +42,11 @@ inline void check_t_or_fp32(const char* op, DType T, std::initializer_list<Named
 inline void check_int32(const char* op, const char* name, CBuf x) {
   check(x.t == DType::I32, op, ": ", name, " are ", name_of(x.t), "; they must be int32");
 }
+// Indices that a kernel writes.
+inline void check_indices(const char* op, const char* name, Out y) {
+  check_int32(op, name, {y.p, y.t});
+  check(y.w == Write::Set, op, ": ", name, " are replaced; Write::Add has no meaning here");
+}
 
 inline void check_dropout(CBuf x, Out y, float p) {
   check_dtype("dropout", x.t, {{"y", y}});
@@ -107,8 +112,7 @@ inline void check_cross_entropy_of_sums(CBuf targets, CBuf count, CBuf max, CBuf
 }
 inline void check_local_ids(CBuf ids, Out y) {
   check_int32("local_ids", "ids", ids);
-  check_int32("local_ids", "y", {y.p, y.t});
-  check(y.w == Write::Set, "local_ids: ids are replaced; Write::Add has no meaning here");
+  check_indices("local_ids", "y", y);
 }
 inline void check_embedding_fwd(CBuf table, CBuf ids, Out y) {
   check_dtype("embedding_fwd", table.t, {{"y", y}});
@@ -117,6 +121,60 @@ inline void check_embedding_fwd(CBuf table, CBuf ids, Out y) {
 inline void check_embedding_bwd(CBuf ids, CBuf dy, Out dtable) {
   check_t_or_fp32("embedding_bwd", dy.t, {{"dtable", dtable}});
   check_int32("embedding_bwd", "ids", ids);
+}
+inline void check_expert_shape(const char* op, const ExpertShape& s) {
+  check(s.B >= 0 && s.T >= 0, op, ": ", s.B, " sequences of ", s.T, " tokens; sizes must not be negative");
+  check(s.chosen >= 1 && s.chosen <= s.E, op, ": each token chooses ", s.chosen, " of ", s.E,
+        " experts; it must choose at least 1, and at most all");
+  check(s.capacity >= 0 && s.capacity <= s.T, op, ": an expert has ", s.capacity,
+        " places for a sequence of ", s.T, " tokens; the capacity must be from 0 to the number of tokens");
+  check(std::max(s.tokens(), s.places()) <= INT32_MAX, op, ": ", s.tokens(), " tokens and ", s.places(),
+        " places of experts; both are numbered in int32");
+}
+inline void check_choose_experts_fwd(const ExpertShape& s, CBuf logits, Out experts, Out weights) {
+  constexpr const char* op = "choose_experts_fwd";
+  check_expert_shape(op, s);
+  check_indices(op, "experts", experts);
+  check_dtype(op, logits.t, {{"weights", weights}});
+}
+inline void check_choose_experts_bwd(const ExpertShape& s, CBuf experts, CBuf weights, CBuf dweights,
+                                     Out dlogits) {
+  constexpr const char* op = "choose_experts_bwd";
+  check_expert_shape(op, s);
+  check_int32(op, "experts", experts);
+  check_dtype(op, weights.t, {{"dweights", dweights}, {"dlogits", dlogits}});
+}
+inline void check_place_tokens(const ExpertShape& s, CBuf experts, Out slots, Out tokens) {
+  check_expert_shape("place_tokens", s);
+  check_int32("place_tokens", "experts", experts);
+  check_indices("place_tokens", "slots", slots);
+  check_indices("place_tokens", "tokens", tokens);
+}
+inline void check_combine_experts_fwd(const ExpertShape& s, CBuf rows, CBuf slots, CBuf weights, Out y) {
+  constexpr const char* op = "combine_experts_fwd";
+  check_expert_shape(op, s);
+  check_int32(op, "slots", slots);
+  check_dtype(op, rows.t, {{"weights", weights}, {"y", y}});
+}
+inline void check_combine_experts_bwd(const ExpertShape& s, CBuf rows, CBuf slots, CBuf tokens, CBuf weights,
+                                      CBuf dy, Out drows, Out dweights) {
+  constexpr const char* op = "combine_experts_bwd";
+  check_expert_shape(op, s);
+  check_int32(op, "slots", slots);
+  check_int32(op, "tokens", tokens);
+  check_dtype(op, dy.t, {{"rows", rows}, {"weights", weights}, {"drows", drows}, {"dweights", dweights}});
+}
+inline void check_balance_loss_fwd(const ExpertShape& s, CBuf logits, CBuf experts, CBuf count, Out loss) {
+  check_expert_shape("balance_loss_fwd", s);
+  check_int32("balance_loss_fwd", "experts", experts);
+  check_stats("balance_loss_fwd", logits.t, {{"count", count}, {"loss", loss}});
+}
+inline void check_balance_loss_bwd(const ExpertShape& s, CBuf logits, CBuf experts, CBuf count, CBuf dloss,
+                                   Out dlogits) {
+  check_expert_shape("balance_loss_bwd", s);
+  check_int32("balance_loss_bwd", "experts", experts);
+  check_dtype("balance_loss_bwd", logits.t, {{"dlogits", dlogits}});
+  check_stats("balance_loss_bwd", logits.t, {{"count", count}, {"dloss", dloss}});
 }
 inline void check_matmul(const MatmulShape& s, CBuf a, CBuf b, Out c) {
   check(s.M >= 0 && s.N >= 0 && s.K >= 0, "matmul: sizes M ", s.M, ", N ", s.N, ", K ", s.K,

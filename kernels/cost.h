@@ -112,6 +112,41 @@ constexpr Cost embedding_bwd(RowShape s, DType T) {
   return {OpClass::Other, s.rows * s.cols, 2 * s.rows * s.cols * size_of(T), 8 * s.rows};
 }
 
+// Each choice looks at all logits; softmax over the chosen. Scratch: the experts, if they are not wanted.
+constexpr Cost choose_experts_fwd(const ExpertShape& s, DType T) {
+  return {OpClass::Normalization, s.choices() * (s.E + 5),
+          (s.tokens() * s.E + s.choices()) * size_of(T) + 4 * s.choices(), 4 * s.choices()};
+}
+constexpr Cost choose_experts_bwd(const ExpertShape& s, DType T) {
+  return {OpClass::Normalization, 4 * s.choices(),
+          (s.tokens() * s.E + 2 * s.choices()) * size_of(T) + 4 * s.choices()};
+}
+// Scratch: how many places of each expert are taken, in each sequence.
+constexpr Cost place_tokens(const ExpertShape& s) {
+  return {OpClass::Other, s.choices(), 4 * (2 * s.choices() + s.places()), 4 * s.E * s.B};
+}
+// The places that can have a token.
+constexpr int64_t expert_rows(const ExpertShape& s) { return std::min(s.places(), s.choices()); }
+constexpr Cost combine_experts_fwd(const ExpertShape& s, int64_t cols, DType T) {
+  return {OpClass::Other, 2 * expert_rows(s) * cols,
+          ((expert_rows(s) + s.tokens()) * cols + s.choices()) * size_of(T) + 4 * s.choices()};
+}
+// Bytes: rows, dy, drows; weights, dweights; slots, tokens.
+constexpr Cost combine_experts_bwd(const ExpertShape& s, int64_t cols, DType T) {
+  return {OpClass::Other, 3 * expert_rows(s) * cols,
+          ((expert_rows(s) + s.tokens() + s.places()) * cols + 2 * s.choices()) * size_of(T) +
+              4 * (s.choices() + s.places())};
+}
+// Softmax and its sum with f, in which each row is divided once. Scratch: f (B, E), and one sum per row.
+constexpr Cost balance_loss_fwd(const ExpertShape& s, DType T) {
+  return {OpClass::Normalization, 6 * s.tokens() * s.E, s.tokens() * s.E * size_of(T) + 4 * s.choices(),
+          (s.B * s.E + s.tokens()) * stat_size(T)};
+}
+constexpr Cost balance_loss_bwd(const ExpertShape& s, DType T) {
+  return {OpClass::Normalization, 9 * s.tokens() * s.E, 2 * s.tokens() * s.E * size_of(T) + 4 * s.choices(),
+          s.B * s.E * stat_size(T)};
+}
+
 // 2 M N K a product. Bytes: A, B and C once.
 constexpr Cost matmul(const MatmulShape& s, DType T) {
   const int64_t count = s.batch[0].count * s.batch[1].count;

@@ -84,8 +84,8 @@ struct Ctx {
 };
 constexpr int64_t kWorkspaceBytes = int64_t(16) << 20;
 
-// An id, or a target, that another rank has the row, or the column, of (local_ids). No number that an id is
-// by mistake.
+// An id, or a target, that another rank has the row, or the column, of (local_ids); an expert's place without
+// a token, and a token's choice without a place (place_tokens). No number that an id is by mistake.
 constexpr int32_t kElsewhere = INT32_MIN;
 
 struct RowShape {
@@ -148,6 +148,17 @@ struct RotaryShape {
   double base = kRotaryBase;  // more than 1: the larger, the slower the last of the pairs turn
   bool inverse = false;       // turn back: the backward of turning
   bool operator==(const RotaryShape&) const = default;
+};
+
+// A mixture of experts: B sequences of T tokens, of which each token chooses `chosen` of E experts; an expert
+// has `capacity` places for each sequence (Lepikhin et al. 2020, "GShard", sec. 3.1). No shape depends on
+// what the tokens choose.
+struct ExpertShape {
+  int64_t B, T, E, chosen, capacity;
+  constexpr int64_t tokens() const { return B * T; }
+  constexpr int64_t choices() const { return B * T * chosen; }
+  constexpr int64_t places() const { return E * B * capacity; }
+  bool operator==(const ExpertShape&) const = default;
 };
 
 // One optimizer update over a list of parameters, one launch. With a master copy the arithmetic is done on

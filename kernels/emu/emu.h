@@ -106,3 +106,4 @@ T atomicAdd(T* p, T v) {
 
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline int __popc(uint32_t x) { return std::popcount(x); }

@@ -56,4 +56,18 @@ std::vector<Tensor> split(const Tensor& x,
 Tensor swiglu(const Tensor& x);  // (...,2C), gate and value -> (...,C): silu(gate) * value
 Tensor tanh(const Tensor& x);
 
+// A mixture of experts. Each token of logits (B,T,E) chooses experts, which have `capacity` places for each
+// sequence: which it chose, in descending order of their weights (B,T,chosen), and what place it got.
+struct Routing {
+  ExpertShape shape;
+  Tensor experts, weights, slots, tokens;
+};
+Routing choose_experts(const Tensor& logits, int64_t chosen, int64_t capacity);
+Tensor dispatch(const Tensor& x, const Routing& routing);            // (B,T,C) -> (E,B,capacity,C)
+Tensor expert_linear(const Tensor& x, const Tensor& weight);         // (E,...,in), (E,out,in) -> (E,...,out)
+Tensor combine_experts(const Tensor& rows, const Routing& routing);  // (E,B,capacity,C) -> (B,T,C)
+// (B,T,E), one number -> scalar: alpha if all experts are used equally, alpha E / chosen if all tokens choose
+// the same ones
+Tensor balance_loss(const Tensor& logits, const Routing& routing, double alpha, const Tensor& count = {});
+
 }  // namespace gradus

@@ -1,0 +1,22 @@
+// What the kernels of a mixture of experts share.
+#pragma once
+#include "kernels/cuda/gpu.h"
+
+namespace gradus::GRADUS_GPU {
+
+// Where a warp has one of n items: this is its index. The whole warp leaves if there is none.
+constexpr int kWarpsOfBlock = kThreads / kWarp;
+inline __device__ int64_t item_of_warp() { return int64_t(blockIdx.x) * kWarpsOfBlock + threadIdx.x / kWarp; }
+inline __device__ int lane_of_warp() { return int(threadIdx.x % kWarp); }
+template <class... P, class... A>
+void launch_warps(const Ctx& ctx, const char* op, int64_t n, void (*kernel)(P...), A... args) {
+  launch(ctx, op, blocks_for(n, kWarpsOfBlock), kThreads, 0, kernel, args...);
+}
+
+inline __device__ int32_t expert_at(int64_t choice, const ExpertShape& s, const int32_t* experts) {
+  const int32_t e = experts[choice];
+  device_check(e >= 0 && e < s.E, "experts: expert", e, "does not exist; see token", choice / s.chosen);
+  return e;
+}
+
+}  // namespace gradus::GRADUS_GPU

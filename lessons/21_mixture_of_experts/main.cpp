@@ -70,7 +70,11 @@ static int lesson_21(int argc, char** argv) {
   Report report = lesson.report();
   report.config(mixture, batch);
   report.config("steps", steps);
-  report.config("text", text.corpus.summary);
+  report.config("experts", mixture.experts);
+  report.config("chosen", mixture.chosen);
+  report.config("capacity factor", mixture.capacity_factor);
+  report.config("alpha", mixture.balance);
+  report.config("width", mixture.mlp_channels);
 
   std::vector<MixtureRun> runs;
   std::optional<RoutedText> routed;

@@ -55,7 +55,7 @@ struct Combination {
                             const bool of_rows = out[0].wanted(), of_weights = out[1].wanted();
                             table().combine_experts_bwd(
                                 ctx, s, cols, of_weights ? rows.in() : CBuf{nullptr, T}, in(places.slots),
-                                of_rows ? in(places.tokens) : in({}),
+                                of_rows ? in(places.tokens) : CBuf{},
                                 of_rows ? weights.in() : CBuf{nullptr, T}, dy.in(), out[0], out[1]);
                           },
                           cost::combine_experts_bwd(s, cols, T)};

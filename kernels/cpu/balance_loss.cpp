@@ -1,5 +1,4 @@
 #include "kernels/cpu/experts.h"
-#include "kernels/cpu/softmax.h"
 
 namespace gradus::cpu {
 
@@ -26,12 +25,16 @@ template <class T>
 [[gnu::flatten, gnu::noinline]] static Balance<acc_t<T>> balance_of(int64_t E, const T* x,
                                                                     const acc_t<T>* shares) {
   using A = acc_t<T>;
-  A exps[kExpChunk];
-  const ExpSum<A> row = exp_sum(E, x, exps);
-  A sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t e = 0; e < E; ++e) sum += shares[e] * vexp(load(x, e) - row.shift);
-  return {row.shift, 1 / row.sum, sum / row.sum};
+  A max = -INFINITY, sum = 0, share = 0;
+#pragma omp simd reduction(max : max)
+  for (int64_t e = 0; e < E; ++e) max = load(x, e) > max ? load(x, e) : max;
+  const A shift = max == -INFINITY ? A(0) : max;  // -inf - -inf would not be a number
+#pragma omp simd reduction(+ : sum, share)
+  for (int64_t e = 0; e < E; ++e) {
+    const A exp = vexp(load(x, e) - shift);
+    sum += exp, share += shares[e] * exp;
+  }
+  return {shift, 1 / sum, share / sum};
 }
 
 void balance_loss_fwd(const Ctx& ctx, const ExpertShape& s, CBuf logits, CBuf experts, CBuf count, Out loss,

@@ -171,6 +171,48 @@ TEST_F(L21_Experts, TheBalanceLossOfTheLogitsThatChose) {
   EXPECT_FALSE(gradcheck(f, logits, 1, 1.01).passed());
 }
 
+// A router and experts, in training: the gradients, the bytes at the peak.
+struct Trained {
+  std::vector<Values> gradients;
+  Usage peak;
+};
+Trained train(const char* device, bool recompute) {
+  const Layer layer{{2, 5, 4, 2, 2}};
+  const std::pair<Shape, Values> inputs[] = {
+      {{2, 5, 5}, layer.x}, {{4, 5}, normals(20, 4)}, {{4, 5, 5}, normals(100, 5)}};
+  Context here(device, 5);
+  std::vector<Tensor> x;
+  std::vector<Leaf> leaves(3);
+  for (const auto& [shape, values] : inputs) {
+    x.push_back(from_host(here.device, values, shape, DType::F32, Kind::Weight, "x"));
+    attach(x.back(), leaves[x.size() - 1], "x");
+  }
+  const auto f = [&](const Tensor& input) {
+    const Routing routing = choose_experts(linear(input, x[1]), 2, 2);
+    return combine_experts(expert_linear(dispatch(input, routing), x[2]), routing);
+  };
+  {
+    Tape tape;
+    const Tensor y = recompute ? checkpoint(x[0], f) : f(x[0]), logits = linear(y, x[1]);
+    tape.backward(balance_loss(logits, choose_experts(logits, 1, 3), 0.5));
+  }
+  Trained trained{{}, here.device.meter().at_peak()};
+  if (here.device.has_data())
+    for (const Leaf& leaf : leaves) trained.gradients.push_back(to_host<double>(leaf.grad));
+  return trained;
+}
+TEST_F(L21_Experts, BytesAreTheSameOnEveryDeviceAndOnMeta) {
+  for (const bool recompute : {false, true})
+    for (const char* device : devices_with_data())
+      for (int k = 0; k < kKinds; ++k)
+        EXPECT_EQ(train(device, recompute).peak.by_kind[k], train("meta", recompute).peak.by_kind[k])
+            << device << ", " << name_of(Kind(k));
+}
+TEST_F(L21_Experts, RecomputationChoosesTheSameExperts) {
+  for (const char* device : devices_with_data())
+    EXPECT_EQ(train(device, true).gradients, train(device, false).gradients) << device;
+}
+
 TEST_F(L21_Experts, TheBalanceLossIsOneNumberOfTheTypeOfStatistics) {
   for (const DType t : {DType::F64, DType::F32, DType::BF16}) {
     const Tensor loss = balance_loss(tensor(Values(18, 1.0), {2, 3, 3}, t), some_routing(), 0.25);

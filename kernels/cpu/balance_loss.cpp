@@ -2,7 +2,7 @@
 
 namespace gradus::cpu {
 
-// f (B, E), into scratch.
+// Writes f (B, E) to scratch.
 template <class A>
 static A* shares_of_choices(const Ctx& ctx, const ExpertShape& s, CBuf experts) {
   A* const shares = static_cast<A*>(ctx.scratch);

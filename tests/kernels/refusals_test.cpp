@@ -145,8 +145,6 @@ TEST_P(L19_Refusals, OfKernelsOfPartsAreTheSameSentencesOnEveryDevice) {
 }
 TEST_P(L19_Refusals, OfKernelsOfPartsIn16BitsKeepStatisticsInFp32) { expect_refusals_of_parts(DType::BF16); }
 
-ON_EVERY_DEVICE(L21_Refusals);
-
 void expect_refusals_of_experts(DType T) {
   using B = Backend;
   Buffer any = Buffer::zeros(DType::F32, 8);

@@ -112,7 +112,7 @@ inline void check_cross_entropy_of_sums(CBuf targets, CBuf count, CBuf max, CBuf
 }
 inline void check_local_ids(CBuf ids, Out y) {
   check_int32("local_ids", "ids", ids);
-  check_indices("local_ids", "y", y);
+  check_indices("local_ids", "ids", y);
 }
 inline void check_embedding_fwd(CBuf table, CBuf ids, Out y) {
   check_dtype("embedding_fwd", table.t, {{"y", y}});

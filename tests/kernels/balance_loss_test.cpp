@@ -82,15 +82,14 @@ struct Balanced {
   }
 };
 
-// expert_shapes(), and more experts than a CPU's chunk of exponentials (2048).
+// With a count, in fp32 also without one.
 std::vector<Balanced> some() {
-  std::vector<ExpertShape> shapes = expert_shapes();
-  shapes.push_back({1, 2, 2051, 3, 1});
   std::vector<Balanced> some;
   for (const DType T : float_types())
-    for (const ExpertShape& s : shapes)
+    for (const ExpertShape& s : expert_shapes())
       for (const double count : {0.0, 12.5})
-        some.emplace_back(s, Buffer::random(T, s.tokens() * s.E, 2, 4), count);
+        if (T == DType::F32 || count > 0)
+          some.emplace_back(s, Buffer::random(T, s.tokens() * s.E, 2, 4), count);
   return some;
 }
 TEST_P(L21_BalanceLoss, Forward) {

@@ -28,10 +28,13 @@ template <class T>
   using A = acc_t<T>;
   A exps[kExpChunk];
   const ExpSum<A> row = exp_sum(E, x, exps);
+  // BEGIN SOLUTION 21.3
   A sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t e = 0; e < E; ++e) sum += shares[e] * vexp(load(x, e) - row.shift);
   return {row.shift, 1 / row.sum, sum / row.sum};
+  // STUB: todo("21.3", "the sum of f[e] p[e] over the experts, from the row's shift and sum", E, x, shares, row); return {};
+  // END SOLUTION 21.3
 }
 
 void balance_loss_fwd(const Ctx& ctx, const ExpertShape& s, CBuf logits, CBuf experts, CBuf count, Out loss,

@@ -20,7 +20,7 @@
 
 using namespace gradus;
 
-constexpr int64_t kSteps = 3000, kEvaluations = 12;
+constexpr int64_t kSteps = 3000, kEvaluations = 10;
 
 // Falls from 3e-3 to a tenth of it.
 static double learning_rate(int64_t step, int64_t steps) {
@@ -65,7 +65,7 @@ static int lesson_21(int argc, char** argv) {
   const bool small = context.device.name() == std::string("emu");
   const auto [mixture, dense_active, dense_total] = mixture_sizes(small);
   const int64_t batch = small ? 4 : 8, steps = lesson.steps;
-  const KindsText text = text_of_kinds(small ? 20'000 : 400'000, lesson.seed);
+  const KindsText text = text_of_kinds(small ? 20'000 : 250'000, lesson.seed);
   const Loader loader(text.corpus, mixture.context, lesson.seed);
   Report report = lesson.report();
   report.config(mixture, batch);

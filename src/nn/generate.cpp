@@ -9,7 +9,8 @@
 namespace gradus {
 
 Tensor Transformer::next_logits(const Tensor& ids, KvCache& cache) const {
-  check(cache.layers_.size() == blocks.size() && cache.layers_[0].last() == 2 * config.channels,
+  check(cache.layers_.size() == blocks.size() && cache.layers_[0].last() == 2 * config.kv_channels() &&
+            cache.group_ == config.heads_per_kv(),
         "next_logits: the cache was made for another model");
   check(ids.shape().rank() == 2 && ids.shape()[0] == cache.sequences() && ids.shape()[1] >= 1,
         "next_logits: token ids are ", ids.shape(), "; they must be (B, T) with B = ", cache.sequences(),

@@ -77,13 +77,12 @@ static Shape checked_shape(const TransformerConfig& c, int64_t sequences, int64_
   check(sequences >= 1 && tokens >= 1, "kv_cache: ", sequences, " sequences of ", tokens,
         " tokens; there must be at least one of each");
   check(tokens <= c.context, "kv_cache: ", tokens, " tokens are more than the model's context, ", c.context);
-  return {tokens, sequences, 2 * c.attention_heads().kv * (c.channels / c.heads)};
+  return {tokens, sequences, 2 * c.kv_channels()};
 }
 
 KvCache::KvCache(const Transformer& model, int64_t sequences, int64_t tokens)
     : KvCache(model.parameters.begin()->value, model.config.layers,
-              checked_shape(model.config, sequences, tokens),
-              model.config.attention_heads().q / model.config.attention_heads().kv) {}
+              checked_shape(model.config, sequences, tokens), model.config.heads_per_kv()) {}
 
 KvCache KvCache::select(const std::vector<int32_t>& parents) const {
   const ProfileRange range("kv_cache.select");

@@ -12,7 +12,7 @@ namespace gradus {
 // each of L layers, 2 L KV D in the model's precision (GPT-2: 2 L C). B sequences (or beams) of T tokens:
 // B T times that; beam search, while it reorders them: twice.
 inline int64_t kv_bytes_per_token(const TransformerConfig& c) {
-  return 2 * c.layers * c.attention_heads().kv * (c.channels / c.heads) * size_of(c.precision.value);
+  return 2 * c.layers * c.kv_channels() * size_of(c.precision.value);
 }
 
 struct KvLayer {  // the cache of one layer, while tokens are read

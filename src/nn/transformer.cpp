@@ -55,8 +55,7 @@ Tensor TransformerBlock::attend(const Tensor& qkv, const TransformerConfig& c, K
   const auto& shard = c_attn.weight.shard;
   const int64_t first_head = shard ? shard->begin / (D * c.channels) : 0;
   if (attention) return (*attention)(qkv, c);
-  const Heads whole = c.attention_heads();
-  const int64_t group = whole.q / whole.kv, kv = qkv.last() / ((group + 2) * D);  // that this rank has
+  const int64_t group = c.heads_per_kv(), kv = qkv.last() / ((group + 2) * D);  // heads that this rank has
   const Heads heads(group * kv, kv);
   const Tensor turned = c.rotary > 0 ? rotary(qkv, heads, c.rotary, first, c.rotary_base) : qkv;
   if (past) past->append(turned);

@@ -84,11 +84,6 @@ int64_t TransformerConfig::flops_per_token() const {
   return 6 * active_parameter_count() + 12 * layers * channels * context;
 }
 
-int64_t TransformerConfig::qkv_channels() const {
-  const Heads h = attention_heads();
-  return (h.q + 2 * h.kv) * (channels / heads);
-}
-
 int64_t TransformerConfig::hidden_channels() const { return mlp_channels > 0 ? mlp_channels : 4 * channels; }
 
 int64_t TransformerConfig::expert_capacity(int64_t T) const {

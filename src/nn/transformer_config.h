@@ -50,9 +50,10 @@ struct TransformerConfig {
   double balance = 0;          // alpha of the balance loss that training adds, once per block
 
   void validate() const;  // a sentence for what cannot be, such as heads that do not divide channels
-  Heads attention_heads() const { return {heads, kv_heads > 0 ? kv_heads : heads}; }
-  int64_t qkv_channels() const;                        // (H + 2 KV) D
-  int64_t hidden_channels() const;                     // of the MLP, behind its activation
+  int64_t heads_per_kv() const { return kv_heads > 0 ? heads / kv_heads : 1; }
+  int64_t kv_channels() const { return channels / heads_per_kv(); }      // KV D
+  int64_t qkv_channels() const { return channels + 2 * kv_channels(); }  // (H + 2 KV) D
+  int64_t hidden_channels() const;                                       // of the MLP, behind its activation
   bool gated() const { return activation == swiglu; }  // then the MLP's first product is twice as wide
   int64_t expert_capacity(int64_t T) const;            // in a sequence of T tokens
   // By formula: V C + T C + L (12 C^2 + 13 C) + 2 C for GPT-2.

@@ -82,10 +82,9 @@ TEST(L21_TransformerConfig, TheRotaryBaseIsAboveOne) {
 }
 
 TEST(L21_TransformerConfig, ATokenChoosesSomeOfTheExperts) {
-  for (const int64_t chosen : {1, 2, 3}) accepted(mixtral([=](C& c) { c.chosen = chosen; }));
-  for (const int64_t chosen : {-1, 0, 4})
+  for (const int64_t chosen : {2, 3}) accepted(mixtral([=](C& c) { c.chosen = chosen; }));
+  for (const int64_t chosen : {-1, 0, 1, 4})
     refused(std::to_string(chosen), mixtral([=](C& c) { c.chosen = chosen; }));
-  accepted(mixtral([](C& c) { c.experts = c.chosen = 1; }));
   refused("2", mixtral([](C& c) { c.experts = 1; }));
   refused("-1", mixtral([](C& c) { c.experts = -1; }));
 }

@@ -139,7 +139,10 @@ TEST(L21_LlamaRanks, PipelineRefusesABalanceLoss) {
   for (const TransformerConfig& c : {mixtral(), balanced(gpt_of_experts(), 1e-9)})
     run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
       Transformer model(c, Allocate::Now, part_of_pipeline({1, 2}, comm.rank(), 2));
-      expect_refused("balance", [&] { Pipeline(comm, model); });
+      expect_refused(
+          "pipeline: the loss is computed on the last rank, but the balance loss needs the routers' logits, "
+          "which are on all ranks; set balance to 0",
+          [&] { Pipeline(comm, model); });
       const PipelinePart part(comm, balanced(c, 0), 2);
     });
 }
@@ -172,18 +175,21 @@ TEST(L21_LlamaRanks, Layout) {
 
 // ---- context parallelism ----
 
-// An expert's places are counted within a sequence, of which a rank would have a part; and ring attention
-// has as many heads of keys and values as of queries.
+// An expert's places are counted in a sequence, of which a rank has some tokens; and ring attention has as
+// many heads of keys and values as of queries.
 TEST(L21_LlamaRanks, ContextParallelRefusesGroupsAndExperts) {
-  const TransformerConfig groups = with(gpt(), [](TransformerConfig& c) { c.kv_heads = 2; });
-  for (const auto& [part, c] :
-       {std::pair("kv_heads", groups), {"experts", gpt_of_experts()}, {"rotary", llama(4)}}) {
+  const std::string text =
+      "context parallel: the model has heads that share keys and values, or experts, whose places are "
+      "counted "
+      "per whole sequence; set kv_heads and experts to 0";
+  for (const TransformerConfig& c :
+       {with(gpt(), [](TransformerConfig& x) { x.kv_heads = 2; }), gpt_of_experts()}) {
     const ModelSetting set{.name = "refused", .model = c};
     const Learned alone = learn_on_one_device(set);
-    run_cluster({.ranks = 2, .seed = 7}, [&, part = part, &c = c](Comm& comm) {
+    run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
       Transformer model(c);
       model.initialize(3);
-      expect_refused(part, [&] { share_context(comm, model); });
+      expect_refused(text, [&] { share_context(comm, model); });
       expect_learned(learn(set, model), alone, model, {0, 0}, "a model that was refused");
     });
   }

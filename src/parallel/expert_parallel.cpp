@@ -29,7 +29,7 @@ ExpertParallel::ExpertParallel(Comm& ranks, Transformer& model) : ranks_(ranks),
   check(E % N == 0, "expert parallel: ", E, " experts cannot be shared out among ", N,
         " ranks; use a number of ranks that divides them");
   for (const Parameter& p : model.parameters)
-    check(!p.shard, "expert parallel: the model is shared out already");
+    check(!p.shard && !*model.parameters.shares, "expert parallel: the model is shared out already");
   std::unordered_set<const Parameter*> of_experts;
   for (TransformerBlock& b : model.blocks) {
     for (Parameter* p : {&b.c_fc.weight, &b.mlp_c_proj.weight}) {

@@ -1,4 +1,5 @@
 // Llama-shaped models and mixtures of experts with tensor, pipeline and context parallelism.
+#include "src/nn/lora.h"
 #include "src/parallel/context_parallel.h"
 #include "src/parallel/layout.h"
 #include "tests/parallel/mixture_on_ranks.h"
@@ -193,6 +194,28 @@ TEST(L21_LlamaRanks, ContextParallelRefusesGroupsAndExperts) {
       expect_learned(learn(set, model), alone, model, {0, 0}, "a model that was refused");
     });
   }
+}
+
+// ---- adapters ----
+
+// What a layer computes in place of its product is taken by ranks that share it out.
+TEST(L21_LlamaRanks, AdaptersAndCodesAreForWholeModels) {
+  const std::string text =
+      "lora: the model is shared out among ranks; adapters and weights in 4 bits are for whole models";
+  for (const int64_t ranks : {1, 2})
+    run_cluster({.ranks = ranks, .seed = 7}, [&](Comm& comm) {
+      ExpertsOfRanks experts(comm, mixtral());
+      ModelOfRanks tensor(comm, llama(4), Sequence::Whole);
+      for (Transformer* model : {&experts.model, &tensor.model}) {
+        const size_t parameters = model->parameters.size();
+        expect_refused(text, [&] { add_lora(*model, ".*attn.*", {.r = 2}, 1); });
+        model->parameters.set_trainable(model->parameters.find("h.0.attn.c_attn.weight"), false);
+        expect_refused(text, [&] { quantize_frozen(*model); });
+        expect_refused("no adapter", [&] { merge_lora(*model); });
+        EXPECT_EQ(model->parameters.size(), parameters);
+        EXPECT_FALSE(model->parameters.find("h.0.attn.c_attn.weight").codes);
+      }
+    });
 }
 
 }  // namespace

@@ -218,5 +218,29 @@ TEST(L21_LlamaRanks, AdaptersAndCodesAreForWholeModels) {
     });
 }
 
+// Ranks would replace adapters silently.
+TEST(L21_LlamaRanks, ModelsWithAdaptersAreNotSharedOut) {
+  const auto expect_both = [](Comm& comm, Transformer& model, const std::string& text) {
+    if (model.config.experts > 0)
+      expect_refused("expert parallel: " + text, [&] { ExpertParallel(comm, model); });
+    else
+      expect_refused("tensor parallel: " + text, [&] { TensorParallel(comm, model); });
+    for (const Parameter& p : model.parameters) EXPECT_FALSE(p.shard) << p.name;
+  };
+  for (const TransformerConfig& c : {llama(4), mixtral()})
+    run_cluster({.ranks = 2, .seed = 7}, [&](Comm& comm) {
+      Transformer model(c);
+      model.initialize(3);
+      add_lora(model, "h.1.attn.*", {.r = 2}, 1);
+      expect_both(
+          comm, model,
+          "h.1.attn.c_attn has an adapter or a weight in 4 bits; ranks share out models without them");
+      EXPECT_EQ(std::ranges::count_if(model.linears(), [](const Linear* l) { return adapter_of(*l); }), 2);
+      Transformer of_zero(c, Allocate::Later);
+      const Zero zero(comm, of_zero.parameters, {.stage = 1});
+      expect_both(comm, of_zero, "the model is shared out already");
+    });
+}
+
 }  // namespace
 }  // namespace gradus

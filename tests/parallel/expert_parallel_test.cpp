@@ -1,6 +1,7 @@
 // Expert parallelism (src/parallel/expert_parallel.h): losses and gradients are those of one device.
 #include "src/nn/kv_cache.h"
 #include "src/parallel/comm/cluster.h"
+#include "src/parallel/data_parallel.h"
 #include "tests/parallel/mixture_on_ranks.h"
 
 namespace gradus {
@@ -140,6 +141,25 @@ TEST(L21_ExpertParallel, TwoMicroBatches) {
         expect_learned(got, whole, m.model, kAllowed, set.name);
       });
   }
+}
+
+// Experts over some ranks, copies of all of them over the others.
+TEST(L21_ExpertParallel, WithDataParallelismInTheOtherDirection) {
+  const ModelSetting set{.name = "2 x 2", .model = mixtral(0.1), .B = 8, .with_count = true};
+  const Learned whole = learn_on_one_device(set);
+  const OneAfterAnother shares = one_after_another(set, 4);
+  for (const bool near : {true, false})
+    run_cluster({.ranks = 4, .seed = 7}, [&](Comm& all) {
+      const int64_t high = all.rank() / 2, low = all.rank() % 2;
+      const auto experts = all.split("experts", near ? high : low),
+                 data = all.split("data", near ? low : high);
+      ExpertsOfRanks m(*experts, set.model);
+      const auto sum = [&] { m.parallel.sum_gradients(), sum_gradients(*data, m.model.parameters); };
+      Learned got = learn(set, m.model, sum, 2 * all.rank(), 4);
+      EXPECT_EQ(got.losses, shares.losses[size_t(all.rank())]);
+      got.losses = {sum_over_ranks(all, got.losses[0])};
+      expect_learned(got, whole, m.model, kAllowed, set.name);
+    });
 }
 
 // ---- several steps ----

@@ -161,7 +161,7 @@ inline void check_combine_experts_bwd(const ExpertShape& s, CBuf rows, CBuf slot
   constexpr const char* op = "combine_experts_bwd";
   check_expert_shape(op, s);
   check_int32(op, "slots", slots);
-  check_int32(op, "tokens", tokens);
+  if (drows.wanted()) check_int32(op, "tokens", tokens);
   check_dtype(op, dy.t, {{"rows", rows}, {"weights", weights}, {"drows", drows}, {"dweights", dweights}});
 }
 inline void check_balance_loss_fwd(const ExpertShape& s, CBuf logits, CBuf experts, CBuf count, Out loss) {

@@ -150,9 +150,9 @@ struct RotaryShape {
   bool operator==(const RotaryShape&) const = default;
 };
 
-// A mixture of experts: B sequences of T tokens, of which each token chooses `chosen` of E experts; an expert
-// has `capacity` places for each sequence (Lepikhin et al. 2020, "GShard", sec. 3.1). No shape depends on
-// what the tokens choose.
+// A mixture of experts: each token of B sequences of T tokens chooses `chosen` of E experts; an expert has
+// `capacity` places per sequence (Lepikhin et al. 2020, "GShard", sec. 2.2). No shape depends on what the
+// tokens choose.
 struct ExpertShape {
   int64_t B, T, E, chosen, capacity;
   constexpr int64_t tokens() const { return B * T; }

@@ -1,9 +1,8 @@
 #include "kernels/cpu/experts.h"
-#include "kernels/cpu/softmax.h"
 
 namespace gradus::cpu {
 
-// f (B, E), into scratch.
+// Writes f (B, E) to scratch.
 template <class A>
 static A* shares_of_choices(const Ctx& ctx, const ExpertShape& s, CBuf experts) {
   A* const shares = static_cast<A*>(ctx.scratch);
@@ -26,14 +25,19 @@ template <class T>
 [[gnu::flatten, gnu::noinline]] static Balance<acc_t<T>> balance_of(int64_t E, const T* x,
                                                                     const acc_t<T>* shares) {
   using A = acc_t<T>;
-  A exps[kExpChunk];
-  const ExpSum<A> row = exp_sum(E, x, exps);
+  A max = -INFINITY;
+#pragma omp simd reduction(max : max)
+  for (int64_t e = 0; e < E; ++e) max = load(x, e) > max ? load(x, e) : max;
+  const A shift = max == -INFINITY ? A(0) : max;  // -inf - -inf would not be a number
   // BEGIN SOLUTION 21.3
-  A sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t e = 0; e < E; ++e) sum += shares[e] * vexp(load(x, e) - row.shift);
-  return {row.shift, 1 / row.sum, sum / row.sum};
-  // STUB: todo("21.3", "the sum of f[e] p[e] over the experts, from the row's shift and sum", E, x, shares, row); return {};
+  A sum = 0, share = 0;
+#pragma omp simd reduction(+ : sum, share)
+  for (int64_t e = 0; e < E; ++e) {
+    const A exp = vexp(load(x, e) - shift);
+    sum += exp, share += shares[e] * exp;
+  }
+  return {shift, 1 / sum, share / sum};
+  // STUB: todo("21.3", "the softmax's sum, and the sum of f[e] p[e] over the experts", E, x, shares, shift); return {};
   // END SOLUTION 21.3
 }
 

@@ -3,7 +3,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-// f (B, E), into scratch: a warp a sequence and an expert.
+// Writes f (B, E) to scratch. One warp per sequence and expert.
 static __global__ void shares_of_choices_kernel(ExpertShape s, const int32_t* experts, float* shares) {
   const int64_t row = item_of_warp(), b = row / s.E, e = row % s.E, choices = s.T * s.chosen;
   if (row >= s.B * s.E) return;

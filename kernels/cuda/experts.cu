@@ -27,7 +27,7 @@ inline __device__ Choice first_of_warp(Choice c) {
   return c;
 }
 
-// A warp a token. Each choice is the first of the experts that come after the choice before it.
+// One warp per token. Each choice is the first of the experts that come after the choice before it.
 template <Write W, class T>
 __global__ void choose_experts_fwd_kernel(ExpertShape s, const T* logits, int32_t* experts, T* weights) {
   const int64_t t = item_of_warp();
@@ -66,7 +66,7 @@ void choose_experts_fwd(const Ctx& ctx, const ExpertShape& s, CBuf logits, Out e
   });
 }
 
-// A warp a token.
+// One warp per token.
 template <Write W, class T>
 __global__ void choose_experts_bwd_kernel(ExpertShape s, const int32_t* experts, const T* weights,
                                           const T* dweights, T* dlogits) {
@@ -93,7 +93,7 @@ void choose_experts_bwd(const Ctx& ctx, const ExpertShape& s, CBuf experts, CBuf
   });
 }
 
-// A warp an expert and a sequence: it looks at as many of the sequence's choices at a time as it has lanes.
+// One warp per expert and sequence: it looks at as many of the sequence's choices at a time as it has lanes.
 static __global__ void place_tokens_kernel(ExpertShape s, const int32_t* experts, int32_t* slots,
                                            int32_t* tokens) {
   const int64_t row = item_of_warp(), e = row / s.B, b = row % s.B;
@@ -122,7 +122,7 @@ void place_tokens(const Ctx& ctx, const ExpertShape& s, CBuf experts, Out slots,
                slots.as<int32_t>(), tokens.as<int32_t>());
 }
 
-// A block a token.
+// One block per token.
 template <Write W, class T>
 __global__ void combine_experts_fwd_kernel(ExpertShape s, int64_t cols, const T* rows, const int32_t* slots,
                                            const T* weights, T* y) {
@@ -147,7 +147,7 @@ void combine_experts_fwd(const Ctx& ctx, const ExpertShape& s, int64_t cols, CBu
   });
 }
 
-// A block a place.
+// One block per place.
 template <Write W, class T>
 __global__ void rows_of_experts_bwd_kernel(ExpertShape s, int64_t cols, const int32_t* slots,
                                            const int32_t* tokens, const T* weights, const T* dy, T* drows) {
@@ -167,7 +167,7 @@ __global__ void rows_of_experts_bwd_kernel(ExpertShape s, int64_t cols, const in
       store<W>(drows, place * cols + c, 0.0f);
 }
 
-// A warp a choice.
+// One warp per choice.
 template <Write W, class T>
 __global__ void weights_of_experts_bwd_kernel(ExpertShape s, int64_t cols, const T* rows,
                                               const int32_t* slots, const T* dy, T* dweights) {

@@ -4,7 +4,7 @@
 
 namespace gradus::GRADUS_GPU {
 
-// Where a warp has one of n items: this is its index. The whole warp leaves if there is none.
+// Kernels with one warp per item: the index of this warp's item. A warp without an item returns as a whole.
 constexpr int kWarpsOfBlock = kThreads / kWarp;
 inline __device__ int64_t item_of_warp() { return int64_t(blockIdx.x) * kWarpsOfBlock + threadIdx.x / kWarp; }
 inline __device__ int lane_of_warp() { return int(threadIdx.x % kWarp); }

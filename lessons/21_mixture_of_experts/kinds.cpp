@@ -19,7 +19,6 @@ KindsText text_of_kinds(int64_t bytes, uint64_t seed) {
     text.kind.resize(all.size(), uint8_t(k));
     if (int64_t(all.size()) <= bytes * 9 / 10) text.corpus.split = int64_t(all.size());
   }
-  text.corpus.summary = "text: passages of " + std::to_string(grammars.size()) + " grammars in random order";
   return text;
 }
 

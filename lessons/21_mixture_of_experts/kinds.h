@@ -5,7 +5,7 @@
 namespace gradus {
 
 struct KindsText {
-  Corpus corpus;
+  Corpus corpus;                   // without a summary
   std::vector<std::string> names;  // of the kinds
   std::vector<uint8_t> kind;       // of each byte of the corpus
 };

@@ -37,7 +37,8 @@ static MixtureRun train(const std::string& name, const Transformer& model, Optim
   Progress progress(name, steps);
   for (int64_t step = 0; step < steps; ++step) {
     const double begin = seconds_now(context.device);
-    context.device.meter().reset_totals();
+    Meter& meter = context.device.meter();
+    meter.reset_totals(), meter.reset_peak();
     read_batch(loader, step, inputs, targets);
     parameters.zero_grad();
     Tape tape;
@@ -46,9 +47,8 @@ static MixtureRun train(const std::string& name, const Transformer& model, Optim
     optimizer.step(learning_rate(step, steps));
     run.losses.push_back(item(loss));
     run.seconds.push_back(seconds_now(context.device) - begin);
-    run.flops = context.device.meter().totals(OpClass::Contraction).flops;
+    run.flops = meter.totals(OpClass::Contraction).flops, run.peak = meter.at_peak();
     progress.step(step + 1, run.losses.back());
-    if (step + 1 == steps) run.peak = context.device.meter().at_peak();
     if (!context.device.has_data() || (step + 1 != steps && (step + 1) % every != 0)) continue;
     run.held_out.push_back(held_out_loss(model, loader, 32));
     run.held_out_at.push_back(double(step + 1));
@@ -70,7 +70,11 @@ static int lesson_21(int argc, char** argv) {
   Report report = lesson.report();
   report.config(mixture, batch);
   report.config("steps", steps);
-  report.config("text", text.corpus.summary);
+  report.config("experts", mixture.experts);
+  report.config("chosen", mixture.chosen);
+  report.config("capacity factor", mixture.capacity_factor);
+  report.config("alpha", mixture.balance);
+  report.config("width", mixture.mlp_channels);
 
   std::vector<MixtureRun> runs;
   std::optional<RoutedText> routed;
@@ -81,7 +85,6 @@ static int lesson_21(int argc, char** argv) {
     Transformer model(config);
     model.initialize(lesson.seed);
     AdamW optimizer(model.parameters);
-    context.device.meter().reset_peak();
     runs.push_back(train(name, model, optimizer, model.parameters, loader, batch, steps));
     if (config.experts > 0 && context.device.has_data()) routed = route_held_out(model, text);
   }
@@ -92,7 +95,6 @@ static int lesson_21(int argc, char** argv) {
   ranks.made = lesson.traced_ranks();
   ranks_table(ranks, mixture, loader, batch, report);
   published_mixtures(report);
-  report.predict_time(steps);
   return lesson.finish(report);
 }
 

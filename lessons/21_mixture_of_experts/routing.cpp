@@ -124,7 +124,9 @@ void experts_table(const RoutedText& routed, const KindsText& text, const Transf
     bar.label = number_text(bar.value);
     chart.bars.push_back(bar);
   }
-  std::cout << table << "choices that found no place: " << percent_text(routed.dropped) << "\n";
+  std::cout << table << "choices of a sequence: " << c.chosen * c.context
+            << "; places of an expert: " << c.expert_capacity(c.context) << "\n"
+            << "choices without a place: " << percent_text(routed.dropped) << "\n";
   write_file(plot, draw(chart));
   report.check_at_most("(c) places taken in an expert by one sequence", double(routed.most_taken),
                        double(c.expert_capacity(c.context)));

@@ -13,7 +13,7 @@
 namespace gradus {
 
 MixtureSizes mixture_sizes(bool small) {
-  const int64_t expert = small ? 16 : 64;  // width
+  const int64_t expert = small ? 16 : 32;  // width
   TransformerConfig dense{.vocab = 256,
                           .context = small ? 16 : 64,
                           .layers = small ? 1 : 2,

@@ -7,6 +7,7 @@
 #include "src/core/json.h"
 #include "src/core/table.h"
 #include "src/train/lesson.h"
+#include "tests/bench/experts_kernels.h"
 #include "tests/bench/fused_kernels.h"
 #include "tests/bench/llama_kernels.h"
 
@@ -253,6 +254,7 @@ static int bench_kernels(int argc, char** argv) {
   add_products(data, cases);
   add_attention(data, cases);
   add_quantization(data, cases);
+  add_experts(device, data, cases);
 
   const double gemm = measure_gemm_peak(device, t);
   Table table({"kernel", "shape", "ms", "GB/s", "GFLOP/s", "share of peak"});

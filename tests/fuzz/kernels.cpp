@@ -1,6 +1,7 @@
 // Kernels: random shapes, types, alignments, writes and wanted outputs, the same on the cpu and on emu. Each
 // may be wrong by what roundings in fp32 amount to: their number times the size of what is rounded; inputs
 // lie between -2 and 2, so that all sizes are known.
+#include "tests/fuzz/kernels_experts.h"
 #include "tests/fuzz/kernels_llama.h"
 
 namespace gradus::fuzz {
@@ -280,10 +281,10 @@ Call counts_and_ratios(Draw& d) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace gradus::fuzz;
   static constexpr Call (*kKinds[])(Draw&) = {
-      elementwise, scaled,        bias,      softmax,           layernorm,       cross_entropy,
-      embedding,   matmul,        attention, attention_bwd,     rotary,          update,
-      clip_factor, add_layernorm, bias_gelu, counts_and_ratios, attention_merge, cross_entropy_of_part,
-      rmsnorm,     swiglu};
+      elementwise, scaled,        bias,           softmax,           layernorm,       cross_entropy,
+      embedding,   matmul,        attention,      attention_bwd,     rotary,          update,
+      clip_factor, add_layernorm, bias_gelu,      counts_and_ratios, attention_merge, cross_entropy_of_part,
+      rmsnorm,     swiglu,        choose_experts, combine_experts,   balance_loss};
   Choices choices(bytes, size);
   Draw draw(choices);
   const auto kind = choices.one_of(kKinds);

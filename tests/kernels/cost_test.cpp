@@ -1,22 +1,10 @@
 // What each kernel costs, as plain numbers worked out by hand from the formulas of kernels/kernels.h: an
 // operation for each +, -, *, /, exp, log, tanh, erf, square root, comparison, and each pass over a row
 // computes anew what it needs; bytes for each large input once and each large output once.
-#include <gtest/gtest.h>
-
-#include "kernels/cost.h"
+#include "tests/kernels/cost_testing.h"
 
 namespace gradus {
 namespace {
-
-constexpr DType F64 = DType::F64, F32 = DType::F32, BF16 = DType::BF16, F16 = DType::F16;
-
-void expect_cost(const char* what, const Cost& cost, OpClass op_class, int64_t flops, int64_t bytes,
-                 int64_t scratch = 0) {
-  EXPECT_EQ(cost.op_class, op_class) << what;
-  EXPECT_EQ(cost.flops, flops) << what;
-  EXPECT_EQ(cost.bytes, bytes) << what;
-  EXPECT_EQ(cost.scratch, scratch) << what;
-}
 
 // 15 elements: 60 bytes in fp32, 30 in 16 bits, 120 in fp64.
 TEST(L02_Cost, OfElementwiseKernels) {

@@ -145,6 +145,28 @@ TEST_P(L19_Refusals, OfKernelsOfPartsAreTheSameSentencesOnEveryDevice) {
 }
 TEST_P(L19_Refusals, OfKernelsOfPartsIn16BitsKeepStatisticsInFp32) { expect_refusals_of_parts(DType::BF16); }
 
+void expect_refusals_of_experts(DType T) {
+  using B = Backend;
+  Buffer any = Buffer::zeros(DType::F32, 8);
+  const CBuf f = any.in(), x{f.p, T}, ids{f.p, DType::I32};
+  const Out fp32 = any.out(Write::Set), y{fp32.p, T, Write::Set}, out_ids{fp32.p, DType::I32, Write::Set};
+  const ExpertShape none{0, 2, 2, 1, 1};
+  expect_refused("xxx", &B::choose_experts_fwd, none, x, out_ids, y);
+  expect_refused("xxxx", &B::choose_experts_bwd, none, ids, x, x, y);
+  expect_refused("xxx", &B::place_tokens, none, ids, out_ids, out_ids);
+  expect_refused("xxxx", &B::combine_experts_fwd, none, 2, x, ids, x, y);
+  expect_refused("xxxxxxx", &B::combine_experts_bwd, none, 2, x, ids, ids, x, x, y, y);
+  expect_refused(".xxx", &B::balance_loss_fwd, none, x, ids, f, fp32, 1.0f);
+  expect_refused("xxxxx", &B::balance_loss_bwd, none, x, ids, f, f, y, 1.0f);
+}
+
+TEST_P(L21_Refusals, OfAMixtureOfExpertsAreTheSameSentencesOnEveryDevice) {
+  expect_refusals_of_experts(DType::F32);
+}
+TEST_P(L21_Refusals, OfAMixtureOfExpertsIn16BitsKeepStatisticsInFp32) {
+  expect_refusals_of_experts(DType::BF16);
+}
+
 TEST_P(L16_Refusals, TheSumThatIsNormalizedMustBeThereAndBeReplaced) {
   Buffer any = Buffer::zeros(DType::F32, 8);
   const CBuf x = any.in();

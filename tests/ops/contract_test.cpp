@@ -117,6 +117,8 @@ TEST(L04_OpContract, GradientsInFp32CostWhatTheyTake) {
       {"add", Costs(2, cost::cast(12, T, G))},
       {"add_positions", {cost::cast(30, T, G), cost::bias_bwd({2, 15}, T), cost::fill(5, G)}},
       {"embedding", {cost::embedding_bwd({4, 3}, T)}},
+      {"expert_linear",
+       {cost::matmul(of_experts(product(4, 4, 5)), T), cost::matmul(of_experts(product(5, 4, 4)), T)}},
       {"layernorm", {cost::layernorm_bwd({4, 5}, T)}},
       {"linear",
        {cost::matmul(product(4, 3, 6), T), cost::matmul(product(6, 3, 4), T), cost::bias_bwd({4, 6}, T)}},

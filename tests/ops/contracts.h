@@ -28,6 +28,11 @@ constexpr RotaryShape kTurnedGroups{.B = 2, .T = 3, .H = 4, .KV = 2, .D = 4, .di
 inline MatmulShape product(int64_t M, int64_t N, int64_t K) {
   return {.M = M, .N = N, .K = K, .lda = K, .ldb = N, .ldc = N};
 }
+constexpr ExpertShape kRouted{.B = 2, .T = 3, .E = 3, .chosen = 2, .capacity = 2};
+inline MatmulShape of_experts(MatmulShape s) {
+  s.batch[0].count = 3;
+  return s;
+}
 // Of the 4 rows of the parts that train.
 inline Costs columns_of_parts(DType T, unsigned training) {
   Costs costs;
@@ -94,6 +99,22 @@ inline const std::vector<Contract> kContracts{
     {"attention_flash_dropped_grouped", [](unsigned) -> std::string { return "0 attention attention.lse "; },
      [](DType T) { return Costs{cost::attention_flash_fwd(heads(Mask::None, 4, 1), T)}; },
      [](DType T, unsigned) { return Costs{cost::attention_flash_bwd(heads(Mask::None, 4, 1), T)}; }},
+    {"balance_loss", [](unsigned) -> std::string { return "0 ids "; },
+     [](DType T) { return Costs{cost::balance_loss_fwd(kRouted, T)}; },
+     [](DType T, unsigned) { return Costs{cost::balance_loss_bwd(kRouted, T)}; }},
+    {"choose_experts", [](unsigned) -> std::string { return "experts experts.weights "; },
+     [](DType T) {
+       return Costs{cost::choose_experts_fwd({2, 3, 4, 2, 2}, T), cost::place_tokens({2, 3, 4, 2, 2})};
+     },
+     [](DType T, unsigned) {
+       return Costs{cost::choose_experts_bwd({2, 3, 4, 2, 2}, T)};
+     }},
+    {"combine_experts",
+     [](unsigned training) {
+       return std::string(training & 2 ? "0 " : "") + "ids " + (training & 1 ? "ids 1 " : "");
+     },
+     [](DType T) { return Costs{cost::combine_experts_fwd(kRouted, 5, T)}; },
+     [](DType T, unsigned) { return Costs{cost::combine_experts_bwd(kRouted, 5, T)}; }},
     {"cross_entropy", [](unsigned) -> std::string { return "0 ids cross_entropy.lse "; },
      [](DType T) {
        return Costs{cost::cross_entropy_fwd({4, 5}, T)};
@@ -101,6 +122,11 @@ inline const std::vector<Contract> kContracts{
      [](DType T, unsigned) {  // the logits are the test's, so a copy is written over
        return Costs{cost::cast(20, T, T), cost::cross_entropy_bwd_inplace({4, 5}, T), cost::cast(20, T, T)};
      }},
+    {"dispatch", [](unsigned) -> std::string { return "ids "; },
+     [](DType T) {
+       return Costs{cost::embedding_fwd({12, 5}, T)};
+     },
+     [](DType T, unsigned) { return Costs{cost::combine_experts_fwd(kRouted, 5, T)}; }},
     {"dropout", nothing,
      [](DType T) {
        return Costs{cost::dropout({3, 10}, T)};
@@ -114,6 +140,15 @@ inline const std::vector<Contract> kContracts{
      },
      [](DType T, unsigned) {
        return Costs{cost::embedding_bwd({4, 3}, T)};
+     }},
+    {"expert_linear",
+     [](unsigned training) { return std::string(training & 2 ? "0 " : "") + (training & 1 ? "1 " : ""); },
+     [](DType T) { return Costs{cost::matmul(of_experts(product(4, 5, 4)), T)}; },
+     [](DType T, unsigned training) {
+       Costs costs;
+       if (training & 1) costs.push_back(cost::matmul(of_experts(product(4, 4, 5)), T));
+       if (training & 2) costs.push_back(cost::matmul(of_experts(product(5, 4, 4)), T));
+       return costs;
      }},
     {"concatenate", nothing, [](DType T) { return columns_of_parts(T, 7); }, columns_of_parts},
     {"multiply",

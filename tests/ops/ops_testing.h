@@ -22,6 +22,17 @@ inline Tensor with_first_mask(const std::function<Tensor()>& f) {
   return f();
 }
 
+// Two sequences of 3 tokens, of which each chooses 2 of 3 experts with 2 places each; one choice of each
+// sequence is dropped, and two places stay empty.
+inline Routing some_routing(const Tensor& weights = {}) {
+  constexpr int32_t x = kElsewhere;
+  return {{2, 3, 3, 2, 2},
+          ids_of({0, 1, 0, 2, 0, 1, 2, 0, 1, 2, 2, 1}, {2, 3, 2}),
+          weights,
+          ids_of({0, 4, 1, 8, x, 5, 10, 2, 6, 11, x, 7}, {2, 3, 2}),
+          ids_of({0, 1, 3, x, 0, 2, 4, 5, 1, x, 3, 4}, {3, 2, 2})};
+}
+
 inline const std::vector<Op> kOps{
     {"add", {{3, 4}, {3, 4}}, [](In x) { return add(x[0], x[1]); }},
     {"add_layernorm",
@@ -58,6 +69,11 @@ inline const std::vector<Op> kOps{
                   return attention_flash(x[0], {4, 1}, Mask::None, 0.4);
                 }); }},
     {"bias_gelu", {{3, 4}, {4}}, [](In x) { return bias_gelu(x[0], x[1]); }, 2},
+    {"balance_loss", {{2, 3, 3}}, [](In x) { return balance_loss(x[0], some_routing(), 0.7); }},
+    {"choose_experts", {{2, 3, 4}}, [](In x) { return choose_experts(x[0], 2, 2).weights; }},
+    {"combine_experts",
+     {{3, 2, 2, 5}, {2, 3, 2}},
+     [](In x) { return combine_experts(x[0], some_routing(x[1])); }},
     {"cross_entropy",
      {{4, 5}},
      [](In x) {
@@ -69,6 +85,7 @@ inline const std::vector<Op> kOps{
        return linear_cross_entropy(x[0], x[1], ids_of({0, 4, -1, 2}, {2, 2}), {}, 3);
      },
      2},
+    {"dispatch", {{2, 3, 5}}, [](In x) { return dispatch(x[0], some_routing()); }},
     {"dropout", {{3, 2, 5}}, [](In x) { return with_first_mask([&] { return dropout(x[0], 0.3); }); }},
     {"embedding",
      {{5, 3}},
@@ -76,6 +93,7 @@ inline const std::vector<Op> kOps{
        return embedding(x[0], ids_of({2, 0, 2, 4}, {2, 2}));
      },
      1},
+    {"expert_linear", {{3, 2, 2, 4}, {3, 5, 4}}, [](In x) { return expert_linear(x[0], x[1]); }, 2},
     {"concatenate",
      {{2, 2, 3}, {2, 2, 1}, {2, 2, 2}},
      [](In x) {

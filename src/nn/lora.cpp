@@ -32,10 +32,16 @@ static LoraVariant& variant_of(Linear& l) {
 }
 
 LoraAdapter* adapter_of(const Linear& l) {
-  auto* const variant = static_cast<LoraVariant*>(l.variant.get());
+  auto* const variant = dynamic_cast<LoraVariant*>(l.variant.get());  // may be that of ranks
   return variant && variant->lora ? &*variant->lora : nullptr;
 }
 void adapt(Linear& l, const LoraAdapter& adapter) { variant_of(l).lora.emplace(adapter); }
+
+static void check_not_shared_out(const Transformer& model) {
+  for (const Parameter& p : model.parameters)
+    check(!p.shard && !*model.parameters.shares, "lora: the model is shared out among ranks; adapters and ",
+          "weights in 4 bits are for whole models");
+}
 
 static std::vector<Linear*> matching(Transformer& model, const std::string& pattern) {
   std::vector<Linear*> found;
@@ -72,6 +78,7 @@ void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& ar
 }
 
 void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const LoraArgs& args, uint64_t seed) {
+  check_not_shared_out(model);
   for (const Linear* l : model.linears())
     check(!adapter_of(*l), "lora: the model has adapters already, ", l->name, " among them");
   const DType compute = model.config.precision.value;
@@ -81,6 +88,9 @@ void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const Lor
         " must be at least 0 and below 1");
   check(std::isfinite(float(args.alpha)), "lora: alpha is ", args.alpha);
   for (const Linear* l : adapted) {
+    check(!l->of_experts(), "lora: ", l->name,
+          " is a layer of experts, which cannot have an adapter; choose ",
+          "a pattern that does not match it, for example .*attn.*");
     const Shape& shape = l->weight.value.shape();
     check(args.r >= 1 && args.r <= std::min(shape[0], shape[1]), "lora: rank ", args.r, " for ", l->name, " ",
           shape, "; it can be from 1 to the smaller side");
@@ -132,11 +142,14 @@ void merge_lora(Transformer& model) { set_merged(model, true); }
 void unmerge_lora(Transformer& model) { set_merged(model, false); }
 
 void quantize_frozen(Transformer& model) {
+  check_not_shared_out(model);
   const DoubleQuantizer quantizer(current().device);
   std::vector<std::pair<Linear*, DoubleQuantized>> all;  // first, so that an error changes nothing
   for (Linear* l : model.linears()) {
     check(!l->weight.merged, "lora: the adapter of ", l->name,
           " is merged; unmerge_lora() before its weight goes into 4 bits");
+    check(!l->of_experts() || l->weight.trainable(), "lora: ", l->name,
+          " is a layer of experts, whose weights are not kept in 4 bits");
     if (!l->weight.trainable() && !l->weight.codes) all.emplace_back(l, quantizer.quantize(l->weight.kept()));
   }
   check(!all.empty(),

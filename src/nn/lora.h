@@ -32,8 +32,9 @@ struct LoraArgs {
 // parameters are called NAME.lora_A.weight, uniform in +-1/sqrt(in) and drawn on the host, one stream a
 // layer, and NAME.lora_B.weight, 0: so at first the model computes what it did before.
 // Errors: a pattern that is none, or matches no layer (they are named); r below 1 or above a matrix's smaller
-// side; a dropout that is no share; a model with adapters; another compute type than the model's. An error
-// changes no weight and nothing that trains; gradients may be gone.
+// side; a dropout that is no share; a model with adapters, or shared out among ranks; a layer of experts;
+// another compute type than the model's. An error changes no weight and nothing that trains; gradients may be
+// gone.
 void add_lora(Transformer& model, const std::string& pattern, const LoraArgs& args, uint64_t seed);
 void add_lora(Transformer& model, const std::vector<Linear*>& adapted, const LoraArgs& args, uint64_t seed);
 
@@ -46,7 +47,7 @@ void unmerge_lora(Transformer& model);
 // From now on the frozen weights of linear layers are kept in NF4 with double quantization
 // (quant/double_quantized.h); the products make them numbers again, piece by piece. Biases, norms and
 // embeddings stay. An error if none is frozen, or all are in 4 bits already, or an adapter is merged, or a
-// weight is not finite: then nothing has changed.
+// weight is not finite or one of experts, or ranks share the model out: then nothing has changed.
 void quantize_frozen(Transformer& model);
 
 }  // namespace gradus

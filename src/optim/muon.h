@@ -1,6 +1,6 @@
 // Muon (Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"): a step of momentum,
-// made nearly orthogonal. It is for the matrices within blocks; embeddings, the output head and vectors go by
-// AdamW.
+// made nearly orthogonal. It is for the matrices within blocks; embeddings, the output head, vectors and the
+// weights of experts go by AdamW.
 #pragma once
 #include "src/optim/optimizer.h"
 

@@ -51,6 +51,9 @@ void share_context(Comm& ranks, Transformer& model) {
   check(c.rotary == 0 && c.token_types == 0 && c.output_head != OutputHead::Pooled,
         "context parallel: the model has rotary positions, token types or a pooled head; it must be like "
         "GPT-2");
+  check(c.heads_per_kv() == 1 && c.experts == 0,
+        "context parallel: the model has heads that share keys and values, or experts, whose places are ",
+        "counted per whole sequence; set kv_heads and experts to 0");
   for (TransformerBlock& b : model.blocks) b.attention = std::make_unique<RingVariant>(ranks);
   model.positions = std::make_unique<PositionsOfChunks>(ranks);
 }

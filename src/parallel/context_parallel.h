@@ -9,7 +9,8 @@ namespace gradus {
 
 // From now on the model computes on the tokens of this rank. Not possible, with a sentence: dropout, whose
 // masks would be others than on one device; rotary positions; token types; an output head for the first
-// token. Weights may be shared out (TensorParallel, before or after).
+// token; heads that share keys and values; experts, whose places are counted per whole sequence. Weights may
+// be shared out (TensorParallel, before or after).
 void share_context(Comm& ranks, Transformer& model);
 
 // Of each sequence of a batch, both chunks of a rank (ring_attention.h).

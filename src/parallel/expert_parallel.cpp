@@ -28,8 +28,7 @@ ExpertParallel::ExpertParallel(Comm& ranks, Transformer& model) : ranks_(ranks),
   check(E > 0, "expert parallel: the model has no experts; set experts, for example to 8");
   check(E % N == 0, "expert parallel: ", E, " experts cannot be shared out among ", N,
         " ranks; use a number of ranks that divides them");
-  for (const Parameter& p : model.parameters)
-    check(!p.shard, "expert parallel: the model is shared out already");
+  check_whole_model("expert parallel", model);
   std::unordered_set<const Parameter*> of_experts;
   for (TransformerBlock& b : model.blocks) {
     for (Parameter* p : {&b.c_fc.weight, &b.mlp_c_proj.weight}) {

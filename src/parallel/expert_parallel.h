@@ -12,8 +12,8 @@ class ExpertParallel {
  public:
   // The model gets memory for this rank's experts and for all of the rest; made with Allocate::Later it never
   // had any for the other experts. All ranks give loss() the same number of sequences, and as `count` the
-  // targets of all ranks. Errors, with a sentence: a model without experts, or shared out already; ranks that
-  // do not divide the experts.
+  // targets of all ranks. Errors, with a sentence: a model without experts, with adapters, or shared out
+  // already; ranks that do not divide the experts.
   ExpertParallel(Comm& ranks, Transformer& model);
   ExpertParallel(const ExpertParallel&) = delete;
 

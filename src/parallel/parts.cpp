@@ -2,6 +2,14 @@
 
 namespace gradus {
 
+void check_whole_model(const char* strategy, Transformer& model) {
+  for (const Parameter& p : model.parameters)
+    check(!p.shard && !*model.parameters.shares, strategy, ": the model is shared out already");
+  for (const Linear* l : model.linears())
+    check(!l->variant, strategy, ": ", l->name, " has an adapter or a weight in 4 bits; ranks share out ",
+          "models without them");
+}
+
 static void keep(Parameter& p, const Shape& shape, Allocate when) {
   p.allocate(shape, when);
   attach(p.value, p.leaf, p.name);

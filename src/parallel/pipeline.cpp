@@ -90,6 +90,8 @@ Pipeline::Pipeline(Comm& ranks, Transformer& model) : ranks_(ranks), model_(mode
         "; the first rank begins with block 0, and the last rank ends with the last block");
   check(c.token_types == 0 && c.output_head != OutputHead::Pooled,
         "pipeline: the model has token types or a pooled head; it must be like GPT-2 or GPT-NeoX");
+  check(c.experts == 0 || c.balance == 0, "pipeline: the loss is computed on the last rank, but the balance ",
+        "loss needs the routers' logits, which are on all ranks; set balance to 0");
   if (ranks.size() == 1 || c.output_head != OutputHead::Tied) return;
   ends_ = ranks.split("pipeline ends", first() || last() ? 0 : 1);
   if (last()) model.parameters.find("wte.weight").counted = false;

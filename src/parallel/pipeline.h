@@ -37,7 +37,8 @@ ModelPart part_of_pipeline(const std::vector<int64_t>& ends, int64_t rank, int64
 
 class Pipeline : private PipelineWork {
  public:
-  // model: this rank's part. A tied embedding is counted on the first rank (Parameter::counted).
+  // model: this rank's part. A tied embedding is counted on the first rank (Parameter::counted). Errors, with
+  // a sentence: a wrong part; token types or a pooled head; a balance loss, which would need all routers.
   Pipeline(Comm& ranks, Transformer& model);
   ~Pipeline();  // the model still lives; all its parameters are counted again
   Pipeline(const Pipeline&) = delete;

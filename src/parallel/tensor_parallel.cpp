@@ -74,8 +74,8 @@ static void share_out(Comm& ranks, Transformer& model, Sequence sequence, Alloca
         "tensor parallel: heads that share keys and values, and experts, cannot be shared out; ",
         "set kv_heads and experts to 0");
   check(c.loss_rows == 0, "tensor parallel: the loss is of all rows at once; set loss_rows to 0");
-  check(!model.blocks.empty() && !model.blocks[0].c_attn.weight.shard,
-        "tensor parallel: the model has no blocks, or is shared out already");
+  check(!model.blocks.empty(), "tensor parallel: the model has no blocks");
+  check_whole_model("tensor parallel", model);
   check(part_of(c.vocab, N - 1, N).count > 0, "tensor parallel: a vocabulary of ", c.vocab,
         " has no parts for ", N, " ranks");
   std::unordered_set<const Parameter*> done;

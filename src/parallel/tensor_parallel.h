@@ -24,7 +24,7 @@ class TensorParallel {
   // norm of the gradients to Zero; made with Allocate::Later it never had any for the whole. It has a loss(),
   // but no logits(), of which each rank has a part. Errors, with a sentence: ranks that do not divide the
   // heads, or that the vocabulary has no parts for; grouped heads; experts; loss_rows; a model that is shared
-  // out.
+  // out, or has adapters.
   TensorParallel(Comm& ranks, Transformer& model, Sequence sequence = Sequence::Whole,
                  Allocate when = Allocate::Now);
   TensorParallel(const TensorParallel&) = delete;

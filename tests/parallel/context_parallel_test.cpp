@@ -119,6 +119,12 @@ TEST(L19_ContextParallel, EqualsOneDevice) {
   expect_equals_one_device({"Parallel, untied head", c});
 }
 
+TEST(L21_ContextParallel, RmsNormsAndSwiGlu) {
+  TransformerConfig c = gpt();
+  c.norm = NormKind::Rms, c.activation = swiglu, c.biases = false, c.mlp_channels = 24;
+  expect_equals_one_device({"Llama without rotary positions", c});
+}
+
 TEST(L19_ContextParallel, TargetsThatDoNotCount) {
   expect_equals_one_device({.name = "targets of -1", .model = gpt(), .some_do_not_count = true});
   TransformerConfig c = gpt();

@@ -1,5 +1,6 @@
 // For tests of tensor parallelism: a transformer on ranks.
 #pragma once
+#include "src/parallel/parts.h"
 #include "src/parallel/tensor_parallel.h"
 #include "tests/parallel/model_on_ranks.h"
 

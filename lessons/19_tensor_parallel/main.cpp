@@ -17,6 +17,7 @@
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/context_parallel.h"
 #include "src/parallel/data_parallel.h"
+#include "src/parallel/parts.h"
 #include "src/train/lesson.h"
 #include "src/train/text.h"
 

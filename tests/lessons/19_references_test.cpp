@@ -5,6 +5,7 @@
 #include "lessons/19_tensor_parallel/alone.h"
 #include "src/parallel/context_parallel.h"
 #include "src/parallel/data_parallel.h"
+#include "src/parallel/parts.h"
 #include "src/train/dummy.h"
 #include "tests/refusal_testing.h"
 

@@ -4,6 +4,7 @@
 #include "lessons/19_tensor_parallel/layer.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
+#include "src/parallel/parts.h"
 #include "src/parallel/ring_attention.h"
 #include "src/train/dummy.h"
 #include "tests/mistakes.h"

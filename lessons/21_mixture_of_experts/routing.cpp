@@ -24,7 +24,7 @@ void routing_by_hand(std::ostream& out) {
   const auto weights = to_host<double>(r.weights);
   out << "A sequence of " << T << " tokens, " << E << " experts with " << places
       << " places each; each token takes " << k << " experts.\n";
-  Table table({"token", "logits", "expert", "weight", "place", "expert ", "weight ", "place "});
+  Table table({"token", "logits", "first expert", "weight", "place", "second expert", "weight ", "place "});
   for (size_t t = 0; t < size_t(T); ++t) {
     std::vector<std::string> cells{std::to_string(t)};
     std::string text;

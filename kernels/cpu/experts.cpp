@@ -16,13 +16,13 @@ static void choose(const ExpertShape& s, const T* logits, int32_t* experts) {
   const auto larger = [](acc_t<T> a, acc_t<T> b) { return a > b || (a != a && b == b); };
   // BEGIN SOLUTION 21.2
   int64_t count = 0;
-  for (int64_t e = 0; e < s.E; ++e) {
-    const acc_t<T> logit = load(logits, e);
+  for (int64_t expert = 0; expert < s.E; ++expert) {
+    const acc_t<T> logit = load(logits, expert);
     const auto comes_before = [&](int64_t j) { return larger(logit, load(logits, experts[j])); };
     if (count == s.chosen && !comes_before(count - 1)) continue;
     int64_t j = count < s.chosen ? count++ : count - 1;
     for (; j > 0 && comes_before(j - 1); --j) experts[j] = experts[j - 1];
-    experts[j] = int32_t(e);
+    experts[j] = int32_t(expert);
   }
   // STUB: todo("21.2", "the s.chosen largest of a row of logits, the largest first", s, logits, experts, larger);
   // END SOLUTION 21.2

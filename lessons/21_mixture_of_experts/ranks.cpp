@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "lessons/21_mixture_of_experts/runs.h"
 #include "src/core/larger.h"
 #include "src/core/table.h"
 #include "src/parallel/expert_parallel.h"
@@ -98,8 +99,8 @@ void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loa
                  off = data ? gradients_off(run, *alone) : NAN;
     losses = larger(losses, loss_off), gradients = larger(gradients, off);
     sent_off += std::abs(run.sent - elements_to_experts(c, batch, n));
-    table.row({std::to_string(n), number_text(run.loss), number_text(loss_off), number_text(off),
-               count_text(run.sent), count_text(elements_to_experts(c, batch, n)),
+    table.row({std::to_string(n), measured_text(data ? run.loss : NAN), measured_text(loss_off),
+               measured_text(off), count_text(run.sent), count_text(elements_to_experts(c, batch, n)),
                bytes_text(run.peak.allocated())});
   }
   std::cout << table;

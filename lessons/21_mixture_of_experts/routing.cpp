@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "lessons/21_mixture_of_experts/runs.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
@@ -62,8 +63,8 @@ void balance_table(Report& report) {
                  same = balance_of(T, E, k, alpha, [](int64_t, int64_t j) { return j; }),
                  most = alpha * double(E) / double(k);
     off = std::max({off, std::abs(even - alpha) / alpha, std::abs(same - most) / most});
-    table.row({std::to_string(E), std::to_string(k), number_text(even), number_text(alpha), number_text(same),
-               number_text(most)});
+    table.row({std::to_string(E), std::to_string(k), measured_text(even), number_text(alpha),
+               measured_text(same), number_text(most)});
   }
   std::cout << table;
   report.check_at_most("(b) balance loss off alpha, and off alpha E / k", off, 1e-6);

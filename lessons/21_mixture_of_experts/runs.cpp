@@ -51,6 +51,8 @@ static double steps_to(double loss, const MixtureRun& run) {
   return NAN;
 }
 
+std::string measured_text(double x) { return std::isnan(x) ? "-" : number_text(x); }
+
 static void draw_runs(const std::vector<MixtureRun>& runs, const std::string& path) {
   LinePlot plot{.title = "Held-out loss during training",
                 .x_label = "step",
@@ -76,8 +78,8 @@ void compare_runs(const std::vector<MixtureRun>& runs, int64_t batch, const std:
                  steps = runs[0].held_out.empty() ? NAN : steps_to(runs[0].held_out.back(), run);
     table.row({run.name, count_text(run.model.parameter_count()),
                count_text(run.model.active_parameter_count()), number_text(double(run.flops) / 1e6),
-               number_text(seconds * 1e3), bytes_text(run.peak.allocated()), number_text(loss),
-               number_text(steps), number_text(steps * seconds)});
+               measured_text(seconds * 1e3), bytes_text(run.peak.allocated()), measured_text(loss),
+               measured_text(steps), measured_text(steps * seconds)});
     ReportRow& row = report.row(run.name);
     row.peak = run.peak, row.model_flops = run.flops;
     if (data) {

@@ -27,6 +27,8 @@ struct MixtureRun {
 // or not.
 int64_t mixture_flops(const TransformerConfig& c, int64_t B, int64_t T);
 
+std::string measured_text(double x);  // "-" for NaN, what was not measured
+
 // Table (a), the curves, and the checks of sizes and FLOPs.
 void compare_runs(const std::vector<MixtureRun>& runs, int64_t batch, const std::string& plot,
                   Report& report);

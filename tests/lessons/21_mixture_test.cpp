@@ -165,6 +165,16 @@ TEST(L21_Runs, FlopsOfProducts) {
   }
 }
 
+TEST(L21_Runs, ElementsThatRanksSendToExperts) {
+  Context context("cpu", 3);
+  const TransformerConfig c = mixture_sizes(true).mixture;
+  const KindsText text = text_of_kinds(5000, 3);
+  const Loader loader(text.corpus, c.context, 3);
+  EXPECT_EQ(elements_to_experts(c, 4, 1), 0);
+  for (const int64_t n : {1, 2, 4})
+    EXPECT_EQ(step_on_ranks({.ranks = n, .device = "meta"}, c, loader, 4).sent, elements_to_experts(c, 4, n));
+}
+
 TEST(L21_Runs, DenseModelsHaveTheSizesOfTheMixture) {
   const MixtureSizes s = mixture_sizes(false);
   const int64_t router = s.mixture.layers * s.mixture.experts * s.mixture.channels;

@@ -130,6 +130,21 @@ TEST(L21_Mixture, ASequenceDoesNotMeetOthers) {
   EXPECT_EQ(alone, std::vector<double>(together.end() - int64_t(alone.size()), together.end()));
 }
 
+TEST(L21_Mixture, OnlyTrainingAddsTheBalanceLoss) {
+  SmallMixture small;
+  const auto tensor = [&](const std::vector<int32_t>& ids) {
+    return from_host(current().device, ids, {1, small.T}, DType::I32, Kind::Data, "ids");
+  };
+  const Tensor ids = tensor(small.first), targets = tensor(small.second);
+  const double text = item(cross_entropy(small.model.logits(ids), targets)),
+               alpha = small.model.config.balance;
+  const double training = item(small.model.loss(ids, targets));
+  EXPECT_GE(training - text, 0.9 * alpha);
+  EXPECT_LE(training - text, 4 * alpha);
+  const Evaluation evaluation;
+  EXPECT_EQ(item(small.model.loss(ids, targets)), text);
+}
+
 TEST(L21_Text, EachByteHasItsKind) {
   const KindsText text = text_of_kinds(20'000, 3);
   ASSERT_EQ(text.kind.size(), text.corpus.bytes.size());

@@ -1,6 +1,7 @@
 // Lesson 21: the exercises, and what the program's tables are made of.
 #include "lessons/21_mixture_of_experts/kinds.h"
 #include "lessons/21_mixture_of_experts/ranks.h"
+#include "lessons/21_mixture_of_experts/routing.h"
 #include "lessons/21_mixture_of_experts/runs.h"
 #include "src/parallel/comm/cluster.h"
 #include "src/parallel/rank_ops.h"
@@ -164,6 +165,20 @@ TEST(L21_Text, EachByteHasItsKind) {
   for (const int64_t n : bytes) EXPECT_GT(n, 1000);
   EXPECT_EQ(text_of_kinds(20'000, 3).corpus.bytes, text.corpus.bytes);
   EXPECT_NE(text_of_kinds(20'000, 4).corpus.bytes, text.corpus.bytes);
+}
+
+TEST(L21_Text, OfAFullExpertAllPlacesAreTaken) {
+  SmallMixture small;
+  const KindsText text = text_of_kinds(100'000, 3);
+  const RoutedText routed = route_held_out(small.model, text);
+  EXPECT_GT(routed.dropped, 0);
+  EXPECT_LT(routed.dropped, 0.5);
+  EXPECT_EQ(routed.most_taken, small.model.config.expert_capacity(small.T));
+  for (const auto& kind : routed.shares[0]) {
+    double sum = 0;
+    for (const double share : kind) sum += share;
+    EXPECT_NEAR(sum, 1, 1e-9);
+  }
 }
 
 TEST(L21_Runs, FlopsOfProducts) {

@@ -34,8 +34,8 @@ void TransformerConfig::validate() const {
   check(mlp_channels >= 0 && experts >= 0, "transformer: mlp_channels ", mlp_channels, ", experts ", experts,
         "; neither can be negative");
   const double C = double(channels), hidden = mlp_channels > 0 ? double(mlp_channels) : 4 * C,
-               mlps = double(std::max<int64_t>(experts, 1)) * 3 * hidden,
-               about = (2 * double(vocab) + double(context) + double(layers) * (4 * C + mlps)) * C;
+               mlps = double(std::max<int64_t>(experts, 1)) * (gated() ? 3 : 2) * hidden,
+               about = (double(vocab) + double(context) + double(layers) * (4 * C + mlps)) * C;
   check(about < 1e15, "transformer: about ", about, " parameters; gradus counts up to 1e15");
   check(channels % heads == 0, "transformer: ", heads, " heads do not divide ", channels,
         " channels; choose a multiple of the heads, for example ", (channels / heads + 1) * heads);

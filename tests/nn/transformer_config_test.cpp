@@ -83,10 +83,12 @@ TEST(L04_TransformerConfig, AnUnknownNameListsAllThatAreKnownAndSuggestsTheNeare
                                                         {"gpt3-xl", "gpt2-xl"},
                                                         {"polyglot-1.3b", "polyglot-ko-1.3b"},
                                                         {"", "gpt2"}})
-    expect_refused("model '" + name + "' is unknown; did you mean " + nearest +
-                       "? Known: gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert-base, bert-large, "
-                       "polyglot-ko-1.3b, and gpt-LAYERSxCHANNELSxHEADS, for example gpt-36x4096x32",
-                   [&, name = name] { transformer_config(name); });
+    expect_refused(
+        "model '" + name + "' is unknown; did you mean " + nearest +
+            "? Known: gpt2, gpt2-medium, gpt2-large, gpt2-xl, bert-base, bert-large, "
+            "polyglot-ko-1.3b, llama-2-7b, llama-3-8b, mixtral-8x7b, and gpt-LAYERSxCHANNELSxHEADS, "
+            "for example gpt-36x4096x32",
+        [&, name = name] { transformer_config(name); });
   for (const char* name : {"gpt-", "gpt-12", "gpt-12x768", "gpt-12x768x", "gpt-12x768x12x1", "gpt-axbxc",
                            "gpt-12x768x12 ", "gpt-99999999999999999999x1x1", "gpt-12 x768x12"})
     expect_refused("is unknown", [&] { transformer_config(name); });

@@ -1,7 +1,7 @@
 // Lesson 21, mixture of experts. In each block there are many MLPs, the experts, and a router chooses for
 // each token the few that it takes. Parameters grow with the experts, the work per token does not.
 //
-// A step costs what the chosen experts cost: 6 FLOPs per weight and token that it meets.
+// A step costs 6 FLOPs per weight and row that meets it; an expert has a row for each of its places.
 //
 //   make lesson-21                                                          expected last line: PASS
 #include <iostream>

@@ -85,8 +85,8 @@ static double gradients_off(const ExpertsRun& run, const ExpertsRun& alone) {
 void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loader, int64_t batch,
                  Report& report) {
   std::cout << "\n(d) One step on ranks that share the experts out\n";
-  Table table(
-      {"ranks", "loss", "differs by", "gradients differ by", "elements sent", "formula", "peak of a rank"});
+  Table table({"ranks", "loss", "differs by", "gradients differ by", "elements to experts", "formula",
+               "peak of a rank"});
   const bool data = current().device.has_data();
   std::optional<ExpertsRun> alone;
   double losses = data ? 0 : NAN, gradients = losses;
@@ -104,9 +104,9 @@ void ranks_table(ClusterArgs args, const TransformerConfig& c, const Loader& loa
                bytes_text(run.peak.allocated())});
   }
   std::cout << table;
-  report.check_at_most("(d) losses that differ from the single-device run by", losses, 0);
-  report.check_at_most("(d) gradients differ, relative to their norm, by", gradients, 1e-6);
-  report.check_equal("(d) elements sent that differ from the formula", sent_off, 0);
+  report.check_at_most("(d) largest difference of a loss from the single-device run", losses, 0);
+  report.check_at_most("(d) largest difference of a gradient, relative to its norm", gradients, 1e-6);
+  report.check_equal("(d) elements to experts that differ from the formula", sent_off, 0);
 }
 
 }  // namespace gradus

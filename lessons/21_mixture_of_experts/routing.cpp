@@ -29,7 +29,8 @@ void routing_by_hand(std::ostream& out) {
   for (size_t t = 0; t < size_t(T); ++t) {
     std::vector<std::string> cells{std::to_string(t)};
     std::string text;
-    for (size_t e = 0; e < size_t(E); ++e) text += (e > 0 ? " " : "") + number_text(logits[t * E + e]);
+    for (size_t e = 0; e < size_t(E); ++e)
+      text += number_text(logits[t * E + e]) + (e + 1 < size_t(E) ? " " : "");
     cells.push_back(text);
     for (size_t i = t * k; i < (t + 1) * k; ++i) {
       cells.push_back(std::to_string(experts[i]));
@@ -67,7 +68,7 @@ void balance_table(Report& report) {
                measured_text(same), number_text(most)});
   }
   std::cout << table;
-  report.check_at_most("(b) balance loss off alpha, and off alpha E / k", off, 1e-6);
+  report.check_at_most("(b) relative difference of the balance loss from alpha and alpha E / k", off, 1e-6);
 }
 
 RoutedText route_held_out(const Transformer& model, const KindsText& text) {

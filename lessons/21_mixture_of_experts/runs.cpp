@@ -69,8 +69,8 @@ void compare_runs(const std::vector<MixtureRun>& runs, int64_t batch, const std:
                   Report& report) {
   const bool data = current().device.has_data();
   std::cout << "\n(a) A mixture, and dense models of its active and of its total size\n";
-  Table table({"model", "parameters", "active", "MFLOP per step", "ms per step", "peak", "held-out loss",
-               "steps to the first's", "seconds to it"});
+  Table table({"model", "parameters", "active", "MFLOP per step", "ms per step", "peak memory",
+               "held-out loss", "steps to row 1's loss", "seconds to it"});
   for (const MixtureRun& run : runs) {
     const int64_t T = run.model.context, flops = mixture_flops(run.model, batch, T);
     const double seconds = data ? summarize(run.seconds).median : NAN;

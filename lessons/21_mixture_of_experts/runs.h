@@ -16,7 +16,7 @@ MixtureSizes mixture_sizes(bool small);
 struct MixtureRun {
   std::string name;
   TransformerConfig model;
-  std::vector<double> losses, seconds;                  // of each step
+  std::vector<double> losses = {}, seconds = {};        // of each step
   std::vector<double> held_out = {}, held_out_at = {};  // losses in nats per byte, each after so many steps
   int64_t flops = 0;                                    // matrix products of one step, as counted
   Usage peak = {};

@@ -84,7 +84,7 @@ static Quiz quiz(const std::string& student) {
   setting << "Your block has " << c.experts << " experts of width " << c.mlp_channels << " (gated) for "
           << c.channels << " channels; each token takes " << c.chosen << " of them. A sequence has "
           << c.context << " tokens, and the capacity factor is " << c.capacity_factor << ". " << m.ranks
-          << " ranks share the experts out, and read " << m.sequences << " sequences together.";
+          << " ranks share the experts out, and read " << m.sequences << " sequences, all ranks together.";
   return {
       setting.str(),
       {{"21.5", "places", "how many places does an expert have for a sequence?",

@@ -27,6 +27,8 @@ TEST(L21_Exercises, AnExpertsPlaces) {
   EXPECT_EQ(places(8, 2, 1.25, 64), 20);
   EXPECT_EQ(places(8, 2, 1, 10), 3)
       << "20 choices of 8 experts: rounded up, or the last choices find no place";
+  EXPECT_EQ(places(8, 2, 1, 9), 3) << "18 choices of 8 experts are 2.25 for each: rounded up";
+  EXPECT_EQ(places(8, 2, 1.25, 9), 3) << "1.25 times 2.25; only the product is rounded";
   EXPECT_EQ(places(3, 2, 1.5, 1), 1);
   EXPECT_EQ(places(4, 2, 3, 10), 10) << "a token takes an expert once, so more places than tokens stay empty";
   EXPECT_EQ(places(4, 2, 0, 10), 10);
@@ -45,7 +47,10 @@ TEST(L21_Exercises, ARouterTakesTheLargest) {
   EXPECT_NEAR(w[0], 1 / (1 + std::exp(-1.0)), 1e-6);
   EXPECT_NEAR(w[2], 1 / (1 + std::exp(-3.0)), 1e-6);
   const std::vector<double> three = near(choose_experts(logits, 3, 2).weights);
-  EXPECT_NEAR(three[2] / three[0], std::exp(0.5 - 3), 1e-6);
+  EXPECT_NEAR(three[2] / three[0], std::exp(0.5 - 3), 1e-6) << "the third weight over the first";
+  const Tensor odd = on_cpu({1, NAN, 2, -INFINITY, -INFINITY, -INFINITY}, {1, 2, 3});
+  EXPECT_EQ(to_host<int32_t>(choose_experts(odd, 2, 2).experts), (std::vector<int32_t>{1, 2, 0, 1}))
+      << "NaN is larger than every number; of three logits of -infinity the first two are chosen, each once";
 }
 
 TEST(L21_Exercises, TheBalanceLoss) {
@@ -67,6 +72,17 @@ TEST(L21_Exercises, TheBalanceLoss) {
   const float two = std::log(2.f), three = std::log(3.f);
   EXPECT_NEAR(loss({0, two, three}, {1, 1, 3}, 2, 1), 0.5 * 3 * (0.5 * 2 / 6 + 0.5 * 3 / 6), 1e-6)
       << "P is the softmax over all experts, not over those that were chosen";
+  // The gradient of one token's loss: alpha E p[e] (f[e] - sum of f p).
+  Tensor x = on_cpu({0, two, three}, {1, 1, 3});
+  Leaf leaf;
+  attach(x, leaf, "logits");
+  Tape tape;
+  tape.backward(balance_loss(x, choose_experts(x, 2, 1), 0.5));
+  const std::vector<double> dx = to_host<double>(leaf.grad);
+  const double p[] = {1. / 6, 2. / 6, 3. / 6}, f[] = {0, 0.5, 0.5}, mean = 0.5 * 2 / 6 + 0.5 * 3 / 6;
+  for (size_t e = 0; e < 3; ++e)
+    EXPECT_NEAR(dx[e], 0.5 * 3 * p[e] * (f[e] - mean), 1e-6)
+        << "the gradient needs per_sum, 1 / the sum of the exponentials";
 }
 
 TEST(L21_Exercises, RowsTravelToTheirExperts) {

@@ -11,9 +11,9 @@ export LEAVE_OUT := */emu_reverse:*/emu_shuffled:*.EveryCureCures:*.TokensComeAs
 LEAVE_OUT := $(LEAVE_OUT):L03_Devices.EveryDeviceNeedsTheSameBytes*:L03_ReportTime.OfMetaIsThatOfOtherMachines:L01_Machine.*Peak*
 # And what takes longest though shorter tests run the same kernels and ops: on emu an op in the types of 16 bits, optimizers
 # and a search beside golden values, steps of Muon and 8-bit AdamW, gradient norms in the settings of lessons 9 and 18; tables
-# of bytes and network times; a model that learns; two models with dropout; models whose chains are compiled; attention of 8,191 tokens, or at many lengths.
+# of bytes and network times; a model that learns; two models with dropout; caches of grouped heads beside whole passes on emu; models whose chains are compiled; attention of 8,191 tokens, or at many lengths.
 LEAVE_OUT := $(LEAVE_OUT):$(subst $() ,:,$(patsubst %,*L12_LinearQuantized.%*/emu_??16,Outputs Gradients Flops Numbers))
 LEAVE_OUT := $(LEAVE_OUT):*L06_Golden.*/emu:*L04_Generate.Beam*/emu:*L06_MuonOptimizer.AStep*/emu:*L11_AdamW8bit.AWeightWhose*/emu
 LEAVE_OUT := $(LEAVE_OUT):*L09_GradNorm.*/emu:*L18_GradNorm.*InTwoHalves/emu:L18_ZeroBytes.AreKept*:L18_WhatIf.*:L17_Scaling.StepsAre*:L17_Scaling.ARowOf*
 LEAVE_OUT := $(LEAVE_OUT):L04_Precision.*Bytes*:L04_Precision.MixedLearns*:L18_Tables.StatesAre*:L03_TwoModels.WithDropout*
-LEAVE_OUT := $(LEAVE_OUT):*L15_FlashLengths.*:L15_FlashGradients.*:*L16_ChainsOfAModel.*:L16_Chains.OfTwoModels*:L20_Layout.AllOfEightRanks:L20_LayoutModels.*:L20_PlanSeconds.*
+LEAVE_OUT := $(LEAVE_OUT):*L15_FlashLengths.*:L15_FlashGradients.*:*L16_ChainsOfAModel.*:L16_Chains.OfTwoModels*:*L21_KvCache.LogitsOf*/emu:L20_Layout.AllOfEightRanks:L20_LayoutModels.*:L20_PlanSeconds.*

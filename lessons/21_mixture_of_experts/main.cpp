@@ -27,8 +27,9 @@ static double learning_rate(int64_t step, int64_t steps) {
   return 3e-3 * (1 - 0.9 * double(step) / double(steps));
 }
 
-static MixtureRun train(const std::string& name, const Transformer& model, Optimizer& optimizer,
-                        Parameters& parameters, const Loader& loader, int64_t batch, int64_t steps) {
+static MixtureRun train(const std::string& name, Transformer& model, const Loader& loader, int64_t batch,
+                        int64_t steps) {
+  AdamW optimizer(model.parameters);
   Context& context = current();
   const int64_t T = model.config.context, every = std::max<int64_t>(steps / kEvaluations, 1);
   Tensor inputs(context.device, {batch, T}, DType::I32, Kind::Data, "inputs"),
@@ -40,7 +41,7 @@ static MixtureRun train(const std::string& name, const Transformer& model, Optim
     Meter& meter = context.device.meter();
     meter.reset_totals(), meter.reset_peak();
     read_batch(loader, step, inputs, targets);
-    parameters.zero_grad();
+    model.parameters.zero_grad();
     Tape tape;
     const Tensor loss = model.loss(inputs, targets);  // a mixture adds the balance loss of its blocks
     tape.backward(loss);
@@ -84,8 +85,7 @@ static int lesson_21(int argc, char** argv) {
         {"dense, total size", dense_total}}) {
     Transformer model(config);
     model.initialize(lesson.seed);
-    AdamW optimizer(model.parameters);
-    runs.push_back(train(name, model, optimizer, model.parameters, loader, batch, steps));
+    runs.push_back(train(name, model, loader, batch, steps));
     if (config.experts > 0 && context.device.has_data()) routed = route_held_out(model, text);
   }
   compare_runs(runs, batch, lesson.plot("21_losses.svg"), report);

@@ -4,18 +4,67 @@
 //   make gradus && build/gradus train --data=FILE --save=run.safetensors
 #include <iostream>
 
+#include "lessons/22_scoreboard/best.h"
 #include "lessons/22_scoreboard/commands.h"
+#include "lessons/22_scoreboard/methods.h"
+#include "lessons/22_scoreboard/published.h"
 #include "src/parallel/comm/processes.h"
 #include "src/train/lesson.h"
 
 using namespace gradus;
 
+static std::vector<Measured> run_methods(const char* heading, const std::vector<Method>& methods,
+                                         Scoreboard& board, Report& report) {
+  std::vector<Measured> measured;
+  for (const Method& m : methods) measured.push_back(board.measure(m));
+  std::cout << heading << "\n\n";
+  print_methods(methods, measured);
+  for (size_t i = 0; i < methods.size(); ++i)
+    report.check_equal(methods[i].name + ": less memory", measured[i].memory < 1, methods[i].saves);
+  return measured;
+}
+
+static void budgets(const Scoreboard& board, Report& report) {
+  BestCombination search(board, machine_called("A100")), all(board, machine_called("A100"));
+  all.by_brute_force(INT64_MAX);
+  std::cout << all.measured() << "\n";
+  int64_t least = INT64_MAX, over = 0;
+  least = 30 << 20;
+  const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).bytes;
+  double worst = 0;
+  for (int i = 0; i < 20; ++i) {
+    const int64_t budget = least + (most - least) * i / 19;
+    const auto found = search.within(budget), best = all.by_brute_force(budget);
+    if (!found || !best) {
+      std::cout << budget << " none\n";
+      continue;
+    }
+    over += all.needs(*found).bytes > budget;
+    worst = std::max(worst, all.needs(*found).seconds / all.needs(*best).seconds - 1);
+    std::cout << budget << " " << found->text() << " " << all.needs(*found).bytes << " "
+              << all.needs(*found).seconds << " " << all.needs(*best).seconds << " " << search.measured()
+              << "\n";
+  }
+  report.check_equal("over", over, 0);
+  report.check_at_most("slower", worst, 0.03);
+}
+
 static int lesson_22(int argc, char** argv) {
   Lesson lesson(argc, argv, "22_scoreboard", "every method of the course, alone and combined, on one model",
                 20);
-  lesson.done();
+  const std::string picture = lesson.plot("22_methods.svg");
+  lesson.done({}, {picture});
   const LessonContext context(lesson);
   Report report = lesson.report();
+  Scoreboard board("--batch=16 --context=64 --model=gpt-4x128x4 --text-bytes=100000", lesson.steps);
+  std::vector<Method> methods = published_methods();
+  std::vector<Measured> measured = run_methods("(a)", methods, board, report);
+  const std::vector<Measured> more = run_methods("(b)", course_methods(), board, report);
+  methods.insert(methods.end(), course_methods().begin(), course_methods().end());
+  measured.insert(measured.end(), more.begin(), more.end());
+  draw_methods(methods, measured, picture);
+  published_table(report);
+  budgets(board, report);
   return lesson.finish(report);
 }
 

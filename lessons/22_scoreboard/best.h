@@ -1,0 +1,50 @@
+// The best combination of methods for a budget of memory: the fastest, by what each needs on meta and what
+// its kernels take on a machine at least.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lessons/22_scoreboard/methods.h"
+#include "src/train/machine.h"
+
+namespace gradus {
+
+struct Combination {
+  std::string flags;  // but for the number of micro-batches
+  int64_t micro_batches = 1;
+  std::string text() const { return flags + "--micro-batches=" + std::to_string(micro_batches); }
+};
+struct Needs {
+  int64_t bytes;   // that the allocator holds at most
+  double seconds;  // of a step, at least
+};
+
+// All that it measures it remembers, for other budgets.
+class BestCombination {
+ public:
+  // Choices: precision, AdamW in 32 or 8 bits, attention, rows of the head, what the tape keeps, and as many
+  // micro-batches as divide the batch into.
+  BestCombination(const Scoreboard& board, Machine machine);
+
+  // The fastest that needs at most `budget` bytes; none: nothing fits. Branch and bound: more micro-batches
+  // need no more memory, and take no less time, than fewer; so combinations are tried in the order of their
+  // times with one micro-batch, until no further one can be faster than what was found.
+  std::optional<Combination> within(int64_t budget);
+  // The same by measuring all combinations.
+  std::optional<Combination> by_brute_force(int64_t budget);
+
+  const Needs& needs(const Combination& c);
+  int64_t measured() const { return int64_t(known_.size()); }
+  int64_t combinations() const { return int64_t(flags_.size() * micro_batches_.size()); }
+
+ private:
+  const Scoreboard& board_;
+  const Machine machine_;
+  std::vector<std::string> flags_;
+  std::vector<int64_t> micro_batches_;
+  std::map<std::string, Needs> known_;
+};
+
+}  // namespace gradus

@@ -1,0 +1,80 @@
+#include "lessons/22_scoreboard/published.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+#include "lessons/published/measure.h"
+#include "src/core/table.h"
+
+namespace gradus {
+
+using Update = HuggingFaceBert::Update;
+
+struct PublishedRow {
+  std::string name;
+  double published;  // MiB at the most (NVML); of polyglot GiB that are allocated after the update
+  MetaSetting set;
+};
+
+static const std::vector<PublishedRow>& rows() {
+  const auto bert = [](int64_t batch, int64_t micro_batches, Update update, bool checkpoints, bool mixed) {
+    return MetaSetting{"bert-large", batch, 512, micro_batches, false, update, checkpoints, mixed};
+  };
+  const auto polyglot = [](int64_t batch, int64_t micro_batches, bool checkpoints, Tuning tuning) {
+    return MetaSetting{"polyglot-ko-1.3b", batch,       256,   micro_batches, true,
+                       Update::AdamW,      checkpoints, false, tuning};
+  };
+  static const std::vector<PublishedRow> all{
+      {"batch 4", 14'949, bert(4, 1, Update::AdamW, false, false)},
+      {"4 x batch 1", 8'681, bert(1, 4, Update::AdamW, false, false)},
+      {"4 x batch 1, checkpointing", 6'775, bert(1, 4, Update::AdamW, true, false)},
+      {"batch 4, fp16", 13'939, bert(4, 1, Update::AdamW, false, true)},
+      {"4 x batch 1, checkpointing, fp16", 7'275, bert(1, 4, Update::AdamW, true, true)},
+      {"batch 4, Adafactor", 12'295, bert(4, 1, Update::Adafactor, false, false)},
+      {"... all of these, Adafactor", 4'847, bert(1, 4, Update::Adafactor, true, true)},
+      {"batch 4, 8-bit Adam", 13'085, bert(4, 1, Update::Adam8bit, false, false)},
+      {"... all of these, 8-bit Adam", 5'363, bert(1, 4, Update::Adam8bit, true, true)},
+      {"polyglot, batch 4", 10.586, polyglot(4, 1, false, Tuning::All)},
+      {"polyglot, batch 8", 11.113, polyglot(8, 1, false, Tuning::All)},
+      {"polyglot, batch 16", 12.164, polyglot(16, 1, false, Tuning::All)},
+      {"polyglot, 4 x batch 4", 10.586, polyglot(4, 4, false, Tuning::All)},
+      {"polyglot, batch 16, checkpointing", 10.290, polyglot(16, 1, true, Tuning::All)},
+      {"polyglot, batch 16, LoRA", 4.732, polyglot(16, 1, false, Tuning::Lora)},
+      {"polyglot, batch 16, QLoRA", 1.722, polyglot(16, 1, true, Tuning::QLora)},
+  };
+  return all;
+}
+
+// The two largest, with their MiB.
+static std::string largest(std::vector<Difference> differences) {
+  std::stable_sort(differences.begin(), differences.end(), [](const Difference& a, const Difference& b) {
+    return std::abs(a.bytes) > std::abs(b.bytes);
+  });
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(differences.size(), 2); ++i)
+    text += (i ? ", " : "") + differences[i].name + " " + std::to_string(differences[i].bytes / kMiB);
+  return text;
+}
+
+void published_table(Report& report) {
+  Table table({"run", "published", "theirs", "ours", "theirs - ours, MiB: the two largest"});
+  double worst = 0;
+  for (const PublishedRow& r : rows()) {
+    const MetaRun theirs = run_theirs(r.set), ours = run_ours(r.set);
+    const PublishedFigure f =
+        r.set.half ? gib_figure(r.name, r.published, theirs.updated.allocated(), ours.updated.allocated(), "")
+                   : peak_figure(r.name.c_str(), int64_t(r.published), theirs, ours, "");
+    const double mib = r.set.half ? 1024 : 1;
+    worst = std::max(worst, mib * std::abs(f.theirs - f.published));
+    const auto text = [&](double x) { return std::to_string(int64_t(std::lround(mib * x))); };
+    table.row({r.name, text(f.published), text(f.theirs), text(f.ours), largest(take_apart(theirs, ours))});
+  }
+  std::cout
+      << "(c) Published runs of BERT-large (MiB that NVML shows) and of polyglot-ko-1.3b (MiB allocated "
+         "after the update)\n\n"
+      << table << "\n";
+  report.check_at_most("(c) theirs differ from the published figures by, MiB", worst, 100);
+}
+
+}  // namespace gradus

@@ -10,7 +10,7 @@ namespace gradus {
 
 // Flags of a tiny run, in front of a test's own; a later one of the same name replaces an earlier one.
 inline const std::string kTiny =
-    "--model=gpt-2x16x2 --context=16 --text-bytes=20000 --batch=4 --steps=6 --warmup=2 ";
+    "--model=gpt-2x16x2 --context=16 --text-bytes=20000 --batch=4 --steps=6 --warmup=2 --lr=0.01 ";
 
 inline TrainSettings settings_with(const std::string& flags) {
   std::map<std::string, std::string> values;

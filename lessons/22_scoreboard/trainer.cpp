@@ -72,6 +72,7 @@ double Training::replayed_step(const TextBatch& batch, double learning_rate) {
   optimizer->set_learning_rate(learning_rate);
   r.captured.run({r.inputs, r.targets}, [&] {
     r.loss = {};
+    for (const TransformerBlock& b : trained->model().blocks) b.routed = {};
     trained->own().zero_grad();
     Tape tape;
     r.loss = trained->model().loss(r.inputs, r.targets);

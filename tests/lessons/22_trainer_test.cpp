@@ -43,6 +43,7 @@ constexpr const char* kWays[] = {
     "--blocks=llama --kv-heads=1 --mlp=24",
     "--blocks=llama --experts=4 --balance=0.01",
     "--blocks=llama --experts=4 --capacity=1 --workers=1",
+    "--blocks=llama --experts=4 --balance=0.01 --calls=compiled",
     "--workers=1",
     "--workers=3 --dropout=0.2",
     "--empty-every=2 --keep=each-block",
@@ -185,6 +186,11 @@ std::string tensors(const std::string& bytes) {
 
 // Choices of how the same numbers are computed.
 TEST_F(L22_Trainer, WhatDoesNotChangeABit) {
+  for (const char* calls : {"captured", "compiled"}) {
+    const std::string mixture = "--blocks=llama --experts=4 --balance=0.01 --calls=";
+    EXPECT_EQ(train(settings_with(mixture + calls), {6, ""}),
+              train(settings_with(mixture + "each"), {6, ""}));
+  }
   for (const std::string common : {"--dropout=0.2", "--precision=mixed-fp16", "--optimizer=adamw8bit"}) {
     const std::vector<double> plain = train(settings_with(common), {6, path("plain")});
     for (const char* way :

@@ -94,7 +94,7 @@ void Training::save(const std::string& path) const {
 void Training::load(const std::string& path) {
   const Metadata metadata = ranks ? load_sharded(path, *ranks, trained->own(), *optimizer)
                                   : load_training(path, trained->own(), *optimizer);
-  const std::string& steps = metadata.at("steps");
+  const std::string steps = metadata.contains("steps") ? metadata.at("steps") : "";
   const auto [end, error] = std::from_chars(steps.data(), steps.data() + steps.size(), steps_);
   check(error == std::errc() && *end == 0 && steps_ >= 0, path, ": '", steps, "' is no number of steps");
   batches_ = nullptr;  // those of the steps before

@@ -16,12 +16,14 @@ random() { echo $(($(od -An -N2 -tu2 /dev/urandom) % $1)); }
 count() { echo "$way $*" >>counts; }
 steps_and_losses() { sed 's/,"seconds".*//' "$1"; }
 
-# Starts or resumes the run, interrupts it, and returns the program's exit code.
+# Starts or resumes the run, interrupts it if there are to be more interruptions, and returns its exit code.
 interrupt() {
   if [ -e run ]; then set -- --load=run; else set -- $start; fi
   env --default-signal=INT,TERM "$program" train "$@" --save=run --curve=curve --save-every=1 >out 2>&1 &
-  sleep "0.$(printf %03d "$(($(random 150) + 5))")"
-  kill -s "$signal" $! 2>/dev/null || true
+  if [ $interruptions -lt "$each" ]; then
+    sleep "0.$(printf %03d "$(($(random 150) + 5))")"
+    kill -s "$signal" $! || true
+  fi
   wait $! 2>/dev/null
 }
 
@@ -32,10 +34,10 @@ for way in plain zero lora mixed-fp16; do
     lora) flags='--lora=4 --optimizer=adamw8bit' ;;
     mixed-fp16) flags='--precision=mixed-fp16 --workers=2' ;;
   esac
-  start="--model=gpt-2x16x2 --context=16 --text-bytes=20000 --batch=4 --steps=200 --lr=0.01 $flags"
+  start="--model=gpt-2x16x2 --context=16 --text-bytes=20000 --batch=4 --steps=60 --lr=0.01 $flags"
   "$program" train $start --save=whole --curve=whole-curve >out 2>&1
   interruptions=0
-  while [ $interruptions -lt "$each" ]; do
+  while [ $interruptions -lt "$each" ] || [ -e run ]; do
     case $(random 3) in 0) signal=INT died=130 ;; 1) signal=TERM died=143 ;; *) signal=KILL died=137 ;; esac
     code=0
     interrupt 2>/dev/null || code=$?
@@ -58,6 +60,8 @@ for way in plain zero lora mixed-fp16; do
       cat out
     elif grep -q 'goes on from there' out; then
       count "$signal" "stopped and saved"
+    elif ls run.tmp-* >said 2>/dev/null; then
+      count "$signal" "ended in the midst of saving"
     else
       count "$signal" "ended at once"
     fi

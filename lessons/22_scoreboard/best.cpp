@@ -1,8 +1,10 @@
 #include "lessons/22_scoreboard/best.h"
 
 #include <algorithm>
+#include <iostream>
 
 #include "lessons/22_scoreboard/commands.h"
+#include "src/core/table.h"
 
 namespace gradus {
 
@@ -36,6 +38,13 @@ const Needs& BestCombination::needs(const Combination& c) {
   return known_[c.text()] = {step.reserved, step.seconds};
 }
 
+int64_t BestCombination::least_bytes() {
+  int64_t least = INT64_MAX;
+  for (const std::string& flags : flags_)
+    least = std::min(least, needs({flags, micro_batches_.back()}).bytes);
+  return least;
+}
+
 std::optional<Combination> BestCombination::within(int64_t budget) {
   std::vector<Combination> order;
   for (const std::string& flags : flags_) order.push_back({flags});
@@ -65,6 +74,65 @@ std::optional<Combination> BestCombination::by_brute_force(int64_t budget) {
       if (needs(c).bytes <= budget && (!best || needs(c).seconds < needs(*best).seconds)) best = c;
     }
   return best;
+}
+
+// Without what is as in the plain run.
+static std::string short_text(const Combination& c) {
+  std::string text;
+  std::istringstream words(c.text());
+  for (std::string word; words >> word;) {
+    const bool plain = word == "--precision=fp32" || word == "--optimizer=adamw" ||
+                       word == "--attention=plain" || word == "--loss-rows=0" || word == "--keep=store-all" ||
+                       word == "--micro-batches=1";
+    if (!plain) text += word.substr(2) + " ";
+  }
+  return text.empty() ? "the plain run" : text;
+}
+
+void budgets_table(const Scoreboard& board, const Machine& machine, Report& report) {
+  BestCombination search(board, machine), all(board, machine);
+  const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).bytes, least = all.least_bytes();
+  Table table({"budget", "the fastest combination", "needs", "step at least", "best of all"});
+  int64_t over = 0;
+  double slower = 0;
+  constexpr int kBudgets = 20;
+  for (int i = 0; i < kBudgets; ++i) {
+    const int64_t budget = least + (most - least) * i / (kBudgets - 1);
+    const Needs found = search.needs(*search.within(budget)), best = all.needs(*all.by_brute_force(budget));
+    over += found.bytes > budget;
+    slower = std::max(slower, found.seconds / best.seconds - 1);
+    if (i % 5 == 0 || i + 1 == kBudgets)
+      table.row({bytes_text(budget), short_text(*search.within(budget)), bytes_text(found.bytes),
+                 seconds_text(found.seconds), seconds_text(best.seconds)});
+  }
+  const TrainSettings s = board.settings("");
+  std::cout << "(d) The fastest combination within a budget: " << s.model << ", " << s.batch
+            << " sequences of " << config_of(s).context << " tokens per step, on " << machine.name << "\n\n"
+            << table << "measured on meta: " << search.measured() << " of " << search.combinations()
+            << " combinations\n\n";
+  report.check_equal("(d) budgets that are exceeded, of 20", over, 0);
+  report.check_at_most("(d) step of the combination found / of the best of all, less 1", slower, 0.03);
+}
+
+void run_best(const Scoreboard& board, int64_t budget, int64_t steps, Report& report) {
+  const std::string device = current().device.name();
+  BestCombination search(board, measured_machine(current().device));
+  const std::optional<Combination> best = search.within(budget);
+  check(best.has_value(), "--memory=", bytes_text(budget), ": no combination needs less than ",
+        bytes_text(search.least_bytes()));
+  std::cout << "within " << bytes_text(budget) << ": " << best->text() << "\n";
+  const TrainSettings s = board.settings(best->text());
+  const Context context(device, uint64_t(s.seed), budget);
+  Training training(s, board.text());
+  StepRecorder recorder;
+  for (int64_t i = 0; i < steps; ++i) {
+    recorder.begin();
+    recorder.end(training.step());
+  }
+  ReportRow& row = report.row(s.model);
+  recorder.fill(row, s.batch * config_of(s).context);
+  row.predicted_bytes = search.needs(*best).bytes;
+  report.check_at_most("bytes that the allocator held", double(recorder.reserved), double(budget));
 }
 
 }  // namespace gradus

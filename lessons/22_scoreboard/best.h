@@ -36,6 +36,7 @@ class BestCombination {
   std::optional<Combination> by_brute_force(int64_t budget);
 
   const Needs& needs(const Combination& c);
+  int64_t least_bytes();  // of all combinations
   int64_t measured() const { return int64_t(known_.size()); }
   int64_t combinations() const { return int64_t(flags_.size() * micro_batches_.size()); }
 
@@ -46,5 +47,11 @@ class BestCombination {
   std::vector<int64_t> micro_batches_;
   std::map<std::string, Needs> known_;
 };
+
+// 20 budgets between the least that a combination needs and what the fastest needs: what the search finds,
+// beside the best of all.
+void budgets_table(const Scoreboard& board, const Machine& machine, Report& report);
+// The best combination within `budget` on the current device, and `steps` steps of it.
+void run_best(const Scoreboard& board, int64_t budget, int64_t steps, Report& report);
 
 }  // namespace gradus

@@ -24,31 +24,6 @@ static std::vector<Measured> run_methods(const char* heading, const std::vector<
   return measured;
 }
 
-static void budgets(const Scoreboard& board, Report& report) {
-  BestCombination search(board, machine_called("A100")), all(board, machine_called("A100"));
-  all.by_brute_force(INT64_MAX);
-  std::cout << all.measured() << "\n";
-  int64_t least = INT64_MAX, over = 0;
-  least = 30 << 20;
-  const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).bytes;
-  double worst = 0;
-  for (int i = 0; i < 20; ++i) {
-    const int64_t budget = least + (most - least) * i / 19;
-    const auto found = search.within(budget), best = all.by_brute_force(budget);
-    if (!found || !best) {
-      std::cout << budget << " none\n";
-      continue;
-    }
-    over += all.needs(*found).bytes > budget;
-    worst = std::max(worst, all.needs(*found).seconds / all.needs(*best).seconds - 1);
-    std::cout << budget << " " << found->text() << " " << all.needs(*found).bytes << " "
-              << all.needs(*found).seconds << " " << all.needs(*best).seconds << " " << search.measured()
-              << "\n";
-  }
-  report.check_equal("over", over, 0);
-  report.check_at_most("slower", worst, 0.03);
-}
-
 static int lesson_22(int argc, char** argv) {
   Lesson lesson(argc, argv, "22_scoreboard", "every method of the course, alone and combined, on one model",
                 20);
@@ -64,7 +39,8 @@ static int lesson_22(int argc, char** argv) {
   measured.insert(measured.end(), more.begin(), more.end());
   draw_methods(methods, measured, picture);
   published_table(report);
-  budgets(board, report);
+  budgets_table(Scoreboard("--model=gpt2 --vocab=0 --context=0 --batch=16", 1), machine_called("A100"),
+                report);
   return lesson.finish(report);
 }
 

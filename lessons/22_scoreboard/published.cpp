@@ -68,7 +68,9 @@ void published_table(Report& report) {
     const double mib = r.set.half ? 1024 : 1;
     worst = std::max(worst, mib * std::abs(f.theirs - f.published));
     const auto text = [&](double x) { return std::to_string(int64_t(std::lround(mib * x))); };
-    table.row({r.name, text(f.published), text(f.theirs), text(f.ours), largest(take_apart(theirs, ours))});
+    table.row(
+        {r.name, text(f.published), text(f.theirs), text(f.ours),
+         largest(r.set.half ? take_apart_updated(theirs.updated, ours.updated) : take_apart(theirs, ours))});
   }
   std::cout
       << "(c) Published runs of BERT-large (MiB that NVML shows) and of polyglot-ko-1.3b (MiB allocated "

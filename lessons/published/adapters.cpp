@@ -8,26 +8,6 @@ struct Printed {  // GiB
   const char* loaded_why;
 };
 
-// Their run less ours after the update, by what it is.
-static std::vector<Difference> after_the_update(const Usage& theirs, const Usage& ours) {
-  const auto of = [&](std::initializer_list<Kind> kinds) {
-    int64_t bytes = 0;
-    for (const Kind k : kinds) bytes += theirs[k] - ours[k];
-    return bytes;
-  };
-  std::vector<Difference> rows{
-      {"weights", of({Kind::Weight, Kind::Master}), "theirs: what is not in 4 bits is in fp32"},
-      {"gradients", of({Kind::Gradient}), ""},
-      {"states", of({Kind::Optimizer}), ""},
-      {"buffers", of({Kind::Other, Kind::Data}), "masks and rotary tables of each layer; ours has none"},
-      {"library workspace", of({Kind::Vendor}), "two of cuBLAS's, one of ours"},
-      {"outputs", of({Kind::Activation, Kind::Temporary}), "what their forward pass returned"},
-      {"rounding", theirs.rounding - ours.rounding, "by the allocator's rules"}};
-  for (Difference& d : rows)
-    if (d.bytes == 0) d.why = "the same";
-  return rows;
-}
-
 static PublishedRuns compare(const MetaSetting& set, const Printed& printed) {
   const MetaRun theirs = run_theirs(set), ours = run_ours(set);
   PublishedRuns runs;
@@ -41,7 +21,7 @@ static PublishedRuns compare(const MetaSetting& set, const Printed& printed) {
                              ours.updated.allocated(), "the next table")};
   constexpr double kGiB = 1024.0 * kMiB;
   runs.gap = finished({"theirs - ours, after the update", "published - ours",
-                       after_the_update(theirs.updated, ours.updated), 0,
+                       take_apart_updated(theirs.updated, ours.updated), 0,
                        int64_t(printed.updated * kGiB) - ours.updated.allocated(), 0, "allocated"});
   return runs;
 }

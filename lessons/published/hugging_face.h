@@ -41,13 +41,14 @@ class HuggingFaceBert {
 //
 // With peft 0.10 and bitsandbytes 0.43. Lora: adapters of rank 8 on query_key_value, in fp16, with dropout.
 // QLora: the linear layers of the blocks in NF4 with double quantization, everything else in fp32
-// (prepare_model_for_kbit_training), each layer checkpointed; the embedding's output gets a gradient, so that
-// checkpoints have one to pass on, and it stays as long as the graph of the returned logits.
+// (prepare_model_for_kbit_training); the embedding's output gets a gradient, so that checkpoints have one to
+// pass on, and it stays as long as the graph of the returned logits.
 enum class Tuning : uint8_t { All, Lora, QLora };
 class HuggingFaceNeoX {
  public:
-  HuggingFaceNeoX(Device&, const TransformerConfig&, Tuning);  // the model is loaded
-  void step(int64_t batch, int64_t tokens);                    // without zero_grad
+  HuggingFaceNeoX(Device&, const TransformerConfig&, Tuning);           // the model is loaded
+  bool checkpoints = false;                                             // each layer, and no cache
+  void step(int64_t batch, int64_t tokens, int64_t micro_batches = 1);  // without zero_grad
   void zero_grad() { eager_.drop_gradients(); }
 
  private:

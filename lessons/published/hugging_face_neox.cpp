@@ -149,6 +149,8 @@ HuggingFaceNeoX::Outputs HuggingFaceNeoX::forward(const Tensor& ids) {
   if (tuning_ == Tuning::QLora) {
     out.graph = {x.data};
     x = eager_.leaf(x);
+  }
+  if (checkpoints) {
     for (const Layer& l : layers_)
       x = eager_.checkpoint(x, [this, &l](const EagerTensor& h) {
         std::vector<Tensor> none;  // with checkpoints there is no cache
@@ -165,12 +167,14 @@ HuggingFaceNeoX::Outputs HuggingFaceNeoX::forward(const Tensor& ids) {
   return out;
 }
 
-void HuggingFaceNeoX::step(int64_t batch, int64_t tokens) {
-  const Tensor ids = eager_.make({batch, tokens}, DType::I64, Kind::Data, "input_ids");
-  const Tensor labels = eager_.make({batch, tokens}, DType::I64, Kind::Data, "labels");
-  if (tuning_ == Tuning::Lora && outputs_.cache.empty()) make_workspaces();
-  outputs_ = forward(ids);  // the old ones go when the new ones are there
-  eager_.backward(outputs_.loss);
+void HuggingFaceNeoX::step(int64_t batch, int64_t tokens, int64_t micro_batches) {
+  for (int64_t i = 0; i < micro_batches; ++i) {
+    const Tensor ids = eager_.make({batch, tokens}, DType::I64, Kind::Data, "input_ids");
+    const Tensor labels = eager_.make({batch, tokens}, DType::I64, Kind::Data, "labels");
+    if (tuning_ == Tuning::Lora && outputs_.cache.empty()) make_workspaces();
+    outputs_ = forward(ids);  // the old ones go when the new ones are there
+    eager_.backward(outputs_.loss);
+  }
   if (tuning_ == Tuning::QLora) outputs_.graph.push_back(std::move(eager_.leaf_gradient));
   eager_.adamw_step();
 }

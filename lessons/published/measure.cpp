@@ -89,8 +89,9 @@ MetaRun run_theirs(const MetaSetting& set) {
   device.allocator().keep_history();
   if (set.half) {
     HuggingFaceNeoX model(device, set.config(), set.tuning);
+    model.checkpoints = set.checkpoints;
     return measure(
-        device, [&] { model.step(set.batch, set.tokens); }, [&] { model.zero_grad(); });
+        device, [&] { model.step(set.batch, set.tokens, set.micro_batches); }, [&] { model.zero_grad(); });
   }
   HuggingFaceBert model(device, set.config());
   model.checkpoints = set.checkpoints;
@@ -127,6 +128,25 @@ std::vector<Difference> take_apart(const MetaRun& theirs, const MetaRun& ours) {
   rows.push_back({"rounding", theirs.peak.rounding - ours.peak.rounding, "by the allocator's rules"});
   const auto slack = [](const MetaRun& r) { return r.peak_reserved - r.peak.allocated(); };
   rows.push_back({"allocator slack", slack(theirs) - slack(ours), "reserved, but not allocated at the peak"});
+  return rows;
+}
+
+std::vector<Difference> take_apart_updated(const Usage& theirs, const Usage& ours) {
+  const auto of = [&](std::initializer_list<Kind> kinds) {
+    int64_t bytes = 0;
+    for (const Kind k : kinds) bytes += theirs[k] - ours[k];
+    return bytes;
+  };
+  std::vector<Difference> rows{
+      {"weights", of({Kind::Weight, Kind::Master}), "theirs: what is not in 4 bits is in fp32"},
+      {"gradients", of({Kind::Gradient}), ""},
+      {"states", of({Kind::Optimizer}), ""},
+      {"buffers", of({Kind::Other, Kind::Data}), "masks and rotary tables of each layer; ours has none"},
+      {"library workspace", of({Kind::Vendor}), "two of cuBLAS's, one of ours"},
+      {"outputs", of({Kind::Activation, Kind::Temporary}), "what their forward pass returned"},
+      {"rounding", theirs.rounding - ours.rounding, "by the allocator's rules"}};
+  for (Difference& d : rows)
+    if (d.bytes == 0) d.why = "the same";
   return rows;
 }
 

@@ -54,8 +54,9 @@ PublishedFigure nvml_figure(const char* name, int64_t published, int64_t their, 
 // Of polyglot-ko-1.3b.
 PublishedFigure gib_figure(const std::string& name, double published, int64_t their, int64_t our,
                            const char* why);
-std::vector<Difference> take_apart(const MetaRun& theirs, const MetaRun& ours);
-Gap finished(Gap gap);  // its sums
+std::vector<Difference> take_apart(const MetaRun& theirs, const MetaRun& ours);      // at the peak
+std::vector<Difference> take_apart_updated(const Usage& theirs, const Usage& ours);  // after the first update
+Gap finished(Gap gap);                                                               // its sums
 Gap gap_of(const std::string& run, int64_t published, const MetaRun& theirs, const MetaRun& ours);
 
 }  // namespace gradus

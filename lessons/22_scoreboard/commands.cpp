@@ -7,6 +7,7 @@
 #include "lessons/18_zero/what_if.h"
 #include "src/core/named.h"
 #include "src/core/table.h"
+#include "src/io/atomic_file.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/shards.h"
 #include "src/train/lesson.h"
@@ -40,6 +41,7 @@ struct LoadedRun {
   explicit LoadedRun(Flags& flags)
       : context(flags.device, uint64_t(flags.settings.seed), flags.memory), text(text_of(flags.settings)) {
     check(!flags.load.empty(), "--load=FILE is missing: a file that gradus train has saved");
+    check(flags.device != "meta", "--device=meta computes no numbers");
     flags.settings.layout = {};
     training.emplace(flags.settings, text);
     training->load(flags.load);
@@ -62,6 +64,11 @@ int gradus_train(Args& args) {
   check(files.save.empty() || files.save == flags.load || !std::filesystem::exists(files.save),
         "--save=", files.save, " is there already; --load=", files.save,
         " goes on with it, or remove it to begin anew");
+  check(files.save.empty() || flags.device != "meta", "--save: the device meta computes no numbers");
+  // What cannot be written is refused now, and not after the work.
+  if (this_rank(flags.ranks) == 0)
+    for (const std::string& path : {files.save, files.curve, json, trace_file})
+      if (!path.empty()) AtomicFile{path};
   const StopSignals signals;
   std::optional<RunTrace> trace;
   if (!trace_file.empty()) trace.emplace(trace_file);

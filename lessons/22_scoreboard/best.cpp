@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iostream>
 
-#include "lessons/22_scoreboard/commands.h"
+#include "lessons/22_scoreboard/plan.h"
 #include "src/core/table.h"
 
 namespace gradus {
@@ -98,6 +98,7 @@ void budgets_table(const Scoreboard& board, const Machine& machine, Report& repo
   Table table({"budget", "the fastest combination", "needs", "step at least", "best of all"});
   int64_t over = 0;
   double slower = 0;
+  std::string last;
   constexpr int kBudgets = 20;
   for (int i = 0; i < kBudgets; ++i) {
     // Evenly on a logarithmic scale.
@@ -106,9 +107,11 @@ void budgets_table(const Scoreboard& board, const Machine& machine, Report& repo
     const Needs found = search.needs(*search.within(budget)), best = all.needs(*all.by_brute_force(budget));
     over += found.bytes > budget;
     slower = std::max(slower, found.seconds / best.seconds - 1);
-    if (i % 5 == 0 || i + 1 == kBudgets)
-      table.row({bytes_text(budget), short_text(*search.within(budget)), bytes_text(found.bytes),
-                 seconds_text(found.seconds), seconds_text(best.seconds)});
+    const std::string text = short_text(*search.within(budget));
+    if (text == last) continue;
+    last = text;
+    table.row({bytes_text(budget), text, bytes_text(found.bytes), seconds_text(found.seconds),
+               seconds_text(best.seconds)});
   }
   const TrainSettings s = board.settings("");
   std::cout << "(d) The fastest combination within a budget: " << s.model << ", " << s.batch

@@ -3,6 +3,7 @@
 #   make lessons     set up what is missing, build, run every lesson, print a table of results
 #   make lesson-03   one lesson; ARGS="--steps=200" passes flags on, ARGS=--help lists them
 #   make gradus      the trainer: build/gradus train, eval, sample or plan; build/gradus train --help
+#   make curves      measure the expected loss curves of lesson 22 anew: five runs with three seeds, 5 minutes
 #   make test        set up what is missing, build, run every test; make test-03: those of lesson 03, by exercise;
 #                    make test-03.2: those that judge this exercise
 #   make fuzz        run what reads files, flags and shapes on random inputs; SECONDS=60 for each, SEED=1, ONLY=json
@@ -140,7 +141,7 @@ TOOLS   := tests/tools
 COURSE  := tests/course
 
 .DEFAULT_GOAL := all
-.PHONY: all programs run-by-tests lessons gradus test counted bench check doctor setup ptxas readme clean help no-tests FORCE
+.PHONY: all programs run-by-tests lessons gradus curves test counted bench check doctor setup ptxas readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 .SECONDEXPANSION:  # rules with % ask what the target includes
@@ -173,6 +174,9 @@ gradus:
 	@$(SETUP) $(WANTED)
 	$(call build,$(BUILD)/lessons/22_scoreboard)
 	@ln -sf lessons/22_scoreboard $(BUILD)/gradus
+
+curves: gradus
+	@sh lessons/22_scoreboard/curves.sh $(BUILD)/gradus
 
 bench:
 	@$(SETUP) $(WANTED)

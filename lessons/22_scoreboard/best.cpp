@@ -115,7 +115,7 @@ void budgets_table(const Scoreboard& board, const Machine& machine, Report& repo
   }
   const TrainSettings s = board.settings("");
   std::cout << "(d) The fastest combination within a budget: " << s.model << ", " << s.batch
-            << " sequences of " << config_of(s).context << " tokens per step, on " << machine.name << "\n\n"
+            << " sequences of " << config_of(s).context << " tokens per step, on " << machine.name << "\n"
             << table << "measured on meta: " << search.measured() << " of " << search.combinations()
             << " combinations\n\n";
   report.check_equal("(d) budgets that are exceeded, of 20", over, 0);

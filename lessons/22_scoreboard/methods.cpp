@@ -4,6 +4,7 @@
 #include <iostream>
 #include <numeric>
 
+#include "src/core/named.h"
 #include "src/core/progress.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
@@ -79,6 +80,7 @@ std::vector<Measured> run_methods(const std::string& heading, const std::vector<
   if (published) header.insert(header.end(), {"published: faster", "less memory", "here"});
   Table table(header);
   std::vector<Measured> all;
+  std::vector<std::string> other;  // than expected
   Progress progress(heading.substr(0, 3), int64_t(methods.size()));
   for (const Method& m : methods) {
     const Measured r = board.compare(m.flags, m.base);
@@ -88,12 +90,15 @@ std::vector<Measured> run_methods(const std::string& heading, const std::vector<
                                    number_text(r.memory)};
     if (published) cells.insert(cells.end(), {text_of(m.faster), text_of(m.less_memory), verdict(m, r)});
     table.row(cells);
-    report.check_equal(m.name + ": less memory", r.less_memory(), m.saves);
+    if (r.less_memory() != m.saves) other.push_back(m.name);
     all.push_back(r);
     progress.step(int64_t(all.size()));
   }
   progress.done();
   std::cout << heading << "\n" << table << "\n";
+  report.check_equal(heading.substr(0, 3) + " methods whose saving of memory is not as explained" +
+                         (other.empty() ? "" : ": " + joined(other)),
+                     int64_t(other.size()), 0);
   return all;
 }
 

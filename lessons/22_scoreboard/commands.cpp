@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <iostream>
 
-#include "lessons/18_zero/what_if.h"
+#include "lessons/22_scoreboard/plan.h"
 #include "src/core/named.h"
 #include "src/core/table.h"
+#include "src/io/atomic_file.h"
 #include "src/parallel/comm/processes.h"
 #include "src/parallel/shards.h"
 #include "src/train/lesson.h"
@@ -40,6 +41,7 @@ struct LoadedRun {
   explicit LoadedRun(Flags& flags)
       : context(flags.device, uint64_t(flags.settings.seed), flags.memory), text(text_of(flags.settings)) {
     check(!flags.load.empty(), "--load=FILE is missing: a file that gradus train has saved");
+    check(flags.device != "meta", "--device=meta computes no numbers");
     flags.settings.layout = {};
     training.emplace(flags.settings, text);
     training->load(flags.load);
@@ -62,6 +64,11 @@ int gradus_train(Args& args) {
   check(files.save.empty() || files.save == flags.load || !std::filesystem::exists(files.save),
         "--save=", files.save, " is there already; --load=", files.save,
         " goes on with it, or remove it to begin anew");
+  check(files.save.empty() || flags.device != "meta", "--save: the device meta computes no numbers");
+  // What cannot be written is refused now, and not after the work.
+  if (this_rank(flags.ranks) == 0)
+    for (const std::string& path : {files.save, files.curve, json, trace_file})
+      if (!path.empty()) AtomicFile{path};
   const StopSignals signals;
   std::optional<RunTrace> trace;
   if (!trace_file.empty()) trace.emplace(trace_file);
@@ -154,33 +161,6 @@ int gradus_plan(Args& args) {
 }
 
 }  // namespace
-
-PlannedStep plan_step(const TrainSettings& s, const Text& text, const Machine& machine) {
-  PlannedStep most;
-  const auto second_step = [&](Comm* comm) {
-    Training training(s, text, comm);
-    Meter& meter = current().device.meter();
-    training.step();
-    meter.reset_totals();
-    const double begin = comm ? comm->seconds() : 0;
-    training.step();
-    const double seconds = comm ? comm->seconds() - begin : predicted_seconds(meter, machine);
-    if (meter.peak_reserved() > most.reserved)
-      most.reserved = meter.peak_reserved(), most.peak = meter.at_peak();
-    most.seconds = std::max(most.seconds, seconds);
-  };
-  if (s.layout.ranks() == 1) {
-    const Context context("meta", uint64_t(s.seed));
-    second_step(nullptr);
-    return most;
-  }
-  ClusterArgs args{.ranks = s.layout.ranks(), .device = "meta", .seed = uint64_t(s.seed)};
-  args.network = network_of({.machine = machine.name});
-  check_ranks(args.network, args.ranks);
-  args.computed = [&](int64_t, Context& c) { return predicted_seconds(c.device.meter(), machine); };
-  run_cluster(args, [&](Comm& comm) { second_step(&comm); });
-  return most;
-}
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all{

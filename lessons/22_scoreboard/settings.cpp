@@ -14,8 +14,8 @@
 
 namespace gradus {
 
-static std::string flag_of(const std::string& name, const ParsedJson& value, const std::string& path) {
-  check(value.is_string() || value.is_number(), path, ": ", name, " is ", Brief{value},
+static std::string flag_of(const std::string& name, const ParsedJson& value) {
+  check(value.is_string() || value.is_number(), name, " is ", Brief{value},
         "; a setting is a text or a number");
   return "--" + name + "=" + (value.is_string() ? value.get<std::string>() : value.dump());
 }
@@ -38,10 +38,14 @@ std::vector<std::string> with_files(int argc, char** argv) {
         return word.substr(0, word.find('=')) == "--" + name;
       });
     };
-    parse_fields(from == "--load=" ? settings_in(path) : read_text_file(path), 1000,
-                 [&](const std::string& name, ParsedJson& value) {
-                   if (!is_given(name)) words.push_back(flag_of(name, value, path));
-                 });
+    const std::string text = from == "--load=" ? settings_in(path) : read_text_file(path);
+    try {
+      parse_fields(text, 1000, [&](const std::string& name, ParsedJson& value) {
+        if (!is_given(name)) words.push_back(flag_of(name, value));
+      });
+    } catch (const Error& e) {
+      fail(path, ": the settings: ", e.what());
+    }
   }
   return words;
 }

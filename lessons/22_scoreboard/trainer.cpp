@@ -72,6 +72,7 @@ double Training::replayed_step(const TextBatch& batch, double learning_rate) {
   optimizer->set_learning_rate(learning_rate);
   r.captured.run({r.inputs, r.targets}, [&] {
     r.loss = {};
+    for (const TransformerBlock& b : trained->model().blocks) b.routed = {};
     trained->own().zero_grad();
     Tape tape;
     r.loss = trained->model().loss(r.inputs, r.targets);
@@ -93,9 +94,10 @@ void Training::save(const std::string& path) const {
 void Training::load(const std::string& path) {
   const Metadata metadata = ranks ? load_sharded(path, *ranks, trained->own(), *optimizer)
                                   : load_training(path, trained->own(), *optimizer);
-  const std::string& steps = metadata.at("steps");
+  const std::string steps = metadata.contains("steps") ? metadata.at("steps") : "";
   const auto [end, error] = std::from_chars(steps.data(), steps.data() + steps.size(), steps_);
   check(error == std::errc() && *end == 0 && steps_ >= 0, path, ": '", steps, "' is no number of steps");
+  batches_ = nullptr;  // those of the steps before
 }
 
 static volatile std::sig_atomic_t signal_received = 0;
@@ -103,8 +105,11 @@ static volatile std::sig_atomic_t signal_received = 0;
 StopSignals::StopSignals() {
   signal_received = 0;
   struct sigaction action {};
-  action.sa_handler = [](int number) { signal_received = number; };
-  action.sa_flags = int(SA_RESETHAND) | SA_RESTART;
+  action.sa_handler = [](int number) {
+    signal_received = number;
+    for (const int s : {SIGINT, SIGTERM}) std::signal(s, SIG_DFL);
+  };
+  action.sa_flags = SA_RESTART;
   for (const int s : {SIGINT, SIGTERM}) sigaction(s, &action, nullptr);
 }
 StopSignals::~StopSignals() {
@@ -140,6 +145,7 @@ StepRecorder train(Training& training, const TrainFiles& files) {
     if (curve.is_open())
       curve << json_text({{"step", training.steps()}, {"loss", loss}, {"seconds", recorder.seconds.back()}})
             << std::endl;
+    check(curve.good(), files.curve, " cannot be written; is the disk full?");
     // Ranks end together: each must know whether a signal has reached another.
     const auto signal = double(StopSignals::received());
     stopped = (training.ranks ? sum_over_ranks(*training.ranks, signal) : signal) != 0;

@@ -1,0 +1,141 @@
+// Lesson 22's program: runs that signals interrupt, and what becomes of a saved run.
+#include <csignal>
+
+#include "src/core/table.h"
+#include "tests/lessons/22_program_testing.h"
+
+namespace gradus {
+namespace {
+
+struct L22_Program : ProgramTest {
+  // Trains in the background, does what the shell text `then` says, and waits; what was printed is in "out".
+  // The learning rate does not depend on the number of steps.
+  Outcome in_background(const std::string& flags, const std::string& then) const {
+    return gradus("train " + flags + " >out 2>&1 & " + then + " wait $!");
+  }
+  static std::string until(const std::string& condition) {
+    return "for i in $(seq 3000); do " + condition + " && break; sleep 0.01; done; ";
+  }
+
+  // Interrupts a run when its curve has some lines, lets it go on for 10 steps, and compares it with the run
+  // that was not interrupted.
+  void expect_goes_on(const std::string& flags, int signal, int lines) const {
+    const std::string way = flags + ", signal " + std::to_string(signal),
+                      all = kTiny + flags + " --lr=0.01 --last-lr=0.01 ";
+    const Outcome stopped = in_background(
+        all + "--steps=100000000 --save=run --curve=curve" + (signal == SIGKILL ? " --save-every=1" : ""),
+        until("[ \"$(cat curve 2>/dev/null | wc -l)\" -ge " + std::to_string(lines) + " ]") + "kill -" +
+            std::to_string(signal) + " $!;");
+    EXPECT_EQ(stopped.code, 128 + signal) << way << "\n" << read("out");
+    EXPECT_EQ(read("out").find("; --load=run goes on from there") != std::string::npos, signal != SIGKILL)
+        << way << "\n"
+        << read("out");
+    const int64_t saved = std::stoll(metadata("run").at("steps"));
+    EXPECT_GE(saved, lines - 1) << way;
+    const std::string end = " --steps=" + std::to_string(saved + 10);
+    expect_done("train --load=run --save=run --curve=curve" + end);
+    expect_done("train " + all + "--save=whole --curve=whole-curve" + end);
+    EXPECT_TRUE(read("run") == read("whole")) << way;
+    const std::vector<double> losses = losses_of("whole-curve");
+    EXPECT_EQ(int64_t(losses.size()), saved + 10) << way;
+    EXPECT_EQ(losses_of("curve"), losses) << way;
+    for (const char* file : {"run", "curve", "whole", "whole-curve", "out"}) fs::remove(path(file));
+    EXPECT_EQ(files(), 0) << way;
+  }
+  // Of steps 1, 2, 3, ...
+  std::vector<double> losses_of(const std::string& curve) const {
+    std::vector<double> losses;
+    std::istringstream lines(read(curve));
+    for (std::string line; std::getline(lines, line);) {
+      const Json step = Json::parse(line);
+      losses.push_back(step.at("loss"));
+      EXPECT_EQ(step.at("step"), losses.size());
+    }
+    return losses;
+  }
+};
+
+TEST_F(L22_Program, GoesOnAfterSignals) {
+  expect_goes_on("--dropout=0.2", SIGINT, 5);
+  expect_goes_on("--precision=mixed-fp16 --workers=2", SIGTERM, 5);
+  expect_goes_on("--ranks=2 --zero=2", SIGTERM, 5);
+  expect_goes_on("--ranks=2 --tensor-ranks=2", SIGINT, 5);
+}
+
+TEST_F(L22_Program, GoesOnAfterItWasKilled) {
+  expect_goes_on("", SIGKILL, 2);
+  expect_goes_on("--lora=2", SIGKILL, 9);
+  expect_goes_on("--ranks=2 --zero=3", SIGKILL, 5);
+}
+
+// Neither the step is finished nor a file written; the first signal is one that was handled.
+TEST_F(L22_Program, ASecondSignalEndsItAtOnce) {
+  // SIGINT and SIGTERM, bits 1 and 14 of the signals that are caught.
+  const std::string caught = "grep -q 'SigCgt:.*[4-7c-f]..[2367abef]$' /proc/$!/status";
+  for (const auto& [first, second] : {std::pair(SIGINT, SIGTERM), {SIGTERM, SIGTERM}, {SIGINT, SIGINT}}) {
+    const Outcome ended = in_background(
+        "--device=emu --model=gpt-8x128x4 --context=128 --batch=16 --text-bytes=20000 --save=run",
+        until(caught) + "kill -" + std::to_string(first) + " $!; " + until("! " + caught) + "kill -" +
+            std::to_string(second) + " $!;");
+    EXPECT_EQ(ended.code, 128 + second) << read("out");
+    EXPECT_EQ(read("out"), "");
+    EXPECT_FALSE(fs::exists(path("run")));
+  }
+}
+
+TEST_F(L22_Program, WithoutAFileItSaysThatNothingIsSaved) {
+  in_background(kTiny + std::string("--steps=100000000 --curve=curve"),
+                until("[ -s curve ]") + "kill -INT $!;");
+  EXPECT_NE(read("out").find("nothing is saved"), std::string::npos) << read("out");
+}
+
+double number_after(const std::string& words, const std::string& text) {
+  const size_t at = text.find(words);
+  EXPECT_NE(at, std::string::npos) << text;
+  return at == text.npos ? NAN : std::stod(text.substr(at + words.size()));
+}
+
+TEST_F(L22_Program, EvalGivesTheLossThatTrainingReported) {
+  for (const std::string way : {"", "--dropout=0.2 --precision=mixed --keep=sqrt", "--lora=2 --frozen=4-bits",
+                                "--blocks=llama --experts=4 --calls=captured"}) {
+    expect_done("train " + (kTiny + way) + " --steps=20 --lr=0.01 --save=run --json=report");
+    const double held_out = Json::parse(read("report")).at("rows").at(0).at("loss_held_out");
+    EXPECT_LT(held_out, 5.5) << way << ": it has not learned";
+    const Outcome eval = gradus("eval --load=run");
+    EXPECT_TRUE(eval.output.ends_with("\nheld-out loss " + number_text(held_out) +
+                                      " nats per byte, after 20 steps\n"))
+        << way;
+    fs::remove(path("run"));
+  }
+}
+
+TEST_F(L22_Program, ASampleFollowsFromItsSeed) {
+  expect_done("train " + std::string(kTiny) + " --steps=40 --lr=0.01 --save=run");
+  const auto sample = [&](const std::string& flags) {
+    const Outcome outcome = gradus("sample --load=run --bytes=80 " + flags);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome.output;
+  };
+  const std::string text = sample("");
+  EXPECT_GE(text.size(), 80u);
+  EXPECT_EQ(sample(""), text);
+  EXPECT_EQ(sample("--seed=1"), text) << "the run's own seed";
+  EXPECT_NE(sample("--seed=2"), text);
+  EXPECT_EQ(sample("--seed=2"), sample("--seed=2"));
+  EXPECT_TRUE(sample("--prompt='The cat'").starts_with("The cat"));
+}
+
+TEST_F(L22_Program, WhatRanksSavedIsEvaluatedOnOneDevice) {
+  const std::string all = std::string(kTiny) + " --steps=20 --lr=0.01 ";
+  expect_done("train " + all + "--save=one");
+  const double one = number_after("\nheld-out loss ", gradus("eval --load=one").output);
+  for (const char* way : {"--ranks=4 --zero=3", "--ranks=4 --tensor-ranks=2 --pipeline-ranks=2"}) {
+    expect_done("train " + (all + way) + " --save=run");
+    EXPECT_NEAR(number_after("\nheld-out loss ", gradus("eval --load=run").output), one, 2e-3) << way;
+    EXPECT_EQ(gradus("sample --load=run --bytes=40").output, gradus("sample --load=one --bytes=40").output);
+    fs::remove(path("run"));
+  }
+}
+
+}  // namespace
+}  // namespace gradus

@@ -1,0 +1,67 @@
+// Small runs of the trainer, in this process.
+#pragma once
+#include <map>
+#include <sstream>
+
+#include "lessons/22_scoreboard/trainer.h"
+#include "src/parallel/comm/cluster.h"
+
+namespace gradus {
+
+// Flags of a tiny run, in front of a test's own; a later one of the same name replaces an earlier one.
+inline const std::string kTiny =
+    "--model=gpt-2x16x2 --context=16 --text-bytes=20000 --batch=4 --steps=6 --warmup=2 --lr=0.01 ";
+
+inline TrainSettings settings_with(const std::string& flags) {
+  std::map<std::string, std::string> values;
+  std::istringstream words(kTiny + flags);
+  for (std::string word; words >> word;) values[word.substr(0, word.find('='))] = word;
+  const int64_t ranks = values.contains("--ranks") ? std::stoll(values["--ranks"].substr(8)) : 1;
+  values.erase("--ranks");
+  std::vector<char*> argv{const_cast<char*>("gradus")};
+  for (auto& [name, word] : values) argv.push_back(word.data());
+  Args args(int(argv.size()), argv.data(), "gradus train", "");
+  TrainSettings s = settings_of(args, ranks);
+  args.done();
+  return s;
+}
+
+// `body` with the training of these settings, on each of its ranks.
+inline void with_training(const TrainSettings& s, const char* device,
+                          const std::function<void(Training&)>& body) {
+  static std::map<std::string, Text> texts;  // to write one takes longer than to train on it
+  const std::string of = s.data + std::to_string(s.text_bytes) + "," + std::to_string(s.seed);
+  if (!texts.contains(of)) texts.emplace(of, text_of(s));
+  const Text& text = texts.at(of);
+  const auto run = [&](Comm* ranks) {
+    Training training(s, text, ranks);
+    body(training);
+  };
+  if (s.layout.ranks() > 1) {
+    run_cluster({.ranks = s.layout.ranks(), .device = device, .seed = uint64_t(s.seed)},
+                [&](Comm& comm) { run(&comm); });
+  } else {
+    const Context context(device, uint64_t(s.seed));
+    run(nullptr);
+  }
+}
+
+// Trains from the file `from`, or from the first weights, until `steps` steps are made, and saves. Returns
+// the losses, which all ranks must have alike.
+struct Stretch {
+  int64_t steps;
+  std::string save, from = "";
+};
+inline std::vector<double> train(const TrainSettings& s, const Stretch& stretch, const char* device = "cpu") {
+  std::vector<std::vector<double>> losses(size_t(s.layout.ranks()));
+  with_training(s, device, [&](Training& training) {
+    std::vector<double>& mine = losses[size_t(training.ranks ? training.ranks->rank() : 0)];
+    if (!stretch.from.empty()) training.load(stretch.from);
+    while (training.steps() < stretch.steps) mine.push_back(training.step());
+    if (!stretch.save.empty()) training.save(stretch.save);
+  });
+  for (const std::vector<double>& other : losses) EXPECT_EQ(other, losses[0]);
+  return losses[0];
+}
+
+}  // namespace gradus

@@ -85,7 +85,7 @@ TrainSettings settings_of(Args& args, int64_t ranks) {
   integer("chosen", s.chosen, "experts per token", 1, 1 << 16);
   number("capacity", s.capacity, "places per expert, relative to an even division (0: all)", 0, 1e6);
   number("balance", s.balance, "weight of the balance loss", 0, 1e3);
-  text("weights", s.weights, "a file of weights to begin with");
+  text("weights", s.weights, "a file of weights to begin with, or of a saved run");
   integer("batch", s.batch, "sequences per step, of all ranks", 1, kMany);
   integer("micro-batches", s.micro_batches, "that a rank's part of the batch is divided into", 1, kMany);
   integer("steps", s.steps, "of the whole run", 1, kMany);
@@ -155,7 +155,10 @@ TransformerConfig config_of(const TrainSettings& s) {
 void prepare(Transformer& model, const TrainSettings& s, const AssignValues& assign) {
   model.initialize(uint64_t(s.seed), assign);
   policy_by_name(s.keep, int64_t(model.blocks.size())).apply(model);
-  if (!s.weights.empty()) load_weights(s.weights, model.parameters);
+  if (!s.weights.empty()) {  // of a saved run, too: what else is in the file is left there
+    const SafetensorsFile file(s.weights);
+    for (Parameter& p : model.parameters) assign(p, read_numbers(file, p.name, p.value.shape()));
+  }
   const DType compute = model.config.precision.value;
   if (s.lora > 0)
     add_lora(model, s.adapted,

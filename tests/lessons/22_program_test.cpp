@@ -68,6 +68,22 @@ TEST_F(L22_Program, GoesOnAfterItWasKilled) {
   expect_goes_on("--ranks=2 --zero=3", SIGKILL, 5);
 }
 
+// Lines of steps that the file does not have are written again.
+TEST_F(L22_Program, ACurveGoesBackWithItsFile) {
+  const std::string all = kTiny + std::string("--lr=0.01 --last-lr=0.01 --curve=curve --save=");
+  expect_done("train " + all + "run --steps=4");
+  fs::copy(path("run"), path("four"));
+  expect_done("train --load=run --save=run --curve=curve --steps=9");
+  EXPECT_EQ(losses_of("curve").size(), 9u);
+  expect_done("train --load=four --save=four --curve=curve --steps=7");
+  expect_done("train --load=run --save=run --curve=curve --steps=9");  // no step is left, so nothing changes
+  const std::vector<double> losses = losses_of("curve");
+  EXPECT_EQ(losses.size(), 7u);
+  fs::remove(path("curve"));
+  expect_done("train " + all + "whole --steps=7");
+  EXPECT_EQ(losses_of("curve"), losses);
+}
+
 // Neither the step is finished nor a file written; the first signal is one that was handled.
 TEST_F(L22_Program, ASecondSignalEndsItAtOnce) {
   // SIGINT and SIGTERM, bits 1 and 14 of the signals that are caught.

@@ -211,9 +211,10 @@ void expect_alike(const std::vector<double>& losses, const std::vector<double>& 
         << way << ", step " << i;
 }
 constexpr const char* kLayouts[] = {
-    "--ranks=2 --zero=0",
+    "--ranks=2 --zero=0 --micro-batches=2",
     "--ranks=3 --zero=1",
-    "--ranks=4 --zero=2 --micro-batches=1",
+    "--ranks=2 --zero=1 --micro-batches=2",
+    "--ranks=4 --zero=2",
     "--ranks=2 --zero=3 --micro-batches=2",
     "--ranks=2 --tensor-ranks=2",
     "--ranks=2 --tensor-ranks=2 --tokens=parts",

@@ -2,6 +2,8 @@
 #
 #   make lessons     set up what is missing, build, run every lesson, print a table of results
 #   make lesson-03   one lesson; ARGS="--steps=200" passes flags on, ARGS=--help lists them
+#   make gradus      the trainer: build/gradus train, eval, sample or plan; build/gradus train --help
+#   make curves      measure the expected loss curves of lesson 22 anew: five runs with three seeds, 5 minutes
 #   make test        set up what is missing, build, run every test; make test-03: those of lesson 03, by exercise;
 #                    make test-03.2: those that judge this exercise
 #   make fuzz        run what reads files, flags and shapes on random inputs; SECONDS=60 for each, SEED=1, ONLY=json
@@ -19,7 +21,7 @@
 #   make gradescope-zip LESSON=03   the same as an autograder for Gradescope
 #   make check-grade LESSONS="02"   grades hostile submissions, and each exercise open; by default of all lessons
 #   make readme      write the table of the last `make lessons` into README.md
-#   make mpi-17 RANKS=4   lesson 17, 18, 19 or 20 with ranks that are processes, started by MPI's mpiexec; ARGS as above
+#   make mpi-17 RANKS=4   lesson 17, 18, 19 or 20, or with ARGS="train ..." 22, with ranks that are processes, started by MPI
 #   make             build everything that is there; clean: remove build/; compile_commands.json: for editors
 #
 #   Variables: ONEDNN=0 builds without oneDNN; MPI=0 without MPI, MPI=1 insists on it; SANITIZE=1 builds into build/sanitize with the address and
@@ -139,7 +141,7 @@ TOOLS   := tests/tools
 COURSE  := tests/course
 
 .DEFAULT_GOAL := all
-.PHONY: all programs run-by-tests lessons test counted bench check doctor setup ptxas readme clean help no-tests FORCE
+.PHONY: all programs run-by-tests lessons gradus curves test counted bench check doctor setup ptxas readme clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 .SECONDEXPANSION:  # rules with % ask what the target includes
@@ -167,6 +169,14 @@ lesson-%:
 	@$(SETUP) $(WANTED)
 	$(call build,$(PROGRAM))
 	$(PROGRAM) $(ARGS)
+
+gradus:
+	@$(SETUP) $(WANTED)
+	$(call build,$(BUILD)/lessons/22_scoreboard)
+	@ln -sf lessons/22_scoreboard $(BUILD)/gradus
+
+curves: gradus
+	@sh lessons/22_scoreboard/curves.sh $(BUILD)/gradus
 
 bench:
 	@$(SETUP) $(WANTED)

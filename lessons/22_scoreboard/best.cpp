@@ -1,9 +1,10 @@
 #include "lessons/22_scoreboard/best.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 
-#include "lessons/22_scoreboard/commands.h"
+#include "lessons/22_scoreboard/plan.h"
 #include "src/core/table.h"
 
 namespace gradus {
@@ -53,15 +54,17 @@ std::optional<Combination> BestCombination::within(int64_t budget) {
   });
   std::optional<Combination> best;
   for (Combination c : order) {
+    // BEGIN SOLUTION 22.3
     if (best && needs(c).seconds >= needs(*best).seconds) break;
     // The fewest micro-batches that fit, by bisection.
     const auto fewest = std::partition_point(micro_batches_.begin(), micro_batches_.end(), [&](int64_t n) {
-      c.micro_batches = n;
-      return needs(c).bytes > budget;
+      return needs({c.flags, n}).bytes > budget;
     });
     if (fewest == micro_batches_.end()) continue;
     c.micro_batches = *fewest;
     if (!best || needs(c).seconds < needs(*best).seconds) best = c;
+    // STUB: todo("22.3", "stop, or the fewest micro-batches with which c fits; is that the fastest so far?", c, best, budget);
+    // END SOLUTION 22.3
   }
   return best;
 }
@@ -95,19 +98,24 @@ void budgets_table(const Scoreboard& board, const Machine& machine, Report& repo
   Table table({"budget", "the fastest combination", "needs", "step at least", "best of all"});
   int64_t over = 0;
   double slower = 0;
+  std::string last;
   constexpr int kBudgets = 20;
   for (int i = 0; i < kBudgets; ++i) {
-    const int64_t budget = least + (most - least) * i / (kBudgets - 1);
+    // Evenly on a logarithmic scale.
+    const auto budget =
+        int64_t(double(least) * std::pow(double(most) / double(least), double(i) / (kBudgets - 1)));
     const Needs found = search.needs(*search.within(budget)), best = all.needs(*all.by_brute_force(budget));
     over += found.bytes > budget;
     slower = std::max(slower, found.seconds / best.seconds - 1);
-    if (i % 5 == 0 || i + 1 == kBudgets)
-      table.row({bytes_text(budget), short_text(*search.within(budget)), bytes_text(found.bytes),
-                 seconds_text(found.seconds), seconds_text(best.seconds)});
+    const std::string text = short_text(*search.within(budget));
+    if (text == last) continue;
+    last = text;
+    table.row({bytes_text(budget), text, bytes_text(found.bytes), seconds_text(found.seconds),
+               seconds_text(best.seconds)});
   }
   const TrainSettings s = board.settings("");
   std::cout << "(d) The fastest combination within a budget: " << s.model << ", " << s.batch
-            << " sequences of " << config_of(s).context << " tokens per step, on " << machine.name << "\n\n"
+            << " sequences of " << config_of(s).context << " tokens per step, on " << machine.name << "\n"
             << table << "measured on meta: " << search.measured() << " of " << search.combinations()
             << " combinations\n\n";
   report.check_equal("(d) budgets that are exceeded, of 20", over, 0);

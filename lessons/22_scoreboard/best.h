@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/22_scoreboard/methods.h"
+#include "lessons/22_scoreboard/scoreboard.h"
 #include "src/train/machine.h"
 
 namespace gradus {

@@ -4,7 +4,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "lessons/18_zero/what_if.h"
+#include "lessons/22_scoreboard/curves.h"
+#include "lessons/22_scoreboard/plan.h"
 #include "src/core/named.h"
 #include "src/core/table.h"
 #include "src/io/atomic_file.h"
@@ -52,12 +53,24 @@ struct LoadedRun {
   std::optional<Training> training;
 };
 
+void say_expected(const std::vector<double>& losses, int64_t first,
+                  const std::vector<ExpectedLoss>& expected) {
+  const CurveVerdict verdict = compare_curve(losses, first, expected);
+  const std::string picture = "build/plots/22_curve.svg";
+  make_folder_of(picture);
+  draw_curve(losses, first, expected, picture);
+  std::cout << "the loss is outside of what is expected in " << verdict.outside << " of " << verdict.compared
+            << " parts of the run; the curves: " << picture << "\n";
+}
+
 int gradus_train(Args& args) {
   Flags flags(args);
   TrainFiles files;
   files.save = args.text("save", "", "file of the run, to go on from");
   files.save_every = args.integer("save-every", 100, "steps between two times", 1, 1 << 30);
   files.curve = args.text("curve", "", "a line of JSON for each step");
+  const std::string expected_file =
+      args.text("expected", "", "compare with such a curve: lessons/22_scoreboard/curves/gpt.jsonl, ...");
   const std::string json = args.text("json", "", "also write the report to this file");
   const std::string trace_file = args.text("trace", "", "what ran when, for ui.perfetto.dev (slower)");
   args.done();
@@ -69,6 +82,8 @@ int gradus_train(Args& args) {
   if (this_rank(flags.ranks) == 0)
     for (const std::string& path : {files.save, files.curve, json, trace_file})
       if (!path.empty()) AtomicFile{path};
+  std::vector<ExpectedLoss> expected;
+  if (!expected_file.empty()) expected = read_expected(expected_file);
   const StopSignals signals;
   std::optional<RunTrace> trace;
   if (!trace_file.empty()) trace.emplace(trace_file);
@@ -91,6 +106,8 @@ int gradus_train(Args& args) {
     recorder.fill(row, flags.settings.batch * c.context);
     if (!comm && current().device.has_data() && StopSignals::received() == 0)
       row.loss_held_out = held_out_loss(training.trained->model(), training.loader, flags.settings.batch);
+    if (!expected.empty())
+      say_expected(recorder.losses, training.steps() - int64_t(recorder.losses.size()), expected);
     report.check_at_most("the last loss is a number", recorder.losses.back(), INFINITY);
     code = report.finish(json);
   };
@@ -161,33 +178,6 @@ int gradus_plan(Args& args) {
 }
 
 }  // namespace
-
-PlannedStep plan_step(const TrainSettings& s, const Text& text, const Machine& machine) {
-  PlannedStep most;
-  const auto second_step = [&](Comm* comm) {
-    Training training(s, text, comm);
-    Meter& meter = current().device.meter();
-    training.step();
-    meter.reset_totals();
-    const double begin = comm ? comm->seconds() : 0;
-    training.step();
-    const double seconds = comm ? comm->seconds() - begin : predicted_seconds(meter, machine);
-    if (meter.peak_reserved() > most.reserved)
-      most.reserved = meter.peak_reserved(), most.peak = meter.at_peak();
-    most.seconds = std::max(most.seconds, seconds);
-  };
-  if (s.layout.ranks() == 1) {
-    const Context context("meta", uint64_t(s.seed));
-    second_step(nullptr);
-    return most;
-  }
-  ClusterArgs args{.ranks = s.layout.ranks(), .device = "meta", .seed = uint64_t(s.seed)};
-  args.network = network_of({.machine = machine.name});
-  check_ranks(args.network, args.ranks);
-  args.computed = [&](int64_t, Context& c) { return predicted_seconds(c.device.meter(), machine); };
-  run_cluster(args, [&](Comm& comm) { second_step(&comm); });
-  return most;
-}
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all{

@@ -1,7 +1,9 @@
-// Lesson 22, the scoreboard: every method of the course on one model, and the trainer that has them as flags.
+// Lesson 22, the scoreboard: every method of the course, alone and combined, on one model. And the trainer
+// that has all of them as flags: its loop is in trainer.cpp.
 //
-//   make lesson-22                                             expected last line: PASS
-//   make gradus && build/gradus train --data=FILE --save=run.safetensors
+//   make lesson-22                                          expected last line: PASS
+//   make lesson-22 ARGS="--model=gpt-4x128x4 --memory=40MiB"  the fastest combination that fits, and a run of
+//   it make gradus && build/gradus train --help
 #include <iostream>
 
 #include "lessons/22_scoreboard/best.h"
@@ -13,34 +15,39 @@
 
 using namespace gradus;
 
-static std::vector<Measured> run_methods(const char* heading, const std::vector<Method>& methods,
-                                         Scoreboard& board, Report& report) {
-  std::vector<Measured> measured;
-  for (const Method& m : methods) measured.push_back(board.measure(m));
-  std::cout << heading << "\n\n";
-  print_methods(methods, measured);
-  for (size_t i = 0; i < methods.size(); ++i)
-    report.check_equal(methods[i].name + ": less memory", measured[i].memory < 1, methods[i].saves);
-  return measured;
-}
-
 static int lesson_22(int argc, char** argv) {
-  Lesson lesson(argc, argv, "22_scoreboard", "every method of the course, alone and combined, on one model",
-                20);
+  Lesson lesson(
+      argc, argv, "22_scoreboard",
+      "the methods of the course, alone and combined; or, as the first word, train, eval, sample, plan", 12);
+  const std::string model = lesson.args.text("model", "gpt-4x128x4", "gpt-LAYERSxCHANNELSxHEADS, gpt2, ...");
+  const int64_t batch = lesson.args.integer("batch", 16, "sequences per step of the plain run", 1, 1 << 20);
   const std::string picture = lesson.plot("22_methods.svg");
   lesson.done({}, {picture});
-  const LessonContext context(lesson);
+  if (lesson.print == "example") return front_by_hand(std::cout), 0;
+  const LessonContext context(lesson, lesson.device, 0);
+  const bool small = context.device.name() == std::string("emu");
+  std::string flags = "--model=" + model + " --batch=" + std::to_string(batch) +
+                      " --seed=" + std::to_string(lesson.seed) + " --text-bytes=100000";
+  if (small) flags = "--model=gpt-2x32x2 --context=16 --batch=16 --text-bytes=20000";
+  const Scoreboard board(flags, lesson.steps);
   Report report = lesson.report();
-  Scoreboard board("--batch=16 --context=64 --model=gpt-4x128x4 --text-bytes=100000", lesson.steps);
+  report.config(config_of(board.settings("")), board.settings("").batch);
+  report.config("steps per method", lesson.steps);
+  if (lesson.memory > 0) {
+    run_best(board, lesson.memory, lesson.steps, report);
+    return lesson.finish(report);
+  }
   std::vector<Method> methods = published_methods();
-  std::vector<Measured> measured = run_methods("(a)", methods, board, report);
-  const std::vector<Measured> more = run_methods("(b)", course_methods(), board, report);
+  std::vector<Measured> measured =
+      run_methods("(a) The ten methods of the published table", methods, board, report);
+  for (const Measured& m :
+       run_methods("(b) What the course adds, and combinations", course_methods(), board, report))
+    measured.push_back(m);
   methods.insert(methods.end(), course_methods().begin(), course_methods().end());
-  measured.insert(measured.end(), more.begin(), more.end());
-  draw_methods(methods, measured, picture);
+  if (context.device.has_data()) draw_methods(methods, measured, picture);
   published_table(report);
-  budgets_table(Scoreboard("--model=gpt2 --vocab=0 --context=0 --batch=16", 1), machine_called("A100"),
-                report);
+  budgets_table(Scoreboard("--model=gpt2 --vocab=0 --context=0 --text-bytes=20000", 1),
+                machine_called("A100"), report);
   return lesson.finish(report);
 }
 

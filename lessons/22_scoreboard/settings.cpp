@@ -77,26 +77,30 @@ TrainSettings settings_of(Args& args, int64_t ranks) {
   number("dropout", s.dropout, "probability", 0, 0.99);
   choice("blocks", s.blocks, "the model's own, or Llama's: RMS norm, SwiGLU, rotary positions, no biases",
          {"own", "llama"});
+  choice("head", s.head, "output weights: the model's own way, the token table (tied), or their own (untied)",
+         {"own", "tied", "untied"});
   integer("kv-heads", s.kv_heads, "heads of keys and values (0: all heads)", 0, 1 << 16);
   integer("mlp", s.mlp, "channels within the MLP (0: the model's own)", 0, kMany);
   integer("experts", s.experts, "MLPs per block, with --blocks=llama (0: one, for all tokens)", 0, 1 << 16);
   integer("chosen", s.chosen, "experts per token", 1, 1 << 16);
   number("capacity", s.capacity, "places per expert, relative to an even division (0: all)", 0, 1e6);
   number("balance", s.balance, "weight of the balance loss", 0, 1e3);
-  text("weights", s.weights, "a file of weights to begin with");
+  text("weights", s.weights, "a file of weights to begin with, or of a saved run");
   integer("batch", s.batch, "sequences per step, of all ranks", 1, kMany);
   integer("micro-batches", s.micro_batches, "that a rank's part of the batch is divided into", 1, kMany);
   integer("steps", s.steps, "of the whole run", 1, kMany);
   integer("seed", s.seed, "of weights, data order and everything else random", 0, INT64_MAX);
   integer("workers", s.workers, "threads that make batches ahead of the loop", 0, 1024);
-  choice("optimizer", s.optimizer, "", {"adamw", "adamw8bit", "adafactor", "muon", "sgd"});
+  choice("optimizer", s.optimizer,
+         "adafactor-given: steps of the learning rate; nesterov: sgd with Nesterov's momentum",
+         {"adamw", "adamw8bit", "adafactor", "adafactor-given", "muon", "sgd", "nesterov"});
   number("lr", s.learning_rate, "highest learning rate", 0, 1e6);
   number("last-lr", s.last_rate, "that of the last step", 0, 1e6);
   integer("warmup", s.warmup, "steps until the highest one", 0, kMany);
   number("clip", s.clip, "largest norm of all gradients (0: any)", 0, 1e9);
   number("weight-decay", s.weight_decay, "", 0, 1e3);
   number("beta2", s.beta2, "of AdamW, in 32 and in 8 bits, and Muon's", 0, 0.999999);
-  number("momentum", s.momentum, "of sgd (0: none)", 0, 0.999999);
+  number("momentum", s.momentum, "of sgd (0: none) and nesterov", 0, 0.999999);
   std::vector<std::string> recipes(std::begin(kRecipes), std::end(kRecipes));
   recipes.emplace_back("bf16");
   choice("precision", s.precision, "dtypes of weights, gradients, states", recipes);
@@ -138,6 +142,7 @@ TransformerConfig config_of(const TrainSettings& s) {
     c.norm = NormKind::Rms, c.activation = swiglu, c.biases = false;
     c.rotary = c.channels / std::max<int64_t>(c.heads, 1), c.output_head = OutputHead::Untied;
   }
+  if (s.head != "own") c.output_head = s.head == "tied" ? OutputHead::Tied : OutputHead::Untied;
   if (s.kv_heads > 0) c.kv_heads = s.kv_heads;
   if (s.mlp > 0) c.mlp_channels = s.mlp;
   if (s.experts > 0)
@@ -150,7 +155,10 @@ TransformerConfig config_of(const TrainSettings& s) {
 void prepare(Transformer& model, const TrainSettings& s, const AssignValues& assign) {
   model.initialize(uint64_t(s.seed), assign);
   policy_by_name(s.keep, int64_t(model.blocks.size())).apply(model);
-  if (!s.weights.empty()) load_weights(s.weights, model.parameters);
+  if (!s.weights.empty()) {  // of a saved run, too: what else is in the file is left there
+    const SafetensorsFile file(s.weights);
+    for (Parameter& p : model.parameters) assign(p, read_numbers(file, p.name, p.value.shape()));
+  }
   const DType compute = model.config.precision.value;
   if (s.lora > 0)
     add_lora(model, s.adapted,
@@ -165,12 +173,15 @@ std::unique_ptr<Optimizer> optimizer_of(const TrainSettings& s, Parameters& para
   const auto decay = float(s.weight_decay);
   const AdamWArgs adamw{.beta2 = float(s.beta2), .weight_decay = decay};
   if (s.optimizer == "adamw8bit") return std::make_unique<AdamW8bit>(parameters, adamw);
-  if (s.optimizer == "adafactor")
-    return std::make_unique<Adafactor>(parameters, AdafactorArgs{.weight_decay = decay});
+  if (s.optimizer.starts_with("adafactor")) {
+    AdafactorArgs args{.weight_decay = decay};
+    if (s.optimizer == "adafactor-given") args.step_size = StepSize::Given;
+    return std::make_unique<Adafactor>(parameters, args);
+  }
   if (s.optimizer == "muon")
     return std::make_unique<Muon>(parameters, MuonArgs{.weight_decay = decay, .others = adamw});
-  if (s.optimizer == "sgd")
-    return std::make_unique<Sgd>(parameters, SgdArgs{.momentum = float(s.momentum), .weight_decay = decay});
+  if (s.optimizer == "sgd" || s.optimizer == "nesterov")
+    return std::make_unique<Sgd>(parameters, SgdArgs{float(s.momentum), decay, s.optimizer == "nesterov"});
   return std::make_unique<AdamW>(parameters, adamw);
 }
 

@@ -16,7 +16,7 @@ struct TrainSettings {
   std::string data = "steps.grammar", model = "gpt-4x128x4", weights;  // lessons 03, 12
   int64_t text_bytes = 300'000, vocab = 256, context = 64, batch = 16, steps = 300, seed = 1, workers = 0;
   double dropout = 0, capacity = 0, balance = 0;
-  std::string blocks = "own";                              // or llama
+  std::string blocks = "own", head = "own";                // or llama; tied, untied
   int64_t kv_heads = 0, mlp = 0, experts = 0, chosen = 2;  // lesson 21
   std::string optimizer = "adamw", precision = "fp32";     // lessons 06, 11, 09
   double learning_rate = 1e-3, last_rate = 1e-4, clip = 1, weight_decay = 0, beta2 = 0.999, momentum = 0.9;

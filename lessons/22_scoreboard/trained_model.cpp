@@ -43,16 +43,16 @@ struct OnDataRanks : TrainedModel {
                   first = std::accumulate(shares.begin(), shares.begin() + comm.rank(), int64_t(0));
     const std::vector<TextBatch> parts =
         batch.part(first, mine).parts(even_split(mine, settings.micro_batches));
-    const Tensor count = from_host<float>(current().device, {float(batch.counted())}, {}, DType::F32,
-                                          Kind::Data, "targets of all ranks");
+    const auto count = float(batch.counted());
     whole.parameters.zero_grad();
     double loss = 0;
     for (const TextBatch& part : parts) {
       zero.last_micro_batch = &part == &parts.back();
       current().first_sample = part.first_sample;
       Tape tape;
-      const Tensor share = whole.loss(on_device(part.ids, part.T, "inputs"),
-                                      on_device(part.targets, part.T, "targets"), {}, count);
+      const Tensor share = whole.loss(
+          on_device(part.ids, part.T, "inputs"), on_device(part.targets, part.T, "targets"), {},
+          from_host<float>(current().device, {count}, {}, DType::F32, Kind::Data, "targets of all ranks"));
       zero.end_forward();
       loss += item(share);
       tape.backward(share);

@@ -8,7 +8,7 @@
 #include "src/core/input_file.h"
 #include "src/core/json.h"
 #include "src/io/atomic_file.h"
-#include "src/io/safetensors.h"
+#include "src/io/save_load.h"
 #include "src/tensor/context.h"
 
 namespace gradus {
@@ -116,19 +116,6 @@ static LoraArgs read_config(const std::string& path) {
   } catch (const std::exception& e) {
     fail("peft: ", path, ": ", e.what());
   }
-}
-
-// A tensor of floating numbers, of any such type.
-static std::vector<double> read_numbers(const SafetensorsFile& file, const std::string& name,
-                                        const Shape& shape) {
-  const DType dtype = file.find(name)->dtype;
-  file.expect(name, dtype, shape);               // before memory of this shape is taken
-  visit_float("peft", dtype, []<class T>() {});  // refuses codes and counts
-  Tensor t(current().device, shape, dtype, Kind::Temporary, name);
-  std::vector<char> bytes(size_t(t.bytes()));
-  file.read(name, dtype, shape, bytes.data());
-  t.device().copy_in(t.set().p, bytes.data(), t.bytes());
-  return to_host<double>(t);
 }
 
 void load_adapters(const std::string& folder, Transformer& model, const Precision& precision) {

@@ -83,6 +83,19 @@ void load_weights(const std::string& path, Parameters& parameters) {
   read_tensors(SafetensorsFile(path), path, named_weights(path, parameters), parameters);
 }
 
+std::vector<double> read_numbers(const SafetensorsFile& file, const std::string& name, const Shape& shape) {
+  const SafetensorsFile::Tensor* const found = file.find(name);
+  const DType dtype = found ? found->dtype : DType::F32;
+  file.expect(name, dtype, shape);  // before memory of this shape is taken
+  std::vector<double> numbers;
+  visit_float("load", dtype, [&]<class T>() {
+    std::vector<T> values(size_t(shape.numel()));
+    file.read(name, dtype, shape, values.data());
+    numbers.assign(values.begin(), values.end());
+  });
+  return numbers;
+}
+
 static NamedTensors named_training(const std::string& path, const Parameters& parameters,
                                    const Optimizer& optimizer) {
   NamedTensors tensors = named_weights(path, parameters);

@@ -16,6 +16,9 @@ void save_weights(const std::string& path, const Parameters& parameters, const M
 // too.
 void load_weights(const std::string& path, Parameters& parameters);
 
+// A tensor of such a file, whatever its floating dtype; refuses codes and counts.
+std::vector<double> read_numbers(const SafetensorsFile& file, const std::string& name, const Shape& shape);
+
 // The whole state of a training run: weights, optimizer states, the numbers of the last step and of
 // the updates made, the state of loss scaling, and what the caller adds (seed, configuration). The batches
 // and dropout masks of step s are functions of (seed, s), so a run that is loaded and continued is bit-equal

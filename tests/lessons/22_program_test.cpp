@@ -105,6 +105,26 @@ TEST_F(L22_Program, WithoutAFileItSaysThatNothingIsSaved) {
   EXPECT_NE(read("out").find("nothing is saved"), std::string::npos) << read("out");
 }
 
+// A run that began with another one's weights goes on without that file.
+TEST_F(L22_Program, ABaseIsNeededOnlyToBegin) {
+  const std::string all = kTiny + std::string("--lr=0.01 --last-lr=0.01 ");
+  expect_done("train " + all + "--steps=20 --save=base --curve=base-curve");
+  for (const std::string way : {"--lora=2 --frozen=4-bits --precision=mixed", "--precision=mixed-fp16"}) {
+    const std::string begin = "train " + all + way + " --weights=base --seed=2 ";
+    expect_done(begin + "--steps=3 --save=run --curve=curve");
+    expect_done(begin + "--steps=6 --save=whole");
+    EXPECT_EQ(settings("run").at("weights"), "base");
+    EXPECT_LT(losses_of("curve").at(0), losses_of("base-curve").at(0) - 0.1)
+        << way << ": not the base's weights";
+    fs::rename(path("base"), path("elsewhere"));
+    expect_done("train --load=run --save=run --steps=6");
+    EXPECT_TRUE(read("run") == read("whole")) << way;
+    expect_done("eval --load=run");
+    fs::rename(path("elsewhere"), path("base"));
+    fs::remove(path("run")), fs::remove(path("whole"));
+  }
+}
+
 double number_after(const std::string& words, const std::string& text) {
   const size_t at = text.find(words);
   EXPECT_NE(at, std::string::npos) << text;

@@ -32,6 +32,8 @@ constexpr const char* kWays[] = {
     "--precision=bf16",
     "--optimizer=adamw8bit",
     "--optimizer=adafactor",
+    "--optimizer=adafactor-given --head=untied",
+    "--optimizer=nesterov --head=tied",
     "--optimizer=muon --weight-decay=0.1",
     "--optimizer=sgd",
     "--optimizer=sgd --momentum=0",

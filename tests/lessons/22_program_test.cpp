@@ -68,6 +68,22 @@ TEST_F(L22_Program, GoesOnAfterItWasKilled) {
   expect_goes_on("--ranks=2 --zero=3", SIGKILL, 5);
 }
 
+// Lines of steps that the file does not have are written again.
+TEST_F(L22_Program, ACurveGoesBackWithItsFile) {
+  const std::string all = kTiny + std::string("--lr=0.01 --last-lr=0.01 --curve=curve --save=");
+  expect_done("train " + all + "run --steps=4");
+  fs::copy(path("run"), path("four"));
+  expect_done("train --load=run --save=run --curve=curve --steps=9");
+  EXPECT_EQ(losses_of("curve").size(), 9u);
+  expect_done("train --load=four --save=four --curve=curve --steps=7");
+  expect_done("train --load=run --save=run --curve=curve --steps=9");  // no step is left, so nothing changes
+  const std::vector<double> losses = losses_of("curve");
+  EXPECT_EQ(losses.size(), 7u);
+  fs::remove(path("curve"));
+  expect_done("train " + all + "whole --steps=7");
+  EXPECT_EQ(losses_of("curve"), losses);
+}
+
 // Neither the step is finished nor a file written; the first signal is one that was handled.
 TEST_F(L22_Program, ASecondSignalEndsItAtOnce) {
   // SIGINT and SIGTERM, bits 1 and 14 of the signals that are caught.
@@ -87,6 +103,26 @@ TEST_F(L22_Program, WithoutAFileItSaysThatNothingIsSaved) {
   in_background(kTiny + std::string("--steps=100000000 --curve=curve"),
                 until("[ -s curve ]") + "kill -INT $!;");
   EXPECT_NE(read("out").find("nothing is saved"), std::string::npos) << read("out");
+}
+
+// A run that began with another one's weights goes on without that file.
+TEST_F(L22_Program, ABaseIsNeededOnlyToBegin) {
+  const std::string all = kTiny + std::string("--lr=0.01 --last-lr=0.01 ");
+  expect_done("train " + all + "--steps=20 --save=base --curve=base-curve");
+  for (const std::string way : {"--lora=2 --frozen=4-bits --precision=mixed", "--precision=mixed-fp16"}) {
+    const std::string begin = "train " + all + way + " --weights=base --seed=2 ";
+    expect_done(begin + "--steps=3 --save=run --curve=curve");
+    expect_done(begin + "--steps=6 --save=whole");
+    EXPECT_EQ(settings("run").at("weights"), "base");
+    EXPECT_LT(losses_of("curve").at(0), losses_of("base-curve").at(0) - 0.1)
+        << way << ": not the base's weights";
+    fs::rename(path("base"), path("elsewhere"));
+    expect_done("train --load=run --save=run --steps=6");
+    EXPECT_TRUE(read("run") == read("whole")) << way;
+    expect_done("eval --load=run");
+    fs::rename(path("elsewhere"), path("base"));
+    fs::remove(path("run")), fs::remove(path("whole"));
+  }
 }
 
 double number_after(const std::string& words, const std::string& text) {

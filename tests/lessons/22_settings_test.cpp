@@ -66,7 +66,7 @@ TEST_F(L22_Settings, AreInTheFileOfARun) {
   for (std::string line; std::getline(help, line);)
     if (line.starts_with("  --")) expected.insert(line.substr(4, line.find_first_of("= ", 4) - 4));
   for (const char* not_of_the_run : {"device", "memory", "comm", "comm-timeout", "load", "settings", "save",
-                                     "save-every", "curve", "json", "trace", "help", "weights"})
+                                     "save-every", "curve", "json", "trace", "help", "weights", "expected"})
     EXPECT_EQ(expected.erase(not_of_the_run), 1u) << not_of_the_run;
   EXPECT_EQ(names, expected);
   write("s.json", metadata("a").at("settings"));

@@ -48,17 +48,17 @@ inline void with_training(const TrainSettings& s, const char* device,
 
 // Trains from the file `from`, or from the first weights, until `steps` steps are made, and saves. Returns
 // the losses, which all ranks must have alike.
-struct Stretch {
+struct RunPart {
   int64_t steps;
   std::string save, from = "";
 };
-inline std::vector<double> train(const TrainSettings& s, const Stretch& stretch, const char* device = "cpu") {
+inline std::vector<double> train(const TrainSettings& s, const RunPart& part, const char* device = "cpu") {
   std::vector<std::vector<double>> losses(size_t(s.layout.ranks()));
   with_training(s, device, [&](Training& training) {
     std::vector<double>& mine = losses[size_t(training.ranks ? training.ranks->rank() : 0)];
-    if (!stretch.from.empty()) training.load(stretch.from);
-    while (training.steps() < stretch.steps) mine.push_back(training.step());
-    if (!stretch.save.empty()) training.save(stretch.save);
+    if (!part.from.empty()) training.load(part.from);
+    while (training.steps() < part.steps) mine.push_back(training.step());
+    if (!part.save.empty()) training.save(part.save);
   });
   for (const std::vector<double>& other : losses) EXPECT_EQ(other, losses[0]);
   return losses[0];

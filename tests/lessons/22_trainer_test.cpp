@@ -32,6 +32,8 @@ constexpr const char* kWays[] = {
     "--precision=bf16",
     "--optimizer=adamw8bit",
     "--optimizer=adafactor",
+    "--optimizer=adafactor-given --head=untied",
+    "--optimizer=nesterov --head=tied",
     "--optimizer=muon --weight-decay=0.1",
     "--optimizer=sgd",
     "--optimizer=sgd --momentum=0",
@@ -211,9 +213,10 @@ void expect_alike(const std::vector<double>& losses, const std::vector<double>& 
         << way << ", step " << i;
 }
 constexpr const char* kLayouts[] = {
-    "--ranks=2 --zero=0",
+    "--ranks=2 --zero=0 --micro-batches=2",
     "--ranks=3 --zero=1",
-    "--ranks=4 --zero=2 --micro-batches=1",
+    "--ranks=2 --zero=1 --micro-batches=2",
+    "--ranks=4 --zero=2",
     "--ranks=2 --zero=3 --micro-batches=2",
     "--ranks=2 --tensor-ranks=2",
     "--ranks=2 --tensor-ranks=2 --tokens=parts",

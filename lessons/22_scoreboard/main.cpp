@@ -45,7 +45,7 @@ static int lesson_22(int argc, char** argv) {
     measured.push_back(m);
   methods.insert(methods.end(), course_methods().begin(), course_methods().end());
   if (context.device.has_data()) draw_methods(methods, measured, picture);
-  published_table(report);
+  scoreboard_published(report);
   budgets_table(Scoreboard("--model=gpt2 --vocab=0 --context=0 --text-bytes=20000", 1),
                 machine_called("A100"), report);
   return lesson.finish(report);

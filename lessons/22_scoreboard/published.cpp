@@ -57,7 +57,7 @@ static std::string largest(std::vector<Difference> differences) {
   return text;
 }
 
-void published_table(Report& report) {
+void scoreboard_published(Report& report) {
   Table table({"run", "published", "theirs", "ours", "theirs - ours, MiB: the two largest"});
   double worst = 0;
   for (const PublishedRow& r : rows()) {

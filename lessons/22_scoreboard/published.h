@@ -5,6 +5,6 @@
 
 namespace gradus {
 
-void published_table(Report& report);
+void scoreboard_published(Report& report);
 
 }  // namespace gradus

@@ -114,7 +114,7 @@ inline Lesson adam8bit(const std::string& both) {
 const inline std::string kLora = "--model=gpt-2x128x4 --head=untied --batch=8 --weight-decay=0.01 ";
 const inline std::string kAdapt = "--lr=0.01 --last-lr=0.001 ";
 const inline std::string kBase =
-    kLora + "--device=cpu --steps=25 --text-bytes=600000 --lr=0.003 --last-lr=0.0003 --warmup=1";
+    kLora + "--steps=25 --text-bytes=600000 --lr=0.003 --last-lr=0.0003 --warmup=1";
 inline std::vector<Row> ways_to_adapt() {
   return {{"all weights", "--lr=0.001 --last-lr=0.0001"},
           {"c_attn, r 8", kAdapt + "--lora=8 --lora-alpha=16 --adapted=.*c_attn"},
@@ -135,7 +135,7 @@ inline Lesson lora() {
           Last::Mean,
           ways_to_adapt(),
           "",
-          kBase};
+          "--device=cpu " + kBase};
 }
 inline Lesson lora_on_meta() {
   return {"12_lora", kMeta, kLora + kSmallText, Bytes::Count, Last::Mean, ways_to_adapt()};

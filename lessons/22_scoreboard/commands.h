@@ -3,18 +3,30 @@
 #include <string>
 #include <vector>
 
-#include "src/core/args.h"
+#include "lessons/22_scoreboard/trainer.h"
+#include "src/parallel/comm/processes.h"
 
 namespace gradus {
 
 struct Command {
   std::string name, about;
-  int (*run)(Args& args);
+  int (*run)(Args& args);  // returns the exit code
 };
 const std::vector<Command>& commands();
 // The one that the first word without dashes calls; nullptr: there is no such word.
 const Command* command_in(int argc, char** argv);
 // `words` without the command.
 int run_command(const Command& command, std::vector<std::string> words);
+
+// The flags that all commands have.
+struct RunFlags {
+  explicit RunFlags(Args& args);
+  std::string device;
+  int64_t memory;
+  RanksArgs ranks;
+  std::string load;
+  TrainSettings settings;
+};
+int gradus_train(Args& args);  // train_command.cpp
 
 }  // namespace gradus

@@ -50,83 +50,110 @@ std::vector<std::string> with_files(int argc, char** argv) {
   return words;
 }
 
-TrainSettings settings_of(Args& args, int64_t ranks) {
-  TrainSettings s;
+namespace {
+
+// Declares flags whose defaults are the settings', and notes what they are now.
+struct FlagReader {
+  Args& args;
   Json used = Json::object();
-  const auto note = [&](const char* name, const auto& x) { used[name] = x; };
-  const auto text = [&](const char* name, std::string& x, const char* help) {
+  void text(const char* name, std::string& x, const char* help) {
     x = args.text(name, x, help);
-    if (!x.empty()) note(name, x);
-  };
-  const auto choice = [&](const char* name, std::string& x, const char* help,
-                          const std::vector<std::string>& words) {
-    note(name, x = args.choice(name, x, help, words));
-  };
-  const auto integer = [&](const char* name, int64_t& x, const char* help, int64_t least, int64_t most) {
-    note(name, x = args.integer(name, x, help, least, most));
-  };
-  const auto number = [&](const char* name, double& x, const char* help, double least, double most) {
-    note(name, x = args.number(name, x, help, least, most));
-  };
-  constexpr int64_t kMany = int64_t(1) << 30;
-  text("data", s.data, "a text file, a folder of them, or a .grammar that writes text");
-  integer("text-bytes", s.text_bytes, "bytes that a grammar writes", 1000, kMany);
-  text("model", s.model, "gpt2, gpt2-xl, llama-2-7b, ... or gpt-LAYERSxCHANNELSxHEADS");
-  integer("vocab", s.vocab, "rows of the token table; bytes need 256 (0: the model's own)", 0, kMany);
-  integer("context", s.context, "tokens per sequence (0: the model's own)", 0, kMany);
-  number("dropout", s.dropout, "probability", 0, 0.99);
-  choice("blocks", s.blocks, "the model's own, or Llama's: RMS norm, SwiGLU, rotary positions, no biases",
-         {"own", "llama"});
-  choice("head", s.head, "output weights: the model's own way, the token table (tied), or their own (untied)",
-         {"own", "tied", "untied"});
-  integer("kv-heads", s.kv_heads, "heads of keys and values (0: all heads)", 0, 1 << 16);
-  integer("mlp", s.mlp, "channels within the MLP (0: the model's own)", 0, kMany);
-  integer("experts", s.experts, "MLPs per block, with --blocks=llama (0: one, for all tokens)", 0, 1 << 16);
-  integer("chosen", s.chosen, "experts per token", 1, 1 << 16);
-  number("capacity", s.capacity, "places per expert, relative to an even division (0: all)", 0, 1e6);
-  number("balance", s.balance, "weight of the balance loss", 0, 1e3);
-  text("weights", s.weights, "a file of weights to begin with, or of a saved run");
-  integer("batch", s.batch, "sequences per step, of all ranks", 1, kMany);
-  integer("micro-batches", s.micro_batches, "that a rank's part of the batch is divided into", 1, kMany);
-  integer("steps", s.steps, "of the whole run", 1, kMany);
-  integer("seed", s.seed, "of weights, data order and everything else random", 0, INT64_MAX);
-  integer("workers", s.workers, "threads that make batches ahead of the loop", 0, 1024);
-  choice("optimizer", s.optimizer,
-         "adafactor-given: steps of the learning rate; nesterov: sgd with Nesterov's momentum",
-         {"adamw", "adamw8bit", "adafactor", "adafactor-given", "muon", "sgd", "nesterov"});
-  number("lr", s.learning_rate, "highest learning rate", 0, 1e6);
-  number("last-lr", s.last_rate, "that of the last step", 0, 1e6);
-  integer("warmup", s.warmup, "steps until the highest one", 0, kMany);
-  number("clip", s.clip, "largest norm of all gradients (0: any)", 0, 1e9);
-  number("weight-decay", s.weight_decay, "", 0, 1e3);
-  number("beta2", s.beta2, "of AdamW, in 32 and in 8 bits, and Muon's", 0, 0.999999);
-  number("momentum", s.momentum, "of sgd (0: none) and nesterov", 0, 0.999999);
+    if (!x.empty()) used[name] = x;
+  }
+  void choice(const char* name, std::string& x, const char* help, const std::vector<std::string>& words) {
+    used[name] = x = args.choice(name, x, help, words);
+  }
+  void integer(const char* name, int64_t& x, const char* help, int64_t least, int64_t most) {
+    used[name] = x = args.integer(name, x, help, least, most);
+  }
+  void number(const char* name, double& x, const char* help, double least, double most) {
+    used[name] = x = args.number(name, x, help, least, most);
+  }
+};
+constexpr int64_t kMany = int64_t(1) << 30;
+
+void text_and_model(FlagReader& r, TrainSettings& s) {
+  r.text("data", s.data, "a text file, a folder of them, or a .grammar that writes text");
+  r.integer("text-bytes", s.text_bytes, "bytes that a grammar writes", 1000, kMany);
+  r.text("model", s.model, "gpt2, gpt2-xl, llama-2-7b, ... or gpt-LAYERSxCHANNELSxHEADS");
+  r.integer("vocab", s.vocab, "rows of the token table; bytes need 256 (0: the model's own)", 0, kMany);
+  r.integer("context", s.context, "tokens per sequence (0: the model's own)", 0, kMany);
+  r.number("dropout", s.dropout, "probability", 0, 0.99);
+  r.choice("blocks", s.blocks, "the model's own, or Llama's: RMS norm, SwiGLU, rotary positions, no biases",
+           {"own", "llama"});
+  r.choice("head", s.head,
+           "output weights: the model's own way, the token table (tied), or their own (untied)",
+           {"own", "tied", "untied"});
+  r.integer("kv-heads", s.kv_heads, "heads of keys and values (0: all heads)", 0, 1 << 16);
+  r.integer("mlp", s.mlp, "channels within the MLP (0: the model's own)", 0, kMany);
+  r.integer("experts", s.experts, "MLPs per block, with --blocks=llama (0: one, for all tokens)", 0, 1 << 16);
+  r.integer("chosen", s.chosen, "experts per token", 1, 1 << 16);
+  r.number("capacity", s.capacity, "places per expert, relative to an even division (0: all)", 0, 1e6);
+  r.number("balance", s.balance, "weight of the balance loss", 0, 1e3);
+}
+
+void training(FlagReader& r, TrainSettings& s) {
+  r.text("weights", s.weights, "a file of weights to begin with, or of a saved run");
+  r.integer("batch", s.batch, "sequences per step, of all ranks", 1, kMany);
+  r.integer("micro-batches", s.micro_batches, "that a rank's part of the batch is divided into", 1, kMany);
+  r.integer("steps", s.steps, "of the whole run", 1, kMany);
+  r.integer("seed", s.seed, "of weights, data order and everything else random", 0, INT64_MAX);
+  r.integer("workers", s.workers, "threads that make batches ahead of the loop", 0, 1024);
+  r.choice("optimizer", s.optimizer,
+           "adafactor-given: steps of the learning rate; nesterov: sgd with Nesterov's momentum",
+           {"adamw", "adamw8bit", "adafactor", "adafactor-given", "muon", "sgd", "nesterov"});
+  r.number("lr", s.learning_rate, "highest learning rate", 0, 1e6);
+  r.number("last-lr", s.last_rate, "that of the last step", 0, 1e6);
+  r.integer("warmup", s.warmup, "steps until the highest one", 0, kMany);
+  r.number("clip", s.clip, "largest norm of all gradients (0: any)", 0, 1e9);
+  r.number("weight-decay", s.weight_decay, "", 0, 1e3);
+  r.number("beta2", s.beta2, "of AdamW, in 32 and in 8 bits, and Muon's", 0, 0.999999);
+  r.number("momentum", s.momentum, "of sgd (0: none) and nesterov", 0, 0.999999);
+}
+
+void memory_and_time(FlagReader& r, TrainSettings& s) {
   std::vector<std::string> recipes(std::begin(kRecipes), std::end(kRecipes));
   recipes.emplace_back("bf16");
-  choice("precision", s.precision, "dtypes of weights, gradients, states", recipes);
-  text("keep", s.keep, "of the blocks: store-all, selective, each-block, every-K, sqrt, from-the-start");
-  choice("attention", s.attention, "kernel", {"plain", "flash"});
-  integer("loss-rows", s.loss_rows, "logits of so many tokens at a time (0: all)", 0, kMany);
-  integer("empty-every", s.empty_every, "give unused memory back after so many steps (0: never)", 0, kMany);
-  choice("calls", s.calls, "of kernels: each by the program, replayed, or replayed and fused",
-         {"each", "captured", "compiled"});
-  integer("lora", s.lora, "rank of adapters (0: all weights train)", 0, kMany);
-  number("lora-alpha", s.lora_alpha, "adapters add alpha/rank times their product", 0, 1e6);
-  text("adapted", s.adapted, "layers with an adapter: a regular expression");
-  choice("frozen", s.frozen, "weights of layers that do not train", {"kept", "4-bits"});
-  note("ranks", ranks);
-  integer("tensor-ranks", s.layout.tensor, "that share each layer", 1, 1024);
-  integer("context-ranks", s.layout.context, "that share each sequence", 1, 1024);
-  integer("pipeline-ranks", s.layout.pipeline, "that have some blocks each", 1, 1024);
-  integer("zero", s.zero, "stage: 0 to 3; only data ranks: those that remain share the batch", 0, 3);
-  integer("chunks", s.chunks, "of blocks per pipeline rank", 1, 1024);
-  choice("tokens", s.tokens, "between the layers of tensor ranks: all, a part each, gathered again",
-         {"whole", "parts", "again"});
+  r.choice("precision", s.precision, "dtypes of weights, gradients, states", recipes);
+  r.text("keep", s.keep, "of the blocks: store-all, selective, each-block, every-K, sqrt, from-the-start");
+  r.choice("attention", s.attention, "kernel", {"plain", "flash"});
+  r.integer("loss-rows", s.loss_rows, "logits of so many tokens at a time (0: all)", 0, kMany);
+  r.integer("empty-every", s.empty_every, "give unused memory back after so many steps (0: never)", 0, kMany);
+  r.choice("calls", s.calls, "of kernels: each by the program, replayed, or replayed and fused",
+           {"each", "captured", "compiled"});
+  r.integer("lora", s.lora, "rank of adapters (0: all weights train)", 0, kMany);
+  r.number("lora-alpha", s.lora_alpha, "adapters add alpha/rank times their product", 0, 1e6);
+  r.text("adapted", s.adapted, "layers with an adapter: a regular expression");
+  r.choice("frozen", s.frozen, "weights of layers that do not train", {"kept", "4-bits"});
+}
+
+void ranks_of_each_kind(FlagReader& r, TrainSettings& s) {
+  r.integer("tensor-ranks", s.layout.tensor, "that share each layer", 1, 1024);
+  r.integer("context-ranks", s.layout.context, "that share each sequence", 1, 1024);
+  r.integer("pipeline-ranks", s.layout.pipeline, "that have some blocks each", 1, 1024);
+  r.integer("zero", s.zero, "stage: 0 to 3; only data ranks: those that remain share the batch", 0, 3);
+  r.integer("chunks", s.chunks, "of blocks per pipeline rank", 1, 1024);
+  r.choice("tokens", s.tokens, "between the layers of tensor ranks: all, a part each, gathered again",
+           {"whole", "parts", "again"});
+}
+
+}  // namespace
+
+TrainSettings settings_of(Args& args, int64_t ranks) {
+  TrainSettings s;
+  FlagReader reader{args};
+  text_and_model(reader, s);
+  training(reader, s);
+  memory_and_time(reader, s);
+  reader.used["ranks"] = ranks;
+  ranks_of_each_kind(reader, s);
+  s.used = json_text(reader.used);
   const int64_t other = s.layout.tensor * s.layout.context * s.layout.pipeline;
   check(ranks % other == 0, "--ranks=", ranks, ": tensor, context and pipeline ranks take ", other,
         "; it must be a multiple of that");
+  check(s.chunks == 1 || s.layout.pipeline > 1, "--chunks=", s.chunks, " is for pipeline ranks");
+  check(s.tokens == "whole" || s.layout.tensor > 1, "--tokens=", s.tokens, " is for tensor ranks");
   s.layout.data = ranks / other;
-  s.used = json_text(used);
   return s;
 }
 

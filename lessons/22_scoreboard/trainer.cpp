@@ -133,7 +133,6 @@ StepRecorder train(Training& training, const TrainFiles& files) {
   const int64_t last = training.settings.steps;
   std::ofstream curve;
   const bool writes = !training.ranks || training.ranks->rank() == 0;
-  if (writes && !files.curve.empty()) curve = open_curve(files.curve, training.steps());
   StepRecorder recorder;
   Progress progress("training", last);
   bool stopped = false;
@@ -142,10 +141,12 @@ StepRecorder train(Training& training, const TrainFiles& files) {
     const double loss = training.step();
     recorder.end(loss);
     if (writes) progress.step(training.steps(), loss);
-    if (curve.is_open())
+    if (writes && !files.curve.empty()) {
+      if (!curve.is_open()) curve = open_curve(files.curve, training.steps() - 1);
       curve << json_text({{"step", training.steps()}, {"loss", loss}, {"seconds", recorder.seconds.back()}})
             << std::endl;
-    check(curve.good(), files.curve, " cannot be written; is the disk full?");
+      check(curve.good(), files.curve, " cannot be written; is the disk full?");
+    }
     // Ranks end together: each must know whether a signal has reached another.
     const auto signal = double(StopSignals::received());
     stopped = (training.ranks ? sum_over_ranks(*training.ranks, signal) : signal) != 0;

@@ -15,6 +15,15 @@
 
 using namespace gradus;
 
+static void plain_run(const Scoreboard& board, Report& report) {
+  const Measured plain = board.compare("", "");
+  ReportRow& row = report.row("plain run");
+  row.peak = plain.at_peak;
+  if (std::isnan(plain.seconds)) return;
+  row.ms_per_step = plain.seconds * 1e3;
+  row.tokens_per_s = double(board.settings("").batch * config_of(board.settings("")).context) / plain.seconds;
+}
+
 static int lesson_22(int argc, char** argv) {
   Lesson lesson(
       argc, argv, "22_scoreboard",
@@ -37,6 +46,7 @@ static int lesson_22(int argc, char** argv) {
     run_best(board, lesson.memory, lesson.steps, report);
     return lesson.finish(report);
   }
+  plain_run(board, report);
   std::vector<Method> methods = published_methods();
   std::vector<Measured> measured =
       run_methods("(a) The ten methods of the published table", methods, board, report);

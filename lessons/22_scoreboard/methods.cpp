@@ -86,7 +86,7 @@ std::vector<Measured> run_methods(const std::string& heading, const std::vector<
     const Measured r = board.compare(m.flags, m.base);
     const bool timed = !std::isnan(r.speed);
     std::vector<std::string> cells{m.name, timed ? number_text(r.seconds * 1e3) : "-",
-                                   timed ? number_text(r.speed) : "-", bytes_text(r.peak),
+                                   timed ? number_text(r.speed) : "-", bytes_text(r.peak()),
                                    number_text(r.memory)};
     if (published) cells.insert(cells.end(), {text_of(m.faster), text_of(m.less_memory), verdict(m, r)});
     table.row(cells);

@@ -41,15 +41,23 @@ TrainSettings Scoreboard::settings(const std::string& flags) const {
   return s;
 }
 
+int64_t Measured::peak() const { return at_peak.allocated() - at_peak[Kind::Vendor]; }
+
 Measured Scoreboard::compare(const std::string& method, const std::string& base) const {
-  const TrainSettings m = settings(method), b = settings(base);
-  return m.layout.ranks() == 1 ? on_one_device(m, b) : on_ranks(m, b);
+  const TrainSettings own = settings(method), others = settings(base);
+  Timed m{own}, b{others};
+  if (own.layout.ranks() == 1)
+    time_on_one_device(m, b);
+  else
+    time_on_ranks(m, b);
+  Measured measured{.at_peak = m.at_peak};
+  measured.memory = double(measured.peak()) / double(Measured{.at_peak = b.at_peak}.peak());
+  if (!current().device.has_data()) return measured;
+  const auto tokens = [](const TrainSettings& s) { return double(s.batch * config_of(s).context); };
+  measured.seconds = summarize(m.seconds).median;
+  measured.speed = relative_speed(m.seconds, tokens(own), b.seconds, tokens(others));
+  return measured;
 }
-
-static double tokens_of(const TrainSettings& s) { return double(s.batch * config_of(s).context); }
-
-// The workspace of products is the same for all, and as large as a small model.
-static int64_t without_workspace(const Usage& u) { return u.allocated() - u[Kind::Vendor]; }
 
 struct Scoreboard::Run {
   Run(const TrainSettings& s, const Text& text)
@@ -57,53 +65,39 @@ struct Scoreboard::Run {
     const int warm_up = s.calls == "each" ? 2 : 4;  // a captured step replays from the fourth on
     for (int i = 0; i < warm_up; ++i) training.step();
   }
-  void step() {
+  void step(Timed& timed) {
     context.make_current();
     const double begin = seconds_now(context.device);
     training.step();
-    seconds.push_back(seconds_now(context.device) - begin);
+    timed.seconds.push_back(seconds_now(context.device) - begin);
+    timed.at_peak = context.device.meter().at_peak();
   }
-  int64_t peak() { return without_workspace(context.device.meter().at_peak()); }
   Context context;
   Training training;
-  std::vector<double> seconds;
 };
 
-Measured Scoreboard::on_one_device(const TrainSettings& method, const TrainSettings& base) const {
-  Run b(base, text_), m(method, text_);
-  for (int64_t i = 0; i < steps_; ++i) b.step(), m.step();
-  Measured measured{.peak = m.peak(), .memory = double(m.peak()) / double(b.peak())};
-  if (!m.context.device.has_data()) return measured;
-  measured.seconds = summarize(m.seconds).median;
-  measured.speed = relative_speed(m.seconds, tokens_of(method), b.seconds, tokens_of(base));
-  return measured;
+void Scoreboard::time_on_one_device(Timed& method, Timed& base) const {
+  Run b(base.settings, text_), m(method.settings, text_);
+  for (int64_t i = 0; i < steps_; ++i) b.step(base), m.step(method);
 }
 
 // Simulated ranks compute in turns, each with a clock of its own; the network takes no time.
-Measured Scoreboard::on_ranks(const TrainSettings& method, const TrainSettings& base) const {
-  struct Ranks {
-    const TrainSettings& settings;
-    std::vector<double> seconds = {};
-    int64_t peak = 0;
-  } runs[] = {{base}, {method}};
+void Scoreboard::time_on_ranks(Timed& method, Timed& base) const {
   const char* const device = current().device.name();
   for (int turn = 0; turn < 4; ++turn) {
-    auto& [s, seconds, peak] = runs[turn % 2];
+    Timed& timed = turn % 2 == 0 ? base : method;
+    const TrainSettings& s = timed.settings;
     run_cluster({.ranks = s.layout.ranks(), .device = device, .seed = uint64_t(s.seed)}, [&](Comm& comm) {
       Training training(s, text_, s.layout.ranks() > 1 ? &comm : nullptr);
       for (int64_t step = 0; step < 2 + (steps_ + 1) / 2; ++step) {
         const double begin = comm.seconds();
         training.step();
-        if (step >= 2 && comm.rank() == 0) seconds.push_back(comm.seconds() - begin);
+        if (step >= 2 && comm.rank() == 0) timed.seconds.push_back(comm.seconds() - begin);
       }
-      peak = std::max(peak, without_workspace(current().device.meter().at_peak()));
+      const Usage at_peak = current().device.meter().at_peak();
+      if (at_peak.allocated() > timed.at_peak.allocated()) timed.at_peak = at_peak;
     });
   }
-  Measured measured{.peak = runs[1].peak, .memory = double(runs[1].peak) / double(runs[0].peak)};
-  if (!current().device.has_data()) return measured;
-  measured.seconds = summarize(runs[1].seconds).median;
-  measured.speed = relative_speed(runs[1].seconds, tokens_of(method), runs[0].seconds, tokens_of(base));
-  return measured;
 }
 
 }  // namespace gradus

@@ -10,8 +10,9 @@ namespace gradus {
 struct Measured {
   double seconds = NAN;  // per step: the median; NaN on meta
   double speed = NAN;    // tokens per second, relative to the run that it is compared with
-  int64_t peak = 0;      // bytes without the workspace of products, of the rank with most
-  double memory = 0;     // the peak, relative to that run's
+  Usage at_peak = {};    // of the rank with most
+  double memory = 0;     // peak(), relative to that run's
+  int64_t peak() const;  // without the workspace of products, which is as large as a small model
   bool less_memory() const { return memory < 0.99; }  // by 1 % at least
   bool faster() const { return speed > 1.03; }        // by more than the noise of a shared machine
 };
@@ -33,8 +34,13 @@ class Scoreboard {
 
  private:
   struct Run;
-  Measured on_one_device(const TrainSettings& method, const TrainSettings& base) const;
-  Measured on_ranks(const TrainSettings& method, const TrainSettings& base) const;
+  struct Timed {
+    const TrainSettings& settings;
+    std::vector<double> seconds = {};
+    Usage at_peak = {};
+  };
+  void time_on_one_device(Timed& method, Timed& base) const;
+  void time_on_ranks(Timed& method, Timed& base) const;
   const std::string common_;
   const int64_t steps_;
   const Text text_;

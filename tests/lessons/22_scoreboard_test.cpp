@@ -157,7 +157,7 @@ TEST(L22_Scoreboard, PlannedBytesAreTheRuns) {
 
 TEST(L22_Scoreboard, TheirPublishedRunsAreRepeated) {
   const Context meta("meta");
-  EXPECT_TRUE(failed_checks([](Report& report) { published_table(report); }).empty());
+  EXPECT_TRUE(failed_checks([](Report& report) { scoreboard_published(report); }).empty());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The trainer does each lesson's run: its flags give the losses, the held-out loss and the bytes that the
 // lesson's own program reports, bitwise. Rows of Slow take minutes, and are run if they are asked for:
-//   build/tests/lessons/22_same_test --gtest_also_run_disabled_tests
+//   SLOW=1 build/tests/lessons/22_same_test
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -97,13 +98,14 @@ INSTANTIATE_TEST_SUITE_P(Quick, L22_Same,
                                                       adam8bit(kMeta), lora_on_meta(), fusion(), captured(),
                                                       mixture()})),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(
-    DISABLED_Slow, L22_Same,
-    ::testing::ValuesIn(rows_of({optimizers(kMany), accumulation(kMany), mixed_precision(kFew),
-                                 adam8bit(kMany), lora_base(), lora(), data_loading(), flash_attention(),
-                                 data_parallel(kMany), overlapped(kMany), zero(kMany), tensor_parallel(),
-                                 tensor_parallel_by_sgd(), pipeline()})),
-    name_of);
+// Six minutes: only if the environment has SLOW=1.
+std::vector<Lesson> slow_rows() {
+  if (!std::getenv("SLOW")) return {};
+  return rows_of({optimizers(kMany), accumulation(kMany), mixed_precision(kFew), adam8bit(kMany), lora_base(),
+                  lora(), data_loading(), flash_attention(), data_parallel(kMany), overlapped(kMany),
+                  zero(kMany), tensor_parallel(), tensor_parallel_by_sgd(), pipeline()});
+}
+INSTANTIATE_TEST_SUITE_P(Slow, L22_Same, ::testing::ValuesIn(slow_rows()), name_of);
 
 }  // namespace
 }  // namespace gradus

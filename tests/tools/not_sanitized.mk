@@ -4,7 +4,7 @@
 # much memory a process takes, of which the sanitizers have their part; what measures this CPU's peak; the course's tools,
 # which run none of the engine; and GPU threads in other orders than the first.
 NOT_SANITIZED := $(patsubst %,tests/%_test.cpp,lessons/programs lessons/04_program lessons/04_published_runs \
-  lessons/05_program nn/golden nn/golden_llama nn/models train/memory_need memory/allocator_published parallel/comm/mpi) \
+  lessons/05_program nn/golden nn/golden_llama nn/models train/memory_need memory/allocator_published parallel/comm/mpi lessons/22_program lessons/22_same) \
   $(wildcard tests/course/*_test.cpp)
 MPI := 0
 export LEAVE_OUT := */emu_reverse:*/emu_shuffled:*.EveryCureCures:*.TokensComeAsOftenAsTheModelSays:*.AHeaderOfManyValues*:*.LongHeaders*:*.AMillionEvents*:L13_Programs.*

@@ -36,7 +36,7 @@ struct TimeAndMemory {
 // equal runs the first.
 std::vector<size_t> front_of(const std::vector<TimeAndMemory>& runs);
 
-// Each method as a point, and the front. Those that are compared with the plain run.
+// Each method that computes the plain run's step on one device, as a point; and the front.
 void draw_methods(const std::vector<Method>& methods, const std::vector<Measured>& measured,
                   const std::string& path);
 void front_by_hand(std::ostream& out);  // the page's small example

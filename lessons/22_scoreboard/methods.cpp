@@ -112,8 +112,8 @@ std::vector<size_t> front_of(const std::vector<TimeAndMemory>& runs) {
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return std::pair(runs[a].time, runs[a].memory) < std::pair(runs[b].time, runs[b].memory);
   });
-  for (const size_t i : order)
-    if (front.empty() || runs[i].memory < runs[front.back()].memory) front.push_back(i);
+  for (const size_t run : order)
+    if (front.empty() || runs[run].memory < runs[front.back()].memory) front.push_back(run);
   // STUB: todo("22.2", "the runs that no other one beats, by time", runs, order, front);
   // END SOLUTION 22.2
   return front;

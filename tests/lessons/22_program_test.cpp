@@ -99,6 +99,26 @@ TEST_F(L22_Program, ASecondSignalEndsItAtOnce) {
   }
 }
 
+// Ranks that are processes: each hears of a signal to another one before the next step.
+TEST_F(L22_Program, ASignalToOneProcessEndsAllWithAWholeFile) {
+  const std::string program = (build_folder() / "mpi" / kProgram).string();
+  if (!fs::exists(program)) GTEST_SKIP() << "no MPI on this machine";
+  const std::string mpiexec = fs::absolute("tests/tools/mpiexec.sh").string(),
+                    last_process =
+                        "for p in $(pgrep -x 22_scoreboard); do [ \"$(readlink /proc/$p/cwd)\" = "
+                        "\"$PWD\" ] && last=$p; done; ";
+  const Outcome ended =
+      run(kProgram, "--help >/dev/null",  // what is tested is the shell text before it
+          "cd '" + path() + "'; timeout 120 sh '" + mpiexec + "' 2 '" + program +
+              "' --comm=mpi --ranks=2 train --zero=2 --save=run --curve=curve --steps=100000000 " + kTiny +
+              " >out 2>&1 & " + until("[ \"$(cat curve 2>/dev/null | wc -l)\" -ge 5 ]") + last_process +
+              "kill -TERM $last; wait $!; echo code $?; ");
+  EXPECT_NE(ended.output.find("code 143"), std::string::npos) << ended.output << read("out");
+  EXPECT_NE(read("out").find("; --load=run goes on from there"), std::string::npos) << read("out");
+  EXPECT_EQ(int64_t(losses_of("curve").size()), std::stoll(metadata("run").at("steps")));
+  EXPECT_EQ(gradus("eval --load=run").code, 0);
+}
+
 TEST_F(L22_Program, WithoutAFileItSaysThatNothingIsSaved) {
   in_background(kTiny + std::string("--steps=100000000 --curve=curve"),
                 until("[ -s curve ]") + "kill -INT $!;");

@@ -47,8 +47,9 @@ TEST(L22_Exercises, TheSearchFindsWhatBruteForceFinds) {
   BestCombination all(board, machine_called("A100")), search(board, machine_called("A100"));
   const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).bytes, least = all.least_bytes();
   EXPECT_FALSE(search.within(least - 1)) << "nothing fits, so there is no combination";
-  for (int i = 10; i >= 0; --i) {
-    const int64_t budget = least + (most - least) * i / 10;
+  constexpr int kBudgets = 60;
+  for (int i = kBudgets; i >= 0; --i) {
+    const int64_t budget = least + (most - least) * i / kBudgets;
     const auto found = search.within(budget), best = all.by_brute_force(budget);
     ASSERT_TRUE(found.has_value()) << "budget " << budget << ": a combination fits";
     EXPECT_LE(search.needs(*found).bytes, budget) << found->text() << " needs more than the budget";

@@ -23,7 +23,6 @@ struct LoadedRun {
     training.emplace(flags.settings, text);
     training->load(flags.load);
   }
-  Transformer& model() { return training->trained->model(); }
   Context context;
   const Text text;
   std::optional<Training> training;
@@ -33,20 +32,20 @@ int gradus_eval(Args& args) {
   RunFlags flags(args);
   args.done();
   LoadedRun run(flags);
-  std::cout << "held-out loss "
-            << number_text(held_out_loss(run.model(), run.training->loader, flags.settings.batch))
-            << " nats per byte, after " << run.training->steps() << " steps\n";
+  std::cout << "held-out loss " << number_text(run.training->held_out()) << " nats per byte, after "
+            << run.training->steps() << " steps\n";
   return 0;
 }
 
 int gradus_sample(Args& args) {
-  RunFlags flags(args);
   const std::string prompt = args.text("prompt", "\n", "the text begins with it");
   const int64_t bytes = args.integer("bytes", 400, "to write", 1, 1 << 20);
   const double temperature = args.number("temperature", 0.8, "below 1: likelier text", 1e-3, 100);
+  RunFlags flags(args);
   args.done();
   LoadedRun run(flags);
-  std::cout << printable(sample_text(run.model(), prompt, bytes, temperature, uint64_t(flags.settings.seed)))
+  std::cout << printable(sample_text(run.training->trained->model(), prompt, bytes, temperature,
+                                     uint64_t(flags.settings.seed)))
             << "\n";
   return 0;
 }
@@ -60,7 +59,7 @@ int gradus_plan(Args& args) {
   const Text text = text_of(s);
   std::vector<Machine> machines = published_machines();
   if (!machine.empty()) machines = {machine_called(machine)};
-  Table table({"each rank has", "memory", "needs", "fits", "step at least", "tokens/s at most"});
+  Table table({"each rank has", "memory", "needs, reserved", "fits", "step at least", "tokens/s at most"});
   std::optional<PlannedStep> step;
   for (const Machine& m : machines) {
     step = plan_step(s, text, m);
@@ -71,6 +70,7 @@ int gradus_plan(Args& args) {
   Table kinds({"at the peak", "bytes"});
   for (int k = 0; k < kKinds; ++k)
     if (const int64_t n = step->peak.by_kind[size_t(k)]) kinds.row({name_of(Kind(k)), bytes_text(n)});
+  kinds.row({"allocated", bytes_text(step->peak.allocated())});
   std::cout << s.model << ", " << count_text(config_of(s).parameter_count()) << " parameters, on "
             << s.layout.ranks() << (s.layout.ranks() > 1 ? " ranks, " : " rank, ") << s.batch
             << " sequences of " << config_of(s).context << " tokens per step\n\n"
@@ -85,9 +85,9 @@ RunFlags::RunFlags(Args& args)
     : device(args.choice("device", "auto", "where tensors live and kernels run", device_names())),
       memory(args.bytes("memory", 0, "budget of device memory, of each rank, for example 64MiB (0: none)")),
       ranks(ranks_flags(args, 1024, 1)),
-      load(args.text("load", "", "go on from this file, with its settings; other flags come before them")),
+      load(args.text("load", "", "go on from this saved run, with its settings; flags given here win")),
       settings(settings_of(args, ranks.ranks)) {
-  args.text("settings", "", "a JSON file of these flags, by their names; flags come before it");
+  args.text("settings", "", "a JSON file of these flags, by their names; flags given here win");
   ranks.device = device != "auto" ? device : ranks.comm == "nccl" ? "cuda" : "cpu";
   ranks.seed = uint64_t(settings.seed), ranks.memory_budget = memory;
   if (!load.empty()) settings.weights.clear();  // the file has all of them
@@ -106,7 +106,13 @@ const std::vector<Command>& commands() {
 
 const Command* command_in(int argc, char** argv) {
   const auto word = std::find_if(argv + 1, argv + argc, [](const char* w) { return w[0] != '-'; });
-  if (word == argv + argc) return nullptr;
+  if (word == argv + argc) {
+    const bool is_lesson = !std::string_view(argv[0]).ends_with("/gradus");  // not by its other name
+    if (is_lesson) return nullptr;
+    std::string list;
+    for (const Command& c : commands()) list += "\n  " + c.name + ": " + c.about;
+    throw BadArguments("gradus COMMAND --help lists the flags of a command; commands are" + list);
+  }
   for (const Command& c : commands())
     if (c.name == *word) return &c;
   throw BadArguments("gradus: '" + std::string(*word) +
@@ -118,7 +124,14 @@ int run_command(const Command& command, std::vector<std::string> words) {
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   Args args(int(pointers.size()), pointers.data(), "gradus " + command.name, command.about);
-  return command.run(args);
+  try {
+    return command.run(args);
+  } catch (const BadArguments& e) {  // which of the words came from a file, Args does not know
+    for (const std::string& word : words)
+      if (word.starts_with("--settings=") || word.starts_with("--load="))
+        throw BadArguments(std::string(e.what()) + " (of the command line, or of " + word + ")");
+    throw;
+  }
 }
 
 }  // namespace gradus

@@ -12,22 +12,31 @@
 
 namespace gradus {
 
+static ExpectedLoss expected_in(const std::string& line) {
+  ExpectedLoss e{};
+  int64_t fields = 0;
+  parse_fields(line, 10, [&](const std::string& name, ParsedJson& value) {
+    check(value.is_number(), name, " is ", Brief{value}, "; it must be a number");
+    if (name == "step") e.step = whole_number(value);
+    for (const auto& [field, x] : {std::pair("mean", &e.mean), {"least", &e.least}, {"most", &e.most}})
+      if (name == field) *x = value.get<double>();
+    ++fields;
+  });
+  check(fields == 4, "it needs step, mean, least and most, and nothing else");
+  return e;
+}
+
 std::vector<ExpectedLoss> read_expected(const std::string& path) {
   std::vector<ExpectedLoss> all;
   std::istringstream lines(read_text_file(path));
   for (std::string line; std::getline(lines, line);) {
-    ExpectedLoss e{};
-    int64_t fields = 0;
-    parse_fields(line, 10, [&](const std::string& name, ParsedJson& value) {
-      check(value.is_number(), path, ": ", name, " is ", Brief{value}, "; it must be a number");
-      if (name == "step") e.step = whole_number(value);
-      for (const auto& [field, x] : {std::pair("mean", &e.mean), {"least", &e.least}, {"most", &e.most}})
-        if (name == field) *x = value.get<double>();
-      ++fields;
-    });
-    check(fields == 4 && e.step > (all.empty() ? 0 : all.back().step), path, ": line ", all.size() + 1,
-          " has not step, mean, least and most, or its step does not follow the line before");
-    all.push_back(e);
+    try {
+      all.push_back(expected_in(line));
+    } catch (const Error& e) {
+      fail(path, ", line ", all.size() + 1, ": ", e.what());
+    }
+    check(all.back().step > (all.size() < 2 ? 0 : all[all.size() - 2].step), path, ", line ", all.size(),
+          ": its step does not follow the one before");
   }
   check(!all.empty(), path, ": it is empty; make curves writes such files");
   return all;

@@ -95,18 +95,20 @@ void text_and_model(FlagReader& r, TrainSettings& s) {
 void training(FlagReader& r, TrainSettings& s) {
   r.text("weights", s.weights, "a file of weights to begin with, or of a saved run");
   r.integer("batch", s.batch, "sequences per step, of all ranks", 1, kMany);
-  r.integer("micro-batches", s.micro_batches, "that a rank's part of the batch is divided into", 1, kMany);
+  r.integer("micro-batches", s.micro_batches, "parts of a rank's batch, computed one after the other", 1,
+            kMany);
   r.integer("steps", s.steps, "of the whole run", 1, kMany);
   r.integer("seed", s.seed, "of weights, data order and everything else random", 0, INT64_MAX);
   r.integer("workers", s.workers, "threads that make batches ahead of the loop", 0, 1024);
   r.choice("optimizer", s.optimizer,
-           "adafactor-given: steps of the learning rate; nesterov: sgd with Nesterov's momentum",
+           "adafactor-given: Adafactor with --lr as its step; nesterov: sgd with Nesterov's momentum",
            {"adamw", "adamw8bit", "adafactor", "adafactor-given", "muon", "sgd", "nesterov"});
   r.number("lr", s.learning_rate, "highest learning rate", 0, 1e6);
-  r.number("last-lr", s.last_rate, "that of the last step", 0, 1e6);
-  r.integer("warmup", s.warmup, "steps until the highest one", 0, kMany);
+  r.number("last-lr", s.last_rate, "learning rate of the last step", 0, 1e6);
+  r.integer("warmup", s.warmup, "steps until the highest learning rate", 0, kMany);
   r.number("clip", s.clip, "largest norm of all gradients (0: any)", 0, 1e9);
-  r.number("weight-decay", s.weight_decay, "", 0, 1e3);
+  r.number("weight-decay", s.weight_decay,
+           "subtracted per step, as a share of the weight, times the learning rate", 0, 1e3);
   r.number("beta2", s.beta2, "of AdamW, in 32 and in 8 bits, and Muon's", 0, 0.999999);
   r.number("momentum", s.momentum, "of sgd (0: none) and nesterov", 0, 0.999999);
 }
@@ -115,9 +117,11 @@ void memory_and_time(FlagReader& r, TrainSettings& s) {
   std::vector<std::string> recipes(std::begin(kRecipes), std::end(kRecipes));
   recipes.emplace_back("bf16");
   r.choice("precision", s.precision, "dtypes of weights, gradients, states", recipes);
-  r.text("keep", s.keep, "of the blocks: store-all, selective, each-block, every-K, sqrt, from-the-start");
-  r.choice("attention", s.attention, "kernel", {"plain", "flash"});
-  r.integer("loss-rows", s.loss_rows, "logits of so many tokens at a time (0: all)", 0, kMany);
+  r.text("keep", s.keep,
+         "activations of the blocks: store-all, selective, each-block, every-K, sqrt, from-the-start");
+  r.choice("attention", s.attention, "attention kernel", {"plain", "flash"});
+  r.integer("loss-rows", s.loss_rows,
+            "logits of so many tokens at a time (0: all); saves memory if the vocabulary is large", 0, kMany);
   r.integer("empty-every", s.empty_every, "give unused memory back after so many steps (0: never)", 0, kMany);
   r.choice("calls", s.calls, "of kernels: each by the program, replayed, or replayed and fused",
            {"each", "captured", "compiled"});
@@ -131,9 +135,11 @@ void ranks_of_each_kind(FlagReader& r, TrainSettings& s) {
   r.integer("tensor-ranks", s.layout.tensor, "that share each layer", 1, 1024);
   r.integer("context-ranks", s.layout.context, "that share each sequence", 1, 1024);
   r.integer("pipeline-ranks", s.layout.pipeline, "that have some blocks each", 1, 1024);
-  r.integer("zero", s.zero, "stage: 0 to 3; only data ranks: those that remain share the batch", 0, 3);
-  r.integer("chunks", s.chunks, "of blocks per pipeline rank", 1, 1024);
-  r.choice("tokens", s.tokens, "between the layers of tensor ranks: all, a part each, gathered again",
+  r.integer("zero", s.zero, "stage; ranks that are not tensor, context or pipeline ranks share the batch", 0,
+            3);
+  r.integer("chunks", s.chunks, "parts of the model per pipeline rank", 1, 1024);
+  r.choice("tokens", s.tokens,
+           "of tensor ranks, between layers: all, a part each, gathered again in backward",
            {"whole", "parts", "again"});
 }
 

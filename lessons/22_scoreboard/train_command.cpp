@@ -19,7 +19,7 @@ struct TrainOptions : TrainFiles {
 TrainOptions options_of(Args& args, const RunFlags& flags) {
   TrainOptions o;
   o.save = args.text("save", "", "file of the run, to go on from");
-  o.save_every = args.integer("save-every", 100, "steps between two times", 1, 1 << 30);
+  o.save_every = args.integer("save-every", 100, "save after so many steps", 1, 1 << 30);
   o.curve = args.text("curve", "", "a line of JSON for each step");
   o.expected =
       args.text("expected", "", "a curve to compare with: lessons/22_scoreboard/curves/gpt.jsonl, ...");
@@ -37,14 +37,17 @@ TrainOptions options_of(Args& args, const RunFlags& flags) {
   return o;
 }
 
-void print_expected(const std::vector<double>& losses, int64_t first,
-                    const std::vector<ExpectedLoss>& expected) {
+void check_expected(const std::vector<double>& losses, int64_t first,
+                    const std::vector<ExpectedLoss>& expected, Report& report) {
   const CurveVerdict verdict = compare_curve(losses, first, expected);
   const std::string picture = "build/plots/22_curve.svg";
   make_folder_of(picture);
   draw_curve(losses, first, expected, picture);
-  std::cout << "the loss is outside of what is expected in " << verdict.outside << " of " << verdict.compared
-            << " parts of the run; both curves: " << picture << "\n";
+  std::cout << "this run's loss, and what is expected: " << picture << "\n";
+  report.check_equal(
+      "parts of the run with another loss than expected, of " + std::to_string(verdict.compared),
+      verdict.outside, 0,
+      verdict.compared > 0 ? "" : "the first part ends at step " + std::to_string(expected[0].step));
 }
 
 // Returns the exit code.
@@ -57,11 +60,10 @@ int report_run(Training& training, const StepRecorder& recorder, const std::vect
   if (!recorder.losses.empty()) {
     ReportRow& row = report.row(s.model);
     recorder.fill(row, s.batch * training.trained->model().config.context);
-    if (!training.ranks && current().device.has_data())
-      row.loss_held_out = held_out_loss(training.trained->model(), training.loader, s.batch);
-    report.check_at_most("the last loss is a number", recorder.losses.back(), INFINITY);
+    if (!training.ranks && current().device.has_data()) row.loss_held_out = training.held_out();
+    report.check_at_most("the loss of the last step is a number", recorder.losses.back(), INFINITY);
     if (!expected.empty())
-      print_expected(recorder.losses, training.steps() - int64_t(recorder.losses.size()), expected);
+      check_expected(recorder.losses, training.steps() - int64_t(recorder.losses.size()), expected, report);
   }
   return report.finish(json);
 }
@@ -82,6 +84,9 @@ int gradus_train(Args& args) {
   const auto run = [&](Comm* comm) {
     Training training(flags.settings, text, comm);
     if (!flags.load.empty()) training.load(flags.load);
+    if (training.steps() >= flags.settings.steps && (!comm || comm->rank() == 0))
+      std::cout << flags.load << " has made " << training.steps()
+                << " steps; with --steps=" << flags.settings.steps << " none is left\n";
     const StepRecorder recorder = train(training, options);
     stopped = training.steps() < flags.settings.steps;
     if (!stopped && (!comm || comm->rank() == 0))

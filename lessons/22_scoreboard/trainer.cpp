@@ -83,6 +83,10 @@ double Training::replayed_step(const TextBatch& batch, double learning_rate) {
   return item(r.loss);
 }
 
+double Training::held_out() {
+  return held_out_loss(trained->model(), loader, even_split(settings.batch, settings.micro_batches).front());
+}
+
 void Training::save(const std::string& path) const {
   const Metadata metadata{{"settings", settings.used}, {"steps", std::to_string(steps_)}};
   if (ranks)

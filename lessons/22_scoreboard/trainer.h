@@ -20,6 +20,7 @@ class Training {
   // ranks: nullptr for one device. The text outlives it.
   Training(const TrainSettings& s, const Text& text, Comm* ranks = nullptr);
   double step();                            // one update; returns the loss of its batch, of all ranks
+  double held_out();                        // loss, in nats per byte; on one device
   int64_t steps() const { return steps_; }  // that were made
 
   // All ranks together. A file is replaced as a whole or not at all.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace gradus {
+namespace gradus::same {
 
 enum class Last : uint8_t {
   Mean,
@@ -246,4 +246,4 @@ inline Lesson mixture() {
            {"dense, total size", "--mlp=256"}}};
 }
 
-}  // namespace gradus
+}  // namespace gradus::same

@@ -10,7 +10,7 @@
 #include "tests/lessons/22_same_rows.h"
 #include "tests/program_testing.h"
 
-namespace gradus {
+namespace gradus::same {
 namespace {
 
 struct L22_Same : FolderTest, ::testing::WithParamInterface<Lesson> {
@@ -108,4 +108,4 @@ std::vector<Lesson> slow_rows() {
 INSTANTIATE_TEST_SUITE_P(Slow, L22_Same, ::testing::ValuesIn(slow_rows()), name_of);
 
 }  // namespace
-}  // namespace gradus
+}  // namespace gradus::same

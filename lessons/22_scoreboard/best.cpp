@@ -9,19 +9,20 @@
 
 namespace gradus {
 
-static const std::vector<std::vector<std::string>>& choices() {
-  static const std::vector<std::vector<std::string>> all{
-      {"--precision=fp32", "--precision=mixed"},
+static std::vector<std::vector<std::string>> choices(bool mixed) {
+  std::vector<std::vector<std::string>> all{
+      {"--precision=fp32"},
       {"--optimizer=adamw", "--optimizer=adamw8bit"},
       {"--attention=plain", "--attention=flash"},
       {"--loss-rows=0", "--loss-rows=128"},
       {"--keep=store-all", "--keep=selective", "--keep=sqrt", "--keep=each-block", "--keep=from-the-start"}};
+  if (mixed) all[0].emplace_back("--precision=mixed");
   return all;
 }
 
-BestCombination::BestCombination(const Scoreboard& board, Machine machine)
+BestCombination::BestCombination(const Scoreboard& board, Machine machine, bool mixed)
     : board_(board), machine_(std::move(machine)), flags_{""} {
-  for (const std::vector<std::string>& choice : choices()) {
+  for (const std::vector<std::string>& choice : choices(mixed)) {
     std::vector<std::string> longer;
     for (const std::string& flags : flags_)
       for (const std::string& flag : choice) longer.push_back(flags + flag + " ");
@@ -95,7 +96,7 @@ static std::string short_text(const Combination& c) {
 void budgets_table(const Scoreboard& board, const Machine& machine, Report& report) {
   BestCombination search(board, machine), all(board, machine);
   const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).bytes, least = all.least_bytes();
-  Table table({"budget", "the fastest combination", "needs", "step at least", "best of all"});
+  Table table({"budget", "the fastest combination", "needs", "its step, at least", "by brute force"});
   int64_t over = 0;
   double slower = 0;
   std::string last;
@@ -116,7 +117,7 @@ void budgets_table(const Scoreboard& board, const Machine& machine, Report& repo
   const TrainSettings s = board.settings("");
   std::cout << "(d) The fastest combination within a budget: " << s.model << ", " << s.batch
             << " sequences of " << config_of(s).context << " tokens per step, on " << machine.name << "\n"
-            << table << "measured on meta: " << search.measured() << " of " << search.combinations()
+            << table << "the search planned " << search.measured() << " of " << search.combinations()
             << " combinations\n\n";
   report.check_equal("(d) budgets that are exceeded, of 20", over, 0);
   report.check_at_most("(d) step of the combination found / of the best of all, less 1", slower, 0.03);
@@ -124,7 +125,7 @@ void budgets_table(const Scoreboard& board, const Machine& machine, Report& repo
 
 void run_best(const Scoreboard& board, int64_t budget, int64_t steps, Report& report) {
   const std::string device = current().device.name();
-  BestCombination search(board, measured_machine(current().device));
+  BestCombination search(board, measured_machine(current().device), device == "cuda");
   const std::optional<Combination> best = search.within(budget);
   check(best.has_value(), "--memory=", bytes_text(budget), ": no combination needs less than ",
         bytes_text(search.least_bytes()));

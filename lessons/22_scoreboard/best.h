@@ -24,9 +24,10 @@ struct Needs {
 // All that it measures it remembers, for other budgets.
 class BestCombination {
  public:
-  // Choices: precision, AdamW in 32 or 8 bits, attention, rows of the head, what the tape keeps, and as many
-  // micro-batches as divide the batch into.
-  BestCombination(const Scoreboard& board, Machine machine);
+  // Choices: precision, if `mixed`, because a CPU computes in bf16 slower than its bound says; AdamW in 32 or
+  // 8 bits; attention; rows of the head; what the tape keeps; the numbers of micro-batches that divide the
+  // batch.
+  BestCombination(const Scoreboard& board, Machine machine, bool mixed = true);
 
   // The fastest that needs at most `budget` bytes; none: nothing fits. Branch and bound: more micro-batches
   // need no more memory, and take no less time, than fewer; so combinations are tried in the order of their

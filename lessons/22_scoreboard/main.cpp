@@ -47,13 +47,15 @@ static int lesson_22(int argc, char** argv) {
     return lesson.finish(report);
   }
   plain_run(board, report);
-  std::vector<Method> methods = published_methods();
-  std::vector<Measured> measured =
-      run_methods("(a) The ten methods of the published table", methods, board, report);
-  for (const Measured& m :
-       run_methods("(b) What the course adds, and combinations", course_methods(), board, report))
+  const int64_t sequences = board.settings("").batch;
+  check(sequences % 4 == 0, "--batch=", sequences, ": it must be a multiple of 4");
+  std::vector<Method> methods = published_methods(sequences);
+  const std::vector<Method> more = course_methods(sequences);
+  std::vector<Measured> measured = run_methods(
+      "(a) The ten methods of the published table, two of them with two sizes", methods, board, report);
+  for (const Measured& m : run_methods("(b) What the course adds, and combinations", more, board, report))
     measured.push_back(m);
-  methods.insert(methods.end(), course_methods().begin(), course_methods().end());
+  methods.insert(methods.end(), more.begin(), more.end());
   if (context.device.has_data()) draw_methods(methods, measured, picture);
   scoreboard_published(report);
   budgets_table(Scoreboard("--model=gpt2 --vocab=0 --context=0 --text-bytes=20000", 1),

@@ -19,8 +19,9 @@ struct Method {
   std::string base = {};  // flags of the run that it is compared with; "": the plain run
   std::string why = {};   // if a measurement disagrees with the claim
 };
-const std::vector<Method>& published_methods();  // the ten of that table
-const std::vector<Method>& course_methods();     // what the course adds, and combinations
+// batch: sequences of the plain run, a multiple of 4.
+std::vector<Method> published_methods(int64_t batch);  // the ten of that table, two of them with two sizes
+std::vector<Method> course_methods(int64_t batch);     // what the course adds, and combinations
 
 // "agrees", or what differs, and why.
 std::string verdict(const Method& method, const Measured& measured);

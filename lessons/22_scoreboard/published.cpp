@@ -58,7 +58,7 @@ static std::string largest(std::vector<Difference> differences) {
 }
 
 void scoreboard_published(Report& report) {
-  Table table({"run", "published", "theirs", "ours", "theirs - ours, MiB: the two largest"});
+  Table table({"run", "published", "theirs", "ours", "largest differences, theirs - ours, MiB"});
   double worst = 0;
   for (const PublishedRow& r : rows()) {
     const MetaRun theirs = run_theirs(r.set), ours = run_ours(r.set);

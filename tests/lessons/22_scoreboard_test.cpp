@@ -1,4 +1,7 @@
 // Lesson 22: the exercises, and what the scoreboard's tables are made of.
+#include <set>
+#include <sstream>
+
 #include "lessons/22_scoreboard/best.h"
 #include "lessons/22_scoreboard/methods.h"
 #include "lessons/22_scoreboard/my_combination.h"
@@ -22,6 +25,10 @@ TEST(L22_Exercises, TokensPerSecondAreComparedByMedians) {
       << "a step of 4 times the tokens in 4 times the time is as fast";
   EXPECT_DOUBLE_EQ(relative_speed({1, 9, 1, 1, 1}, 100, {2, 2, 40, 2, 2}, 100), 2)
       << "one step that the machine disturbed must not count: take medians, not means";
+  EXPECT_NEAR(relative_speed({1, 3, 3}, 100, {1, 1, 1}, 100), 1.0 / 3, 1e-12)
+      << "the fastest step is not the usual one: take medians";
+  EXPECT_DOUBLE_EQ(relative_speed({1, 2, 3}, 100, {3, 1, 2}, 100), 1)
+      << "the median of each run, not of the quotients of its steps";
   EXPECT_DOUBLE_EQ(relative_speed({2, 2, 2, 2}, 100, {1, 1}, 100), 0.5)
       << "the numbers of timed steps may differ";
 }
@@ -33,6 +40,8 @@ TEST(L22_Exercises, TheFrontHasTheRunsThatNoOtherBeats) {
   using Indices = std::vector<size_t>;
   EXPECT_EQ(front({{1.0, 1.0}, {1.4, 0.7}, {1.2, 0.8}, {1.3, 0.6}}), (Indices{0, 2, 3}))
       << "run 1 needs more time and more memory than run 3; the others are listed by time";
+  EXPECT_EQ(front({{1, 1}, {2, 3}, {3, 2}}), (Indices{0}))
+      << "run 2 needs less memory than run 1, but more of both than run 0";
   EXPECT_EQ(front({{3, 1}, {2, 2}, {1, 3}}), (Indices{2, 1, 0})) << "the fastest comes first";
   EXPECT_EQ(front({{1, 2}, {1, 1}}), (Indices{1})) << "of two equally fast runs the one with less memory";
   EXPECT_EQ(front({{1, 2}, {2, 2}}), (Indices{0})) << "of two runs with equal memory the faster one";
@@ -43,8 +52,10 @@ TEST(L22_Exercises, TheFrontHasTheRunsThatNoOtherBeats) {
 
 TEST(L22_Exercises, TheSearchFindsWhatBruteForceFinds) {
   RecordProperty("exercise", "22.3");
-  const Scoreboard board(kTiny, 1);
-  BestCombination all(board, machine_called("A100")), search(board, machine_called("A100"));
+  // Wide enough for budgets to differ, and on a machine that is often bound by its memory.
+  const Scoreboard board("--model=gpt-2x256x4 --context=32 --batch=16 --text-bytes=20000", 1);
+  const Machine machine = machine_called("H100");
+  BestCombination all(board, machine), search(board, machine);
   const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).bytes, least = all.least_bytes();
   EXPECT_FALSE(search.within(least - 1)) << "nothing fits, so there is no combination";
   constexpr int kBudgets = 60;
@@ -56,9 +67,9 @@ TEST(L22_Exercises, TheSearchFindsWhatBruteForceFinds) {
     EXPECT_LE(search.needs(*found).seconds, all.needs(*best).seconds)
         << "budget " << budget << ": " << found->text() << " is slower than " << best->text();
   }
-  BestCombination one(board, machine_called("A100"));
+  BestCombination one(board, machine);
   one.within(most);
-  EXPECT_LT(one.measured(), one.combinations() / 2)
+  EXPECT_LE(one.measured(), 90)
       << "if the first fits, no combination that is slower with one micro-batch has to be measured with more";
 }
 
@@ -79,15 +90,19 @@ TEST(L22_Exercises, AResumedRunReadsTheNextBatches) {
   goes_on.load(file);
   while (goes_on.steps() < 6) resumed.push_back(goes_on.step());
   std::filesystem::remove(file);
-  EXPECT_EQ(losses, resumed) << "from step 4 on the losses of the resumed run differ from the unbroken run's";
+  EXPECT_TRUE(losses == resumed)
+      << "after step 3 the resumed run has other losses than the unbroken one: its last is " << resumed.back()
+      << ", not " << losses.back();
 }
 
 TEST(L22_Exercises, ACombinationForABudget) {
   RecordProperty("exercise", "22.6");
   const std::string flags = my_combination();
-  for (const char* fixed :
-       {"--precision", "--optimizer", "--model", "--batch", "--context", "--vocab", "--lora"})
-    EXPECT_EQ(flags.find(fixed), std::string::npos) << fixed << " changes more than how the step is computed";
+  std::istringstream words(flags);
+  for (std::string word; words >> word;)
+    EXPECT_TRUE(std::set<std::string>({"--attention", "--keep", "--loss-rows", "--micro-batches"})
+                    .contains(word.substr(0, word.find('='))))
+        << word << " changes more than how the step is computed";
   const Scoreboard board("--model=gpt2 --vocab=0 --context=0 --text-bytes=20000", 1);
   const Machine a100 = machine_called("A100");
   const PlannedStep mine = plan_step(board.settings(flags), board.text(), a100);
@@ -100,8 +115,8 @@ TEST(L22_Exercises, ACombinationForABudget) {
 
 TEST(L22_Scoreboard, MethodsAreFlagsOfTheTrainer) {
   const Scoreboard board(kTiny, 1);
-  for (const auto* methods : {&published_methods(), &course_methods()})
-    for (const Method& m : *methods) {
+  for (const auto& methods : {published_methods(8), course_methods(8)})
+    for (const Method& m : methods) {
       EXPECT_NO_THROW(board.settings(m.flags)) << m.name;
       EXPECT_NO_THROW(board.settings(m.base)) << m.name;
     }

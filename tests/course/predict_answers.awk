@@ -121,6 +121,10 @@ function answers() {
     p = x == int(x) ? x : int(x) + 1; p = p < T ? p : T; n = 3 * E * C * h; B = after("out, and read ")
     a["places"] = p; a["weights"] = n; a["flops"] = 2 * p * n; a["bytes"] = 4 * n / R
     a["sent"] = 4 * E * (B / R) * p * C * (R - 1) / R
+  } else if (id == "22.4") {
+    L = after("--model=gpt-"); C = after("--model=gpt-" L "x"); r = after("--lora="); R = after("--ranks=")
+    N = 256 * C + 32 * C + L * (12 * C * C + 13 * C) + 2 * C
+    a["parameters"] = N; a["mixed"] = 18 * N; a["adapters"] = L * r * 4 * C; a["states"] = 12 * a["adapters"]; a["rank"] = 8 * N / R
   }
 }
 function gpt() {

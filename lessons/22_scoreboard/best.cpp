@@ -37,13 +37,24 @@ const Needs& BestCombination::needs(const Combination& c) {
   const auto at = known_.find(c.text());
   if (at != known_.end()) return at->second;
   const PlannedStep step = plan_step(board_.settings(c.text()), board_.text(), machine_);
-  return known_[c.text()] = {step.reserved, step.seconds};
+  return known_[c.text()] = {step.peak.allocated(), step.reserved, step.seconds};
+}
+
+bool BestCombination::fits(const Combination& c, int64_t budget) {
+  const Needs& n = needs(c);
+  if (n.allocated > budget || n.reserved <= budget) return n.allocated <= budget;
+  try {
+    plan_step(board_.settings(c.text()), board_.text(), machine_, budget);
+    return true;
+  } catch (const OutOfMemory&) {
+    return false;
+  }
 }
 
 int64_t BestCombination::least_bytes() {
   int64_t least = INT64_MAX;
   for (const std::string& flags : flags_)
-    least = std::min(least, needs({flags, micro_batches_.back()}).bytes);
+    least = std::min(least, needs({flags, micro_batches_.back()}).reserved);
   return least;
 }
 
@@ -59,7 +70,7 @@ std::optional<Combination> BestCombination::within(int64_t budget) {
     if (best && needs(c).seconds >= needs(*best).seconds) break;
     // The fewest micro-batches that fit, by bisection.
     const auto fewest = std::partition_point(micro_batches_.begin(), micro_batches_.end(), [&](int64_t n) {
-      return needs({c.flags, n}).bytes > budget;
+      return !fits({c.flags, n}, budget);
     });
     if (fewest == micro_batches_.end()) continue;
     c.micro_batches = *fewest;
@@ -75,7 +86,7 @@ std::optional<Combination> BestCombination::by_brute_force(int64_t budget) {
   for (const std::string& flags : flags_)
     for (const int64_t n : micro_batches_) {
       const Combination c{flags, n};
-      if (needs(c).bytes <= budget && (!best || needs(c).seconds < needs(*best).seconds)) best = c;
+      if ((!best || needs(c).seconds < needs(*best).seconds) && fits(c, budget)) best = c;
     }
   return best;
 }
@@ -95,7 +106,7 @@ static std::string short_text(const Combination& c) {
 
 void budgets_table(const Scoreboard& board, const Machine& machine, Report& report) {
   BestCombination search(board, machine), all(board, machine);
-  const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).bytes, least = all.least_bytes();
+  const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).reserved, least = all.least_bytes();
   Table table({"budget", "the fastest combination", "needs", "its step, at least", "by brute force"});
   int64_t over = 0;
   double slower = 0;
@@ -106,12 +117,12 @@ void budgets_table(const Scoreboard& board, const Machine& machine, Report& repo
     const auto budget =
         int64_t(double(least) * std::pow(double(most) / double(least), double(i) / (kBudgets - 1)));
     const Needs found = search.needs(*search.within(budget)), best = all.needs(*all.by_brute_force(budget));
-    over += found.bytes > budget;
+    over += found.allocated > budget;
     slower = std::max(slower, found.seconds / best.seconds - 1);
     const std::string text = short_text(*search.within(budget));
     if (text == last) continue;
     last = text;
-    table.row({bytes_text(budget), text, bytes_text(found.bytes), seconds_text(found.seconds),
+    table.row({bytes_text(budget), text, bytes_text(found.allocated), seconds_text(found.seconds),
                seconds_text(best.seconds)});
   }
   const TrainSettings s = board.settings("");
@@ -140,7 +151,7 @@ void run_best(const Scoreboard& board, int64_t budget, int64_t steps, Report& re
   }
   ReportRow& row = report.row(s.model);
   recorder.fill(row, s.batch * config_of(s).context);
-  row.predicted_bytes = search.needs(*best).bytes;
+  row.predicted_bytes = search.needs(*best).allocated;
   report.check_at_most("bytes that the allocator held", double(recorder.reserved), double(budget));
 }
 

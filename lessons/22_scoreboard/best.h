@@ -17,8 +17,8 @@ struct Combination {
   std::string text() const { return flags + "--micro-batches=" + std::to_string(micro_batches); }
 };
 struct Needs {
-  int64_t bytes;   // that the allocator holds at most
-  double seconds;  // of a step, at least
+  int64_t allocated, reserved;  // bytes at the peak, if there is no budget
+  double seconds;               // of a step, at least
 };
 
 // All that it measures it remembers, for other budgets.
@@ -29,7 +29,7 @@ class BestCombination {
   // batch.
   BestCombination(const Scoreboard& board, Machine machine, bool mixed = true);
 
-  // The fastest that needs at most `budget` bytes; none: nothing fits. Branch and bound: more micro-batches
+  // The fastest that fits into `budget` bytes; none: nothing fits. Branch and bound: more micro-batches
   // need no more memory, and take no less time, than fewer; so combinations are tried in the order of their
   // times with one micro-batch, until no further one can be faster than what was found.
   std::optional<Combination> within(int64_t budget);
@@ -37,7 +37,10 @@ class BestCombination {
   std::optional<Combination> by_brute_force(int64_t budget);
 
   const Needs& needs(const Combination& c);
-  int64_t least_bytes();  // of all combinations
+  // With less than `allocated` it does not fit. With less than `reserved` it may: then it is tried, because
+  // the allocator gives back what it only keeps.
+  bool fits(const Combination& c, int64_t budget);
+  int64_t least_bytes();  // that any combination reserves
   int64_t measured() const { return int64_t(known_.size()); }
   int64_t combinations() const { return int64_t(flags_.size() * micro_batches_.size()); }
 

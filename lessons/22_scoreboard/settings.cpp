@@ -118,7 +118,9 @@ void memory_and_time(FlagReader& r, TrainSettings& s) {
   recipes.emplace_back("bf16");
   r.choice("precision", s.precision, "dtypes of weights, gradients, states", recipes);
   r.text("keep", s.keep,
-         "activations of the blocks: store-all, selective, each-block, every-K, sqrt, from-the-start");
+         "activations of the blocks: store-all, selective, each-block, every-K, sqrt, from-the-start; or "
+         "auto: the "
+         "fastest that fits --memory");
   r.choice("attention", s.attention, "attention kernel", {"plain", "flash"});
   r.integer("loss-rows", s.loss_rows,
             "logits of so many tokens at a time (0: all); saves memory if the vocabulary is large", 0, kMany);

@@ -4,6 +4,7 @@
 
 #include "lessons/22_scoreboard/commands.h"
 #include "lessons/22_scoreboard/curves.h"
+#include "lessons/22_scoreboard/plan.h"
 #include "src/io/atomic_file.h"
 #include "src/train/report.h"
 #include "src/train/run_trace.h"
@@ -76,6 +77,10 @@ int gradus_train(Args& args) {
   std::vector<ExpectedLoss> expected;
   if (!options.expected.empty()) expected = read_expected(options.expected);
   const Text text = text_of(flags.settings);
+  if (flags.settings.keep == "auto") {
+    choose_policy(flags.settings, text, flags.memory);
+    std::cout << "--keep=" << flags.settings.keep << " fits\n";
+  }
   const StopSignals signals;
   std::optional<RunTrace> trace;
   if (!options.trace.empty()) trace.emplace(options.trace);

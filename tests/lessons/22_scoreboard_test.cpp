@@ -56,14 +56,14 @@ TEST(L22_Exercises, TheSearchFindsWhatBruteForceFinds) {
   const Scoreboard board("--model=gpt-2x256x4 --context=32 --batch=16 --text-bytes=20000", 1);
   const Machine machine = machine_called("H100");
   BestCombination all(board, machine), search(board, machine);
-  const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).bytes, least = all.least_bytes();
-  EXPECT_FALSE(search.within(least - 1)) << "nothing fits, so there is no combination";
+  const int64_t most = all.needs(*all.by_brute_force(INT64_MAX)).reserved, least = all.least_bytes();
+  EXPECT_FALSE(search.within(least / 2)) << "nothing fits, so there is no combination";
   constexpr int kBudgets = 60;
   for (int i = kBudgets; i >= 0; --i) {
     const int64_t budget = least + (most - least) * i / kBudgets;
     const auto found = search.within(budget), best = all.by_brute_force(budget);
     ASSERT_TRUE(found.has_value()) << "budget " << budget << ": a combination fits";
-    EXPECT_LE(search.needs(*found).bytes, budget) << found->text() << " needs more than the budget";
+    EXPECT_LE(search.needs(*found).allocated, budget) << found->text() << " needs more than the budget";
     EXPECT_LE(search.needs(*found).seconds, all.needs(*best).seconds)
         << "budget " << budget << ": " << found->text() << " is slower than " << best->text();
   }
@@ -169,6 +169,26 @@ TEST(L22_Scoreboard, PlannedBytesAreTheRuns) {
     EXPECT_EQ(context.device.meter().peak_reserved(), planned.reserved) << flags;
     EXPECT_EQ(context.device.meter().at_peak().allocated(), planned.peak.allocated()) << flags;
   }
+}
+
+TEST(L22_Scoreboard, APolicyIsChosenForABudget) {
+  const Scoreboard board("--model=gpt-4x64x4 --context=64 --batch=16 --text-bytes=20000", 1);
+  const auto planned = [&](const std::string& keep, int64_t budget) {
+    return plan_step(board.settings("--keep=" + keep), board.text(), machine_called("A100"), budget);
+  };
+  const auto chosen = [&](int64_t budget) {
+    TrainSettings s = board.settings("--keep=auto");
+    choose_policy(s, board.text(), budget);
+    EXPECT_NE(s.used.find("\"keep\":\"" + s.keep + "\""), std::string::npos) << s.used;
+    return s.keep;
+  };
+  EXPECT_EQ(chosen(int64_t(1) << 40), "store-all") << "nothing is recomputed without need";
+  const PlannedStep all = planned("store-all", 0), each = planned("each-block", 0);
+  ASSERT_LT(each.reserved, all.peak.allocated());
+  EXPECT_LE(planned(chosen(each.reserved), each.reserved).seconds, each.seconds);
+  EXPECT_NE(chosen(all.peak.allocated() - 1), "store-all");
+  expect_refused("no policy fits", [&] { chosen(1 << 20); });
+  expect_refused("for which budget", [&] { chosen(0); });
 }
 
 TEST(L22_Scoreboard, TheirPublishedRunsAreRepeated) {

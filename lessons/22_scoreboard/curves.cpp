@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
+#include "kernels/check.h"
 #include "src/core/input_file.h"
 #include "src/core/json.h"
 #include "src/io/atomic_file.h"

@@ -38,7 +38,7 @@ static int lesson_22(int argc, char** argv) {
   std::string flags = "--model=" + model + " --batch=" + std::to_string(batch) +
                       " --seed=" + std::to_string(lesson.seed) + " --text-bytes=100000";
   if (small) flags = "--model=gpt-2x32x2 --context=16 --batch=16 --text-bytes=20000";
-  const Scoreboard board(flags, lesson.steps);
+  const Scoreboard board(flags, lesson.steps, lesson.trace.get());
   Report report = lesson.report();
   report.config(config_of(board.settings("")), board.settings("").batch);
   report.config("steps per method", lesson.steps);

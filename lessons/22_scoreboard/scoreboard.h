@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lessons/22_scoreboard/trainer.h"
+#include "src/train/run_trace.h"
 
 namespace gradus {
 
@@ -24,8 +25,9 @@ double relative_speed(const std::vector<double>& method, double method_tokens,
 
 class Scoreboard {
  public:
-  // common: flags of all runs. steps: timed per method, and per run that it is compared with.
-  Scoreboard(std::string common, int64_t steps);
+  // common: flags of all runs. steps: timed per method, and per run that it is compared with. trace: of all
+  // their contexts; may be nullptr.
+  Scoreboard(std::string common, int64_t steps, RunTrace* trace = nullptr);
   // Of flags such as "--keep=sqrt --micro-batches=4" and the common ones.
   TrainSettings settings(const std::string& flags) const;
   // On the current context's device. Both runs alternate (A B A B), so both meet the same noise.
@@ -44,6 +46,7 @@ class Scoreboard {
   const std::string common_;
   const int64_t steps_;
   const Text text_;
+  RunTrace* const trace_;
 };
 
 }  // namespace gradus

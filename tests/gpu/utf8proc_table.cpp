@@ -19,10 +19,10 @@ int main() {
   std::printf(
       "\n};\n\nutf8proc_category_t utf8proc_category(utf8proc_int32_t c) {\n"
       "  if (c < 0 || c >= 0x110000) return UTF8PROC_CATEGORY_CN;\n"
-      "  int low = 0, high = %d;  /* the run is in [low, high) */\n"
-      "  while (high - low > 1) {\n    const int middle = (low + high) / 2;\n"
-      "    if (kRuns[middle].first <= c) low = middle; else high = middle;\n  }\n"
-      "  return (utf8proc_category_t)kRuns[low].category;\n}\n"
+      "  int run = 0, end = %d;  /* it is in [run, end) */\n"
+      "  while (end - run > 1) {\n    const int half = (run + end) / 2;\n"
+      "    if (kRuns[half].first <= c) run = half; else end = half;\n  }\n"
+      "  return (utf8proc_category_t)kRuns[run].category;\n}\n"
       "const char* utf8proc_unicode_version(void) { return \"%s\"; }\n",
       runs, utf8proc_unicode_version());
 }

@@ -1,9 +1,9 @@
 // Lesson 22, the scoreboard: every method of the course, alone and combined, on one model. And the trainer
 // that has all of them as flags: its loop is in trainer.cpp.
 //
-//   make lesson-22                                          expected last line: PASS
-//   make lesson-22 ARGS="--model=gpt-4x128x4 --memory=40MiB"  the fastest combination that fits, and a run of
-//   it make gradus && build/gradus train --help
+//   make lesson-22                           expected last line: PASS
+//   make lesson-22 ARGS="--memory=40MiB"     the fastest combination that fits, and a run of it
+//   make gradus && build/gradus train --help
 #include <iostream>
 
 #include "lessons/22_scoreboard/best.h"

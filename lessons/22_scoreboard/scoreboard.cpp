@@ -1,8 +1,5 @@
 #include "lessons/22_scoreboard/scoreboard.h"
 
-#include <algorithm>
-#include <sstream>
-
 #include "src/core/timing.h"
 #include "src/memory/device_timing.h"
 #include "src/parallel/comm/cluster.h"
@@ -22,23 +19,7 @@ Scoreboard::Scoreboard(std::string common, int64_t steps, RunTrace* trace)
     : common_(std::move(common)), steps_(steps), text_(text_of(settings(""))), trace_(trace) {}
 
 TrainSettings Scoreboard::settings(const std::string& flags) const {
-  std::vector<std::string> words{"gradus"};
-  int64_t ranks = 1;
-  std::istringstream in(flags + " " + common_);
-  for (std::string word; in >> word;) {
-    const std::string name = word.substr(0, word.find('=') + 1);
-    const bool given = std::any_of(words.begin(), words.end(), [&](auto& w) { return w.starts_with(name); });
-    if (name == "--ranks=")
-      ranks = std::stoll(word.substr(name.size()));
-    else if (!given)  // a method's own come first
-      words.push_back(word);
-  }
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  Args args(int(pointers.size()), pointers.data(), "gradus", "a run of the scoreboard");
-  const TrainSettings s = settings_of(args, ranks);
-  args.done();
-  return s;
+  return settings_of(common_ + " " + flags);
 }
 
 int64_t Measured::peak() const { return at_peak.allocated() - at_peak[Kind::Vendor]; }

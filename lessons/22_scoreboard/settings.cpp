@@ -1,7 +1,9 @@
 #include "lessons/22_scoreboard/settings.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "lessons/08_checkpointing/policies.h"
 #include "src/core/input_file.h"
@@ -119,8 +121,7 @@ void memory_and_time(FlagReader& r, TrainSettings& s) {
   r.choice("precision", s.precision, "dtypes of weights, gradients, states", recipes);
   r.text("keep", s.keep,
          "activations of the blocks: store-all, selective, each-block, every-K, sqrt, from-the-start; or "
-         "auto: the "
-         "fastest that fits --memory");
+         "auto: the fastest that fits --memory");
   r.choice("attention", s.attention, "attention kernel", {"plain", "flash"});
   r.integer("loss-rows", s.loss_rows,
             "logits of so many tokens at a time (0: all); saves memory if the vocabulary is large", 0, kMany);
@@ -162,6 +163,21 @@ TrainSettings settings_of(Args& args, int64_t ranks) {
   check(s.chunks == 1 || s.layout.pipeline > 1, "--chunks=", s.chunks, " is for pipeline ranks");
   check(s.tokens == "whole" || s.layout.tensor > 1, "--tokens=", s.tokens, " is for tensor ranks");
   s.layout.data = ranks / other;
+  return s;
+}
+
+TrainSettings settings_of(const std::string& flags) {
+  std::map<std::string, std::string> values;  // by name
+  std::istringstream words(flags);
+  for (std::string word; words >> word;) values[word.substr(0, word.find('='))] = word;
+  const auto ranks = values.extract("--ranks");
+  std::vector<std::string> argv{"gradus"};
+  for (const auto& [name, word] : values) argv.push_back(word);
+  std::vector<char*> pointers;
+  for (std::string& word : argv) pointers.push_back(word.data());
+  Args args(int(pointers.size()), pointers.data(), "gradus", "flags in a text");
+  const TrainSettings s = settings_of(args, ranks ? std::stoll(ranks.mapped().substr(8)) : 1);
+  args.done();
   return s;
 }
 

@@ -37,6 +37,8 @@ struct TrainSettings {
 std::vector<std::string> with_files(int argc, char** argv);
 // Declares the flags; ranks: how many there are in all.
 TrainSettings settings_of(Args& args, int64_t ranks);
+// Of flags as they would be typed, "--ranks=4 --zero=3"; of two with one name the last counts.
+TrainSettings settings_of(const std::string& flags);
 
 TransformerConfig config_of(const TrainSettings& s);
 // Writes the first weights: random, or those of a file; then says what the tape keeps, and adds adapters.

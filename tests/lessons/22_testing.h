@@ -1,30 +1,17 @@
 // Small runs of the trainer, in this process.
 #pragma once
 #include <map>
-#include <sstream>
 
 #include "lessons/22_scoreboard/trainer.h"
 #include "src/parallel/comm/cluster.h"
 
 namespace gradus {
 
-// Flags of a tiny run, in front of a test's own; a later one of the same name replaces an earlier one.
+// Flags of a tiny run, in front of a test's own, which count where both have one of a name.
 inline const std::string kTiny =
     "--model=gpt-2x16x2 --context=16 --text-bytes=20000 --batch=4 --steps=6 --warmup=2 --lr=0.01 ";
 
-inline TrainSettings settings_with(const std::string& flags) {
-  std::map<std::string, std::string> values;
-  std::istringstream words(kTiny + flags);
-  for (std::string word; words >> word;) values[word.substr(0, word.find('='))] = word;
-  const int64_t ranks = values.contains("--ranks") ? std::stoll(values["--ranks"].substr(8)) : 1;
-  values.erase("--ranks");
-  std::vector<char*> argv{const_cast<char*>("gradus")};
-  for (auto& [name, word] : values) argv.push_back(word.data());
-  Args args(int(argv.size()), argv.data(), "gradus train", "");
-  TrainSettings s = settings_of(args, ranks);
-  args.done();
-  return s;
-}
+inline TrainSettings settings_with(const std::string& flags) { return settings_of(kTiny + flags); }
 
 // `body` with the training of these settings, on each of its ranks.
 inline void with_training(const TrainSettings& s, const char* device,

@@ -57,7 +57,7 @@ AttentionRun run_attention(const Lesson& lesson, const std::string& name, Attent
   }
   if (device.has_data()) run.dqkv = to_host<double>(input.leaf.grad);
   const Usage& peak = device.meter().at_peak();
-  run.peak = peak.allocated() - peak[Kind::Vendor];
+  run.peak = peak.allocated() - peak[Kind::Workspace];
   return run;
 }
 

@@ -51,7 +51,7 @@ static HeadRun run_head(const Lesson& lesson, const HeadSize& size, int64_t at_a
     if (device.has_data()) run.loss = to_host<double>(loss);
   }
   const Usage& peak = device.meter().at_peak();
-  run.peak = peak.allocated() - peak[Kind::Vendor] - peak.rounding;
+  run.peak = peak.allocated() - peak[Kind::Workspace] - peak.rounding;
   if (!device.has_data()) return run;
   run.seconds = summarize(seconds).median;
   run.gradients = to_host<double>(of_x.grad);

@@ -22,7 +22,7 @@ TrainSettings Scoreboard::settings(const std::string& flags) const {
   return settings_of(common_ + " " + flags);
 }
 
-int64_t Measured::peak() const { return at_peak.allocated() - at_peak[Kind::Vendor]; }
+int64_t Measured::peak() const { return at_peak.allocated() - at_peak[Kind::Workspace]; }
 
 Measured Scoreboard::compare(const std::string& method, const std::string& base) const {
   const TrainSettings own = settings(method), others = settings(base);

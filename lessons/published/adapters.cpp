@@ -9,19 +9,19 @@ struct Printed {  // GiB
 };
 
 static PublishedRuns compare(const MetaSetting& set, const Printed& printed) {
-  const MetaRun theirs = run_theirs(set), ours = run_ours(set);
+  const MetaRun reproduced = run_reproduced(set), ours = run_ours(set);
   PublishedRuns runs;
-  runs.figures = {gib_figure("loaded", printed.loaded, theirs.loaded_allocated, ours.loaded_allocated,
+  runs.figures = {gib_figure("loaded", printed.loaded, reproduced.loaded_allocated, ours.loaded_allocated,
                              printed.loaded_why),
-                  gib_figure("gradients", printed.gradients, theirs.updated[Kind::Gradient],
+                  gib_figure("gradients", printed.gradients, reproduced.updated[Kind::Gradient],
                              ours.updated[Kind::Gradient], "the same"),
-                  gib_figure("optimizer", printed.states, theirs.updated[Kind::Optimizer],
+                  gib_figure("optimizer", printed.states, reproduced.updated[Kind::Optimizer],
                              ours.updated[Kind::Optimizer], "the same"),
-                  gib_figure("after the update", printed.updated, theirs.updated.allocated(),
+                  gib_figure("after the update", printed.updated, reproduced.updated.allocated(),
                              ours.updated.allocated(), "the next table")};
   constexpr double kGiB = 1024.0 * kMiB;
-  runs.gap = finished({"theirs - ours, after the update", "published - ours",
-                       take_apart_updated(theirs.updated, ours.updated), 0,
+  runs.gap = finished({"reproduced - gradus, after the update", "published - gradus",
+                       take_apart_updated(reproduced.updated, ours.updated), 0,
                        int64_t(printed.updated * kGiB) - ours.updated.allocated(), 0, "allocated"});
   return runs;
 }

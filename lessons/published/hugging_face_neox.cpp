@@ -10,7 +10,8 @@ void HuggingFaceNeoX::buffer(const Shape& shape, DType dtype, Kind kind, const c
 // times each); since 2.0 they are PyTorch's own tensors, and they stay from one run of the book to the next.
 // (For LoRA the book began anew: what it prints of the loaded model is without them.)
 void HuggingFaceNeoX::make_workspaces() {
-  for (int thread = 0; thread < 2; ++thread) buffer({8'519'680}, DType::U8, Kind::Vendor, "cuBLAS workspace");
+  for (int thread = 0; thread < 2; ++thread)
+    buffer({8'519'680}, DType::U8, Kind::Workspace, "cuBLAS workspace");
 }
 
 EagerTensor HuggingFaceNeoX::weight(const Shape& shape, const std::string& name) {

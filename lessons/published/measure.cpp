@@ -84,7 +84,7 @@ MetaRun run_ours(const MetaSetting& set) {
   return measure(device, step, [] {});
 }
 
-MetaRun run_theirs(const MetaSetting& set) {
+MetaRun run_reproduced(const MetaSetting& set) {
   Device device("meta", kBudget);
   device.allocator().keep_history();
   if (set.half) {
@@ -100,51 +100,54 @@ MetaRun run_theirs(const MetaSetting& set) {
       device, [&] { model.step(set.batch, set.tokens, set.micro_batches, set.update); }, [] {});
 }
 
-std::vector<Difference> take_apart(const MetaRun& theirs, const MetaRun& ours) {
+std::vector<Difference> take_apart(const MetaRun& reproduced, const MetaRun& ours) {
   std::vector<Difference> rows;
-  const auto of_kind = [&](Kind k) { return theirs.peak[k] - ours.peak[k]; };
+  const auto of_kind = [&](Kind k) { return reproduced.peak[k] - ours.peak[k]; };
   int64_t other = of_kind(Kind::Activation);
   const auto of_tensor = [&](const char* tensor, const char* name, const char* why) {
     const auto in = [&](const MetaRun& run) {
       const auto found = run.alive.find({Kind::Activation, tensor});
       return found == run.alive.end() ? 0 : found->second;
     };
-    const int64_t bytes = in(theirs)-in(ours);
+    const int64_t bytes = in(reproduced)-in(ours);
     rows.push_back({name, bytes, why});
     other -= bytes;
   };
-  of_tensor("scores", "attention scores", "until PyTorch 1.10 softmax keeps its input, for its type only");
-  of_tensor("dropped softmax", "softmax after dropout", "ours makes it again from softmax and mask");
-  of_tensor("dropout mask", "dropout masks", "a byte an element; ours draws them again");
+  of_tensor("scores", "attention scores", "until PyTorch 1.10 softmax saves its input, only for the type");
+  of_tensor("dropped softmax", "softmax after dropout", "gradus recomputes it from softmax and mask");
+  of_tensor("dropout mask", "dropout masks", "one byte per element; gradus draws them again");
   rows.push_back(
-      {"other activations", other, "copies of q, k and v by head; ours keeps the product as it is"});
-  rows.push_back({"temporaries", of_kind(Kind::Temporary), "gradients on their way through the last MLP"});
+      {"other activations", other, "copies of q, k and v per head; gradus saves the product itself"});
+  rows.push_back({"temporaries", of_kind(Kind::Temporary), "gradients of activations in the last MLP"});
   rows.push_back(
       {"weights, gradients, states",
        of_kind(Kind::Weight) + of_kind(Kind::Master) + of_kind(Kind::Gradient) + of_kind(Kind::Optimizer),
        "the same"});
-  rows.push_back({"data and buffers", of_kind(Kind::Data) + of_kind(Kind::Other), "their tokens are int64"});
-  rows.push_back({"library workspace", of_kind(Kind::Vendor), "theirs is cuBLAS's own, seen by NVML only"});
-  rows.push_back({"rounding", theirs.peak.rounding - ours.peak.rounding, "by the allocator's rules"});
+  rows.push_back({"data and buffers", of_kind(Kind::Data) + of_kind(Kind::Other), "tokens in int64"});
+  rows.push_back(
+      {"library workspace", of_kind(Kind::Workspace), "cuBLAS allocates it itself; only NVML sees it"});
+  rows.push_back(
+      {"rounding", reproduced.peak.rounding - ours.peak.rounding, "sizes rounded up by the allocator"});
   const auto slack = [](const MetaRun& r) { return r.peak_reserved - r.peak.allocated(); };
-  rows.push_back({"allocator slack", slack(theirs) - slack(ours), "reserved, but not allocated at the peak"});
+  rows.push_back(
+      {"allocator slack", slack(reproduced) - slack(ours), "reserved, but not allocated at the peak"});
   return rows;
 }
 
-std::vector<Difference> take_apart_updated(const Usage& theirs, const Usage& ours) {
+std::vector<Difference> take_apart_updated(const Usage& reproduced, const Usage& ours) {
   const auto of = [&](std::initializer_list<Kind> kinds) {
     int64_t bytes = 0;
-    for (const Kind k : kinds) bytes += theirs[k] - ours[k];
+    for (const Kind k : kinds) bytes += reproduced[k] - ours[k];
     return bytes;
   };
   std::vector<Difference> rows{
-      {"weights", of({Kind::Weight, Kind::Master}), "theirs: what is not in 4 bits is in fp32"},
+      {"weights", of({Kind::Weight, Kind::Master}), "reproduced: weights that are not in 4 bits are in fp32"},
       {"gradients", of({Kind::Gradient}), ""},
       {"states", of({Kind::Optimizer}), ""},
-      {"buffers", of({Kind::Other, Kind::Data}), "masks and rotary tables of each layer; ours has none"},
-      {"library workspace", of({Kind::Vendor}), "two of cuBLAS's, one of ours"},
-      {"outputs", of({Kind::Activation, Kind::Temporary}), "what their forward pass returned"},
-      {"rounding", theirs.rounding - ours.rounding, "by the allocator's rules"}};
+      {"buffers", of({Kind::Other, Kind::Data}), "masks and rotary tables per layer; gradus has none"},
+      {"library workspace", of({Kind::Workspace}), "two of cuBLAS, one of gradus"},
+      {"outputs", of({Kind::Activation, Kind::Temporary}), "tensors that the forward pass returned"},
+      {"rounding", reproduced.rounding - ours.rounding, "sizes rounded up by the allocator"}};
   for (Difference& d : rows)
     if (d.bytes == 0) d.why = "the same";
   return rows;
@@ -162,12 +165,12 @@ PublishedFigure gib_figure(const std::string& name, double published, int64_t th
   return {"polyglot-ko-1.3b", name, "GiB", published, gib(their), gib(our), why};
 }
 
-PublishedFigure peak_figure(const char* name, int64_t published, const MetaRun& theirs, const MetaRun& ours,
-                            const char* why) {
-  return nvml_figure(name, published, theirs.peak_reserved, ours.peak_reserved, why);
+PublishedFigure peak_figure(const char* name, int64_t published, const MetaRun& reproduced,
+                            const MetaRun& ours, const char* why) {
+  return nvml_figure(name, published, reproduced.peak_reserved, ours.peak_reserved, why);
 }
 PublishedFigure peak_figure(const char* name, int64_t published, const MetaSetting& set, const char* why) {
-  return peak_figure(name, published, run_theirs(set), run_ours(set), why);
+  return peak_figure(name, published, run_reproduced(set), run_ours(set), why);
 }
 
 Gap finished(Gap gap) {
@@ -175,8 +178,8 @@ Gap finished(Gap gap) {
   gap.unexplained = gap.whole - gap.named;
   return gap;
 }
-Gap gap_of(const std::string& run, int64_t published, const MetaRun& theirs, const MetaRun& ours) {
-  return finished({run + ": theirs - ours", "published - ours", take_apart(theirs, ours), 0,
+Gap gap_of(const std::string& run, int64_t published, const MetaRun& reproduced, const MetaRun& ours) {
+  return finished({run + ": reproduced - gradus", "published - gradus", take_apart(reproduced, ours), 0,
                    (published - kOutsideMiB) * kMiB - ours.peak_reserved});
 }
 

@@ -44,19 +44,20 @@ struct MetaSetting {
   std::unique_ptr<Optimizer> optimizer(Parameters& p) const;
 };
 MetaRun run_ours(const MetaSetting& set);
-MetaRun run_theirs(const MetaSetting& set);
+MetaRun run_reproduced(const MetaSetting& set);
 
 // Of both programs what NVML shows at the most.
-PublishedFigure peak_figure(const char* name, int64_t published, const MetaRun& theirs, const MetaRun& ours,
-                            const char* why);
+PublishedFigure peak_figure(const char* name, int64_t published, const MetaRun& reproduced,
+                            const MetaRun& ours, const char* why);
 PublishedFigure peak_figure(const char* name, int64_t published, const MetaSetting& set, const char* why);
 PublishedFigure nvml_figure(const char* name, int64_t published, int64_t their, int64_t our, const char* why);
 // Of polyglot-ko-1.3b.
 PublishedFigure gib_figure(const std::string& name, double published, int64_t their, int64_t our,
                            const char* why);
-std::vector<Difference> take_apart(const MetaRun& theirs, const MetaRun& ours);      // at the peak
-std::vector<Difference> take_apart_updated(const Usage& theirs, const Usage& ours);  // after the first update
-Gap finished(Gap gap);                                                               // its sums
-Gap gap_of(const std::string& run, int64_t published, const MetaRun& theirs, const MetaRun& ours);
+std::vector<Difference> take_apart(const MetaRun& reproduced, const MetaRun& ours);  // at the peak
+std::vector<Difference> take_apart_updated(const Usage& reproduced,
+                                           const Usage& ours);  // after the first update
+Gap finished(Gap gap);                                          // its sums
+Gap gap_of(const std::string& run, int64_t published, const MetaRun& reproduced, const MetaRun& ours);
 
 }  // namespace gradus

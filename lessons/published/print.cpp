@@ -15,30 +15,31 @@ static std::string decimals(int count, double x) {
   return text;
 }
 static std::string verdict_detail(const Verdict& v) {
-  if (v.theirs) return "theirs leaves " + bytes_text(v.theirs_room);
-  std::string text = "no memory for " + bytes_text(v.theirs_request);
+  if (v.reproduced) return "the reproduced run leaves " + bytes_text(v.reproduced_room);
+  std::string text = "no memory for " + bytes_text(v.reproduced_request);
   return text + "; published: " + bytes_text(v.published_request);
 }
 
 std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
-  Table figures({"run", "figure", "unit", "published", "theirs", "off by", "ours", "less by", "why"});
+  Table figures({"run", "figure", "unit", "published", "reproduced", "difference", "gradus",
+                 "gradus needs less by", "reason"});
   for (const PublishedFigure& f : all.figures) {
     const auto text = [&](double x) { return decimals(f.unit == "GiB" ? 3 : 0, x); };
-    figures.row({f.run, f.figure, f.unit, text(f.published), text(f.theirs), text(f.published - f.theirs),
-                 text(f.ours), text(f.published - f.ours), f.why});
+    figures.row({f.run, f.figure, f.unit, text(f.published), text(f.reproduced),
+                 text(f.published - f.reproduced), text(f.ours), text(f.published - f.ours), f.why});
   }
-  Table differences({all.gap.runs, "MiB", "why"});
+  Table differences({all.gap.runs, "MiB", "reason"});
   const auto mib = [](int64_t bytes) { return decimals(1, double(bytes) / kMiB); };
   for (const Difference& d : all.gap.differences) differences.row({d.name, mib(d.bytes), d.why});
-  differences.row({"= named", mib(all.gap.named),
+  differences.row({"= sum of the differences", mib(all.gap.named),
                    percent_text(double(all.gap.named) / double(all.gap.whole)) + " of the gap"});
   differences.row({"unexplained", mib(all.gap.unexplained),
-                   "cuBLAS's own memory and kernels; requests we do not know of"});
+                   "memory of cuBLAS and of kernels; requests that we do not know"});
   differences.row({"= gap: " + all.gap.figures, mib(all.gap.whole), all.gap.bytes});
-  Table verdicts({"on a card of 16 GB", "published", "theirs", "ours", "detail"});
+  Table verdicts({"on a card of 16 GB", "published", "reproduced", "gradus", "detail"});
   const auto word = [](bool fits) { return fits ? "fits" : "out of memory"; };
   for (const Verdict& v : all.verdicts)
-    verdicts.row({v.run, word(v.published), word(v.theirs), word(v.ours), verdict_detail(v)});
+    verdicts.row({v.run, word(v.published), word(v.reproduced), word(v.ours), verdict_detail(v)});
   out << figures << "\n" << differences;
   if (!all.verdicts.empty()) out << "\n" << verdicts;
   return out;
@@ -47,15 +48,15 @@ std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
 void report_published(const char* heading, const PublishedRuns& runs, Report& report) {
   std::cout << "\n" << heading << "\n\n" << runs;
   for (const PublishedFigure& f : runs.figures)
-    report.check_at_most(f.run + ", " + f.figure + ": published - theirs, " + f.unit,
-                         std::abs(f.published - f.theirs), f.unit == "GiB" ? 0.0005 : 100);
+    report.check_at_most(f.run + ", " + f.figure + ": published - reproduced, " + f.unit,
+                         std::abs(f.published - f.reproduced), f.unit == "GiB" ? 0.0005 : 100);
 }
 
 void check_verdicts(const PublishedRuns& runs, Report& report) {
   int64_t contradicted = 0;
-  for (const Verdict& v : runs.verdicts) contradicted += v.theirs != v.published || v.ours != v.published;
-  report.check_equal("published verdicts that ours or theirs contradicts", contradicted, 0);
-  report.check_at_most("BERT-large: share of the gap that has no name",
+  for (const Verdict& v : runs.verdicts) contradicted += v.reproduced != v.published || v.ours != v.published;
+  report.check_equal("published verdicts that the reproduced run or gradus contradicts", contradicted, 0);
+  report.check_at_most("BERT-large: unexplained share of the gap",
                        std::abs(double(runs.gap.unexplained) / double(runs.gap.whole)), 0.03);
 }
 

@@ -19,7 +19,7 @@ constexpr int64_t kCardMiB = 16'160, kContextMiB = 1'343;
 
 struct PublishedFigure {
   std::string run, figure, unit;  // MiB or GiB
-  double published, theirs, ours;
+  double published, reproduced, ours;
   std::string why;  // ours is another than the published one
 };
 struct Difference {
@@ -29,14 +29,14 @@ struct Difference {
 };
 struct Verdict {
   std::string run;
-  bool published, theirs, ours;                       // it fits
-  int64_t published_request = 0, theirs_request = 0;  // bytes that could not be had, if it does not
-  int64_t theirs_room = 0;                            // bytes that are left, if it does
+  bool published, reproduced, ours;                       // it fits
+  int64_t published_request = 0, reproduced_request = 0;  // bytes that could not be had, if it does not
+  int64_t reproduced_room = 0;                            // bytes that are left, if it does
 };
 
 // A published figure less another, and the same of two runs on meta taken apart.
 struct Gap {
-  std::string runs, figures;            // "theirs - ours", "published - ours"
+  std::string runs, figures;            // "theirs - ours", "published - gradus"
   std::vector<Difference> differences;  // of the two runs
   int64_t named = 0;                    // the sum of the differences
   int64_t whole = 0;                    // of the two figures

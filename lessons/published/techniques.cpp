@@ -8,28 +8,28 @@ constexpr int64_t kCheckpointing = 6'775, kAllMixed = 7'275;
 
 PublishedRuns published_accumulation() {
   const MetaSetting vanilla{"bert-large", 4, 512}, accumulated{"bert-large", 1, 512, 4};
-  const MetaRun theirs = run_theirs(vanilla), theirs_4 = run_theirs(accumulated);
+  const MetaRun reproduced = run_reproduced(vanilla), reproduced_4 = run_reproduced(accumulated);
   PublishedRuns runs;
-  runs.figures = {
-      nvml_figure("batch 4", kVanilla, theirs.peak_reserved, run_ours(vanilla).peak_reserved, "lesson 04"),
-      nvml_figure("4 x 1", kAccumulated, theirs_4.peak_reserved, run_ours(accumulated).peak_reserved,
-                  "the same")};
-  std::vector<Difference> rows = take_apart(theirs, theirs_4);
+  runs.figures = {nvml_figure("batch 4", kVanilla, reproduced.peak_reserved, run_ours(vanilla).peak_reserved,
+                              "lesson 04"),
+                  nvml_figure("4 x 1", kAccumulated, reproduced_4.peak_reserved,
+                              run_ours(accumulated).peak_reserved, "the same")};
+  std::vector<Difference> rows = take_apart(reproduced, reproduced_4);
   for (Difference& d : rows) d.why = "";
-  runs.gap = finished(
-      {"theirs: batch 4 - (4 x 1)", "the same of the published", rows, 0, (kVanilla - kAccumulated) * kMiB});
+  runs.gap = finished({"reproduced: batch 4 - (4 x 1)", "the same of the published figures", rows, 0,
+                       (kVanilla - kAccumulated) * kMiB});
   return runs;
 }
 
 PublishedRuns published_checkpointing() {
   MetaSetting set{"bert-large", 1, 512, 4};
-  const MetaRun all = run_theirs(set), ours_all = run_ours(set);
+  const MetaRun all = run_reproduced(set), ours_all = run_ours(set);
   set.checkpoints = true;
-  const MetaRun theirs = run_theirs(set), ours = run_ours(set);
+  const MetaRun reproduced = run_reproduced(set), ours = run_ours(set);
   PublishedRuns runs;
   runs.figures = {peak_figure("4 x 1", kAccumulated, all, ours_all, "lesson 07"),
-                  peak_figure("4 x 1, checkpointing", kCheckpointing, theirs, ours, "the next table")};
-  runs.gap = gap_of("BERT-large, 4 x 1, checkpointing", kCheckpointing, theirs, ours);
+                  peak_figure("4 x 1, checkpointing", kCheckpointing, reproduced, ours, "the next table")};
+  runs.gap = gap_of("BERT-large, 4 x 1, checkpointing", kCheckpointing, reproduced, ours);
   return runs;
 }
 
@@ -37,11 +37,11 @@ PublishedRuns published_adafactor() {
   constexpr int64_t kAdafactor = 12'295;
   const MetaSetting adamw{"bert-large", 4, 512},
       adafactor{"bert-large", 4, 512, 1, false, HuggingFaceBert::Update::Adafactor};
-  const MetaRun theirs = run_theirs(adafactor), ours = run_ours(adafactor);
+  const MetaRun reproduced = run_reproduced(adafactor), ours = run_ours(adafactor);
   PublishedRuns runs;
   runs.figures = {peak_figure("NVML, AdamW", kVanilla, adamw, "lesson 04"),
-                  peak_figure("NVML, Adafactor", kAdafactor, theirs, ours, "the next table")};
-  runs.gap = gap_of("BERT-large, Adafactor", kAdafactor, theirs, ours);
+                  peak_figure("NVML, Adafactor", kAdafactor, reproduced, ours, "the next table")};
+  runs.gap = gap_of("BERT-large, Adafactor", kAdafactor, reproduced, ours);
   return runs;
 }
 
@@ -50,19 +50,19 @@ PublishedRuns published_mixed_precision() {
   MetaSetting fp32{"bert-large", 4, 512}, all{"bert-large", 1, 512, 4};
   MetaSetting mixed = fp32;
   mixed.mixed = all.mixed = all.checkpoints = true;
-  const MetaRun theirs = run_theirs(mixed), ours = run_ours(mixed);
+  const MetaRun reproduced = run_reproduced(mixed), ours = run_ours(mixed);
   PublishedRuns runs;
   runs.figures = {
       peak_figure("batch 4", kVanilla, fp32, "lesson 04"),
-      peak_figure("batch 4, fp16", kMixed, theirs, ours, "the next table"),
+      peak_figure("batch 4, fp16", kMixed, reproduced, ours, "the next table"),
       peak_figure("4 x 1, checkpointing, fp16", kAllMixed, all, "lesson 08; two copies of the weights")};
-  runs.gap = gap_of("BERT-large, batch 4, fp16", kMixed, theirs, ours);
+  runs.gap = gap_of("BERT-large, batch 4, fp16", kMixed, reproduced, ours);
   for (Difference& d : runs.gap.differences) {
     if (d.name == "attention scores") d.why = "in fp32; until PyTorch 1.10 softmax keeps its input";
-    if (d.name == "softmax after dropout") d.why = "theirs is kept as an fp16 copy, two rows below";
+    if (d.name == "softmax after dropout") d.why = "reproduced: kept as an fp16 copy, two rows below";
     if (d.name == "other activations") d.why = "softmax and GELU in fp32, and an fp16 copy for each product";
     if (d.name == "weights, gradients, states")
-      d.why = "fp16 copies of weights that products read; ours: of all";
+      d.why = "reproduced: fp16 copies of the weights of products; gradus: of all weights";
   }
   return runs;
 }
@@ -78,15 +78,15 @@ PublishedRuns published_adam8bit() {
   all_fp32.mixed = false;
   MetaSetting all_adafactor = all, all_adam8bit = all;
   all_adafactor.update = Update::Adafactor, all_adam8bit.update = Update::Adam8bit;
-  const MetaRun theirs = run_theirs(adam8bit), ours = run_ours(adam8bit);
+  const MetaRun reproduced = run_reproduced(adam8bit), ours = run_ours(adam8bit);
   PublishedRuns runs;
   runs.figures = {peak_figure("batch 4, AdamW", kVanilla, vanilla, "lesson 04"),
-                  peak_figure("batch 4, 8-bit Adam", kAdam8bit, theirs, ours, "the next table"),
+                  peak_figure("batch 4, 8-bit Adam", kAdam8bit, reproduced, ours, "the next table"),
                   peak_figure("4 x 1, checkpointing", kCheckpointing, all_fp32, "lesson 08"),
                   peak_figure("... and fp16", kAllMixed, all, "lesson 09: two copies of the weights"),
                   peak_figure("... and Adafactor", kAllAdafactor, all_adafactor, "the same"),
                   peak_figure("... or 8-bit Adam", kAllAdam8bit, all_adam8bit, "the same")};
-  runs.gap = gap_of("BERT-large, batch 4, 8-bit Adam", kAdam8bit, theirs, ours);
+  runs.gap = gap_of("BERT-large, batch 4, 8-bit Adam", kAdam8bit, reproduced, ours);
   return runs;
 }
 

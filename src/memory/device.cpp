@@ -64,7 +64,7 @@ Device::~Device() {
 
 Ctx Device::ctx() {
   if (!workspace_)
-    workspace_ = allocator_.allocate(kWorkspaceBytes, Kind::Vendor, "workspace", {kWorkspaceBytes});
+    workspace_ = allocator_.allocate(kWorkspaceBytes, Kind::Workspace, "workspace", {kWorkspaceBytes});
   return {.scalars = there(), .workspace = workspace_->data(), .stream = allocator_.source().stream()};
 }
 

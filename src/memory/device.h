@@ -68,7 +68,7 @@ class Device {
   StepScalars host_scalars_;  // what the host has written last
   int64_t waits_ = 0;
   Block* scalars_ = nullptr;
-  Block* workspace_ = nullptr;  // kWorkspaceBytes, kind vendor; allocated when first asked for
+  Block* workspace_ = nullptr;  // kWorkspaceBytes, kind workspace; allocated when first asked for
 };
 
 }  // namespace gradus

@@ -21,7 +21,7 @@ enum class Kind : uint8_t {
   Temporary,
   Data,
   Comm,
-  Vendor,
+  Workspace,
   Other
 };
 constexpr int kKinds = 10;

@@ -85,7 +85,7 @@ void Report::print_rows() const {
     put("predicted", row.predicted_bytes, bytes_text);
     put("first loss", row.loss_first, loss_text);
     put("last loss", row.loss_last, loss_text);
-    put("held out", row.loss_held_out, loss_text);
+    put("held-out loss", row.loss_held_out, loss_text);
     for (const auto& [name, value] : row.extra) put(name, std::optional(value), number_text);
   }
   if (columns.empty()) return;

@@ -58,7 +58,7 @@ TEST_F(L04_MemoryFiles, BlocksAndEventsSayWhatHappened) {
   EXPECT_EQ(data.at("title").get<std::string>(), "a </script> & \"title\"");
   EXPECT_EQ(
       data.at("kinds").dump(),
-      R"(["weight","master","gradient","optimizer","activation","temporary","data","comm","vendor","other"])");
+      R"(["weight","master","gradient","optimizer","activation","temporary","data","comm","workspace","other"])");
   const auto& strings = data.at("strings");
   const auto text = [&](const Json& number) {
     return strings.at(size_t(number.get<int64_t>())).get<std::string>();

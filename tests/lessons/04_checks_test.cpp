@@ -44,12 +44,12 @@ TEST(L04_Checks, SavedByALayer) {
   const auto failed = [&](int64_t published_bytes, int64_t our_bytes, const TransformerConfig& config) {
     return failed_checks([&](Report& r) { check_saved(published_bytes, our_bytes, config, 3, r); });
   };
-  const std::string theirs = "published a layer: sbh (34 + 5as/h)",
+  const std::string reproduced = "published a layer: sbh (34 + 5as/h)",
                     less = "ours: less 2 sbh + 3 as²b of dropout, more 16 sb of statistics",
                     formula = "ours: what the formula of exercise 04.2 gives";
   EXPECT_EQ(failed(published, ours, c), Names{});
   for (const int64_t off : {-2, 2}) {
-    EXPECT_EQ(failed(published + off, ours, c), Names{theirs});
+    EXPECT_EQ(failed(published + off, ours, c), Names{reproduced});
     EXPECT_EQ(failed(published, ours + off, c), (Names{less, formula}));
   }
   EXPECT_EQ(failed(published, ours, kModel), Names{formula}) << "fp32 saves more";
@@ -139,15 +139,15 @@ TEST(L04_Checks, VerdictsAndTheGap) {
     runs.gap.whole = 1000, runs.gap.unexplained = unexplained;
     return failed_checks([&](Report& r) { check_verdicts(runs, r); });
   };
-  const Names verdicts{"published verdicts that ours or theirs contradicts"},
-      gap{"BERT-large: share of the gap that has no name"};
+  const Names verdicts{"published verdicts that the reproduced run or gradus contradicts"},
+      gap{"BERT-large: unexplained share of the gap"};
   EXPECT_EQ(failed({{"a", true, true, true}, {"b", false, false, false}}, 30), Names{});
   EXPECT_EQ(failed({{"a", true, false, true}}, 0), verdicts);
   EXPECT_EQ(failed({{"a", true, true, false}}, 0), verdicts);
   EXPECT_EQ(failed({{"a", false, true, false}}, 0), verdicts);
   for (const size_t at : {0, 1, 2}) {
     std::vector<Verdict> of_three(3, {"a", true, true, true});
-    of_three[at].theirs = false;
+    of_three[at].reproduced = false;
     EXPECT_EQ(failed(of_three, 0), verdicts) << at;
   }
   for (const int64_t wrong : {-31, 31}) EXPECT_EQ(failed({{"a", true, true, true}}, wrong), gap);

@@ -32,8 +32,8 @@ TEST(L04_PublishedRuns, FiguresAreThoseOfTheSources) {
   } sources[] = {{"BERT-large", "NVML, loaded", 2631},
                  {"BERT-large", "NVML, batch 4", 14949},
                  {"BERT-large", "NVML, 4 times batch 1", 8681},
-                 {"polyglot-ko-1.3b", "a calculator, model", 2.37},
-                 {"polyglot-ko-1.3b", "a calculator, training", 9.49},
+                 {"polyglot-ko-1.3b", "calculator, model", 2.37},
+                 {"polyglot-ko-1.3b", "calculator, training", 9.49},
                  {"polyglot-ko-1.3b", "allocated, loaded", 2.615},
                  {"polyglot-ko-1.3b", "allocated, updated, batch 4", 10.586},
                  {"polyglot-ko-1.3b", "allocated, updated, batch 8", 11.113},
@@ -49,13 +49,13 @@ TEST(L04_PublishedRuns, FiguresAreThoseOfTheSources) {
 // less.
 TEST(L04_PublishedRuns, TheirProgramsRepeatedGiveThePublishedFigures) {
   ASSERT_EQ(runs().figures.size(), 9u);
-  EXPECT_EQ(figure("BERT-large", "NVML, loaded").theirs, 2631);
+  EXPECT_EQ(figure("BERT-large", "NVML, loaded").reproduced, 2631);
   for (const PublishedFigure& f : runs().figures) {
     if (f.figure.starts_with("a calculator")) continue;
     const double bound = f.unit == "GiB" ? 0.0005 + 1.0 / 1024 : 0.03 * std::abs(f.published - f.ours);
-    EXPECT_NEAR(f.theirs, f.published, bound) << f.run << ", " << f.figure;
+    EXPECT_NEAR(f.reproduced, f.published, bound) << f.run << ", " << f.figure;
     if (f.unit == "MiB") {
-      EXPECT_LE(f.theirs, f.published) << "NVML shows at least what an allocator holds";
+      EXPECT_LE(f.reproduced, f.published) << "NVML shows at least what an allocator holds";
     }
   }
 }
@@ -63,12 +63,12 @@ TEST(L04_PublishedRuns, TheirProgramsRepeatedGiveThePublishedFigures) {
 // Printed with two decimals, derived with three (reference numbers, 4.2).
 TEST(L04_PublishedRuns, TheCalculatorsRule) {
   const auto gib = [](const char* name, double digits) {
-    return std::round(figure("polyglot-ko-1.3b", name).theirs * digits) / digits;
+    return std::round(figure("polyglot-ko-1.3b", name).reproduced * digits) / digits;
   };
-  EXPECT_EQ(gib("a calculator, model", 100), 2.37);
-  EXPECT_EQ(gib("a calculator, model", 1000), 2.372);
-  EXPECT_EQ(gib("a calculator, training", 100), 9.49);
-  EXPECT_EQ(gib("a calculator, training", 1000), 9.487);
+  EXPECT_EQ(gib("calculator, model", 100), 2.37);
+  EXPECT_EQ(gib("calculator, model", 1000), 2.372);
+  EXPECT_EQ(gib("calculator, training", 100), 9.49);
+  EXPECT_EQ(gib("calculator, training", 1000), 9.487);
 }
 
 TEST(L04_PublishedRuns, NamedDifferencesSumToTheGapWithin3Percent) {
@@ -98,10 +98,10 @@ TEST(L04_PublishedRuns, DifferencesInActivationsAreExact) {
 TEST(L04_PublishedRuns, VerdictsAreThePublishedOnes) {
   ASSERT_EQ(runs().verdicts.size(), 4u);
   for (const Verdict& v : runs().verdicts) {
-    EXPECT_EQ(v.theirs, v.published) << v.run;
+    EXPECT_EQ(v.reproduced, v.published) << v.run;
     EXPECT_EQ(v.ours, v.published) << v.run;
-    EXPECT_EQ(v.theirs_request, v.published_request) << v.run;
-    EXPECT_GE(v.theirs_room, 0) << v.run;
+    EXPECT_EQ(v.reproduced_request, v.published_request) << v.run;
+    EXPECT_GE(v.reproduced_room, 0) << v.run;
   }
 }
 
@@ -115,14 +115,14 @@ TEST(L04_PublishedRuns, TablesShowEveryRow) {
 
 // Within 100 MiB, or to the third decimal of a GiB.
 TEST(L04_PublishedRuns, AFigureThatIsMissedFails) {
-  const auto failed = [](const char* unit, double published, double theirs) {
+  const auto failed = [](const char* unit, double published, double reproduced) {
     PublishedRuns runs;
-    runs.figures = {{"a", "right", "MiB", 7, 7, 0, ""}, {"a", "b", unit, published, theirs, 0, ""}};
+    runs.figures = {{"a", "right", "MiB", 7, 7, 0, ""}, {"a", "b", unit, published, reproduced, 0, ""}};
     return failed_checks([&](Report& r) { report_published("runs", runs, r); });
   };
   EXPECT_EQ(failed("MiB", 13'939, 13'839), Names{});
   EXPECT_EQ(failed("GiB", 10.586, 10.5864), Names{});
-  const Names mib{"a, b: published - theirs, MiB"}, gib{"a, b: published - theirs, GiB"};
+  const Names mib{"a, b: published - reproduced, MiB"}, gib{"a, b: published - reproduced, GiB"};
   EXPECT_EQ(failed("MiB", 13'939, 13'838), mib);
   EXPECT_EQ(failed("MiB", 13'939, 14'040), mib);
   EXPECT_EQ(failed("MiB", 13'939, NAN), mib);

@@ -177,15 +177,15 @@ TEST(L12_Published, BothRunsToThePrintedDigits) {
     ASSERT_EQ(runs.figures.size(), printed.size());
     for (size_t i = 0; i < printed.size(); ++i) {
       EXPECT_EQ(runs.figures[i].published, printed[i]);
-      EXPECT_EQ(std::round(runs.figures[i].theirs * 1000) / 1000, printed[i]) << runs.figures[i].figure;
-      EXPECT_LE(runs.figures[i].ours, runs.figures[i].theirs + 1e-9) << runs.figures[i].figure;
+      EXPECT_EQ(std::round(runs.figures[i].reproduced * 1000) / 1000, printed[i]) << runs.figures[i].figure;
+      EXPECT_LE(runs.figures[i].ours, runs.figures[i].reproduced + 1e-9) << runs.figures[i].figure;
     }
     expect_taken_apart(runs.gap, runs.figures.back());
   }
   // By their shapes: 24 (8 * 2048 + 6144 * 8) numbers; 2 and 4 bytes of gradient, 4 and 8 of states each.
   constexpr int64_t kTrainable = 24 * 8 * (2048 + 6144);
-  EXPECT_EQ(published_lora().figures[1].theirs * 0x1p30, double(2 * kTrainable));
-  EXPECT_EQ(published_lora().figures[2].theirs * 0x1p30, double(4 * kTrainable));
+  EXPECT_EQ(published_lora().figures[1].reproduced * 0x1p30, double(2 * kTrainable));
+  EXPECT_EQ(published_lora().figures[2].reproduced * 0x1p30, double(4 * kTrainable));
   EXPECT_EQ(published_qlora().figures[1].ours * 0x1p30, double(4 * kTrainable));
   EXPECT_EQ(published_qlora().figures[2].ours * 0x1p30, double(8 * kTrainable));
 }

@@ -15,7 +15,7 @@ inline void expect_figures(const PublishedRuns& runs, const std::vector<double>&
   for (size_t i = 0; i < published.size(); ++i) {
     EXPECT_EQ(runs.figures[i].unit, "MiB");
     EXPECT_EQ(runs.figures[i].published, published[i]);
-    EXPECT_NEAR(runs.figures[i].theirs, published[i], 100) << runs.figures[i].figure;
+    EXPECT_NEAR(runs.figures[i].reproduced, published[i], 100) << runs.figures[i].figure;
   }
 }
 
@@ -28,7 +28,8 @@ inline void expect_rows_add_up(const Gap& gap) {
 // And what is named is the figure's own difference, theirs less ours.
 inline void expect_taken_apart(const Gap& gap, const PublishedFigure& figure) {
   expect_rows_add_up(gap);
-  EXPECT_NEAR(double(gap.named), (figure.theirs - figure.ours) * (figure.unit == "GiB" ? 0x1p30 : 0x1p20), 1);
+  EXPECT_NEAR(double(gap.named), (figure.reproduced - figure.ours) * (figure.unit == "GiB" ? 0x1p30 : 0x1p20),
+              1);
 }
 inline void expect_explained(const Gap& gap) {
   EXPECT_LE(std::abs(double(gap.unexplained)), 0.03 * double(gap.whole));

@@ -102,12 +102,12 @@ TEST(L04_OutOfMemory, TheTablesHaveEveryKindAndTheTenLargestInOrder) {
             (std::vector<std::string>{"weight 1,000 1000 B", "master 2,000 2.0 KiB", "gradient 3,000 2.9 KiB",
                                       "optimizer 4,000 3.9 KiB", "activation 5,000 4.9 KiB",
                                       "temporary 6,000 5.9 KiB", "data 12,999 12.7 KiB", "comm 8,000 7.8 KiB",
-                                      "vendor 9,000 8.8 KiB", "other 10,000 9.8 KiB",
+                                      "workspace 9,000 8.8 KiB", "other 10,000 9.8 KiB",
                                       "rounding 1,465 1.4 KiB", "allocated 62,464 61.0 KiB"}))
       << text;
   EXPECT_EQ(rows_below(text, "largest blocks"),
             (std::vector<std::string>{
-                "of kind 9 [10] other 10,000 9.8 KiB", "of kind 8 [9] vendor 9,000 8.8 KiB",
+                "of kind 9 [10] other 10,000 9.8 KiB", "of kind 8 [9] workspace 9,000 8.8 KiB",
                 "of kind 7 [8] comm 8,000 7.8 KiB", "of kind 6 [7] data 7,000 6.8 KiB",
                 "of kind 5 [6] temporary 6,000 5.9 KiB", "of kind 4 [5] activation 5,000 4.9 KiB",
                 "second of 5000 [5,1000] data 5,000 4.9 KiB", "of kind 3 [4] optimizer 4,000 3.9 KiB",
@@ -133,7 +133,7 @@ TEST(L04_OutOfMemory, TheHintIsForWhoeverHoldsMost) {
   const std::pair<Kind, std::string> hints[] = {
       {Kind::Weight, model},     {Kind::Master, model},    {Kind::Gradient, model}, {Kind::Optimizer, states},
       {Kind::Activation, batch}, {Kind::Temporary, batch}, {Kind::Data, batch},     {Kind::Comm, any},
-      {Kind::Vendor, any},       {Kind::Other, any}};
+      {Kind::Workspace, any},       {Kind::Other, any}};
   for (const auto& [kind, hint] : hints) {
     for (const int64_t budget : {int64_t(0), 40 * kMiB}) {
       Fixture f(40 * kMiB);

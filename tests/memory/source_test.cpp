@@ -155,14 +155,14 @@ TEST(L02_Device, AScalarIsWrittenAlone) {
       EXPECT_EQ(seen.loss_scale, 0.5f) << name;
     }
     EXPECT_EQ(device.ctx().scratch, nullptr) << name;
-    EXPECT_EQ(device.meter().now()[Kind::Vendor], kWorkspaceBytes) << name;
+    EXPECT_EQ(device.meter().now()[Kind::Workspace], kWorkspaceBytes) << name;
   }
 }
 
 TEST(L01_Device, ItsOwnMemoryHasNamesAndOnlyMetaKeepsATrace) {
   for (const char* name : {"cpu", "emu", "meta"}) {
     Device device(name);
-    EXPECT_EQ(device.meter().now()[Kind::Vendor], 0) << "the workspace comes when first asked for";
+    EXPECT_EQ(device.meter().now()[Kind::Workspace], 0) << "the workspace comes when first asked for";
     void* const workspace = device.ctx().workspace;
     EXPECT_EQ(device.ctx().workspace, workspace);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(workspace) % 64, 0u);
@@ -174,7 +174,7 @@ TEST(L01_Device, ItsOwnMemoryHasNamesAndOnlyMetaKeepsATrace) {
           seen += b->name + " " + name_of(b->kind) + " " + std::to_string(b->requested) + " " +
                   b->shape.text() + ", ";
     const std::string bytes = std::to_string(kWorkspaceBytes);
-    EXPECT_EQ(seen, "step scalars other " + std::to_string(sizeof(StepScalars)) + " [], workspace vendor " +
+    EXPECT_EQ(seen, "step scalars other " + std::to_string(sizeof(StepScalars)) + " [], workspace workspace " +
                         bytes + " [" + bytes + "], ")
         << name;
     device.meter().count({.op_class = OpClass::Contraction, .flops = 100, .bytes = 10});

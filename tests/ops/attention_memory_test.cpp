@@ -114,7 +114,7 @@ TEST(L15_FlashMemoryOnMeta, AMillionTokensTakeGigabytes) {
     const int64_t saved = tape.saved_bytes();
     tape.backward(y, empty_like(y, "dy"));
     const Usage& peak = context.device.meter().at_peak();
-    return std::pair(saved, peak.allocated() - peak[Kind::Vendor]);
+    return std::pair(saved, peak.allocated() - peak[Kind::Workspace]);
   };
   const auto [flash, flash_peak] = on_meta(attention_flash);
   const auto [plain, plain_peak] = on_meta(attention_plain);

@@ -160,7 +160,7 @@ TEST_F(L01_Report, TheFileHasTheFieldsOfEveryRow) {
             R"({"lesson":"03_test","device":"cpu","config":{"steps":300,"data":"a \"text\"","rate":0.001},)"
             R"("rows":[{"name":"full","ms_per_step":2.5,"tokens_per_s":1000000.0,"peak_bytes":155,)"
             R"("reserved_bytes":9007199254740993,"peak_by_kind":{"weight":1,"master":2,"gradient":3,)"
-            R"("optimizer":4,"activation":5,"temporary":6,"data":7,"comm":8,"vendor":9,"other":10,)"
+            R"("optimizer":4,"activation":5,"temporary":6,"data":7,"comm":8,"workspace":9,"other":10,)"
             R"("rounding":100},"predicted_bytes":0,"model_flops":77,"loss_first":5.5,"loss_last":1.5,)"
             R"("loss_held_out":null},{"name":"bare","ms_per_step":null,"tokens_per_s":null,)"
             R"("peak_bytes":null,"reserved_bytes":null,"peak_by_kind":{},"predicted_bytes":null,)"
@@ -202,7 +202,7 @@ TEST_F(L01_Report, EachColumnHasItsNameItsUnitAndItsPlace) {
   EXPECT_EQ(finish(report), 0);
   EXPECT_TRUE(printed_.starts_with("\n03_test on cpu: steps=3 data=\"a text\" rate=0.001\n\n")) << printed_;
   EXPECT_NE(printed_.find("ms/step  tokens/s  GFLOP/step     peak  reserved  predicted  first loss  "
-                          "last loss  held out  share  GFLOP/s\n"),
+                          "last loss  held-out loss  share  GFLOP/s\n"),
             std::string::npos)
       << printed_;
   std::istringstream words(line("gpt"));

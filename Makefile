@@ -21,6 +21,7 @@
 #   make gradescope-zip LESSON=03   the same as an autograder for Gradescope
 #   make check-grade LESSONS="02"   grades hostile submissions, and each exercise open; by default of all lessons
 #   make readme      write the table of the last `make lessons` into README.md
+#   make in-pytorch  run the Python on the lessons' pages: it prints the numbers of their examples (PYTHON=FILE has torch)
 #   make mpi-17 RANKS=4   lesson 17, 18, 19 or 20, or with ARGS="train ..." 22, with ranks that are processes, started by MPI
 #   make             build everything that is there; clean: remove build/; compile_commands.json: for editors
 #
@@ -141,7 +142,7 @@ TOOLS   := tests/tools
 COURSE  := tests/course
 
 .DEFAULT_GOAL := all
-.PHONY: all programs run-by-tests lessons gradus curves test counted bench check doctor setup ptxas readme clean help no-tests FORCE
+.PHONY: all programs run-by-tests lessons gradus curves test counted bench check doctor setup ptxas readme in-pytorch clean help no-tests FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 .SECONDEXPANSION:  # rules with % ask what the target includes
@@ -201,6 +202,9 @@ ptxas: $(if $(filter 1,$(CUDA)),$(CUDA_OBJ))
 
 readme:
 	@sh $(TOOLS)/readme.sh $(BUILD)/lessons/results.tsv
+
+in-pytorch:
+	@sh $(TOOLS)/in_pytorch.sh $(or $(PYTHON),python3) lessons/[0-9][0-9]_*/README.md
 
 clean:
 	rm -rf build

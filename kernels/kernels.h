@@ -74,8 +74,8 @@ struct Ctx {
   UpdateScalars* update = nullptr;  // of the optimizer that calls
   void* scratch = nullptr;  // this call's temporary memory, at least Cost::scratch bytes, 64-byte aligned
   void* workspace =
-      nullptr;             // the device's fixed workspace (kWorkspaceBytes, kind `workspace`): tiles, libraries
-  void* stream = nullptr;  // cuda: the cudaStream_t that everything is queued on
+      nullptr;  // the device's fixed workspace (kWorkspaceBytes, kind `workspace`): tiles, libraries
+  void* stream = nullptr;      // cuda: the cudaStream_t that everything is queued on
   const Cost* cost = nullptr;  // what this call counts as, for observers; no argument of the kernel
   bool operator==(const Ctx& other) const {
     return scalars == other.scalars && update == other.update && scratch == other.scratch &&

@@ -7,7 +7,7 @@ namespace gradus {
 
 const char* name_of(Kind kind) {
   static constexpr const char* kNames[kKinds] = {"weight",    "master", "gradient", "optimizer", "activation",
-                                                 "temporary", "data",   "comm",     "workspace",    "other"};
+                                                 "temporary", "data",   "comm",     "workspace", "other"};
   return kNames[int(kind)];
 }
 

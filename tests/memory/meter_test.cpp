@@ -8,7 +8,7 @@ namespace {
 
 TEST(L01_Meter, KindsAreCalledAsInTheTable) {
   const char* const names[kKinds] = {"weight",    "master", "gradient", "optimizer", "activation",
-                                     "temporary", "data",   "comm",     "workspace",    "other"};
+                                     "temporary", "data",   "comm",     "workspace", "other"};
   for (int k = 0; k < kKinds; ++k) EXPECT_STREQ(name_of(Kind(k)), names[k]);
 }
 

@@ -133,7 +133,7 @@ TEST(L04_OutOfMemory, TheHintIsForWhoeverHoldsMost) {
   const std::pair<Kind, std::string> hints[] = {
       {Kind::Weight, model},     {Kind::Master, model},    {Kind::Gradient, model}, {Kind::Optimizer, states},
       {Kind::Activation, batch}, {Kind::Temporary, batch}, {Kind::Data, batch},     {Kind::Comm, any},
-      {Kind::Workspace, any},       {Kind::Other, any}};
+      {Kind::Workspace, any},    {Kind::Other, any}};
   for (const auto& [kind, hint] : hints) {
     for (const int64_t budget : {int64_t(0), 40 * kMiB}) {
       Fixture f(40 * kMiB);

@@ -174,8 +174,8 @@ TEST(L01_Device, ItsOwnMemoryHasNamesAndOnlyMetaKeepsATrace) {
           seen += b->name + " " + name_of(b->kind) + " " + std::to_string(b->requested) + " " +
                   b->shape.text() + ", ";
     const std::string bytes = std::to_string(kWorkspaceBytes);
-    EXPECT_EQ(seen, "step scalars other " + std::to_string(sizeof(StepScalars)) + " [], workspace workspace " +
-                        bytes + " [" + bytes + "], ")
+    EXPECT_EQ(seen, "step scalars other " + std::to_string(sizeof(StepScalars)) +
+                        " [], workspace workspace " + bytes + " [" + bytes + "], ")
         << name;
     device.meter().count({.op_class = OpClass::Contraction, .flops = 100, .bytes = 10});
     EXPECT_EQ(device.meter().trace().size(), device.has_data() ? 0u : 1u) << name;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # readme.sh RESULTS: writes what was measured into the pages, between marker comments, so that no figure is
-# ever typed: into README.md the table of the last `make lessons` and that of the steps beside PyTorch. Beside each
+# ever typed: into README.md the table of the last `make lessons`, into tests/bench/README.md that of the steps next to PyTorch. Beside each
 # lesson's page the pictures that it shows and output.txt, what the lesson printed; into the page what page.awk
 # says, of output.txt and of the small example that the program prints.
 results=$1
@@ -23,7 +23,7 @@ for machine in tests/bench/results/*/; do
   echo
   cat "$machine"beside_*.jsonl | awk -f tests/tools/beside.awk
   echo
-done | put speed README.md
+done | put speed tests/bench/README.md
 for page in lessons/[0-9][0-9]_*/README.md; do
   folder=$(dirname "$page")
   name=${folder##*/}

@@ -5,7 +5,7 @@
 tools=$(dirname "$0")
 exceptions=tests/tools/exceptions.txt
 . "$tools/pictures.sh"
-found=$(mktemp) && trap 'rm -f "$found" "$found.md"' EXIT
+found=$(mktemp) && trap 'rm -f "$found" "$found".*' EXIT
 
 files() { find "$@" -type f 2>/dev/null | LC_ALL=C sort; }
 cxx() { files "$@" | grep -E '\.(h|cpp|cu|inc)$'; }
@@ -111,7 +111,8 @@ pictures() {
   done
 }
 
-# A page has the parts of the pattern in their order, is short, and says what its output.txt says.
+# A page has the parts of the pattern in their order, is short, says what its output.txt says, and names the same time
+# as the teachers' table of lessons/README.md.
 pages() {
   parts="Question Symbols Idea By_hand Figure Formula Run_it What_to_look_at Output Read Common_mistakes Check_yourself \
 Exercises Papers"
@@ -120,6 +121,13 @@ Exercises Papers"
     [ "$(echo $found_parts)" = "$(echo $parts)" ] || echo "$page: its parts are not those of the pattern: $(echo $parts)"
     { awk -v output="$(dirname "$page")/output.txt" -f "$tools/page.awk" "$page" >"$found.md"; } 2>&1
     cmp -s "$found.md" "$page" || echo "$page: is not what its output.txt says; run make lessons, then make readme"
+    nn=$(basename "$(dirname "$page")" | cut -c1-2)
+    minutes=$(sed -nE 's/^Time: ([0-9.]+) hours?\. Prerequisites: .*/\1/p' "$page" | awk '{ print 60 * $1 }')
+    [ -n "$minutes" ] || echo "$page: has no line 'Time: N hours. Prerequisites: …'"
+    grep -q "^| $nn | ${minutes:-[0-9]*} |" lessons/README.md ||
+      echo "$page: its time, $minutes minutes, is not that of the teachers' table in lessons/README.md"
+    rows=$(awk '/^\*\*In PyTorch\*\*/ { found = 1 } found && /^## / { exit } found && /^\|/ { rows++ } END { print rows - 2 }' "$page")
+    [ "$rows" -ge 1 ] && [ "$rows" -le 5 ] || echo "$page: 'In PyTorch' has $rows rows; it has 1 to 5"
     awk '/^<!-- output/ { shown = 1 } /^<!-- end of output/ { shown = 0; next }
       /^```/ { fenced = !fenced; next }
       fenced { lines += shown; next }
@@ -134,14 +142,29 @@ Exercises Papers"
   done
 }
 
+# Words that are not used, from words.txt, in text: of sources the lines that have a comment or a string.
+words() {
+  list=$tools/words.txt
+  grep -vE '^(#|except )' "$list" | cut -f1 >"$found.words"
+  { files README.md .ci src kernels lessons tests | grep -E '\.(md|sh|mk|awk)$|/run$' | grep -v '^tests/golden/' |
+      tr '\n' '\0' | xargs -0 grep -nHowiE -f "$found.words" /dev/null
+    cxx src kernels lessons tests | tr '\n' '\0' | xargs -0 grep -nH '//\|"' /dev/null |
+      awk -F: '{ at = $1 ":" $2; sub(/^[^:]*:[^:]*:/, ""); print at ":" $0 }' >"$found.text"
+    cut -d: -f3- "$found.text" | grep -nowiE -f "$found.words" |
+      awk -F: 'NR == FNR { at[NR] = $1 ":" $2; next } { print at[$1] ":" $2 }' "$found.text" -
+  } | awk -F: -v list="$list" '
+    BEGIN { while ((getline line < list) > 0) if (line ~ /^except /) { split(line, w, " "); excepted[w[2] ":" w[3]] } }
+    !($1 ":" $3 in excepted) && $1 != list { print $1 ":" $2 ": \"" $3 "\"; " list " says what to write" }'
+}
+
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
-  open_work suites exercises pictures pages; do
+  open_work suites exercises pictures pages words; do
   $check >>"$found"
 done
 cat "$found"
 violations=$(wc -l <"$found")
 echo "checked $(cxx kernels src lessons tests | wc -l) files: top level, include direction, formatting," \
-  "lengths of files, functions and lessons, size of the engine ($(engine_size) of $engine_budget lines), pictures, paths, open work," \
+  "lengths of files, functions and lessons, size of the engine ($(engine_size) of $engine_budget lines), pages, pictures, words, paths, open work," \
   "$("$TOOL" marks | grep -c '^exercise ') exercises"
 echo "$violations violations"
 [ "$violations" -eq 0 ]

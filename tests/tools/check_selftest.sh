@@ -21,11 +21,13 @@ fresh() {
   done
   echo "int main() { return 0; }" | tee lessons/01_a/main.cpp >lessons/02_b/main.cpp
   echo "#pragma once" | tee kernels/k.h src/core/c.h src/io/i.h src/data/d.h >lessons/01_a/a.h
+  printf '| 0%s | 60 | 0 |\n' 1 2 >lessons/README.md
   for id in 1 2; do
     printf 'TEST(L0%s_T, T) {\n  RecordProperty("exercise", "0%s.1");\n  f();\n}\n' $id $id >tests/t${id}_test.cpp
   done
 }
 page_with() {  # EXERCISE: a page by the pattern, and no longer than it may be
+  printf 'Time: 1 hours. Prerequisites: none.\n'
   for part in Question Symbols Idea "By hand" Figure Formula "Run it" "What to look at" Output Read "Common mistakes" \
     "Check yourself" Exercises Papers; do
     printf '## %s\n\n' "$part"
@@ -34,6 +36,7 @@ page_with() {  # EXERCISE: a page by the pattern, and no longer than it may be
       Symbols) printf '| symbol | here |\n|---|---|\n| n | 300<!-- = steps --> |\n' ;;
       Output) printf '<!-- output: steps -->\n```\nsteps 300\n```\n<!-- end of output -->\n' ;;
       Exercises) echo "- $1 *fill in*" ;;
+      Common*) printf '**In PyTorch**\n\n| here | there |\n|---|---|\n| a | b |\n\n' ;;
     esac
   done
 }
@@ -118,6 +121,13 @@ exercise 01.1 3 | grep -v BEGIN >src/core/c01.1.cpp;    expect "END SOLUTION 01.
 exercise 01.x 3 >src/io/i.cpp;                      expect "an exercise is named NN.k, not 01.x"
 
 a_page=lessons/01_a/README.md
+echo "// The same, made again." >src/io/i.cpp;        expect_only 'src/io/i.cpp:1: "made again"; '
+echo 'int nobody = 1;  // one' >src/io/i.cpp;            expect_only 'src/io/i.cpp:1: "nobody"; '
+echo 'int nobody = 1;' >src/io/i.cpp;                   expect_none
+echo "20 bytes a parameter" >>$a_page;              expect_only "$a_page:$(wc -l <$a_page): \"bytes a parameter\"; "
+sed -i 's/^Time: 1/Time: 2/' $a_page;                 expect "$a_page: its time, 120 minutes, is not that of"
+sed -i 's/^Time: 1/Costs 1/' $a_page;                 expect "$a_page: has no line 'Time: N hours."
+sed -i '/^| a | b |/d' $a_page;                       expect "$a_page: 'In PyTorch' has 0 rows; it has 1 to 5"
 sed -i '/^## Formula/d' $a_page;                      expect "$a_page: its parts are not those of the pattern"
 sed -i 's/| 300</| 301</' $a_page;                    expect "$a_page: is not what its output.txt says"
 sed -i 's/| 300<.*>/| 300/' $a_page;                  expect "the number in column 'here' has no mark"
@@ -126,7 +136,7 @@ sed -i 's/^steps 300/steps 301/' $a_page;             expect "$a_page: is not wh
 rm lessons/01_a/output.txt;                         expect "$a_page: is not what its output.txt says"
 # A mark's name is a row's whole label, and that of one line.
 named() { { printf 'steps 300\n\n'; printf '%s\n' "$@"; } >lessons/01_a/output.txt; }
-named "a table" "  steps, all   5" "  steps      6";     expect "$a_page:807: 'steps' is the name of 2 lines"
+named "a table" "  steps, all   5" "  steps      6";     expect "$a_page:808: 'steps' is the name of 2 lines"
 named "a table" "  steps, all   5";                     expect_none
 sed -i 's/= steps/= a table > steps/' $a_page
 named "a table" "  steps, all   5" "  steps      300";   expect_none

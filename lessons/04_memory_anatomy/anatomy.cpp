@@ -21,7 +21,7 @@ static Pass take_work(Meter& meter) {
   return pass;
 }
 
-// The second of two steps; the first warms up.
+// The work of the second of two steps; the first step is the warm-up.
 static std::array<Pass, 3> work_of_a_step(Transformer& model, AdamW& optimizer, const DummyBatch& batch) {
   Meter& meter = current().device.meter();
   meter.keep_times();
@@ -50,9 +50,8 @@ void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& ba
     for (const Meter::Totals& w : passes[p]) seconds[p] += w.seconds, flops[p] += double(w.flops);
   const double all = seconds[0] + seconds[1] + seconds[2];
 
-  std::cout
-      << "\n(b) The classes of operations in one step (attention's softmax is inside its contraction)\n\n";
-  Table table({"pass", "class", "kernels", "GFLOP", "MB moved", "FLOP/byte", "time", "share"});
+  std::cout << "\n(b) One step by class of operations (the softmax of attention counts as contraction)\n\n";
+  Table table({"pass", "class", "kernel calls", "GFLOP", "MB moved", "FLOP/byte", "time", "share of time"});
   for (int p = 0; p < 3; ++p)
     for (int c = 0; c < kOpClasses; ++c) {
       const Meter::Totals& w = passes[p][size_t(c)];
@@ -62,16 +61,17 @@ void op_classes_table(Transformer& model, AdamW& optimizer, const DummyBatch& ba
                  number_text(double(w.bytes) * 1e-6), number_text(double(w.flops) / double(w.bytes)),
                  timed ? seconds_text(w.seconds) : "", timed ? percent_text(w.seconds / all) : ""});
     }
-  std::cout << table << "backward ÷ forward: " << number_text(flops[1] / flops[0]) << " in FLOPs";
-  if (timed) std::cout << ", " << number_text(seconds[1] / seconds[0]) << " in time";
+  std::cout << table << "backward / forward: FLOPs " << number_text(flops[1] / flops[0]);
+  if (timed) std::cout << ", time " << number_text(seconds[1] / seconds[0]);
   std::cout << "\n";
   const auto of_contractions = [&](int p) { return passes[p][int(OpClass::Contraction)].flops; };
   check_passes(of_contractions(0), of_contractions(1), report);
-  report.timing_at_least("contractions' share of the time", timed ? contractions / all : NAN, 0.5);
+  report.timing_at_least("share of contractions in the time of the step", timed ? contractions / all : NAN,
+                         0.5);
 }
 
 void check_passes(int64_t forward, int64_t backward, Report& report) {
-  report.check_equal("contractions: FLOPs of backward = 2 forward", backward, 2 * forward);
+  report.check_equal("FLOPs of contractions: backward = 2 x forward", backward, 2 * forward);
 }
 
 // ---- (c) ----------------------------------------------------------------------------------------------
@@ -86,14 +86,16 @@ static TransformerConfig small_model(const Precision& precision, double dropout 
           .precision = precision};
 }
 
-// The peak of two steps; for "inference", of a forward pass without a tape.
+constexpr const char* kInference = "none (inference)";
+
+// Memory at the peak of two steps; for kInference, at the peak of a forward pass without a tape.
 static Usage peak_of(const Lesson& lesson, const Precision& precision, const char* optimizer_name) {
   LessonContext context(lesson);
   Transformer model(small_model(precision));
   model.initialize(lesson.seed);
   const DummyBatch batch = dummy_batch(model.config, 2, model.config.context);
   const std::string name = optimizer_name;
-  if (name == "inference") {
+  if (name == kInference) {
     batch.loss(model);
     return context.device.meter().at_peak();
   }
@@ -113,13 +115,13 @@ static Usage peak_of(const Lesson& lesson, const Precision& precision, const cha
 
 void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
   std::cout
-      << "\n(c) Bytes per parameter, by recipe and optimizer, measured on two steps of a small model\n\n";
+      << "\n(c) Bytes per parameter by recipe and optimizer, measured in two steps of a small model\n\n";
   const int64_t N = small_model({}).parameter_count();
   std::vector<MeasuredAndFormula> rows;
-  Table table({"recipe", "optimizer", "weight", "master", "gradient", "optimizer", "measured", "formula"});
+  Table table({"recipe", "optimizer", "weight", "master", "gradient", "states", "measured sum", "formula"});
   for (const std::string_view recipe : kRecipes)
     for (const auto& [name, states] :
-         {std::pair("AdamW", 2), {"momentum", 1}, {"SGD", 0}, {"inference", -1}}) {
+         {std::pair("AdamW", 2), {"momentum", 1}, {"SGD", 0}, {kInference, -1}}) {
       const Precision precision = precision_recipe(recipe);
       const Usage peak = peak_of(lesson, precision, name);
       std::vector<std::string> cells{std::string(recipe), name};
@@ -128,7 +130,7 @@ void bytes_per_parameter_table(const Lesson& lesson, Report& report) {
         measured += peak[kind];
         cells.push_back(number_text(double(peak[kind]) / double(N)));
       }
-      // Inference has neither gradients nor states.
+      // Inference needs neither gradients nor states.
       const int64_t formula = states >= 0 ? bytes_per_parameter(precision, states)
                                           : bytes_per_parameter(precision, 0) - size_of(precision.gradient);
       cells.push_back(number_text(double(measured) / double(N)));
@@ -149,30 +151,29 @@ void check_parameters(const std::vector<MeasuredAndFormula>& rows, Report& repor
 // ---- (d) ----------------------------------------------------------------------------------------------
 
 struct Sizes {
-  int64_t s, b, h, a;  // sequence, batch, channels, heads
+  int64_t s, b, h, a;  // tokens per sequence, batch, channels, heads
 };
-struct Published {  // what Megatron-LM saves where our tape has this op
+struct Published {  // what Megatron-LM saves for the operation that our tape calls `op`
   const char *op, *what;
   int64_t sbh, ass_b;  // bytes in units of s b h and of a s^2 b
-  const char* why;     // ours is different; empty: it is not
+  const char* why;     // the reason for gradus's difference; empty: no difference
 };
-// The operations of a layer that save something, in the order of the tape.
+// The operations of a block that save a tensor, in the order of the tape.
 static constexpr Published kLayer[] = {
-    {"layernorm", "its input", 2, 0,
-     "mean and 1/deviation of each token, 8 bytes, which the formula leaves out"},
-    {"linear", "input of q, k, v", 2, 0, ""},
-    {"attention_plain", "q, k, v; softmax; its mask; after dropout", 6, 5,
-     "dropout is drawn again in backward: neither its mask (1 byte) nor its result (2)"},
-    {"linear", "input of the projection", 2, 0, ""},
-    {"dropout", "mask", 1, 0, "drawn again in backward"},
-    {"layernorm", "its input", 2, 0, "the same"},
-    {"linear", "input of h -> 4h", 2, 0, ""},
-    {"gelu", "its input", 8, 0, ""},
-    {"linear", "input of 4h -> h", 8, 0, ""},
-    {"dropout", "mask", 1, 0, "drawn again in backward"},
+    {"layernorm", "input", 2, 0, "plus mean and 1/deviation per token: 8 bytes, not in the formula"},
+    {"linear", "input of the layer h -> 3h (q, k, v)", 2, 0, ""},
+    {"attention_plain", "q, k, v; softmax; dropout mask and output", 6, 5,
+     "gradus recomputes mask (1 byte) and output (2 bytes)"},
+    {"linear", "input of the output projection", 2, 0, ""},
+    {"dropout", "dropout mask", 1, 0, "gradus recomputes it"},
+    {"layernorm", "input", 2, 0, "plus mean and 1/deviation per token"},
+    {"linear", "input of the layer h -> 4h", 2, 0, ""},
+    {"gelu", "input", 8, 0, ""},
+    {"linear", "input of the layer 4h -> h", 8, 0, ""},
+    {"dropout", "dropout mask", 1, 0, "gradus recomputes it"},
 };
 
-// What a node is the first to save.
+// The bytes of the activations that this node saves and no earlier node has saved.
 static int64_t newly_saved(const Node& node, std::set<const Storage*>& seen) {
   int64_t bytes = 0;
   for (const Saved& s : node.saved)
@@ -190,34 +191,36 @@ void saved_activations_table(const Lesson& lesson, Report& report) {
   const Sizes z{c.context, 4, c.channels, c.heads};
   Tape tape;
   dummy_batch(c, z.b, z.s).loss(model);
-  std::cout << "\n(d) What the tape saves in one layer, in 16 bits, b = " << z.b << ", s = " << z.s
-            << ", h = " << z.h << ", a = " << z.a << ", beside Megatron-LM's sbh (34 + 5as/h)\n\n";
+  std::cout << "\n(d) Bytes saved for backward in one transformer block, 16 bits, b = " << z.b
+            << ", s = " << z.s << ", h = " << z.h << ", a = " << z.a << "; Megatron-LM: sbh (34 + 5as/h)\n\n";
 
-  Table table({"op", "saved", "published", "ours", "difference", "why"});
+  Table table({"operation", "saved tensors", "Megatron-LM", "gradus", "difference", "reason"});
   std::set<const Storage*> seen;
   const int64_t sbh = z.s * z.b * z.h, ass_b = z.a * z.s * z.s * z.b;
   int64_t published = 0, ours = 0;
   auto node = tape.nodes().begin();
-  while (std::string_view(node->op) != "layernorm") ++node;  // past the embedding
+  while (std::string_view(node->op) != "layernorm") ++node;  // skip the embedding
   for (const Published& p : kLayer) {
     while (std::string_view(node->op) == "add") ++node;  // saves nothing
     check(std::string_view(node->op) == p.op, "lesson 04: the tape has ", node->op, " where the table has ",
           p.op);
-    const int64_t theirs = p.sbh * sbh + p.ass_b * ass_b, bytes = newly_saved(*node++, seen);
-    table.row({p.op, p.what, count_text(theirs), count_text(bytes), count_text(bytes - theirs), p.why});
-    published += theirs, ours += bytes;
+    const int64_t megatron = p.sbh * sbh + p.ass_b * ass_b, bytes = newly_saved(*node++, seen);
+    table.row({p.op, p.what, count_text(megatron), count_text(bytes), count_text(bytes - megatron), p.why});
+    published += megatron, ours += bytes;
   }
-  table.row({"a layer", "", count_text(published), count_text(ours), count_text(ours - published), ""});
+  table.row({"sum", "", count_text(published), count_text(ours), count_text(ours - published), ""});
   std::cout << table;
   check_saved(published, ours, c, z.b, report);
 }
 
 void check_saved(int64_t published, int64_t ours, const TransformerConfig& c, int64_t b, Report& report) {
   const int64_t s = c.context, sbh = s * b * c.channels, ass_b = c.heads * s * s * b;
-  report.check_equal("published a layer: sbh (34 + 5as/h)", published, 34 * sbh + 5 * ass_b);
-  report.check_equal("ours: less 2 sbh + 3 as²b of dropout, more 16 sb of statistics", ours,
+  report.check_equal("saved bytes per block, Megatron-LM = sbh (34 + 5as/h)", published,
+                     34 * sbh + 5 * ass_b);
+  report.check_equal("saved bytes per block, gradus = Megatron-LM - 2sbh - 3as²b + 16sb", ours,
                      34 * sbh + 5 * ass_b - 2 * sbh - 3 * ass_b + 16 * s * b);
-  report.check_equal("ours: what the formula of exercise 04.2 gives", ours, saved_by_a_layer(c, b, s));
+  report.check_equal("saved bytes per block, gradus = formula of exercise 04.2", ours,
+                     saved_by_a_layer(c, b, s));
 }
 
 }  // namespace gradus

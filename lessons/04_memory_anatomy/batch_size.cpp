@@ -27,7 +27,7 @@ static BatchTrial try_batch(Transformer& model, AdamW& optimizer, int64_t batch,
       optimizer.step(1e-4);
       recorder.end();
     }
-  } catch (const OutOfMemory& e) {  // the tape and its activations are gone when we get here
+  } catch (const OutOfMemory& e) {  // the tape is destroyed by now, and its activations are freed
     const std::string text = e.what();
     return {batch, NAN, 0, 0, text.substr(0, text.find('\n'))};
   }
@@ -36,11 +36,11 @@ static BatchTrial try_batch(Transformer& model, AdamW& optimizer, int64_t batch,
 
 static void draw_trials(const Lesson& lesson, const std::vector<BatchTrial>& trials, int64_t budget) {
   LinePlot memory{
-      "Memory by batch size", "sequences a step", "MiB", {}, {{"budget", double(budget) / 0x1p20}}};
-  LinePlot speed{"Speed by batch size", "sequences a step", "sequences a second", {}, {}};
+      "Peak memory by batch size", "batch size", "memory, MiB", {}, {{"budget", double(budget) / 0x1p20}}};
+  LinePlot speed{"Throughput by batch size", "batch size", "throughput, samples/s", {}, {}};
   constexpr auto kMarked = Series::Marks::LineAndDots;
   Series allocated{"allocated at the peak", {}, {}, kMarked}, reserved{"reserved", {}, {}, kMarked},
-      samples{"speed", {}, {}, kMarked};
+      samples{"throughput", {}, {}, kMarked};
   for (const BatchTrial& t : trials) {
     if (!t.failure.empty()) break;
     for (Series* s : {&allocated, &reserved, &samples}) s->x.push_back(double(t.batch));
@@ -56,7 +56,7 @@ static void draw_trials(const Lesson& lesson, const std::vector<BatchTrial>& tri
 
 void batch_size_table(const Lesson& lesson, const TransformerConfig& config, int64_t steps, int64_t budget,
                       Report& report) {
-  std::cout << "\n(e) The batch size, doubled until " << bytes_text(budget) << " are not enough\n\n";
+  std::cout << "\n(e) Batch sizes, doubled until the budget of " << bytes_text(budget) << " is exceeded\n\n";
   LessonContext context(lesson, lesson.device, budget);
   Transformer model(config);
   model.initialize(lesson.seed);
@@ -67,16 +67,16 @@ void batch_size_table(const Lesson& lesson, const TransformerConfig& config, int
   const Usage held = context.device.meter().now();
   trials.push_back(try_batch(model, optimizer, 1, steps));
 
-  Table table({"batch", "ms/step", "samples/s", "allocated", "reserved", ""});
+  Table table({"batch", "ms/step", "samples/s", "allocated", "reserved", "note"});
   for (const BatchTrial& t : trials) {
     if (!t.failure.empty()) {
-      table.row({std::to_string(t.batch), "", "", "", "", "out of memory: caught"});
+      table.row({std::to_string(t.batch), "", "", "", "", "out-of-memory error, caught"});
       continue;
     }
     const bool timed = context.device.has_data();
     table.row({std::to_string(t.batch), timed ? number_text(t.seconds * 1e3) : "",
                timed ? number_text(double(t.batch) / t.seconds) : "", bytes_text(t.allocated),
-               bytes_text(t.reserved), &t == &trials.back() ? "it goes on" : ""});
+               bytes_text(t.reserved), &t == &trials.back() ? "training continues" : ""});
   }
   std::cout << table;
   for (const BatchTrial& t : trials)
@@ -90,10 +90,11 @@ void check_trials(const std::vector<BatchTrial>& trials, int64_t budget, int64_t
   const BatchTrial &first = trials.front(), &last = trials.back();
   int64_t most = 0;
   for (const BatchTrial& t : trials) most = std::max(most, t.reserved);
-  report.check_at_most("most reserved: within the budget", double(most), double(budget));
-  report.check_equal("a batch of 1 after running out of memory: its peak as before",
+  report.check_at_most("largest reserved memory in (e), bytes; bound: the budget", double(most),
+                       double(budget));
+  report.check_equal("allocated bytes at the peak, batch 1: after the error = before it",
                      last.failure.empty() ? last.allocated : -1, first.allocated);
-  report.check_equal("held after running out: 16 N, the workspace, the scalars", held,
+  report.check_equal("bytes after the error, without rounding = 16 N + workspace + scalars", held,
                      16 * N + kWorkspaceBytes + int64_t(sizeof(StepScalars) + sizeof(UpdateScalars)));
 }
 

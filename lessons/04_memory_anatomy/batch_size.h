@@ -1,23 +1,24 @@
-// (e) The choice of the batch size: 1, 2, 4, … until a budget is exceeded; what each step needs and does.
+// (e) The choice of the batch size: 1, 2, 4, … until the budget is exceeded, with memory and time of each
+// size.
 #pragma once
 #include "src/nn/transformer.h"
 #include "src/train/lesson.h"
 
 namespace gradus {
 
-// Trains `steps` steps (two at least: the first makes the gradients) at each size within `budget` bytes, then
-// goes on with a batch of 1 to show that nothing is lost. Prints a table and draws
-// build/plots/04_batch_*.svg.
+// Trains `steps` steps (at least two: the first allocates the gradients) with each batch size, within
+// `budget` bytes. After the out-of-memory error it trains with a batch of 1, to show that all memory was
+// freed and that training continues. Prints a table and draws build/plots/04_batch_*.svg.
 void batch_size_table(const Lesson& lesson, const TransformerConfig& model, int64_t steps, int64_t budget,
                       Report& report);
 
 struct BatchTrial {
   int64_t batch;
-  double seconds;  // a step
+  double seconds;  // per step
   int64_t allocated, reserved;
-  std::string failure;  // empty: it ran
+  std::string failure;  // the out-of-memory error; empty: none
 };
-// The last one is a batch of 1, after running out of memory; `held`: bytes before it, of N parameters.
+// The last trial is a batch of 1 after the error; `held`: the bytes allocated before it, for N parameters.
 void check_trials(const std::vector<BatchTrial>& trials, int64_t budget, int64_t held, int64_t N,
                   Report& report);
 

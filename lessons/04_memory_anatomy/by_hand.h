@@ -1,4 +1,5 @@
-// The page's small example: every byte that a network of eight parameters holds after a forward pass.
+// The example by hand on the page: every byte that training a model of eight parameters holds after the
+// forward pass.
 #pragma once
 #include <ostream>
 

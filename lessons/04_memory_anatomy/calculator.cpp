@@ -30,9 +30,9 @@ static TrainingRun training_run(const std::string& model, const std::string& rec
 
 static void print_largest(const MemoryNeed& need) {
   const MemoryEvent& by = need.peak.reached_by;
-  std::cout << "\nThe peak is reached in " << by.op << ", when it asks for " << by.name << " " << by.shape
+  std::cout << "\nThe peak is reached in " << by.op << ", which allocates " << by.name << " " << by.shape
             << " (" << bytes_text(by.requested) << ").\n\n";
-  Table table({"the largest tensors alive then", "shape", "kind", "made in", "bytes", ""});
+  Table table({"largest tensors at the peak", "shape", "kind", "allocated in", "bytes", ""});
   for (size_t i = 0; i < std::min(kLargestShown, need.peak.alive.size()); ++i) {
     const MemoryEvent& b = need.peak.alive[i];
     table.row(
@@ -43,22 +43,23 @@ static void print_largest(const MemoryNeed& need) {
 
 static void print_verdict(const TrainingRun& run, const MemoryNeed& need, int64_t memory) {
   const std::string what =
-      "batch " + std::to_string(run.batch) + " of " + std::to_string(run.seq) + " tokens";
+      "Batch " + std::to_string(run.batch) + ", " + std::to_string(run.seq) + " tokens per sequence:";
   if (memory == 0) {
     std::cout << "\n"
               << what << " needs " << bytes_text(need.reserved)
-              << ". With --memory=16GiB the answer says whether that fits, and what the largest batch is.\n";
+              << ". With --memory=16GiB the program also prints whether this fits, and the largest batch "
+                 "that fits.\n";
     return;
   }
   const int64_t largest = largest_batch(run, memory);
   std::cout << "\n"
             << what << (fits(run, memory) ? " fits" : " does NOT fit") << " into " << bytes_text(memory);
   if (largest > 0)
-    std::cout << ". The largest batch that does: " << largest << ".\n";
+    std::cout << ". The largest batch that fits: " << largest << ".\n";
   else
-    std::cout << ", nor does a batch of 1.\n";
-  std::cout << "What a GPU's driver and libraries take besides (its context, 0.3 to 1.5 GiB) is not in this: "
-               "leave it out of --memory.\n";
+    std::cout << ". A batch of 1 does not fit.\n";
+  std::cout << "The CUDA context (memory of the driver and its libraries, 0.3 to 1.5 GiB) is not included: "
+               "subtract it from --memory.\n";
 }
 
 void calculate(Report& report, const std::string& model, const std::string& recipe, int64_t batch,
@@ -66,7 +67,7 @@ void calculate(Report& report, const std::string& model, const std::string& reci
   const TrainingRun run = training_run(model, recipe, batch, seq);
   const MemoryNeed need = memory_need(run);
   std::cout << model << ": " << count_text(need.parameters) << " parameters, " << recipe << ", AdamW, "
-            << bytes_per_parameter(run.model.precision, 2) << " bytes a parameter\n";
+            << bytes_per_parameter(run.model.precision, 2) << " bytes per parameter\n";
   print_largest(need);
   print_verdict(run, need, memory);
 
@@ -85,13 +86,13 @@ void check_states(const Usage& peak, int64_t formula, Report& report) {
   int64_t measured = 0;
   for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
     measured += peak[kind];
-  report.check_equal("weights, masters, gradients, states: the formula's bytes", measured, formula);
+  report.check_equal("bytes of weights, master copies, gradients, states = formula", measured, formula);
 }
 
 void compare_with_prediction(const TrainingRun& run, const ReportRow& row, const std::string& skip,
                              Report& report) {
   const MemoryNeed need = memory_need(run);
-  Table table({"at the peak", "predicted", "measured"});
+  Table table({"bytes at the peak", "predicted", "measured"});
   const Usage &predicted = need.peak.usage, &measured = *row.peak;
   int64_t differing = 0;
   for (int k = 0; k < kKinds; ++k) {
@@ -102,29 +103,30 @@ void compare_with_prediction(const TrainingRun& run, const ReportRow& row, const
   table.row({"rounding", count_text(predicted.rounding), count_text(measured.rounding)});
   table.row({"allocated", count_text(predicted.allocated()), count_text(measured.allocated())});
   table.row({"reserved", count_text(need.reserved), count_text(*row.reserved_bytes)});
-  std::cout << "\n" << table << "the peak is reached in " << need.peak.reached_by.op << "\n";
+  std::cout << "\n" << table << "The peak is reached in " << need.peak.reached_by.op << ".\n";
   const int64_t N = need.parameters;
-  report.check_equal("weights, gradients, AdamW: (4 + 4 + 8) N",
+  report.check_equal("bytes of weights, gradients, AdamW's states = (4 + 4 + 8) N",
                      measured[Kind::Weight] + measured[Kind::Gradient] + measured[Kind::Optimizer], 16 * N,
                      skip);
-  report.check_equal("kinds whose bytes differ from the prediction", differing, 0, skip);
-  report.check_equal("the peak: allocated", measured.allocated(), predicted.allocated(), skip);
-  report.check_equal("the peak: reserved", *row.reserved_bytes, need.reserved, skip);
-  report.check_equal("in 'other': the step's scalars", measured[Kind::Other],
-                     sizeof(StepScalars) + sizeof(UpdateScalars));
+  report.check_equal("kinds of memory that differ from the prediction", differing, 0, skip);
+  report.check_equal("allocated bytes at the peak = predicted", measured.allocated(), predicted.allocated(),
+                     skip);
+  report.check_equal("reserved bytes at the peak = predicted", *row.reserved_bytes, need.reserved, skip);
+  report.check_equal("bytes of kind 'other' = scalars of the step and of the optimizer",
+                     measured[Kind::Other], sizeof(StepScalars) + sizeof(UpdateScalars));
 }
 
 void calculator_table() {
-  std::cout
-      << "\n(g) The calculator: the largest batch on cards of several sizes, less 1 GiB for the context\n\n";
+  std::cout << "\n(g) Memory calculator: largest batch on GPUs of 16, 24 and 80 GiB, less 1 GiB for the "
+               "context\n\n";
   constexpr struct {
     const char *model, *recipe;
     int64_t seq;
   } kRuns[] = {
       {"gpt2", "fp32", 1024},      {"gpt2", "mixed", 1024},           {"gpt2-xl", "mixed", 1024},
       {"bert-large", "fp32", 512}, {"polyglot-ko-1.3b", "half", 256}, {"gpt-36x4096x32", "half", 1024}};
-  Table table({"model", "recipe", "tokens", "parameters", "batch 1 needs", "at the peak", "16 GiB", "24 GiB",
-               "80 GiB"});
+  Table table({"model", "recipe", "tokens", "parameters", "reserved, batch 1", "operation at the peak",
+               "16 GiB", "24 GiB", "80 GiB"});
   for (const auto& [model, recipe, seq] : kRuns) {
     const TrainingRun run = training_run(model, recipe, 1, seq);
     const MemoryNeed need = memory_need(run);

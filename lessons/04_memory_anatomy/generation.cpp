@@ -8,7 +8,7 @@
 
 namespace gradus {
 
-// By drawing each token (0 beams), or by beam search.
+// By sampling (0 beams), or by beam search.
 static Generation generate(const Lesson& lesson, const TransformerConfig& config, int64_t tokens,
                            int64_t beams) {
   LessonContext context(lesson);
@@ -27,13 +27,14 @@ static Generation generate(const Lesson& lesson, const TransformerConfig& config
 
 void generation_table(const Lesson& lesson, const TransformerConfig& config, Report& report) {
   const int64_t tokens = config.context, token_bytes = kv_bytes_per_token(config);
-  std::cout << "\n(f) Using the model: " << tokens << " tokens; each costs a beam 2 L C values, "
+  std::cout << "\n(f) Text generation, " << tokens << " tokens; KV cache: 2 L C values per token and beam, "
             << count_text(token_bytes) << " bytes\n\n";
-  Table table({"beams", "cache", "at the peak", "caches", "allocated", "a token"});
+  Table table({"beams", "cache of all beams", "caches at the peak, bytes", "number of caches", "allocated",
+               "time per token"});
   std::vector<Generation> all;
   for (const int64_t beams : {0, 1, 2, 4, 8}) {
     const Generation g = all.emplace_back(generate(lesson, config, tokens, beams));
-    const int64_t cache = std::max<int64_t>(beams, 1) * tokens * token_bytes;  // of all beams
+    const int64_t cache = std::max<int64_t>(beams, 1) * tokens * token_bytes;  // of all beams together
     table.row({beams == 0 ? "sampling" : std::to_string(beams), bytes_text(cache), count_text(g.kept_at_peak),
                number_text(double(g.kept_at_peak) / double(cache)), bytes_text(g.peak),
                current().device.has_data() ? seconds_text(g.seconds) : ""});
@@ -45,10 +46,10 @@ void generation_table(const Lesson& lesson, const TransformerConfig& config, Rep
 void check_caches(const std::vector<Generation>& all, int64_t beam_bytes, Report& report) {
   int64_t differing = all.empty();
   for (const Generation& g : all) {
-    const int64_t caches = g.beams == 0 ? 1 : 2;  // while beams are reordered, the old one and the new one
+    const int64_t caches = g.beams == 0 ? 1 : 2;  // while beams are reordered: the old and the new cache
     differing += g.kept_at_peak != caches * std::max<int64_t>(g.beams, 1) * beam_bytes;
   }
-  report.check_equal("caches at the peak: sampling 1, beams 2; rows that differ", differing, 0);
+  report.check_equal("rows of (f) whose number of caches is not 1 (sampling), 2 (beams)", differing, 0);
 }
 
 }  // namespace gradus

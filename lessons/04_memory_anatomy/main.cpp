@@ -1,12 +1,12 @@
-// Lesson 04, where the memory goes. One training step is taken to pieces: what is held before it, what it
-// adds, who holds it at the peak, and which operation made it. Every number is predicted, measured, and
-// compared.
+// Lesson 04, where the memory of a training step goes: the bytes before the step, the bytes that the step
+// adds, the kind of each byte at the peak, and the operation that allocated it. Every number is predicted,
+// measured, and compared.
 //
-// Memory of a step in fp32 with AdamW: (4 + 4 + 8) N bytes, and what the tape saves,
-// 4 B T (L (16 C + H T + 4) + …) bytes.
+// Memory of a step in fp32 with AdamW: (4 + 4 + 8) N bytes, and 4 B T (L (16 C + H T + 4) + …) bytes of
+// tensors that are saved for backward.
 //
-//   make lesson-04                                                          expected last line: PASS
-//   make lesson-04 ARGS="--model=bert-large --batch=4 --seq=512 --memory=14GiB"     does it fit, and why not?
+//   make lesson-04                                                                 expected last line: PASS
+//   make lesson-04 ARGS="--model=bert-large --batch=4 --seq=512 --memory=14GiB"    does this run fit?
 #include <algorithm>
 #include <iostream>
 
@@ -34,24 +34,24 @@ static Settings for_emulation() {
   return set;
 }
 
-// (a) One training step in the order of the published walk-through: an empty device, its first kernel, the
-// model, the first step, more steps.
+// (a) Memory in the order of the published walk-through (Hugging Face, "Model training anatomy"): the empty
+// device, the first kernel, the model, the first step, more steps.
 static void walk_through(const Lesson& lesson, const Settings& set, Report& report) {
   Device& device = current().device;
-  Table stages({"(a) after", "allocated", "reserved", "memory occupied"});
+  Table stages({"(a) memory after", "allocated", "reserved", "occupied"});
   const auto stage = [&](const char* name) {
     stages.row({name, bytes_text(device.meter().now().allocated()), bytes_text(device.meter().reserved()),
                 bytes_text(memory_occupied(device))});
   };
-  stage("nothing: the empty device");
+  stage("creation of the device");
   {
     Tensor ones(device, {1, 1}, DType::F32, Kind::Temporary, "ones");
     be(ones).fill(ctx(ones, cost::fill(1, DType::F32)), 1, ones.set(), 1.0);
-    stage("a first tensor and kernel");
+    stage("first tensor and first kernel");
   }
   Transformer model(set.model);
   model.initialize(lesson.seed);
-  stage("loading the model");
+  stage("creation of the model");
 
   AdamW optimizer(model.parameters);
   StepRecorder recorder;
@@ -65,13 +65,13 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
     tape.backward(loss);
     optimizer.step(1e-3);
     recorder.end();
-    if (step == 0) stage("the first step");
+    if (step == 0) stage("first step");
   }
-  stage("the last step");
+  stage("last step");
   std::cout << stages;
   if (device.has_data()) print_summary(std::cout, device, recorder.total_seconds(), lesson.steps * set.batch);
 
-  ReportRow& row = report.row("a step");
+  ReportRow& row = report.row("training step");
   recorder.fill(row, set.batch * set.model.context);
   compare_with_prediction({set.model, set.batch, set.model.context}, row, needs_steps(2, lesson.steps),
                           report);
@@ -79,9 +79,9 @@ static void walk_through(const Lesson& lesson, const Settings& set, Report& repo
   op_classes_table(model, optimizer, dummy_batch(set.model, set.batch, set.model.context), report);
 }
 
-// (f) What published models keep.
+// (f) The KV caches of published models.
 static void print_caches_of_models() {
-  Table models({"keys and values of", "a token", "the whole context", "8 beams"});
+  Table models({"KV cache of", "per token", "whole context", "whole context, 8 beams"});
   for (const char* name : {"gpt2", "gpt2-xl", "polyglot-ko-1.3b"}) {
     TransformerConfig c = transformer_config(name);
     c.precision = precision_recipe("half");
@@ -92,7 +92,7 @@ static void print_caches_of_models() {
   std::cout << "\n" << models;
 }
 
-// (h) Published runs, their programs repeated on meta, and ours.
+// (h) Published runs, compared with the same programs repeated on meta and with gradus.
 static void print_published(Report& report) {
   const PublishedRuns runs = published_runs();
   std::cout << "\n(h) Published runs\n\n" << runs;
@@ -101,12 +101,12 @@ static void print_published(Report& report) {
 
 static int lesson_04(int argc, char** argv) {
   Lesson lesson(argc, argv, "04_memory_anatomy", "where the memory of a training step goes", 10);
-  const std::string model = lesson.args.text(
-      "model", "",
-      "only answer what training this model needs: gpt2, bert-large, polyglot-ko-1.3b, gpt-36x4096x32, ...");
-  const int64_t batch = lesson.args.integer("batch", 1, "with --model: sequences a step", 1, 1 << 24);
+  const std::string model = lesson.args.text("model", "",
+                                             "only predict the memory of training this model: gpt2, "
+                                             "bert-large, polyglot-ko-1.3b, gpt-36x4096x32, ...");
+  const int64_t batch = lesson.args.integer("batch", 1, "with --model: sequences per step", 1, 1 << 24);
   const int64_t seq =
-      lesson.args.integer("seq", 0, "with --model: tokens a sequence (0: the model's context)", 0, 1 << 24);
+      lesson.args.integer("seq", 0, "with --model: tokens per sequence (0: the model's context)", 0, 1 << 24);
   const std::string recipe = lesson.args.choice("recipe", "fp32", "with --model: number formats",
                                                 {std::begin(kRecipes), std::end(kRecipes)});
   std::vector<std::string> pictures;
@@ -114,7 +114,7 @@ static int lesson_04(int argc, char** argv) {
   lesson.done({}, pictures);
   if (model.empty() && (batch != 1 || seq != 0 || recipe != "fp32"))
     throw BadArguments(
-        "--batch, --seq and --recipe are the calculator's; say of which model, with --model=NAME");
+        "--batch, --seq and --recipe belong to the memory calculator, which needs --model=NAME");
   if (lesson.print == "example") return bytes_by_hand(std::cout), 0;
   LessonContext context(lesson, model.empty() ? lesson.device : "meta", model.empty() ? lesson.memory : 0);
   Report report = lesson.report();

@@ -1,4 +1,4 @@
-// polyglot-ko-1.3b with adapters: lesson 12. What the book prints of the same model in full is in runs.cpp.
+// polyglot-ko-1.3b with adapters (lesson 12). The published figures of its full training are in runs.cpp.
 #include "lessons/published/measure.h"
 
 namespace gradus {
@@ -14,9 +14,9 @@ static PublishedRuns compare(const MetaSetting& set, const Printed& printed) {
   runs.figures = {gib_figure("loaded", printed.loaded, reproduced.loaded_allocated, ours.loaded_allocated,
                              printed.loaded_why),
                   gib_figure("gradients", printed.gradients, reproduced.updated[Kind::Gradient],
-                             ours.updated[Kind::Gradient], "the same"),
+                             ours.updated[Kind::Gradient], "equal"),
                   gib_figure("optimizer", printed.states, reproduced.updated[Kind::Optimizer],
-                             ours.updated[Kind::Optimizer], "the same"),
+                             ours.updated[Kind::Optimizer], "equal"),
                   gib_figure("after the update", printed.updated, reproduced.updated.allocated(),
                              ours.updated.allocated(), "the next table")};
   constexpr double kGiB = 1024.0 * kMiB;
@@ -36,7 +36,7 @@ PublishedRuns published_qlora() {
   MetaSetting set{"polyglot-ko-1.3b", 16, 256, 1, true};
   set.tuning = Tuning::QLora;
   set.checkpoints = true;
-  return compare(set, {1.183, 0.006, 0.012, 1.722, "as above; embeddings in fp32"});
+  return compare(set, {1.183, 0.006, 0.012, 1.722, "masks, rotary tables; embeddings in fp32"});
 }
 
 }  // namespace gradus

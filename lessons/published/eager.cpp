@@ -143,11 +143,11 @@ void Eager::deliver(const Edge& edge, Tensor gradient) {
 EagerTensor Eager::checkpoint(const EagerTensor& x, const std::function<EagerTensor(const EagerTensor&)>& f) {
   const size_t before = graph_.size();
   EagerTensor y = f(x);
-  graph_.resize(before);  // without a graph nothing is kept
+  graph_.resize(before);  // without a graph nothing is saved
   for (auto& [parameter, copy] : half_parameters_) copy.node = 0;
   y = view(y.data, {});
   keep(y, x.data);
-  graph_[y.node].again = [this, x, f] { return f(view(x.data, {passed(x)})); };
+  graph_[y.node].recompute = [this, x, f] { return f(view(x.data, {passed(x)})); };
   return y;
 }
 
@@ -157,12 +157,12 @@ void Eager::backward(const EagerTensor& loss) {
   for (; !is_parameter(int(graph_.size()) - 1); graph_.pop_back()) {
     Node node = std::move(graph_.back());
     if (!node.gradient.defined()) continue;
-    if (node.again) {  // its operations take its place at the end of the graph
+    if (node.recompute) {  // the recomputed operations replace the node at the end of the graph
       graph_.pop_back();
-      const EagerTensor y = node.again();
+      const EagerTensor y = node.recompute();
       half_parameters_.clear();
       graph_[y.node].gradient = node.gradient;
-      graph_.emplace_back();  // which the loop takes away
+      graph_.emplace_back();  // the loop pops it
       continue;
     }
     std::vector<Tensor> gradients;
@@ -206,13 +206,13 @@ void Eager::adafactor_step() {
       const Tensor squares = temporary(shape);
       update = temporary(shape);  // squares + eps
     }
-    update = temporary(shape);  // from the state, times the gradient; the old one dies after it is made
+    update = temporary(shape);  // from the states, times the gradient; the old tensor is freed afterwards
     const Tensor negative = temporary(shape);
   }
 }
 
 void Eager::adam8bit_step() {
-  while (maps_.size() < 2) maps_.push_back(make({256}, DType::F32, Kind::Other, "map"));
+  while (codebooks_.size() < 2) codebooks_.push_back(make({256}, DType::F32, Kind::Other, "codebook"));
   for (Parameter& p : parameters_) {
     if (p.m.defined()) continue;
     const int64_t n = p.value.numel();

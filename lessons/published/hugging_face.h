@@ -1,5 +1,5 @@
-// The programs of the two published runs: Hugging Face's models in PyTorch's eager mode, told again as what
-// they allocate, operation by operation, and how long their variables hold it.
+// The programs of the two published runs, Hugging Face's models in PyTorch's eager mode, reproduced as a list
+// of allocations: what each operation allocates, and how long the program's variables keep it alive.
 #pragma once
 #include <vector>
 
@@ -8,14 +8,14 @@
 
 namespace gradus {
 
-// transformers 4.15, PyTorch 1.10: BertForSequenceClassification, trained by the Trainer in fp32. Gradients
-// are filled with zeros between updates, so they stay alive.
+// transformers 4.15, PyTorch 1.10: BertForSequenceClassification, trained by the Trainer in fp32. Between
+// updates the gradients are filled with zeros, so they stay alive.
 class HuggingFaceBert {
  public:
-  HuggingFaceBert(Device&, const TransformerConfig&);  // the model is loaded
+  HuggingFaceBert(Device&, const TransformerConfig&);  // loads the model
   enum class Update { AdamW, Adafactor, Adam8bit };
   void step(int64_t batch, int64_t tokens, int64_t micro_batches, Update);
-  bool checkpoints = false;  // each layer
+  bool checkpoints = false;  // checkpoint every layer
   void autocast() { eager_.autocast = true; }
 
  private:
@@ -35,26 +35,27 @@ class HuggingFaceBert {
   std::vector<Layer> layers_;
 };
 
-// transformers 4.40, PyTorch 2.2: GPTNeoXForCausalLM in fp16, in the book's own loop. Gradients are dropped
-// after the update. What a forward pass returns, and with it the logits and the keys and values for a cache
-// that nobody asked for, stays until the next forward pass has returned.
+// transformers 4.40, PyTorch 2.2: GPTNeoXForCausalLM in fp16, in the training loop of onlybooks/llm. The
+// gradients are freed after the update. The outputs of a forward pass (the logits, and the keys and values of
+// an unused cache) stay alive until the next forward pass has returned.
 //
 // With peft 0.10 and bitsandbytes 0.43. Lora: adapters of rank 8 on query_key_value, in fp16, with dropout.
 // QLora: the linear layers of the blocks in NF4 with double quantization, everything else in fp32
-// (prepare_model_for_kbit_training); the embedding's output gets a gradient, so that checkpoints have one to
-// pass on, and it stays as long as the graph of the returned logits.
+// (prepare_model_for_kbit_training). There the output of the embedding requires a gradient, so that
+// checkpointed layers have an input that requires one; this gradient stays alive as long as the graph of the
+// returned logits.
 enum class Tuning : uint8_t { All, Lora, QLora };
 class HuggingFaceNeoX {
  public:
-  HuggingFaceNeoX(Device&, const TransformerConfig&, Tuning);           // the model is loaded
-  bool checkpoints = false;                                             // each layer, and no cache
+  HuggingFaceNeoX(Device&, const TransformerConfig&, Tuning);           // loads the model
+  bool checkpoints = false;                                             // checkpoint every layer; no cache
   void step(int64_t batch, int64_t tokens, int64_t micro_batches = 1);  // without zero_grad
   void zero_grad() { eager_.drop_gradients(); }
 
  private:
   struct Layer {
     EagerLinear norm_1, norm_2, qkv, dense, up, down;
-    EagerTensor a = {}, b = {};  // the adapter of qkv
+    EagerTensor a = {}, b = {};  // the adapter on qkv
   };
   struct Outputs {
     EagerTensor loss;
@@ -63,7 +64,7 @@ class HuggingFaceNeoX {
   };
   void buffer(const Shape&, DType, Kind, const char* name);
   void make_workspaces();
-  EagerTensor weight(const Shape&, const std::string& name);  // as it is kept for training
+  EagerTensor weight(const Shape&, const std::string& name);  // in the format of this tuning
   EagerLinear norm(int64_t channels, const std::string& name);
   EagerLinear linear_weights(int64_t out, int64_t in, const std::string& name);
   void make_codes(const Shape&, const std::string& name);

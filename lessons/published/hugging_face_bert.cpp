@@ -32,20 +32,21 @@ EagerTensor HuggingFaceBert::embed(int64_t batch, int64_t tokens) {
   const EagerTensor of_words = eager_.embedding(words_, ids), of_types = eager_.embedding(types_, types);
   EagerTensor sum = eager_.add(of_words, of_types);
   const EagerTensor of_positions = eager_.embedding(positions_, position_ids_);
-  sum = eager_.view(sum.data, {Eager::passed(sum), Eager::fresh(of_positions)});  // added in place
+  sum = eager_.view(sum.data, {Eager::passed(sum), Eager::fresh(of_positions)});  // in-place addition
   const EagerTensor y = eager_.layer_norm(sum, norm_);
   return eager_.dropout("dropout", y);
 }
 
 EagerTensor HuggingFaceBert::attention(const EagerTensor& x, const Layer& l) {
   const int64_t B = x.shape()[0], T = x.shape()[1], H = config_.heads, D = config_.channels / H;
-  const EagerTensor query = eager_.linear("query", x, l.query);  // these three live until the end
+  // These three are variables, so they stay alive until the function returns.
+  const EagerTensor query = eager_.linear("query", x, l.query);
   const EagerTensor key = eager_.linear("key", x, l.key);
   const EagerTensor value = eager_.linear("value", x, l.value);
   const auto by_head = [&](const EagerTensor& y) { return eager_.copy("q, k, v by head", y, {B * H, T, D}); };
 
   EagerTensor scores = eager_.matmul("scores", by_head(query), by_head(key), {B * H, T, T});
-  scores = eager_.map("scores", scores);  // over sqrt(D)
+  scores = eager_.map("scores", scores);  // divided by sqrt(D)
   scores =
       eager_.op("scores", scores.shape(), DType::F32, {Eager::passed_as(scores, DType::F32)});  // plus mask
   EagerTensor probs = eager_.softmax("softmax", scores);
@@ -74,7 +75,7 @@ EagerTensor HuggingFaceBert::loss(int64_t batch, int64_t tokens) {
     const auto run = [this, &l](const EagerTensor& h) { return layer(h, l); };
     x = checkpoints ? eager_.checkpoint(x, run) : run(x);
   }
-  // The first token of each sequence, as a view: it keeps all of x alive, and its gradient is as large as x.
+  // The first token of each sequence is a view: it keeps all of x alive, and its gradient is as large as x.
   EagerTensor pooled = eager_.view(x.data.reshape({rows, C}).narrow(0, batch), {Eager::fresh(x)});
   pooled = eager_.tanh(eager_.linear("pooler", pooled, pooler_));
   pooled = eager_.dropout("dropout", pooled);

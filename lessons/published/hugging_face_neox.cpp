@@ -6,9 +6,10 @@ void HuggingFaceNeoX::buffer(const Shape& shape, DType dtype, Kind kind, const c
   buffers_.push_back(eager_.make(shape, dtype, kind, name));
 }
 
-// One for the thread of the forward pass, one for that of the backward pass (4096 KiB twice and 16 KiB eight
-// times each); since 2.0 they are PyTorch's own tensors, and they stay from one run of the book to the next.
-// (For LoRA the book began anew: what it prints of the loaded model is without them.)
+// One workspace for the thread of the forward pass, one for the thread of the backward pass (each twice 4096
+// KiB and eight times 16 KiB). Since version 2.0 they are tensors of PyTorch, and in the notebook they stay
+// alive from one run to the next. (The notebook was restarted before LoRA: its figure for the loaded model
+// does not include them.)
 void HuggingFaceNeoX::make_workspaces() {
   for (int thread = 0; thread < 2; ++thread)
     buffer({8'519'680}, DType::U8, Kind::Workspace, "cuBLAS workspace");
@@ -33,16 +34,16 @@ EagerLinear HuggingFaceNeoX::linear_weights(int64_t out, int64_t in, const std::
   return l;
 }
 
-// A weight in 4 bits: its codes, of the scales codes and their scales and mean, and the two maps.
+// A weight in 4 bits: its codes, the codes of its scales, their scales and their mean, and two codebooks.
 void HuggingFaceNeoX::make_codes(const Shape& shape, const std::string& name) {
   const int64_t n = shape.numel(), blocks = n / 64;
   const Tensor half = eager_.make(shape, DType::F16, Kind::Temporary, name),
                scales = eager_.make({blocks}, DType::F32, Kind::Temporary, "absmax");
   buffer({n / 2}, DType::U8, Kind::Weight, "codes");
-  buffer({16}, DType::F32, Kind::Other, "NF4 map");
+  buffer({16}, DType::F32, Kind::Other, "NF4 codebook");
   buffer({}, DType::F32, Kind::Weight, "mean of absmax");
   buffer({blocks}, DType::U8, Kind::Weight, "absmax codes");
-  buffer({256}, DType::F32, Kind::Other, "dynamic map");
+  buffer({256}, DType::F32, Kind::Other, "dynamic codebook");
   buffer({(blocks + 255) / 256}, DType::F32, Kind::Weight, "absmax of absmax");
 }
 
@@ -76,17 +77,17 @@ HuggingFaceNeoX::HuggingFaceNeoX(Device& device, const TransformerConfig& config
   }
 }
 
-// Of a weight in 4 bits an fp16 copy is made, and of x.
+// A weight in 4 bits is dequantized to fp16, and x is converted to fp16.
 EagerTensor HuggingFaceNeoX::linear(const std::string& name, const EagerTensor& x, const EagerLinear& l) {
   if (l.weight.data.defined()) return eager_.linear(name, x, l);
   const int64_t out = l.bias.shape()[0];
-  const Tensor numbers = eager_.make({out, x.shape()[-1]}, DType::F16, Kind::Temporary, "dequantized");
+  const Tensor dequantized = eager_.make({out, x.shape()[-1]}, DType::F16, Kind::Temporary, "dequantized");
   const EagerTensor half = eager_.map("fp16 copy", x, DType::F16);
   const EagerTensor y = eager_.op(name, x.shape().with_last(out), DType::F16, {Eager::fresh(half)});
   return eager_.map("fp32 copy", y, DType::F32);
 }
 
-// x W^T, and what the adapter adds.
+// x W^T plus the output of the adapter.
 EagerTensor HuggingFaceNeoX::project(const EagerTensor& x, const Layer& l) {
   const EagerTensor y = linear("qkv", x, l.qkv);
   if (tuning_ == Tuning::All) return y;
@@ -95,13 +96,14 @@ EagerTensor HuggingFaceNeoX::project(const EagerTensor& x, const Layer& l) {
   return eager_.add(y, eager_.map("scaled", high));
 }
 
-// q, k or v, as a view; its gradient is as large as qkv, with zeros elsewhere.
+// q, k or v as a view; its gradient is as large as qkv and filled with zeros outside the view.
 EagerTensor HuggingFaceNeoX::slice(const EagerTensor& qkv) {
   return eager_.view(qkv.data, {Eager::fresh(qkv)});
 }
 
-// x: q or k, a view in qkv (B,T,3C) -> (B H,T,D). The first R dimensions of a head turn. The cosines and
-// sines are fp32, so they become fp32, and with them the others.
+// x: q or k, a view of qkv (B,T,3C) -> (B H,T,D). The first R dimensions of a head are rotated. The tables of
+// cosines and sines are in fp32, so the rotated dimensions are in fp32, and so is the concatenation with the
+// rest.
 EagerTensor HuggingFaceNeoX::rotate(const EagerTensor& x) {
   const int64_t B = x.shape()[0], T = x.shape()[1], H = config_.heads, D = config_.channels / H;
   const Shape turning = {B, H, T, config_.rotary};
@@ -114,11 +116,11 @@ EagerTensor HuggingFaceNeoX::rotate(const EagerTensor& x) {
   return eager_.op("q or k in fp32", {B * H, T, D}, DType::F32, {Eager::fresh(turned), Eager::fresh(x)});
 }
 
-// query, key (B H,T,D), value: a view in qkv (B,T,3C) -> (B H,T,D)
+// query, key (B H,T,D), value: a view of qkv (B,T,3C) -> (B H,T,D)
 EagerTensor HuggingFaceNeoX::attend(const EagerTensor& query, const EagerTensor& key,
                                     const EagerTensor& value) {
   const Shape one = query.shape(), square = {one[0], one[1], one[1]};
-  EagerTensor scores = {eager_.make(square, DType::F32, Kind::Temporary, "zeros")};  // to be added to
+  EagerTensor scores = {eager_.make(square, DType::F32, Kind::Temporary, "zeros")};  // the addend of baddbmm
   scores = eager_.matmul("scores", query, key, square);
   scores = eager_.map("masked scores", scores);
   EagerTensor probs = eager_.softmax("softmax", scores);
@@ -130,7 +132,7 @@ EagerTensor HuggingFaceNeoX::attention(const EagerTensor& x, const Layer& l, std
   const EagerTensor qkv = project(x, l);
   const EagerTensor query = rotate(slice(qkv)), key = rotate(slice(qkv)), value = slice(qkv);
   cache.push_back(key.data);
-  cache.push_back(value.data);  // a view, so all of qkv stays
+  cache.push_back(value.data);  // a view, so all of qkv stays alive
   const EagerTensor context = attend(query, key, value);
   return linear("dense", eager_.copy("context", context, x.shape()), l.dense);
 }
@@ -154,7 +156,7 @@ HuggingFaceNeoX::Outputs HuggingFaceNeoX::forward(const Tensor& ids) {
   if (checkpoints) {
     for (const Layer& l : layers_)
       x = eager_.checkpoint(x, [this, &l](const EagerTensor& h) {
-        std::vector<Tensor> none;  // with checkpoints there is no cache
+        std::vector<Tensor> none;  // with checkpointing there is no cache
         return layer(h, l, none);
       });
   } else {
@@ -173,7 +175,7 @@ void HuggingFaceNeoX::step(int64_t batch, int64_t tokens, int64_t micro_batches)
     const Tensor ids = eager_.make({batch, tokens}, DType::I64, Kind::Data, "input_ids");
     const Tensor labels = eager_.make({batch, tokens}, DType::I64, Kind::Data, "labels");
     if (tuning_ == Tuning::Lora && outputs_.cache.empty()) make_workspaces();
-    outputs_ = forward(ids);  // the old ones go when the new ones are there
+    outputs_ = forward(ids);  // the old outputs are freed after the new ones are allocated
     eager_.backward(outputs_.loss);
   }
   if (tuning_ == Tuning::QLora) outputs_.graph.push_back(std::move(eager_.leaf_gradient));

@@ -16,8 +16,8 @@ static Alive alive_at_peak(const std::vector<MemoryEvent>& history) {
   return alive;
 }
 
-// Three steps: from the second on optimizer states and gradients are there, and the third finds the
-// allocator's segments as they stay.
+// Three steps: optimizer states and gradients exist from the second step on, and the allocator's segments no
+// longer change after it.
 static MetaRun measure(Device& device, const std::function<void()>& step,
                        const std::function<void()>& zero_grad) {
   MetaRun run;
@@ -70,7 +70,7 @@ MetaRun run_ours(const MetaSetting& set) {
              1);
   if (set.tuning == Tuning::QLora) quantize_frozen(model);
   if (set.checkpoints) model.segments.assign(size_t(config.layers), {1, Keep::Input});
-  std::unique_ptr<Optimizer> optimizer;  // its states are not there yet when the model is loaded
+  std::unique_ptr<Optimizer> optimizer;  // created in the first step, so `loaded` is without its states
   const DummyBatch batch = dummy_batch(config, set.batch, set.tokens);
   const auto step = [&] {
     if (!optimizer) optimizer = set.optimizer(model.parameters);
@@ -115,14 +115,14 @@ std::vector<Difference> take_apart(const MetaRun& reproduced, const MetaRun& our
   };
   of_tensor("scores", "attention scores", "until PyTorch 1.10 softmax saves its input, only for the type");
   of_tensor("dropped softmax", "softmax after dropout", "gradus recomputes it from softmax and mask");
-  of_tensor("dropout mask", "dropout masks", "one byte per element; gradus draws them again");
+  of_tensor("dropout mask", "dropout masks", "one byte per element; gradus recomputes them");
   rows.push_back(
       {"other activations", other, "copies of q, k and v per head; gradus saves the product itself"});
   rows.push_back({"temporaries", of_kind(Kind::Temporary), "gradients of activations in the last MLP"});
   rows.push_back(
       {"weights, gradients, states",
        of_kind(Kind::Weight) + of_kind(Kind::Master) + of_kind(Kind::Gradient) + of_kind(Kind::Optimizer),
-       "the same"});
+       "equal"});
   rows.push_back({"data and buffers", of_kind(Kind::Data) + of_kind(Kind::Other), "tokens in int64"});
   rows.push_back(
       {"library workspace", of_kind(Kind::Workspace), "cuBLAS allocates it itself; only NVML sees it"});
@@ -149,20 +149,20 @@ std::vector<Difference> take_apart_updated(const Usage& reproduced, const Usage&
       {"outputs", of({Kind::Activation, Kind::Temporary}), "tensors that the forward pass returned"},
       {"rounding", reproduced.rounding - ours.rounding, "sizes rounded up by the allocator"}};
   for (Difference& d : rows)
-    if (d.bytes == 0) d.why = "the same";
+    if (d.bytes == 0) d.why = "equal";
   return rows;
 }
 
-PublishedFigure nvml_figure(const char* name, int64_t published, int64_t their, int64_t our,
+PublishedFigure nvml_figure(const char* name, int64_t published, int64_t reproduced, int64_t ours,
                             const char* why) {
   const auto nvml = [](int64_t reserved) { return double(reserved) / kMiB + kOutsideMiB; };
-  return {"BERT-large", name, "MiB", double(published), nvml(their), nvml(our), why};
+  return {"BERT-large", name, "MiB", double(published), nvml(reproduced), nvml(ours), why};
 }
 
-PublishedFigure gib_figure(const std::string& name, double published, int64_t their, int64_t our,
+PublishedFigure gib_figure(const std::string& name, double published, int64_t reproduced, int64_t ours,
                            const char* why) {
   const auto gib = [](int64_t bytes) { return double(bytes) / double(1024 * kMiB); };
-  return {"polyglot-ko-1.3b", name, "GiB", published, gib(their), gib(our), why};
+  return {"polyglot-ko-1.3b", name, "GiB", published, gib(reproduced), gib(ours), why};
 }
 
 PublishedFigure peak_figure(const char* name, int64_t published, const MetaRun& reproduced,

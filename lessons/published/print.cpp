@@ -15,14 +15,14 @@ static std::string decimals(int count, double x) {
   return text;
 }
 static std::string verdict_detail(const Verdict& v) {
-  if (v.reproduced) return "the reproduced run leaves " + bytes_text(v.reproduced_room);
-  std::string text = "no memory for " + bytes_text(v.reproduced_request);
+  if (v.reproduced) return "reproduced: " + bytes_text(v.reproduced_room) + " left";
+  std::string text = "failed allocation, reproduced: " + bytes_text(v.reproduced_request);
   return text + "; published: " + bytes_text(v.published_request);
 }
 
 std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
   Table figures({"run", "figure", "unit", "published", "reproduced", "difference", "gradus",
-                 "gradus needs less by", "reason"});
+                 "published - gradus", "reason"});
   for (const PublishedFigure& f : all.figures) {
     const auto text = [&](double x) { return decimals(f.unit == "GiB" ? 3 : 0, x); };
     figures.row({f.run, f.figure, f.unit, text(f.published), text(f.reproduced),
@@ -34,9 +34,9 @@ std::ostream& operator<<(std::ostream& out, const PublishedRuns& all) {
   differences.row({"= sum of the differences", mib(all.gap.named),
                    percent_text(double(all.gap.named) / double(all.gap.whole)) + " of the gap"});
   differences.row({"unexplained", mib(all.gap.unexplained),
-                   "memory of cuBLAS and of kernels; requests that we do not know"});
+                   "memory of cuBLAS and of kernels; allocations that are not reproduced"});
   differences.row({"= gap: " + all.gap.figures, mib(all.gap.whole), all.gap.bytes});
-  Table verdicts({"on a card of 16 GB", "published", "reproduced", "gradus", "detail"});
+  Table verdicts({"on a GPU of 16 GB", "published", "reproduced", "gradus", "detail"});
   const auto word = [](bool fits) { return fits ? "fits" : "out of memory"; };
   for (const Verdict& v : all.verdicts)
     verdicts.row({v.run, word(v.published), word(v.reproduced), word(v.ours), verdict_detail(v)});

@@ -1,9 +1,9 @@
-// BERT-large with one technique after the other: lessons 06 to 11.
+// BERT-large with the techniques of lessons 06 to 11.
 #include "lessons/published/measure.h"
 
 namespace gradus {
 
-// MiB, of 4 times batch 1 with checkpointing, in fp32 and in fp16.
+// In MiB: 4 micro-batches of 1 with checkpointing, in fp32 and in fp16.
 constexpr int64_t kCheckpointing = 6'775, kAllMixed = 7'275;
 
 PublishedRuns published_accumulation() {
@@ -13,10 +13,10 @@ PublishedRuns published_accumulation() {
   runs.figures = {nvml_figure("batch 4", kVanilla, reproduced.peak_reserved, run_ours(vanilla).peak_reserved,
                               "lesson 04"),
                   nvml_figure("4 x 1", kAccumulated, reproduced_4.peak_reserved,
-                              run_ours(accumulated).peak_reserved, "the same")};
+                              run_ours(accumulated).peak_reserved, "lesson 04")};
   std::vector<Difference> rows = take_apart(reproduced, reproduced_4);
   for (Difference& d : rows) d.why = "";
-  runs.gap = finished({"reproduced: batch 4 - (4 x 1)", "the same of the published figures", rows, 0,
+  runs.gap = finished({"reproduced: batch 4 - (4 x 1)", "batch 4 - (4 x 1), published", rows, 0,
                        (kVanilla - kAccumulated) * kMiB});
   return runs;
 }
@@ -59,8 +59,8 @@ PublishedRuns published_mixed_precision() {
   runs.gap = gap_of("BERT-large, batch 4, fp16", kMixed, reproduced, ours);
   for (Difference& d : runs.gap.differences) {
     if (d.name == "attention scores") d.why = "in fp32; until PyTorch 1.10 softmax keeps its input";
-    if (d.name == "softmax after dropout") d.why = "reproduced: kept as an fp16 copy, two rows below";
-    if (d.name == "other activations") d.why = "softmax and GELU in fp32, and an fp16 copy for each product";
+    if (d.name == "softmax after dropout") d.why = "reproduced: an fp16 copy, in other activations";
+    if (d.name == "other activations") d.why = "softmax and GELU in fp32, and an fp16 copy per product";
     if (d.name == "weights, gradients, states")
       d.why = "reproduced: fp16 copies of the weights of products; gradus: of all weights";
   }
@@ -84,8 +84,8 @@ PublishedRuns published_adam8bit() {
                   peak_figure("batch 4, 8-bit Adam", kAdam8bit, reproduced, ours, "the next table"),
                   peak_figure("4 x 1, checkpointing", kCheckpointing, all_fp32, "lesson 08"),
                   peak_figure("... and fp16", kAllMixed, all, "lesson 09: two copies of the weights"),
-                  peak_figure("... and Adafactor", kAllAdafactor, all_adafactor, "the same"),
-                  peak_figure("... or 8-bit Adam", kAllAdam8bit, all_adam8bit, "the same")};
+                  peak_figure("... and Adafactor", kAllAdafactor, all_adafactor, "as for fp16"),
+                  peak_figure("... or 8-bit Adam", kAllAdam8bit, all_adam8bit, "as for fp16")};
   runs.gap = gap_of("BERT-large, batch 4, 8-bit Adam", kAdam8bit, reproduced, ours);
   return runs;
 }

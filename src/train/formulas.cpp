@@ -17,7 +17,7 @@ int64_t saved_by_a_layer(const TransformerConfig& config, int64_t B, int64_t T) 
   const int64_t attention = (C + 3 * C + H * T + C) * number;  // its input; q, k, v; probabilities; output
   const int64_t mlp = (C + 4 * C + 4 * C) * number;            // its input; the input and the output of gelu
   return B * T * (norms + attention + mlp);
-  // STUB: todo("04.2", "bytes of all that a block saves: of its norms, its attention, its MLP", B, T, C, H, number);
+  // STUB: todo("04.2", "bytes of all tensors that a block saves: norms, attention, MLP", B, T, C, H, number);
   // END SOLUTION 04.2
 }
 

@@ -1,5 +1,5 @@
-// The questions of exercise 04.3: what a training step of the student's own run holds at its peak, and what
-// grows with the batch and the sequence, measured on meta.
+// The questions of exercise 04.3: the bytes of each kind at the peak of the student's own run, and which
+// tensors grow with the batch size and the sequence length. The answers are measured on meta.
 #include "src/optim/optimizer.h"
 #include "src/train/dummy.h"
 #include "src/train/memory_need.h"
@@ -22,7 +22,7 @@ static Own04 own_run(const std::string& student) {
   return o;
 }
 
-// Two steps, because the gradients come in the first. `look` sees the allocator afterwards.
+// Two steps, because the first step allocates the gradients. `look` reads the allocator afterwards.
 template <class Look>
 static double after_training(const TrainingRun& run, const Look& look) {
   Context meta("meta");
@@ -46,9 +46,9 @@ static Judge at_peak(TrainingRun run, Kind kind) {
       [=] { return after_training(run, [=](const Allocator& a) { return a.meter().at_peak()[kind]; }); });
 }
 
-// The largest tensor of this name in a run with so many times the sequences, and tokens in each.
-static Judge largest(const std::string& name, TrainingRun run, int64_t batches, int64_t tokens) {
-  run.batch *= batches, run.seq *= tokens;
+// The largest tensor of this name if batch size and sequence length are multiplied by these factors.
+static Judge largest(const std::string& name, TrainingRun run, int64_t batch_factor, int64_t seq_factor) {
+  run.batch *= batch_factor, run.seq *= seq_factor;
   return measured([=] {
     return after_training(run, [&](const Allocator& a) {
       int64_t bytes = 0;
@@ -67,24 +67,26 @@ static Quiz quiz(const std::string& student) {
           << " --seq=" << run.seq << ", with AdamW: " << run.model.layers << " layers of "
           << run.model.channels << " channels and " << run.model.heads
           << " heads; vocabulary and context are GPT-2's, " << run.model.vocab << " and " << run.model.context
-          << ". Questions are about the bytes at its peak.";
-  const std::string id = "04.3", gelu = "the GELU's output in one layer",
-                    probs = "one layer's attention probabilities";
-  return {setting.str(),
-          {{id, "weight", "how many bytes do the weights take?", at_peak(run, Kind::Weight)},
-           {id, "master", "their master copies?", at_peak(run, Kind::Master)},
-           {id, "gradient", "the gradients?", at_peak(run, Kind::Gradient)},
-           {id, "optimizer", "the optimizer's states?", at_peak(run, Kind::Optimizer)},
-           {id, "gelu", gelu + "?", largest("gelu", run, 1, 1)},
-           {id, "probabilities", probs + "?", largest("attention.probs", run, 1, 1)},
-           {id, "gelu_batch_doubled", gelu + ", if the batch is doubled?", largest("gelu", run, 2, 1)},
-           {id, "gelu_seq_doubled", gelu + ", if instead --seq is doubled?", largest("gelu", run, 1, 2)},
-           {id, "probabilities_seq_doubled", probs + ", if --seq is doubled?",
-            largest("attention.probs", run, 1, 2)},
-           {id, "moment_batch_doubled",
-            "AdamW's first moment of the largest parameter (the table of the vocabulary), if the batch is "
-            "doubled?",
-            largest("wte.weight.m", run, 2, 1)}}};
+          << ". All questions ask for bytes at the peak of this run.";
+  const std::string id = "04.3", gelu = "how many bytes does the output of GELU in one layer take",
+                    probs = "how many bytes do the attention probabilities of one layer take";
+  return {
+      setting.str(),
+      {{id, "weight", "how many bytes do the weights take?", at_peak(run, Kind::Weight)},
+       {id, "master", "how many bytes do the master copies of the weights take?", at_peak(run, Kind::Master)},
+       {id, "gradient", "how many bytes do the gradients of the weights take?", at_peak(run, Kind::Gradient)},
+       {id, "optimizer", "how many bytes do the optimizer states take?", at_peak(run, Kind::Optimizer)},
+       {id, "gelu", gelu + "?", largest("gelu", run, 1, 1)},
+       {id, "probabilities", probs + "?", largest("attention.probs", run, 1, 1)},
+       {id, "gelu_batch_doubled", gelu + ", if --batch is doubled?", largest("gelu", run, 2, 1)},
+       {id, "gelu_seq_doubled", gelu + ", if --seq is doubled (and --batch is not)?",
+        largest("gelu", run, 1, 2)},
+       {id, "probabilities_seq_doubled", probs + ", if --seq is doubled?",
+        largest("attention.probs", run, 1, 2)},
+       {id, "moment_batch_doubled",
+        "how many bytes does AdamW's first moment of the largest parameter (the token embedding) take, if "
+        "--batch is doubled?",
+        largest("wte.weight.m", run, 2, 1)}}};
 }
 
 }  // namespace gradus::predict

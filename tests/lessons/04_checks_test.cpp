@@ -1,4 +1,4 @@
-// Lesson 04's own checks: right values pass, and each wrong one is a FAILED line of its own.
+// The checks of lesson 04: right values pass, and every check fails on a wrong value.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ TEST(L04_Checks, Passes) {
   };
   EXPECT_EQ(failed(100, 200), Names{});
   for (const int64_t wrong : {199, 201})
-    EXPECT_EQ(failed(100, wrong), Names{"contractions: FLOPs of backward = 2 forward"});
+    EXPECT_EQ(failed(100, wrong), Names{"FLOPs of contractions: backward = 2 x forward"});
 }
 
 TEST(L04_Checks, BytesPerParameter) {
@@ -32,11 +32,11 @@ TEST(L04_Checks, BytesPerParameter) {
   EXPECT_EQ(failed({{16, 16}, {8, 8}, {4, 4}}), Names{});
   EXPECT_EQ(failed({{17, 16}, {8, 8}, {4, 4}}), name);
   EXPECT_EQ(failed({{16, 16}, {8, 8}, {3, 4}}), name);
-  EXPECT_EQ(failed({{17, 16}, {7, 8}, {4, 4}}), name) << "they do not cancel";
+  EXPECT_EQ(failed({{17, 16}, {7, 8}, {4, 4}}), name) << "differences of two rows do not cancel";
   EXPECT_EQ(failed({}), name);
 }
 
-// s = 4, b = 3, h = 8, a = 2, in fp32; and what exercise 04.2's formula gives in 16 bits.
+// s = 4, b = 3, h = 8, a = 2: Megatron-LM's bytes, and those of the formula of exercise 04.2, in 16 bits.
 TEST(L04_Checks, SavedByALayer) {
   TransformerConfig c = kModel;
   c.precision = precision_recipe("mixed");
@@ -44,12 +44,12 @@ TEST(L04_Checks, SavedByALayer) {
   const auto failed = [&](int64_t published_bytes, int64_t our_bytes, const TransformerConfig& config) {
     return failed_checks([&](Report& r) { check_saved(published_bytes, our_bytes, config, 3, r); });
   };
-  const std::string reproduced = "published a layer: sbh (34 + 5as/h)",
-                    less = "ours: less 2 sbh + 3 as²b of dropout, more 16 sb of statistics",
-                    formula = "ours: what the formula of exercise 04.2 gives";
+  const std::string megatron = "saved bytes per block, Megatron-LM = sbh (34 + 5as/h)",
+                    less = "saved bytes per block, gradus = Megatron-LM - 2sbh - 3as²b + 16sb",
+                    formula = "saved bytes per block, gradus = formula of exercise 04.2";
   EXPECT_EQ(failed(published, ours, c), Names{});
   for (const int64_t off : {-2, 2}) {
-    EXPECT_EQ(failed(published + off, ours, c), Names{reproduced});
+    EXPECT_EQ(failed(published + off, ours, c), Names{megatron});
     EXPECT_EQ(failed(published, ours + off, c), (Names{less, formula}));
   }
   EXPECT_EQ(failed(published, ours, kModel), Names{formula}) << "fp32 saves more";
@@ -63,22 +63,22 @@ TEST(L04_Checks, BatchSizes) {
   const BatchTrial one{1, 1, 500, 600, ""}, two{2, 1, 900, 1000, ""}, failure{4, NAN, 0, 0, "out of memory"};
   EXPECT_EQ(failed({one, two, failure, one}, held), Names{});
   EXPECT_EQ(failed({one, {2, 1, 900, 1001, ""}, failure, one}, held),
-            Names{"most reserved: within the budget"});
+            Names{"largest reserved memory in (e), bytes; bound: the budget"});
   for (const int64_t wrong : {499, 501})
     EXPECT_EQ(failed({one, two, failure, {1, 1, wrong, 600, ""}}, held),
-              Names{"a batch of 1 after running out of memory: its peak as before"});
+              Names{"allocated bytes at the peak, batch 1: after the error = before it"});
   EXPECT_EQ(failed({failure, failure}, held),
-            Names{"a batch of 1 after running out of memory: its peak as before"});
+            Names{"allocated bytes at the peak, batch 1: after the error = before it"});
   for (const int64_t off : {-1, 1})
     EXPECT_EQ(failed({one, two, failure, one}, held + off),
-              Names{"held after running out: 16 N, the workspace, the scalars"});
+              Names{"bytes after the error, without rounding = 16 N + workspace + scalars"});
 }
 
 TEST(L04_Checks, Caches) {
   const auto failed = [](std::vector<Generation> all) {
     return failed_checks([&](Report& r) { check_caches(all, 10, r); });
   };
-  const Names name{"caches at the peak: sampling 1, beams 2; rows that differ"};
+  const Names name{"rows of (f) whose number of caches is not 1 (sampling), 2 (beams)"};
   EXPECT_EQ(failed({{0, 10, 99, 1}, {1, 20, 99, 1}, {8, 160, 99, 1}}), Names{});
   EXPECT_EQ(failed({{0, 20, 99, 1}, {1, 20, 99, 1}}), name);
   EXPECT_EQ(failed({{0, 10, 99, 1}, {1, 10, 99, 1}}), name);
@@ -86,7 +86,7 @@ TEST(L04_Checks, Caches) {
   EXPECT_EQ(failed({}), name);
 }
 
-// The calculator's prediction of a run that was measured.
+// The calculator's prediction for a run, compared with measured values.
 struct L04_Prediction : testing::Test {
   const TrainingRun run{kModel, 2, 4};
   ReportRow row;
@@ -99,9 +99,11 @@ struct L04_Prediction : testing::Test {
 };
 
 TEST_F(L04_Prediction, EachCheckFailsOnAWrongValue) {
-  const std::string states = "weights, gradients, AdamW: (4 + 4 + 8) N",
-                    kinds = "kinds whose bytes differ from the prediction", allocated = "the peak: allocated",
-                    reserved = "the peak: reserved", other = "in 'other': the step's scalars";
+  const std::string states = "bytes of weights, gradients, AdamW's states = (4 + 4 + 8) N",
+                    kinds = "kinds of memory that differ from the prediction",
+                    allocated = "allocated bytes at the peak = predicted",
+                    reserved = "reserved bytes at the peak = predicted",
+                    other = "bytes of kind 'other' = scalars of the step and of the optimizer";
   EXPECT_EQ(failed(), Names{});
   of(Kind::Weight) += 4;
   EXPECT_EQ(failed(), (Names{states, kinds, allocated}));
@@ -111,7 +113,7 @@ TEST_F(L04_Prediction, EachCheckFailsOnAWrongValue) {
   EXPECT_EQ(failed(), (Names{kinds, allocated}));
   of(Kind::Activation) += 4, of(Kind::Other) += 8, of(Kind::Data) -= 8;
   EXPECT_EQ(failed(), (Names{kinds, other}));
-  EXPECT_EQ(failed("too early"), Names{other}) << "which is there from the start";
+  EXPECT_EQ(failed("too early"), Names{other}) << "kind 'other' does not depend on the number of steps";
   of(Kind::Other) -= 8, of(Kind::Data) += 8, peak.rounding += 512;
   EXPECT_EQ(failed(), Names{allocated});
   peak.rounding -= 512, *row.reserved_bytes += 512;
@@ -126,7 +128,7 @@ TEST(L04_Checks, StatesOfTheCalculator) {
     peak.by_kind[int(kind)] += bytes;
     return failed_checks([&](Report& r) { check_states(peak, 40, r); });
   };
-  const Names name{"weights, masters, gradients, states: the formula's bytes"};
+  const Names name{"bytes of weights, master copies, gradients, states = formula"};
   EXPECT_EQ(failed(Kind::Activation, 99), Names{});
   for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
     for (const int64_t off : {-1, 1}) EXPECT_EQ(failed(kind, off), name) << name_of(kind);

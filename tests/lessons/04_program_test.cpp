@@ -1,5 +1,5 @@
-// The memory calculator and the walk of lesson 04 as users run them; and that the lesson's flags hold for
-// every context that it makes, not only for the first.
+// The memory calculator and the whole lesson 04, run as by a user. The flags of the lesson hold for every
+// context that the lesson creates, not only for the first one.
 #include <cmath>
 
 #include "lessons/04_memory_anatomy/anatomy.h"
@@ -22,15 +22,17 @@ TEST_F(L04_Programs, TheCalculatorAnswers) {
   const Outcome fits = run(kCalculator, bert + "--memory=14GiB --json=" + path("r.json"));
   EXPECT_EQ(fits.code, 0);
   for (const char* part : {"335,143,938 parameters", "The peak is reached in backward/", "attention.probs",
-                           "fits into 14.0 GiB", "The largest batch that does: ", "PASS"})
+                           "fits into 14.0 GiB", "The largest batch that fits: ", "PASS"})
     EXPECT_NE(fits.output.find(part), std::string::npos) << part << " is missing in:\n" << fits.output;
   EXPECT_NE(read("r.json").find("\"weight\":1340575752,"), std::string::npos);
-  EXPECT_NE(run(kCalculator, "--model=gpt2").output.find("batch 1 of 1024 tokens needs "), std::string::npos);
+  EXPECT_NE(run(kCalculator, "--model=gpt2").output.find("Batch 1, 1024 tokens per sequence: needs "),
+            std::string::npos);
   const Outcome not_fit = run(kCalculator, bert + "--device=cpu --memory=9GiB");
-  EXPECT_EQ(not_fit.code, 0) << "an answer, not an error";
+  EXPECT_EQ(not_fit.code, 0) << "a run that does not fit is an answer, not an error";
   EXPECT_NE(not_fit.output.find("does NOT fit into 9.0 GiB"), std::string::npos) << not_fit.output;
   EXPECT_EQ(run(kCalculator, bert + "--memory=1").code, 0);
-  EXPECT_NE(run(kCalculator, bert + "--memory=2GiB").output.find("nor does a batch of 1"), std::string::npos);
+  EXPECT_NE(run(kCalculator, bert + "--memory=2GiB").output.find("A batch of 1 does not fit."),
+            std::string::npos);
 }
 
 TEST_F(L04_Programs, TheFormulaHoldsForEveryRecipe) {
@@ -38,7 +40,7 @@ TEST_F(L04_Programs, TheFormulaHoldsForEveryRecipe) {
     EXPECT_EQ(run(kCalculator, std::string("--model=gpt2 --seq=64 --recipe=") + recipe).code, 0) << recipe;
 }
 
-TEST_F(L04_Programs, TheCalculatorRefusesWhatCannotBe) {
+TEST_F(L04_Programs, TheCalculatorRejectsInvalidArguments) {
   const Outcome unknown = run(kCalculator, "--model=bert-larg");
   expect_refused(unknown, 2, "did you mean bert-large?");
   expect_refused(unknown, 2, "polyglot-ko-1.3b");
@@ -60,7 +62,7 @@ std::string single_spaced(const std::string& text) {
   return squeezed;
 }
 
-TEST_F(L04_Programs, TheWalkRunsOnMeta) {
+TEST_F(L04_Programs, TheLessonRunsOnMeta) {
   for (const char* steps : {"1", "2", "7"}) {
     const Outcome outcome = run(kCalculator, std::string("--device=meta --steps=") + steps);
     EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -72,7 +74,7 @@ TEST_F(L04_Programs, TheWalkRunsOnMeta) {
   expect_refused(run(kCalculator, "--device=meta --memory=20MiB"), 1, "out of memory");
 }
 
-// ---- its contexts ----
+// ---- the contexts of the lesson ----
 
 struct L04_Contexts : testing::Test {
   const Context context{"cpu"};
@@ -84,7 +86,7 @@ struct L04_Contexts : testing::Test {
 };
 
 TEST_F(L04_Contexts, CheckHoldsInEveryPart) {
-  model.norm_eps = NAN;  // the first norm gives no numbers
+  model.norm_eps = NAN;  // the output of the first norm is NaN
   const Lesson checks = with({"--device=cpu", "--check=nan"}), plain = with({"--device=cpu"});
   const std::string stopped = "layernorm: element 0";
   expect_refused(stopped, [&] { generation_table(checks, model, report); });

@@ -1,5 +1,4 @@
-// Lesson 04: published training runs, their programs repeated on meta, and ours.
-
+// Lesson 04: published training runs, compared with their programs reproduced on meta and with gradus.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,8 +22,8 @@ const PublishedFigure& figure(const std::string& run, const std::string& name) {
   throw std::out_of_range(run + ", " + name);
 }
 
-// NVML: Hugging Face, "Model training anatomy" and "Efficient training on a single GPU", in MiB. The others:
-// onlybooks/llm, chapter_5.ipynb, in GiB; the calculator's in the book's text.
+// Sources. NVML: Hugging Face, "Model training anatomy" and "Efficient training on a single GPU", in MiB. The
+// rest: onlybooks/llm, chapter_5.ipynb, in GiB; for estimate-memory, the text of that chapter.
 TEST(L04_PublishedRuns, FiguresAreThoseOfTheSources) {
   const struct {
     const char *run, *name;
@@ -32,8 +31,8 @@ TEST(L04_PublishedRuns, FiguresAreThoseOfTheSources) {
   } sources[] = {{"BERT-large", "NVML, loaded", 2631},
                  {"BERT-large", "NVML, batch 4", 14949},
                  {"BERT-large", "NVML, 4 times batch 1", 8681},
-                 {"polyglot-ko-1.3b", "calculator, model", 2.37},
-                 {"polyglot-ko-1.3b", "calculator, training", 9.49},
+                 {"polyglot-ko-1.3b", "estimate-memory, model", 2.37},
+                 {"polyglot-ko-1.3b", "estimate-memory, training", 9.49},
                  {"polyglot-ko-1.3b", "allocated, loaded", 2.615},
                  {"polyglot-ko-1.3b", "allocated, updated, batch 4", 10.586},
                  {"polyglot-ko-1.3b", "allocated, updated, batch 8", 11.113},
@@ -44,31 +43,31 @@ TEST(L04_PublishedRuns, FiguresAreThoseOfTheSources) {
   EXPECT_EQ(runs().verdicts[3].published_request, 64 * kMiB) << "batch 16";
 }
 
-// Figures in GiB are printed with three decimals: half of the last one, and 1 MiB for the unsplit rests of
-// blocks, which depend on the order of requests. NVML also sees what no allocator does: 3 % of what ours is
-// less.
-TEST(L04_PublishedRuns, TheirProgramsRepeatedGiveThePublishedFigures) {
+// Figures in GiB are printed with three decimals. Their bound is half of the last decimal plus 1 MiB, for the
+// unsplit remainders of blocks, which depend on the order of requests. NVML also shows memory of no
+// allocator: the bound is 3 % of the gap between the published figure and gradus.
+TEST(L04_PublishedRuns, ReproducedProgramsGiveThePublishedFigures) {
   ASSERT_EQ(runs().figures.size(), 9u);
   EXPECT_EQ(figure("BERT-large", "NVML, loaded").reproduced, 2631);
   for (const PublishedFigure& f : runs().figures) {
-    if (f.figure.starts_with("a calculator")) continue;
+    if (f.figure.starts_with("estimate-memory")) continue;
     const double bound = f.unit == "GiB" ? 0.0005 + 1.0 / 1024 : 0.03 * std::abs(f.published - f.ours);
     EXPECT_NEAR(f.reproduced, f.published, bound) << f.run << ", " << f.figure;
     if (f.unit == "MiB") {
-      EXPECT_LE(f.reproduced, f.published) << "NVML shows at least what an allocator holds";
+      EXPECT_LE(f.reproduced, f.published) << "NVML shows at least the memory that the allocator reserves";
     }
   }
 }
 
 // Printed with two decimals, derived with three (reference numbers, 4.2).
-TEST(L04_PublishedRuns, TheCalculatorsRule) {
+TEST(L04_PublishedRuns, TheRuleOfEstimateMemory) {
   const auto gib = [](const char* name, double digits) {
     return std::round(figure("polyglot-ko-1.3b", name).reproduced * digits) / digits;
   };
-  EXPECT_EQ(gib("calculator, model", 100), 2.37);
-  EXPECT_EQ(gib("calculator, model", 1000), 2.372);
-  EXPECT_EQ(gib("calculator, training", 100), 9.49);
-  EXPECT_EQ(gib("calculator, training", 1000), 9.487);
+  EXPECT_EQ(gib("estimate-memory, model", 100), 2.37);
+  EXPECT_EQ(gib("estimate-memory, model", 1000), 2.372);
+  EXPECT_EQ(gib("estimate-memory, training", 100), 9.49);
+  EXPECT_EQ(gib("estimate-memory, training", 1000), 9.487);
 }
 
 TEST(L04_PublishedRuns, NamedDifferencesSumToTheGapWithin3Percent) {
@@ -79,9 +78,9 @@ TEST(L04_PublishedRuns, NamedDifferencesSumToTheGapWithin3Percent) {
   expect_explained(all.gap);
 }
 
-// What BERT keeps and ours does not, in bytes: per layer B H T T of four bytes, twice, and masks of B H T T
-// and twice B T C. Of the last layer's, one mask of B T C is gone at the peak; that of the embedding is
-// there.
+// The bytes that PyTorch's BERT saves and gradus does not: per layer twice B H T T values of four bytes, and
+// masks of B H T T and twice B T C bytes. At the peak one mask of B T C bytes of the last layer is already
+// freed, but the mask of the embedding is alive, so there are twice B T C bytes for each of the L layers.
 TEST(L04_PublishedRuns, DifferencesInActivationsAreExact) {
   constexpr int64_t B = 4, T = 512, C = 1024, H = 16, L = 24;
   const auto bytes = [](const std::string& name) {
@@ -95,7 +94,7 @@ TEST(L04_PublishedRuns, DifferencesInActivationsAreExact) {
   EXPECT_EQ(bytes("weights, gradients, states"), 0);
 }
 
-TEST(L04_PublishedRuns, VerdictsAreThePublishedOnes) {
+TEST(L04_PublishedRuns, VerdictsEqualThePublishedOnes) {
   ASSERT_EQ(runs().verdicts.size(), 4u);
   for (const Verdict& v : runs().verdicts) {
     EXPECT_EQ(v.reproduced, v.published) << v.run;
@@ -113,8 +112,8 @@ TEST(L04_PublishedRuns, TablesShowEveryRow) {
   for (const Verdict& v : runs().verdicts) EXPECT_NE(out.str().find(v.run), std::string::npos);
 }
 
-// Within 100 MiB, or to the third decimal of a GiB.
-TEST(L04_PublishedRuns, AFigureThatIsMissedFails) {
+// A reproduced figure must be within 100 MiB of the published one, or equal to the third decimal of a GiB.
+TEST(L04_PublishedRuns, AFigureOutsideItsBoundFails) {
   const auto failed = [](const char* unit, double published, double reproduced) {
     PublishedRuns runs;
     runs.figures = {{"a", "right", "MiB", 7, 7, 0, ""}, {"a", "b", unit, published, reproduced, 0, ""}};

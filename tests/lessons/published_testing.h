@@ -1,4 +1,4 @@
-// What every comparison with a published run must keep to.
+// Requirements for every comparison with a published run.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 namespace gradus {
 
-// Figures in MiB are the published ones, and theirs, repeated, within 100 MiB of them.
+// All figures are in MiB, the published ones as given, and the reproduced ones within 100 MiB of them.
 inline void expect_figures(const PublishedRuns& runs, const std::vector<double>& published) {
   ASSERT_EQ(runs.figures.size(), published.size());
   for (size_t i = 0; i < published.size(); ++i) {
@@ -25,7 +25,7 @@ inline void expect_rows_add_up(const Gap& gap) {
   EXPECT_EQ(sum, gap.named);
   EXPECT_EQ(gap.unexplained, gap.whole - gap.named);
 }
-// And what is named is the figure's own difference, theirs less ours.
+// The sum of the named differences is the figure's difference, reproduced - ours.
 inline void expect_taken_apart(const Gap& gap, const PublishedFigure& figure) {
   expect_rows_add_up(gap);
   EXPECT_NEAR(double(gap.named), (figure.reproduced - figure.ours) * (figure.unit == "GiB" ? 0x1p30 : 0x1p20),

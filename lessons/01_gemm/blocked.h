@@ -1,13 +1,13 @@
-// Rung C3. It stands alone because its loops are also run on numbers that count how often they
-// come from memory (exercise 01.3).
+// Rung C3. It has a file of its own because exercise 01.3 also runs its loops on numbers that count how often
+// they are read from memory.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
 namespace gradus {
 
-// Blocks: a block x block piece of B stays in cache while `block` rows of A pass by. A, B and C are pointers
-// to floats, or what can be used like them.
+// Cache blocking: a block of B (block x block elements) stays in the cache while the loops read `block` rows
+// of A. In and Out are pointers to floats, or types that behave like such pointers.
 template <class In, class Out>
 void blocked(int64_t n, int64_t block, In a, In b, Out c) {
 #pragma omp parallel for schedule(dynamic)

@@ -1,4 +1,4 @@
-// The page's small example: a product of 2 x 2 matrices, and how many numbers two orders of its loops read.
+// The page's small example: a product of 2 x 2 matrices, and how many numbers two ways to compute it read.
 #pragma once
 #include <ostream>
 

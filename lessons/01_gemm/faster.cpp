@@ -1,12 +1,12 @@
-// Exercise 01.4, make it faster: a rung of your own in place of C3. This one is right and slow; `make
-// faster-01` says whether yours is still right, and how fast it is beside the given one.
+// Exercise 01.4, make it faster: a rung of your own that replaces C3. The rung below is correct but slow.
+// `make faster-01` checks whether yours is correct, and prints how fast it is compared with C3.
 #include <algorithm>
 
 #include "lessons/01_gemm/rungs.h"
 
 namespace gradus {
 
-constexpr int64_t kMine = 32;  // rows and columns of its blocks
+constexpr int64_t kMine = 32;  // rows and columns of a block
 
 static void mine(int64_t n, const float* a, const float* b, float* c) {
   std::fill(c, c + n * n, 0.0f);

@@ -1,5 +1,6 @@
-// Exercise 01.7, make it faster: a kernel of your own in place of G1. This one is right and slow: a warp
-// is a column of C. `make faster-01` says whether yours is still right, and on emu how many bytes both move.
+// Exercise 01.7, make it faster: a kernel of your own that replaces G1. The kernel below is correct but slow,
+// because a warp computes a part of a column of C. `make faster-01` checks whether yours is correct, and
+// compares the bytes that both move on emu.
 #include "kernels/cuda/counted.h"
 #include "kernels/cuda/gpu.h"
 #include "lessons/01_gemm/gpu_rungs.h"

@@ -5,8 +5,8 @@
 
 namespace gradus::GRADUS_GPU {
 
-// G1, global memory. A thread for each element of C; the 32 threads of a warp are neighbours in a row of
-// C. So they read the same element of A (1 sector) and 32 neighbours in a row of B (4 sectors) for 32 FMAs.
+// G1, global memory. One thread per element of C; the 32 threads of a warp compute neighbours in a row of C.
+// So they read one element of A (1 sector) and 32 neighbours in a row of B (4 sectors) for 32 FMAs.
 __global__ void global_kernel(GemmSize s, Global a, Global b, Global c) {
   const int64_t i = int64_t(blockIdx.y) * blockDim.y + threadIdx.y;
   const int64_t j = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -24,9 +24,9 @@ static void global_memory(const Ctx& ctx, const GemmSize& s, const float* a, con
   launch(ctx, "global_memory", grid, block, 0, global_kernel, s, a, b, c);
 }
 
-// G2, a tile in shared memory. The kTile x kTile threads of a block copy a tile of A and one of B into
-// shared memory together, and then each reads a row of the one and a column of the other there: kTile uses of
-// each number that came from global memory.
+// G2, shared-memory tile. The kTile x kTile threads of a thread block together copy a tile of A and a tile of
+// B into shared memory. Then each thread reads a row of A's tile and a column of B's tile there, so each
+// number that was loaded from global memory is used kTile times.
 constexpr int kTile = 32;
 
 __global__ void __launch_bounds__(kTile* kTile) shared_kernel(GemmSize s, Global a, Global b, Global c) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kTile* kTile) shared_kernel(GemmSize s, Global
     __syncthreads();
     for (int k = 0; k < kTile; ++k) sum += from_shared(a_tile[y][k]) * from_shared(b_tile[k][x]);
     __syncthreads();
-    // STUB: device_todo("01.5", "copy two tiles, wait, add their product, wait", a_tile, b_tile, a, b);
+    // STUB: device_todo("01.5", "copy two tiles, wait, add their product to sum, wait", a_tile, b_tile, a, b);
     // END SOLUTION 01.5
   }
   c.store(i * s.N + j, sum, i < s.M && j < s.N);
@@ -52,14 +52,14 @@ static void shared_tile(const Ctx& ctx, const GemmSize& s, const float* a, const
   launch(ctx, "shared_tile", grid, block, 0, shared_kernel, s, a, b, c);
 }
 
-// G3 and G4 compute kPatch x kPatch elements of C in a block of 16 x 16 threads. Each thread keeps 8 x 8
-// of them in registers: 8 numbers of A and 8 of B from shared memory serve 64 FMAs. A's tile lies transposed,
-// so that the threads of a warp read it, as they do B's, along rows; kPad moves its columns, which are
-// written together, to different banks of shared memory.
+// In G3 and G4 a block of 16 x 16 threads computes kPatch x kPatch elements of C. Each thread keeps 8 x 8 of
+// them in registers: 8 numbers of A and 8 of B from shared memory are used for 64 FMAs. A's tile is stored
+// transposed, so that the threads of a warp read both tiles along rows. kPad shifts the rows of A's tile, so
+// that elements that a warp writes together lie in different banks of shared memory.
 constexpr int kPatch = 128, kDepth = 8, kEach = 8, kSide = kPatch / kEach, kPad = 4;
 
-// G3, a tile in registers. A thread has rows row, row + 1, ... and columns col, col + 16, ... of the
-// block.
+// G3, register tile. A thread computes the rows row, row + 1, ... and the columns col, col + 16, ... of the
+// tile.
 __global__ void __launch_bounds__(kSide* kSide) register_kernel(GemmSize s, Global a, Global b, Global c) {
   __shared__ float a_tile[kDepth][kPatch + kPad], b_tile[kDepth][kPatch];
   const int t = int(threadIdx.x), row = t / kSide * kEach, col = t % kSide;
@@ -99,14 +99,14 @@ static void register_tile(const Ctx& ctx, const GemmSize& s, const float* a, con
   launch(ctx, "register_tile", grid, kSide * kSide, 0, register_kernel, s, a, b, c);
 }
 
-// G4, the same with vectors: each instruction on memory moves four neighbours, so that there are a
-// quarter as many. K and N are multiples of 4. A thread's columns are col ... col + 3 and the four that lie
-// 64 further.
+// G4, as G3 with vectorized loads: each memory instruction moves four neighbours, so a quarter as many
+// instructions are needed. K and N are multiples of 4. A thread computes the columns col ... col + 3, and the
+// four that lie 64 columns further.
 __global__ void __launch_bounds__(kSide* kSide) vector_kernel(GemmSize s, Global a, Global b, Global c) {
   __shared__ __align__(16) float a_tile[kDepth][kPatch + kPad], b_tile[kDepth][kPatch];
   const int t = int(threadIdx.x), row = t / kSide * kEach, col = t % kSide * 4;
   const int64_t i0 = int64_t(blockIdx.y) * kPatch, j0 = int64_t(blockIdx.x) * kPatch;
-  const int a_row = t / 2, a_k = t % 2 * 4, b_k = t / 32, b_col = t % 32 * 4;  // what this thread copies
+  const int a_row = t / 2, a_k = t % 2 * 4, b_k = t / 32, b_col = t % 32 * 4;  // elements to copy
   float sum[kEach][kEach] = {};
   for (int64_t k0 = 0; k0 < s.K; k0 += kDepth) {
     const float4 u = a.load4((i0 + a_row) * s.K + k0 + a_k, i0 + a_row < s.M && k0 + a_k < s.K);
@@ -136,40 +136,40 @@ __global__ void __launch_bounds__(kSide* kSide) vector_kernel(GemmSize s, Global
 static void vectorized(const Ctx& ctx, const GemmSize& s, const float* a, const float* b, float* c) {
   const auto aligned = [](const float* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; };
   if (s.K % 4 != 0 || s.N % 4 != 0 || !aligned(a) || !aligned(b) || !aligned(c))
-    return register_tile(ctx, s, a, b, c);  // rows begin anywhere: one number at a time
+    return register_tile(ctx, s, a, b, c);  // rows are not aligned, so G3 copies one number at a time
   const dim3 grid(blocks_for(s.N, kPatch), blocks_for(s.M, kPatch));
   launch(ctx, "vectorized", grid, kSide * kSide, 0, vector_kernel, s, a, b, c);
 }
 
 #ifdef __CUDACC__
-// G5, cuBLAS: the table's own entry.
+// G5, cuBLAS: the product that the device cuda itself uses.
 static void library(const Ctx& ctx, const GemmSize& s, const float* a, const float* b, float* c) {
   matmul(ctx, {.M = s.M, .N = s.N, .K = s.K, .lda = s.K, .ldb = s.N, .ldc = s.N}, {a, DType::F32},
          {b, DType::F32}, {c, DType::F32, Write::Set});
 }
 #endif
 
-// With tiles of t x t elements of C, each number of A is read N/t times and each of B M/t times: 2 M N K / t
-// numbers, by instructions that read 32 numbers each, or 32 * 4 with vectors. A sector is 8 numbers, and no
-// instruction asks for a part of one.
+// With tiles of t x t elements of C, each number of A is read N/t times and each number of B M/t times. These
+// are 2 M N K / t numbers. An instruction of a warp reads 32 of them, or 32 * 4 if vectorized. A sector has 8
+// numbers, and every instruction reads whole sectors.
 static emu::Traffic tiled(const GemmSize& s, int64_t t, int64_t numbers, int64_t shared_loads) {
   const int64_t read = 2 * s.M * s.N * s.K / t, written = s.M * s.N;
   return {{read / (kWarp * numbers), read / 8}, {written / (kWarp * numbers), written / 8}, shared_loads};
 }
 
 std::vector<GpuRung> gpu_rungs() {
-  // G1: for each k a warp makes two requests, of 1 and 4 sectors.
+  // G1: per k a warp issues two loads, of 1 and of 4 sectors.
   std::vector<GpuRung> list = {
       {"G1 global memory", global_memory,
        [](const GemmSize& s) {
          const int64_t warps = s.M * s.N / kWarp;
          return emu::Traffic{{2 * warps * s.K, 5 * warps * s.K}, {warps, 4 * warps}, 0};
        }},
-      {"G2 tile in shared memory", shared_tile,
+      {"G2 shared-memory tile", shared_tile,
        [](const GemmSize& s) { return tiled(s, kTile, 1, 2 * s.M * s.N * s.K); }},
-      {"G3 tile in registers", register_tile,
+      {"G3 register tile", register_tile,
        [](const GemmSize& s) { return tiled(s, kPatch, 1, 2 * s.M * s.N * s.K / kEach); }},
-      {"G4 vectors", vectorized,
+      {"G4 vectorized loads", vectorized,
        [](const GemmSize& s) { return tiled(s, kPatch, 4, 2 * s.M * s.N * s.K / kEach / 4); }},
   };
 #ifdef __CUDACC__

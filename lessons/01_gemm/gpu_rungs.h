@@ -1,5 +1,5 @@
-// The rungs of the ladder on a GPU: C = A B with A (M, K), B (K, N), C (M, N), fp32, row-major. The same
-// source runs on emu, where it counts the memory traffic, and on cuda, where it is fast.
+// The GPU's rungs: C = A B with A (M, K), B (K, N), C (M, N), fp32, row-major. The same source runs on emu,
+// where its memory traffic is counted, and on cuda, where it is fast.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ struct GpuRung {
 
 namespace emu {
 std::vector<GpuRung> gpu_rungs();
-std::vector<GpuRung> my_gpu_rungs();  // the same with yours in their place: faster.cu (exercise 01.7)
+std::vector<GpuRung> my_gpu_rungs();  // the same, with yours from faster.cu (exercise 01.7)
 }  // namespace emu
 namespace cuda {  // in builds with CUDA=1
 std::vector<GpuRung> gpu_rungs();

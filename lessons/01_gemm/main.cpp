@@ -1,9 +1,9 @@
-// Lesson 01, matrix products. Nine tenths of training is C = A B. The same 2 n^3 operations run a hundred
-// times faster when each number that comes from memory is used more often: arithmetic intensity, FLOPs for
-// each byte moved.
+// Lesson 01, matrix products. Training spends most of its time in products C = A B. The same 2 n^3 operations
+// run a hundred times faster if each number that comes from memory is used more often. Arithmetic intensity,
+// FLOPs per byte moved, measures this.
 //
-// Bytes that a product must move: 12 n^2 (A and B in, C out), so intensity can reach n/6. With tiles of t x t
-// elements of C, 2 n^3 / t numbers are read: t/4 FLOPs a byte.
+// A product moves at least 12 n^2 bytes (A and B in, C out), so its intensity is at most n/6. A product with
+// tiles of t x t elements of C reads 2 n^3 / t numbers, which gives t/4 FLOPs per byte.
 //
 //   make lesson-01                        expected last line: PASS
 #include <iostream>
@@ -18,7 +18,7 @@
 
 using namespace gradus;
 
-// A problem on the current device.
+// The matrices of a problem on the current device.
 struct OnDevice {
   explicit OnDevice(const Problem& p)
       : problem(p),
@@ -38,10 +38,10 @@ struct OnDevice {
 
 static void traffic_row(Report& report, const std::string& name, double flops, const emu::Traffic& traffic) {
   ReportRow& row = report.row(name);
-  row.extra = {{"counted FLOPs a byte", flops / double(traffic.bytes())},
-               {"sectors a load", traffic.sectors_per_load()}};
+  row.extra = {{"counted FLOPs/byte", flops / double(traffic.bytes())},
+               {"sectors per warp load", traffic.sectors_per_load()}};
   if (traffic.shared_loads)
-    row.extra.emplace_back("FMAs a shared load", flops / 2 / double(traffic.shared_loads));
+    row.extra.emplace_back("FMAs per shared load", flops / 2 / double(traffic.shared_loads));
 }
 
 // The CPU's rungs: GFLOP/s at several sizes, as a table and as a picture.
@@ -53,25 +53,28 @@ static void cpu_ladder(const Lesson& lesson, const std::string& picture, Report&
     gflops.push_back(ladder.add(rung.name, rung.fast, rung.intensity(1024), [&](const Problem& p, float* c) {
       rung.multiply(p.n, p.a.data(), p.b.data(), c);
     }));
-  // Of A and B 2 bytes a number: B in, its copy out, C out: 8 n^2; and A for each 1024 columns.
+  // A and B have 2 bytes per number. B is read, its packed copy and C are written: 8 n^2 bytes. A is read
+  // once per 1024 columns of B.
   const std::vector<double> in_pairs =
-      ladder.add("C7 as C5, from bf16", true, 2.0 * 1024 / (8 + 2.0 * 1024 / 1024),
+      ladder.add("C7 as C5, bf16 inputs", true, 2.0 * 1024 / (8 + 2.0 * 1024 / 1024),
                  [](const Problem& p, float* c) { pairs(p.n, p.a16.data(), p.b16.data(), c); });
   std::cout << ladder.table;
   if (!cpu::kHasPairs)
     std::cout
-        << "This processor has no instruction for products of bf16 numbers: C7 converts them to fp32.\n";
+        << "This processor has no instruction that multiplies bf16 numbers, so C7 converts them to fp32.\n";
   std::cout << std::endl;
   write_file(picture, draw(ladder.chart));
-  std::cout << "the ladder: " << picture << "\n";
-  report.timing_at_least("C5 ÷ C1, n = 1024", gflops[4][3] / gflops[0][3], 10);
+  std::cout << "bar chart: " << picture << "\n";
+  report.timing_at_least("throughput C5 / C1, n = 1024", gflops[4][3] / gflops[0][3], 10);
   if (gflops.size() == 6)  // with the library
-    report.timing_at_least("C5 ÷ C6, the least of n >= 1000", least_ratio(gflops[4], gflops[5]), 0.75);
+    report.timing_at_least("throughput C5 / C6, smallest for n >= 1000", least_ratio(gflops[4], gflops[5]),
+                           0.75);
   if (cpu::kHasPairs)
-    report.timing_at_least("C7 ÷ C5, the least of n >= 1000", least_ratio(in_pairs, gflops[4]), 1.5);
+    report.timing_at_least("throughput C7 / C5, smallest for n >= 1000", least_ratio(in_pairs, gflops[4]),
+                           1.5);
 }
 
-// The GPU's rungs on emu: their memory traffic, counted, is the predicted one.
+// The GPU's rungs on emu: counts their memory traffic, and compares it with the prediction.
 static void count_gpu_ladder(const Lesson& lesson, Report& report) {
   const LessonContext context(lesson, "emu", lesson.memory);
   const Problem problem(256, lesson.seed);
@@ -103,21 +106,22 @@ static void time_gpu_ladder([[maybe_unused]] const Lesson& lesson, [[maybe_unuse
       report.row(name).extra = {{"GFLOP/s", gflops.back()}};
       check_errors(name, {on_gpu.worst_error()}, report);
     }
-    report.timing_at_least("tile in registers ÷ global memory, n = " + std::to_string(n),
-                           gflops[2] / gflops[0], 2);
+    report.timing_at_least("throughput G3 / G1 on cuda, n = " + std::to_string(n), gflops[2] / gflops[0], 2);
   }
 #endif
 }
 
 static int lesson_01(int argc, char** argv) {
-  Lesson lesson(argc, argv, "01_gemm", "the ladder of matrix products: from three loops to a library", 5);
-  // All that this machine can do, or what runs on the device that was asked for. On meta: the predictions.
+  Lesson lesson(argc, argv, "01_gemm",
+                "throughput and memory traffic of matrix products, from three loops to a library", 5);
+  // With --device=auto all rungs that this machine can run, otherwise those of the device. On meta: the
+  // predictions.
   const bool all = lesson.device == "auto";
   lesson.done({}, {all || lesson.device == "cpu" ? lesson.plot("01_gemm.svg") : ""});
   if (lesson.print == "example") return product_by_hand(std::cout), 0;
   LessonContext context(lesson);
   Report report = lesson.report();
-  report.config("repeats", lesson.steps);
+  report.config("runs per timing", lesson.steps);
   const std::string on = context.device.name();
   if (all || on == "cpu") cpu_ladder(lesson, lesson.plot("01_gemm.svg"), report);
   if (all || on == "emu") count_gpu_ladder(lesson, report);

@@ -18,11 +18,11 @@ bool is_a_product(Product multiply) {
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0;
         for (int64_t k = 0; k < n; ++k) sum += double(p.a[i * n + k]) * p.b[k * n + j];
-        if (!(std::abs(c[i * n + j] - sum) <= double(n) * 0x1p-24)) return false;  // of NaN too
+        if (!(std::abs(c[i * n + j] - sum) <= double(n) * 0x1p-24)) return false;  // also for NaN
       }
   }
   return true;
-  // STUB: todo("01.9", "true for a function that computes C = A B, false for any other", multiply);
+  // STUB: todo("01.9", "return true if `multiply` computes C = A B, otherwise false", multiply);
   // END SOLUTION 01.9
 }
 

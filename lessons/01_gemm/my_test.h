@@ -6,8 +6,9 @@ namespace gradus {
 
 using Product = void (*)(int64_t n, const float* a, const float* b, float* c);
 
-// Does it compute C = A B, all matrices (n, n) and row-major, whatever n is and C held before? Sums may be
-// taken in any order, so each element may be off by n · 2^-24 if the numbers are between -1 and 1.
+// Whether `multiply` computes C = A B for every n and for every earlier content of C. All matrices are (n, n)
+// and row-major. `multiply` may add the products of a sum in any order, so each element may have an error of
+// n · 2^-24 if all numbers are between -1 and 1.
 bool is_a_product(Product multiply);
 
 }  // namespace gradus

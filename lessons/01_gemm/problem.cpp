@@ -21,16 +21,18 @@ Problem::Problem(int64_t n, uint64_t seed)
         expected[i * 3 + column] += double(a[i * n + k]) * b[k * n + columns[column]];
 }
 
-// |error| of a sum of n products, each of size at most 1, is at most n eps (n/3 of it typical products).
+// The allowed error of a sum of n products is n 2^-24. The factors lie between -1 and 1, so the products have
+// both signs, partial sums stay small, and rounding errors partly cancel: correct products stay below this
+// bound.
 double Problem::worst_error(const std::vector<float>& c) const {
   const int64_t columns[] = {0, n / 2, n - 1};
   double worst = 0;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t column = 0; column < 3; ++column) {
       const double error = std::abs(c[i * n + columns[column]] - expected[i * 3 + column]);
-      const double share = error / (double(n) * 0x1p-24);
-      if (std::isnan(share)) return share;  // a larger one after it must not hide it
-      worst = std::max(worst, share);
+      const double ratio = error / (double(n) * 0x1p-24);
+      if (std::isnan(ratio)) return ratio;  // std::max would lose a NaN
+      worst = std::max(worst, ratio);
     }
   return worst;
 }
@@ -39,14 +41,16 @@ void check_errors(const std::string& name, const std::vector<double>& errors, Re
   double worst = errors.empty() ? NAN : 0;
   for (const double error : errors)
     if (error > worst || std::isnan(error)) worst = error;
-  report.check_at_most(name + ": error, share of allowed", worst, 1);
+  report.check_at_most(name + ": largest error / allowed error", worst, 1);
 }
 
 void check_traffic(const std::string& name, const emu::Traffic& counted, const emu::Traffic& predicted,
                    Report& report) {
-  report.check_equal(name + ": bytes", counted.bytes(), predicted.bytes());
-  report.check_equal(name + ": loads by warps", counted.loads.requests, predicted.loads.requests);
-  report.check_equal(name + ": shared loads", counted.shared_loads, predicted.shared_loads);
+  report.check_equal(name + ": bytes of global-memory traffic", counted.bytes(), predicted.bytes());
+  report.check_equal(name + ": warp loads from global memory", counted.loads.requests,
+                     predicted.loads.requests);
+  report.check_equal(name + ": thread loads from shared memory", counted.shared_loads,
+                     predicted.shared_loads);
 }
 
 }  // namespace gradus

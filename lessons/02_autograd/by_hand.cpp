@@ -10,7 +10,7 @@ namespace gradus {
 
 using Function = std::function<Tensor(const Tensor&)>;
 
-// f(x), and the gradient of f(x) with respect to x, from a tape of its own.
+// f(x) and its gradient with respect to x, computed with a new tape.
 struct Point {
   std::string value, gradient;
 };
@@ -32,10 +32,10 @@ void gradients_by_hand(std::ostream& out) {
   const Function d = [](const Tensor& b) { return add(b, tanh(b)); };
   const Point from_a = at(0.5, [&](const Tensor& a) { return d(twice(a)); });
   const Point from_b = at(1, d), of_tanh = at(1, c);
-  out << "a = 0.5, b = 2 a, c = tanh b, d = b + c; from the gradient dd = 1 back to da\n\n";
+  out << "a = 0.5, b = 2 a, c = tanh b, d = b + c; the backward pass starts with dd = 1 and ends with da\n\n";
   Table tape({"node", "forward", "backward", "gradient"});
   tape.row({"scale", "b = 2 a = " + at(0.5, twice).value, "da = 2 db", "da = " + from_a.gradient});
-  tape.row({"tanh", "c = tanh b = " + of_tanh.value, "db gains dc tanh'(b)",
+  tape.row({"tanh", "c = tanh b = " + of_tanh.value, "db += dc tanh'(b)",
             "db = 1 + " + of_tanh.gradient + " = " + from_b.gradient});
   tape.row({"add", "d = b + c = " + from_b.value, "db = dd, dc = dd", "db = 1, dc = 1"});
   out << tape;

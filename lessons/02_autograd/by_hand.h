@@ -1,4 +1,4 @@
-// The page's small example: three operations, of which two use the same tensor.
+// The page's small example: a tape of three operations, two of which use the same tensor.
 #pragma once
 #include <ostream>
 

@@ -1,10 +1,9 @@
-// Lesson 02, autograd. A tape records each operation of the forward pass; run backwards, it gives the
-// gradient of the loss with respect to every parameter. Here it trains a small network to separate two
-// spirals.
+// Lesson 02, autograd. A tape records each operation of the forward pass. The backward pass runs the tape in
+// reverse and computes the gradient of the loss with respect to every parameter. Here the tape trains a small
+// network to separate two spirals.
 //
-// Work: a linear layer of R rows costs 2·R·in·out FLOPs forward and twice that backward (dx = dy W and dW =
-// dy^T x), so backward ÷ forward tends to 2; the first layer wants no dx, which the formula below takes into
-// account.
+// Operations: a linear layer with R rows takes 2·R·in·out FLOPs in the forward pass and twice as many in the
+// backward pass (dx = dy W and dW = dy^T x). The first layer's dx is not computed, so the ratio is below 2.
 //
 //   make lesson-02                        expected last line: PASS
 #include <cmath>
@@ -33,8 +32,8 @@ struct Mlp {  // 2 -> hidden -> hidden -> 2, with tanh between
   Linear l1, l2, l3;
 };
 
-// Uniform in ±sqrt(3/in), so with the standard deviation 1/sqrt(in) of LeCun et al. 1998 (Efficient backprop,
-// sec. 4.6); biases start at 0.
+// Weights are uniform in ±sqrt(3/in), so their standard deviation is 1/sqrt(in), as in LeCun et al. 1998
+// (Efficient backprop, sec. 4.6). Biases start at 0.
 static void initialize(Parameters& parameters, uint64_t seed) {
   uint64_t stream = 100;
   for (Parameter& p : parameters) {
@@ -46,16 +45,16 @@ static void initialize(Parameters& parameters, uint64_t seed) {
   }
 }
 
-static double share_correct(const Mlp& model, const Tensor& x, const std::vector<int32_t>& label) {
+static double accuracy_of(const Mlp& model, const Tensor& x, const std::vector<int32_t>& label) {
   if (!current().device.has_data()) return NAN;
   NoTape no_tape;
   const std::vector<float> logits = to_host<float>(model(x));
-  int64_t right = 0;
-  for (size_t i = 0; i < label.size(); ++i) right += (logits[2 * i + 1] > logits[2 * i]) == (label[i] == 1);
-  return double(right) / double(label.size());
+  int64_t correct = 0;
+  for (size_t i = 0; i < label.size(); ++i) correct += (logits[2 * i + 1] > logits[2 * i]) == (label[i] == 1);
+  return double(correct) / double(label.size());
 }
 
-struct Run {  // what training leaves to be reported
+struct Run {  // the results of training
   std::vector<double> forward_s, backward_s, losses;
   int64_t forward_flops = 0, backward_flops = 0;  // of the last step
 };
@@ -89,7 +88,7 @@ static Run train(const Lesson& lesson, const Settings& set, Parameters& paramete
 }
 
 static int lesson_02(int argc, char** argv) {
-  Lesson lesson(argc, argv, "02_autograd", "the tape: train a small network with our own gradients", 1000);
+  Lesson lesson(argc, argv, "02_autograd", "trains a small network with gradients from a tape", 1000);
   const std::string picture = lesson.device == "meta" ? "" : lesson.plot("02_boundary.png");
   lesson.done({}, {picture});
   if (lesson.print == "example") return gradients_by_hand(std::cout), 0;
@@ -108,7 +107,7 @@ static int lesson_02(int argc, char** argv) {
   report.config("points", set.points);
   report.config("hidden", set.hidden);
   report.config("steps", lesson.steps);
-  const double correct = share_correct(model, x, data.label);
+  const double accuracy = accuracy_of(model, x, data.label);
   const double forward = summarize(run.forward_s).median, backward = summarize(run.backward_s).median;
   ReportRow& row = report.row("mlp");
   row.ms_per_step = (forward + backward) * 1e3;
@@ -116,11 +115,11 @@ static int lesson_02(int argc, char** argv) {
   row.loss_last = run.losses.back();
   row.peak = context.device.meter().at_peak();
   row.reserved_bytes = context.device.meter().peak_reserved();
-  row.extra = {{"correct", correct}, {"backward/forward time", backward / forward}};
-  report.predict_time(1);  // the meter is reset in every step, so it has counted the last one
-  check_run({run.forward_flops, run.backward_flops, mlp_gradcheck(1.0), mlp_gradcheck(1.01), correct},
+  row.extra = {{"accuracy", accuracy}, {"backward time / forward time", backward / forward}};
+  report.predict_time(1);  // each step resets the meter, so it has counted the last step only
+  check_run({run.forward_flops, run.backward_flops, mlp_gradcheck(1.0), mlp_gradcheck(1.01), accuracy},
             set.points, set.hidden, lesson.steps, report);
-  report.timing_at_least("backward ÷ forward in time", backward / forward, 1.0);
+  report.timing_at_least("backward time / forward time", backward / forward, 1.0);
   return lesson.finish(report);
 }
 

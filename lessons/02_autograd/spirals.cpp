@@ -23,14 +23,14 @@ Spirals::Spirals(int64_t points, uint64_t seed) {
 
 void draw_boundary(const std::function<Tensor(const Tensor&)>& logits, const Spirals& data,
                    const std::string& path) {
-  constexpr int kSide = 320, kCell = 4;  // pixels: of the picture, and of what has one probability
-  constexpr double kReach = 1.2;         // of both axes, to either side
+  constexpr int kSide = 320, kCell = 4;  // pixels per side of the picture, and of a cell with one probability
+  constexpr double kReach = 1.2;         // both axes run from -kReach to kReach
   NoTape no_tape;
   Image image(kSide, kSide);
-  for (int y = 0; y < kSide; y += kCell) {  // a row of cells at a time, which needs less memory than training
+  for (int y = 0; y < kSide; y += kCell) {  // one row of cells at a time, to need less memory than training
     std::vector<float> places;
     for (int x = 0; x < kSide; x += kCell)
-      for (const double v : {double(x), double(kSide - y)})  // y runs up
+      for (const double v : {double(x), double(kSide - y)})  // y points up
         places.push_back(float((2 * v / kSide - 1) * kReach));
     const Tensor at =
         from_host(current().device, places, {kSide / kCell, 2}, DType::F32, Kind::Data, "plane");
@@ -52,7 +52,7 @@ void draw_boundary(const std::function<Tensor(const Tensor&)>& logits, const Spi
 }
 
 double mlp_gradcheck(double mutant) {
-  Context context("cpu");  // finite differences need fp64, which only the cpu's kernels have
+  Context context("cpu");  // finite differences need fp64, which only the CPU's kernels support
   const auto mlp = [](const std::vector<Tensor>& in) {
     const Tensor h = tanh(linear(in[0], in[1], in[2]));
     return cross_entropy(linear(h, in[3]), from_host(current().device, std::vector<int32_t>{0, 1, 1, 0, 1},
@@ -68,12 +68,14 @@ double mlp_gradcheck(double mutant) {
 }
 
 void check_run(const MlpRun& m, int64_t R, int64_t H, int64_t steps, Report& report) {
-  report.check_equal("forward FLOPs = 2 R (2H + HH + 2H)", m.forward_flops, 2 * R * (2 * H + H * H + 2 * H));
-  report.check_equal("backward = 2 forward - dx of layer 1", m.backward_flops,
+  report.check_equal("FLOPs of the forward pass (matrix products)", m.forward_flops,
+                     2 * R * (2 * H + H * H + 2 * H));
+  report.check_equal("FLOPs of the backward pass (matrix products)", m.backward_flops,
                      2 * m.forward_flops - 2 * R * 2 * H);
-  report.check_at_most("gradient check, share of allowed error", m.gradcheck, 1.0);
-  report.check_at_least("the same with a 1 % wrong gradient", m.wrong_gradcheck, 1.0);
-  report.check_at_least("points on the right side", m.correct, 0.98, needs_steps(1000, steps));
+  report.check_at_most("gradient check: largest error / allowed error", m.gradcheck, 1.0);
+  report.check_at_least("gradient check of a gradient 1 % too large: largest error / allowed error",
+                        m.wrong_gradcheck, 1.0);
+  report.check_at_least("accuracy on the training points", m.accuracy, 0.98, needs_steps(1000, steps));
 }
 
 }  // namespace gradus

@@ -16,20 +16,21 @@ struct Spirals {  // point i belongs to spiral i % 2
   std::vector<int32_t> label;  // (points)
 };
 
-// The probability of spiral 1 over the plane, as a picture. `logits` maps points (n, 2) to (n, 2).
+// Draws the probability of spiral 1 over the plane, and the points. `logits` maps points to logits, both
+// (n, 2).
 void draw_boundary(const std::function<Tensor(const Tensor&)>& logits, const Spirals& data,
                    const std::string& path);
 
-// Checks every gradient of a small network of linear layers, tanh and cross-entropy against finite
-// differences, with one input's gradient multiplied by `mutant`. The share of the allowed error that is used;
-// below 1 passes.
+// Compares every gradient of a small network (linear layers, tanh, cross-entropy) with finite differences,
+// after multiplying the gradient of one input by `mutant`. Returns the largest error / allowed error; the
+// check passes below 1.
 double mlp_gradcheck(double mutant);
 
-// What came out, of R points and a network of H hidden numbers, and the lesson's checks of it.
+// The results of a run with R points and hidden width H, and the lesson's checks.
 struct MlpRun {
-  int64_t forward_flops, backward_flops;  // of a step
+  int64_t forward_flops, backward_flops;  // per step
   double gradcheck, wrong_gradcheck;      // mlp_gradcheck(1) and mlp_gradcheck(1.01)
-  double correct;                         // the share of points on the right side
+  double accuracy;                        // share of the training points that are classified correctly
 };
 void check_run(const MlpRun& m, int64_t R, int64_t H, int64_t steps, Report& report);
 

@@ -1,4 +1,5 @@
-// Exercises 01.4 and 01.7: the rungs of lessons/01_gemm/faster.cpp and faster.cu beside the given ones.
+// Exercises 01.4 and 01.7: compares the rungs of lessons/01_gemm/faster.cpp and faster.cu with the given
+// ones.
 #include <array>
 
 #include "kernels/emu/order.h"
@@ -23,20 +24,22 @@ static std::vector<double> product(RowShape s, const std::vector<std::vector<dou
   return c;
 }
 
-// The CPU's rungs are square. The GPU's are not, so that a size taken for another is seen.
+// The CPU's products are square. The GPU's are not, so that a kernel that mixes up M, N and K gives a wrong
+// result.
 static int64_t depth_on_gpu(RowShape s) { return s.rows + 3; }
 static std::vector<int64_t> square(RowShape s) { return {s.rows * s.rows, s.rows * s.rows}; }
 static std::vector<int64_t> on_gpu(RowShape s) {
   return {s.rows * depth_on_gpu(s), depth_on_gpu(s) * s.cols};
 }
 
-// Of K products of numbers up to 1, summed in any order: K eps of the sum of their sizes (Higham 2002,
-// section 3.1).
+// The allowed error of a sum of K products, each of absolute value at most 1, in any order: K eps times the
+// sum of the absolute values (Higham 2002, section 3.1).
 static double allowed_for(int64_t K) { return double(K) * double(K) * 0x1p-24; }
 static double allowed(RowShape s, DType, double) { return allowed_for(s.rows); }
 static double allowed_on_gpu(RowShape s, DType, double) { return allowed_for(depth_on_gpu(s)); }
 
-// On emu, with the threads in another order in each call, so that a missing barrier is seen.
+// Runs on emu, with a different order of threads in each call, so that a missing barrier gives a wrong
+// result.
 static Kernel kernel(const GpuRung& rung) {
   return [=, calls = 0](RowShape s, const std::vector<CBuf>& in, Out out) mutable {
     emu::set_order(
@@ -46,7 +49,7 @@ static Kernel kernel(const GpuRung& rung) {
   };
 }
 
-// A contest like this one for each of the rungs that is not the given one.
+// Adds a copy of `contest` for each rung that differs from the given one.
 template <class R>
 static void add(std::vector<Contest>& list, Contest contest, const std::vector<R>& given,
                 const std::vector<R>& yours) {
@@ -82,7 +85,7 @@ static std::vector<Contest> contests() {
   on_emu.ragged = {{1, 1}, {7, 5}, {33, 130}, {130, 40}};
   on_emu.timed = {128, 128};
   on_emu.spent = [] { return double(emu::traffic().bytes()); };
-  on_emu.gain = "times as sparing with bytes as the given one";
+  on_emu.gain = "= bytes that the given kernel moves / bytes that yours moves";
   on_emu.turns = 3;
   add(list, on_cpu, rungs(), my_rungs());
   add(list, on_emu, emu::gpu_rungs(), emu::my_gpu_rungs());

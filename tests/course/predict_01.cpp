@@ -1,5 +1,5 @@
-// The questions of exercise 01.3: what C3 moves with the student's own block. Its loops
-// (lessons/01_gemm/blocked.h) run here on numbers that notice when they come from memory.
+// The questions of exercise 01.3: the bytes that C3 moves with the student's own block. Its loops
+// (lessons/01_gemm/blocked.h) run here on numbers that count how often they are read from memory.
 #include <omp.h>
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace gradus::predict {
 
-// Numbers of three matrices, n² of each, and a cache for `capacity` of them: to let another in, the one goes
-// that was not used for longest. `moved` are the bytes of each matrix that were read or written back.
+// The numbers of three matrices, n² of each, and a cache for `capacity` numbers. A full cache evicts the
+// number that was least recently used. `moved`: per matrix, the bytes that were read or written back.
 class Memory {
  public:
   Memory(int64_t n, int64_t capacity)
@@ -47,10 +47,10 @@ class Memory {
   int64_t of_a_matrix_;
   size_t capacity_;
   std::vector<Number> numbers_;
-  std::list<int64_t> order_;  // what is in the cache, the last used first
+  std::list<int64_t> order_;  // the numbers in the cache, the most recently used first
 };
 
-struct Watched {  // one number; what it is does not matter
+struct Watched {  // one number, whose value does not matter
   Memory* memory;
   int64_t at;
   operator float() const { return memory->use(at, true, false), 0.0f; }
@@ -73,7 +73,7 @@ struct WatchedPointer {
 };
 
 struct Product {
-  int64_t n, block, cache;  // of the cache: numbers
+  int64_t n, block, cache;  // cache: its capacity in numbers
 };
 
 static Product own_product(const std::string& student) {
@@ -82,7 +82,7 @@ static Product own_product(const std::string& student) {
   return {block * own.between(12, 16), block, 5 * block * block};
 }
 
-// Bytes of A, B and C between the cache and what lies beyond it.
+// Bytes of A, B and C that move between the cache and memory.
 static std::array<int64_t, 3> moved_by(const Product& p) {
   omp_set_num_threads(1);
   Memory memory(p.n, p.cache);
@@ -97,21 +97,22 @@ static Quiz quiz(const std::string& student) {
   std::ostringstream setting;
   setting << "Your product: n = " << p.n << ", fp32, C3 with blocks of " << p.block << " x " << p.block
           << " on one core, whose cache holds " << p.cache
-          << " numbers (five blocks) and lets go what it has not used for longest.";
+          << " numbers (five blocks) and, when it is full, evicts the number that was least recently used.";
   const double flops = 2.0 * double(p.n) * double(p.n) * double(p.n);
-  return {
-      setting.str(),
-      {{"01.3", "bytes_B", "how many bytes of B are read into the cache, in all?",
-        measured([=] { return double(moved_by(p)[1]); })},
-       {"01.3", "bytes_C", "how many bytes of C are read, and written back? (right within a tenth)",
-        measured([=] { return double(moved_by(p)[2]); }, 0.1)},
-       {"01.3", "intensity", "how many FLOPs are that for each byte of A, B and C? (right within a tenth)",
-        measured(
-            [=] {
-              const auto [a, b, c] = moved_by(p);
-              return flops / double(a + b + c);
-            },
-            0.1)}}};
+  return {setting.str(),
+          {{"01.3", "bytes_B", "how many bytes of B are read into the cache in total?",
+            measured([=] { return double(moved_by(p)[1]); })},
+           {"01.3", "bytes_C",
+            "how many bytes of C are read into the cache or written back, in total? (10 % tolerance)",
+            measured([=] { return double(moved_by(p)[2]); }, 0.1)},
+           {"01.3", "intensity",
+            "how many FLOPs does the product compute per byte of A, B and C that moves? (10 % tolerance)",
+            measured(
+                [=] {
+                  const auto [a, b, c] = moved_by(p);
+                  return flops / double(a + b + c);
+                },
+                0.1)}}};
 }
 
 }  // namespace gradus::predict

@@ -1,5 +1,5 @@
-// The questions of exercises 02.5, the FLOPs of a deeper network with the student's own numbers, counted on
-// meta; and 02.6, a tape to be traced by hand.
+// The questions of exercise 02.5 (the FLOPs of a deeper network with the student's own numbers, counted on
+// meta) and of exercise 02.6 (a tape to trace by hand).
 #include <deque>
 
 #include "src/nn/layers.h"
@@ -16,7 +16,7 @@ static Net own_net(const std::string& student) {
   return {own.between(4, 9), own.between(20, 200), own.between(100, 900)};
 }
 
-// Of all products of one pass.
+// The FLOPs of all matrix products of one pass.
 static double flops_of(bool backward, const Net& net) {
   Context meta("meta");
   Parameters parameters;
@@ -36,7 +36,7 @@ static double flops_of(bool backward, const Net& net) {
   return double(meta.device.meter().totals(OpClass::Contraction).flops);
 }
 
-struct Trace {  // b = w a, c = s b, d = b + c, e = d b: a tape of four nodes, three of which use b
+struct Trace {  // b = w a, c = s b, d = b + c, e = d b: a tape of four nodes, three of which read b
   int64_t a, w, s;
 };
 
@@ -45,14 +45,14 @@ static Trace own_trace(const std::string& student) {
   return {own.between(2, 9), own.between(2, 9), own.between(2, 9)};
 }
 
-// e, from the forward pass alone: no exercise need be solved for it.
+// e, computed by the forward pass alone, so it does not need a solved exercise.
 static double e_of_b(const Trace& t, double b) {
   const Context context("cpu");
   const Tensor x = from_host(current().device, std::vector<double>{b}, {1, 1}, DType::F64, Kind::Data, "b");
   return item(linear(add(x, scale(x, double(t.s))), x));
 }
 
-// A central difference, which is exact here: e is quadratic in each.
+// A central difference, which is exact here, because e is quadratic in a, b and w.
 static double slope(const std::function<double(double)>& e, int64_t at) {
   return (e(double(at + 1)) - e(double(at - 1))) / 2;
 }
@@ -64,19 +64,19 @@ static Quiz quiz(const std::string& student) {
   setting << "Your network has " << net.layers << " linear layers with tanh between them: 2 -> " << net.width
           << ", then " << net.layers - 2 << " of " << net.width << " -> " << net.width << ", then "
           << net.width << " -> 2; it sees " << net.points
-          << " points at once. Count the products' operations, as the page does.";
+          << " points per step. Count the FLOPs of the matrix products only, as the page does.";
   tape << "Your tape: a = " << t.a << " and w = " << t.w << " are leaves; b = w a, c = " << t.s
-       << " b, d = b + c, e = d b. The gradient of e is 1. What is that of b, the sum of all that come to "
-          "its slot?";
+       << " b, d = b + c, e = d b. The gradient of e is 1. What is the gradient of b, the sum of all "
+          "gradients for its slot?";
   const auto flops = [net](bool backward) { return measured([=] { return flops_of(backward, net); }); };
   return {setting.str(),
           {{"02.5", "forward", "how many FLOPs does the forward pass take?", flops(false)},
            {"02.5", "backward", "how many FLOPs does the backward pass take?", flops(true)},
            {"02.6", "db", tape.str(),
             measured([t] { return slope([t](double b) { return e_of_b(t, b); }, t.a * t.w); })},
-           {"02.6", "da", "and that of a?",
+           {"02.6", "da", "what is the gradient of a?",
             measured([t] { return slope([t](double a) { return e_of_b(t, a * double(t.w)); }, t.a); })},
-           {"02.6", "dw", "and that of w?",
+           {"02.6", "dw", "what is the gradient of w?",
             measured([t] { return slope([t](double w) { return e_of_b(t, double(t.a) * w); }, t.w); })}}};
 }
 

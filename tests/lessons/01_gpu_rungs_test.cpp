@@ -1,5 +1,5 @@
-// Lesson 01's rungs on a GPU: right at sizes that no tile divides, the same bits in every order of threads,
-// and as much memory traffic as predicted. And the counter of the traffic itself.
+// Lesson 01's GPU rungs: correct at sizes that no tile divides, bitwise equal results in every order of
+// threads, and the predicted memory traffic. Also tests the counter of the traffic.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -38,7 +38,7 @@ std::vector<float> random(int64_t n, uint64_t stream) {
   return values;
 }
 
-// A, B and C on a device, each `offset` elements past an aligned address, C full of NaN.
+// A, B and C on a device, each `offset` elements behind an aligned address. C is filled with NaN.
 struct Operands {
   Operands(const std::string& on, const GemmSize& s, int64_t offset = 0)
       : size(s),
@@ -65,10 +65,10 @@ struct Operands {
   Tensor a, b, c;
 };
 
-// The worst element of C: its error as a share of what rounding allows. A sum of K products, in any order,
-// each product rounded or not, is wrong by at most K eps of the sum of their sizes.
+// The element of C with the largest error / allowed error. A sum of K products, added in any order, with each
+// product rounded or not, has an error of at most K eps times the sum of their absolute values.
 struct Worst {
-  double share = 0;
+  double ratio = 0;
   std::string element;
 };
 Worst worst_of(const GemmSize& s, const std::vector<float>& c) {
@@ -82,10 +82,10 @@ Worst worst_of(const GemmSize& s, const std::vector<float>& c) {
         sizes += std::abs(double(a[i * s.K + k]) * b[k * s.N + j]);
       }
       const float got = c[i * s.N + j];
-      if (double(got) == sum) continue;  // also of no products at all
-      const double share = std::abs(got - sum) / (double(s.K) * 0x1p-24 * sizes);
-      if (std::isnan(got) || share > worst.share)
-        worst = {std::isnan(got) ? INFINITY : share,
+      if (double(got) == sum) continue;  // also if K is 0
+      const double ratio = std::abs(got - sum) / (double(s.K) * 0x1p-24 * sizes);
+      if (std::isnan(got) || ratio > worst.ratio)
+        worst = {std::isnan(got) ? INFINITY : ratio,
                  "element (" + std::to_string(i) + ", " + std::to_string(j) + "): expected " +
                      std::to_string(sum) + ", got " + std::to_string(got)};
     }
@@ -121,12 +121,12 @@ class L01_GpuRungs : public testing::Test {
       else
         ASSERT_TRUE(c == first) << where
                                 << usual_mistake({{c != first,
-                                                   "another order of threads gives another "
+                                                   "a different order of threads gives a different "
                                                    "result: a barrier is missing"}});
     }
     ASSERT_EQ(int64_t(first.size()), s.M * s.N);
     const Worst worst = worst_of(s, first);
-    ASSERT_LE(worst.share, 1) << where << ", " << worst.element;
+    ASSERT_LE(worst.ratio, 1) << where << ", " << worst.element;
   }
 
   static void expect_predicted_traffic(size_t index) {
@@ -149,10 +149,10 @@ class L01_GpuRungs : public testing::Test {
                                    << t.shared_loads << ", expected " << expected.shared_loads
                                    << usual_mistake(
                                           {{t.shared_loads > expected.shared_loads,
-                                            "shared memory is read for each product; what was read once "
-                                            "can stay in registers"},
+                                            "each product reads shared memory; a number that was read "
+                                            "once can stay in registers"},
                                            {t.loads.requests > expected.loads.requests,
-                                            "global memory is read again for what is in a tile"}});
+                                            "global memory is read again for numbers that are in a tile"}});
       }
       omp_set_num_threads(threads);
     }
@@ -170,13 +170,13 @@ TEST_F(L01_GpuRungs, RegisterTile) {
 }
 TEST_F(L01_GpuRungs, Vectors) { expect_right(3); }
 
-// And a wrong product is not: the bound is worth something.
+// The allowed error is small enough to find a wrong product.
 TEST_F(L01_GpuRungs, AnErrorOfATenThousandthIsSeen) {
   const GemmSize s{7, 5, 33};
   const GpuRung rung = emu::gpu_rungs()[0];
   std::vector<float> c = Operands("emu", s).multiply(rung);
   c[17] *= 1.0001f;
-  EXPECT_GT(worst_of(s, c).share, 1);
+  EXPECT_GT(worst_of(s, c).ratio, 1) << "a product with an error of 1e-4 passes";
 }
 
 TEST_F(L01_GpuRungs, GlobalMemoryMovesWhatIsPredicted) { expect_predicted_traffic(0); }
@@ -190,23 +190,23 @@ TEST_F(L01_GpuRungs, RegisterTileMovesWhatIsPredicted) {
 }
 TEST_F(L01_GpuRungs, VectorsMoveWhatIsPredicted) { expect_predicted_traffic(3); }
 
-TEST_F(L01_GpuRungs, IntensityIsAQuarterOfTheTile) {  // 2 n^3 operations for 2 n^3 / t numbers, and C
+TEST_F(L01_GpuRungs, IntensityIsAQuarterOfTheTile) {  // 2 n^3 FLOPs per 2 n^3 / t numbers; C is left out
   const GemmSize s{4096, 4096, 4096};
   const std::vector<GpuRung> ladder = emu::gpu_rungs();
-  const auto flops_a_byte = [&](int rung) {
+  const auto flops_per_byte = [&](int rung) {
     return s.flops() / double(ladder[rung].predicted(s).loads.sectors * emu::Traffic::kSector);
   };
-  EXPECT_DOUBLE_EQ(flops_a_byte(0), 0.4);
-  EXPECT_DOUBLE_EQ(flops_a_byte(1), 32 / 4.0);
-  EXPECT_DOUBLE_EQ(flops_a_byte(2), 128 / 4.0);
-  EXPECT_DOUBLE_EQ(flops_a_byte(3), 128 / 4.0);
+  EXPECT_DOUBLE_EQ(flops_per_byte(0), 0.4);
+  EXPECT_DOUBLE_EQ(flops_per_byte(1), 32 / 4.0);
+  EXPECT_DOUBLE_EQ(flops_per_byte(2), 128 / 4.0);
+  EXPECT_DOUBLE_EQ(flops_per_byte(3), 128 / 4.0);
 }
 
 // ---- the counter --------------------------------------------------------------------------------------
 
 class L01_Traffic : public L01_GpuRungs {
  protected:
-  // What a launch of blocks of `threads` moves, whatever the order.
+  // The traffic of a launch of blocks of `threads`, which must be the same in every order of threads.
   template <class Kernel>
   emu::Traffic traffic_of(dim3 grid, dim3 threads, const Kernel& kernel) {
     std::vector<emu::Traffic> all;
@@ -231,15 +231,15 @@ TEST_F(L01_Traffic, SectorsAreThoseThatAWarpTouches) {
   expect(loads([](int64_t t) { return t; }), 4);                      // neighbours
   expect(loads([](int64_t t) { return 31 - t; }), 4);                 // in any order
   expect(loads([](int64_t t) { return t + 1; }), 5);                  // across a boundary
-  expect(loads([](int64_t) { return 7; }), 1);                        // all the same
-  expect(loads([](int64_t t) { return 2 * t; }), 8);                  // every other one
+  expect(loads([](int64_t) { return 7; }), 1);                        // one element
+  expect(loads([](int64_t t) { return 2 * t; }), 8);                  // every second one
   expect(loads([](int64_t t) { return 32 * t; }), 32);                // a column
   expect(loads([](int64_t t) { return t / 16 * 512 + t % 16; }), 4);  // two rows
   EXPECT_EQ(traffic_of(1, 32, [](emu::Global x) { x.load4(4 * threadIdx.x); }).loads, (emu::Requests{1, 16}));
 }
 
 TEST_F(L01_Traffic, EachWarpOfEachBlockMakesItsOwnRequests) {
-  const auto copy = [](emu::Global x) {  // 80 threads in each of 3 x 2 blocks: two warps and a half
+  const auto copy = [](emu::Global x) {  // 80 threads in each of 3 x 2 blocks: two and a half warps
     const int64_t t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     x.store(512 + t, x.load(t));
   };
@@ -251,7 +251,7 @@ TEST_F(L01_Traffic, EachWarpOfEachBlockMakesItsOwnRequests) {
   }
 }
 
-TEST_F(L01_Traffic, LanesThatWantNothingCostNothing) {
+TEST_F(L01_Traffic, LanesThatAreNotWantedMoveNothing) {
   const auto some = [](int64_t lanes) {
     return [lanes](emu::Global x) {
       x.load(threadIdx.x, threadIdx.x < lanes);

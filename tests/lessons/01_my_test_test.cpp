@@ -1,5 +1,5 @@
-// Exercise 01.9: is_a_product must accept right products, whatever their order of summation, and refuse the
-// wrong ones below. Each is wrong in one way only.
+// Exercise 01.9: is_a_product must accept correct products with any order of summation, and reject the wrong
+// products below. Each of them has one mistake.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace gradus {
 namespace {
 
-// C = A B, with one mistake; `mistake` 0: none.
+// C = A B with one mistake, or with none.
 enum Mistake { None, LastOfTheSum, NotZeroed, BTransposed, OneColumn, LastRowOfOdd, BeyondABlock, LeftOut };
 
 template <Mistake mistake>
@@ -29,7 +29,7 @@ void product(int64_t n, const float* a, const float* b, float* c) {
     }
 }
 
-// The same sums from the last k to the first.
+// A correct product that adds from the last k to the first.
 void from_behind(int64_t n, const float* a, const float* b, float* c) {
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < n; ++j) {
@@ -41,20 +41,27 @@ void from_behind(int64_t n, const float* a, const float* b, float* c) {
 
 TEST(L01_MyTest, KillsEachMutant) {
   RecordProperty("exercise", "01.9");
-  EXPECT_TRUE(is_a_product(product<None>)) << "a right product is refused";
-  EXPECT_TRUE(is_a_product(from_behind)) << "a right product that sums in another order is refused";
-  EXPECT_FALSE(is_a_product(product<LastOfTheSum>)) << "it leaves out the last product of each sum";
-  const bool refuses = !is_a_product(product<BTransposed>);
-  EXPECT_TRUE(refuses) << "it multiplies by B transposed";
+  EXPECT_TRUE(is_a_product(product<None>)) << "is_a_product rejects a correct product";
+  EXPECT_TRUE(is_a_product(from_behind))
+      << "is_a_product rejects a correct product that adds in a different order";
+  EXPECT_FALSE(is_a_product(product<LastOfTheSum>))
+      << "is_a_product accepts a function that leaves out the last product of each sum";
+  const bool rejects = !is_a_product(product<BTransposed>);
+  EXPECT_TRUE(rejects) << "is_a_product accepts a function that multiplies by B transposed";
   EXPECT_FALSE(is_a_product(product<NotZeroed>))
-      << "it adds to what C held"
-      << usual_mistake({{refuses, "C holds zeros, so what adds to it is not seen"}});
-  EXPECT_FALSE(is_a_product(product<OneColumn>)) << "its column 2 is wrong by 0.01, if n > 4";
-  EXPECT_FALSE(is_a_product(product<LastRowOfOdd>)) << "its last row is 0, if n is odd";
+      << "is_a_product accepts a function that adds to the earlier content of C"
+      << usual_mistake(
+             {{rejects,
+               "your C holds zeros before the call, so your test does not see that it is added to"}});
+  EXPECT_FALSE(is_a_product(product<OneColumn>))
+      << "is_a_product accepts a function whose column 2 is wrong by 0.01 if n > 4";
+  EXPECT_FALSE(is_a_product(product<LastRowOfOdd>))
+      << "is_a_product accepts a function whose last row is 0 if n is odd";
   EXPECT_FALSE(is_a_product(product<BeyondABlock>))
-      << "columns from 64 on are 1 % too large"
-      << usual_mistake({{refuses, "no size beyond a block of 64 is tried"}});
-  EXPECT_FALSE(is_a_product(product<LeftOut>)) << "it does not write the diagonal";
+      << "is_a_product accepts a function whose columns from 64 on are 1 % too large"
+      << usual_mistake({{rejects, "your test tries no n above 64, the size of a block"}});
+  EXPECT_FALSE(is_a_product(product<LeftOut>))
+      << "is_a_product accepts a function that does not write the diagonal of C";
 }
 
 }  // namespace

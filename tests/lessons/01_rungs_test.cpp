@@ -1,5 +1,5 @@
-// Lesson 01's rungs: each gives the same product, at sizes that no block divides; and what it compares them
-// with.
+// Lesson 01's CPU rungs: each gives the correct product, also at sizes that no block divides. Also tests the
+// lesson's own checks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,20 +43,20 @@ void expect_the_product(const Rung& rung, float (*rounded)(double) = in_fp32) {
         ASSERT_LE(std::abs(c[i * n + j] - sum), double(n) * 0x1p-24 * size)
             << rung.name << ", n = " << n << ", element (" << i << ", " << j << "): expected " << sum
             << ", got " << c[i * n + j] << "; c[i,j] = sum over k of a[i,k] b[k,j]"
-            << usual_mistake({{is(with_rows_of_b()), "a row of B is read in place of its column"},
-                              {is(last), "this is the last product alone; nothing is summed"},
+            << usual_mistake({{is(with_rows_of_b()), "your loop reads a row of B instead of a column"},
+                              {is(last), "c is the last product alone; nothing is summed"},
                               {is(sum - last), "the last product of the sum is missing"}});
       }
   }
 }
 
-// Alone: it is the first exercise, and the last rungs are later ones.
-TEST(L01_Rungs, TheNaiveOneGivesTheProduct) {
+// Tests C1 alone, because C4 and C5 are later exercises.
+TEST(L01_Rungs, TheNaiveRungGivesTheProduct) {
   RecordProperty("exercise", "01.1");
   expect_the_product(rungs()[0]);
 }
 
-TEST(L01_Rungs, ThePatchGivesTheProduct) {
+TEST(L01_Rungs, TheRegisterTileGivesTheProduct) {
   RecordProperty("exercise", "01.8");
   expect_the_product(rungs()[3]);
 }
@@ -65,8 +65,7 @@ TEST(L01_Rungs, AllGiveTheSameProduct) {
   for (const Rung& rung : rungs()) expect_the_product(rung);
 }
 
-// Of numbers that bf16 has, so nothing but sums is rounded; and of odd sizes, where the last pair is half
-// empty.
+// The inputs are exact in bf16, so only sums are rounded. With odd sizes the last pair holds one number.
 TEST(L01_Rungs, PairsGiveTheProduct) {
   const auto multiply = [](int64_t n, const float* a, const float* b, float* c) {
     pairs(n, std::vector<bf16>(a, a + n * n).data(), std::vector<bf16>(b, b + n * n).data(), c);
@@ -75,7 +74,7 @@ TEST(L01_Rungs, PairsGiveTheProduct) {
 }
 
 TEST(L01_Rungs,
-     BlockedIntensityIsAThirdOfABlockOverTwo) {  // 2 block^3 operations for 12 block^2 bytes
+     BlockedIntensityIsASixthOfTheBlock) {  // 2 block^3 FLOPs per 12 block^2 bytes
   Context context;
   const double block = double(kBlock);
   EXPECT_DOUBLE_EQ(rungs()[2].intensity(1024), 2 * block * block * block / (12 * block * block));
@@ -88,13 +87,14 @@ TEST(L01_Rungs, IntensitiesAreThoseOfThePage) {
   const std::vector<Rung> list = rungs();
   EXPECT_DOUBLE_EQ(list[0].intensity(1024), 2 / 68.0);
   EXPECT_DOUBLE_EQ(list[1].intensity(1024), 2 / 4.0);
-  EXPECT_DOUBLE_EQ(list[3].intensity(1024), 2048 / 136.0);  // A passes 32 times
-  EXPECT_DOUBLE_EQ(list[4].intensity(1024), 128);           // A passes once
-  EXPECT_DOUBLE_EQ(list[4].intensity(2048), 204.8);         // and twice
+  EXPECT_DOUBLE_EQ(list[3].intensity(1024), 2048 / 136.0);  // A is read 32 times
+  EXPECT_DOUBLE_EQ(list[4].intensity(1024), 128);           // A is read once
+  EXPECT_DOUBLE_EQ(list[4].intensity(2048), 204.8);         // A is read twice
 }
 
-// What the lesson compares with: a product is within the bound, an error is measured in units of it.
-TEST(L01_Problem, ErrorsAreSharesOfWhatRoundingAllows) {
+// worst_error divides the largest error by the allowed error: below 1 for a correct product, 8 for an error
+// of 8 times the allowed one.
+TEST(L01_Problem, ErrorsAreDividedByTheAllowedError) {
   const int64_t n = 33;
   const Problem problem(n, 1);
   std::vector<float> c(n * n);
@@ -115,28 +115,29 @@ TEST(L01_Problem, ErrorsAreSharesOfWhatRoundingAllows) {
   }
 }
 
-// The lesson's own checks say FAILED for what is wrong, and name it.
+// The lesson's checks fail for a wrong product and for wrong traffic, and the name of the failed check says
+// which.
 TEST(L01_Checks, FailWhereAProductOrItsTrafficIsWrong) {
   const auto of_errors = [](const std::vector<double>& errors) {
     return failed_checks([&](Report& r) { check_errors("C1", errors, r); });
   };
   EXPECT_EQ(of_errors({0.2, 1, 0.3}), Names{});
-  EXPECT_EQ(of_errors({}), Names{"C1: error, share of allowed"});
+  EXPECT_EQ(of_errors({}), Names{"C1: largest error / allowed error"});
   for (const double wrong : {1.01, double(INFINITY), double(NAN)})
     for (const size_t at : {0, 1, 2}) {
       std::vector<double> errors{0.2, 0.9, 0.3};
       errors[at] = wrong;
-      EXPECT_EQ(of_errors(errors), Names{"C1: error, share of allowed"}) << wrong << " at " << at;
+      EXPECT_EQ(of_errors(errors), Names{"C1: largest error / allowed error"}) << wrong << " at " << at;
     }
   const emu::Traffic right{{10, 40}, {2, 8}, 7};
   const auto of_traffic = [&](const emu::Traffic& counted) {
     return failed_checks([&](Report& r) { check_traffic("G1", counted, right, r); });
   };
   EXPECT_EQ(of_traffic(right), Names{});
-  EXPECT_EQ(of_traffic({{10, 41}, {2, 8}, 7}), Names{"G1: bytes"});
-  EXPECT_EQ(of_traffic({{10, 40}, {2, 7}, 7}), Names{"G1: bytes"});
-  EXPECT_EQ(of_traffic({{11, 40}, {2, 8}, 7}), Names{"G1: loads by warps"});
-  EXPECT_EQ(of_traffic({{10, 40}, {2, 8}, 0}), Names{"G1: shared loads"});
+  EXPECT_EQ(of_traffic({{10, 41}, {2, 8}, 7}), Names{"G1: bytes of global-memory traffic"});
+  EXPECT_EQ(of_traffic({{10, 40}, {2, 7}, 7}), Names{"G1: bytes of global-memory traffic"});
+  EXPECT_EQ(of_traffic({{11, 40}, {2, 8}, 7}), Names{"G1: warp loads from global memory"});
+  EXPECT_EQ(of_traffic({{10, 40}, {2, 8}, 0}), Names{"G1: thread loads from shared memory"});
 }
 
 TEST(L01_Problem, NumbersAreBetweenMinusOneAndOneAndOfTheirSeed) {

@@ -1,4 +1,4 @@
-// The data of lesson 02, two spirals drawn from a seed, and their picture.
+// Lesson 02: its data (two spirals drawn from a seed), its picture and its checks.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,16 +17,18 @@ TEST(L02_Spirals, AreThoseOfTheirSeed) {
   EXPECT_EQ(one.x, again.x);
   for (const uint64_t seed : {0, 2, 3, 443}) EXPECT_NE(Spirals(64, seed).x, one.x) << seed;
   const Spirals longer(100, 1);
-  EXPECT_TRUE(std::equal(one.x.begin(), one.x.end(), longer.x.begin())) << "more points are added at the end";
+  EXPECT_TRUE(std::equal(one.x.begin(), one.x.end(), longer.x.begin()))
+      << "with more points, the first ones must stay the same";
 }
 
-TEST(L02_Spirals, TakeTurnsAndAreEachOtherTurnedByHalfACircle) {
+TEST(L02_Spirals, AlternateAndOneIsTheOtherRotatedByHalfATurn) {
   const Spirals s(1000, 5);
   ASSERT_EQ(s.x.size(), 2000u);
   ASSERT_EQ(s.label.size(), 1000u);
   for (int64_t i = 0; i < 1000; ++i) {
     ASSERT_EQ(s.label[size_t(i)], i % 2);
-    // From the radius the angle follows; the noise, 0.02 of deviation, moves the point less than 0.12.
+    // The radius determines the angle. The noise has standard deviation 0.02, so it moves points less than
+    // 0.12.
     const double sign = i % 2 ? -1 : 1, x = sign * s.x[size_t(2 * i)], y = sign * s.x[size_t(2 * i + 1)];
     double nearest = INFINITY;
     for (double t = 0.25; t <= 3; t += 0.001) {
@@ -39,7 +41,8 @@ TEST(L02_Spirals, TakeTurnsAndAreEachOtherTurnedByHalfACircle) {
 
 struct L02_Boundary : FolderTest {
   Context context;
-  // The picture of two points over a plane where spiral 1 is certain where `along` (0: x, 1: y) is above 0.
+  // Draws two points, and a plane in which spiral 1 has probability 1 where coordinate `along` is above 0 (0
+  // is x, 1 is y).
   PngFile draw(size_t along) {
     Spirals data(0, 1);
     data.x = {0.5f, 0.9f, -0.5f, -0.9f}, data.label = {1, 0};
@@ -57,7 +60,7 @@ TEST_F(L02_Boundary, XRunsRightAndYRunsUpOfThePlaneAndOfThePoints) {
   const Rgb blue{150, 190, 235}, orange{250, 195, 140}, point_0{31, 99, 180}, point_1{225, 110, 20};
   for (const size_t along : {0, 1}) {
     const PngFile picture = draw(along);
-    const auto at = [&](double x, double y) {  // of the plane, which reaches 1.2 to either side, y upwards
+    const auto at = [&](double x, double y) {  // the plane runs from -1.2 to 1.2, y points up
       const auto pixel = [](double v, int side) { return std::min(int((v / 1.2 + 1) / 2 * side), side - 1); };
       return picture.at(pixel(x, picture.width), pixel(-y, picture.height));
     };
@@ -69,7 +72,7 @@ TEST_F(L02_Boundary, XRunsRightAndYRunsUpOfThePlaneAndOfThePoints) {
   }
 }
 
-TEST(L02_Spirals, TheGradientsOfTheNetworkAreRightAndOnePercentWrongIsSeen) {
+TEST(L02_Spirals, TheGradientCheckPassesAndFailsForAGradientThatIsOnePercentWrong) {
   EXPECT_LT(mlp_gradcheck(1), 1);
   EXPECT_GT(mlp_gradcheck(1.01), 1);
   EXPECT_GT(mlp_gradcheck(0.99), 1);
@@ -77,22 +80,23 @@ TEST(L02_Spirals, TheGradientsOfTheNetworkAreRightAndOnePercentWrongIsSeen) {
 
 TEST(L02_Checks, EachCheckFailsOnAWrongValue) {
   const auto failed = [](int64_t steps, const std::function<void(MlpRun&)>& plant) {
-    MlpRun m{270, 480, 1, 1, 0.98};  // 3 points, 5 hidden numbers
+    MlpRun m{270, 480, 1, 1, 0.98};  // 3 points, hidden width 5
     plant(m);
     return failed_checks([&](Report& r) { check_run(m, 3, 5, steps, r); });
   };
   EXPECT_EQ(failed(1000, [](MlpRun&) {}), Names{});
   for (const int64_t off : {-1, 1})
     EXPECT_EQ(failed(1000, [=](MlpRun& m) { m.backward_flops += off; }),
-              Names{"backward = 2 forward - dx of layer 1"});
+              Names{"FLOPs of the backward pass (matrix products)"});
   EXPECT_EQ(failed(1000, [](MlpRun& m) { m.forward_flops += 4, m.backward_flops += 8; }),
-            Names{"forward FLOPs = 2 R (2H + HH + 2H)"});
+            Names{"FLOPs of the forward pass (matrix products)"});
   EXPECT_EQ(failed(1000, [](MlpRun& m) { m.gradcheck = 1.01; }),
-            Names{"gradient check, share of allowed error"});
+            Names{"gradient check: largest error / allowed error"});
   EXPECT_EQ(failed(1000, [](MlpRun& m) { m.wrong_gradcheck = 0.99; }),
-            Names{"the same with a 1 % wrong gradient"});
-  EXPECT_EQ(failed(1000, [](MlpRun& m) { m.correct = 0.97; }), Names{"points on the right side"});
-  EXPECT_EQ(failed(999, [](MlpRun& m) { m.correct = 0.5; }), Names{}) << "too early";
+            Names{"gradient check of a gradient 1 % too large: largest error / allowed error"});
+  EXPECT_EQ(failed(1000, [](MlpRun& m) { m.accuracy = 0.97; }), Names{"accuracy on the training points"});
+  EXPECT_EQ(failed(999, [](MlpRun& m) { m.accuracy = 0.5; }), Names{})
+      << "with fewer than 1000 steps accuracy is not checked";
 }
 
 }  // namespace

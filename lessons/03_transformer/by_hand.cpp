@@ -19,7 +19,7 @@ void attention_by_hand(std::ostream& out) {
   const std::vector<double> y = to_host<double>(attention_plain(qkv, 1, Mask::Causal, 0));
   const std::vector<double> scores{q[1] * k[0], q[1] * k[1]};
   const std::vector<double> p = to_host<double>(softmax(numbers(scores, {1, 2})));
-  Table table({"token", "q", "k", "v", "scores q k", "softmax", "output"});
+  Table table({"token", "q", "k", "v", "scores q·k", "softmax", "output"});
   table.row({"1", number_text(q[0]), number_text(k[0]), number_text(v[0]), number_text(q[0] * k[0]), "1",
              number_text(y[0])});
   table.row({"2", number_text(q[1]), number_text(k[1]), number_text(v[1]),
@@ -27,7 +27,7 @@ void attention_by_hand(std::ostream& out) {
              number_text(p[0]) + ", " + number_text(p[1]), number_text(y[1])});
   const Tensor target =
       from_host(context.device, std::vector<int32_t>{1}, {1}, DType::I32, Kind::Data, "target");
-  out << table << "\nIf these scores are the logits of two bytes and the second byte comes, the loss is -ln "
+  out << table << "\nIf these scores are the logits of two bytes and the second byte is the target, the loss is -ln "
       << number_text(p[1]) << " = " << number_text(item(cross_entropy(numbers(scores, {1, 2}), target)))
       << " nats.\n";
 }

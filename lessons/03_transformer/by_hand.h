@@ -1,4 +1,4 @@
-// The page's small example: attention over two tokens with heads of one number, and a loss.
+// The example on the page: attention over two tokens, with one head of one dimension, and a loss.
 #pragma once
 #include <ostream>
 

@@ -1,4 +1,4 @@
-// The lesson's checks of what its training gave.
+// The checks of lesson 03: bytes, the loss, and the held-out loss compared with the entropy floor.
 #pragma once
 #include <optional>
 
@@ -11,7 +11,7 @@ struct TrainedGpt {
   int64_t parameters, gradient_bytes;  // the gradients after the last step
   double held_out;
   std::optional<double> floor;
-  bool nears_floor;  // in the default steps
+  bool nears_floor;  // within the default number of steps
 };
 void check_trained(const TrainedGpt& t, Report& report);
 

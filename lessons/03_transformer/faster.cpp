@@ -1,5 +1,6 @@
-// Exercise 03.5, make it faster: kernels of your own in the CPU's table, here softmax. This one is right and
-// slow; `make faster-03` says whether yours are still right, and how fast they are beside the given ones.
+// Exercise 03.5, make it faster: kernels of your own in the CPU's kernel table, here softmax. This kernel is
+// correct but slow. `make faster-03` says whether your kernels are correct, and how fast they are compared
+// with the given ones.
 #include "lessons/03_transformer/faster.h"
 
 #include <algorithm>
@@ -7,9 +8,9 @@
 
 namespace gradus {
 
-// kernels/kernels.h says what it computes, and what Write means.
+// kernels/kernels.h defines softmax_fwd and Write.
 static void softmax_fwd(const Ctx& ctx, RowShape s, CBuf x, Out y) {
-  if (x.t != DType::F32) return cpu_backend().softmax_fwd(ctx, s, x, y);  // yours may be for fp32 only
+  if (x.t != DType::F32) return cpu_backend().softmax_fwd(ctx, s, x, y);  // your kernel may be for fp32 only
   for (int64_t r = 0; r < s.rows; ++r) {
     const float* in = x.as<float>() + r * s.cols;
     float* out = y.as<float>() + r * s.cols;

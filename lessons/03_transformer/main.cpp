@@ -1,9 +1,9 @@
 // Lesson 03, a transformer trained on text. The default text is generated from a small grammar, so the
-// probability of every byte is known: no model can have a lower loss than -log p of the held-out text, and
-// this one comes near it.
+// probability of every byte is known. No model can have a lower expected loss than the mean -log p of the
+// text (the entropy floor); the loss of this model comes close to it.
 //
-// Memory, fp32: 4 bytes a parameter for weights, 4 for gradients, 8 for AdamW's two states, and the
-// activations that the tape saved. Work: 6 N + 12 L C T FLOPs a token.
+// Memory in fp32, bytes per parameter: 4 for weights, 4 for gradients, 8 for AdamW's two states; and the
+// activations that the tape saves. Work: 6 N + 12 L C T FLOPs per token.
 //
 //   make lesson-03 [ARGS="--data=/usr/share/common-licenses"]              expected last line: PASS
 #include <iostream>
@@ -24,7 +24,7 @@ struct Settings {
   int64_t batch = 8, warmup = 100;
   double learning_rate = 2e-3, last_rate = 1e-4, weight_decay = 0.1, max_norm = 1.0;
   int64_t text_bytes = 1'200'000, sample_bytes = 400;
-  bool nears_floor = true;  // in the default steps
+  bool nears_floor = true;  // within the default number of steps
 };
 static Settings tiny() {
   Settings set{.batch = 4, .text_bytes = 60'000, .sample_bytes = 100, .nears_floor = false};
@@ -66,9 +66,9 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set, 
   run.fill(row, tokens);
   row.model_flops = set.model.flops_per_token() * tokens;
   row.loss_held_out = held_out;
-  row.extra = {{"of GEMM peak",
+  row.extra = {{"fraction of peak GEMM rate",
                 double(*row.model_flops) / (*row.ms_per_step * 1e-3) / measure_gemm_peak(current().device)}};
-  if (floor) row.extra.emplace_back("floor", *floor);
+  if (floor) row.extra.emplace_back("entropy floor", *floor);
   report.predict_time(lesson.steps);
 
   check_trained({run, N, current().device.meter().now()[Kind::Gradient], held_out, floor, set.nears_floor},
@@ -77,19 +77,18 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set, 
 
 static int lesson_03(int argc, char** argv) {
   Lesson lesson(argc, argv, "03_transformer", "train a small GPT on text", 3000);
-  const std::string save =
-      lesson.args.text("save", "", "write the trained weights to this file (safetensors)");
+  const std::string save = lesson.args.text("save", "", "write the trained weights to this safetensors file");
   const std::string data =
-      lesson.args.text("data", "", "a file or folder of text (none: text from the grammar)");
+      lesson.args.text("data", "", "a file or folder of text (default: text generated from the grammar)");
   const std::string size = lesson.args.choice(
-      "size", "small", "of model and text; tiny: for devices that emulate", {"small", "tiny"});
+      "size", "small", "size of the model and of the text; tiny is for emulated devices", {"small", "tiny"});
   const std::string picture = lesson.device == "meta" ? "" : lesson.plot("03_loss.svg");
   lesson.done({save}, {picture});
   if (lesson.print == "example") return attention_by_hand(std::cout), 0;
   LessonContext context(lesson);
   const Settings set = size == "tiny" ? tiny() : Settings();
 
-  // The text, and the lowest loss that is possible on its held-out part (known only for the grammar's text).
+  // The text and its entropy floor, which is known only for text from the grammar.
   const Text text = load_text(data, set.text_bytes, lesson.seed);
   const Loader loader(text.corpus, set.model.context, lesson.seed);
   print_sizes(text.corpus, loader);
@@ -101,7 +100,7 @@ static int lesson_03(int argc, char** argv) {
   double held_out = NAN;
   if (context.device.has_data()) {
     held_out = held_out_loss(model, loader, set.batch);
-    std::cout << "\nA sample (temperature 0.8):\n"
+    std::cout << "\nSampled text (temperature 0.8):\n"
               << printable(sample_text(model, text.prompt, set.sample_bytes, 0.8, lesson.seed)) << "\n";
     draw_curve(run.losses, held_out, text.floor, picture);
   }

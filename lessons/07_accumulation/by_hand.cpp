@@ -23,7 +23,7 @@ void means_by_hand(std::ostream& out) {
     of_weights += weights[i];
     of_means += mean / double(losses.size());
   }
-  table.row({"both", "", "", number_text(of_weights), number_text(sum)});
+  table.row({"sum", "", "", number_text(of_weights), number_text(sum)});
   out << table << "\nThe mean of 1, 2, 3 and 6 is 3; the mean of the two means is " << number_text(of_means)
       << ".\n";
 }

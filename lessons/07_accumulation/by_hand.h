@@ -1,4 +1,4 @@
-// The page's small example: a mean from the means of two micro-batches.
+// The example on the page: the mean loss of a batch, from the mean losses of two micro-batches.
 #pragma once
 #include <ostream>
 

@@ -10,7 +10,7 @@
 
 namespace gradus {
 
-using Flat = std::vector<double>;  // of all parameters, one after the other
+using Flat = std::vector<double>;  // the values of all parameters, concatenated
 
 static void append(Flat& all, const Tensor& x) {
   const std::vector<double> values = to_host<double>(x);
@@ -36,9 +36,10 @@ static void add(Flat& sum, double weight, const Flat& x) {
   for (size_t i = 0; i < x.size(); ++i) sum[i] += weight * x[i];
 }
 
-enum class Masks { OfTheBatch, FromZero };  // dropout's: by the sequence's place in the batch, or in its part
+// A dropout mask belongs to a sequence, by its index in the whole batch or in its micro-batch.
+enum class Masks { OfTheBatch, FromZero };
 
-// Of each micro-batch, the gradient of the mean over its own targets.
+// For each micro-batch, the gradient of the mean over its own targets.
 static std::vector<Flat> means_of(Transformer& model, const TextBatch& batch, const Split& split,
                                   Masks masks) {
   std::vector<Flat> means;
@@ -57,7 +58,7 @@ static Flat sum_of(const std::vector<Flat>& gradients, const std::vector<double>
   return sum;
 }
 
-// Clipping after each backward pass clips the sum so far.
+// Clips after each backward pass, so the sum of the gradients so far.
 static Flat sum_of_clipped(const std::vector<Flat>& gradients, const std::vector<double>& weights,
                            double most) {
   Flat sum;
@@ -69,7 +70,7 @@ static Flat sum_of_clipped(const std::vector<Flat>& gradients, const std::vector
   return sum;
 }
 
-// What the weights moved by, if SGD makes an update after each micro-batch, as a gradient.
+// If SGD makes an update after each micro-batch: the sum of the updates, divided by the learning rate.
 static Flat sum_of_updates(Transformer& model, const TextBatch& batch, const Split& split) {
   constexpr double kRate = 0.1;
   const Flat before = values_of(model.parameters);
@@ -102,31 +103,34 @@ void mistakes_table(Transformer& model, const TextBatch& batch, const TextBatch&
   }
   const std::vector<double> weights = weights_of_means(counted), ones(4, 1.0), quarters(4, 0.25);
   const double most = norm(right) / 2;
-  Table table({"micro-batches put together as", "size", "off by"});
+  Table table({"gradients of micro-batches combined as", "norm / correct norm", "relative difference"});
   const auto row = [&](const std::string& name, const Flat& g, const Flat& should_be, bool wrong = true) {
     const double off = distance(g, should_be);
     table.row({name, number_text(norm(g) / norm(should_be)), number_text(off)});
     check_put_together(name, off, wrong, report);
   };
   const std::vector<Flat> means = means_of(model, batch, split, Masks::OfTheBatch);
-  row("means, weighted by their targets", sum_of(means, weights), right, false);
-  row("not divided, even parts", sum_of(means_of(model, even, fours, Masks::OfTheBatch), ones), right_even);
-  row("not divided", sum_of(means, ones), right);
+  row("means weighted by targets", sum_of(means, weights), right, false);
+  row("sum of the means, even batch in 4 x 4", sum_of(means_of(model, even, fours, Masks::OfTheBatch), ones),
+      right_even);
+  row("sum of the means", sum_of(means, ones), right);
   row("mean of the means", sum_of(means, quarters), right);
-  row("clipped after each", sum_of_clipped(means, weights, most), sum_of_clipped({right}, {1.0}, most));
-  row("dropout masks from 0 in each", sum_of(means_of(model, batch, split, Masks::FromZero), weights), right);
-  row("an update after each", sum_of_updates(model, batch, split), right);
-  std::cout << "\n(a) What the usual mistakes make of a gradient, beside the right one. The micro-batches "
-               "have\n    "
-            << counts << " targets that count\n\n"
+  row("weighted means, clipped after each micro-batch", sum_of_clipped(means, weights, most),
+      sum_of_clipped({right}, {1.0}, most));
+  row("weighted means, dropout masks from sample 0",
+      sum_of(means_of(model, batch, split, Masks::FromZero), weights), right);
+  row("SGD update after each micro-batch", sum_of_updates(model, batch, split), right);
+  std::cout << "\n(a) Mistakes: the gradient of a ragged batch in micro-batches of 7, 1, 5 and 3 sequences\n"
+               "    with "
+            << counts << " targets, compared with the gradient of the whole batch\n\n"
             << table;
 }
 
 void check_put_together(const std::string& name, double off, bool wrong, Report& report) {
   if (wrong)
-    report.check_at_least(name + ": seen", off, 0.02);
+    report.check_at_least(name + ": relative difference of the gradient", off, 0.02);
   else
-    report.check_at_most(name + ": the batch's gradient", off, 1e-6);
+    report.check_at_most(name + ": relative difference of the gradient", off, 1e-6);
 }
 
 enum class Divided { Yes, No };
@@ -146,7 +150,7 @@ static double last_loss(const Lesson& lesson, const TransformerConfig& config, c
       loss = accumulate(model, batch, fours).loss;
     } else {
       loss = 0;
-      for (const TextBatch& micro : batch.parts(fours))  // each divided by its own targets alone
+      for (const TextBatch& micro : batch.parts(fours))  // divided by its own targets only
         loss += accumulate(model, micro, {micro.sequences}).loss / 4;
     }
     optimizer->clip_grad_norm(max_norm);
@@ -157,8 +161,8 @@ static double last_loss(const Lesson& lesson, const TransformerConfig& config, c
 
 void symptoms_table(const Lesson& lesson, const TransformerConfig& model, const Loader& loader, int64_t batch,
                     Report& report) {
-  constexpr double kNever = 0;  // clipped
-  Table table({"last loss of 4 x 4 with", "divided", "not divided"});
+  constexpr double kNever = 0;  // the norm to which gradients are clipped: none
+  Table table({"optimizer", "correct gradient", "sum of the means"});
   const auto row = [&](const char* name, double sgd_rate, double max_norm) {
     const auto loss = [&](Divided d) {
       return last_loss(lesson, model, loader, batch, sgd_rate, max_norm, d);
@@ -167,19 +171,20 @@ void symptoms_table(const Lesson& lesson, const TransformerConfig& model, const 
     table.row({name, number_text(right), number_text(wrong)});
     return LastLosses{right, wrong};
   };
-  const LastLosses sgd = row("SGD, rate 0.2", 0.2, kNever);
-  row("SGD, rate 0.2, clipped to norm 1", 0.2, 1);
-  const LastLosses adamw = row("AdamW, rate 0.001", 0, kNever);
-  std::cout << "\n(b) What not dividing looks like\n\n" << table;
+  const LastLosses sgd = row("SGD, learning rate 0.2", 0.2, kNever);
+  row("SGD, learning rate 0.2, clipped to norm 1", 0.2, 1);
+  const LastLosses adamw = row("AdamW, learning rate 0.001", 0, kNever);
+  std::cout << "\n(b) Last loss of 4 x 4 with the correct gradient and with the sum of the means\n\n"
+            << table;
   check_symptoms(sgd, adamw, lesson.steps, report);
 }
 
 void check_symptoms(const LastLosses& sgd, const LastLosses& adamw, int64_t steps, Report& report) {
   const std::string skip = needs_steps(20, steps);
   const bool grew_out_of_range = std::isnan(sgd.not_divided) && !std::isnan(sgd.divided);
-  report.check_at_least("SGD, not divided: last loss, times as large",
+  report.check_at_least("SGD: last loss, sum of the means / correct gradient",
                         grew_out_of_range ? INFINITY : sgd.not_divided / sgd.divided, 1.2, skip);
-  report.check_at_most("AdamW, not divided: last loss / divided, off 1 by",
+  report.check_at_most("AdamW: last loss, relative difference of the sum of the means",
                        std::abs(adamw.not_divided / adamw.divided - 1), 0.05, skip);
 }
 

@@ -4,20 +4,21 @@
 
 namespace gradus {
 
-// What the usual mistakes make of the gradient of a batch in micro-batches of 7, 1, 5 and 3 sequences, each
-// beside the right one: how many times as large, and |wrong - right| / |right|; a check each that it is seen.
-// `even` is another batch of 16 sequences, all of whose targets count. The weights are moved by it.
+// Prints the gradient of a ragged batch in micro-batches of 7, 1, 5 and 3 sequences, with the usual mistakes:
+// |wrong| / |correct| and |wrong - correct| / |correct|. A check per mistake says that it can be seen. `even`
+// is a second batch of 16 sequences, without padding. The last mistake changes the model's weights.
 void mistakes_table(Transformer& model, const TextBatch& ragged, const TextBatch& even, Report& report);
-// `off`: by how much of its length the gradient is off; `wrong`: it is to be.
+// `off`: the relative difference from the correct gradient. `wrong`: a mistake, so the difference must be
+// seen.
 void check_put_together(const std::string& name, double off, bool wrong, Report& report);
 
-// What one sees of the first mistake: the last loss of runs that divide, and of runs that do not.
+// Prints the last losses of runs with the correct gradient, and of runs that add up means without dividing.
 void symptoms_table(const Lesson& lesson, const TransformerConfig& model, const Loader& loader, int64_t batch,
                     Report& report);
 struct LastLosses {
   double divided, not_divided;
 };
-// SGD shows the mistake, AdamW hides it.
+// With SGD the mistake can be seen in the loss, with AdamW it can't.
 void check_symptoms(const LastLosses& sgd, const LastLosses& adamw, int64_t steps, Report& report);
 
 }  // namespace gradus

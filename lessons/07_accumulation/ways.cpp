@@ -7,10 +7,10 @@ namespace gradus {
 std::vector<Way> ways(int64_t batch) {
   std::vector<Way> all;
   for (const int64_t k : {1, 2, 4, 16})
-    all.push_back({std::to_string(k) + " x " + std::to_string(batch / k), even_split(batch, k), false, ""});
-  all[0].picture = "07_whole.svg", all[2].picture = "07_micro.svg";
-  all.push_back({"ragged, whole", {batch}, true, ""});
-  all.push_back({"ragged, 7 + 1 + 5 + 3", {7, 1, 5, 3}, true, ""});
+    all.push_back({std::to_string(k) + " x " + std::to_string(batch / k), even_split(batch, k), false,
+                   k == 1 || k == 4});
+  all.push_back({"ragged, 1 x " + std::to_string(batch), {batch}, true, false});
+  all.push_back({"ragged, 7 + 1 + 5 + 3", {7, 1, 5, 3}, true, false});
   return all;
 }
 
@@ -47,12 +47,15 @@ int64_t predicted_flops(const TransformerConfig& c, int64_t B) {
 void check_way(const Way& way, const Run& run, const TransformerConfig& config, int64_t batch,
                const std::optional<Run>& whole, Report& report) {
   const int64_t largest = *std::max_element(way.split.begin(), way.split.end());
-  report.check_equal(way.name + ": bytes that a tape saves", run.last.saved_bytes,
+  report.check_equal(way.name + ": bytes saved for backward, largest micro-batch", run.last.saved_bytes,
                      predicted_bytes(config, largest));
-  report.check_equal(way.name + ": FLOPs of the products", run.flops, predicted_flops(config, batch));
+  report.check_equal(way.name + ": FLOPs of the matrix products per step", run.flops,
+                     predicted_flops(config, batch));
   if (way.split.size() == 1 || !whole) return;
-  report.check_at_most(way.name + ": gradient, worst parameter", worst_distance(run, *whole), 1e-6);
-  report.check_at_most(way.name + ": last loss, off by", std::abs(run.last.loss - whole->last.loss), 1e-3);
+  report.check_at_most(way.name + ": gradient, largest relative difference from the whole batch",
+                       worst_distance(run, *whole), 1e-6);
+  report.check_at_most(way.name + ": last loss, difference from the whole batch",
+                       std::abs(run.last.loss - whole->last.loss), 1e-3);
 }
 
 }  // namespace gradus

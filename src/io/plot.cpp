@@ -175,7 +175,8 @@ std::string draw(const StackPlot& plot) {
   times.include(x.front()), times.include(std::max(x.back(), x.front() + 1));
   y.include(0);
   for (const double v : plot.line.y) y.include(v);
-  Frame frame(times.padded(0), {0, 1.05 * std::max(y.high, 1e-9)});
+  const double room = plot.panels.empty() ? 1.05 : 1.12;  // above the line, also for names
+  Frame frame(times.padded(0), {0, room * std::max(y.high, 1e-9)});
   const auto sum_at = [&](size_t i) {
     double sum = 0;
     for (const Series& layer : plot.layers) sum += layer.y[i];
@@ -214,6 +215,8 @@ std::string draw(const StackPlot& plot) {
     frame.svg.put("<path d='", areas[i].first, "V", frame.y.from, "H", frame.x.from, "Z' fill='",
                   areas[i].second, "'/>");
   frame.svg.path(edge(plot.line.y), kInk);
+  for (const StackPlot::Panel& panel : plot.panels)
+    frame.svg.text(frame.x(panel.x), Frame::kTop + 20, panel.name, "middle", " font-weight='bold'");
   legend.insert(legend.begin(), {plot.line.name, kInk, Entry::Look::Line});
   return frame.finish(plot.title, plot.x_label, plot.y_label, legend);
 }

@@ -47,6 +47,11 @@ struct StackPlot {  // layers on top of each other and a line over them; every v
   std::string title, x_label, y_label;
   std::vector<Series> layers;  // from the bottom; all with the x of the line
   Series line;
+  struct Panel {
+    std::string name;
+    double x = 0;  // its middle; the name is written above it, inside the axes
+  };
+  std::vector<Panel> panels = {};
 };
 // Where several values share a column of pixels, the column shows those with the highest sum.
 std::string draw(const StackPlot& plot);

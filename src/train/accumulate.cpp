@@ -64,26 +64,35 @@ Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char* name) 
   return from_host(current().device, rows, {int64_t(rows.size()) / T, T}, DType::I32, Kind::Data, name);
 }
 
-Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split) {
+Tensor target_count(const TextBatch& batch) {
   const int64_t counted = batch.counted();
-  check(counted > 0, "accumulate: no target of the batch counts, so its loss is the mean of nothing");
-  const Tensor count = from_host(current().device, std::vector<double>{double(counted)}, {}, DType::F32,
-                                 Kind::Data, "count");  // read by a kernel
+  check(counted > 0, "target_count: all targets of the batch are padding, so its mean loss is not defined");
+  return from_host(current().device, std::vector<double>{double(counted)}, {}, DType::F32, Kind::Data,
+                   "count");
+}
+
+Tensor share_of_loss(Transformer& model, const TextBatch& micro, const Tensor& count) {
+  const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
+               targets = on_device(micro.targets, micro.T, "targets");
+  // BEGIN SOLUTION 07.1
+  current().first_sample = micro.first_sample;  // dropout draws the masks of the whole batch
+  const Tensor share = model.loss(ids, targets, {}, count);
+  // STUB: const Tensor share; todo("07.1", "the first sample, for dropout, and the share of the loss", model, micro, ids, targets, count);
+  // END SOLUTION 07.1
+  current().first_sample = 0;
+  return share;
+}
+
+Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split) {
+  const Tensor count = target_count(batch);
   Accumulated sum;
   for (const TextBatch& micro : batch.parts(split)) {
-    const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
-                 targets = on_device(micro.targets, micro.T, "targets");
     Tape tape;
-    // BEGIN SOLUTION 07.1
-    current().first_sample = micro.first_sample;  // dropout draws the masks that they have in the whole batch
-    const Tensor share = model.loss(ids, targets, {}, count);
-    // STUB: const Tensor share; todo("07.1", "the place of its samples for dropout, and its share of the loss", model, micro, ids, targets, count);
-    // END SOLUTION 07.1
+    const Tensor share = share_of_loss(model, micro, count);
     sum.saved_bytes = std::max(sum.saved_bytes, tape.saved_bytes());
     sum.loss += item(share);
     tape.backward(share);
   }
-  current().first_sample = 0;
   return sum;
 }
 

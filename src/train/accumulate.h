@@ -1,4 +1,4 @@
-// A batch that is worked through in micro-batches.
+// Gradient accumulation: a batch in micro-batches (lesson 07).
 #pragma once
 #include <ostream>
 #include <vector>
@@ -8,38 +8,46 @@
 
 namespace gradus {
 
-// The sizes of micro-batches, in sequences: they add up to the batch.
+// The sizes of the micro-batches, in sequences; their sum is the size of the batch.
 using Split = std::vector<int64_t>;
 
 struct TextBatch {
   int64_t sequences, T;
-  std::vector<int32_t> ids, targets;               // (sequences, T); a target of -1 does not count
-  int64_t first_sample = 0;                        // of the batch that this is a part of
+  std::vector<int32_t> ids, targets;               // (sequences, T); a target of -1 is padding
+  int64_t first_sample = 0;                        // index of its first sequence in the whole batch
   TextBatch part(int64_t first, int64_t n) const;  // n sequences from `first` on
   std::vector<TextBatch> parts(const Split& split) const;
-  int64_t counted() const;  // targets that count
+  int64_t counted() const;  // targets that are not padding
 };
-// Its ids or targets as a tensor (sequences, T).
+// The ids or targets of a batch as a tensor (sequences, T).
 Tensor on_device(const std::vector<int32_t>& rows, int64_t T, const char* name);
-// The windows of training step `step`. `ragged`: of each sequence only the first tokens count, another number
-// of them each, as if the rest were padding.
+// The windows of training step `step`. `ragged`: the sequences have different lengths, at random; the targets
+// behind the end of a sequence are padding.
 TextBatch read_batch(const Loader& loader, int64_t step, int64_t sequences, int64_t T, bool ragged);
 
-// As even as it can be: sizes differ by 1 at most, larger ones first. 1 <= micro_batches <= sequences.
+// Micro-batches whose sizes differ by at most 1, the larger ones first. 1 <= micro_batches <= sequences.
 Split even_split(int64_t sequences, int64_t micro_batches);
 
+// The number of targets of the batch that are not padding, on the device.
+Tensor target_count(const TextBatch& batch);
+// The forward pass of one micro-batch, with the dropout masks that its sequences have in the whole batch. The
+// result is its share of the batch's loss: the sum of its losses, divided by `count`, the target_count() of
+// the whole batch.
+Tensor share_of_loss(Transformer& model, const TextBatch& micro, const Tensor& count);
+
 struct Accumulated {
-  double loss = 0;          // the mean over all targets of the batch that count
-  int64_t saved_bytes = 0;  // the most that one micro-batch's tape saved
+  double loss = 0;          // the mean over all targets of the batch that are not padding
+  int64_t saved_bytes = 0;  // of the micro-batch that saves most for its backward pass
 };
-// Adds the gradient of the batch's loss to the parameters' gradients, one micro-batch after the other: the
-// same, but for rounding, for every split, with dropout too. The split must add up to the batch.
+// The loop over micro-batches that lesson 07's main.cpp writes out, for other lessons. It adds the gradient
+// of the batch's loss to the parameters' gradients. The gradient does not depend on the split, except for
+// rounding, with dropout too. The sizes must add up to the batch.
 Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& split);
 
 void print_tape(std::ostream& out, const Transformer& model, const TextBatch& batch);
 
-// What a mean over n[i] targets, for each of some micro-batches, is to be multiplied by, so that the products
-// add up to the mean over all of them.
+// Micro-batch i has n[i] targets and a mean loss. Returns the weights of these means: their weighted sum is
+// the mean over all targets.
 std::vector<double> weights_of_means(const std::vector<int64_t>& n);
 
 }  // namespace gradus

@@ -100,13 +100,13 @@ void draw_curve(const std::vector<double>& losses, double held_out, std::optiona
                 const std::string& path) {
   std::vector<double> steps(losses.size());
   std::iota(steps.begin(), steps.end(), 0.0);
-  LinePlot plot{.title = "Loss on the text",
+  LinePlot plot{.title = "Loss per step",
                 .x_label = "step",
                 .y_label = "nats per byte",
                 .series = {},
                 .references = {{"held-out loss", held_out}}};
   plot.series.push_back({"training loss", steps, losses});
-  if (floor) plot.references.push_back({"floor: entropy of the text", *floor});
+  if (floor) plot.references.push_back({"entropy floor", *floor});
   write_file(path, draw(plot));
   std::cout << "loss curve: " << path << "\n";
 }

@@ -1,5 +1,5 @@
-// Exercise 03.5: the kernels of lessons/03_transformer/faster.cpp beside the CPU's own. Right is what the
-// CPU's own gives in fp64.
+// Exercise 03.5: the kernels of lessons/03_transformer/faster.cpp, compared with the given CPU kernels. The
+// reference for correct results is the given kernel in fp64.
 #include "lessons/03_transformer/faster.h"
 
 #include <cmath>
@@ -10,12 +10,12 @@
 
 namespace gradus::faster {
 
-struct Entry {  // of the table, as it can be judged here
+struct Entry {  // an entry of the kernel table that can be judged
   std::string op;
   bool replaced;
   int64_t inputs;  // how many, each of rows x cols numbers
   Kernel (*of)(const Backend&);
-  double (*roundings)(RowShape);  // of numbers of size 1 or less, as in the kernel tests
+  double (*roundings)(RowShape);  // for numbers of absolute value <= 1, as in the kernel tests
 };
 
 static StepScalars scalars{.step = 3};
@@ -64,7 +64,7 @@ static std::vector<Contest> contests() {
   const Backend &given = cpu_backend(), yours = my_backend();
   const auto *a = reinterpret_cast<const void*const*>(&given),
              *b = reinterpret_cast<const void*const*>(&yours);
-  int64_t other = 0;  // entries that were replaced and cannot be judged
+  int64_t other = 0;  // all replaced entries, also those that cannot be judged
   for (size_t i = 0; i < sizeof(Backend) / sizeof(void*); ++i) other += a[i] != b[i];
   std::vector<Contest> list;
   for (const Entry& e : entries(given, yours)) {

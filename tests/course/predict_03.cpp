@@ -22,7 +22,7 @@ static Gpt own_gpt(const std::string& student) {
 
 enum What { Weights, Gradients, Optimizer, Activations };
 
-// Weights, gradients and optimizer: what is alive after a step. Activations: what the tape saves.
+// Weights, gradients and optimizer: bytes allocated after a step. Activations: bytes that the tape saves.
 static double bytes_of(What what, const Gpt& gpt) {
   Context meta("meta");
   const Meter& meter = meta.device.meter();
@@ -44,12 +44,12 @@ static Quiz quiz(const std::string& student) {
   std::ostringstream setting;
   setting << "Your GPT has " << c.layers << " layers of " << c.channels << " channels and " << c.heads
           << " heads, and a vocabulary of " << c.vocab << ". It is trained in fp32 with AdamW on batches of "
-          << gpt.batch << " sequences of " << c.context << " tokens, as many as its context is long.";
+          << gpt.batch << " sequences of " << c.context << " tokens; this is also its context.";
   const auto bytes = [gpt](What what) { return measured([=] { return bytes_of(what, gpt); }); };
   return {setting.str(),
           {{"03.3", "weights", "how many bytes do the weights take?", bytes(Weights)},
-           {"03.3", "gradients", "and their gradients?", bytes(Gradients)},
-           {"03.3", "optimizer", "and the optimizer's states?", bytes(Optimizer)},
+           {"03.3", "gradients", "how many bytes do their gradients take?", bytes(Gradients)},
+           {"03.3", "optimizer", "how many bytes do the states of the optimizer take?", bytes(Optimizer)},
            {"03.3", "activations", "how many bytes of activations does the tape save for the backward pass?",
             bytes(Activations)}}};
 }

@@ -1,5 +1,5 @@
-// The questions of 07.3: a run of the student's own, in micro-batches; measured on meta. And a mean from
-// means.
+// The questions of exercise 07.3: a run with the student's own numbers, in micro-batches, measured on meta;
+// and a mean from means.
 #include <sstream>
 
 #include "src/optim/optimizer.h"
@@ -12,7 +12,7 @@ namespace gradus::predict {
 struct Own07 {
   TransformerConfig model;
   int64_t batch, micro_batches;
-  int64_t n[2], mean[2];  // of two micro-batches: targets that count, the mean loss
+  int64_t n[2], mean[2];  // of two micro-batches: number of targets, mean loss
 };
 
 static Own07 own_run(const std::string& student) {
@@ -27,7 +27,7 @@ static Own07 own_run(const std::string& student) {
   return o;
 }
 
-// Two updates on meta; `look` is called at the end.
+// Makes two updates on meta; `look` reads the answer at the end.
 template <class Look>
 static Judge after_training(const Own07& o, int64_t micro_batches, const Look& look) {
   return measured([=] {
@@ -51,7 +51,7 @@ static Judge after_training(const Own07& o, int64_t micro_batches, const Look& l
   });
 }
 
-// One target after the other, each with the loss of its micro-batch.
+// Adds up the loss of every target, which is the mean loss of its micro-batch.
 static double mean_of_all(const Own07& o) {
   double sum = 0;
   for (int i = 0; i < 2; ++i)
@@ -64,22 +64,24 @@ static Quiz quiz(const std::string& student) {
   std::ostringstream setting, mean;
   setting << "Your model is a GPT of " << o.model.layers << " layers, " << o.model.channels
           << " channels and " << o.model.heads << " heads, with a vocabulary of " << o.model.vocab
-          << " and a context of " << o.model.context << " tokens, in fp32, with AdamW. Its batch of "
-          << o.batch << " sequences is worked through in " << o.micro_batches
+          << " and a context of " << o.model.context << " tokens, in fp32, with AdamW. Each batch of "
+          << o.batch << " sequences is divided into " << o.micro_batches
           << " micro-batches of the same size.";
-  mean << "A micro-batch of " << o.n[0] << " targets has the mean loss " << o.mean[0] << ", another of "
-       << o.n[1] << " targets " << o.mean[1] << ". What is the mean over all of them?";
+  mean << "A micro-batch of " << o.n[0] << " targets has the mean loss " << o.mean[0]
+       << ", and a second one of " << o.n[1] << " targets has the mean loss " << o.mean[1]
+       << ". What is the mean loss over all targets?";
   const auto saved = [](Device&, int64_t bytes, Optimizer&) { return bytes; };
   const auto gradients = [](Device& d, int64_t, Optimizer&) { return d.meter().now()[Kind::Gradient]; };
   const auto updates = [](Device&, int64_t, Optimizer& o) { return o.scalars().updates; };
   const std::string id = "07.3";
   return {setting.str(),
-          {{id, "saved", "how many bytes does the tape of a micro-batch save?",
+          {{id, "saved", "how many bytes does the tape save for the backward pass of one micro-batch?",
             after_training(o, o.micro_batches, saved)},
-           {id, "saved_whole", "and with the whole batch at once?", after_training(o, 1, saved)},
-           {id, "gradients", "how many bytes do the gradients take, in micro-batches?",
+           {id, "saved_whole", "how many bytes does it save if the whole batch is one micro-batch?",
+            after_training(o, 1, saved)},
+           {id, "gradients", "how many bytes do the gradients of the parameters take, with micro-batches?",
             after_training(o, o.micro_batches, gradients)},
-           {id, "updates", "how many updates were made after two batches?",
+           {id, "updates", "how many updates has the optimizer made after two batches, with micro-batches?",
             after_training(o, o.micro_batches, updates)},
            {id, "mean", mean.str(), measured([o] { return mean_of_all(o); }, 1e-3)}}};
 }

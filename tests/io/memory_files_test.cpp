@@ -171,6 +171,36 @@ TEST_F(L04_MemoryFiles, ThePictureStacksTheKinds) {
   EXPECT_GT(master, 40);
 }
 
+// A panel per history, on the same axes, with an empty gap between them. `first` leaves out what is before
+// it.
+TEST_F(L04_MemoryFiles, PanelsShareTheirAxes) {
+  f.allocator.keep_history();
+  get(40 * kMiB, Kind::Weight, "w");
+  pass(10);
+  const std::vector<MemoryEvent>& all = f.allocator.history();
+  const MemoryPanel large{"large", all, 2}, none{"none", all, all.size()};
+  f.allocator.free(live.back()), live.clear();
+  f.allocator.empty_cache();
+  const size_t freed = f.allocator.history().size();
+  get(20 * kMiB, Kind::Weight, "w");
+  pass(10);
+  write_memory_plot(path("plot.svg"), {large, none, {"small", f.allocator.history(), freed + 2}}, "panels");
+  const SvgText svg(read("plot.svg"));
+  double left = 72;  // the vertical axis
+  for (const char* name : {"large", "none", "small"}) {
+    ASSERT_EQ(svg.says(name).size(), 1u) << name;
+    EXPECT_GT(svg.says(name)[0].number("x"), left) << name << " is right of the panel before";
+    left = svg.says(name)[0].number("x");
+  }
+  // At most 42 MiB are reserved, so 42 are 340 / 1.12 pixels. A panel begins with what is allocated then.
+  std::string edge;
+  for (const SvgElement& e : svg.all("path"))
+    if (e["fill"] == std::string("hsl(") + kHues[0] + ",42%)") edge = e["d"];
+  EXPECT_TRUE(edge.starts_with("M72 114.9H")) << "40 MiB: " << edge;
+  EXPECT_LT(edge.find("V404H"), edge.rfind("V404H72Z")) << "the gap is empty: " << edge;
+  EXPECT_NE(edge.find("V259.4H672V404H72Z"), std::string::npos) << "20 MiB: " << edge;
+}
+
 // All kinds, always changing: the largest picture there can be is small enough for a page.
 TEST_F(L04_MemoryFiles, APictureOfEverythingIsSmall) {
   f.allocator.keep_history();

@@ -1,5 +1,5 @@
-// Lesson 03's text: the floor, the held-out loss and the samples against plain computations of what they
-// promise.
+// The text of lesson 03: the entropy floor, the held-out loss and sampled text, compared with straightforward
+// computations. And the checks of lesson 03.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,11 +20,11 @@ struct L03_Text : ::testing::Test {
                      .layers = 1,
                      .heads = 2,
                      .channels = 16,
-                     .dropout = 0.5}};  // of which neither losses nor samples may see anything
+                     .dropout = 0.5}};  // must change neither the held-out loss nor sampled text
 
   L03_Text() {
     model.initialize(4);
-    // Bytes whose probabilities differ, also by those before them.
+    // Large weights: the probabilities of bytes differ, and depend on the bytes before.
     for (const char* name : {"wte.weight", "h.0.attn.c_attn.weight", "h.0.attn.c_proj.weight"}) {
       Parameter& p = model.parameters.find(name);
       std::vector<double> values = to_host<double>(p.value);
@@ -32,7 +32,7 @@ struct L03_Text : ::testing::Test {
       p.assign(values);
     }
   }
-  // -log p of each byte that may follow the last of `ids`.
+  // -log p of each byte that can follow `ids`.
   std::vector<double> nats(const std::vector<int32_t>& ids) {
     const Evaluation evaluation;
     const int64_t T = int64_t(ids.size()), V = model.config.vocab;
@@ -50,14 +50,14 @@ TEST_F(L03_Text, TheFloorIsNearTheGrammarsEntropy) {
   const Text longer = load_text("", 100'000, 5);
   const Grammar grammar = Grammar::parse(read_text_file(find_data_file("steps.grammar")));
   EXPECT_NEAR(*longer.floor, grammar.entropy_rate(), 0.1 * grammar.entropy_rate());
-  for (const Text* t : {&longer, static_cast<const Text*>(&text)}) {  // that of the held-out text exactly
+  for (const Text* t : {&longer, static_cast<const Text*>(&text)}) {  // exactly that of the held-out text
     const std::string_view held_out = t->corpus.held_out();
     EXPECT_DOUBLE_EQ(*t->floor, -grammar.log_probability(held_out) / double(held_out.size()));
   }
-  EXPECT_NE(load_text("", 1000, 6).corpus.bytes, text.corpus.bytes) << "each seed has its text";
+  EXPECT_NE(load_text("", 1000, 6).corpus.bytes, text.corpus.bytes) << "different seeds give different texts";
 }
 
-TEST_F(L03_Text, TheHeldOutLossIsThatOfEachByteOnceWithItsContext) {
+TEST_F(L03_Text, TheHeldOutLossScoresEachByteOnceWithItsContext) {
   const Loader loader(text.corpus, model.config.context, 1);
   const int64_t T = model.config.context, end = int64_t(text.corpus.bytes.size());
   double total = 0;
@@ -74,9 +74,9 @@ TEST_F(L03_Text, TheHeldOutLossIsThatOfEachByteOnceWithItsContext) {
     EXPECT_NEAR(held_out_loss(model, loader, batch), expected, 1e-5 * expected);
 }
 
-TEST_F(L03_Text, AColdSampleIsTheLikeliestByteEachTime) {
+TEST_F(L03_Text, AtTemperatureNearZeroTheMostProbableByteIsSampled) {
   std::vector<int32_t> ids = ByteTokenizer::encode("The cook");
-  for (int i = 0; i < 12; ++i) {  // beyond the context
+  for (int i = 0; i < 12; ++i) {  // longer than the context
     const std::vector<int32_t> window(
         ids.end() - std::min<int64_t>(model.config.context, int64_t(ids.size())), ids.end());
     const std::vector<double> next = nats(window);
@@ -85,7 +85,7 @@ TEST_F(L03_Text, AColdSampleIsTheLikeliestByteEachTime) {
   EXPECT_EQ(sample_text(model, "The cook", 12, 1e-4, 7), ByteTokenizer::decode(ids));
 }
 
-// Three thousand steps of a model of ten parameters, and what is planted in them.
+// A run of 3000 steps with 10 parameters, whose numbers the tests change.
 struct L03_Checks : ::testing::Test {
   Context context;
   StepRecorder run;
@@ -104,33 +104,33 @@ TEST_F(L03_Checks, HoldAndEachFailsOnAWrongValue) {
   EXPECT_EQ(failed(), Names{});
   for (const int64_t off : {-4, 4}) {
     run.peak.by_kind[int(Kind::Weight)] += off;
-    EXPECT_EQ(failed(), Names{"weights: 4 bytes a parameter"});
+    EXPECT_EQ(failed(), Names{"bytes of weights, 4 per parameter"});
     run.peak.by_kind[int(Kind::Weight)] = 40, trained.gradient_bytes += off;
-    EXPECT_EQ(failed(), Names{"gradients: 4 bytes a parameter"});
+    EXPECT_EQ(failed(), Names{"bytes of gradients, 4 per parameter"});
     trained.gradient_bytes = 40, run.peak.by_kind[int(Kind::Optimizer)] += off;
-    EXPECT_EQ(failed(), Names{"AdamW: 8 bytes a parameter"});
+    EXPECT_EQ(failed(), Names{"bytes of AdamW's states, 8 per parameter"});
     run.peak.by_kind[int(Kind::Optimizer)] = 80;
   }
   run.requests.back() = 8;
-  EXPECT_EQ(failed(), Names{"requests to the device after step 2"});
-  run.requests.back() = 7, run.losses.back() = 56;  // the mean of the last fifty is 5.04
-  EXPECT_EQ(failed(), Names{"loss fell"});
+  EXPECT_EQ(failed(), Names{"device allocations after step 2"});
+  run.requests.back() = 7, run.losses.back() = 56;  // the mean of the last 50 is 5.04
+  EXPECT_EQ(failed(), Names{"last loss, compared with the first loss"});
   run.losses.back() = 4, trained.held_out = 0.98;
-  EXPECT_EQ(failed(), Names{"no model beats the floor"});
+  EXPECT_EQ(failed(), Names{"held-out loss / entropy floor, lower bound"});
   trained.held_out = 1.06;
-  EXPECT_EQ(failed(), Names{"held-out loss ÷ floor"});
+  EXPECT_EQ(failed(), Names{"held-out loss / entropy floor, upper bound"});
   trained.nears_floor = false;
   EXPECT_EQ(failed(), Names{});
   trained.held_out = 0.98;
-  EXPECT_EQ(failed(), Names{"no model beats the floor"});
-  trained.floor = std::nullopt;  // of a text whose is not known
+  EXPECT_EQ(failed(), Names{"held-out loss / entropy floor, lower bound"});
+  trained.floor = std::nullopt;  // not known for other texts
   EXPECT_EQ(failed(), Names{});
 }
 
-TEST_F(L03_Checks, AreSkippedWhereTooFewStepsShowNothing) {
-  run.losses[0] = 3, trained.held_out = 2;  // it rose, and is far from the floor
+TEST_F(L03_Checks, AreSkippedIfThereAreTooFewSteps) {
+  run.losses[0] = 3, trained.held_out = 2;  // the loss rose and is far above the floor
   run.losses.resize(20), run.requests.resize(20);
-  EXPECT_EQ(failed(), Names{"loss fell"});
+  EXPECT_EQ(failed(), Names{"last loss, compared with the first loss"});
   run.losses.resize(19), run.requests.resize(2);
   EXPECT_EQ(failed(), Names{});
   run.losses.resize(1), run.requests.resize(1);

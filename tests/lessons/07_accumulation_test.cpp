@@ -1,5 +1,5 @@
-// Lesson 07: one batch in micro-batches, how it is split, what the means weigh, what a tape saves; and the
-// published runs.
+// Lesson 07: the gradient of a batch in micro-batches, splits, weights of means, bytes that a tape saves; and
+// the published runs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,12 +17,12 @@
 namespace gradus {
 namespace {
 
-using Gradients = std::vector<std::vector<double>>;  // of each parameter
+using Gradients = std::vector<std::vector<double>>;  // one per parameter
 
 const TransformerConfig kModel{
     .vocab = 11, .context = 5, .layers = 2, .heads = 2, .channels = 8, .dropout = 0.2};
 
-// By hand: of six sequences of five so many targets count.
+// Six sequences of length 0 to 5; the targets behind their ends are padding.
 TextBatch batch_of_six() {
   TextBatch batch{6, 5, {}, {}};
   const int counted[] = {5, 1, 3, 0, 5, 2};
@@ -39,7 +39,7 @@ Gradients gradients_of(Transformer& model) {
   for (const Parameter& p : model.parameters) all.push_back(to_host<double>(p.leaf.grad));
   return all;
 }
-// The largest |a - b| / |b| of a parameter.
+// The largest |a - b| / |b| over the parameters.
 double distance(const Gradients& a, const Gradients& b) {
   double most = 0;
   for (size_t p = 0; p < b.size(); ++p) {
@@ -56,7 +56,7 @@ Gradients times(double factor, Gradients all) {
   return all;
 }
 
-// Without micro-batches: of the mean over all targets that count.
+// The loss and the gradient of the whole batch: the mean over all targets that are not padding.
 struct Whole {
   double loss;
   Gradients gradients;
@@ -116,14 +116,15 @@ TEST_F(L07_Accumulate, AddsToTheGradientsThatAreThere) {
 }
 
 TEST_F(L07_Accumulate, LeavesFirstSampleAtZero) {
-  context.first_sample = 9;  // whatever another one left
+  context.first_sample = 9;  // a value from before
   const double loss = accumulate(model, batch, {2, 4}).loss;
   EXPECT_EQ(context.first_sample, 0);
   EXPECT_NEAR(loss, Whole(model, batch).loss, 1e-6 * loss);
 }
 
-// A part has the masks that it has in its batch, and a mean of its own.
-TEST_F(L07_Accumulate, APartOfABatchIsABatchAtItsPlace) {
+// A part of a batch can be a batch, too: it has the masks of its sequences in the whole batch, and its own
+// mean.
+TEST_F(L07_Accumulate, APartHasTheMasksOfTheWholeBatch) {
   RecordProperty("exercise", "07.1");
   const TextBatch part = batch.part(2, 4);
   const Whole whole(model, part);
@@ -134,17 +135,21 @@ TEST_F(L07_Accumulate, APartOfABatchIsABatchAtItsPlace) {
   one.first_sample = three.first_sample = 0;
   const double masks = 0.3 * Whole(model, one).loss + 0.7 * Whole(model, three).loss;
   EXPECT_NEAR(loss, whole.loss, 1e-6) << usual_mistake(
-      {{std::abs(loss - means) < 1e-6, "each micro-batch's loss is its own mean: over which targets?"},
-       {std::abs(loss - masks) < 1e-6, "each micro-batch has the dropout masks of samples 0, 1, ..."}});
+      {{std::abs(loss - means) < 1e-6,
+        "each micro-batch's loss is its own mean; divide by the targets of the whole batch"},
+       {std::abs(loss - masks) < 1e-6,
+        "each micro-batch has the dropout masks of samples 0, 1, ...; they belong to first_sample"}});
   TextBatch at_zero = part;
   at_zero.first_sample = 0;
-  EXPECT_GT(distance(Whole(model, at_zero).gradients, whole.gradients), 1e-2) << "with other masks";
+  EXPECT_GT(distance(Whole(model, at_zero).gradients, whole.gradients), 1e-2)
+      << "different masks give a different gradient";
 }
 
-TEST_F(L07_Accumulate, ASplitThatDoesNotAddUpIsRefused) {
+TEST_F(L07_Accumulate, ASplitThatDoesNotAddUpIsRejected) {
   for (const Split& wrong : {Split{}, {5}, {7}, {3, 2}, {4, 3}, {6, 6}, {1, 1, 1, 1, 1}, {7, -1}}) {
     EXPECT_NE(refusal([&] { accumulate(model, batch, wrong); }), "") << wrong.size() << " micro-batches";
-    for (const Parameter& p : model.parameters) EXPECT_TRUE(!p.leaf.written) << p.name << " has a part of it";
+    for (const Parameter& p : model.parameters)
+      EXPECT_TRUE(!p.leaf.written) << p.name << " has a gradient, although the split is rejected";
   }
   EXPECT_EQ(refusal([&] { accumulate(model, batch, {4, 2}); }), "");
 }
@@ -156,7 +161,7 @@ TEST_F(L07_Accumulate, PartAndCounted) {
   EXPECT_EQ(part.ids, (std::vector<int32_t>(batch.ids.begin() + 10, batch.ids.begin() + 25)));
   EXPECT_EQ(part.targets, (std::vector<int32_t>(batch.targets.begin() + 10, batch.targets.begin() + 25)));
   EXPECT_EQ(part.counted(), 8);
-  EXPECT_EQ(last.first_sample, 3) << "of the whole batch, not of the part";
+  EXPECT_EQ(last.first_sample, 3) << "the index in the whole batch, not in the part";
   EXPECT_EQ(last.ids, (std::vector<int32_t>(batch.ids.begin() + 15, batch.ids.begin() + 25)));
   EXPECT_EQ(last.counted(), 5);
   EXPECT_EQ(none.counted(), 0);
@@ -169,9 +174,10 @@ TEST_F(L07_Accumulate, ReadBatchIsTheWindowsOfTheStep) {
     const Windows all = training(loader, step, 0, 8, 16);
     for (const bool is_ragged : {false, true}) {
       const TextBatch read = read_batch(loader, step, 8, 16, is_ragged);
-      EXPECT_EQ(read.ids, all.inputs) << "only targets do not count";
+      EXPECT_EQ(read.ids, all.inputs) << "padding changes only targets";
       EXPECT_EQ(read.targets == all.targets, !is_ragged);
-      EXPECT_EQ(read.targets, read_batch(loader, step, 8, 16, is_ragged).targets) << "read again";
+      EXPECT_EQ(read.targets, read_batch(loader, step, 8, 16, is_ragged).targets)
+          << "a second call reads the same targets";
       EXPECT_TRUE(read.sequences == 8 && read.T == 16 && read.first_sample == 0);
     }
     const TextBatch ragged = read_batch(loader, step, 8, 16, true);
@@ -180,12 +186,12 @@ TEST_F(L07_Accumulate, ReadBatchIsTheWindowsOfTheStep) {
     for (int64_t b = 0; b < 8; ++b) {
       const int64_t n = ragged.part(b, 1).counted();
       for (int64_t i = 16 * b; i < 16 * (b + 1); ++i)
-        EXPECT_EQ(ragged.targets[i], i - 16 * b < n ? all.targets[i] : -1) << "of a prefix " << n << " long";
+        EXPECT_EQ(ragged.targets[i], i - 16 * b < n ? all.targets[i] : -1) << "the sequence has length " << n;
       EXPECT_GE(n, 1) << "sequence " << b;
       numbers.insert(n), sum += n;
     }
     EXPECT_EQ(ragged.counted(), sum);
-    EXPECT_GE(numbers.size(), 3u) << "another number of each, or nearly";
+    EXPECT_GE(numbers.size(), 3u) << "sequences should have different lengths";
   }
 }
 
@@ -194,8 +200,9 @@ TEST_F(L07_Accumulate, EvenSplit) {
   EXPECT_EQ(even_split(16, 4), (Split{4, 4, 4, 4}));
   const Split three = even_split(17, 3);
   EXPECT_EQ(three, (Split{6, 6, 5})) << usual_mistake(
-      {{three == Split{5, 5, 5}, "15 of 17 sequences are in a micro-batch: where do the other 2 go?"},
-       {three == Split{7, 5, 5} || three == Split{5, 5, 7}, "one micro-batch takes all that is left over"}});
+      {{three == Split{5, 5, 5}, "only 15 of 17 sequences are in a micro-batch; 2 are lost"},
+       {three == Split{7, 5, 5} || three == Split{5, 5, 7},
+        "one micro-batch takes the whole remainder; spread it over several"}});
   for (int64_t sequences = 1; sequences <= 40; ++sequences)
     for (int64_t n = 1; n <= sequences; ++n) {
       const Split split = even_split(sequences, n);
@@ -225,10 +232,11 @@ TEST_F(L07_Accumulate, WeightsOfMeans) {
     const bool equal = weights == std::vector<double>(n.size(), 1 / double(n.size()));
     for (size_t i = 0; i < n.size(); ++i)
       EXPECT_NEAR(weights[i], expected[i], 1e-15) << usual_mistake(
-          {{equal, "all means have the same weight, whether they are over many targets or few"},
-           {weights[i] == double(n[i]), "the weights are numbers of targets; is their sum 1?"}});
+          {{equal, "all means have the same weight, but a mean over more targets needs a larger weight"},
+           {weights[i] == double(n[i]),
+            "the weights are numbers of targets; divide them so that their sum is 1"}});
   }
-  // Of 1 and 2, of 4, and of 8, 16 and 32: the mean of all six is 63 / 6.
+  // The means of (1, 2), (4) and (8, 16, 32), weighted, give the mean of all six numbers: 63 / 6.
   const std::vector<double> w = weights_of_means({2, 1, 3});
   EXPECT_NEAR(w[0] * 1.5 + w[1] * 4 + w[2] * 56 / 3, 10.5, 1e-13);
 }
@@ -241,15 +249,15 @@ TEST(L07_Ways, WorstDistance) {
   EXPECT_DOUBLE_EQ(worst_distance(run({{3, 4}, {1, 2, 2}, {11}}), b), 0.1);
   EXPECT_DOUBLE_EQ(worst_distance(run({{3, 5}, {1, 2, 2}, {11}}), b), 0.2) << "|b| is 5";
   EXPECT_DOUBLE_EQ(worst_distance(run({{6, 8}, {-1, -2, -2}, {11}}), b), 2);
-  EXPECT_DOUBLE_EQ(worst_distance(b, run({{3, 4}, {1, 2, 2}, {20}})), 0.5) << "of the second";
+  EXPECT_DOUBLE_EQ(worst_distance(b, run({{3, 4}, {1, 2, 2}, {20}})), 0.5) << "relative to the second run";
   for (size_t p = 0; p < 3; ++p)
     for (const bool in_a : {true, false}) {
       Gradients bad = b.first_gradient;
       bad[p].back() = NAN;
       EXPECT_TRUE(std::isnan(in_a ? worst_distance(run(bad), b) : worst_distance(b, run(bad))))
-          << "parameter " << p << " has what is not a number";
+          << "parameter " << p << " has a NaN";
     }
-  // Gradients that are not there are not equal.
+  // A missing gradient does not count as equal.
   for (const gradus::Run& other : {run({}), run({{3, 4}, {1, 2, 2}}), run({{3, 4}, {1, 2}, {10}})}) {
     EXPECT_TRUE(std::isnan(worst_distance(other, b)));
     EXPECT_TRUE(std::isnan(worst_distance(b, other)));
@@ -269,7 +277,7 @@ TEST(L07_Ways, PredictedBytesAreWhatATapeSaves) {
       const std::vector<int32_t> tokens(size_t(all * T), 1);
       const TextBatch batch{all, T, tokens, tokens};
       const int64_t saved = accumulate(model, batch, {sequences, sequences, 1}).saved_bytes;
-      EXPECT_EQ(predicted_bytes(c, sequences), saved) << "the most that one micro-batch saved";
+      EXPECT_EQ(predicted_bytes(c, sequences), saved) << "of the largest micro-batch";
       EXPECT_EQ(predicted_bytes(c, sequences), sequences * predicted_bytes(c, 1));
       EXPECT_EQ(predicted_bytes(c, all), accumulate(model, batch, {all}).saved_bytes);
     }
@@ -277,17 +285,17 @@ TEST(L07_Ways, PredictedBytesAreWhatATapeSaves) {
 
 TEST(L07_Ways, EachAddsUpToTheBatch) {
   std::set<std::string> names;
-  std::optional<bool> whole;  // the last one in one piece: it was ragged
+  std::optional<bool> whole;  // was the last whole batch ragged?
   for (const Way& way : ways(16)) {
     EXPECT_EQ(std::accumulate(way.split.begin(), way.split.end(), int64_t(0)), 16) << way.name;
     EXPECT_GE(*std::min_element(way.split.begin(), way.split.end()), 1) << way.name;
-    EXPECT_TRUE(names.insert(way.name).second) << way.name << " is there twice";
+    EXPECT_TRUE(names.insert(way.name).second) << way.name << " is listed twice";
     if (way.split.size() == 1) whole = way.ragged;
     EXPECT_TRUE(whole == way.ragged) << way.name << ": there is no whole batch to compare with";
   }
 }
 
-// Reference numbers, 4.3. In MiB: what 4 sequences at once take, and what they take one at a time.
+// Reference numbers, 4.3, in MiB: 4 sequences as one batch, and as 4 micro-batches of 1.
 TEST(L07_PublishedRuns, BertLargeWithAccumulation) {
   const PublishedRuns runs = published_accumulation();
   expect_figures(runs, {14'949, 8'681});

@@ -123,9 +123,10 @@ std::vector<Difference> take_apart(const MetaRun& reproduced, const MetaRun& our
       {"weights, gradients, states",
        of_kind(Kind::Weight) + of_kind(Kind::Master) + of_kind(Kind::Gradient) + of_kind(Kind::Optimizer),
        "equal"});
-  rows.push_back({"data and buffers", of_kind(Kind::Data) + of_kind(Kind::Other), "tokens in int64"});
   rows.push_back(
-      {"library workspace", of_kind(Kind::Workspace), "cuBLAS allocates it itself; only NVML sees it"});
+      {"data and buffers", of_kind(Kind::Data) + of_kind(Kind::Other), "reproduced: tokens in int64"});
+  rows.push_back(
+      {"library workspace", of_kind(Kind::Workspace), "reproduced: allocated by cuBLAS, only NVML shows it"});
   rows.push_back(
       {"rounding", reproduced.peak.rounding - ours.peak.rounding, "sizes rounded up by the allocator"});
   const auto slack = [](const MetaRun& r) { return r.peak_reserved - r.peak.allocated(); };

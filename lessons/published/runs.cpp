@@ -9,7 +9,7 @@ static void compare_bert(PublishedRuns& all) {
   const MetaRun reproduced = run_reproduced(vanilla), ours = run_ours(vanilla);
   const MetaRun reproduced_4 = run_reproduced(accumulated), ours_4 = run_ours(accumulated);
   all.figures = {nvml_figure("NVML, loaded", kLoaded, reproduced.loaded_reserved, ours.loaded_reserved,
-                             "q, k and v are one matrix, so the segments differ"),
+                             "different segments for q, k, v"),
                  peak_figure("NVML, batch 4", kVanilla, reproduced, ours, "the next table"),
                  peak_figure("NVML, 4 times batch 1", kAccumulated, reproduced_4, ours_4, "as for batch 4")};
   all.gap = gap_of("BERT-large, batch 4", kVanilla, reproduced, ours);
@@ -43,16 +43,15 @@ static void compare_polyglot(PublishedRuns& all) {
     if (batch == 4) {
       const int64_t rule = rule_of_thumb(set.config());
       figure("estimate-memory, model", 2.37, rule / 2, ours.peak[Kind::Weight],
-             "estimate-memory: model without head");
-      figure("estimate-memory, training", 9.49, 2 * rule, ours.peak.allocated(),
-             "estimate-memory: without activations");
-      figure("allocated, loaded", 2.615, reproduced.loaded_allocated, ours.loaded_allocated,
-             "masks, rotary tables, two cuBLAS workspaces");
+             "published: model without head");
+      figure("estimate-memory, training", 9.49, 2 * rule, ours.peak.allocated(), "published: no activations");
+      figure("allocated after loading", 2.615, reproduced.loaded_allocated, ours.loaded_allocated,
+             "masks, rotary tables, cuBLAS");
     }
     std::string name = "batch ";
     name += std::to_string(batch);
-    figure("allocated, updated, " + name, printed, reproduced.updated.allocated(), ours.updated.allocated(),
-           "outputs: logits, keys and values");
+    figure("allocated after update, " + name, printed, reproduced.updated.allocated(),
+           ours.updated.allocated(), "outputs: logits, keys, values");
     all.verdicts.push_back({"polyglot-ko-1.3b, " + name, failed_request == 0, reproduced.fits(), ours.fits(),
                             failed_request, reproduced.failed_request, kBudget - reproduced.peak_reserved});
   }

@@ -19,7 +19,7 @@ constexpr int64_t kBlocksTogether = 1024;  // elements of small blocks whose sca
   // BEGIN SOLUTION 10.3
   for (int64_t i = 0; i < n / 2; ++i) packed[i] = uint8_t(codes[2 * i] << 4 | codes[2 * i + 1]);
   if (n % 2) packed[n / 2] = uint8_t(codes[n - 1] << 4);
-  // STUB: todo("10.3", "two codes a byte, the first in the high half", n, codes, packed);
+  // STUB: todo("10.3", "two codes per byte, the first in the high half", n, codes, packed);
   // END SOLUTION 10.3
 }
 

@@ -20,19 +20,28 @@ void quantization_by_hand(std::ostream& out) {
   const auto number = [](float v) { return number_text(double(v)); };
   Table table({"", "x1", "x2", "x3", "x4", "x5", "x6"});
   add_row(table, "x", x, number);
-  for (const char* name : {"absmax", "zero point"}) {
+
+  const Codebook codebook = absmax_codebook(8);
+  const CodedBlock absmax = quantize_block(codebook, x);
+  std::vector<float> dequantized;
+  for (const uint8_t code : absmax.codes) dequantized.push_back(absmax.scale * codebook.value[code]);
+  add_row(table, "absmax: code", absmax.codes, whole);
+  add_row(table, "absmax: dequantized", dequantized, number);
+
+  std::vector<Quantized> by_kernel;
+  for (const char* name : {"zero point", "NF4, blocks"}) {
     const Quantizer quantizer(context.device, format_of(name, x));
-    const Quantized q = quantizer.quantize(tensor);
-    add_row(table, std::string(name) + ": code", codes_of(q), whole);
-    add_row(table, "comes back as", to_host<float>(quantizer.dequantize(q, DType::F32)), number);
+    const Quantized& q = by_kernel.emplace_back(quantizer.quantize(tensor));
+    const std::string label = std::string(name).substr(0, std::string(name).find(','));
+    add_row(table, label + ": code", codes_of(q), whole);
+    add_row(table, label + ": dequantized", to_host<float>(quantizer.dequantize(q, DType::F32)), number);
   }
-  const Quantizer nf4(context.device, format_of("NF4, blocks", x));
-  const Quantized q = nf4.quantize(tensor);
-  const std::vector<int> codes = codes_of(q);
-  add_row(table, "NF4: code", codes, whole);
-  add_row(table, "comes back as", to_host<float>(nf4.dequantize(q, DType::F32)), number);
-  out << table << "\nThe first two codes of NF4 are one byte: 16 times " << codes[0] << ", and " << codes[1]
-      << ", is " << to_host<int32_t>(q.codes)[0] << ".\n";
+  const auto first = [&](const Tensor& t) { return number(to_host<float>(t)[0]); };
+  const std::vector<int> codes = codes_of(by_kernel[1]);
+  out << table << "\nScales: absmax " << number(absmax.scale) << ", zero point " << first(by_kernel[0].scales)
+      << " with the offset " << first(by_kernel[0].offsets) << ", NF4 " << first(by_kernel[1].scales)
+      << "\nThe first two codes of NF4 share one byte: 16 x " << codes[0] << " + " << codes[1] << " = "
+      << to_host<int32_t>(by_kernel[1].codes)[0] << "\n";
 }
 
 }  // namespace gradus

@@ -17,11 +17,11 @@ std::vector<float> matrices_of(const Transformer& model) {
   return all;
 }
 
-// The matrices go through the format and back; returns the bytes of all weights.
+// Quantizes and dequantizes the matrices in place; returns the bytes of all weights.
 static int64_t quantize_matrices(Transformer& model, const std::string& name) {
   int64_t bytes = 0;
   for (Parameter& p : model.parameters) {
-    if (!p.decay) {  // biases and norms: few, and each weighs on a whole channel
+    if (!p.decay) {  // biases and norms stay in fp32: they are few, and each acts on a whole channel
       bytes += p.value.bytes();
       continue;
     }
@@ -50,13 +50,13 @@ std::vector<Quality> evaluate_formats(Transformer& model, const Loader& loader, 
 }
 
 void draw_qualities(const std::vector<Quality>& all, const std::string& path) {
-  LinePlot plot{.title = "Held-out loss of a trained model, its matrices quantized",
+  LinePlot plot{.title = "Held-out loss of a trained model with quantized matrices",
                 .x_label = "weights, KiB",
-                .y_label = "nats a byte",
+                .y_label = "held-out loss, nats per byte",
                 .series = {},
                 .references = {{"fp32", all.front().loss}}};
   for (size_t i = 1; i < all.size(); ++i)
-    if (all[i].loss < 1.5 * all.front().loss)  // another one would press these together
+    if (all[i].loss < 1.5 * all.front().loss)  // larger losses would compress the axis
       plot.series.push_back(
           {all[i].format, {double(all[i].bytes) / 1024}, {all[i].loss}, Series::Marks::Dots});
   write_file(path, draw(plot));

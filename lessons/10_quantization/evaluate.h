@@ -1,4 +1,4 @@
-// A trained model with its matrices quantized: what is left of it, and what it takes.
+// A trained model with quantized matrices: its held-out loss and its bytes.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,18 +8,19 @@
 
 namespace gradus {
 
-// The elements of all matrices of a model (what weight decay applies to), one after the other.
+// The elements of all matrices of a model, one after the other. Matrices are the parameters with weight
+// decay.
 std::vector<float> matrices_of(const Transformer& model);
 
 struct Quality {
-  std::string format;  // "fp32" for none
-  int64_t bytes;       // of all weights: quantized matrices, and the rest as it is
+  std::string format;  // "fp32": not quantized
+  int64_t bytes;       // of all weights: quantized matrices, and biases and norms in fp32
   double loss;         // on held-out text
 };
-// With none of the formats, and then with each of them; the weights are as before when it returns.
+// First in fp32, then with each format. Restores the weights.
 std::vector<Quality> evaluate_formats(Transformer& model, const Loader& loader, int64_t batch);
 
-// Loss against bytes.
+// Draws the loss against the bytes.
 void draw_qualities(const std::vector<Quality>& all, const std::string& path);
 
 }  // namespace gradus

@@ -17,7 +17,7 @@ const std::vector<std::string>& format_names() {
   return names;
 }
 
-std::vector<float> by_largest(std::vector<float> x) {
+std::vector<float> divided_by_absmax(std::vector<float> x) {
   float most = 0;
   for (const float v : x) most = std::max(most, std::abs(v));
   for (float& v : x) v /= most > 0 ? most : 1;
@@ -26,7 +26,7 @@ std::vector<float> by_largest(std::vector<float> x) {
 
 static Codebook codebook_of(const std::string& name, int bits, const std::vector<float>& x) {
   if (name == "zero point") return zero_point_codebook(bits);
-  if (name == "quantile") return quantile_codebook(by_largest(x), bits);
+  if (name == "quantile") return quantile_codebook(divided_by_absmax(x), bits);
   if (name == "dynamic, blocks") return dynamic_codebook(Sign::Signed);
   if (name == "FP4, blocks") return fp4_codebook();
   if (name == "NF4, blocks") return nf4_codebook();
@@ -45,28 +45,44 @@ QuantFormat format_of(const std::string& name, const std::vector<float>& x) {
   return f;
 }
 
-double bits_a_number(int bits, int64_t block, int constants) {
+CodedBlock quantize_block(const Codebook& codebook, const std::vector<float>& x) {
+  CodedBlock block;
+  // BEGIN SOLUTION 10.8
+  for (const float v : x) block.scale = std::max(block.scale, std::abs(v));
+  for (const float v : x) {
+    const float t = block.scale > 0 ? v / block.scale : 0;
+    int nearest = 0;
+    for (int c = 1; c < codebook.count; ++c)
+      if (std::abs(codebook.value[c] - t) < std::abs(codebook.value[nearest] - t)) nearest = c;
+    block.codes.push_back(uint8_t(nearest));
+  }
+  // STUB: todo("10.8", "the scale of the block, then the nearest code of each number", codebook, x, block);
+  // END SOLUTION 10.8
+  return block;
+}
+
+double bits_per_number(int bits, int64_t block, int constants) {
   double sum = 0;
   // BEGIN SOLUTION 10.7
   sum = bits + 32.0 * constants / double(block);
-  // STUB: todo("10.7", "the code, and a share of the block's constants", bits, block, constants, sum);
+  // STUB: todo("10.7", "the bits of the code and of a share of the constants", bits, block, constants, sum);
   // END SOLUTION 10.7
   return sum;
 }
 
 int64_t predicted_bytes(const QuantFormat& f, int64_t n) {
   const int64_t block = f.block > 0 ? f.block : n;
-  const double bits = double(n) * bits_a_number(f.bits, block, f.range == Range::ZeroPoint ? 2 : 1);
+  const double bits = double(n) * bits_per_number(f.bits, block, f.range == Range::ZeroPoint ? 2 : 1);
   return int64_t(std::llround(bits / 8));
 }
 
-double nf4_difference(const std::vector<float>& made) {
+double nf4_difference(const std::vector<float>& computed) {
   const Codebook published = nf4_codebook();
-  if (int(made.size()) != published.count) return INFINITY;
+  if (int(computed.size()) != published.count) return INFINITY;
   double most = 0;
-  for (size_t i = 0; i < made.size(); ++i) {
-    const double difference = std::abs(double(made[i]) - double(published.value[i]));
-    if (std::isnan(difference)) return difference;  // which std::max would pass over
+  for (size_t i = 0; i < computed.size(); ++i) {
+    const double difference = std::abs(double(computed[i]) - double(published.value[i]));
+    if (std::isnan(difference)) return difference;  // std::max would ignore NaN
     most = std::max(most, difference);
   }
   return most;
@@ -89,16 +105,40 @@ static double mean_magnitude(const std::vector<float>& x, const std::vector<floa
     sum += std::abs(double(x[i]) - (minus.empty() ? 0 : double(minus[i])));
   return sum / double(x.size());
 }
+static double relative_error(const std::vector<float>& x, const std::vector<float>& dequantized) {
+  return mean_magnitude(x, dequantized) / mean_magnitude(x);
+}
 
-Damage damage(const QuantFormat& format, const std::vector<float>& x) {
-  Device& device = current().device;
-  const Quantizer quantizer(device, format);
-  const Quantized q =
-      quantizer.quantize(from_host(device, x, {int64_t(x.size())}, DType::F32, Kind::Data, "numbers"));
-  const std::vector<float> y = to_host<float>(quantizer.dequantize(q, DType::F32));
+double plain_error(const QuantFormat& format, const std::vector<float>& x) {
+  std::vector<float> dequantized;
+  for (auto at = x.begin(); at != x.end();) {
+    const auto end = at + std::min<int64_t>(format.block, x.end() - at);
+    const CodedBlock block = quantize_block(format.codebook, {at, end});
+    for (const uint8_t code : block.codes) dequantized.push_back(block.scale * format.codebook.value[code]);
+    at = end;
+  }
+  return relative_error(x, dequantized);
+}
+
+static Quantized quantized(const Quantizer& quantizer, const std::vector<float>& x) {
+  return quantizer.quantize(
+      from_host(current().device, x, {int64_t(x.size())}, DType::F32, Kind::Data, "numbers"));
+}
+
+std::vector<double> code_shares(const QuantFormat& format, const std::vector<float>& x) {
+  std::vector<double> shares(size_t(format.codebook.count), 0.0);
+  for (const int code : codes_of(quantized(Quantizer(current().device, format), x)))
+    shares[size_t(code)] += 1 / double(x.size());
+  return shares;
+}
+
+Measured measure(const QuantFormat& format, const std::vector<float>& x) {
+  const Quantizer quantizer(current().device, format);
+  const Quantized q = quantized(quantizer, x);
   const std::vector<int> codes = codes_of(q);
   const std::set<int> used(codes.begin(), codes.end());
-  return {mean_magnitude(x, y) / mean_magnitude(x), double(used.size()) / format.codebook.count, q.bytes()};
+  return {relative_error(x, to_host<float>(quantizer.dequantize(q, DType::F32))),
+          double(used.size()) / format.codebook.count, q.bytes()};
 }
 
 std::vector<float> normal_numbers(int64_t n, uint64_t seed) {

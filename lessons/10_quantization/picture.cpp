@@ -9,7 +9,8 @@
 
 namespace gradus {
 
-// The light on a ball of radius 0.62 around the middle, which comes from the upper left; x, y from -1 to 1.
+// The brightness of a ball of radius 0.62 around the center, lit from the upper left; x and y go from -1
+// to 1.
 static float light_on_ball(float x, float y) {
   const float z = std::sqrt(std::max(0.0f, 0.62f * 0.62f - x * x - y * y));
   const float toward_light = (-0.5f * x - 0.6f * y + 0.62f * z) / 0.62f;
@@ -34,7 +35,7 @@ std::vector<Panel> panels(int width) {
   const std::vector<QuantFormat> formats{{"range of fp16", absmax_codebook(4), 4, 0, Range::Given, 65504},
                                          {"absmax", absmax_codebook(4), 4},
                                          {"zero point", zero_point_codebook(4), 4, 0, Range::ZeroPoint},
-                                         {"quantile", quantile_codebook(by_largest(image), 4), 4},
+                                         {"quantile", quantile_codebook(divided_by_absmax(image), 4), 4},
                                          {"absmax, blocks", absmax_codebook(4), 4, 64},
                                          {"FP4, blocks", fp4_codebook(), 4, 64},
                                          {"NF4, blocks", nf4_codebook(), 4, 64}};

@@ -1,4 +1,4 @@
-// Who takes part in lesson 11, and how each trains.
+// The optimizers that lesson 11 compares, and a training run with one of them.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,20 +14,20 @@
 
 namespace gradus {
 
-constexpr AdamWArgs kAdamArgs{.beta2 = 0.99f};  // of all contenders
+constexpr AdamWArgs kAdamArgs{.beta2 = 0.99f};  // of all runs
 
 struct AdamContender {
   std::string name;
-  int64_t block;  // of elements of a state that share a scale; 0: all of a tensor; -1: states in fp32
+  int64_t block;  // elements of a state that share a scale; 0: the whole tensor; -1: states in fp32
   std::function<std::unique_ptr<Optimizer>(Parameters&)> make;
   int64_t micro_batches = 1;
-  bool all_techniques = false;  // in bf16 (lesson 09), every block checkpointed (lesson 08)
+  bool all_techniques = false;  // bf16 (lesson 09), every transformer block checkpointed (lesson 08)
 };
-// AdamW in fp32; AdamW8bit; and QuantizedAdamW in a format.
+// AdamW with states in fp32; AdamW8bit; QuantizedAdamW with a format.
 AdamContender fp32_contender(), coded_contender(), contender_of(const StateFormat&format);
-// AdamW in fp32; the same in two micro-batches, which differs from it by rounding alone; AdamW with its
-// states in each format of the ablation; AdamW8bit; and that with all that lessons 07 to 09 do against a lack
-// of memory.
+// AdamW with states in fp32; the same with two micro-batches, which differs only by rounding; AdamW with its
+// states in each format of the ablation; AdamW8bit; AdamW8bit with the techniques of lessons 07 to 09 that
+// save memory.
 const std::vector<AdamContender>& adam_contenders();
 
 constexpr int64_t kMovesSteps = 100;
@@ -35,25 +35,27 @@ struct RunSetting {
   TransformerConfig model;
   int64_t batch, steps;
   double learning_rate;
-  int64_t moves_steps = kMovesSteps;  // of the runs in which moves are measured
+  int64_t moves_steps = kMovesSteps;  // of the runs that measure single updates, (c)
 };
 struct Trained {
   ReportRow row;
   std::vector<double> losses;
   int64_t predicted;  // bytes of the states
-  Moments moments;    // at the end, of the tensors that AdamW8bit keeps in 8 bits; of fp32 states alone
+  // At the end, of the tensors whose states AdamW8bit keeps in 8 bits; empty if the states are not in fp32.
+  Moments moments;
 };
-// In a context of its own. `seed`: of the first weights.
-Trained train(const Lesson& lesson, const RunSetting& setting, const Loader& loader, const AdamContender& who,
-              uint64_t seed);
+// Trains in a context of its own. `seed`: of the initial weights.
+Trained train(const Lesson& lesson, const RunSetting& setting, const Loader& loader,
+              const AdamContender& contender, uint64_t seed);
 
-// Checks a run's bytes; and means of the held-out losses, by name, over so many starts of 800 steps; `skip`:
-// why they decide nothing.
+// Check the bytes of a run, and the means of the held-out losses, by name, over that many seeds. `skip`: why
+// the losses are not checked.
 void check_bytes(const Trained& t, Report& report);
-void check_losses(const std::map<std::string, double>& mean, int64_t starts, const std::string& skip,
+void check_losses(const std::map<std::string, double>& mean, int64_t seeds, const std::string& skip,
                   Report& report);
 
-// Loss against steps of those that train without micro-batches; what is above the first loss is left out.
+// Draws the training loss against steps, of the runs without micro-batches. Losses above the first are left
+// out.
 void draw_losses(const std::vector<Trained>& all, const std::string& path);
 
 }  // namespace gradus

@@ -30,7 +30,7 @@ int64_t state_bytes(int64_t n, int64_t block) {
   if (n < AdamW8bit::kLeastCoded) return 8 * n;
   const int64_t blocks = block > 0 ? (n + block - 1) / block : 1;
   return 2 * n + 2 * 4 * blocks;
-  // STUB: todo("11.2", "the codes and the scales of m and v", n, block);
+  // STUB: todo("11.2", "the bytes of the codes and scales of m and v", n, block);
   // END SOLUTION 11.2
 }
 

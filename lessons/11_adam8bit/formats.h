@@ -1,4 +1,4 @@
-// The formats in which lesson 11 keeps AdamW's states, and what they take.
+// The formats of AdamW's states in lesson 11, and their bytes.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,16 +7,17 @@
 
 namespace gradus {
 
-struct StateFormat {  // m and v in blocks of one size
+struct StateFormat {  // of m and v, with blocks of the same size
   std::string name;
   QuantFormat m, v;
 };
-// Linear or dynamic, a scale for the whole tensor or for a block of 256: the paper's ablation (its table 3).
-// m has a sign, v has none. The last one is what AdamW8bit has: dynamic, blocks, v rounded up.
+// A linear or dynamic codebook; a scale for the whole tensor or for each block of 256: the ablation of table
+// 3 in the paper. m has a sign, v does not. The last format is that of AdamW8bit: dynamic, blocks, v rounded
+// up.
 const std::vector<StateFormat>& state_formats();
 
-// Bytes of AdamW's states of a tensor of n elements, in 8 bits (but for small tensors), if `block` of them
-// share a scale; 0: all of the tensor.
+// Bytes of AdamW's two states of a tensor of n elements, if `block` elements share a scale (0: the whole
+// tensor). The states of tensors that are too small for AdamW8bit stay in fp32.
 int64_t state_bytes(int64_t n, int64_t block);
 
 }  // namespace gradus

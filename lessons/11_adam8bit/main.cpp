@@ -1,8 +1,9 @@
-// Lesson 11, 8-bit Adam. AdamW remembers m and v of each parameter: 8 bytes. Here they are codes of 8 bits,
-// with a scale for every 256 of them: each update makes them numbers, changes these as AdamW does, and makes
-// them codes again. What the codes stand for decides whether the model trains, and how far a weight can move.
+// Lesson 11, 8-bit Adam. AdamW keeps m and v of each parameter: 8 bytes. Here both are codes of 8 bits, with
+// a scale for each 256 elements. The update is QuantizedAdamW::update in quantized_adamw.cpp: dequantize m
+// and v, update m, v and the weight as AdamW does, requantize m and v. The codebook decides whether the model
+// trains and how large single updates become.
 //
-// Memory of the states: 2 + 2 * 4 / 256 = 2.03125 bytes a parameter.
+// Memory of the states: 2 + 2 * 4 / 256 = 2.03125 bytes per parameter.
 //
 //   make lesson-11                                                          expected last line: PASS
 #include <cmath>
@@ -32,47 +33,50 @@ static RunSetting for_emulation() {
   return s;
 }
 
-// (a) All contenders once, from the same weights.
-static std::vector<Trained> race(const Lesson& lesson, const RunSetting& setting, const Loader& loader,
-                                 Report& report) {
+// (a) Trains with each optimizer once, from the same initial weights.
+static std::vector<Trained> train_all(const Lesson& lesson, const RunSetting& setting, const Loader& loader,
+                                      Report& report) {
   std::vector<Trained> all;
   Progress progress("runs", int64_t(adam_contenders().size()));
-  for (const AdamContender& who : adam_contenders()) {
-    all.push_back(train(lesson, setting, loader, who, lesson.seed));
-    report.row(who.name) = all.back().row;
+  for (const AdamContender& contender : adam_contenders()) {
+    all.push_back(train(lesson, setting, loader, contender, lesson.seed));
+    report.row(contender.name) = all.back().row;
     check_bytes(all.back(), report);
     progress.step(int64_t(all.size()), all.back().losses.back());
   }
   return all;
 }
 
-// Held-out losses of those that shall train as well as fp32, beside its own: means of several starts.
+// Held-out losses compared with fp32. With several seeds: means over the seeds, of the optimizers that are
+// expected to train as well as fp32.
 static void compare_losses(const Lesson& lesson, const RunSetting& setting, const Loader& loader,
-                           const std::vector<Trained>& first, int64_t starts, Report& report) {
+                           const std::vector<Trained>& first, int64_t seeds, Report& report) {
   std::map<std::string, double> mean;
-  const auto add = [&](const Trained& t) { mean[t.row.name] += *t.row.loss_held_out / double(starts); };
-  const auto again = [](const AdamContender& who) {
-    return who.name == "fp32" || who.name == "AdamW8bit" || who.micro_batches > 1;
+  const auto add = [&](const Trained& t) { mean[t.row.name] += *t.row.loss_held_out / double(seeds); };
+  const auto every_seed = [](const AdamContender& c) {
+    return c.name == "fp32" || c.name == "AdamW8bit" || c.micro_batches > 1;
   };
   for (const Trained& t : first) add(t);
-  Progress progress("starts", starts);
-  for (int64_t start = 1; start < starts; ++start) {
-    for (const AdamContender& who : adam_contenders())
-      if (again(who)) add(train(lesson, setting, loader, who, lesson.seed + uint64_t(start)));
-    progress.step(start + 1, mean["AdamW8bit"]);
+  Progress progress("seeds", seeds);
+  for (int64_t seed = 1; seed < seeds; ++seed) {
+    for (const AdamContender& c : adam_contenders())
+      if (every_seed(c)) add(train(lesson, setting, loader, c, lesson.seed + uint64_t(seed)));
+    progress.step(seed + 1, mean["AdamW8bit"]);
   }
-  Table table({"mean of " + std::to_string(starts), "held out", "worse than fp32 by"});
-  for (const AdamContender& who : adam_contenders())
-    if (starts == 1 || again(who))
-      table.row({who.name, number_text(mean[who.name]), percent_text(mean[who.name] / mean["fp32"] - 1)});
-  std::cout << "\n(a) Held-out loss\n\n" << table;
-  check_losses(mean, starts, is_for_steps(kSteps, setting.steps), report);
+  Table table({seeds == 1 ? "AdamW's states, one seed"
+                          : "AdamW's states, mean of " + std::to_string(seeds) + " seeds",
+               "held-out loss", "increase over fp32"});
+  for (const AdamContender& c : adam_contenders())
+    if (seeds == 1 || every_seed(c))
+      table.row({c.name, number_text(mean[c.name]), percent_text(mean[c.name] / mean["fp32"] - 1)});
+  std::cout << "\n(a) Held-out loss after training\n\n" << table;
+  check_losses(mean, seeds, is_for_steps(kSteps, setting.steps), report);
 }
 
 static int lesson_11(int argc, char** argv) {
   Lesson lesson(argc, argv, "11_adam8bit", "AdamW's states in 8 bits", kSteps);
-  const int64_t starts =
-      lesson.args.integer("starts", 1, "train so many times, from other first weights", 1, 100);
+  const int64_t seeds = lesson.args.integer(
+      "seeds", 1, "seeds of the initial weights; with more than one, (a) shows means over them", 1, 100);
   std::vector<std::string> pictures;
   if (lesson.device != "meta") pictures = {lesson.plot("11_losses.svg")};
   lesson.done({}, pictures);
@@ -86,10 +90,10 @@ static int lesson_11(int argc, char** argv) {
   Report report = lesson.report();
   report.config(setting.model, setting.batch);
   report.config("steps", lesson.steps);
-  const std::vector<Trained> all = race(lesson, setting, loader, report);
+  const std::vector<Trained> all = train_all(lesson, setting, loader, report);
   if (context.device.has_data()) {
-    compare_losses(lesson, setting, loader, all, starts, report);
-    check_damage(damage_table(all[0].moments), report);
+    compare_losses(lesson, setting, loader, all, seeds, report);
+    check_errors(error_table(all[0].moments), report);
     moves_table(moves_of_all(lesson, setting, std::min(lesson.steps, setting.moves_steps)), report);
     draw_losses(all, pictures[0]);
   }

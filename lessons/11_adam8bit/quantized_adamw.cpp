@@ -30,13 +30,14 @@ void QuantizedAdamW::update(const std::vector<size_t>& of, ParamList list) {
       adamw({1, &u}, args_);
       continue;
     }
+    // The technique: dequantize m and v, update m, v and the weight, requantize m and v.
     // BEGIN SOLUTION 11.1
     Tensor m = m_.dequantize(m_codes_[i], DType::F32), v = v_.dequantize(v_codes_[i], DType::F32);
     u.m = m.set(), u.v = v.set();
     adamw({1, &u}, args_);
     m_.requantize(m, m_codes_[i]);
     v_.requantize(v, v_codes_[i]);
-    // STUB: todo("11.1", "codes to numbers, AdamW's update, numbers to codes", u, m_, v_, m_codes_[i], v_codes_[i], args_);
+    // STUB: todo("11.1", "dequantize m and v, AdamW's update, requantize m and v", u, m_, v_, m_codes_[i], v_codes_[i], args_);
     // END SOLUTION 11.1
   }
 }

@@ -8,7 +8,7 @@
 
 namespace gradus {
 
-static std::vector<float> there_and_back(const QuantFormat& format, const std::vector<float>& x) {
+static std::vector<float> dequantized(const QuantFormat& format, const std::vector<float>& x) {
   Device& device = current().device;
   const Quantizer quantizer(device, format);
   const Tensor tensor = from_host(device, x, {int64_t(x.size())}, DType::F32, Kind::Data, "state");
@@ -17,11 +17,11 @@ static std::vector<float> there_and_back(const QuantFormat& format, const std::v
 
 double adam_step(float m, float v) { return double(m) / (std::sqrt(double(v)) + 1e-8); }
 
-StateDamage state_damage(const StateFormat& format, const Moments& moments) {
+StateErrors state_errors(const StateFormat& format, const Moments& moments) {
   double m_sum = 0, v_sum = 0, largest = 0, largest_back = 0, zeros = 0, positive = 0, doubled = 0, n = 0;
-  StateDamage d;
+  StateErrors d;
   for (const auto& [m, v] : moments) {
-    const std::vector<float> m_back = there_and_back(format.m, m), v_back = there_and_back(format.v, v);
+    const std::vector<float> m_back = dequantized(format.m, m), v_back = dequantized(format.v, v);
     for (size_t i = 0; i < m.size(); ++i) {
       const double step = adam_step(m[i], v[i]), back = adam_step(m_back[i], v_back[i]);
       m_sum += std::abs(double(m[i])), d.m += std::abs(double(m[i]) - double(m_back[i]));
@@ -34,26 +34,28 @@ StateDamage state_damage(const StateFormat& format, const Moments& moments) {
   return {d.m / m_sum, d.v / v_sum, zeros / positive, doubled / n, largest_back / largest};
 }
 
-std::map<std::string, StateDamage> damage_table(const Moments& moments) {
-  Table table({"states of fp32, quantized as", "error of m", "of v", "v becomes 0",
-               "step more than twice as large", "largest step, times"});
-  std::map<std::string, StateDamage> all;
+std::map<std::string, StateErrors> error_table(const Moments& moments) {
+  Table table({"states quantized as", "error of m", "error of v", "v underflows", "step more than doubled",
+               "largest step / in fp32"});
+  std::map<std::string, StateErrors> all;
   for (const StateFormat& format : state_formats()) {
-    const StateDamage d = all[format.name] = state_damage(format, moments);
+    const StateErrors d = all[format.name] = state_errors(format, moments);
     table.row({format.name, percent_text(d.m), percent_text(d.v), percent_text(d.v_is_zero),
                percent_text(d.doubled), number_text(d.largest_step)});
   }
-  std::cout << "\n(b) What is left of m, of v, and of the step m / sqrt(v)\n\n" << table;
+  std::cout << "\n(b) The states of the fp32 run, quantized: errors of m, of v and of the step m / (sqrt(v) "
+               "+ eps)\n\n"
+            << table;
   return all;
 }
 
-void check_damage(const std::map<std::string, StateDamage>& all, Report& report) {
+void check_errors(const std::map<std::string, StateErrors>& all, Report& report) {
   const auto zero = [&](const char* name) { return all.at(name).v_is_zero; };
-  report.check_at_most("v that becomes 0, blocks: dynamic beside linear",
+  report.check_at_most("share of v that underflows, blocks: dynamic / linear",
                        zero("dynamic, blocks") / zero("linear, blocks"), 0.5);
-  report.check_at_most("v that becomes 0, linear: blocks beside a tensor",
+  report.check_at_most("share of v that underflows, linear: blocks / tensor",
                        zero("linear, blocks") / zero("linear, tensor"), 0.5);
-  report.check_at_most("v that becomes 0: dynamic, v rounded up", zero("dynamic, v rounded up"), 0);
+  report.check_at_most("share of v that underflows: dynamic, v rounded up", zero("dynamic, v rounded up"), 0);
 }
 
 }  // namespace gradus

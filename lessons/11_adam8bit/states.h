@@ -1,4 +1,4 @@
-// What quantization does to AdamW's states, and to the step that comes of them.
+// The quantization errors of AdamW's states, and how they change the step.
 #pragma once
 #include <map>
 
@@ -7,25 +7,26 @@
 
 namespace gradus {
 
-double adam_step(float m, float v);  // m / (sqrt(v) + eps): an update, but for rate and bias correction
+double adam_step(float m, float v);  // m / (sqrt(v) + eps): without learning rate and bias correction
 
-// Over all elements of the tensors that would be kept in 8 bits.
-struct StateDamage {
+// Over all elements of the tensors whose states AdamW8bit keeps in 8 bits.
+struct StateErrors {
   double m = 0, v = 0;   // mean |x - x'| / mean |x|
-  double v_is_zero = 0;  // share of the elements whose v is above 0, and comes back as 0
-  // Of the step s = m / (sqrt(v) + eps):
-  double doubled = 0;       // share of those of which |s'| is more than 2 |s|
-  double largest_step = 0;  // the largest |s'|, divided by the largest |s|
+  double v_is_zero = 0;  // of the elements with v > 0: the share whose dequantized v is 0
+  // Of the step s = adam_step(m, v), and s' of the dequantized m and v:
+  double doubled = 0;       // share of the elements with |s'| > 2 |s|
+  double largest_step = 0;  // the largest |s'| / the largest |s|
 };
-// m and v: a tensor each, which are as AdamW left them.
+// Of each tensor: m and v, as AdamW left them.
 using Moments = std::vector<std::pair<std::vector<float>, std::vector<float>>>;
-StateDamage state_damage(const StateFormat& format, const Moments& moments);
+StateErrors state_errors(const StateFormat& format, const Moments& moments);
 
-// (b) Of the states that training in fp32 has left, by the format's name; and the checks of it.
-std::map<std::string, StateDamage> damage_table(const Moments& moments);
-void check_damage(const std::map<std::string, StateDamage>& all, Report& report);
+// (b) The states at the end of training in fp32, quantized in each format: the errors by the format's name,
+// and their checks.
+std::map<std::string, StateErrors> error_table(const Moments& moments);
+void check_errors(const std::map<std::string, StateErrors>& all, Report& report);
 
-// The page's small example.
+// The small example of the page.
 void adam8bit_by_hand(std::ostream& out);
 
 }  // namespace gradus

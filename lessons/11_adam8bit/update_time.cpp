@@ -17,7 +17,7 @@ static double seconds_of(Optimizer& optimizer) {
   return seconds_now(device) - start;
 }
 
-static double bytes_of(Optimizer& optimizer, int64_t parameters) {  // moved by an update, a parameter
+static double bytes_of(Optimizer& optimizer, int64_t parameters) {  // moved by an update, per parameter
   Meter& meter = current().device.meter();
   meter.reset_totals();
   optimizer.step(1e-6);
@@ -25,8 +25,9 @@ static double bytes_of(Optimizer& optimizer, int64_t parameters) {  // moved by 
 }
 
 void adam_time_table(Report& report) {
-  if (std::string_view(current().device.name()) == "emu") return;  // its times say nothing
-  Table table({"an update of", "bytes a parameter, fp32", "8 bits", "time, fp32", "8 bits", "8 bits / fp32"});
+  if (std::string_view(current().device.name()) == "emu") return;  // times of the emulation mean nothing
+  Table table({"parameters", "fp32: bytes per parameter", "8 bits: bytes per parameter", "fp32: time",
+               "8 bits: time", "time, 8 bits / fp32"});
   double factor = NAN;
   for (const int64_t side : {2048, 128}) {
     const int count = side == 2048 ? 8 : 2;
@@ -39,17 +40,17 @@ void adam_time_table(Report& report) {
     std::vector<std::string> times(3);
     if (current().device.has_data()) {
       std::vector<double> seconds, seconds_coded;
-      for (int i = 0; i < 9; ++i)  // in turns, so that what else the machine does falls on both
+      for (int i = 0; i < 9; ++i)  // alternating runs, so that other load on the machine slows both
         seconds.push_back(seconds_of(fp32)), seconds_coded.push_back(seconds_of(coded));
       const double t = summarize(seconds).median, t_coded = summarize(seconds_coded).median;
       times = {seconds_text(t), seconds_text(t_coded), number_text(t_coded / t)};
       if (side == 2048) factor = t / t_coded;
     }
-    table.row({count_text(a.numel()) + " parameters", number_text(bytes), number_text(bytes_coded), times[0],
-               times[1], times[2]});
+    table.row(
+        {count_text(a.numel()), number_text(bytes), number_text(bytes_coded), times[0], times[1], times[2]});
   }
-  std::cout << "\n(d) What an update costs\n\n" << table;
-  report.timing_at_least("8 bits: speed of the update beside fp32's", factor, 1);
+  std::cout << "\n(d) Cost of an update: bytes moved, and time\n\n" << table;
+  report.timing_at_least("time of an update, 33,554,432 parameters: fp32 / 8 bits", factor, 1);
 }
 
 }  // namespace gradus

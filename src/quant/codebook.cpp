@@ -23,7 +23,7 @@ static int boundaries_below(const Codebook& codebook, float t) {
     else
       high = middle;
   }
-  // STUB: todo("10.1", "halve [low, high] until one is left", codebook.boundary, t, low, high);
+  // STUB: todo("10.1", "halve [low, high] until one answer is left", codebook.boundary, t, low, high);
   // END SOLUTION 10.1
   return low;
 }

@@ -1,5 +1,5 @@
-// The questions of 10.5: bytes of a matrix of the student's own in two formats; the code of a number;
-// two codes in a byte.
+// The questions of 10.5, with numbers of the student's own: the bytes of a matrix in two formats, the code of
+// a number, the byte of two codes.
 #include <cmath>
 #include <sstream>
 
@@ -24,7 +24,7 @@ static Own10 own_run(const std::string& student) {
   const auto from_half = [&] {
     return std::abs(std::remainder(127.0 * double(o.x) / double(o.largest) - 0.5, 1));
   };
-  while (from_half() < 0.02) ++o.x;  // not between two codes
+  while (from_half() < 0.02) ++o.x;  // not near the middle between two codes
   o.first = own.between(1, 14), o.second = own.between(1, 14);
   return o;
 }
@@ -37,7 +37,7 @@ static double bytes(const Own10& o, const Codebook& codebook, int bits) {
       quantizer.quantize(Tensor(meta.device, {o.rows, o.cols}, DType::F32, Kind::Weight, "w")).bytes());
 }
 
-// Quantizes the numbers as one block on the cpu.
+// The numbers as one quantization block, on the CPU.
 static Quantized quantized(Context& cpu, const Codebook& codebook, int bits, const std::vector<float>& x) {
   const Quantizer quantizer(cpu.device, {.name = "own", .codebook = codebook, .bits = bits});
   return quantizer.quantize(from_host(cpu.device, x, {int64_t(x.size())}, DType::F32, Kind::Data, "x"));
@@ -60,18 +60,20 @@ static std::string hundredths(int64_t n) {
 static Quiz quiz(const std::string& student) {
   const Own10 o = own_run(student);
   std::ostringstream setting, code_of, byte_of;
-  setting << "Your matrix has " << o.rows << " rows and " << o.cols << " columns, quantized in blocks of "
-          << o.block << " elements with one scale in fp32 each.";
-  code_of << "The number of largest magnitude in a block is -" << hundredths(o.largest)
-          << ". Which code of 8 bits, "
-          << "from 0 to 254 with 127 for 0, has absmax for " << hundredths(o.x) << "?";
-  byte_of << "Two neighbours in NF4 have code " << o.first << ", then " << o.second
-          << ". Which number is their byte?";
+  setting << "Your matrix has " << o.rows << " rows and " << o.cols
+          << " columns. It is quantized in blocks of " << o.block
+          << " elements, each with one scale in fp32.";
+  code_of << "The number with the largest magnitude in a block is -" << hundredths(o.largest)
+          << ". Which code does absmax with 8 bits give the number " << hundredths(o.x)
+          << "? Codes go from 0 to 254; 127 is the code of 0.";
+  byte_of << "Two neighboring elements in NF4 have the codes " << o.first << " and " << o.second
+          << ", in this order. Which number is the byte that holds both?";
   const std::string id = "10.5";
   return {setting.str(),
-          {{id, "bytes8", "how many bytes does it take with absmax in 8 bits?",
+          {{id, "bytes8", "how many bytes does the matrix take with absmax in 8 bits, scales included?",
             measured([o] { return bytes(o, absmax_codebook(8), 8); })},
-           {id, "bytes4", "and in NF4?", measured([o] { return bytes(o, nf4_codebook(), 4); })},
+           {id, "bytes4", "how many bytes does it take in NF4?",
+            measured([o] { return bytes(o, nf4_codebook(), 4); })},
            {id, "code", code_of.str(), measured([o] { return code(o); })},
            {id, "byte", byte_of.str(), measured([o] { return byte(o); })}}};
 }

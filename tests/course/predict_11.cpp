@@ -1,5 +1,5 @@
-// The questions of 11.5: bytes of the states of a matrix and of a vector of the student's own; the code of a
-// second moment whose codebook is evenly spaced.
+// The questions of 11.5, with numbers of the student's own: the bytes of the states of a matrix and of a
+// vector, and the code of a v in an evenly spaced codebook.
 #include <cmath>
 #include <sstream>
 
@@ -23,7 +23,7 @@ static Own11 own_run(const std::string& student) {
   const auto from_half = [&] {
     return std::abs(std::remainder(255.0 * double(o.v) / (100.0 * double(o.largest)) - 0.5, 1));
   };
-  while (from_half() < 0.02) ++o.v;  // not between two codes
+  while (from_half() < 0.02) ++o.v;  // not near the middle between two codes
   return o;
 }
 
@@ -47,15 +47,17 @@ static Quiz quiz(const std::string& student) {
   const Own11 o = own_run(student);
   std::ostringstream setting, code_of;
   setting << "Your model has a matrix of " << o.rows << " rows and " << o.cols << " columns, and a vector of "
-          << o.vector << " elements; AdamW8bit trains it.";
-  code_of << "In a block the largest v is " << o.largest << " thousandths. Which code from 0 to 255 has "
-          << o.v << " hundred-thousandths, if the 256 values are evenly spaced from 0 to 1?";
+          << o.vector << " elements. AdamW8bit trains it.";
+  code_of << "The 256 values of a codebook are evenly spaced from 0 to 1. The largest v of a block is "
+          << o.largest << " thousandths. Which code, from 0 to 255, has a v of " << o.v
+          << " hundred-thousandths in this block?";
   const std::string id = "11.5";
   return {setting.str(),
-          {{id, "matrix", "how many bytes do the states of the matrix take, with the scales?", measured([o] {
+          {{id, "matrix", "how many bytes do the states of the matrix take, scales included?", measured([o] {
               return bytes({o.rows, o.cols});
             })},
-           {id, "vector", "and those of the vector?", measured([o] { return bytes({o.vector}); })},
+           {id, "vector", "how many bytes do the states of the vector take?",
+            measured([o] { return bytes({o.vector}); })},
            {id, "code", code_of.str(), measured([o] { return code(o); })}}};
 }
 

@@ -1,4 +1,4 @@
-// Each check that lesson 10 makes passes with right values, and fails with a planted wrong one.
+// Each check of lesson 10 passes with right values and fails with a planted wrong value.
 #include <cmath>
 
 #include "lessons/10_quantization/tables.h"
@@ -10,46 +10,46 @@ namespace {
 
 TEST(L10_Checks, NF4) {
   const std::vector<float> right = normal_float(0.9677083);
-  const auto failed = [&](const std::vector<float>& made, int64_t bytes) {
-    return failed_checks([&](Report& r) { check_nf4(nf4_difference(made), bytes, 640, r); });
+  const auto failed = [&](const std::vector<float>& computed, int64_t bytes) {
+    return failed_checks([&](Report& r) { check_nf4(nf4_difference(computed), bytes, 640, r); });
   };
   EXPECT_EQ(failed(right, 640 / 2 + 4 * 10), Names{});
   for (const int64_t more : {-4, 4})
-    EXPECT_EQ(failed(right, 360 + more), Names{"NF4: bytes of the token embeddings"});
-  const Names values{"NF4: published values beside quantiles made anew"};
+    EXPECT_EQ(failed(right, 360 + more), Names{"NF4: bytes of the quantized token embedding"});
+  const Names values{"NF4: published and computed values, largest difference"};
   for (const size_t i : {0, 9, 15})
     for (const float wrong : {right[i] + 4e-7f, right[i] - 4e-7f, NAN}) {
-      std::vector<float> made = right;
-      made[i] = wrong;
-      EXPECT_EQ(failed(made, 360), values) << i << ": " << wrong;
+      std::vector<float> computed = right;
+      computed[i] = wrong;
+      EXPECT_EQ(failed(computed, 360), values) << i << ": " << wrong;
     }
-  EXPECT_EQ(failed({right.begin(), right.end() - 1}, 360), values) << "fewer";
-  EXPECT_EQ(failed({}, 360), values) << "none";
+  EXPECT_EQ(failed({right.begin(), right.end() - 1}, 360), values) << "15 values";
+  EXPECT_EQ(failed({}, 360), values) << "no values";
 }
 
-TEST(L10_Checks, Damage) {
-  const auto failed = [](const std::string& format, const std::function<void(FormatDamage&)>& plant) {
-    std::vector<FormatDamage> all;
+TEST(L10_Checks, Errors) {
+  const auto failed = [](const std::string& format, const std::function<void(FormatErrors&)>& plant) {
+    std::vector<FormatErrors> all;
     for (const std::string& name : format_names()) {
       const double normal = name == "NF4, blocks" ? 0.09 : 0.1, outlier = name == "absmax" ? 0.3 : 0.02;
       all.push_back({name, {normal, 1, 4100}, {outlier, 1, 4100}, {0.1, 1, 4100}, 4100});
       if (name == format) plant(all.back());
     }
-    return failed_checks([&](Report& r) { damage_table(all, 4096, 1000, r); });
+    return failed_checks([&](Report& r) { error_table(all, 4096, 1000, r); });
   };
   EXPECT_EQ(failed("", {}), Names{});
   for (const std::string& name : format_names())
     for (const int64_t more : {-1, 1})
-      EXPECT_EQ(failed(name, [=](FormatDamage& d) { d.normal.bytes += more; }),
+      EXPECT_EQ(failed(name, [=](FormatErrors& d) { d.normal.bytes += more; }),
                 Names{name + ": bytes of 4,096 numbers"});
-  const Names outlier{"error with an outlier, blocks beside all in one"};
-  EXPECT_EQ(failed("absmax, blocks", [](FormatDamage& d) { d.outlier.error = 0.031; }), outlier);
-  EXPECT_EQ(failed("absmax, blocks", [](FormatDamage& d) { d.outlier.error = NAN; }), outlier);
-  EXPECT_EQ(failed("absmax", [](FormatDamage& d) { d.outlier.error = 0.19; }), outlier);
-  const Names normal{"error of NF4 beside FP4, normal numbers"};
-  EXPECT_EQ(failed("NF4, blocks", [](FormatDamage& d) { d.normal.error = 0.096; }), normal);
-  EXPECT_EQ(failed("FP4, blocks", [](FormatDamage& d) { d.normal.error = 0.094; }), normal);
-  EXPECT_EQ(failed("FP4, blocks", [](FormatDamage& d) { d.normal.error = NAN; }), normal);
+  const Names outlier{"error with one outlier: absmax in blocks / absmax"};
+  EXPECT_EQ(failed("absmax, blocks", [](FormatErrors& d) { d.outlier.error = 0.031; }), outlier);
+  EXPECT_EQ(failed("absmax, blocks", [](FormatErrors& d) { d.outlier.error = NAN; }), outlier);
+  EXPECT_EQ(failed("absmax", [](FormatErrors& d) { d.outlier.error = 0.19; }), outlier);
+  const Names normal{"error of normal numbers: NF4 / FP4, both in blocks"};
+  EXPECT_EQ(failed("NF4, blocks", [](FormatErrors& d) { d.normal.error = 0.096; }), normal);
+  EXPECT_EQ(failed("FP4, blocks", [](FormatErrors& d) { d.normal.error = 0.094; }), normal);
+  EXPECT_EQ(failed("FP4, blocks", [](FormatErrors& d) { d.normal.error = NAN; }), normal);
 }
 
 TEST(L10_Checks, HeldOutLosses) {
@@ -65,51 +65,72 @@ TEST(L10_Checks, HeldOutLosses) {
       if (q.format == format) q.loss = loss;
     return failed_checks([&](Report& r) { loss_table(all, 250, steps, r); });
   };
-  EXPECT_EQ(failed("absmax", 9), Names{}) << "is shown, not checked";
-  const std::string worse = ": held-out loss, worse than fp32's by",
-                    off = ": held-out loss / fp32's, off 1 by",
-                    beside_fp4 = "FP4, blocks: held-out loss, worse than with NF4 by";
+  EXPECT_EQ(failed("absmax", 9), Names{}) << "the loss of absmax is shown, not checked";
+  const std::string increase = ": held-out loss, relative increase over fp32",
+                    difference = ": held-out loss, relative difference from fp32",
+                    fp4_nf4 = "increase of the held-out loss: FP4 - NF4, both in blocks",
+                    nf4_absmax = "increase of the held-out loss: NF4 - absmax of 8 bits, both in blocks";
   for (const double wrong : {3.9, 2.0, double(NAN)})
-    EXPECT_EQ(failed("range of fp16", wrong), Names{"range of fp16" + worse});
+    EXPECT_EQ(failed("range of fp16", wrong), Names{"range of fp16" + increase});
   for (const double wrong : {2.011, 1.989})
     for (const std::string name : {"absmax, blocks", "dynamic, blocks"})
-      EXPECT_EQ(failed(name, wrong), Names{name + off});
-  EXPECT_EQ(failed("dynamic, blocks", NAN), Names{"dynamic, blocks" + off});
-  EXPECT_EQ(failed("NF4, blocks", 2.31), (Names{"NF4, blocks" + worse, beside_fp4}));
-  EXPECT_EQ(failed("NF4, blocks", 1.9), Names{"NF4, blocks: held-out loss, worse than with 8 bits by"})
-      << "a loss that is too low";
+      EXPECT_EQ(failed(name, wrong), Names{name + difference});
+  EXPECT_EQ(failed("dynamic, blocks", NAN), Names{"dynamic, blocks" + difference});
+  EXPECT_EQ(failed("NF4, blocks", 2.31), (Names{"NF4, blocks" + increase, fp4_nf4}));
+  EXPECT_EQ(failed("NF4, blocks", 1.9), Names{nf4_absmax}) << "the loss is too low";
   for (const double wrong : {2.09, 2.0, double(NAN)})
-    EXPECT_EQ(failed("FP4, blocks", wrong), Names{beside_fp4}) << wrong;
-  EXPECT_EQ(failed("FP4, blocks", 1.9), Names{beside_fp4}) << "better than fp32, and so than NF4";
-  EXPECT_EQ(failed("NF4, blocks", 9, 1499), Names{}) << "another run than the bounds are meant for";
+    EXPECT_EQ(failed("FP4, blocks", wrong), Names{fp4_nf4}) << wrong;
+  EXPECT_EQ(failed("FP4, blocks", 1.9), Names{fp4_nf4}) << "lower than in fp32, so lower than with NF4";
+  EXPECT_EQ(failed("NF4, blocks", 9, 1499), Names{}) << "the bounds are for 1500 steps";
 }
 
-// What these checks are given by the lesson.
+TEST(L10_Checks, SharesOfCodes) {
+  const auto failed = [](const std::vector<double>& shares) {
+    return failed_checks([&](Report& r) { share_table(shares, 100, r); });
+  };
+  EXPECT_EQ(failed({0.2, 0.3, 0.5}), Names{});
+  const Names ratio{"NF4: largest share of a code / smallest share"};
+  EXPECT_EQ(failed({0.3, 0.3, 0.4}), ratio);
+  EXPECT_EQ(failed({0, 0, 0}), ratio) << "no number has a code";
+}
+
+TEST(L10_Checks, PlainLoopsAndKernel) {
+  const auto failed = [](double plain) {
+    return failed_checks([&](Report& r) { check_plain(plain, 0.5, r); });
+  };
+  EXPECT_EQ(failed(0.5), Names{});
+  EXPECT_EQ(failed(0.5 + 1e-6), Names{});
+  for (const double wrong : {0.5001, 0.4999, 0.0, double(NAN)})
+    EXPECT_EQ(failed(wrong),
+              Names{"absmax, blocks: error by plain loops and by the kernel, relative difference"});
+}
+
+// The measurements that the lesson passes to these checks.
 struct L10_MeasuredOn : ::testing::TestWithParam<const char*> {
   Context context{GetParam()};
 };
 ON_DEVICES_WITH_DATA(L10_MeasuredOn);
 
-TEST_P(L10_MeasuredOn, DamageOfNormalNumbersWithAnOutlierAndOfWeights) {
+TEST_P(L10_MeasuredOn, ErrorsOfNormalNumbersWithAnOutlierAndOfWeights) {
   const std::vector<float> normal = normal_numbers(4096, 3), weights = normal_numbers(1000, 4);
   std::vector<float> outlier = normal;
   outlier[2048] = 100;
-  const std::vector<FormatDamage> all = measure_damage(4096, 3, weights);
+  const std::vector<FormatErrors> all = measure_errors(4096, 3, weights);
   ASSERT_EQ(all.size(), format_names().size());
   for (size_t i = 0; i < all.size(); ++i) {
-    const FormatDamage& d = all[i];
-    EXPECT_EQ(d.format, format_names()[i]);
+    const FormatErrors& e = all[i];
+    EXPECT_EQ(e.format, format_names()[i]);
     for (const auto& [measured, x] :
-         {std::pair(d.normal, &normal), {d.outlier, &outlier}, {d.weights, &weights}}) {
-      const Damage want = damage(format_of(d.format, *x), *x);
-      EXPECT_EQ(measured.error, want.error) << d.format;
-      EXPECT_EQ(measured.codes_used, want.codes_used) << d.format;
-      EXPECT_EQ(measured.bytes, want.bytes) << d.format;
-      EXPECT_GT(measured.error, 0) << d.format;
+         {std::pair(e.normal, &normal), {e.outlier, &outlier}, {e.weights, &weights}}) {
+      const Measured want = measure(format_of(e.format, *x), *x);
+      EXPECT_EQ(measured.error, want.error) << e.format;
+      EXPECT_EQ(measured.codes_used, want.codes_used) << e.format;
+      EXPECT_EQ(measured.bytes, want.bytes) << e.format;
+      EXPECT_GT(measured.error, 0) << e.format;
     }
-    EXPECT_EQ(d.predicted, d.normal.bytes) << d.format;
+    EXPECT_EQ(e.predicted, e.normal.bytes) << e.format;
   }
-  EXPECT_EQ(failed_checks([&](Report& r) { damage_table(all, 4096, weights.size(), r); }), Names{});
+  EXPECT_EQ(failed_checks([&](Report& r) { error_table(all, 4096, weights.size(), r); }), Names{});
 }
 
 }  // namespace

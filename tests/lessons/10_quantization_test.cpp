@@ -1,4 +1,4 @@
-// Lesson 10: what its formats take and what comes back, the model that goes through them, the picture.
+// Lesson 10: the bytes and errors of its formats, the quantized model, the picture.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,20 +15,89 @@
 namespace gradus {
 namespace {
 
-TEST(L10_Formats, BitsOfANumber) {
+TEST(L10_Formats, BitsPerNumber) {
   RecordProperty("exercise", "10.7");
-  EXPECT_DOUBLE_EQ(bits_a_number(8, 64, 1), 8.5);
-  EXPECT_DOUBLE_EQ(bits_a_number(4, 64, 1), 4.5);
-  const double two = bits_a_number(8, 64, 2);
+  EXPECT_DOUBLE_EQ(bits_per_number(8, 64, 1), 8.5);
+  EXPECT_DOUBLE_EQ(bits_per_number(4, 64, 1), 4.5);
+  const double two = bits_per_number(8, 64, 2);
   EXPECT_DOUBLE_EQ(two, 9) << usual_mistake(
       {{two == 8.125, "the constants are counted in bytes, the codes in bits"},
-       {two == 8.5, "two constants of a block count as 32 bits together: how many bits has each?"}});
-  EXPECT_DOUBLE_EQ(bits_a_number(4, 1 << 20, 1), 4 + 0x1p-15);
-  EXPECT_DOUBLE_EQ(bits_a_number(8, 3, 1), 8 + 32.0 / 3);
-  EXPECT_DOUBLE_EQ(bits_a_number(4, 2, 0), 4);
+       {two == 8.5, "two constants of a block count as 32 bits together: how many bits does each have?"}});
+  EXPECT_DOUBLE_EQ(bits_per_number(4, 1 << 20, 1), 4 + 0x1p-15);
+  EXPECT_DOUBLE_EQ(bits_per_number(8, 3, 1), 8 + 32.0 / 3);
+  EXPECT_DOUBLE_EQ(bits_per_number(4, 2, 0), 4);
 }
 
-TEST(L10_Formats, TakeTheBytesThatArePredicted) {
+// A codebook made here, so that 10.1 may be open.
+Codebook unsearched(const std::vector<float>& value) {
+  Codebook codebook;
+  codebook.count = int32_t(value.size());
+  std::copy(value.begin(), value.end(), codebook.value);
+  return codebook;
+}
+
+TEST(L10_Formats, ABlockHasItsScaleAndTheNearestCodes) {
+  RecordProperty("exercise", "10.8");
+  using Codes = std::vector<uint8_t>;
+  const Codebook five = unsearched({-1, -0.5f, 0, 0.5f, 1});
+  const CodedBlock block = quantize_block(five, {0.3f, -4, 1.1f, 2.9f, -1.2f});
+  EXPECT_EQ(block.scale, 4) << usual_mistake(
+      {{block.scale == 2.9f, "the scale is the largest number: which number has the largest magnitude?"},
+       {block.scale == 0, "the scale is still 0"}});
+  EXPECT_EQ(block.codes, (Codes{2, 0, 3, 3, 1})) << usual_mistake(
+      {{block.codes == Codes{3, 0, 4, 4, 0},
+        "the numbers were compared with the values before they were divided by the scale"},
+       {block.codes == Codes{2, 0, 2, 3, 1}, "a number got the value below it: is the next value nearer?"},
+       {block.codes.size() != 5, "there are not as many codes as numbers"}});
+  const CodedBlock zeros = quantize_block(five, {0, 0, 0});
+  EXPECT_EQ(zeros.scale, 0);
+  EXPECT_EQ(zeros.codes, (Codes{2, 2, 2}))
+      << usual_mistake({{zeros.codes != Codes{2, 2, 2},
+                         "a block of zeros has scale 0, and 0 / 0 is NaN, to which no value is nearest"}});
+
+  // FP4's values do not ascend, so each value must be compared.
+  for (const Codebook& codebook :
+       {unsearched({0, 0.0052f, 0.67f, 1, 0.33f, 0.5f, -0.67f, -1, -0.33f}), five}) {
+    const std::vector<float> x = normal_numbers(1000, 5);
+    const CodedBlock many = quantize_block(codebook, x);
+    ASSERT_EQ(many.codes.size(), x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double t = double(x[i]) / double(many.scale);
+      double best = INFINITY;
+      for (int c = 0; c < codebook.count; ++c) best = std::min(best, std::abs(t - double(codebook.value[c])));
+      ASSERT_LT(many.codes[i], codebook.count);
+      ASSERT_NEAR(std::abs(t - double(codebook.value[many.codes[i]])), best, 1e-6)
+          << x[i] << " of a block with scale " << many.scale << " has code " << int(many.codes[i])
+          << ", which is not the code of the nearest value";
+    }
+  }
+}
+
+// Blocks of 64 elements, the last of which may be shorter.
+TEST(L10_Formats, PlainLoopsHaveTheErrorOfTheKernel) {
+  for (const char* device : devices_with_data()) {
+    Context context(device);
+    for (const char* name : {"absmax, blocks", "NF4, blocks", "FP4, blocks"})
+      for (const int64_t n : {4096, 100, 1}) {
+        const std::vector<float> x = normal_numbers(n, 7);
+        const double kernel = measure(format_of(name), x).error;
+        EXPECT_NEAR(plain_error(format_of(name), x), kernel, 1e-5 * kernel)
+            << name << ", " << n << " numbers";
+      }
+  }
+}
+
+TEST(L10_Formats, SharesOfCodes) {
+  Context context("cpu");
+  // In steps of 1/7: -1 has code 0, 0 has code 7, 1 has code 14.
+  std::vector<double> shares(15, 0.0);
+  shares[0] = shares[14] = 0.2, shares[7] = 0.6;
+  const std::vector<double> measured = code_shares(format_of("absmax, 4 bits"), {0, 1, 0, -1, 0});
+  ASSERT_EQ(measured.size(), 15u);
+  for (size_t code = 0; code < 15; ++code) EXPECT_NEAR(measured[code], shares[code], 1e-12) << code;
+}
+
+TEST(L10_Formats, HaveThePredictedBytes) {
   Context context("meta");
   ASSERT_EQ(format_names().size(), 10u);
   for (const std::string& name : format_names())
@@ -41,8 +110,8 @@ TEST(L10_Formats, TakeTheBytesThatArePredicted) {
     }
 }
 
-// What makes a format: name, bits, elements of a block (0: all), the range, how many values.
-TEST(L10_Formats, AreWhatTheirNamesSay) {
+// Of each format: name, bits, elements of a block (0: the whole tensor), range, number of values.
+TEST(L10_Formats, HaveThePropertiesInTheirNames) {
   const std::vector<float> x{-2, 1, 0.5f, 0.25f};
   for (const std::string& name : format_names()) {
     const QuantFormat f = format_of(name, x);
@@ -62,12 +131,13 @@ TEST(L10_Formats, AreWhatTheirNamesSay) {
   EXPECT_EQ(format_of("NF4, blocks").codebook.value[1], nf4_codebook().value[1]);
   EXPECT_EQ(format_of("FP4, blocks").codebook.value[1], fp4_codebook().value[1]);
   EXPECT_EQ(format_of("dynamic, blocks").codebook.value[1], dynamic_codebook(Sign::Signed).value[1]);
-  EXPECT_EQ(format_of("quantile", x).codebook.value[0], -1) << "of x divided by its largest magnitude";
+  EXPECT_EQ(format_of("quantile", x).codebook.value[0], -1)
+      << "the codebook is of x divided by its largest magnitude";
   EXPECT_EQ(format_of("quantile", x).codebook.value[255], 0.5f);
 }
 
-// A zero point exists so that 0 has a code.
-TEST(L10_Formats, ZeroComesBackAsZero) {
+// A zero point is there so that 0 is represented exactly.
+TEST(L10_Formats, ZeroIsRepresentedExactly) {
   RecordProperty("exercise", "10.4");
   for (const char* device : devices_with_data()) {
     Context context(device);
@@ -78,7 +148,9 @@ TEST(L10_Formats, ZeroComesBackAsZero) {
         const Quantized q =
             quantizer.quantize(from_host(context.device, x, {4}, DType::F32, Kind::Data, "x"));
         const std::vector<float> y = to_host<float>(quantizer.dequantize(q, DType::F32));
-        EXPECT_EQ(y[1], 0) << device << ": of " << least << ", 0, " << greatest << ", 0";
+        EXPECT_EQ(y[1], 0)
+            << device << ": 0 in the block {" << least << ", 0, " << greatest
+            << ", 0} is dequantized to a different number: is the offset a multiple of a step?";
         EXPECT_EQ(y[3], 0) << device;
         const float step = (std::max({least, greatest, 0.0f}) - std::min({least, greatest, 0.0f})) / 255;
         EXPECT_NEAR(y[0], least, 0.51f * step);
@@ -87,16 +159,17 @@ TEST(L10_Formats, ZeroComesBackAsZero) {
   }
 }
 
-TEST(L10_Formats, DamageIsTheMeanErrorBesideTheMeanNumber) {
+TEST(L10_Formats, ErrorIsRelativeToTheMeanMagnitude) {
   Context context("cpu");
-  // In steps of 1/7: 1 and -1 and 3/7 come back as they are, 0.25 becomes 2/7.
-  const Damage d = damage(format_of("absmax, 4 bits"), {1, -1, 3.0f / 7, 0.25f});
+  // In steps of 1/7, 1, -1 and 3/7 are represented exactly, and 0.25 becomes 2/7.
+  const Measured d = measure(format_of("absmax, 4 bits"), {1, -1, 3.0f / 7, 0.25f});
   EXPECT_NEAR(d.error, (2.0 / 7 - 0.25) / (1 + 1 + 3.0 / 7 + 0.25), 1e-6);
   EXPECT_DOUBLE_EQ(d.codes_used, 4.0 / 15);
   EXPECT_EQ(d.bytes, 2 + 4);
-  EXPECT_DOUBLE_EQ(damage(format_of("NF4, blocks"), {0.5f, 0.5f, 0.5f}).codes_used, 1.0 / 16)
-      << "an odd number";
-  EXPECT_NEAR(damage(format_of("range of fp16"), normal_numbers(100, 1)).error, 1, 1e-12) << "all became 0";
+  EXPECT_DOUBLE_EQ(measure(format_of("NF4, blocks"), {0.5f, 0.5f, 0.5f}).codes_used, 1.0 / 16)
+      << "an odd number of codes";
+  EXPECT_NEAR(measure(format_of("range of fp16"), normal_numbers(100, 1)).error, 1, 1e-12)
+      << "every number becomes 0";
 }
 
 TEST(L10_Formats, NormalNumbers) {
@@ -109,7 +182,7 @@ TEST(L10_Formats, NormalNumbers) {
   EXPECT_NE(normal_numbers(3, 2), normal_numbers(3, 1));
 }
 
-TEST(L10_Evaluate, TheModelGoesThroughEachFormatAndIsAsBefore) {
+TEST(L10_Evaluate, EachFormatIsMeasuredAndTheWeightsAreRestored) {
   Context context("cpu", 3);
   const Text text = load_text("", 20'000, 1);
   const Loader loader(text.corpus, 16, 1);
@@ -134,7 +207,7 @@ TEST(L10_Evaluate, TheModelGoesThroughEachFormatAndIsAsBefore) {
       if (p.decay)
         bytes += Quantizer(context.device, format_of(all[i].format, {1})).quantize(p.value).bytes();
     EXPECT_EQ(all[i].bytes, bytes) << all[i].format;
-    EXPECT_NE(all[i].loss, loss) << all[i].format << " changes something";
+    EXPECT_NE(all[i].loss, loss) << all[i].format << " does not change the loss";
   }
   const auto off = [&](const char* name) {
     for (const Quality& q : all)
@@ -162,9 +235,9 @@ TEST(L10_Picture, EightPanels) {
       const std::set<float> shades(all[i].brightness.begin(), all[i].brightness.end());
       EXPECT_GT(error(i), 0) << all[i].name;
       if (all[i].name.find("blocks") == std::string::npos) {
-        EXPECT_LE(shades.size(), 16u) << all[i].name << ": one of 16 values for each pixel";
+        EXPECT_LE(shades.size(), 16u) << all[i].name << ": 4 bits give at most 16 shades";
       } else {
-        EXPECT_LT(error(i), 0.5 * error(2)) << all[i].name << ": the spark harms its block alone";
+        EXPECT_LT(error(i), 0.5 * error(2)) << all[i].name << ": the spark harms only its own block";
       }
     }
     EXPECT_EQ(all[1].name, "range of fp16");

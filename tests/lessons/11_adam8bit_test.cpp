@@ -1,4 +1,4 @@
-// Lesson 11: what its optimizers keep and do, what quantization does to states, the published runs.
+// Lesson 11: the states and updates of its optimizers, the errors of quantized states, the published runs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,12 +23,12 @@ TEST(L11_Adam8bit, BytesOfStates) {
   EXPECT_EQ(state_bytes(4096, 256), 2 * 4096 + 8 * 16);
   const int64_t odd = state_bytes(4097, 256);
   EXPECT_EQ(odd, 2 * 4097 + 8 * 17) << usual_mistake(
-      {{odd == 2 * 4097 + 8 * 16, "the last block, which is not whole, has no scales"},
-       {odd == 2 * 4097 + 4 * 17, "each block has one scale of 4 bytes: for m or for v?"}});
+      {{odd == 2 * 4097 + 8 * 16, "the last block, which has fewer elements, has no scales"},
+       {odd == 2 * 4097 + 4 * 17, "each block has one scale of 4 bytes, but m and v need one each"}});
   EXPECT_EQ(state_bytes(1, 0), 8);
 }
 
-// The second of two matrices, and a small tensor, updated some times with gradients of both signs.
+// The second of two matrices and a small tensor, after some updates with gradients of both signs.
 struct Updated {
   std::vector<double> large, small;
   std::vector<int32_t> m, v;
@@ -59,15 +59,15 @@ double worst(const std::vector<double>& a, const std::vector<double>& b) {
   for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
   return most;
 }
-// Of them so many are other ones.
-int64_t others(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+// How many codes differ.
+int64_t different(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   int64_t count = 0;
   for (size_t i = 0; i < a.size(); ++i) count += a[i] != b[i];
   return count;
 }
 
-// On emu, whose kernels have no exercise of this lesson.
-TEST(L11_Adam8bit, OneStepAfterTheOtherIsWhatTheFusedKernelDoes) {
+// On emu, because its kernels have no exercise of this lesson.
+TEST(L11_Adam8bit, SeparateOperationsGiveTheStatesOfTheFusedKernel) {
   RecordProperty("exercise", "11.1");
   const Context context("emu");
   const AdamWArgs args{.beta2 = 0.99f, .weight_decay = 0.1f};
@@ -79,21 +79,23 @@ TEST(L11_Adam8bit, OneStepAfterTheOtherIsWhatTheFusedKernelDoes) {
   const auto unchanged = [](const std::vector<int32_t>& codes) {
     return std::set(codes.begin(), codes.end()).size() == 1;
   };
-  EXPECT_LE(others(steps.m, fused.m), 5) << usual_mistake(
-      {{unchanged(steps.m), "after three updates the codes of m have not changed: is the new m quantized?"}});
-  EXPECT_LE(others(steps.v, fused.v), 5) << usual_mistake(
-      {{unchanged(steps.v), "after three updates the codes of v have not changed: is the new v quantized?"}});
+  EXPECT_LE(different(steps.m, fused.m), 5) << usual_mistake(
+      {{unchanged(steps.m),
+        "after three updates the codes of m have not changed: did you requantize the new m?"}});
+  EXPECT_LE(different(steps.v, fused.v), 5) << usual_mistake(
+      {{unchanged(steps.v),
+        "after three updates the codes of v have not changed: did you requantize the new v?"}});
 }
-// The codes of both states after an update on the CPU are those of the values nearest to AdamW's.
-TEST(L11_Adam8bit, StatesBecomeTheNearestCodes) {
+// After updates on the CPU the codes of both states are those of emu.
+TEST(L11_Adam8bit, StatesHaveTheirScalesAndNearestCodes) {
   RecordProperty("exercise", "11.3");
   const auto codes_on = [](const char* device) {
     const Context context(device);
     return updated([](Parameters& p) { return std::make_unique<AdamW8bit>(p); }, 4);
   };
   const Updated cpu = codes_on("cpu"), emu = codes_on("emu");
-  EXPECT_LE(others(cpu.m, emu.m), 5);
-  EXPECT_LE(others(cpu.v, emu.v), 5);
+  EXPECT_LE(different(cpu.m, emu.m), 5);
+  EXPECT_LE(different(cpu.v, emu.v), 5);
   EXPECT_LE(worst(cpu.large, emu.large), 1e-4);
   const std::vector<double>& scales = cpu.m_scales;
   const auto zero = std::count(scales.begin(), scales.end(), 0);
@@ -104,17 +106,19 @@ TEST(L11_Adam8bit, StatesBecomeTheNearestCodes) {
         "only the first block has a scale: which block begins with element `at`?"}});
 }
 
-// Gradients of both signs move weights both ways.
+// Gradients of both signs increase some weights and decrease others.
 TEST(L11_Adam8bit, WeightsGoBothWays) {
   RecordProperty("exercise", "11.4");
   const Context context("emu");
   const Updated u = updated([](Parameters& p) { return std::make_unique<AdamW8bit>(p); }, 8);
   const auto above = std::count_if(u.large.begin(), u.large.end(), [](double w) { return w > 0.5; });
-  EXPECT_GE(double(above) / double(u.large.size()), 0.3) << "of the weights rose";
-  EXPECT_LE(double(above) / double(u.large.size()), 0.7) << "of the weights rose";
+  EXPECT_GE(double(above) / double(u.large.size()), 0.3)
+      << "is the share of weights that increased; it should be about 1/2";
+  EXPECT_LE(double(above) / double(u.large.size()), 0.7)
+      << "is the share of weights that increased; it should be about 1/2";
 }
 
-TEST(L11_Adam8bit, EveryFormatTakesTheBytesThatArePredicted) {
+TEST(L11_Adam8bit, EveryFormatHasThePredictedBytes) {
   for (const StateFormat& f : state_formats()) {
     const Context context("meta");
     Parameters parameters;
@@ -133,20 +137,20 @@ TEST(L11_Adam8bit, EveryFormatTakesTheBytesThatArePredicted) {
   EXPECT_LT(state_formats()[2].m.codebook.value[0], 0);
 }
 
-// v spans six decades: evenly spaced values lose what is below half a step, 1/510 of the largest.
-TEST(L11_Adam8bit, WhatBecomesOfStates) {
+// v spans six decades: with evenly spaced values, v below half a step (1/510 of the largest) underflows.
+TEST(L11_Adam8bit, ErrorsOfStates) {
   const Context context("cpu");
   std::vector<float> m, v;
   for (int i = 0; i < 256; ++i) {
     v.push_back(float(std::pow(10.0, -6.0 * i / 255)));
     m.push_back((i % 2 ? 1.0f : -1.0f) * std::sqrt(v.back()));
   }
-  m.push_back(0), v.push_back(0);  // never had a gradient
-  const StateDamage linear = state_damage(state_formats()[1], {{m, v}}),
-                    dynamic = state_damage(state_formats()[3], {{m, v}});
+  m.push_back(0), v.push_back(0);  // an element that never had a gradient
+  const StateErrors linear = state_errors(state_formats()[1], {{m, v}}),
+                    dynamic = state_errors(state_formats()[3], {{m, v}});
   const auto lost = std::count_if(v.begin(), v.end(), [](float x) { return x > 0 && x < 1.0f / 510; });
   EXPECT_NEAR(linear.v_is_zero, double(lost) / 256, 0.005);
-  EXPECT_EQ(dynamic.v_is_zero, 0) << "down to 1e-6 of the largest";
+  EXPECT_EQ(dynamic.v_is_zero, 0) << "v goes down to 1e-6 of the largest";
   EXPECT_GT(linear.doubled, 0.3);
   EXPECT_EQ(dynamic.doubled, 0);
   EXPECT_GT(linear.largest_step, 1000);
@@ -170,7 +174,7 @@ TEST(L11_Published, RowsWithin8BitAdam) {
   expect_figures(runs, {14'949, 13'085, 6'775, 7'275, 4'847, 5'363});
   expect_taken_apart(runs.gap, runs.figures[1]);
   expect_explained(runs.gap);
-  // With checkpointing fp16 needs more, theirs and ours: weights exist twice.
+  // With checkpointing, fp16 needs more memory, reproduced and in gradus: weights exist twice.
   EXPECT_GT(runs.figures[3].reproduced, runs.figures[2].reproduced);
   EXPECT_GT(runs.figures[3].ours, runs.figures[2].ours);
 }

@@ -1,4 +1,4 @@
-// Lesson 11's checks: each fails if what it is about is wrong.
+// Each check of lesson 11 passes with right values and fails with a planted wrong value.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,43 +17,44 @@ TEST(L11_Checks, BytesOfStates) {
   const Checked failed(right, check_bytes);
   for (const int64_t off : {-1, 1})
     EXPECT_EQ(failed([=](Trained& t) { t.row.peak->by_kind[int(Kind::Optimizer)] += off; }),
-              Names{"AdamW8bit: bytes of its states"});
+              Names{"AdamW8bit: bytes of the states"});
 }
 
 TEST(L11_Checks, HeldOutLosses) {
-  const auto failed = [](const char* name, double loss, int64_t starts) {
+  const auto failed = [](const char* name, double loss, int64_t seeds) {
     std::map<std::string, double> mean{
         {"fp32", 1.0}, {"AdamW8bit", 1.002}, {"all together", 1.002}, {"linear, tensor", 5.0}};
     mean[name] = loss;
-    return failed_checks([&](Report& r) { check_losses(mean, starts, "", r); });
+    return failed_checks([&](Report& r) { check_losses(mean, seeds, "", r); });
   };
-  const auto worse = [](const char* name) {
-    return Names{std::string(name) + ": held-out loss, worse than fp32's by"};
+  const auto increase = [](const char* name) {
+    return Names{std::string(name) + ": held-out loss, relative increase over fp32"};
   };
-  for (const int64_t starts : {1, 7, 8}) EXPECT_EQ(failed("fp32", 1, starts), Names{});
+  for (const int64_t seeds : {1, 7, 8}) EXPECT_EQ(failed("fp32", 1, seeds), Names{});
   for (const double wrong : {1.031, double(NAN)}) {
-    EXPECT_EQ(failed("AdamW8bit", wrong, 1), worse("AdamW8bit"));
-    EXPECT_EQ(failed("all together", wrong, 7), worse("all together"));
+    EXPECT_EQ(failed("AdamW8bit", wrong, 1), increase("AdamW8bit"));
+    EXPECT_EQ(failed("all together", wrong, 7), increase("all together"));
   }
   EXPECT_EQ(failed("AdamW8bit", 1.029, 7), Names{});
   EXPECT_EQ(failed("all together", 1.009, 8), Names{});
-  EXPECT_EQ(failed("AdamW8bit", 1.006, 8), worse("AdamW8bit"));
-  EXPECT_EQ(failed("all together", 1.011, 8), worse("all together"));
-  EXPECT_EQ(failed("linear, tensor", 1.9, 1), worse("linear, tensor"));
+  EXPECT_EQ(failed("AdamW8bit", 1.006, 8), increase("AdamW8bit"));
+  EXPECT_EQ(failed("all together", 1.011, 8), increase("all together"));
+  EXPECT_EQ(failed("linear, tensor", 1.9, 1), increase("linear, tensor"));
 }
 
-TEST(L11_Checks, WhatBecomesOfStates) {
-  using Damages = std::map<std::string, StateDamage>;
-  Damages right;
+TEST(L11_Checks, ErrorsOfStates) {
+  using Errors = std::map<std::string, StateErrors>;
+  Errors right;
   right["linear, tensor"].v_is_zero = 0.3, right["linear, blocks"].v_is_zero = 0.04;
   right["dynamic, blocks"].v_is_zero = 0.004, right["dynamic, v rounded up"].v_is_zero = 0;
-  const Checked checked(right, check_damage);
+  const Checked checked(right, check_errors);
   const auto failed = [&](const char* name, double zero) {
-    return checked([&](Damages& all) { all[name].v_is_zero = zero; });
+    return checked([&](Errors& all) { all[name].v_is_zero = zero; });
   };
-  EXPECT_EQ(failed("dynamic, blocks", 0.021), Names{"v that becomes 0, blocks: dynamic beside linear"});
-  EXPECT_EQ(failed("linear, blocks", 0.16), Names{"v that becomes 0, linear: blocks beside a tensor"});
-  EXPECT_EQ(failed("dynamic, v rounded up", 1e-6), Names{"v that becomes 0: dynamic, v rounded up"});
+  EXPECT_EQ(failed("dynamic, blocks", 0.021), Names{"share of v that underflows, blocks: dynamic / linear"});
+  EXPECT_EQ(failed("linear, blocks", 0.16), Names{"share of v that underflows, linear: blocks / tensor"});
+  EXPECT_EQ(failed("dynamic, v rounded up", 1e-6),
+            Names{"share of v that underflows: dynamic, v rounded up"});
 }
 
 TEST(L11_Checks, Moves) {
@@ -68,20 +69,20 @@ TEST(L11_Checks, Moves) {
   for (const size_t i : {1u, 2u, 3u})
     for (const double wrong : {i == 1 ? 19.9 : 8.1, double(NAN)}) {
       EXPECT_EQ(failed([=](auto& all) { all[i].largest = wrong; }),
-                Names{right[i].name + ": largest move, learning rates"});
+                Names{right[i].name + ": largest move, in learning rates"});
       EXPECT_EQ(failed([=](auto& all) { all[i].largest_next = wrong; }),
-                Names{right[i].name + ": largest next move, gradient 0"});
+                Names{right[i].name + ": largest next move if the gradient is 0"});
     }
   for (const size_t i : {2u, 3u})
     for (const size_t step : {size_t(0), losses.size() - 1})
       EXPECT_EQ(failed([=](auto& all) { all[i].losses[step] += 1e-15; }),
-                Names{"AdamW8bit: its losses are those of 'dynamic, v rounded up'"});
+                Names{"AdamW8bit: losses that differ bitwise from 'dynamic, v rounded up'"});
   EXPECT_EQ(failed([](auto& all) {
               all[1].largest = all[1].largest_next = 1;
               for (Moved& m : all) m.losses.resize(3);
             }),
             Names{})
-      << "too few steps to show what nearest codes do";
+      << "too few steps for the checks of nearest codes";
 }
 
 TEST(L11_Moves, AreCounted) {
@@ -93,13 +94,13 @@ TEST(L11_Moves, AreCounted) {
   EXPECT_EQ(m.largest, 9);
   EXPECT_EQ(m.far, 1);
   m.add({0, 0}, {NAN, 0}, 0.25);
-  EXPECT_TRUE(std::isnan(m.largest)) << "a weight that is no number has not moved a little";
+  EXPECT_TRUE(std::isnan(m.largest)) << "a weight that became NaN did not move by a small amount";
   EXPECT_EQ(m.far, 2);
   EXPECT_EQ(m.all, 7);
 }
 
-// AdamW itself, after n updates, with the gradient 0.
-TEST(L11_Moves, AMoveWithoutAGradientIsAdamWs) {
+// Compares with AdamW itself: n updates, then one with the gradient 0.
+TEST(L11_Moves, AMoveWithoutAGradientIsThatOfAdamW) {
   RecordProperty("exercise", "11.7");
   for (const AdamWArgs args : {AdamWArgs{}, AdamWArgs{.beta1 = 0.8f, .beta2 = 0.99f, .eps = 1e-3f}}) {
     const Context context("cpu");
@@ -124,20 +125,21 @@ TEST(L11_Moves, AMoveWithoutAGradientIsAdamWs) {
       for (size_t i = 0; i < 4; ++i)
         EXPECT_NEAR(move_without_gradient(m[i], v[i], 2 * n - 1, args), moves[i], 1e-4 * moves[i])
             << "after " << 2 * n - 1
-            << " updates: is the gradient 0 in m and v, too, and n + 1 the next one?";
+            << " updates: do m and v decay with a gradient of 0, and is n + 1 the number of the next update?";
     }
   }
   const double lost = move_without_gradient(1e-5, 0, 1, {});
   EXPECT_NEAR(lost, 0.9 * 1e-5 / 0.19 / 1e-8, 1)
-      << "v became 0: m is divided by epsilon alone"
-      << usual_mistake({{std::abs(lost - 1e-5 / 0.19 / 1e-8) < 1,
-                         "m moves the weight as it is: what does a gradient of 0 do to m first?"},
-                        {std::abs(lost - 0.9 * 1e-5 / 0.1 / 1e-8) < 1,
-                         "the bias correction is that of the last update, not of the next"},
-                        {std::abs(lost - 0.9 * 1e-5 / 1e-8) < 1, "the bias of m and v is not corrected"}});
+      << "with v = 0, m is divided by epsilon alone"
+      << usual_mistake(
+             {{std::abs(lost - 1e-5 / 0.19 / 1e-8) < 1,
+               "m did not decay: what does an update with the gradient 0 do to m first?"},
+              {std::abs(lost - 0.9 * 1e-5 / 0.1 / 1e-8) < 1,
+               "the bias correction is that of update n, but the next update is n + 1"},
+              {std::abs(lost - 0.9 * 1e-5 / 1e-8) < 1, "the bias correction of m and v is missing"}});
   EXPECT_NEAR(move_without_gradient(-1e-5, 3.25e-7, 1, {}),
               0.9 * 1e-5 / 0.19 / std::sqrt(3.25e-7 * 0.999 / 0.001999), 1e-4)
-      << "it is a distance";
+      << "a negative m gives a negative result, but a distance has no sign";
 }
 
 }  // namespace

@@ -11,12 +11,12 @@
 
 namespace gradus {
 
-// The blocks before some block are cut, in the cheapest way that keeps so many bytes of them.
+// A policy for the first blocks: the cheapest one of those that save the same number of bytes.
 struct Partial {
   double cost = 0;
   std::vector<BlockSegment> segments;
 };
-using Front = std::map<int64_t, Partial>;  // by the bytes; who keeps more costs less
+using Front = std::map<int64_t, Partial>;  // by saved bytes; policies that save more cost less
 
 static void offer(Front& front, int64_t bytes, const Partial& p) {
   const auto more = front.upper_bound(bytes);
@@ -26,7 +26,7 @@ static void offer(Front& front, int64_t bytes, const Partial& p) {
     next = front.erase(next);
 }
 
-// Segments of several blocks make sense only where they run again together.
+// Only checkpointed segments need more than one block: their blocks are recomputed together.
 static std::vector<BlockSegment> choices(int64_t left) {
   std::vector<BlockSegment> all{{1, Keep::All}, {1, Keep::LessAttention}};
   for (int64_t k = 1; k <= left; ++k) all.push_back({k, Keep::Input});
@@ -45,18 +45,18 @@ std::optional<Policy> best_policy(const Sizes& s, const CostOf& cost, int64_t bu
         Partial longer{partial.cost + cost(g), partial.segments};
         longer.segments.push_back(g);
         offer(cut[size_t(at + g.blocks)], before + kept(g, s), longer);
-        // STUB: todo("08.2", "offer what is longer by g, if it fits", g, before, partial, cut, budget, cost, most_within, kept, offer);
+        // STUB: todo("08.2", "extend `partial` by g and offer it, if it fits", g, before, partial, cut, budget, cost, most_within, kept, offer);
         // END SOLUTION 08.2
       }
   std::optional<Policy> best;
-  for (const auto& [bytes, whole] : cut[size_t(L)])  // costs fall with the bytes
+  for (const auto& [bytes, whole] : cut[size_t(L)])  // the last one that fits is the cheapest
     if (bytes + s.tail() <= budget) best = Policy{"best", whole.segments};
   const Policy least{"from-the-start", {}, true};
   if (!best && peak_activations(least, s) <= budget) best = least;
   return best;
 }
 
-// All ways to cut and keep the blocks that `p` does not cover.
+// Tries all policies that begin with the segments of `p`, for the `left` blocks behind them.
 static void try_all(const Sizes& s, const CostOf& cost, int64_t budget, int64_t left, Policy& p,
                     std::optional<Policy>& best) {
   const int64_t L = s.config.layers;
@@ -74,7 +74,7 @@ static void try_all(const Sizes& s, const CostOf& cost, int64_t budget, int64_t 
 }
 std::optional<Policy> best_by_brute_force(const Sizes& s, const CostOf& cost, int64_t budget) {
   check(s.config.layers <= 10, "brute force: ", s.config.layers,
-        " blocks have too many policies; at most 10");
+        " blocks have too many policies; use at most 10");
   Policy p{"brute force", {}};
   std::optional<Policy> best;
   try_all(s, cost, budget, s.config.layers, p, best);
@@ -86,8 +86,8 @@ std::vector<Policy> pareto_front(const Sizes& s, const CostOf& cost) {
   int64_t budget = std::numeric_limits<int64_t>::max();
   while (const std::optional<Policy> p = best_policy(s, cost, budget)) {
     const int64_t needs = peak_activations(*p, s);
-    check(needs <= budget, "best_policy: ", text_of(*p), " needs ", needs, " bytes, more than the budget of ",
-          budget);
+    check(needs <= budget, "best_policy: the peak of ", text_of(*p), " is ", needs,
+          " bytes, above the budget of ", budget);
     front.push_back(*p);
     budget = needs - 1;
   }
@@ -113,9 +113,9 @@ std::vector<BudgetChoice> choose_for_budgets(const TransformerConfig& model, int
 }
 
 void budgets_table(const std::vector<BudgetChoice>& choices, Report& report) {
-  Table table({"budget of activations", "the fastest policy", "needs", "GFLOP again"});
+  Table table({"activation budget", "cheapest policy", "peak of activations", "recomputed GFLOP/step"});
   int64_t over = 0;
-  std::optional<double> worst;  // what costs are off those of the best of all, where there are these
+  std::optional<double> worst;  // the largest difference of costs
   for (size_t i = 0; i < choices.size(); ++i) {
     const BudgetChoice& c = choices[i];
     over += c.measured > c.budget;
@@ -124,29 +124,36 @@ void budgets_table(const std::vector<BudgetChoice>& choices, Report& report) {
       table.row(
           {bytes_text(c.budget), text_of(c.policy), bytes_text(c.measured), number_text(c.cost * 1e-9)});
   }
-  std::cout << "\n(b) The fastest policy for a budget, by dynamic programming\n\n" << table;
-  report.check_equal("budgets that are exceeded, of " + std::to_string(choices.size()), over, 0);
-  report.check_at_most("FLOPs again, off those of the best of all policies", worst.value_or(INFINITY), 0);
+  std::cout
+      << "\n(b) Cheapest policy per budget, by dynamic programming; [k]: checkpointed segment of k blocks\n\n"
+      << table;
+  report.check_equal("(b) budgets exceeded, of " + std::to_string(choices.size()), over, 0);
+  report.check_at_most("(b) FLOPs: largest difference from exhaustive search", worst.value_or(INFINITY), 0);
 }
 
-void draw_policies(const std::string& path, const TransformerConfig& model, int64_t batch,
-                   const std::vector<double>& seconds) {
+void draw_policies(const std::string& times, const std::string& flops, const TransformerConfig& model,
+                   int64_t batch, const std::vector<double>& seconds) {
   const Sizes sizes{model, batch, model.context};
-  LinePlot plot{"What policies need", "extra time, % of a step", "MiB of activations", {}, {}};
+  const double step = double(count_on_meta(model, batch, {"store-all", {}}).flops);
+  const auto relative_flops = [&, cost = flops_of(sizes)](const Policy& p) {
+    return 1 + extra_cost(p, cost, model.layers) / step;
+  };
   const auto mib = [&](const Policy& p) { return double(peak_activations(p, sizes)) / 0x1p20; };
+  LinePlot by_time{"Measured time", "step time / step time of store-all", "peak of activations, MiB", {}, {}};
+  LinePlot by_flops{"Counted FLOPs", "FLOPs / FLOPs of store-all", "peak of activations, MiB", {}, {}};
   const std::vector<Policy> all = policies(model.layers);
-  for (size_t i = 0; i < all.size(); ++i)
-    plot.series.push_back(
-        {all[i].name, {100 * (seconds[i] / seconds[0] - 1)}, {mib(all[i])}, Series::Marks::Dots});
-  Series front{"best, by FLOPs", {}, {}, Series::Marks::Line};
-  const double step = double(count_on_meta(model, batch, all.front()).flops);
-  const CostOf flops = flops_of(sizes);
-  for (const Policy& p : pareto_front(sizes, flops)) {
-    front.x.push_back(100 * extra_cost(p, flops, model.layers) / step);
-    front.y.push_back(mib(p));
+  for (size_t i = 0; i < all.size(); ++i) {
+    Series dot{all[i].name, {seconds[i] / seconds[0]}, {mib(all[i])}, Series::Marks::Dots};
+    by_time.series.push_back(dot);
+    dot.x = {relative_flops(all[i])};
+    by_flops.series.push_back(dot);
   }
-  plot.series.push_back(front);
-  write_file(path, draw(plot));
+  Series best{"best policy per budget", {}, {}, Series::Marks::Line};
+  for (const Policy& p : pareto_front(sizes, flops_of(sizes)))
+    best.x.push_back(relative_flops(p)), best.y.push_back(mib(p));
+  by_flops.series.push_back(best);
+  write_file(times, draw(by_time));
+  write_file(flops, draw(by_flops));
 }
 
 Policy fastest_that_fits(const TransformerConfig& model, int64_t batch, int64_t memory) {
@@ -157,11 +164,11 @@ Policy fastest_that_fits(const TransformerConfig& model, int64_t batch, int64_t 
   };
   for (const Policy& p : front)
     if (fits(run_with(p), memory)) {
-      std::cout << "fits into " << bytes_text(memory) << ": " << text_of(p) << "\n";
+      std::cout << "fastest policy that fits into " << bytes_text(memory) << ": " << text_of(p) << "\n";
       return p;
     }
-  fail("checkpointing: no policy fits into ", bytes_text(memory), "; the least is ", text_of(front.back()),
-       ", which needs ", bytes_text(memory_need(run_with(front.back())).reserved),
+  fail("checkpointing: no policy fits into ", bytes_text(memory), "; ", text_of(front.back()),
+       " needs least, ", bytes_text(memory_need(run_with(front.back())).reserved),
        "; use a smaller batch or a larger --memory");
 }
 

@@ -1,4 +1,4 @@
-// The fastest way to keep a peak of activations: dynamic programming over what is kept of each block.
+// The cheapest policy for a budget of activation memory, by dynamic programming over the blocks.
 #pragma once
 #include <functional>
 #include <optional>
@@ -8,35 +8,34 @@
 
 namespace gradus {
 
-// The policy of least cost whose peak_activations() is at most `budget`; none if there is none.
+// The policy of least cost whose peak_activations() is at most `budget`, or none.
 std::optional<Policy> best_policy(const Sizes& s, const CostOf& cost, int64_t budget);
-// The same by trying all segmentations, each with every way to keep: 3 * 4^(L-1) policies. L <= 10.
+// Exhaustive search over all policies of segments: 3 * 4^(L-1) policies. L <= 10.
 std::optional<Policy> best_by_brute_force(const Sizes& s, const CostOf& cost, int64_t budget);
 
-// From the fastest to the one with the least memory, each with less memory than the one before.
+// The best policies, from the cheapest to the one with the least memory.
 std::vector<Policy> pareto_front(const Sizes& s, const CostOf& cost);
 
-// Twenty budgets between the least and the most: what dynamic programming chooses, the bytes that this needs
-// on meta, and its FLOPs compared with those of the best of all policies, if one of segments fits.
+// Twenty budgets, from the least to the most that a policy needs.
 struct BudgetChoice {
   int64_t budget;
-  Policy policy;
-  int64_t measured;
-  double cost;
-  std::optional<double> brute;
+  Policy policy;                // found by dynamic programming
+  int64_t measured;             // its peak of activations, in bytes, on meta
+  double cost;                  // its recomputed FLOPs
+  std::optional<double> brute;  // those of the policy that the exhaustive search finds, if it finds one
 };
 using CountPolicy = std::function<Counted(const TransformerConfig&, int64_t batch, const Policy&)>;
 std::vector<BudgetChoice> choose_for_budgets(const TransformerConfig& model, int64_t batch,
                                              const CountPolicy& count = count_on_meta);
 void budgets_table(const std::vector<BudgetChoice>& choices, Report& report);
 
-// Memory against time: a dot for each of policies(L), with its measured seconds a step, and the front of the
-// best policies, each with the time that its FLOPs let expect.
-void draw_policies(const std::string& path, const TransformerConfig& model, int64_t batch,
-                   const std::vector<double>& seconds);
+// Two pictures, with the peak of activations on the y axis. `times`: the policies(L) at their measured step
+// times, relative to the first policy. `flops`: at their FLOPs, and a line for the best policy per budget.
+void draw_policies(const std::string& times, const std::string& flops, const TransformerConfig& model,
+                   int64_t batch, const std::vector<double>& seconds);
 
 // The fastest policy with which training fits into `memory` bytes, found by training on meta. If none fits,
-// an error says how much the one with the least memory needs.
+// an error gives the bytes of the policy that needs least.
 Policy fastest_that_fits(const TransformerConfig& model, int64_t batch, int64_t memory);
 
 }  // namespace gradus

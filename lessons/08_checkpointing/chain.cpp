@@ -14,7 +14,7 @@
 
 namespace gradus {
 
-// Steps first + 1 to last: value i is made in a range called "i", and saved by step i + 1.
+// Steps first + 1 to last. Step i computes value i inside a range called "i"; step i + 1 saves value i.
 static Tensor steps(Tensor x, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; ++i) {
     const std::string name = std::to_string(i + 1);
@@ -44,15 +44,14 @@ std::vector<int64_t> segments_of(int64_t n, int64_t k) {
   return segments;
 }
 
-// What the allocator did in forward and backward of values of so many elements; and where the forward ended.
 struct Recorded {
-  std::vector<MemoryEvent> events;
-  size_t forward;
+  std::vector<MemoryEvent> events;  // of the allocator, in the forward and the backward pass
+  size_t forward;                   // how many of them belong to the forward pass
 };
 static Recorded record(const Chain& chain, int64_t elements) {
   const int64_t in_all = std::accumulate(chain.segments.begin(), chain.segments.end(), int64_t(0));
-  check(chain.segments.empty() || in_all == chain.n, "chain: the segments have ", in_all, " steps of ",
-        chain.n);
+  check(chain.segments.empty() || in_all == chain.n, "chain: the segments have ", in_all,
+        " steps, the chain has ", chain.n);
   Context context("meta");
   context.device.allocator().keep_history();
   Leaf leaf;
@@ -66,10 +65,10 @@ static Recorded record(const Chain& chain, int64_t elements) {
   return {context.device.allocator().history(), forward};
 }
 
-// The values that are alive after an event, by number, and whether there is a gradient. The last value is
-// read by nothing.
+// The values that are alive after an event, and whether a gradient is. The last value is never counted,
+// because no step reads it.
 struct Live {
-  std::map<int64_t, int> values;  // number -> how many times
+  std::map<int64_t, int> values;  // number of the value -> how many copies
   bool gradient = false;
   int64_t count() const {
     int64_t n = gradient;
@@ -77,14 +76,15 @@ struct Live {
     return n;
   }
 };
-static int64_t number_of(const MemoryEvent& block) {  // of a value, from "checkpoint/3/gelu"; -1: a gradient
+// The number of a value, from a name such as "checkpoint/3/gelu"; -1 for a gradient.
+static int64_t number_of(const MemoryEvent& block) {
   if (block.name == "gradient" || block.name == "x.grad") return -1;
   if (block.name == "0") return 0;
   const size_t end = block.op.rfind('/'), begin = block.op.rfind('/', end - 1);
   return std::stoll(block.op.substr(begin == std::string::npos ? 0 : begin + 1));
 }
-// For each step, from the last to the first: the most that was alive until its gradient was computed, and
-// what was alive then.
+// For each step, from the last to the first: the values alive when its gradient is computed, and the largest
+// number alive since the gradient before it was computed.
 struct StepLive {
   int64_t most = 0;
   Live at_gradient;
@@ -94,7 +94,7 @@ static std::vector<StepLive> replay_backward(const Chain& chain, const Recorded&
   std::vector<StepLive> steps(1);
   for (size_t i = 0; i < r.events.size(); ++i) {
     replay.apply(r.events[i]);
-    if (i <= r.forward) continue;  // the last of these events is the gradient that backward() is given
+    if (i <= r.forward) continue;  // event `forward` is the gradient that backward() receives
     Live live;
     for (const auto& [address, block] : replay.alive) {
       if (block.kind != Kind::Activation && block.kind != Kind::Temporary && block.kind != Kind::Gradient)
@@ -127,30 +127,31 @@ int64_t activation_bytes(const Chain& chain, int64_t value_bytes) {
 }
 
 void chain_table(Report& report, const ChainCounts& count) {
-  std::cout << "(a) Chains: values that are alive at the most\n\n";
-  Table table({"chain", "segments", "alive"});
-  const auto row = [&](const char* segments, const Chain& chain, int64_t expected) {
+  std::cout << "(a) Chains of equal steps: largest number of values alive in the backward pass\n\n";
+  Table table({"steps", "saved values", "values alive"});
+  const auto row = [&](const char* saved, const Chain& chain, int64_t expected) {
+    const std::string steps = std::to_string(chain.n);
     const int64_t alive = count.values(chain);
-    table.row({std::to_string(chain.n), segments, std::to_string(alive)});
-    report.check_equal("chain of " + std::to_string(chain.n) + ", " + segments + ": values", alive, expected);
+    table.row({steps, saved, std::to_string(alive)});
+    report.check_equal("(a) " + steps + " steps, " + saved + ": values alive", alive, expected);
   };
-  row("none: all is kept", {5, {}}, 6);
-  row("from the start", {5, {}, true}, 4);
-  row("2 and 3", {5, {2, 3}}, 5);
+  row("all", {5, {}}, 6);
+  row("x0 (from the start)", {5, {}, true}, 4);
+  row("inputs of segments of 2 and 3", {5, {2, 3}}, 5);
   for (const int64_t n : {100, 400, 1600}) {
     const int64_t root = std::lround(std::sqrt(double(n)));
     const Chain chain{n, segments_of(n, root)};
-    row("of the root of n", chain, 2 * root);
-    report.check_equal("chain of " + std::to_string(n) + ": bytes of activations", count.bytes(chain, 1024),
-                       1024 * (2 * root - 1));
+    row("inputs of segments of sqrt(n)", chain, 2 * root);
+    report.check_equal("(a) " + std::to_string(n) + " steps: bytes of activations at the peak",
+                       count.bytes(chain, 1024), 1024 * (2 * root - 1));
   }
   std::cout << table;
 }
 
 void chain_by_hand(std::ostream& out) {
   const std::pair<const char*, Chain> ways[] = {
-      {"all is kept", {5, {}}}, {"from the start", {5, {}, true}}, {"segments of 2 and 3", {5, {2, 3}}}};
-  Table table({"backward of step", ways[0].first, "most", ways[1].first, "most", ways[2].first, "most"});
+      {"all saved", {5, {}}}, {"from the start", {5, {}, true}}, {"segments of 2 and 3", {5, {2, 3}}}};
+  Table table({"backward of step", ways[0].first, "peak", ways[1].first, "peak", ways[2].first, "peak"});
   std::vector<std::vector<std::string>> rows(5);
   for (int64_t i = 0; i < 5; ++i) rows[size_t(i)] = {std::to_string(5 - i)};
   for (const auto& [name, chain] : ways) {
@@ -164,9 +165,8 @@ void chain_by_hand(std::ostream& out) {
     }
   }
   for (const std::vector<std::string>& row : rows) table.row(row);
-  out << "x0 -> x1 -> ... -> x5; what is alive when a step of the backward pass computes its gradient from "
-         "g, and\n"
-         "the most that was alive until then\n\n"
+  out << "x0 -> x1 -> ... -> x5. Values alive when a step of the backward pass computes its gradient from\n"
+         "g, and the peak: the largest number alive since the previous step of the backward pass\n\n"
       << table;
 }
 

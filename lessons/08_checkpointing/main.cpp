@@ -1,8 +1,9 @@
-// Lesson 08, checkpointing. Of a block only its input is kept; the backward pass runs the block again, with
-// the same random words, before it computes the block's gradients. Memory falls from all that the blocks save
-// to their inputs and the tensors of one block, and the time grows by less than one forward pass.
+// Lesson 08, activation checkpointing. A checkpointed segment of blocks saves only its input. The backward
+// pass recomputes the segment, with the same random numbers for dropout, before it computes the segment's
+// gradients. With one segment per block, the activations are the blocks' inputs and the saved tensors of one
+// block, and the FLOPs of a step grow by less than one forward pass.
 //
-// Memory of the activations, each of L blocks by itself: 4 B T (L C + 15 C + H T + 4) bytes.
+// Peak of activations with one segment per block: 4 B T (L C + 15 C + H T + 4) bytes.
 //
 //   make lesson-08                                                          expected last line: PASS
 //   make lesson-08 ARGS="--memory=75MiB"                                    the fastest policy that fits
@@ -33,7 +34,7 @@ static Settings for_emulation() {
 
 struct Run {
   ReportRow row;
-  double fastest = INFINITY;  // seconds of a step
+  double fastest = INFINITY;  // seconds of the fastest step
   PolicyRun measured;
 };
 
@@ -69,11 +70,12 @@ static Run train(const Lesson& lesson, const Settings& set, const Policy& policy
   return run;
 }
 
-// In turns, because other programs slow a shared machine down at times; so the fastest step counts.
-static std::vector<Run> train_in_turns(const Lesson& lesson, const Settings& set,
-                                       const std::vector<Policy>& wanted) {
+// Alternating runs (A B A B A B). The fastest step of each policy counts, because other programs slow a
+// shared machine down at times.
+static std::vector<Run> train_alternating(const Lesson& lesson, const Settings& set,
+                                          const std::vector<Policy>& wanted) {
   std::vector<Run> runs(wanted.size());
-  for (int turn = 0; turn < 3; ++turn)
+  for (int round = 0; round < 3; ++round)
     for (size_t i = 0; i < wanted.size(); ++i) {
       const LessonContext context(lesson, lesson.device, i + 1 == wanted.size() ? lesson.memory : 0);
       const double fastest = runs[i].fastest;
@@ -83,12 +85,13 @@ static std::vector<Run> train_in_turns(const Lesson& lesson, const Settings& set
   return runs;
 }
 
-// The numbers of all policies must be the first one's, to the bit. Returns the seconds of their steps.
+// Losses and gradients of all policies must be bitwise equal to the first one's. Returns the seconds per
+// step.
 static std::vector<double> compare(const Lesson& lesson, const Settings& set,
                                    const std::vector<Policy>& wanted, Report& report) {
   const Sizes sizes{set.model, set.batch, set.model.context};
-  const int64_t all_kept = count_on_meta(set.model, set.batch, policies(set.model.layers).front()).flops;
-  const std::vector<Run> runs = train_in_turns(lesson, set, wanted);
+  const int64_t store_all = count_on_meta(set.model, set.batch, policies(set.model.layers).front()).flops;
+  const std::vector<Run> runs = train_alternating(lesson, set, wanted);
   std::vector<double> seconds;
   for (size_t i = 0; i < runs.size(); ++i) {
     const Policy& p = wanted[i];
@@ -96,29 +99,31 @@ static std::vector<double> compare(const Lesson& lesson, const Settings& set,
     seconds.push_back(run.fastest);
     ReportRow& row = report.row(p.name);
     row = run.row, row.name = p.name;
-    const int64_t again = run.measured.counted.flops - all_kept;
-    row.extra = {{"activations MiB", double(run.measured.counted.most) / 0x1p20},
-                 {"extra FLOPs", double(again) / double(all_kept)}};
+    const int64_t recomputed = run.measured.counted.flops - store_all;
+    row.extra = {{"peak of activations, MiB", double(run.measured.counted.most) / 0x1p20},
+                 {"extra FLOPs, %", 100 * double(recomputed) / double(store_all)}};
     const bool on_meta = lesson.device == "meta";
     if (on_meta)
-      row.ms_per_step = row.tokens_per_s = std::nullopt;  // of computing nothing
+      row.ms_per_step = row.tokens_per_s = std::nullopt;  // meta computes nothing
     else
-      row.extra.emplace_back("extra time", seconds.back() / seconds.front() - 1);
-    const char* const skip = on_meta ? "no data" : i == 0 ? "others are compared with it" : "";
-    check_policy(p, run.measured, again, runs.front().measured, sizes, skip, report);
+      row.extra.emplace_back("extra time, %", 100 * (seconds.back() / seconds.front() - 1));
+    const char* const skip = on_meta ? "no data" : i == 0 ? "the reference" : "";
+    check_policy(p, run.measured, recomputed, runs.front().measured, sizes, skip, report);
   }
   return seconds;
 }
 
 static int lesson_08(int argc, char** argv) {
-  Lesson lesson(argc, argv, "08_checkpointing", "keep less for the backward pass, and run it again", 8);
+  Lesson lesson(argc, argv, "08_checkpointing", "recompute activations instead of saving them", 8);
   const std::string name = lesson.args.text(
-      "policy", "", "only this one, beside store-all: selective, each-block, every-K, sqrt, from-the-start");
-  const std::string picture = lesson.plot("08_policies.svg");
-  lesson.done({}, {picture});
+      "policy", "", "run only store-all and this: selective, each-block, every-K, sqrt, from-the-start");
+  const double dropout = lesson.args.number("dropout", 0.1, "probability of dropout", 0, 0.9);
+  const std::string times = lesson.plot("08_policies.svg"), flops = lesson.plot("08_flops.svg");
+  lesson.done({}, {times, flops});
   if (lesson.print == "example") return chain_by_hand(std::cout), 0;
   LessonContext context(lesson, lesson.device, 0);
-  const Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
+  set.model.dropout = dropout;
   std::vector<Policy> wanted = policies(set.model.layers);
   if (!name.empty()) wanted = {wanted.front(), policy_by_name(name, set.model.layers)};
   if (name.empty() && lesson.memory > 0) wanted = {fastest_that_fits(set.model, set.batch, lesson.memory)};
@@ -132,8 +137,8 @@ static int lesson_08(int argc, char** argv) {
   const std::vector<double> seconds = compare(lesson, set, wanted, report);
   if (whole) {
     budgets_table(choose_for_budgets(set.model, set.batch), report);
-    report_published("(c) A published run", published_checkpointing(), report);
-    if (context.device.has_data()) draw_policies(picture, set.model, set.batch, seconds);
+    report_published("(c) Published run: BERT-large with checkpointing", published_checkpointing(), report);
+    if (context.device.has_data()) draw_policies(times, flops, set.model, set.batch, seconds);
   }
   return lesson.finish(report);
 }

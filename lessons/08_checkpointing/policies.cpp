@@ -60,7 +60,7 @@ double cost_of(const BlockSegment& g, const Costs& c) {
   // BEGIN SOLUTION 08.6
   if (g.keep == Keep::Input) cost = double(g.blocks) * c.block - c.tail;
   if (g.keep == Keep::LessAttention) cost = double(g.blocks) * c.attention;
-  // STUB: todo("08.6", "the cost of what runs again of these blocks", g, c, cost);
+  // STUB: todo("08.6", "the cost of recomputing these blocks", g, c, cost);
   // END SOLUTION 08.6
   return cost;
 }
@@ -82,7 +82,7 @@ int64_t kept(const BlockSegment& g, const Sizes& s) {
 }
 int64_t most_within(const BlockSegment& g, const Sizes& s) {
   if (g.keep != Keep::LessAttention) return g.blocks * s.all();
-  // The earlier blocks, what the last one saves up to its attention, and the probabilities.
+  // The earlier blocks, the tensors that the last block saves up to its attention, and its probabilities.
   const int64_t until = 4 * s.B * s.T * (5 * s.config.channels + 2);
   return std::max(kept(g, s), kept({g.blocks - 1, g.keep}, s) + until + s.probs());
 }
@@ -109,20 +109,19 @@ int64_t peak_activations(const Policy& p, const Sizes& s) {
 }
 
 Policy policy_by_name(const std::string& name, int64_t L) {
-  std::string known = "every-K";
+  std::vector<std::string> names;
   for (const Policy& p : policies(L)) {
     if (p.name == name) return p;
-    known += ", " + p.name;
+    names.push_back(p.name);
   }
   int64_t k = 0;
   const char* const end = name.data() + name.size();
   if (name.starts_with("every-") && std::from_chars(name.data() + 6, end, k).ptr == end && k > 0) {
-    check(k <= L, "policy '", name, "': the model has ", L, " blocks; choose every-1 to every-", L);
+    check(k <= L, "policy '", name, "': the model has ", L, " blocks; use every-1 to every-", L);
     return {name, every(k, L)};
   }
-  std::vector<std::string> names;
-  for (const Policy& p : policies(L)) names.push_back(p.name);
-  fail("policy '", name, "' is unknown; the nearest is ", nearest(name, names), ". There are: ", known);
+  fail("policy '", name, "' is unknown; the nearest is ", nearest(name, names),
+       ". Policies: store-all, selective, each-block, every-K, sqrt, from-the-start");
 }
 
 int64_t most_activations(const std::vector<MemoryEvent>& history) {
@@ -166,13 +165,13 @@ std::string text_of(const Policy& p) {
       blocks += p.segments[++i].blocks;
     const std::string count = std::to_string(blocks);
     text += (text.empty() ? "" : ", ") + (g.keep == Keep::Input ? "[" + count + "]"
-                                          : g.keep == Keep::All ? count + " all"
-                                                                : count + " less attention");
+                                          : g.keep == Keep::All ? count + " store-all"
+                                                                : count + " selective");
   }
   return text;
 }
 
-int64_t other_bits(const std::vector<double>& a, const std::vector<double>& b) {
+int64_t differing_values(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return int64_t(std::max(a.size(), b.size()));
   int64_t different = 0;
   for (size_t i = 0; i < a.size(); ++i)
@@ -180,16 +179,17 @@ int64_t other_bits(const std::vector<double>& a, const std::vector<double>& b) {
   return different;
 }
 
-void check_policy(const Policy& p, const PolicyRun& run, int64_t flops_again, const PolicyRun& first,
+void check_policy(const Policy& p, const PolicyRun& run, int64_t recomputed_flops, const PolicyRun& first,
                   const Sizes& s, const std::string& skip, Report& report) {
-  report.check_equal(p.name + ": bytes after the forward pass", run.counted.saved, saved_bytes(p, s));
-  report.check_equal(p.name + ": bytes of activations at the most", run.counted.most, peak_activations(p, s));
-  report.check_equal(p.name + ": FLOPs of what runs again", flops_again,
+  report.check_equal(p.name + ": bytes saved by the forward pass", run.counted.saved, saved_bytes(p, s));
+  report.check_equal(p.name + ": bytes of activations at the peak", run.counted.most, peak_activations(p, s));
+  report.check_equal(p.name + ": recomputed FLOPs per step", recomputed_flops,
                      int64_t(extra_cost(p, flops_of(s), s.config.layers)));
   const int64_t missing = s.config.parameter_count() - int64_t(run.gradients.size());
   report.check_equal(
-      p.name + ": numbers that are other bits",
-      other_bits(run.losses, first.losses) + other_bits(run.gradients, first.gradients) + missing, 0, skip);
+      p.name + ": losses and gradients that differ bitwise from store-all",
+      differing_values(run.losses, first.losses) + differing_values(run.gradients, first.gradients) + missing,
+      0, skip);
 }
 
 }  // namespace gradus

@@ -44,7 +44,7 @@ int64_t predicted_crossing(const TransformerConfig& fp32) {
   const int64_t more = N * (bytes_per_parameter(mixed.precision, 2) - bytes_per_parameter(fp32.precision, 2));
   const int64_t less = fp32.layers * (saved_by_a_layer(fp32, 1, T) - saved_by_a_layer(mixed, 1, T));
   batch = (more + less - 1) / less;
-  // STUB: todo("09.6", "bytes more for the parameters, bytes less for a sequence, and the batch", mixed, N, T);
+  // STUB: todo("09.6", "more bytes for parameters, fewer bytes per sequence, and the batch", mixed, N, T);
   // END SOLUTION 09.6
   return batch;
 }
@@ -61,14 +61,15 @@ int64_t measured_crossing(const TransformerConfig& config) {
 BatchCosts batch_costs(const Lesson& lesson, const TransformerConfig& config) {
   BatchCosts costs{config.parameter_count(), predicted_crossing(config), measured_crossing(config), {}};
   for (const int64_t batch : {int64_t(1), costs.predicted / 2, costs.predicted, 4 * costs.predicted}) {
-    const StepCost fp32 = step_cost(lesson, config, "fp32", batch);  // and mixed, in turns
+    const StepCost fp32 = step_cost(lesson, config, "fp32", batch);
     costs.batches.push_back({batch, fp32, step_cost(lesson, config, "mixed", batch)});
   }
   return costs;
 }
 
 void batches_table(const BatchCosts& costs, Report& report) {
-  Table table({"batch", "fp32", "mixed, bf16", "memory", "fp32, ms", "mixed, ms", "time"});
+  Table table({"batch", "peak, fp32", "peak, mixed", "peak, mixed / fp32", "ms/step, fp32", "ms/step, mixed",
+               "time, mixed / fp32"});
   const bool timed = current().device.has_data();
   const auto time = [&](double x) { return timed ? number_text(x) : "-"; };
   const auto memory = [](const BatchCosts::Batch& b) { return double(b.mixed.bytes) / double(b.fp32.bytes); };
@@ -76,16 +77,16 @@ void batches_table(const BatchCosts& costs, Report& report) {
     table.row({std::to_string(b.size), bytes_text(b.fp32.bytes), bytes_text(b.mixed.bytes),
                number_text(memory(b)), time(b.fp32.seconds * 1e3), time(b.mixed.seconds * 1e3),
                time(b.mixed.seconds / b.fp32.seconds)});
-  std::cout << "\n(e) A step by batch size, " << costs.parameters << " parameters\n\n"
-            << table << "\nMixed precision needs no more memory: by the formula from a batch of "
-            << costs.predicted << " on; measured: from " << costs.measured << " on\n";
+  std::cout << "\n(e) Peak memory and time of a step by batch size, " << costs.parameters << " parameters\n\n"
+            << table << "\nsmallest batch at which mixed precision needs no more memory: " << costs.predicted
+            << " predicted, " << costs.measured << " measured\n";
   const BatchCosts::Batch &one = costs.batches.front(), &most = costs.batches.back();
-  report.check_at_most("batch where mixed precision needs no more: formula - measured",
+  report.check_at_most("(e) smallest batch without more memory: predicted - measured",
                        double(std::abs(costs.predicted - costs.measured)), 1);
-  report.check_at_least("batch 1: bytes, mixed / fp32", memory(one), 1);
-  report.check_at_most("four times that batch: bytes, mixed / fp32", memory(most), 1);
+  report.check_at_least("(e) smallest batch of the table: peak memory, mixed / fp32", memory(one), 1);
+  report.check_at_most("(e) largest batch of the table: peak memory, mixed / fp32", memory(most), 1);
   if (timed)
-    report.timing_at_least("four times that batch: time, fp32 / mixed",
+    report.timing_at_least("(e) largest batch of the table: time, fp32 / mixed",
                            most.fp32.seconds / most.mixed.seconds, 1.3);
 }
 

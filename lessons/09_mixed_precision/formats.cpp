@@ -13,14 +13,14 @@ double Format::value(uint32_t pattern) const {
   const uint32_t ones = (1u << exponent) - 1;                // the largest stored exponent
   const uint32_t digits = pattern & ((1u << mantissa) - 1);  // the stored mantissa
   const int stored = int((pattern >> mantissa) & ones);      // the stored exponent
-  const int bias = (1 << (exponent - 1)) - 1;                // what is stored for the exponent 0
+  const int bias = (1 << (exponent - 1)) - 1;                // the stored exponent of 2^0
   const double sign = pattern >> (exponent + mantissa) ? -1 : 1;
   // BEGIN SOLUTION 09.2
   const double fraction = std::ldexp(digits, -mantissa);
   if (stored == int(ones)) return digits == 0 ? sign * INFINITY : NAN;
   if (stored == 0) return sign * std::ldexp(fraction, 1 - bias);
   return sign * std::ldexp(1 + fraction, stored - bias);
-  // STUB: todo("09.2", "the number that the pattern stands for: four cases", ones, digits, stored, bias, sign); return 0;
+  // STUB: todo("09.2", "the number that the pattern represents: four cases", ones, digits, stored, bias, sign); return 0;
   // END SOLUTION 09.2
 }
 double Format::largest() const { return value((((1u << exponent) - 1) << mantissa) - 1); }
@@ -54,28 +54,28 @@ static std::string bits_text(fp16 x) {
 }
 
 void print_formats(std::ostream& out) {
-  Table table({"format", "bits", "sign", "exponent", "mantissa", "largest", "smallest normal", "smallest",
-               "epsilon"});
+  Table table({"format", "bits", "sign bits", "exponent bits", "mantissa bits", "largest", "smallest normal",
+               "smallest subnormal", "epsilon"});
   for (const Format& f : formats())
     table.row({name_of(f.dtype), std::to_string(8 * size_of(f.dtype)), "1", std::to_string(f.exponent),
                std::to_string(f.mantissa), number_text(f.largest()), number_text(f.smallest_normal()),
                number_text(f.smallest()), number_text(f.epsilon())});
-  Table numbers({"number", "in fp32", "in bf16", "in fp16", "bits in fp16"});
+  Table numbers({"number", "in fp32", "in bf16", "in fp16", "sign, exponent, mantissa in fp16"});
   for (const double x : {1 + 1e-3, 65504.0, 65520.0, 1e-8})
     numbers.row({text_of(x), text_of(rounded(x, DType::F32)), text_of(rounded(x, DType::BF16)),
                  text_of(rounded(x, DType::F16)), bits_text(fp16(float(x)))});
-  out << "\n(a) Formats, and what becomes of a number\n\n" << table << "\n" << numbers;
+  out << "\n(a) Floating-point formats, and numbers rounded to them\n\n" << table << "\n" << numbers;
 }
 
 void scaling_by_hand(std::ostream& out) {
   constexpr double kScale = 1024;
   const auto half = [](double x) { return rounded(x, DType::F16); };
-  Table table({"gradient", "in fp16", "times 1024, in fp16", "divided again"});
+  Table table({"gradient", "in fp16", "times 1024, in fp16", "then divided by 1024"});
   for (const double g : {2e-8, 1e-7, 0.5, 100.0})
     table.row({number_text(g), number_text(half(g)), number_text(half(kScale * g)),
                number_text(half(kScale * g) / kScale)});
-  out << table << "\nA weight of 1 less an update of 0.0002: in fp16 " << number_text(half(1 - 0.0002))
-      << ", in fp32 " << number_text(rounded(1 - 0.0002, DType::F32)) << ".\n";
+  out << table << "\nweight - update: 1 - 0.0002 = " << number_text(half(1 - 0.0002)) << " in fp16, "
+      << number_text(rounded(1 - 0.0002, DType::F32)) << " in fp32\n";
 }
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// The number formats, from their bits: what they can hold, and what becomes of a number.
+// Floating-point formats: their range and precision, computed from their bits, and numbers rounded to them.
 #pragma once
 #include <ostream>
 #include <vector>
@@ -11,20 +11,21 @@ namespace gradus {
 struct Format {
   DType dtype;
   int exponent, mantissa;                // bits
-  double value(uint32_t pattern) const;  // the number that a pattern stands for
-  double largest() const;                // finite
-  double smallest_normal() const;        // below it digits are lost
-  double smallest() const;               // above 0
-  double epsilon() const;                // from 1 to the next number
+  double value(uint32_t pattern) const;  // the number that a pattern represents
+  double largest() const;                // the largest finite number
+  double smallest_normal() const;        // smaller numbers have fewer digits
+  double smallest() const;               // the smallest number above 0, which is subnormal
+  double epsilon() const;                // the distance from 1 to the next larger number
 };
 std::vector<Format> formats();  // fp32, bf16, fp16
 
-double rounded(double x, DType t);  // to the nearest number of that type, of two as near the even one
+// Rounded to the nearest number of type t; between two equally near numbers, to the one whose last bit is 0.
+double rounded(double x, DType t);
 
-// Two tables: what the formats can hold, and what becomes of some numbers in them.
+// Two tables: range and precision of the formats, and some numbers rounded to them.
 void print_formats(std::ostream& out);
 
-// Four gradients in fp16, as they are and multiplied by a loss scale; and an update of a weight.
+// Four gradients in fp16, with and without a loss scale, and an update of a weight.
 void scaling_by_hand(std::ostream& out);
 
 }  // namespace gradus

@@ -1,8 +1,9 @@
-// Lesson 09, mixed precision. Weights, activations and their gradients in 16 bits, sums in fp32, and a copy
-// of the weights in fp32 that the optimizer updates. In fp16 small gradients become 0: so the loss is
-// multiplied by a scale before the backward pass, and the gradient divided by it.
+// Lesson 09, mixed precision. Weights, activations and the gradients of activations have 16 bits, and sums
+// are in fp32. The optimizer updates a master copy of the weights in fp32. In fp16 small gradients underflow:
+// they become 0. Therefore the loss is multiplied by a scale before the backward pass, and the gradient of
+// the weights is divided by it before the update.
 //
-// Memory of a parameter with AdamW: 2 + 4 (master) + 4 (gradient) + 8 = 18 bytes; fp32 has 16.
+// Bytes per parameter with AdamW: 2 + 4 (master copy) + 4 (gradient) + 8 = 18, compared with 16 in fp32.
 //
 //   make lesson-09                                                          expected last line: PASS
 #include <cmath>
@@ -33,24 +34,24 @@ static Settings for_emulation() {
   return set;
 }
 
-static void train(const Lesson& lesson, const Settings& set, const Loader& loader, const ScaledRecipe& who,
+static void train(const Lesson& lesson, const Settings& set, const Loader& loader, const ScaledRecipe& recipe,
                   Transformer& model, ReportRow& row) {
   Device& device = current().device;
   model.initialize(lesson.seed);
-  if (who.scale > 0) start_loss_scaling(device, who.scale);
+  if (recipe.scale > 0) start_loss_scaling(device, recipe.scale);
   AdamW optimizer(model.parameters);
   StepRecorder recorder;
   for (int64_t step = 0; step < lesson.steps; ++step) {
     const TextBatch batch = read_batch(loader, step, set.batch, set.model.context, false);
-    if (step == 0 && lesson.print == "tape" && who.recipe == "mixed") print_tape(std::cout, model, batch);
+    if (step == 0 && lesson.print == "tape" && recipe.recipe == "mixed") print_tape(std::cout, model, batch);
     recorder.begin();
     model.parameters.zero_grad();
     const double loss = accumulate(model, batch, even_split(set.batch, set.micro_batches)).loss;
-    optimizer.clip_grad_norm(1.0);  // divides by the scale, and finds overflows
+    optimizer.clip_grad_norm(1.0);  // divides the gradient by the scale, and finds overflows
     optimizer.step(warmup_cosine(step, lesson.steps / 10, lesson.steps, 8e-3, 8e-4));
     recorder.end(loss);
   }
-  current().end_attempt();  // else the next one would, and change the scale
+  current().end_attempt();  // adjusts the scale after the last step, before the evaluation
   recorder.fill(row, set.batch * set.model.context);
   if (!device.has_data()) {
     row.ms_per_step = row.tokens_per_s = row.loss_first = row.loss_last = std::nullopt;
@@ -58,8 +59,8 @@ static void train(const Lesson& lesson, const Settings& set, const Loader& loade
   }
   row.loss_last = recorder.losses.back();
   row.loss_held_out = held_out_loss(model, loader, set.batch);
-  row.extra = {{"skipped", double(lesson.steps - optimizer.scalars().updates)},
-               {"scale", device.scalars().loss_scale}};
+  row.extra = {{"skipped updates", double(lesson.steps - optimizer.scalars().updates)},
+               {"last loss scale", device.scalars().loss_scale}};
 }
 
 static int lesson_09(int argc, char** argv) {
@@ -78,18 +79,18 @@ static int lesson_09(int argc, char** argv) {
   report.config("steps", lesson.steps);
   print_formats(std::cout);
   std::vector<double> losses;
-  for (const ScaledRecipe& who : scaled_recipes()) {
+  for (const ScaledRecipe& recipe : scaled_recipes()) {
     LessonContext own(lesson);
     TransformerConfig config = set.model;
-    config.precision = precision_recipe(who.recipe);
+    config.precision = precision_recipe(recipe.recipe);
     Transformer model(config);
-    ReportRow& row = report.row(who.name());
-    train(lesson, set, loader, who, model, row);
+    ReportRow& row = report.row(recipe.name());
+    train(lesson, set, loader, recipe, model, row);
     losses.push_back(row.loss_held_out.value_or(NAN));
-    check_states(who, *row.peak, model.parameters.numel(), report);
-    if (who.recipe == "fp32" && context.device.has_data()) {
+    check_states(recipe, *row.peak, model.parameters.numel(), report);
+    if (recipe.recipe == "fp32" && context.device.has_data()) {
       const TextBatch batch = read_batch(loader, lesson.steps, set.batch, set.model.context, false);
-      underflow_table(model, lesson.steps, batch, set.micro_batches, picture, report);
+      underflow_table(model, lesson.steps, text.corpus.bytes, batch, set.micro_batches, picture, report);
       const TextBatch micro = batch.part(0, set.batch / set.micro_batches);
       scale_table(scaled_updates(model, micro), lesson.steps, report);
       updates_table(unchanged_weights(model, micro), report);
@@ -97,7 +98,7 @@ static int lesson_09(int argc, char** argv) {
   }
   check_losses(lesson.steps, set.batch * set.model.context, losses, report);
   batches_table(batch_costs(lesson, set.wide), report);
-  report_published("(f) Published runs", published_mixed_precision(), report);
+  report_published("(f) Published runs: BERT-large in fp16", published_mixed_precision(), report);
   return lesson.finish(report);
 }
 

@@ -1,4 +1,4 @@
-// What lesson 09 trains in, and what it checks of each: the bytes of the states, and the held-out losses.
+// The recipes that lesson 09 trains with, and the checks of their bytes and held-out losses.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,16 +9,16 @@ namespace gradus {
 
 struct ScaledRecipe {
   std::string recipe;
-  float scale;  // that loss scaling begins with; 0: no scaling
+  float scale;  // the first loss scale; 0: no loss scaling
   std::string name() const { return recipe + (scale > 0 ? ", scaled" : ""); }
 };
 const std::vector<ScaledRecipe>& scaled_recipes();
 
-// Weights, master copies, gradients and states at the peak, of so many parameters.
-void check_states(const ScaledRecipe& who, const Usage& peak, int64_t parameters, Report& report);
+// Checks the bytes of weights, master copy, gradients and optimizer states at the peak.
+void check_states(const ScaledRecipe& recipe, const Usage& peak, int64_t parameters, Report& report);
 
-// Held-out losses, in the order of scaled_recipes(), compared with fp32's. The bounds are meant for a run of
-// so many steps, and for a batch of so many tokens at least; others are not checked.
+// Compares the held-out losses, in the order of scaled_recipes(), with that of fp32. The bounds are for runs
+// of kWholeRun steps with batches of at least kLargeBatch tokens; different runs are not checked.
 constexpr int64_t kWholeRun = 40, kLargeBatch = 32768;
 void check_losses(int64_t steps, int64_t tokens, const std::vector<double>& losses, Report& report);
 

@@ -1,4 +1,4 @@
-// What 16 bits lose: gradients that become 0, and updates that change nothing.
+// What 16 bits lose: gradients that underflow, and updates that round away.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,40 +8,49 @@
 
 namespace gradus {
 
-// Gradients of a batch, with weights and activations in `recipe` and the loss multiplied by `scale`; they are
-// divided by it again. The weights are those of `trained`, rounded. Of all weights, one parameter behind the
-// other, in micro-batches; and of the logits of one micro-batch, of a batch with `counted` targets.
+// The gradient of all weights, one parameter after the other. Weights and activations are in the formats of
+// `recipe`, with the weights of `trained`, rounded. The loss is multiplied by `scale`, and the result is
+// divided by it.
 std::vector<double> weight_gradients(const std::string& recipe, double scale, const Transformer& trained,
                                      const TextBatch& batch, int64_t micro_batches);
-std::vector<double> logit_gradients(const std::string& recipe, double scale, const Transformer& trained,
-                                    const TextBatch& micro, int64_t counted);
+// The same for activations of one micro-batch of a batch with `targets` targets: the logits, and the queries
+// of the first block's attention.
+enum class Activation : uint8_t { Logits, Queries };
+std::vector<double> activation_gradients(Activation which, const std::string& recipe, double scale,
+                                         const Transformer& trained, const TextBatch& micro, int64_t targets);
 
-// Of the numbers that are not 0 in `exact`, the share that are 0 in `g`.
+// The elements of a gradient of logits whose token occurs in `text`, or of those whose token does not occur.
+std::vector<double> of_tokens(bool occur, const std::string& text, const std::vector<double>& logits);
+
+// The share of the numbers other than 0 in `exact` that are 0 in `g`.
 double share_lost(const std::vector<double>& exact, const std::vector<double>& g);
 
-// Gradients of one batch in fp16 with several scales, compared with fp32's; a picture of their sizes. The
-// model was trained `steps` steps.
-void underflow_table(const Transformer& trained, int64_t steps, const TextBatch& batch, int64_t micro_batches,
-                     const std::string& picture, Report& report);
+// Part (b): gradients of one batch in fp16 with several loss scales, compared with those in fp32, and a
+// picture of their sizes in fp32. The model was trained for `steps` steps on `text`.
+void underflow_table(const Transformer& trained, int64_t steps, const std::string& text,
+                     const TextBatch& batch, int64_t micro_batches, const std::string& picture,
+                     Report& report);
 struct Underflow {
-  double scale, lost, off;  // the share of the logits' gradients that became 0; the distance of the weights'
+  double scale;
+  double occur, absent, queries;  // shares lost: logits of bytes in the text, and not in it; queries
+  double weights;                 // relative difference of the weights' gradient
 };
-// Scales of 1, 2^8, 2^16 and 2^24. A batch of fewer targets than 32,768 has larger gradients, and so has a
-// model of few steps: they are not checked.
+// For scales of 1, 2^8, 2^16 and 2^24. Not checked with fewer than 32,768 targets or few training steps,
+// because gradients are larger then.
 void check_underflow(int64_t targets, int64_t steps, const std::vector<Underflow>& scales, Report& report);
 
-// Some updates with a loss scale that begins too high.
+// Part (c): updates with a loss scale that starts too high.
 struct ScaledUpdate {
   double scale;
-  int64_t changed, weights;  // so many of the weights
+  int64_t changed, weights;  // weights that the update changed, and all weights
   bool skipped;
 };
 std::vector<ScaledUpdate> scaled_updates(const Transformer& trained, const TextBatch& batch);
-// Of a model trained for so many steps: before, its gradients are too small for the scale to be too high.
+// `steps`: how long the model was trained. After few steps its gradients are too small for an overflow.
 void scale_table(const std::vector<ScaledUpdate>& updates, int64_t steps, Report& report);
 
-// The share of the weights that stay as they are in an update by AdamW, with weights of type t and no other
-// copy of them.
+// Part (d): the share of the weights that one AdamW update leaves unchanged, if the weights are of type t and
+// there is no master copy.
 double share_unchanged(DType t, double learning_rate, const Transformer& trained, const TextBatch& batch);
 
 struct Unchanged {

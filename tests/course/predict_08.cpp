@@ -1,5 +1,5 @@
-// The questions of 08.5, a chain of the student's own followed by hand, and of 08.3, a model of the student's
-// own with checkpointing; measured on meta.
+// The questions of 08.5 and 08.3. Each student gets a different chain (08.5) and a different model with
+// checkpointing (08.3). The answers are measured on meta.
 #include <sstream>
 
 #include "kernels/cost.h"
@@ -25,7 +25,7 @@ static Own08 own_run(const std::string& student) {
 }
 
 struct Measured {
-  int64_t saved, gelus;  // bytes after the forward pass; how often gelu runs forwards
+  int64_t saved, gelus;  // bytes saved by the forward pass; calls of gelu's forward kernel
 };
 static Measured measure(const Own08& o, int64_t k, bool from_the_start) {
   Context meta("meta");
@@ -53,26 +53,27 @@ static Quiz quiz(const std::string& student) {
           << " sequences.";
   chain << "Your chain of " << n << " steps is cut into segments of " << segments[0] << ", then "
         << segments[1] << ", then " << segments[2]
-        << " steps. How many values are alive at most, as the page counts them?";
+        << " steps. What is the largest number of values alive, counted as in the page's example (column "
+           "peak)?";
   const auto saved = [o](int64_t k) { return measured([=] { return double(measure(o, k, false).saved); }); };
   const auto gelus = [o](int64_t k, bool from_the_start) {
     return measured([=] { return double(measure(o, k, from_the_start).gelus); });
   };
-  const std::string every = "with segments of " + std::to_string(o.k) + " blocks?";
-  return {setting.str(),
-          {{"08.5", "alive", chain.str(), measured([=] {
-              return double(live_values({n, segments}));
-            })},
-           {"08.5", "alive_from_start", "and if every value is made from the first?", measured([=] {
-              return double(live_values({n, {}, true}));
-            })},
-           {"08.3", "kept", "how many bytes does the tape hold after the forward pass, if all is kept?",
-            saved(0)},
-           {"08.3", "kept_each", "with each block by itself?", saved(1)},
-           {"08.3", "kept_every", every, saved(o.k)},
-           {"08.3", "gelus_each", "how often does gelu run forwards in a step, with each block by itself?",
-            gelus(1, false)},
-           {"08.3", "gelus_start", "and from the start?", gelus(0, true)}}};
+  const std::string every = "And with segments of " + std::to_string(o.k) + " blocks?";
+  return {
+      setting.str(),
+      {{"08.5", "alive", chain.str(), measured([=] {
+          return double(live_values({n, segments}));
+        })},
+       {"08.5", "alive_from_start", "And from the start, if only x0 is saved?", measured([=] {
+          return double(live_values({n, {}, true}));
+        })},
+       {"08.3", "kept", "How many bytes does the tape save in the forward pass with store-all?", saved(0)},
+       {"08.3", "kept_each", "And with each-block?", saved(1)},
+       {"08.3", "kept_every", every, saved(o.k)},
+       {"08.3", "gelus_each", "How often is gelu computed in a step with each-block (forward kernels only)?",
+        gelus(1, false)},
+       {"08.3", "gelus_start", "And with from-the-start?", gelus(0, true)}}};
 }
 
 }  // namespace gradus::predict

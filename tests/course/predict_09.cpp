@@ -1,5 +1,5 @@
-// The questions of 09.5: bytes of a model of the student's own in several precisions; the numbers next to one
-// of theirs; and a loss scale after some updates.
+// The questions of 09.5: the bytes of a model in two recipes, the number that follows a power of two in two
+// formats, and a loss scale after some updates. Each student gets different sizes.
 #include <sstream>
 
 #include "src/optim/optimizer.h"
@@ -11,8 +11,8 @@ namespace gradus::predict {
 
 struct Own09 {
   TransformerConfig model;
-  int64_t power;                             // of 2
-  int64_t scale, interval, good, bad, more;  // bad updates after good ones, and more good ones
+  int64_t power;                             // of two
+  int64_t scale, interval, good, bad, more;  // good updates, then bad ones, then more good ones
 };
 
 static Own09 own_run(const std::string& student) {
@@ -27,7 +27,7 @@ static Own09 own_run(const std::string& student) {
   return o;
 }
 
-// Weights, master copies, gradients and AdamW's states after an update.
+// Bytes of weights, master copies, gradients and AdamW's states after an update.
 static double bytes(TransformerConfig config, const char* recipe) {
   Context meta("meta");
   config.precision = precision_recipe(recipe);
@@ -60,7 +60,7 @@ static double scale_after(const Own09& o) {
   return cpu.device.scalars().loss_scale;
 }
 
-// The next larger number of that type after 2^power.
+// The smallest number of type T that is larger than 2^power.
 template <class T>
 static double next_after(int64_t power) {
   T x(float(int64_t(1) << power));
@@ -74,18 +74,18 @@ static Quiz quiz(const std::string& student) {
   setting << "Your model is a GPT of " << o.model.layers << " layers, " << o.model.channels
           << " channels and " << o.model.heads << " heads, with a vocabulary of " << o.model.vocab
           << " and a context of " << o.model.context << " tokens, trained with AdamW.";
-  scale << "A loss scale begins with " << o.scale << " and is doubled after " << o.interval
-        << " good updates in a row. After " << o.good << " good updates come " << o.bad
-        << " with an overflow, then " << o.more << " good ones. What is the scale then?";
+  scale << "A loss scale starts at " << o.scale << " and is doubled after " << o.interval
+        << " good updates in a row. A run makes " << o.good << " good updates, then " << o.bad
+        << " updates with an overflow, then " << o.more << " good updates. What is the scale at the end?";
   const std::string id = "09.5", two = std::to_string(int64_t(1) << o.power);
   return {setting.str(),
           {{id, "mixed",
-            "how many bytes do weights, master copies, gradients and states take in mixed precision?",
+            "How many bytes do weights, master copies, gradients and states need in mixed precision?",
             measured([o] { return bytes(o.model, "mixed"); })},
-           {id, "half", "and with everything in fp16?", measured([o] { return bytes(o.model, "half"); })},
-           {id, "bf16", "What is the next number of bf16 after " + two + "?",
+           {id, "half", "And with everything in fp16?", measured([o] { return bytes(o.model, "half"); })},
+           {id, "bf16", "What is the smallest bf16 number larger than " + two + "?",
             measured([o] { return next_after<bf16>(o.power); })},
-           {id, "fp16", "and of fp16?", measured([o] { return next_after<fp16>(o.power); })},
+           {id, "fp16", "And in fp16?", measured([o] { return next_after<fp16>(o.power); })},
            {id, "scale", scale.str(), measured([o] { return scale_after(o); })}}};
 }
 

@@ -31,11 +31,11 @@ function answers() {
     two = int(524288 / (B * C * both)) == 2
     a["small_later"] = (two ? 3 : 2.5) * L + 1; a["third"] = two ? both : t
   } else if (id == "05.5") {
-    M = 2 ^ 20; x = after("get b, "); y = after("get c, "); z = after("get d, ")
+    M = 2 ^ 20; x = after("allocate b, "); y = after("allocate c, "); z = after("allocate d, ")
     a["reserved"] = (22 + (y <= 20 - x ? 0 : y + y % 2)) * M
     hole = y > 20 - x ? 20 : 20 - x - y >= z && 20 - x - y < x ? 20 - x - y : x
-    a["allocated"] = after("get a, ") * 1024 + (y > 20 - x ? y + y % 2 : 20 - x - y <= 1 ? 20 - x : y) * M + \
-      (hole - z <= 1 ? hole : z) * M + 512 * int((after("get e, ") + 511) / 512)
+    a["allocated"] = after("allocate a, ") * 1024 + (y > 20 - x ? y + y % 2 : 20 - x - y <= 1 ? 20 - x : y) * M + \
+      (hole - z <= 1 ? hole : z) * M + 512 * int((after("allocate e, ") + 511) / 512)
   } else if (id == "06.6") {
     m = after("g1 = "); w = after("w = ") - m / 2; q = after("g2 = ") + m / 2
     a["w2_nesterov"] = after("w = ") - (m + m / 2) / 2 - (after("g2 = ") + q / 2) / 2
@@ -62,9 +62,9 @@ function answers() {
     a["gelus_each"] = 2 * L; a["gelus_start"] = L + L * (L + 1) / 2
   } else if (id == "09.5") {
     V = after("vocabulary of "); T = after("context of "); gpt(); a["mixed"] = 18 * N; a["half"] = 8 * N
-    x = after("next number of bf16 after "); a["bf16"] = x + x / 128; a["fp16"] = x + x / 1024
-    k = after("is doubled after "); x = int(after("in a row. After ") / k) + int(after("with an overflow, then ") / k)
-    a["scale"] = after("scale begins with ") * 2 ^ (x - after("good updates come "))
+    x = after("bf16 number larger than "); a["bf16"] = x + x / 128; a["fp16"] = x + x / 1024
+    k = after("is doubled after "); x = int(after("A run makes ") / k) + int(after("with an overflow, then ") / k)
+    a["scale"] = after("scale starts at ") * 2 ^ (x - after("good updates, then "))
   } else if (id == "10.5") {
     n = before(" rows") * before(" columns"); x = 4 * n / after("in blocks of ")
     a["bytes8"] = n + x; a["bytes4"] = n / 2 + x

@@ -1,4 +1,4 @@
-// What lesson 08 says of its policies, chains and budgets, against what the meter counts.
+// Lesson 08's formulas for policies, chains and budgets, compared with the meter's counts.
 #include <gtest/gtest.h>
 
 #include "lessons/08_checkpointing/budget.h"
@@ -21,7 +21,7 @@ Counted counted(TransformerConfig c, int64_t B, int64_t T, const Policy& p) {
   return count_on_meta(c, B, p);
 }
 
-// Segments and what they keep, at random.
+// A policy with random segments.
 Policy random_policy(int64_t L, uint64_t seed) {
   Rng rng(8, seed);
   Policy p{"random", {}};
@@ -30,8 +30,9 @@ Policy random_policy(int64_t L, uint64_t seed) {
   return p;
 }
 
-// Of sequences so long that the probabilities of one block are more than all else that it saves, and of a
-// vocabulary so large that the logits are more than a block: each term of the maxima is the largest once.
+// In `tokens`, sequences are so long that the probabilities are larger than all other saved tensors of a
+// block. In `words`, the vocabulary is so large that the logits are larger than the saved tensors of a block.
+// So each term of the maxima is the largest one in some model.
 TEST(L08_Formulas, AreWhatTheMeterCounts) {
   TransformerConfig words = model(3), tokens = model(3);
   words.vocab = 1000, tokens.heads = 6, tokens.channels = 6;
@@ -54,7 +55,8 @@ TEST(L08_Formulas, AreWhatTheMeterCounts) {
   }
 }
 
-// In models of all families: from what a block saves if all is kept, and from the bytes of its input.
+// For models of all families, all bytes follow from two numbers: the bytes that a block saves with store-all,
+// and the bytes of its input.
 TEST(L08_Formulas, BytesOfAllFamiliesFollowFromWhatABlockSaves) {
   for (const char* family : {"gpt2", "bert-base", "polyglot-ko-1.3b"}) {
     TransformerConfig c = transformer_config(family);
@@ -62,7 +64,7 @@ TEST(L08_Formulas, BytesOfAllFamiliesFollowFromWhatABlockSaves) {
     if (c.rotary > 0) c.rotary = 4;
     if (c.output_head == OutputHead::Pooled) c.labels = 2;
     const int64_t B = 3, T = 8, input = 4 * B * T * c.channels, probs = 4 * B * c.heads * T * T;
-    // BERT's norm of the embeddings is in no segment: its input and two numbers a token.
+    // BERT's norm of the embeddings is in no segment; it saves its input and two numbers per token.
     const int64_t front = c.residual == Residual::PostNorm ? input + 8 * B * T : 0;
     const Policy all{"all", {}};
     TransformerConfig less = c;
@@ -86,13 +88,13 @@ TEST(L08_Formulas, BytesOfAllFamiliesFollowFromWhatABlockSaves) {
   }
 }
 
-TEST(L08_Formulas, FlopsOfWhatRunsAgain) {
+TEST(L08_Formulas, RecomputedFlops) {
   RecordProperty("exercise", "08.6");
-  const double again = cost_of({3, Keep::Input}, {.block = 100, .tail = 15, .attention = 11});
-  EXPECT_EQ(again, 285) << usual_mistake(
-      {{again == 300, "the last block of a segment is recomputed to its end: does anything need its output?"},
-       {again == 255,
-        "each block of a segment stops early: what do the later blocks need from the earlier?"}});
+  const double cost = cost_of({3, Keep::Input}, {.block = 100, .tail = 15, .attention = 11});
+  EXPECT_EQ(cost, 285) << usual_mistake(
+      {{cost == 300, "the last block of a segment is recomputed to its end: does anything need its output?"},
+       {cost == 255,
+        "each block of a segment stops early: what do the later blocks need from the earlier ones?"}});
   for (const double dropout : {0.0, 0.1})
     for (const int64_t L : {1, 2, 7}) {
       const TransformerConfig c = model(L, dropout);
@@ -109,15 +111,15 @@ TEST(L08_Formulas, FlopsOfWhatRunsAgain) {
     }
 }
 
-TEST(L08_Policies, EverySoManyBlocks) {
+TEST(L08_Policies, SegmentsOfKBlocks) {
   RecordProperty("exercise", "08.1");
   const std::string of_seven = text_of({"", every(3, 7)});
   EXPECT_EQ(of_seven, "[3], [3], [1]") << usual_mistake(
       {{of_seven == "[3], [3]",
-        "the last of 7 blocks is in no segment of 3: where do the blocks left over go?"},
+        "the last of 7 blocks is in no segment: which segment takes the blocks that are left?"},
        {of_seven == "[3], [3], [3]", "the last segment has 3 blocks, but only one is left for it"},
        {of_seven == "[3], [2], [2]",
-        "7 blocks are cut into 3 segments; asked for are segments of 3 blocks"}});
+        "7 blocks are cut into 3 segments; they should be cut into segments of 3 blocks"}});
   for (int64_t L = 1; L <= 12; ++L)
     for (int64_t k = 1; k <= 13; ++k) {
       const std::vector<BlockSegment> segments = every(k, L);
@@ -138,25 +140,26 @@ TEST(L08_Policies, HaveNames) {
   for (const Policy& p : policies(9)) EXPECT_EQ(text_of(policy_by_name(p.name, 9)), text_of(p));
   EXPECT_EQ(text_of(policy_by_name("every-4", 9)), "[4], [4], [1]");
   EXPECT_EQ(text_of(policy_by_name("sqrt", 9)), "[3], [3], [3]");
-  EXPECT_EQ(text_of(policy_by_name("sqrt", 7)), "[3], [3], [1]") << "the root, rounded";
+  EXPECT_EQ(text_of(policy_by_name("sqrt", 7)), "[3], [3], [1]") << "the square root, rounded";
   EXPECT_EQ(text_of({"x", {{1, Keep::All}, {2, Keep::All}, {1, Keep::Input}, {3, Keep::LessAttention}}}),
-            "3 all, [1], 3 less attention");
+            "3 store-all, [1], 3 selective");
   expect_refused("the nearest is selective", [] { policy_by_name("selectiv", 4); });
   expect_refused("the model has 4 blocks", [] { policy_by_name("every-5", 4); });
   for (const char* wrong : {"every-", "every-0", "every--1", "every-2x", "every", ""})
     expect_refused("is unknown", [&] { policy_by_name(wrong, 4); });
 }
 
-TEST(L08_Policies, OtherBits) {
-  EXPECT_EQ(other_bits({1, 2, 3}, {1, 2, 3}), 0);
-  EXPECT_EQ(other_bits({1, 2, 3}, {1, 2.5, 4}), 2);
-  EXPECT_EQ(other_bits({0.0}, {-0.0}), 1);
-  EXPECT_EQ(other_bits({NAN}, {NAN}), 0);
-  EXPECT_EQ(other_bits({1, 2}, {1}), 2);
-  EXPECT_EQ(other_bits({1}, {1, 2}), 2);
+TEST(L08_Policies, ValuesThatDifferBitwise) {
+  EXPECT_EQ(differing_values({1, 2, 3}, {1, 2, 3}), 0);
+  EXPECT_EQ(differing_values({1, 2, 3}, {1, 2.5, 4}), 2);
+  EXPECT_EQ(differing_values({0.0}, {-0.0}), 1);
+  EXPECT_EQ(differing_values({NAN}, {NAN}), 0);
+  EXPECT_EQ(differing_values({1, 2}, {1}), 2);
+  EXPECT_EQ(differing_values({1}, {1, 2}), 2);
 }
 
-// n + 1; 4 from the start; the inputs of all segments, the rest of one, and a gradient.
+// All saved: n + 1. From the start: 4. With segments: the inputs of the segments so far, the values of one
+// segment, and a gradient.
 TEST(L08_Chain, LiveValues) {
   for (const int64_t n : {4, 5, 9, 16}) {
     EXPECT_EQ(live_values({n, {}}), n + 1);
@@ -172,15 +175,16 @@ TEST(L08_Chain, LiveValues) {
   expect_refused("the segments have 3 steps", [] { live_values({5, {1, 2}}); });
 }
 
-TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
+TEST(L08_Budget, NoPolicyIsCheaperThanTheBest) {
   RecordProperty("exercise", "08.2");
   for (const int64_t L : {1, 2, 4, 6}) {
     const TransformerConfig c = model(L);
     const Sizes sizes{c, 2, 24};
-    // A block, less its last operations, and its attention; at other prices recomputing attention is dear.
-    for (const auto& [again, tail, attention] : {std::tuple(100.0, 15.0, 11.0), {10, 1, 9}, {10, 9, 0.1}}) {
+    // The costs of a block, of its last operations and of its attention. With the second costs, recomputing
+    // attention is expensive.
+    for (const auto& [block, tail, attention] : {std::tuple(100.0, 15.0, 11.0), {10, 1, 9}, {10, 9, 0.1}}) {
       const CostOf cost = [=](const BlockSegment& g) {
-        const double all[] = {0, double(g.blocks) * attention, double(g.blocks) * again - tail};
+        const double all[] = {0, double(g.blocks) * attention, double(g.blocks) * block - tail};
         return all[int(g.keep)];
       };
       const int64_t most = L * sizes.all() + sizes.tail();
@@ -194,15 +198,15 @@ TEST(L08_Budget, TheBestPolicyIsTheBestOfAll) {
           EXPECT_LE(peak_activations(*best, sizes), budget)
               << text_of(*best)
               << usual_mistake({{blocks == L && saved_bytes(*best, sizes) <= budget,
-                                 "what the plan keeps is within the budget, its peak is not: does it count "
-                                 "all that is alive while a segment is recomputed?"},
+                                 "the saved bytes of the policy are within the budget, but its peak is not: "
+                                 "does it count the bytes that are alive while a segment is recomputed?"},
                                 {blocks == L && saved_bytes(*best, sizes) > budget,
-                                 "the plan keeps more than its budget: are the bytes that earlier segments "
-                                 "keep added up?"}});
+                                 "the policy saves more bytes than its budget: are the bytes that earlier "
+                                 "segments save added up?"}});
         }
         if (brute) {
           ASSERT_TRUE(best) << "L " << L << ", budget " << budget;
-          EXPECT_NEAR(extra_cost(*best, cost, L), extra_cost(*brute, cost, L), 1e-9 * again * double(L));
+          EXPECT_NEAR(extra_cost(*best, cost, L), extra_cost(*brute, cost, L), 1e-9 * block * double(L));
         } else if (best) {
           EXPECT_TRUE(best->from_the_start) << text_of(*best) << ", L " << L << ", budget " << budget;
         }
@@ -229,11 +233,11 @@ TEST(L08_Budget, TheFrontFallsInMemoryAndRisesInCost) {
 TEST(L08_Budget, TheFastestThatFits) {
   const TransformerConfig c{.vocab = 64, .context = 128, .layers = 6, .heads = 4, .channels = 64};
   testing::internal::CaptureStdout();
-  EXPECT_EQ(text_of(fastest_that_fits(c, 8, int64_t(1) << 30)), "6 all");
+  EXPECT_EQ(text_of(fastest_that_fits(c, 8, int64_t(1) << 30)), "6 store-all");
   const Policy less = fastest_that_fits(c, 8, int64_t(60) << 20);
   testing::internal::GetCapturedStdout();
-  EXPECT_NE(text_of(less), "6 all");
-  expect_refused("the least is from-the-start, which needs", [&] { fastest_that_fits(c, 8, 1 << 20); });
+  EXPECT_NE(text_of(less), "6 store-all");
+  expect_refused("from-the-start needs least, ", [&] { fastest_that_fits(c, 8, 1 << 20); });
 }
 
 // Reference numbers, 4.3, in MiB.

@@ -1,5 +1,4 @@
-// Each check that lesson 09 makes passes with right values, and fails with a planted wrong one; and the
-// published runs.
+// Lesson 09's own checks pass with correct values and fail with planted wrong values; and the published runs.
 #include <cmath>
 
 #include "lessons/09_mixed_precision/batches.h"
@@ -11,8 +10,8 @@
 namespace gradus {
 namespace {
 
-// Bytes per parameter, of weight, master copy, gradient and AdamW's two states: Hugging Face's "Model
-// training anatomy" (mixed), ZeRO, section 3.1 (zero).
+// Bytes per parameter of weight, master copy, gradient and AdamW's two states. Sources: Hugging Face, "Model
+// training anatomy" (mixed); ZeRO, section 3.1 (zero).
 TEST(L09_Checks, BytesOfStates) {
   const struct {
     const char* name;
@@ -33,7 +32,8 @@ TEST(L09_Checks, BytesOfStates) {
       peak.by_kind[int(planted)] += more;
       return failed_checks([&](Report& out) { check_states(scaled_recipes()[i], peak, 1000, out); });
     };
-    const Names name{r.name + (": bytes of states, " + std::to_string(r.sum) + " per parameter")};
+    const Names name{
+        r.name + (": bytes of weights, gradients and states, " + std::to_string(r.sum) + " per parameter")};
     EXPECT_EQ(failed(Kind::Activation, 77), Names{}) << r.name;
     for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
       for (const int64_t more : {-1, 1}) EXPECT_EQ(failed(kind, more), name) << name_of(kind);
@@ -48,58 +48,67 @@ TEST(L09_Checks, HeldOutLosses) {
     return failed_checks([&](Report& r) { check_losses(steps, tokens, losses, r); });
   };
   const auto name = [](const char* of) {
-    return Names{std::string(of) + ": held-out loss, worse than fp32's by"};
+    return Names{std::string(of) + ": held-out loss, relative increase over fp32"};
   };
   EXPECT_EQ(failed(0, 2), Names{});
   EXPECT_EQ(failed(1, 2.021), name("mixed"));
-  EXPECT_EQ(failed(2, 2.029), name("mixed-fp16")) << "without a scale it loses something";
+  EXPECT_EQ(failed(2, 2.029), name("mixed-fp16")) << "without a loss scale, fp16 must be worse";
   EXPECT_EQ(failed(3, NAN), name("mixed-fp16, scaled"));
   EXPECT_EQ(failed(4, 2.021, 40, 40000), name("zero, scaled"));
-  EXPECT_EQ(failed(4, 9, 39), Names{}) << "another run than the bounds are meant for";
+  EXPECT_EQ(failed(4, 9, 39), Names{}) << "the bounds are for 40 steps";
   EXPECT_EQ(failed(4, 9, 40, 32767), Names{});
 }
 
 TEST(L09_Checks, Underflow) {
   const auto failed = [](size_t i, Underflow planted, int64_t targets = 32768, int64_t steps = 20) {
-    std::vector<Underflow> scales{
-        {1, 0.1, 0.3}, {0x1p8, 0.05, 0.02}, {0x1p16, 0.01, 0.02}, {0x1p24, 0, INFINITY}};
+    std::vector<Underflow> scales{{1, 0.1, 0.5, 0.5, 0.3},
+                                  {0x1p8, 0.05, 0.05, 0.05, 0.02},
+                                  {0x1p16, 0.01, 0.01, 0.01, 0.02},
+                                  {0x1p24, 0, 0, 0, INFINITY}};
     scales[i] = planted;
     return failed_checks([&](Report& r) { check_underflow(targets, steps, scales, r); });
   };
-  const std::string logits = ": gradients of logits that became 0";
-  EXPECT_EQ(failed(1, {0x1p8, 0.9, 0.9}), Names{}) << "is shown, not checked";
-  EXPECT_EQ(failed(0, {1, 0.09, 0.3}), Names{"loss scale 1" + logits});
-  EXPECT_EQ(failed(2, {0x1p16, 0.011, 0}), Names{"loss scale 65536" + logits});
-  EXPECT_EQ(failed(2, {0x1p16, 0, 0.021}), Names{"loss scale 65536: gradients of weights, off by"});
-  EXPECT_EQ(failed(2, {0x1p16, 0, NAN}), Names{"loss scale 65536: gradients of weights, off by"});
-  EXPECT_EQ(failed(0, {1, 0, 0}, 32767), Names{}) << "gradients of a smaller batch are larger";
-  EXPECT_EQ(failed(0, {1, 0, 0}, 32768, 19), Names{}) << "and those of a model that was hardly trained";
+  const std::string zero = ": gradients that become 0, ", occur = "logits of bytes in the text",
+                    absent = "logits of bytes not in the text", queries = "queries";
+  EXPECT_EQ(failed(1, {0x1p8, 0.9, 0.9, 0.9, 0.9}), Names{}) << "the second scale is shown, but not checked";
+  EXPECT_EQ(failed(0, {1, 0, 0.49, 0.5, 0.3}), Names{"(b) loss scale 1" + zero + absent});
+  EXPECT_EQ(failed(0, {1, 0, 0.5, 0.49, 0.3}), Names{"(b) loss scale 1" + zero + queries});
+  EXPECT_EQ(failed(2, {0x1p16, 0.011, 0, 0, 0}), Names{"(b) loss scale 65536" + zero + occur});
+  EXPECT_EQ(failed(2, {0x1p16, 0, 0.011, 0, 0}), Names{"(b) loss scale 65536" + zero + absent});
+  EXPECT_EQ(failed(2, {0x1p16, 0, 0, 0.011, 0}), Names{"(b) loss scale 65536" + zero + queries});
+  const Names weights{"(b) loss scale 65536: gradient of the weights, relative difference from fp32"};
+  EXPECT_EQ(failed(2, {0x1p16, 0, 0, 0, 0.021}), weights);
+  EXPECT_EQ(failed(2, {0x1p16, 0, 0, 0, NAN}), weights);
+  EXPECT_EQ(failed(0, {1, 0, 0, 0, 0}, 32767), Names{}) << "the gradients of a smaller batch are larger";
+  EXPECT_EQ(failed(0, {1, 0, 0, 0, 0}, 32768, 19), Names{})
+      << "gradients are larger after few training steps";
 }
 
 TEST(L09_Checks, SkippedUpdates) {
   const auto failed = [](std::vector<ScaledUpdate> updates, int64_t steps = 20) {
     return failed_checks([&](Report& r) { scale_table(updates, steps, r); });
   };
-  const Names changed{"weights changed by updates that were skipped"};
+  const Names changed{"(c) weights changed by skipped updates"};
   EXPECT_EQ(failed({{4, 0, 9, true}, {2, 9, 9, false}}), Names{});
   EXPECT_EQ(failed({{4, 1, 9, true}, {2, 9, 9, false}}), changed);
   EXPECT_EQ(failed({{4, 0, 9, true}, {2, 9, 9, false}, {1, 9, 9, true}}), changed);
-  EXPECT_EQ(failed({{4, 9, 9, false}, {2, 9, 9, false}}), Names{"updates that were skipped"});
-  EXPECT_EQ(failed({{4, 9, 9, false}, {2, 9, 9, false}}, 19), Names{}) << "gradients are small yet";
-  const Names none{"updates that changed weights"};
-  EXPECT_EQ(failed({{4, 0, 9, true}, {2, 0, 9, true}}), none) << "the scale never fits";
+  EXPECT_EQ(failed({{4, 9, 9, false}, {2, 9, 9, false}}), Names{"(c) skipped updates"});
+  EXPECT_EQ(failed({{4, 9, 9, false}, {2, 9, 9, false}}, 19), Names{})
+      << "after few training steps no gradient overflows";
+  const Names none{"(c) updates that changed weights"};
+  EXPECT_EQ(failed({{4, 0, 9, true}, {2, 0, 9, true}}), none) << "all updates are skipped";
   EXPECT_EQ(failed({{4, 0, 9, true}, {2, 0, 9, false}}), none);
 }
 
-TEST(L09_Checks, UpdatesThatAreRoundedAway) {
+TEST(L09_Checks, UpdatesThatRoundAway) {
   const auto failed = [](double fp32, double bf16) {
     return failed_checks([&](Report& r) {
       updates_table({{1e-3, 0.5, 0, 0}, {1e-4, 0.5, 0, 0}, {1e-5, fp32, 0.7, bf16}}, r);
     });
   };
   EXPECT_EQ(failed(0.1, 0.5), Names{});
-  EXPECT_EQ(failed(0.11, 0.5), Names{"rate 1e-05, fp32: weights that stay as they are"});
-  EXPECT_EQ(failed(0.1, 0.49), Names{"rate 1e-05, bf16: weights that stay as they are"});
+  EXPECT_EQ(failed(0.11, 0.5), Names{"(d) learning rate 1e-05: share of unchanged fp32 weights"});
+  EXPECT_EQ(failed(0.1, 0.49), Names{"(d) learning rate 1e-05: share of unchanged bf16 weights"});
 }
 
 TEST(L09_Checks, Batches) {
@@ -108,12 +117,13 @@ TEST(L09_Checks, Batches) {
   const Checked failed(right, batches_table);
   for (const int64_t measured : {4, 8})
     EXPECT_EQ(failed([=](BatchCosts& c) { c.measured = measured; }),
-              Names{"batch where mixed precision needs no more: formula - measured"});
+              Names{"(e) smallest batch without more memory: predicted - measured"});
   EXPECT_EQ(failed([](BatchCosts& c) { c.batches[0].mixed.bytes = 49; }),
-            Names{"batch 1: bytes, mixed / fp32"});
+            Names{"(e) smallest batch of the table: peak memory, mixed / fp32"});
   EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.bytes = 91; }),
-            Names{"four times that batch: bytes, mixed / fp32"});
-  EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.seconds = 9; }), Names{}) << "time never fails";
+            Names{"(e) largest batch of the table: peak memory, mixed / fp32"});
+  EXPECT_EQ(failed([](BatchCosts& c) { c.batches[2].mixed.seconds = 9; }), Names{})
+      << "a check of time never fails";
 }
 
 // Reference numbers, 4.3, in MiB.

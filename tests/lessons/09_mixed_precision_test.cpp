@@ -1,5 +1,5 @@
-// Lesson 09: the formats against what conversions do, what 16 bits lose, the batch from which they save
-// memory, clipping beside a loss scale.
+// Lesson 09: the formats compared with the conversions, the losses of 16 bits, the batch from which mixed
+// precision saves memory, and clipping with a loss scale.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,9 +30,9 @@ void expect_value_of_each_pattern(const Format& format) {
     } else {
       ASSERT_EQ(value, expected)
           << which + usual_mistake(
-                         {{pattern == 0 && value > 0, "pattern 0 is not 0: does it have a hidden 1?"},
-                          {pattern == 1 && value == expected / 2, "subnormals are halved: which exponent?"},
-                          {std::isinf(expected) && std::isfinite(value), "infinity is read as finite"}});
+                         {{pattern == 0 && value > 0, "pattern 0 is not 0: does a subnormal number have a hidden 1?"},
+                          {pattern == 1 && value == expected / 2, "subnormal numbers have half of their value: which exponent do they have?"},
+                          {std::isinf(expected) && std::isfinite(value), "the pattern of infinity gives a finite number"}});
       ASSERT_EQ(std::signbit(value), std::signbit(expected)) << which;
     }
   }
@@ -51,7 +51,7 @@ TEST(L09_Formats, ValueOfEachPattern) {
   EXPECT_TRUE(std::isnan(formats()[0].value(0xFF800001)));
 }
 
-TEST(L09_Formats, HoldWhatTheFormulasSay) {
+TEST(L09_Formats, RangeAndPrecision) {
   RecordProperty("exercise", "09.2");
   for (const Format& f : formats()) {
     const std::string name = name_of(f.dtype);
@@ -63,14 +63,14 @@ TEST(L09_Formats, HoldWhatTheFormulasSay) {
     EXPECT_EQ(is(f.smallest() * 0.49), 0) << name;
     EXPECT_EQ(is(f.smallest_normal() * (1 + f.epsilon())), f.smallest_normal() * (1 + f.epsilon())) << name;
     EXPECT_NE(is(f.smallest_normal() / 2 * (1 + f.epsilon())), f.smallest_normal() / 2 * (1 + f.epsilon()))
-        << name << ": a digit is lost";
+        << name << ": a subnormal number has fewer digits";
     EXPECT_EQ(is(1 + f.epsilon()), 1 + f.epsilon()) << name;
     EXPECT_EQ(is(1 + f.epsilon() * 0.49), 1) << name;
   }
 }
 
 // Reference numbers, (j) and (p).
-TEST(L09_Formats, ArePublished) {
+TEST(L09_Formats, PublishedValues) {
   RecordProperty("exercise", "09.2");
   const Format bf16 = formats()[1], fp16 = formats()[2];
   EXPECT_EQ(fp16.largest(), 65504);
@@ -96,11 +96,11 @@ TEST(L09_Formats, ArePublished) {
 TEST(L09_Underflow, ShareLost) {
   RecordProperty("exercise", "09.3");
   EXPECT_EQ(share_lost({1, -2, 3, 4e-30}, {1, -2, 0, 0}), 0.5);
-  EXPECT_EQ(share_lost({0, 0, 0, 5}, {0, 0, 0, 5}), 0) << "what was 0 is not lost";
-  const double share = share_lost({0, 0, -7, 5}, {0, 1, 0, 5});  // a 0 does not count, whatever it became
+  EXPECT_EQ(share_lost({0, 0, 0, 5}, {0, 0, 0, 5}), 0) << "a number that was 0 before is not lost";
+  const double share = share_lost({0, 0, -7, 5}, {0, 1, 0, 5});  // numbers that were 0 before do not count
   EXPECT_EQ(share, 0.5) << usual_mistake({{share == 0.25, "the total also counts numbers that were 0 before"},
                                           {share == 1, "a number that was 0 before is counted as lost"}});
-  EXPECT_EQ(share_lost({1, 2, 3}, {9, -9, INFINITY}), 0) << "what is wrong is not 0";
+  EXPECT_EQ(share_lost({1, 2, 3}, {9, -9, INFINITY}), 0) << "a wrong number is not lost";
   EXPECT_EQ(share_lost({1, 2, 3, 4}, {0, -0.0, 0, 0}), 1);
 }
 
@@ -119,13 +119,15 @@ struct L09_MeasuredOn : ::testing::TestWithParam<const char*> {
 };
 ON_DEVICES_WITH_DATA(L09_MeasuredOn);
 
-// (p - [target]) / n: a row adds up to 0, and only the target's is negative.
+// (p - [target]) / n: the sum of a row is 0, and only the element of the target is negative.
 TEST_P(L09_MeasuredOn, GradientsOfLogits) {
   const TextBatch batch = small_batch();
-  const std::vector<double> of_30 = logit_gradients("fp32", 1, model, batch, 30),
-                            of_1e7 = logit_gradients("fp32", 1, model, batch, 10'000'000),
-                            lost = logit_gradients("mixed-fp16", 1, model, batch, 10'000'000),
-                            kept = logit_gradients("mixed-fp16", 65536, model, batch, 10'000'000);
+  const auto gradients = [&](const char* recipe, double scale, int64_t targets) {
+    return activation_gradients(Activation::Logits, recipe, scale, model, batch, targets);
+  };
+  const std::vector<double> of_30 = gradients("fp32", 1, 30), of_1e7 = gradients("fp32", 1, 10'000'000),
+                            lost = gradients("mixed-fp16", 1, 10'000'000),
+                            kept = gradients("mixed-fp16", 65536, 10'000'000);
   ASSERT_EQ(of_30.size(), 330u);
   for (size_t row = 0; row < 30; ++row) {
     double sum = 0;
@@ -139,6 +141,31 @@ TEST_P(L09_MeasuredOn, GradientsOfLogits) {
     }
     EXPECT_NEAR(sum, 0, 1e-7);
   }
+}
+
+// The first token of a sequence attends only to itself, so its query has no gradient.
+TEST_P(L09_MeasuredOn, GradientsOfQueries) {
+  const TextBatch batch = small_batch();
+  const auto gradients = [&](const char* recipe, double scale, int64_t targets) {
+    return activation_gradients(Activation::Queries, recipe, scale, model, batch, targets);
+  };
+  const std::vector<double> exact = gradients("fp32", 1, 30), of_1e7 = gradients("fp32", 1, 10'000'000);
+  ASSERT_EQ(exact.size(), size_t(6 * 5 * 8));
+  for (size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_EQ(std::abs(exact[i]) < 1e-9, i / 8 % 5 == 0) << i;
+    EXPECT_NEAR(of_1e7[i], exact[i] * 3e-6, 1e-12);
+  }
+  EXPECT_LT(distance(gradients("mixed-fp16", 0x1p20, 30), exact), 0.05);
+  EXPECT_EQ(share_lost(of_1e7, gradients("mixed-fp16", 1, 10'000'000)), 1);
+}
+
+TEST(L09_Underflow, TokensOfAText) {
+  std::vector<double> logits(512);
+  for (size_t i = 0; i < 512; ++i) logits[i] = double(i);
+  EXPECT_EQ(of_tokens(true, "a\xff", logits), (std::vector<double>{97, 255, 353, 511}));
+  const std::vector<double> absent = of_tokens(false, "a\xff", logits);
+  EXPECT_EQ(absent.size(), 508u);
+  EXPECT_EQ(std::count(absent.begin(), absent.end(), 97), 0);
 }
 
 TEST_P(L09_MeasuredOn, GradientsOfWeightsDoNotDependOnScaleOrMicroBatches) {
@@ -157,10 +184,11 @@ TEST_P(L09_MeasuredOn, GradientsOfWeightsDoNotDependOnScaleOrMicroBatches) {
 TEST_P(L09_MeasuredOn, WeightsThatAnUpdateDoesNotChange) {
   const TextBatch batch = small_batch();
   const auto share = [&](DType t, double rate) { return share_unchanged(t, rate, model, batch); };
-  EXPECT_EQ(share(DType::F32, 0), 1) << "a rate of 0 changes nothing";
+  EXPECT_EQ(share(DType::F32, 0), 1) << "a learning rate of 0 changes no weight";
   EXPECT_LT(share(DType::F32, 1e-3), 0.05);
   EXPECT_LT(share(DType::BF16, 1e-1), 0.05);
-  // Gains of 1, 24 of them, and weights of size 0.02: half a step of bf16 below 1 is 2^-9, at 0.02 2^-14.
+  // There are 24 gains of 1, and weights of about 0.02. Half the distance of bf16 numbers is 2^-9 just below
+  // 1, and 2^-14 at 0.02.
   EXPECT_GT(share(DType::BF16, 1e-5), 0.5);
   EXPECT_GT(share(DType::BF16, 1e-5), share(DType::F16, 1e-5));
   EXPECT_GT(share(DType::F16, 1e-5), share(DType::F32, 1e-5));
@@ -174,12 +202,12 @@ TEST_P(L09_MeasuredOn, AScaleThatIsTooHighIsHalvedByEachSkippedUpdate) {
   double scale = 0x1p25;
   for (const ScaledUpdate& u : updates) {
     EXPECT_TRUE(scale == 0 || u.scale == scale) << u.scale;
-    scale = u.skipped ? u.scale / 2 : 0;  // after an update that was made it may have been doubled
+    scale = u.skipped ? u.scale / 2 : 0;  // after an update that is not skipped it may be doubled
     EXPECT_EQ(u.weights, model.parameters.numel());
     EXPECT_TRUE(u.skipped ? u.changed == 0 : u.changed > u.weights / 2) << u.changed;
     skipped += u.skipped;
   }
-  EXPECT_GE(skipped, 3) << "1/30 times 2^25, 2^24 and 2^23 is more than 65504";
+  EXPECT_GE(skipped, 3) << "1/30 times 2^25, 2^24 and 2^23 are above 65504";
   EXPECT_LE(skipped, 8);
   EXPECT_EQ(failed_checks([&](Report& r) { scale_table(updates, 20, r); }), Names{});
 }
@@ -197,7 +225,7 @@ TEST_P(L09_MeasuredOn, SharesOfEachRateAndFormat) {
   }
 }
 
-// 2 N bytes more, and 2 T L (16 C + H T) less for a sequence.
+// 2 N more bytes for the parameters, and 2 T L (16 C + H T) fewer bytes per sequence.
 TEST(L09_Batches, TheCrossing) {
   RecordProperty("exercise", "09.6");
   for (TransformerConfig c :
@@ -212,7 +240,7 @@ TEST(L09_Batches, TheCrossing) {
   }
   // N = 16 V + 16 * 16 + 3280 + 32 = 16 V + 3568, and less = 16 (256 + 16) = 4352: at V = 49 it is once that.
   TransformerConfig even{.vocab = 49, .context = 16, .layers = 1, .heads = 1, .channels = 16};
-  EXPECT_EQ(predicted_crossing(even), 1) << "no more is enough";
+  EXPECT_EQ(predicted_crossing(even), 1) << "equal memory is enough";
   even.vocab = 50;
   EXPECT_EQ(predicted_crossing(even), 2);
   even.vocab = 10'000;  // 163,568 / 4,352 = 37.6
@@ -232,7 +260,7 @@ TEST(L09_Batches, TheCrossingIsWhereAllocatedBytesCross) {
   EXPECT_LE(step_cost(lesson, c, "mixed", measured).bytes, step_cost(lesson, c, "fp32", measured).bytes);
 }
 
-TEST(L09_Batches, OneHalfOfTheCrossingItAndFourTimesItAreCompared) {
+TEST(L09_Batches, FourBatchSizesAreCompared) {
   RecordProperty("exercise", "09.6");
   const Lesson lesson = lesson_with({"--device=meta"}, "09_mixed_precision");
   const TransformerConfig c{.vocab = 64, .context = 32, .layers = 4, .heads = 4, .channels = 256};
@@ -250,12 +278,12 @@ TEST(L09_Batches, OneHalfOfTheCrossingItAndFourTimesItAreCompared) {
   }
 }
 
-// Clipping is of the gradient, not of what is computed for the scale's sake. SGD, because AdamW hardly
-// notices a factor.
+// The norm of the gradient is clipped after it is divided by the scale. With SGD, because AdamW's update
+// hardly depends on a factor.
 TEST(L09_Training, ScalingDoesNotChangeWhatIsClipped) {
   RecordProperty("exercise", "09.4");
   for (const double max_norm : {0.01, 0.5, 100.0}) {
-    double moved[2];  // how far the weights went: without a scale, with it
+    double moved[2];  // the norm of the weights' change, without and with a loss scale
     for (const bool scaled : {false, true}) {
       Context context("cpu", 3);
       Transformer model(kModel);
@@ -281,8 +309,8 @@ TEST(L09_Training, ScalingDoesNotChangeWhatIsClipped) {
       moved[scaled] = std::sqrt(squares);
     }
     EXPECT_NEAR(moved[1] / moved[0], 1, 1e-4)
-        << "with a norm of at most " << max_norm << " three updates moved the weights by " << moved[0]
-        << ", and by " << moved[1] << " with a loss scale of 4096";
+        << "with max_norm " << max_norm << ", three updates change the weights by " << moved[0]
+        << " without a loss scale, but by " << moved[1] << " with a loss scale of 4096";
   }
 }
 

@@ -26,26 +26,26 @@ void draw_segments(std::ostream& out, const Allocator& allocator) {
 
 namespace {
 
-// An allocator, and the blocks that the example has, by name.
+// An allocator, and the blocks of the example by name.
 struct Example {
   explicit Example(std::ostream& o) : out(o) {}
   ~Example() {
     for (const auto& [name, block] : blocks) allocator.free(block);
   }
-  void get(const std::string& name, int64_t bytes, const std::string& what_happens) {
+  void allocate(const std::string& name, int64_t bytes, const std::string& why) {
     blocks[name] = allocator.allocate(bytes, Kind::Other, name);
-    show("get " + name + ", " + bytes_text(bytes), what_happens);
+    show("allocate " + name + ", " + bytes_text(bytes), why);
   }
-  void free(const std::string& names, const std::string& what_happens) {
+  void free(const std::string& names, const std::string& why) {
     for (const char name : names) {
       allocator.free(blocks.at({name}));
       blocks.erase({name});
     }
-    show("free " + names, what_happens);
+    show("free " + names, why);
   }
-  void show(const std::string& what, const std::string& what_happens) {
-    out << "  " << what << ": " << what_happens << "; " << bytes_text(meter.now().allocated()) << " of "
-        << bytes_text(meter.reserved()) << " in use\n";
+  void show(const std::string& what, const std::string& why) {
+    out << "  " << what << ": " << why << "; allocated " << bytes_text(meter.now().allocated())
+        << ", reserved " << bytes_text(meter.reserved()) << "\n";
     draw_segments(out, allocator);
   }
 
@@ -58,29 +58,30 @@ struct Example {
 }  // namespace
 
 void draw_example(std::ostream& out) {
-  out << "What the allocator does. A character is 64 KiB in the small pool, 1 MiB in the large one; a block "
-         "has at\n"
-         "least one. '-': rounding, '.': free\n";
+  out << "One character is 64 KiB in the small pool and 1 MiB in the large pool; each block has at least "
+         "one.\n"
+         "'-' is rounding, '.' is free memory.\n";
   Example e(out);
-  e.get("a", 700 * kKiB, "up to 1 MiB, from the small pool, a segment of 2 MiB");
-  e.get("b", 700, "rounded up to 1024 bytes, split off what is free");
-  e.get("c", 3 * kMiB, "over 1 MiB, from the large pool, a segment of 20 MiB");
-  e.get("d", 5 * kMiB, "split off what is free");
-  e.get("e", 4 * kMiB, "again");
-  e.free("ce", "kept; e merges with what is free behind it");
-  e.get("f", 2 * kMiB, "the best fit is where c was; a rest of up to 1 MiB stays with it");
-  e.get("g", 14 * kMiB, "nothing free is large enough: a segment of its own");
-  e.free("abfg", "all of it is cached, nothing goes back to the device");
+  e.allocate("a", 700 * kKiB, "small pool (at most 1 MiB), new segment of 2 MiB");
+  e.allocate("b", 700, "rounded up to 1024 bytes, split from the free block");
+  e.allocate("c", 3 * kMiB, "large pool (more than 1 MiB), new segment of 20 MiB");
+  e.allocate("d", 5 * kMiB, "split from the free block");
+  e.allocate("e", 4 * kMiB, "split from the free block");
+  e.free("ce", "both stay in the cache; e merges with the free block after it");
+  e.allocate("f", 2 * kMiB, "the best fit is the block of c; the remaining 1 MiB is not split off");
+  e.allocate("g", 14 * kMiB, "no free block is large enough, so a segment of its own");
+  e.free("abfg", "all blocks stay in the cache, nothing returns to the device");
   e.allocator.empty_cache();
-  e.show("empty the cache", "segments that are wholly free go back; d holds its own");
+  e.show("empty the cache", "wholly free segments return to the device; d keeps its segment");
 
-  out << "\n  With expandable segments a pool has one that grows, by pages of 20 MiB (small pool: 2):\n";
+  out << "\n  With expandable segments a pool is one segment that grows in pages of 20 MiB (small pool: 2 "
+         "MiB):\n";
   Example grows(out);
   grows.allocator.set_expandable(true);
-  grows.get("h", 15 * kMiB, "one page");
-  grows.get("i", 14 * kMiB, "what is free at the end, and one page more");
-  grows.free("hi", "what came in two requests merges");
-  grows.get("j", 36 * kMiB, "larger than any before, it needs nothing new");
+  grows.allocate("h", 15 * kMiB, "one page");
+  grows.allocate("i", 14 * kMiB, "the free block at the end and one new page");
+  grows.free("hi", "pages of two device allocations merge");
+  grows.allocate("j", 36 * kMiB, "larger than every earlier block, but no new page");
 }
 
 }  // namespace gradus

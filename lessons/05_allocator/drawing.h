@@ -1,4 +1,4 @@
-// What an allocator holds, drawn as text, and an example that is small enough to be drawn.
+// Draws the segments and blocks of an allocator as text; and an example that is small enough for that.
 #pragma once
 #include <ostream>
 
@@ -6,13 +6,12 @@
 
 namespace gradus {
 
-// A line for each segment, a character for each 64 KiB of the small pool and each MiB of the large one (at
-// least one for a block): the first letter of a block's name, '-' for what the block has more than was asked
-// for, '.' for free memory. Of expandable segments only what has memory.
+// One line per segment. One character is 64 KiB in the small pool and 1 MiB in the large pool; each block has
+// at least one. The character is the first letter of the block's name, '-' for rounding, or '.' for free
+// memory. Of an expandable segment only the mapped blocks are drawn.
 void draw_segments(std::ostream&, const Allocator&);
 
-// Rounding, pools, splitting, best fit, merging, caching; then the same with expandable segments, where they
-// differ.
+// Shows rounding, pools, splitting, best fit, merging and caching; then how expandable segments differ.
 void draw_example(std::ostream&);
 
 }  // namespace gradus

@@ -1,14 +1,14 @@
-// Two faults, planted into a training program as debugging code brings them in, and found again.
+// Two faults, such as debugging code brings into a training program: planted here, and found in the history.
 #pragma once
 #include <string>
 
-#include "lessons/05_allocator/stream.h"
+#include "lessons/05_allocator/workload.h"
 #include "src/train/lesson.h"
 
 namespace gradus {
 
-// Trains on the lesson's device, clean and with both faults; prints what the histories tell, and adds the
-// checks. The history with the faults is written to `folder` as a page and a snapshot, and as a picture.
-void find_faults(Report&, const Stream&, const Lesson&, const std::string& folder);
+// Trains on the lesson's device, without faults and with both; prints the findings in the two histories, and
+// adds the checks. Writes the history with the faults to `folder` as a page and a snapshot, and draws it.
+void find_faults(Report&, const Workload&, const Lesson&, const std::string& folder);
 
 }  // namespace gradus

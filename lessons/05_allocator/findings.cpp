@@ -8,7 +8,7 @@ namespace gradus {
 
 std::vector<Life> lives_of(const History& history) {
   std::vector<Life> lives;
-  std::unordered_map<int64_t, size_t> at;  // the number of the life that an address is used by
+  std::unordered_map<int64_t, size_t> at;  // address -> the last life there, as an index of `lives`
   for (size_t i = 0; i < history.size(); ++i) {
     const MemoryEvent& e = history[i];
     if (e.action == Action::Alloc) {
@@ -35,7 +35,7 @@ std::vector<size_t> step_begins(const History& history, const std::string& first
   return begins;
 }
 
-// -1: before the first step.
+// The step of an event; -1: before the first step.
 static int64_t step_of(size_t event, const std::vector<size_t>& begins) {
   return std::upper_bound(begins.begin(), begins.end(), event) - begins.begin() - 1;
 }
@@ -51,7 +51,7 @@ std::vector<Leak> find_leaks(const History& history, const std::vector<size_t>& 
     Leak& leak = by_name_and_op.try_emplace({block.name, block.op}, Leak{block.name, block.op}).first->second;
     leak.bytes += block.requested;
     if (leak.steps.empty() || leak.steps.back() != step) leak.steps.push_back(step);
-    // STUB: todo("05.2", "add the block to a leak if it lives on too long", life, steps, patience);
+    // STUB: todo("05.2", "if the block is still alive after `patience` more steps, add it to its leak", life, steps, patience);
     // END SOLUTION 05.2
   }
   std::vector<Leak> leaks;

@@ -1,5 +1,5 @@
-// Lesson 05: segments are drawn as they are, and leaks and spikes are found where there are some, and nowhere
-// else.
+// Lesson 05: the drawing shows the segments as they are; leaks and spikes are found in histories that have
+// some, and in no others.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -11,8 +11,8 @@
 namespace gradus {
 namespace {
 
-// The example is on the lesson's page, which L01_Pages compares, and its rules are tests/memory's.
-TEST(L05_Drawing, OfBlocksWhatIsMoreThanWasAskedForAndWhatIsFree) {
+// L01_Pages compares the example with the lesson's page; tests/memory tests the rules that it shows.
+TEST(L05_Drawing, ShowsRequestedBytesRoundingAndFreeMemory) {
   Meter meter;
   Allocator allocator(meta_source(), meter);
   Block* x = allocator.allocate(int64_t(1) << 20, Kind::Other, "x");
@@ -23,13 +23,14 @@ TEST(L05_Drawing, OfBlocksWhatIsMoreThanWasAskedForAndWhatIsFree) {
   EXPECT_EQ(out.str(),
             "    small [xxxxxxxxxxxxxxxxt................] 2.0 MiB\n"
             "    large [ooooooooooo-] 12.0 MiB\n")
-      << "a block is never nothing; from 10 MiB on it has a segment of its own, in steps of 2 MiB";
+      << "each block has at least one character; from 10 MiB on a block has its own segment, a multiple of 2 "
+         "MiB";
   for (Block* b : {x, tiny, own}) allocator.free(b);
 }
 
 // ---- leaks and spikes, in histories made by hand ----
 
-// Steps of a program that takes blocks of 100 bytes for an hour of events or so.
+// A program with steps, whose allocator keeps a history.
 struct Recorder {
   Recorder() {
     allocator.take_names_from(ranges);
@@ -50,7 +51,7 @@ struct Recorder {
     allocator.free(kept.front());
     kept.erase(kept.begin());
   }
-  void now(const char* range) {  // what the program is in
+  void now(const char* range) {  // the range that the program is in from now on
     if (!ranges.path().empty()) ranges.end();
     ranges.begin(range);
   }
@@ -83,13 +84,13 @@ TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
   Recorder r;
   r.keep("weight", 4000);
   r.now("forward");
-  r.keep("logits", 500);  // before the first step: it belongs to none
+  r.keep("logits", 500);  // before the first step: it belongs to no step
   for (int step = 0; step < 6; ++step) {
     r.begin_step();
-    // In one step only, and for good: no leak, however many there are.
+    // Allocated in one step only and never freed: no leak, although there are two.
     if (step == 0) r.keep("gradient", 4000), r.keep("gradient", 2000);
     r.pass("activation", 10'000);
-    // Once for each of two ops: two names of what stays.
+    // Twice, but for two different ops: each counts for itself, so neither is a leak.
     if (step == 2) r.now("backward");
     if (step == 1 || step == 2) r.keep("statistics", 50);
     r.now("forward");
@@ -98,26 +99,27 @@ TEST(L05_Findings, WhatStaysStepAfterStepIsALeak) {
   }
   r.end_program();
   const std::vector<Leak> leaks = r.leaks(2);
-  ASSERT_EQ(leaks.size(), 2u) << names_of(leaks) << " logits and loss leak, no others";
-  EXPECT_EQ(leaks[0].name, "logits") << "the largest first";
+  ASSERT_EQ(leaks.size(), 2u) << names_of(leaks) << " the leaks are logits and loss, and no others";
+  EXPECT_EQ(leaks[0].name, "logits") << "the largest leak comes first";
   EXPECT_EQ(leaks[0].op, "forward");
   const int64_t bytes = leaks[0].bytes;
-  EXPECT_EQ(bytes, 4000)
-      << "those of the last two steps may still be freed in time"
-      << usual_mistake({{bytes == 5000, "a block is judged a step too early"},
-                        {bytes == 3000, "blocks whose time is just up when the program ends are not judged"},
-                        {bytes == 1000, "a leak has the bytes of one of its blocks, not of all"}});
+  EXPECT_EQ(bytes, 4000) << "4 of the 6 blocks; those of the last two steps may still be freed in time"
+                         << usual_mistake(
+                                {{bytes == 5000, "a block is judged one step too early"},
+                                 {bytes == 3000,
+                                  "blocks whose last step of patience ends with the program are not judged"},
+                                 {bytes == 1000, "the leak has the bytes of one of its blocks, not of all"}});
   EXPECT_EQ(leaks[0].steps, (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(leaks[1].name, "loss");
   EXPECT_EQ(leaks[1].steps, (std::vector<int64_t>{0, 2}));
   EXPECT_EQ(r.leaks(0)[0].bytes, 6000);
-  EXPECT_TRUE(r.leaks(5).empty()) << "one step is too few to tell";
+  EXPECT_TRUE(r.leaks(5).empty()) << "only the block of one step can be judged, and one step is no leak";
 }
 
-TEST(L05_Findings, WhatIsFreedInTimeIsNone) {
+TEST(L05_Findings, BlocksThatAreFreedInTimeAreNoLeak) {
   Recorder r;
-  for (int step = 0; step < 8;
-       ++step) {  // each lives for two steps, as the state of a recurrent network does
+  // Each block lives for two steps, as the state of a recurrent network does.
+  for (int step = 0; step < 8; ++step) {
     r.begin_step();
     r.keep("state", 500);
     if (step >= 2) r.free_oldest();
@@ -125,10 +127,10 @@ TEST(L05_Findings, WhatIsFreedInTimeIsNone) {
   }
   r.end_program();
   EXPECT_TRUE(r.leaks(2).empty());
-  EXPECT_EQ(r.leaks(1).size(), 1u) << "too little patience takes it for one";
-  for (int step = 6; step < 8; ++step) r.free_oldest();  // after the end
+  EXPECT_EQ(r.leaks(1).size(), 1u) << "with too little patience it counts as a leak";
+  for (int step = 6; step < 8; ++step) r.free_oldest();  // after the last step
   EXPECT_TRUE(r.leaks(2).empty());
-  EXPECT_EQ(r.leaks(0)[0].bytes, 8 * 500) << "all were alive when their step ended, the last two as well";
+  EXPECT_EQ(r.leaks(0)[0].bytes, 8 * 500) << "all blocks were alive when their step ended, also the last two";
 }
 
 TEST(L05_Findings, TheFirstEventOfAStepBelongsToIt) {
@@ -154,12 +156,12 @@ TEST(L05_Findings, TheSpikeIsTheLargestShortLivedBlockAtThePeak) {
     r.pass("small", 2000);
     if (step == 2) {
       Block* copy = r.get("copy", 30'000);
-      r.pass("smaller", 1000);  // the peak
+      r.pass("smaller", 1000);  // reaches the peak
       r.allocator.free(copy);
     }
     r.allocator.free(activation);
   }
-  r.pass("elsewhere", 10'000);  // short-lived and larger than "smaller", but not at the peak
+  r.pass("elsewhere", 10'000);  // short-lived and larger than "smaller", but not alive at the peak
   r.end_program();
   const std::optional<Spike> spike = r.spike(5);
   ASSERT_TRUE(spike);
@@ -167,14 +169,16 @@ TEST(L05_Findings, TheSpikeIsTheLargestShortLivedBlockAtThePeak) {
   EXPECT_EQ(spike->op, "forward");
   EXPECT_EQ(spike->step, 2);
   EXPECT_EQ(spike->events, 3u);
-  EXPECT_EQ(spike->peak, 50'176 + 20'480 + 30'208 + 1024) << "as allocated: in multiples of 512";
+  EXPECT_EQ(spike->peak, 50'176 + 20'480 + 30'208 + 1024)
+      << "the peak counts allocated bytes, multiples of 512";
   EXPECT_NEAR(spike->share(), 30'000.0 / 101'888, 1e-12);
-  EXPECT_EQ(r.spike(3)->name, "copy") << "at most so many events";
+  EXPECT_EQ(r.spike(3)->name, "copy")
+      << "a block that lives for exactly this number of events is short-lived";
   EXPECT_EQ(r.spike(2)->name, "smaller");
   EXPECT_FALSE(r.spike(0));
 }
 
-TEST(L05_Findings, HistoriesWithoutStepsAreQuiet) {
+TEST(L05_Findings, HistoriesWithoutStepsHaveNoLeaks) {
   Recorder r;
   EXPECT_TRUE(r.leaks(2).empty());
   EXPECT_FALSE(r.spike(10));

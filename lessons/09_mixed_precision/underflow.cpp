@@ -142,7 +142,7 @@ static void draw_sizes(const Gradients& g, const std::string& path) {
   for (const Series& s : plot.series) top = std::max(top, *std::max_element(s.y.begin(), s.y.end()));
   for (const double scale : {1.0, 0x1p16}) {
     const double limit = std::log2(0x1p-25 / scale);
-    plot.series.push_back({"0 in fp16 to the left, scale " + number_text(scale), {limit, limit}, {0, top}});
+    plot.series.push_back({"underflow limit, loss scale " + number_text(scale), {limit, limit}, {0, top}});
   }
   write_file(path, draw(plot));
 }
@@ -189,7 +189,7 @@ void check_underflow(int64_t targets, int64_t steps, const std::vector<Underflow
   const std::string zero = ": gradients that become 0, ", without = "(b) loss scale 1" + zero,
                     with = "(b) loss scale 65536" + zero;
   report.check_at_least(without + "logits of bytes not in the text", none.absent, 0.5, skip);
-  report.check_at_least(without + "queries", none.queries, 0.5, skip);
+  report.check_at_least(without + "queries", none.queries, 0.1, skip);
   report.check_at_most(with + "logits of bytes in the text", good.occur, 0.01, skip);
   report.check_at_most(with + "logits of bytes not in the text", good.absent, 0.01, skip);
   report.check_at_most(with + "queries", good.queries, 0.01, skip);

@@ -1,4 +1,4 @@
-// A model that knows one language is adapted to another, in several ways.
+// What differs between the ways to adapt a trained model to a new text, and what is checked about each.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,49 +7,61 @@
 #include "src/data/loader.h"
 #include "src/nn/lora.h"
 #include "src/train/lesson.h"
+#include "src/train/step_recorder.h"
 
 namespace gradus {
 
+constexpr const char* kLora = "LoRA r 2";  // the way that others are compared with
+constexpr const char* kOldText =
+    "loss on the old text";  // held-out loss; the base model was trained on the old text
+
 struct WayToAdapt {
-  std::string name, pattern = "";  // pattern: of the layers with an adapter; empty: none
-  int64_t r = 0;
-  double learning_rate = 0;
-  bool head_only = false;  // the last norm and the output head train
-  bool half = false;       // computed in bf16; what is frozen is kept so
-  bool in_4_bits = false;  // the frozen weights of linear layers
+  std::string name, pattern = "";         // pattern: names of the layers with an adapter; empty: none
+  int64_t r = 0;                          // rank of the adapters; alpha is 2 r
+  double learning_rate = 0, dropout = 0;  // dropout: of the adapters' inputs
+  bool head_only = false;                 // only the last norm and the output head train
+  bool half = false;                      // computes in bf16, and stores frozen weights in bf16
+  bool in_4_bits = false;                 // stores the frozen weights of linear layers in NF4
+  bool checkpointed = false;              // saves only the input of each transformer block
+  bool paged = false;                     // optimizer states are on the host between updates
 };
 const std::vector<WayToAdapt>& ways_to_adapt();
 
 struct Adaptation {
   TransformerConfig model;
-  int64_t batch, base_steps = 0, steps = 0;
+  int64_t batch, base_steps, steps;
 };
+Adaptation on_cpu(int64_t steps);
+Adaptation for_emulation(int64_t steps);  // a small model
+
 using Weights = std::vector<std::vector<double>>;  // of a model's parameters, in their order
-
-// The base: all weights, from the start.
-Weights train_base(const Lesson& lesson, const Adaptation& schedule, const Loader& loader, ReportRow& row);
-
-// A model of the base's weights, prepared for a way: what trains, with adapters, in 4 bits.
+Weights weights_of(const Transformer& model);
+std::unique_ptr<Transformer> base_model(const TransformerConfig& config, const Weights& base);
+// A base model that a way has prepared: what trains, with adapters, in 4 bits, with checkpointing.
 std::unique_ptr<Transformer> adapted_model(const TransformerConfig& config, const Weights& base,
                                            const WayToAdapt& way, uint64_t seed);
 
+// Asks the pagers of optimizers for room until all their states are on the host, as the allocator of a full
+// device does.
+void move_states_to_host(Device& device);
+
 struct Adapted {
-  ReportRow row;
+  ReportRow row;  // with the bytes by kind at the peak, and those on the host
   std::vector<double> losses;
   int64_t trainable = 0, gradient_bytes = 0;  // after the last step
 };
-// In a context of its own. `other`: the base's text. If `folder` is not empty, the adapters are saved there.
-Adapted adapt(const Lesson& lesson, const Adaptation& schedule, const Weights& base, const Loader& loader,
-              const Loader& other, const WayToAdapt& way, const std::string& folder);
+Adapted measure_adapted(const Transformer& model, const StepRecorder& recorder, const Adaptation& a,
+                        const Loader& new_text, const Loader& old_text, const std::string& name);
 
-// What trains in a way: of a layer with an adapter r (in + out) numbers.
+// Parameters that train: r (in + out) per layer with an adapter.
 int64_t predicted_trainable(const TransformerConfig& config, const WayToAdapt& way);
-// Bytes: two states of what trains, and a gradient, in fp32.
-void check_bytes(const TransformerConfig& config, const WayToAdapt& way, int64_t states, int64_t gradients,
-                 Report& report);
-// The held-out losses, of runs of so many steps: for others the bounds are not meant.
-constexpr int64_t kWholeRun = 800;
-void compare_losses(const std::vector<Adapted>& all, int64_t steps, Report& report);
+// Bytes of the weights of a way in 4 bits: codes and scales of linear layers; all else in bf16.
+int64_t predicted_weight_bytes(const TransformerConfig& config, const WayToAdapt& way);
+// Optimizer states (two per parameter that trains, in fp32), gradients (fp32), weights in 4 bits.
+void check_bytes(const TransformerConfig& config, const WayToAdapt& way, const Adapted& run, Report& report);
+// Held-out losses of runs of kWholeRun steps (the bounds are not meant for different runs), and peaks.
+constexpr int64_t kWholeRun = 600;
+void compare_ways(const std::vector<Adapted>& all, int64_t steps, Report& report);
 
 void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path);
 

@@ -19,15 +19,15 @@ void lora_by_hand(std::ostream& out) {
     d_low += scale * dy[o] * b[o];
   }
   const auto pair = [](const double* v) { return number_text(v[0]) + ", " + number_text(v[1]); };
-  Table table({"", "numbers"});
-  table.row({"x W^T", pair(base)});
+  Table table({"", "value"});
+  table.row({"frozen layer: x W^T", pair(base)});
   table.row({"x A^T", number_text(low)});
-  table.row({"y = x W^T + 2 (x A^T) B^T", pair(y)});
-  table.row({"x (W + 2 B A)^T", pair(merged)});
+  table.row({"with the adapter: y = x W^T + 2 (x A^T) B^T", pair(y)});
+  table.row({"merged: y = x (W + 2 B A)^T", pair(merged)});
   const double db[2] = {scale * low * dy[0], scale * low * dy[1]};
-  table.row({"dB, of dy = 1, 1", pair(db)});
-  table.row({"dA", number_text(d_low * x[0]) + ", " + number_text(d_low * x[1]) + ", " +
-                       number_text(d_low * x[2])});
+  table.row({"gradient of B for dy = (1, 1)", pair(db)});
+  table.row({"gradient of A", number_text(d_low * x[0]) + ", " + number_text(d_low * x[1]) + ", " +
+                                  number_text(d_low * x[2])});
   out << table;
 }
 

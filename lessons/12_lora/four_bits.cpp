@@ -20,18 +20,18 @@ static Tensor random(const Shape& shape, double std, Kind kind, const char* name
   return from_host(device, values, shape, DType::BF16, kind, name);
 }
 
-// y = product(x), and the gradient of x.
+// The forward pass y = product(x), and the backward pass to the gradient of x.
 template <class F>
-static void there_and_back(Tensor& x, const Tensor& dy, F product) {
+static void forward_and_backward(Tensor& x, const Tensor& dy, F product) {
   Leaf leaf;
   attach(x, leaf, "x");
   Tape tape;
   tape.backward(product(x), dy);
 }
 
-// Bytes of temporaries that a product has at the most beside its result.
+// The most bytes of temporaries that a product has at a time; its result does not count.
 template <class F>
-static int64_t scratch_of(F product) {
+static int64_t temporaries_of(F product) {
   Meter& meter = current().device.meter();
   const int64_t before = meter.now()[Kind::Temporary];
   meter.reset_peak();
@@ -44,7 +44,7 @@ struct Layer {
   Shape shape;
 };
 static std::vector<Layer> layers_of_gpt2(bool emulated) {
-  if (emulated) return {{"c_proj", {128, 128}}};  // a small one: emulation is slow
+  if (emulated) return {{"c_proj", {128, 128}}};  // emulation is slow
   return {{"c_attn", {2304, 768}},
           {"c_proj", {768, 768}},
           {"mlp.c_fc", {3072, 768}},
@@ -69,14 +69,14 @@ std::vector<FourBits> measure_four_bits() {
     const Tensor dy = random({rows, shape[0]}, 1, Kind::Data, "dy");
     const auto plain = [&](const Tensor& in) { return linear(in, w, bias); };
     const auto coded = [&](const Tensor& in) { return linear_quantized(in, q, bias); };
-    layer.scratch = scratch_of([&] { return coded(x); });
+    layer.temporaries = temporaries_of([&] { return coded(x); });
     if (!device.has_data() || emulated) continue;
     std::vector<double> a, b;
-    for (int i = 0; i < 9; ++i) {  // alternating, so that what else the machine does falls on both
+    for (int i = 0; i < 9; ++i) {  // alternating runs (A B A B), so that other programs slow both down
       const double start = seconds_now(device);
-      there_and_back(x, dy, plain);
+      forward_and_backward(x, dy, plain);
       const double middle = seconds_now(device);
-      there_and_back(x, dy, coded);
+      forward_and_backward(x, dy, coded);
       a.push_back(middle - start), b.push_back(seconds_now(device) - middle);
     }
     layer.seconds_bf16 = summarize(a).median, layer.seconds = summarize(b).median;
@@ -85,8 +85,8 @@ std::vector<FourBits> measure_four_bits() {
 }
 
 void four_bits_table(const std::vector<FourBits>& layers, Report& report) {
-  Table table({"layer", "(out, in)", "in bf16", "in 4 bits", "bits/weight", "scratch", "bf16, ms",
-               "4 bits, ms", "speed, %"});
+  Table table({"layer", "(out, in)", "bf16 weight", "NF4 weight", "bits per weight", "temporaries",
+               "bf16, ms", "NF4, ms", "NF4 speed / bf16 speed"});
   double slowest = INFINITY;
   for (const FourBits& l : layers) {
     const int64_t n = l.shape.numel();
@@ -94,17 +94,16 @@ void four_bits_table(const std::vector<FourBits>& layers, Report& report) {
     if (l.seconds > 0) {
       const double speed = l.seconds_bf16 / l.seconds;
       slowest = std::min(slowest, speed);
-      times = {number_text(l.seconds_bf16 * 1e3), number_text(l.seconds * 1e3), number_text(100 * speed)};
+      times = {number_text(l.seconds_bf16 * 1e3), number_text(l.seconds * 1e3), number_text(speed)};
     }
     table.row({l.name, l.shape.text(), bytes_text(l.bytes_bf16), bytes_text(l.bytes),
-               number_text(8 * double(l.bytes) / double(n)), bytes_text(l.scratch), times[0], times[1],
+               number_text(8 * double(l.bytes) / double(n)), bytes_text(l.temporaries), times[0], times[1],
                times[2]});
-    // A code of 4 bits each; a code of 8 bits for 64 of them; a scale of 32 bits for 256 of those.
-    report.check_equal(l.name + ": bytes in 4 bits", l.bytes, n / 2 + n / 64 + 4 * n / kSpan);
+    // A code of 4 bits per weight, a code of 8 bits per 64 weights, a scale of 32 bits per kSpan weights.
+    report.check_equal("(b) " + l.name + ": NF4 weight, bytes", l.bytes, n / 2 + n / 64 + 4 * n / kSpan);
   }
-  std::cout << "\n(b) Weights in 4 bits\n\n" << table;
-  if (slowest < INFINITY)
-    report.timing_at_least("slowest product from 4 bits, beside bf16's speed", slowest, 0.5);
+  std::cout << "\n(b) Weights in NF4: product of 1,024 tokens, forward pass and gradient of x\n\n" << table;
+  if (slowest < INFINITY) report.timing_at_least("(b) slowest product: NF4 speed / bf16 speed", slowest, 0.5);
 }
 
 }  // namespace gradus

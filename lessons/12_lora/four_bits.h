@@ -1,4 +1,4 @@
-// (b) Weights in 4 bits: bytes, and what it costs to make them numbers within a product.
+// (b) Weights in NF4: their bytes, and the time to dequantize them inside each product.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,11 +10,11 @@ namespace gradus {
 struct FourBits {
   std::string name;
   Shape shape;
-  int64_t bytes, bytes_bf16, scratch;  // scratch: what a product needs beside its result
-  double seconds, seconds_bf16;        // forward and dx; 0: not measured
+  int64_t bytes, bytes_bf16, temporaries;  // temporaries: at most this much at a time, without the result
+  double seconds, seconds_bf16;            // forward pass and gradient of x; 0: not measured
 };
-// Of GPT-2's linear layers, for B T = 1024, beside products whose weights are numbers in bf16. On the current
-// context's device.
+// The linear layers of GPT-2 for B T = 1,024 tokens, compared with products of weights in bf16, on the
+// current context's device.
 std::vector<FourBits> measure_four_bits();
 void four_bits_table(const std::vector<FourBits>& layers, Report& report);
 

@@ -1,4 +1,4 @@
-// (c) Training with the optimizer's states on the host while the device has no room for them.
+// (c) Training with optimizer states on the host when the device has no room for them.
 #pragma once
 #include "lessons/12_lora/adapt.h"
 #include "src/tensor/pager.h"
@@ -7,20 +7,23 @@ namespace gradus {
 
 struct PagedRun {
   bool completed = false;
-  Weights weights = {};  // at the end; none on a device without data
+  Weights weights = {};  // at the end; empty on a device without data
   ReportRow row = {};
   Pager::Moved moved = {};
   int64_t states = 0;  // bytes of all states
-  int64_t host() const { return row.host_peak ? (*row.host_peak)[Kind::Optimizer] : 0; }  // the most there
+  int64_t host() const {
+    return row.host_peak ? (*row.host_peak)[Kind::Optimizer] : 0;
+  }  // at the host's peak
 };
 struct PagedRuns {
   int64_t steps, budget;
-  PagedRun free, failed,
-      paged;  // without a budget; with one that the states exceed: without a host, and with
+  PagedRun free;    // without a budget
+  PagedRun failed;  // with a budget that is too small for the states
+  PagedRun paged;   // with this budget and paged states
 };
-// The same steps each time.
+// The three runs do the same steps.
 PagedRuns measure_paged_runs(const Lesson& lesson);
-// Checks that the last completes, and that its weights are equal to the bit.
+// Checks that the paged run completes, and that its weights are bitwise equal to those of the first run.
 void paged_runs(const PagedRuns& runs, Report& report);
 
 }  // namespace gradus

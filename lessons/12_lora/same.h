@@ -1,22 +1,23 @@
-// (a) What adapters do to the function that a model computes: at first nothing, and merged the same.
+// (a) How adapters change the logits of a model: not at all at first, and not by merging them.
 #pragma once
 #include <ostream>
 
-#include "lessons/12_lora/adapt.h"
+#include "src/nn/transformer.h"
+#include "src/train/report.h"
 
 namespace gradus {
 
-// The logits of a batch, and what they took.
 struct Logits {
   std::vector<double> values;
-  int64_t flops;
+  int64_t flops;  // of the forward pass
 };
 struct SameFunction {
-  Logits base, adapted, trained, merged;  // without adapters; with; after some steps; and merged then
-  std::vector<double> of_a, of_b;         // the largest gradient of all A and of all B, step by step
+  Logits base, adapted, trained, merged;     // base model; with new adapters; after 10 steps; merged then
+  std::vector<double> of_a = {}, of_b = {};  // largest gradient of all A and of all B, first and tenth step
 };
-// On the current context's device, which has data: adapters of rank 2 on all layers of the base, 10 steps.
-SameFunction measure_same_function(const TransformerConfig& config, const Weights& base, uint64_t seed);
+Logits logits_of(const Transformer& model, const Tensor& ids);
+// Of the parameters whose names end so and that train.
+double largest_gradient(const Transformer& model, const char* name_end);
 void same_function(const SameFunction& measured, Report& report);
 
 // The example on the page: a matrix (2, 3) with an adapter of rank 1.

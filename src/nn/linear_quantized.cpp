@@ -16,7 +16,7 @@ static void for_tiles(const DoubleQuantized& w, DType dtype, F f) {
     // BEGIN SOLUTION 12.3
     const Tensor span = dequantize(w, begin, (row + rows) * in, dtype);
     f(row, span.narrow(row * in - begin, rows * in).reshape({rows, in}));
-    // STUB: todo("12.3", "the numbers of these rows, from a span that begins at `begin`", w, row, rows, in, begin, dtype, f);
+    // STUB: todo("12.3", "dequantize these rows of w; their first span begins at `begin`", w, row, rows, in, begin, dtype, f);
     // END SOLUTION 12.3
   }
 }

@@ -14,7 +14,7 @@ Tensor LoraAdapter::operator()(const Tensor& x) const {
   // BEGIN SOLUTION 12.1
   const Tensor low = linear(gradus::dropout(x, dropout), a.value);
   return linear(gradus::scale(low, scale()), b.value);
-  // STUB: todo("12.1", "alpha/r dropout(x) A^T B^T", x, scale());
+  // STUB: todo("12.1", "the output of an adapter, alpha/r dropout(x) A^T B^T", x, scale());
   // END SOLUTION 12.1
 }
 
@@ -118,7 +118,7 @@ static void add_product(Linear& l, double sign) {
       .M = out, .N = in, .K = r, .lda = r, .ldb = in, .ldc = in, .alpha = float(sign * lora.scale())};
   be(w).matmul(ctx(w, cost::matmul(s, lora.a.value.dtype())), s, lora.b.value.in(), lora.a.value.in(),
                w.add());
-  // STUB: todo("12.2", "one product, added to w", w, out, in, r, sign * lora.scale());
+  // STUB: todo("12.2", "a single product that is added to w", w, out, in, r, sign * lora.scale());
   // END SOLUTION 12.2
   l.weight.merged = sign > 0;  // before the rounding, which may fail: it is never added twice
   l.weight.round_master();

@@ -1,5 +1,5 @@
-// The questions of 12.5: what of a matrix of the student's own trains with an adapter, what AdamW and the
-// gradients then take, and what the matrix takes in 4 bits.
+// The questions of 12.5, about a matrix of the student's own: how many parameters of an adapter train, how
+// many bytes their gradients and optimizer states take, and how many bytes the matrix takes in 4 bits.
 #include <sstream>
 
 #include "src/nn/lora.h"
@@ -20,7 +20,7 @@ static Own12 own_run(const std::string& student) {
   return o;
 }
 
-// A block of so many channels, adapters on its MLP's first layer.
+// A model of one block, with an adapter on the first layer of its MLP.
 static Transformer adapted(const Own12& o) {
   Transformer model({.vocab = 10, .context = 4, .layers = 1, .heads = 4, .channels = o.channels});
   add_lora(model, ".*mlp.c_fc", {.r = o.r}, 1);
@@ -52,16 +52,18 @@ static double coded_bytes(const Own12& o) {
 static Quiz quiz(const std::string& student) {
   const Own12 o = own_run(student);
   std::ostringstream setting, coded;
-  setting << "Your model has one block of " << o.channels
-          << " channels, in fp32. Only the first linear layer of its "
-          << "MLP, (4 C, C), has an adapter, of rank " << o.r << "; AdamW trains it.";
-  coded << "A matrix (" << o.spans * 128
-        << ", 128) is kept in NF4, blocks of 64, with double quantization in blocks of "
-        << "256: how many bytes are its codes, the codes of its scales, and their scales?";
+  setting << "Your model has one transformer block of " << o.channels << " channels, in fp32. "
+          << "Only the first linear layer of its MLP, (4 C, C), has an adapter. Its rank is " << o.r
+          << ", and AdamW trains it.";
+  coded
+      << "A matrix (" << o.spans * 128 << ", 128) is stored in NF4, in quantization blocks of 64 weights, "
+      << "with double quantization in blocks of 256 scales: how many bytes are the codes of its weights, the "
+      << "codes of its scales, and the scales of those codes, together?";
   const std::string id = "12.5";
   return {setting.str(),
-          {{id, "trainable", "how many numbers train?", measured([o] { return trainable(o); })},
-           {id, "bytes", "how many bytes do gradients and states take?", measured([o] { return bytes(o); })},
+          {{id, "trainable", "how many parameters train?", measured([o] { return trainable(o); })},
+           {id, "bytes", "how many bytes do the gradients and the optimizer states take?",
+            measured([o] { return bytes(o); })},
            {id, "coded", coded.str(), measured([o] { return coded_bytes(o); })}}};
 }
 

@@ -1,5 +1,4 @@
-// Lesson 12: its ways of adapting, what an adapter of GPT-NeoX is, what moves when states are paged, the
-// published runs.
+// Lesson 12: the ways to adapt a model, the exercises, the adapters of GPT-NeoX, the published runs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,12 +23,7 @@ TransformerConfig small() {
   c.output_head = OutputHead::Untied;
   return c;
 }
-Weights weights_of(const Transformer& model) {
-  Weights w;
-  for (const Parameter& p : model.parameters) w.push_back(to_host<double>(p.kept()));
-  return w;
-}
-TEST(L12_Lora, EachWayTrainsWhatItSaysAndBeginsAsTheBase) {
+TEST(L12_Lora, EachWayTrainsItsParametersAndBeginsAsTheBase) {
   const Context context("cpu");
   Transformer base(small());
   base.initialize(1);
@@ -37,34 +31,53 @@ TEST(L12_Lora, EachWayTrainsWhatItSaysAndBeginsAsTheBase) {
   const std::vector<double> logits = to_host<double>(base.logits(batch.ids));
   const int64_t layer = 16 + 48 + (16 + 16) + (16 + 64) + (64 + 16);  // in + out of all four
   const std::vector<std::pair<std::string, int64_t>> trainable{{"all weights", base.parameters.numel()},
-                                                               {"head only", 40 * 16 + 2 * 16},
-                                                               {"c_attn, r 8", 2 * 8 * 64},
-                                                               {"r 1", 2 * layer},
-                                                               {"r 2", 4 * layer},
-                                                               {"r 8", 16 * layer},
-                                                               {"r 2, bf16", 4 * layer},
-                                                               {"r 2, 4 bits", 4 * layer}};
+                                                               {"output head only", 40 * 16 + 2 * 16},
+                                                               {"LoRA r 8, c_attn only", 2 * 8 * 64},
+                                                               {"LoRA r 2", 4 * layer},
+                                                               {"LoRA r 8", 16 * layer},
+                                                               {"LoRA r 2, bf16", 4 * layer},
+                                                               {"LoRA r 2, NF4", 4 * layer},
+                                                               {"QLoRA r 2", 4 * layer}};
   ASSERT_EQ(trainable.size(), ways_to_adapt().size());
   for (size_t i = 0; i < trainable.size(); ++i) {
     const WayToAdapt& way = ways_to_adapt()[i];
     const auto& [name, count] = trainable[i];
+    const bool nf4 = name.ends_with("NF4"), qlora = name.starts_with("QLoRA");
     EXPECT_EQ(way.name, name);
+    EXPECT_EQ(way.paged, qlora) << name;
     EXPECT_EQ(predicted_trainable(small(), way), count) << name;
     const auto model = adapted_model(small(), weights_of(base), way, 1);
     EXPECT_EQ(model->parameters.numel_trainable(), count) << name;
     EXPECT_EQ(model->config.precision.value,
-              name.ends_with("bf16") || name.ends_with("bits") ? DType::BF16 : DType::F32);
+              name.ends_with("bf16") || nf4 || qlora ? DType::BF16 : DType::F32);
+    EXPECT_EQ(model->segments.size(), qlora ? 2u : 0u) << name << ": checkpointing";
     for (const Linear* l : model->linears()) {
-      EXPECT_EQ(l->weight.codes.has_value(), name.ends_with("bits")) << name;
-      EXPECT_EQ(adapter_of(*l) ? adapter_of(*l)->scale() : 2, 2) << name;
+      EXPECT_EQ(l->weight.codes.has_value(), nf4 || qlora) << name;
+      if (!adapter_of(*l)) continue;
+      EXPECT_EQ(adapter_of(*l)->scale(), 2) << name;
+      EXPECT_EQ(adapter_of(*l)->dropout, qlora ? 0.05 : 0) << name;
     }
+    const Evaluation evaluation;  // without dropout
     const std::vector<double> got = to_host<double>(model->logits(batch.ids));
     for (size_t k = 0; k < got.size(); ++k)
       ASSERT_NEAR(got[k], logits[k], way.half ? 0.01 : 0) << name << ", logit " << k;
   }
 }
 
-// The output of an adapter on all positions of x = 1, 2, ..., worked out here.
+// The weights of a way in 4 bits take the predicted bytes.
+TEST(L12_Lora, PredictedBytesOfWeightsInFourBits) {
+  const Context context("meta");
+  const TransformerConfig config = on_cpu(1).model;
+  Weights base;
+  for (const Parameter& p : Transformer(config).parameters) base.emplace_back(size_t(p.value.numel()));
+  for (const WayToAdapt& way : ways_to_adapt()) {
+    if (!way.in_4_bits) continue;
+    const auto model = adapted_model(config, base, way, 1);
+    EXPECT_EQ(current().device.meter().now()[Kind::Weight], predicted_weight_bytes(config, way)) << way.name;
+  }
+}
+
+// The output of an adapter for two rows of x, computed by hand.
 TEST(L12_Exercises, AnAdapterAddsAScaledProduct) {
   RecordProperty("exercise", "12.1");
   const Context context("cpu");
@@ -78,9 +91,9 @@ TEST(L12_Exercises, AnAdapterAddsAScaledProduct) {
   const std::vector<double> y = to_host<double>(adapter(x));
   EXPECT_EQ(y, (std::vector<double>{0.375, 3, -1.5, 6}))
       << usual_mistake({{y == std::vector<double>{0.125, 1, -0.5, 2},
-                         "the product of x, A and B is right; alpha/r is left out"},
+                         "the product of x, A and B is right; the factor alpha/r is left out"},
                         {y == std::vector<double>{0.75, 6, -3, 12},
-                         "the product is scaled by alpha; by what is alpha divided?"}});
+                         "the product is scaled by alpha; what is alpha divided by?"}});
 }
 
 TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
@@ -100,7 +113,7 @@ TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
     for (size_t i = 0; i < 16; ++i) {
       const double got = merged[o * 16 + i], ba = b[2 * o] * a[i] + b[2 * o + 1] * a[16 + i];
       ASSERT_NEAR(got, w[o * 16 + i] + 1.5 * ba, 1e-6) << usual_mistake(
-          {{std::abs(got - 1.5 * ba) < 1e-6, "the weight has become the product, and what it was is lost"},
+          {{std::abs(got - 1.5 * ba) < 1e-6, "the weight has become the product; its old value is lost"},
            {std::abs(got - w[o * 16 + i] - ba) < 1e-6, "B A is added without its factor alpha/r"}});
     }
   unmerge_lora(model);
@@ -108,11 +121,11 @@ TEST(L12_Exercises, MergingAddsTheProductToTheWeight) {
   for (size_t i = 0; i < w.size(); ++i)
     ASSERT_NEAR(after[i], w[i], 1e-6)
         << usual_mistake({{std::abs(after[i] - (2 * merged[i] - w[i])) < 1e-6,
-                           "unmerging adds the product a second time: which sign has it then?"}});
+                           "unmerging adds the product a second time: which sign does it need?"}});
 }
 
-// On two tiles, of which the second begins in the middle of a span.
-TEST(L12_Exercises, AProductFromCodesIsThatOfTheirNumbers) {
+// A weight of two tiles: the second tile begins in the middle of a span.
+TEST(L12_Exercises, AProductOfCodesIsThatOfTheDequantizedWeight) {
   RecordProperty("exercise", "12.3");
   const Context context("cpu");
   const int64_t in = 1100, out = 1000;
@@ -120,7 +133,7 @@ TEST(L12_Exercises, AProductFromCodesIsThatOfTheirNumbers) {
   for (size_t i = 0; i < values.size(); ++i) values[i] = float((i * 7919) % 1009) / 1009 - 0.5f;
   const Tensor w = from_host(current().device, values, {out, in}, DType::F32, Kind::Weight, "w");
   const DoubleQuantized q = DoubleQuantizer(current().device).quantize(w);
-  const Tensor numbers = dequantize(q, 0, in * out, DType::F32).reshape({out, in});
+  const Tensor dequantized = dequantize(q, 0, in * out, DType::F32).reshape({out, in});
   std::vector<double> ramp(size_t(3 * in)), zeros(size_t(out), 0);
   for (size_t i = 0; i < ramp.size(); ++i) ramp[i] = double(i % 13) - 6;
   Tensor x = from_host(current().device, ramp, {3, in}, DType::F32, Kind::Data, "x");
@@ -130,12 +143,12 @@ TEST(L12_Exercises, AProductFromCodesIsThatOfTheirNumbers) {
     Leaf leaf;
     attach(x, leaf, "x");
     Tape tape;
-    const Tensor y = coded ? linear_quantized(x, q, bias) : linear(x, numbers, bias);
+    const Tensor y = coded ? linear_quantized(x, q, bias) : linear(x, dequantized, bias);
     outputs.push_back(to_host<double>(y));
     tape.backward(y, y);
     gradients.push_back(to_host<double>(leaf.grad));
   }
-  // The second tile: of its first output, what it is with the numbers from the beginning of the span on.
+  // The first output of the second tile, if its weights are taken from the beginning of the span.
   const int64_t row = (1 << 20) / in, begin = row * in / kSpan * kSpan;
   const std::vector<double> from_begin = to_host<double>(dequantize(q, begin, in * out, DType::F32));
   const double shifted = std::inner_product(ramp.begin(), ramp.begin() + in, from_begin.begin(), 0.0);
@@ -143,13 +156,13 @@ TEST(L12_Exercises, AProductFromCodesIsThatOfTheirNumbers) {
     ASSERT_NEAR(outputs[1][i], outputs[0][i], 1e-3)
         << "output " << i
         << usual_mistake({{int64_t(i) == row && std::abs(outputs[1][i] - shifted) < 1e-3,
-                           "the second tile has numbers from before its first row: where in the span does "
+                           "the second tile has weights from before its first row: where in the span does "
                            "this row begin?"}});
-  for (size_t i = 0; i < gradients[0].size(); ++i)  // sums over the rows of both tiles, some thousands
+  for (size_t i = 0; i < gradients[0].size(); ++i)  // sums of about 1,000 terms, up to some thousands
     ASSERT_NEAR(gradients[1][i], gradients[0][i], 1e-2) << "gradient of x, element " << i;
 }
 
-// Of GPT-NeoX: a model of two heads with an adapter whose B counts its rows. PEFT's file has them by head.
+// A GPT-NeoX with two heads and an adapter in which row i of B holds i. PEFT's file has the rows by head.
 class L12_NeoXFile : public FolderTest {};
 TEST_F(L12_NeoXFile, RowsOfQueryKeyValueAreByHead) {
   RecordProperty("exercise", "12.4");
@@ -167,7 +180,7 @@ TEST_F(L12_NeoXFile, RowsOfQueryKeyValueAreByHead) {
   file.read("base_model.model.gpt_neox.layers.0.attention.query_key_value.lora_B.weight", DType::F32, {12, 1},
             rows.data());
   EXPECT_EQ(rows, (std::vector<float>{0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11}))
-      << "q, k and v of a head, then of the next";
+      << "PEFT's file has q, k and v of the first head, then q, k and v of the second";
 }
 
 TEST(L12_Published, BothRunsToThePrintedDigits) {
@@ -182,7 +195,8 @@ TEST(L12_Published, BothRunsToThePrintedDigits) {
     }
     expect_taken_apart(runs.gap, runs.figures.back());
   }
-  // By their shapes: 24 (8 * 2048 + 6144 * 8) numbers; 2 and 4 bytes of gradient, 4 and 8 of states each.
+  // From the shapes: 24 (8 * 2048 + 6144 * 8) parameters; 2 and 4 bytes of gradient, 4 and 8 bytes of states
+  // per parameter.
   constexpr int64_t kTrainable = 24 * 8 * (2048 + 6144);
   EXPECT_EQ(published_lora().figures[1].reproduced * 0x1p30, double(2 * kTrainable));
   EXPECT_EQ(published_lora().figures[2].reproduced * 0x1p30, double(4 * kTrainable));

@@ -94,10 +94,10 @@ TEST_F(L22_SameSteps, WaysToAdaptOfLesson12) {
   }
   const std::map<std::string, std::string> ways{
       {"all weights", ""},
-      {"c_attn, r 8", "--lora=8 --lora-alpha=16 --adapted=.*c_attn"},
-      {"r 2", "--lora=2 --lora-alpha=4"},
-      {"r 2, bf16", "--lora=2 --lora-alpha=4 --precision=bf16"},
-      {"r 2, 4 bits", "--lora=2 --lora-alpha=4 --precision=bf16 --frozen=4-bits"}};
+      {"LoRA r 8, c_attn only", "--lora=8 --lora-alpha=16 --adapted=.*c_attn"},
+      {"LoRA r 2", "--lora=2 --lora-alpha=4"},
+      {"LoRA r 2, bf16", "--lora=2 --lora-alpha=4 --precision=bf16"},
+      {"LoRA r 2, NF4", "--lora=2 --lora-alpha=4 --precision=bf16 --frozen=4-bits"}};
   for (const WayToAdapt& way : ways_to_adapt()) {
     if (!ways.contains(way.name)) continue;
     const Context context("cpu", 1);

@@ -55,8 +55,10 @@ static Run train(const Lesson& lesson, const Settings& set, const Loader& loader
     model.parameters.zero_grad();              // once per batch, not once per micro-batch
     const Tensor count = target_count(batch);  // of the whole batch
     for (const TextBatch& micro : batch.parts(way.split)) {
+      const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
+                   targets = on_device(micro.targets, micro.T, "targets");
       Tape tape;
-      const Tensor share = share_of_loss(model, micro, count);  // forward pass
+      const Tensor share = share_of_loss(model, ids, targets, micro.first_sample, count);  // forward pass
       run.last.saved_bytes = std::max(run.last.saved_bytes, tape.saved_bytes());
       run.last.loss += item(share);
       tape.backward(share);  // adds to the gradients; frees what the tape saved

@@ -71,13 +71,12 @@ Tensor target_count(const TextBatch& batch) {
                    "count");
 }
 
-Tensor share_of_loss(Transformer& model, const TextBatch& micro, const Tensor& count) {
-  const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
-               targets = on_device(micro.targets, micro.T, "targets");
+Tensor share_of_loss(Transformer& model, const Tensor& ids, const Tensor& targets, int64_t first_sample,
+                     const Tensor& count) {
   // BEGIN SOLUTION 07.1
-  current().first_sample = micro.first_sample;  // dropout draws the masks of the whole batch
+  current().first_sample = first_sample;  // dropout draws the masks of the whole batch
   const Tensor share = model.loss(ids, targets, {}, count);
-  // STUB: const Tensor share; todo("07.1", "the first sample, for dropout, and the share of the loss", model, micro, ids, targets, count);
+  // STUB: const Tensor share; todo("07.1", "the first sample, for dropout, and the share of the loss", model, ids, targets, first_sample, count);
   // END SOLUTION 07.1
   current().first_sample = 0;
   return share;
@@ -87,8 +86,10 @@ Accumulated accumulate(Transformer& model, const TextBatch& batch, const Split& 
   const Tensor count = target_count(batch);
   Accumulated sum;
   for (const TextBatch& micro : batch.parts(split)) {
+    const Tensor ids = on_device(micro.ids, micro.T, "inputs"),
+                 targets = on_device(micro.targets, micro.T, "targets");
     Tape tape;
-    const Tensor share = share_of_loss(model, micro, count);
+    const Tensor share = share_of_loss(model, ids, targets, micro.first_sample, count);
     sum.saved_bytes = std::max(sum.saved_bytes, tape.saved_bytes());
     sum.loss += item(share);
     tape.backward(share);

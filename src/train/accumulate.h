@@ -30,10 +30,11 @@ Split even_split(int64_t sequences, int64_t micro_batches);
 
 // The number of targets of the batch that are not padding, on the device.
 Tensor target_count(const TextBatch& batch);
-// The forward pass of one micro-batch, with the dropout masks that its sequences have in the whole batch. The
-// result is its share of the batch's loss: the sum of its losses, divided by `count`, the target_count() of
-// the whole batch.
-Tensor share_of_loss(Transformer& model, const TextBatch& micro, const Tensor& count);
+// The forward pass of one micro-batch. `first_sample` is the index of its first sequence in the whole batch,
+// so that sequences have the dropout masks of the whole batch. The result is the share of the micro-batch in
+// the batch's loss: the sum of its losses, divided by `count`, the target_count() of the whole batch.
+Tensor share_of_loss(Transformer& model, const Tensor& ids, const Tensor& targets, int64_t first_sample,
+                     const Tensor& count);
 
 struct Accumulated {
   double loss = 0;          // the mean over all targets of the batch that are not padding

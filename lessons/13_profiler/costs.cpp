@@ -9,7 +9,7 @@ namespace gradus {
 
 double seconds_of_a_range() {
   constexpr int kRanges = 100'000;
-  Context context("cpu");  // without listeners
+  Context context("cpu");  // without a profiler
   volatile int64_t sink = 0;
   const auto with = [&] {
     for (int i = 0; i < kRanges; ++i) {
@@ -26,7 +26,7 @@ double seconds_of_a_range() {
   return summarize(seconds).median;
 }
 
-// The share of a step that its outermost ranges cover: what is outside of them nobody can name.
+// The share of a step's time inside its outermost ranges. The rest of the time has no name in the trace.
 static double covered(const TracedStep& step) {
   double seconds = 0;
   for (const TracedSpan& r : step.ranges)
@@ -36,18 +36,19 @@ static double covered(const TracedStep& step) {
 
 void report_costs(const Round& round, Report& report) {
   if (!current().device.has_data()) return;
-  std::cout << "\n(b) The mended loop, " << round.run.steps.size() << " steps by op\n\n"
-            << profile_table("op", round.run.ops, 8) << "\n(c) By kernel\n\n"
+  std::cout << "\n(b) Time by op, " << round.run.steps.size()
+            << " steps of the loop with all bottlenecks fixed\n\n"
+            << profile_table("op", round.run.ops, 8) << "\n(c) Time by kernel, the same steps\n\n"
             << profile_table("kernel", round.run.kernels, 8);
   std::vector<double> shares, seconds;
   for (const TracedStep& step : round.run.steps)
     shares.push_back(covered(step)), seconds.push_back(step.seconds);
-  report.timing_at_least("share of a step that is in ranges", summarize(shares).median, 0.99);
-  report.timing_at_least("step without a profiler ÷ with", round.step_seconds / summarize(seconds).median,
-                         0.9);
+  report.timing_at_least("share of step time inside ranges", summarize(shares).median, 0.99);
+  report.timing_at_least("step time without profiler / with profiler",
+                         round.step_seconds / summarize(seconds).median, 0.9);
   const double range = seconds_of_a_range();
-  std::cout << "\nA range that nobody listens to takes " << seconds_text(range) << ".\n";
-  report.timing_at_least("5 ns ÷ a range that nobody listens to", 5e-9 / range, 1);
+  std::cout << "\nTime of a range without a profiler: " << seconds_text(range) << "\n";
+  report.timing_at_least("5 ns / time of a range without a profiler", 5e-9 / range, 1);
 }
 
 }  // namespace gradus

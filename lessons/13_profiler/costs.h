@@ -1,11 +1,12 @@
-// What profiling costs: when nobody listens, and when somebody does.
+// The cost of profiling: of a range without a profiler, and of a step with one.
 #pragma once
 #include "lessons/13_profiler/rounds.h"
 
 namespace gradus {
 
-double seconds_of_a_range();  // that nobody listens to: with it, less without it, in one loop each
-// Prints the tables of a run, and reports what its trace covers and costs.
+// The time of one range without a profiler: of a loop with a range, minus that of a loop without one.
+double seconds_of_a_range();
+// Prints the tables of a run, and reports how much of a step its ranges cover and how much time they cost.
 void report_costs(const Round& round, Report& report);
 
 }  // namespace gradus

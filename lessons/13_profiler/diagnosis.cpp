@@ -5,15 +5,15 @@
 
 namespace gradus {
 
-constexpr double kLongLoading = 0.05;    // of a step; less is not worth the work
-constexpr int64_t kManyBytes = 4 << 10;  // a loss, a norm or a learning rate are a few
-constexpr size_t kChain = 4;  // kernels; a bias, its activation and a residual may follow each other
+constexpr double kLongLoading = 0.05;    // share of a step; a shorter loading time is not reported
+constexpr int64_t kManyBytes = 4 << 10;  // a loss, a norm or a learning rate has fewer
+constexpr size_t kChain = 4;             // kernels; a bias, an activation and a residual are no chain
 
 const char* name_of(Bottleneck b) {
   switch (b) {
-    case Bottleneck::Loading: return "loading";
+    case Bottleneck::Loading: return "data loading";
     case Bottleneck::CopyToHost: return "copy to the host";
-    case Bottleneck::Chain: return "unfused chain";
+    case Bottleneck::Chain: return "unfused kernels";
   }
   return "";
 }
@@ -34,7 +34,8 @@ static void add(Findings& findings, const Finding& f) {
   sum.seconds += f.seconds, sum.count += f.count;
 }
 
-// The outermost "data" ranges, and the range within that most of each one's time went to.
+// For each outermost "data" range: the innermost range that took more than half of the time of the range
+// around it.
 static void find_loading(const TracedStep& step, Findings& findings) {
   for (const TracedSpan& data : step.ranges) {
     if (data.path != "data") continue;
@@ -49,8 +50,8 @@ static bool is_large_copy(const TracedSpan& r) {
   return r.name == "copy to the host" && r.bytes >= kManyBytes;
 }
 
-// A range that does nothing but copy, with no op in it, would be gone as a whole: each large copy has its
-// share of it.
+// The time that a step saves without this copy. If the range around it contains nothing but copies, the step
+// saves the whole range, and each of the range's large copies counts for an equal share.
 static double saved_without(const TracedStep& step, const TracedSpan& copy) {
   int64_t large = 0;
   const TracedSpan* around = nullptr;
@@ -71,8 +72,9 @@ static void find_copies(const TracedStep& step, Findings& findings) {
       add(findings, {Bottleneck::CopyToHost, without_last(r.path), saved_without(step, r), r.bytes});
 }
 
-// Kernels i, i + 1, ... that are element-wise and as large as the first: how many. What is behind them, or
-// behind kernel i if that is none, begins anew.
+// The number of consecutive kernels, beginning with kernel i, that are element-wise and about as large as
+// kernel i (half to twice its bytes); 0 if kernel i is not element-wise. The next chain can begin right after
+// them, or after kernel i if their number is 0.
 static size_t chain_from(const std::vector<TracedSpan>& kernels, size_t i) {
   size_t n = 0;
   for (; i + n < kernels.size() && kernels[i + n].category == "element-wise"; ++n)
@@ -80,8 +82,8 @@ static size_t chain_from(const std::vector<TracedSpan>& kernels, size_t i) {
   return n;
 }
 
-// One kernel would read what the first of a chain reads and write what the last one writes, which takes about
-// as long as the longest of them.
+// A chain is at least kChain such kernels. One fused kernel would read the inputs of the first and write the
+// output of the last, which takes about as long as the longest of them.
 static void find_chains(const TracedStep& step, Findings& findings) {
   // BEGIN SOLUTION 13.2
   for (size_t i = 0, n = 0; i < step.kernels.size(); i += std::max<size_t>(n, 1)) {
@@ -100,7 +102,7 @@ static void find_chains(const TracedStep& step, Findings& findings) {
   // END SOLUTION 13.2
 }
 
-// "forward/h.2" of every layer: "forward/h.*".
+// Replaces the number of the layer: "forward/h.2" becomes "forward/h.*".
 static std::string of_any_layer(std::string path) {
   const size_t at = path.starts_with("h.") ? 0 : path.find("/h.") + 1;
   if (at == 0 && !path.starts_with("h.")) return path;
@@ -108,7 +110,8 @@ static std::string of_any_layer(std::string path) {
   return path.substr(0, at) + "h.*" + path.substr(end);
 }
 
-// What is found in several layers is one finding, and the backward pass of a chain is the chain's.
+// Findings that differ only in their layer become one finding. Chains of the backward pass are added to the
+// first chain of the forward pass.
 static std::vector<Finding> merged(const Findings& findings) {
   std::map<std::pair<Bottleneck, std::string>, std::vector<Finding>> alike;
   bool forward = false;

@@ -1,6 +1,7 @@
-// Lesson 13, the profiler. Every op, layer and pass is a range with a name; who listens gets a trace: what
-// ran when, how many bytes were alive, which op a backward kernel belongs to. Here three mistakes make a loop
-// slow. Each is named from the trace file alone and mended, the costliest first.
+// Lesson 13, the profiler. Each op, layer and pass of a step is a range with a name. A profiler records
+// ranges and kernels as a trace: when each ran, how many bytes were alive, and which op a backward kernel
+// belongs to. Here three bottlenecks make a loop slow. The program finds each of them in the trace file alone
+// and fixes it, the one with the largest saving first.
 //
 // A kernel needs at least max(FLOPs / peak, bytes / bandwidth) seconds: the roofline.
 //
@@ -28,7 +29,8 @@ static Settings for_emulation() {
   return set;
 }
 
-// One step waits, one warms up, and the next ten are recorded; of few steps, at least the last.
+// Skips one step, warms up for one step, and records the next ten. With fewer steps, at least the last is
+// recorded.
 static ProfileSchedule schedule_of(int64_t steps) {
   const int64_t wait = steps > 2, warm_up = steps > 1;
   return {wait, warm_up, std::min<int64_t>(steps - wait - warm_up, 10)};
@@ -74,7 +76,7 @@ static LoopRun train(const Lesson& lesson, const Settings& set, const Text& text
 }
 
 static int lesson_13(int argc, char** argv) {
-  Lesson lesson(argc, argv, "13_profiler", "find out why a training step is slow, from its trace", 12);
+  Lesson lesson(argc, argv, "13_profiler", "why a training step is slow: bottlenecks found in its trace", 12);
   const std::string picture = lesson.device == "meta" ? "" : lesson.plot("13_roofline.svg");
   const auto trace = [&](size_t round) { return lesson.plot("13_round_" + std::to_string(round) + ".json"); };
   lesson.done({}, {picture, trace(1)});
@@ -96,8 +98,10 @@ static int lesson_13(int argc, char** argv) {
   report_rounds(rounds, set.model, set.batch * set.model.context, report);
   report_costs(rounds.back(), report);
   if (!picture.empty())
-    write_file(picture, draw(roofline_of("Kernels of a training step", rounds.back().run.kernels, machine)));
-  std::cout << "\nTraces for https://ui.perfetto.dev: " << trace(1) << " to " << trace(profiled_runs) << "\n";
+    write_file(picture, draw(roofline_of("Roofline of the kernels of a training step",
+                                         rounds.back().run.kernels, machine)));
+  std::cout << "\nTraces, to open in https://ui.perfetto.dev: " << trace(1) << " to " << trace(profiled_runs)
+            << "\n";
   return lesson.finish(report);
 }
 

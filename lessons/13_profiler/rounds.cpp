@@ -22,14 +22,14 @@ static bool& planted(Plants& plants, Bottleneck what) {
 std::vector<Round> search(const RunLoop& loop, int64_t timed_repeats) {
   std::vector<Round> rounds;
   Plants plants;
-  for (bool mended = true; mended;) {
+  for (bool fixed = true; fixed;) {
     Round& round = rounds.emplace_back();
     round.plants = plants;
     round.run = loop(plants, true);
     round.findings = diagnose(round.run.steps);
-    mended = !round.findings.empty() && std::exchange(planted(plants, round.findings[0].what), false);
+    fixed = !round.findings.empty() && std::exchange(planted(plants, round.findings[0].what), false);
   }
-  // One after the other, again and again, so that all see the same machine.
+  // Alternating runs (A B C D A B C D), so that a change of the machine's speed affects all loops.
   std::vector<std::vector<double>> seconds(rounds.size());
   for (int64_t i = 0; i < timed_repeats; ++i)
     for (size_t r = 0; r < rounds.size(); ++r) {
@@ -59,68 +59,70 @@ static std::string count_text(const Finding& f) {
   return std::to_string(f.count) + " kernels";
 }
 
-// What each trace promised, and what came of it.
+// The findings of each round, with the predicted and the measured saving.
 static void print_findings(const std::vector<Round>& rounds) {
-  Table table({"round", "step", "the trace says", "where", "per step", "promised", "saved"});
+  Table table(
+      {"round", "step time", "bottleneck", "range", "count per step", "predicted saving", "measured saving"});
   for (size_t r = 0; r < rounds.size(); ++r) {
     const Round& round = rounds[r];
     const std::string step = seconds_text(round.step_seconds), number = std::to_string(r + 1);
-    if (round.findings.empty()) table.row({number, step, "nothing more", "", "", "", ""});
+    if (round.findings.empty()) table.row({number, step, "none", "", "", "", ""});
     for (size_t i = 0; i < round.findings.size(); ++i) {
       const Finding& f = round.findings[i];
-      const bool mended = i == 0 && r + 1 < rounds.size();
+      const bool fixed = i == 0 && r + 1 < rounds.size();
       table.row({i == 0 ? number : "", i == 0 ? step : "", name_of(f.what), f.where, count_text(f),
                  seconds_text(f.seconds),
-                 mended ? seconds_text(round.step_seconds - rounds[r + 1].step_seconds) : ""});
+                 fixed ? seconds_text(round.step_seconds - rounds[r + 1].step_seconds) : ""});
     }
   }
-  std::cout << "\n(a) Each round mends its first finding\n\n" << table;
+  std::cout << "\n(a) Bottlenecks found in the trace; each round fixes its first one\n\n" << table;
 }
 
 static std::string row_name(const Plants& p) {
   std::string name;
   if (p.reloads_text) name += "loading, ";
   if (p.watches_gradients) name += "copies, ";
-  if (p.unfused_gelu) name += "chain, ";
-  return name.empty() ? "mended" : name.substr(0, name.size() - 2);
+  if (p.unfused_gelu) name += "unfused GELU, ";
+  return name.empty() ? "all fixed" : name.substr(0, name.size() - 2);
 }
 
-// Kernels of an unfused GELU, forward and backward, that one kernel each replaces; see unfused_gelu().
+// Kernels of an unfused and of a fused GELU, forward + backward; see unfused_gelu().
 constexpr int64_t kUnfused = 9 + 12, kFused = 1 + 1;
 
 static void check_counts(const std::vector<Round>& rounds, const TransformerConfig& model, Report& report) {
-  const LoopCounts mended = counts_of(rounds.back().run.steps[0]);
-  int64_t calls = 0, bytes = 0, loads = 0;  // in how many steps they are not as the plants say
+  const LoopCounts fixed = counts_of(rounds.back().run.steps[0]);
+  int64_t calls = 0, bytes = 0, loads = 0;  // the number of steps that differ from the prediction
   for (const Round& round : rounds)
     for (const TracedStep& step : round.run.steps) {
       const LoopCounts counts = counts_of(step);
       const Plants& p = round.plants;
-      calls += counts.calls != mended.calls + p.unfused_gelu * model.layers * (kUnfused - kFused);
+      calls += counts.calls != fixed.calls + p.unfused_gelu * model.layers * (kUnfused - kFused);
       bytes += counts.bytes_to_host != 4 + p.watches_gradients * 4 * model.parameter_count();
       loads += counts.loads != p.reloads_text;
     }
-  report.check_equal("steps with other kernel calls than predicted", calls, 0);
-  report.check_equal("steps with other bytes to the host than predicted", bytes, 0);
-  report.check_equal("steps with other loads than predicted", loads, 0);
+  report.check_equal("steps whose kernel calls differ from the prediction", calls, 0);
+  report.check_equal("steps whose bytes copied to host differ from the prediction", bytes, 0);
+  report.check_equal("steps whose text loads differ from the prediction", loads, 0);
 }
 
 static void check_losses(const std::vector<Round>& rounds, Report& report) {
-  int64_t unlike = 0;
-  double apart = 0;
+  int64_t different = 0;
+  double largest = 0;
   for (const Round& round : rounds) {
-    const auto alike = [&](const Round& r) { return r.plants.unfused_gelu == round.plants.unfused_gelu; };
+    const auto same_gelu = [&](const Round& r) { return r.plants.unfused_gelu == round.plants.unfused_gelu; };
     const std::vector<double>&losses = round.run.losses, &first = rounds[0].run.losses,
-          &same = std::find_if(rounds.begin(), rounds.end(), alike)->run.losses;
+          &same = std::find_if(rounds.begin(), rounds.end(), same_gelu)->run.losses;
     for (size_t i = 0; i < losses.size(); ++i) {
-      unlike += losses[i] != same[i] && !std::isnan(losses[i]);
-      apart = larger(apart, std::abs(losses[i] - first[i]) / first[i]);
+      different += losses[i] != same[i] && !std::isnan(losses[i]);
+      largest = larger(largest, std::abs(losses[i] - first[i]) / first[i]);
     }
   }
-  report.check_equal("losses that loading or copies change", unlike, 0);
-  report.check_at_most("largest relative difference of losses, fused GELU", apart, 1e-3);
+  report.check_equal("losses that differ bitwise from the first run with this GELU", different, 0);
+  report.check_at_most("largest relative difference of losses, fused / unfused GELU", largest, 1e-3);
 }
 
-// Copies and chains are named by what the trace counts; loading, by its time.
+// Copies and chains are found by counts of the trace, so they decide the exit code; loading is found by its
+// time.
 static void check_findings(const std::vector<Round>& rounds, Report& report) {
   int64_t counted = 0, loading = 0, left = 0;
   for (size_t r = 0; r + 1 < rounds.size(); ++r) {
@@ -128,9 +130,9 @@ static void check_findings(const std::vector<Round>& rounds, Report& report) {
     loading += is_loading, counted += !is_loading;
   }
   for (const Finding& f : rounds.back().findings) left += f.what != Bottleneck::Loading;
-  report.check_equal("copies and chain, named and mended", counted, 2);
-  report.check_equal("copies and chains in the last round", left, 0);
-  report.timing_at_least("loading, named and mended", double(loading), 1);
+  report.check_equal("copies and unfused GELU found in the trace and fixed", counted, 2);
+  report.check_equal("copies and unfused kernels found in the last round", left, 0);
+  report.timing_at_least("data loading found in the trace and fixed", double(loading), 1);
 }
 
 void report_rounds(const std::vector<Round>& rounds, const TransformerConfig& model, int64_t tokens,
@@ -143,9 +145,9 @@ void report_rounds(const std::vector<Round>& rounds, const TransformerConfig& mo
       row.ms_per_step = round.step_seconds * 1e3;
       row.tokens_per_s = double(tokens) / round.step_seconds;
     }
-    row.extra = {{"kernels", double(counts.calls)},
-                 {"bytes to host", double(counts.bytes_to_host)},
-                 {"loads", double(counts.loads)}};
+    row.extra = {{"kernel calls", double(counts.calls)},
+                 {"bytes copied to host", double(counts.bytes_to_host)},
+                 {"text loads", double(counts.loads)}};
   }
   check_findings(rounds, report);
   check_counts(rounds, model, report);

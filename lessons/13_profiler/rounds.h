@@ -1,4 +1,4 @@
-// Lesson 13's search: profile, name what costs most, mend it, until nothing is left.
+// The rounds of lesson 13: profile the loop, fix the bottleneck with the largest saving, until none is left.
 #pragma once
 #include <functional>
 
@@ -11,7 +11,7 @@ namespace gradus {
 
 struct LoopRun {
   std::vector<double> losses, seconds;  // of each step
-  std::vector<TracedStep> steps;        // if it was profiled: read from the trace file
+  std::vector<TracedStep> steps;        // if the loop was profiled: read from the trace file
   std::vector<ProfileRow> kernels, ops;
 };
 using RunLoop = std::function<LoopRun(const Plants&, bool profiled)>;
@@ -22,10 +22,11 @@ struct Round {
   std::vector<Finding> findings;
   double step_seconds = 0;  // median, without a profiler
 };
-// Each round mends the first finding of the one before; the last has none, or one that was mended already.
+// Each round profiles the loop after the first finding of the previous round was fixed. The last round has no
+// finding, or its first finding is fixed already.
 std::vector<Round> search(const RunLoop& loop, int64_t timed_repeats);
 
-struct LoopCounts {  // in a step
+struct LoopCounts {  // per step
   int64_t calls, bytes_to_host, loads;
 };
 LoopCounts counts_of(const TracedStep& step);

@@ -22,7 +22,7 @@ static std::vector<TracedSpan> read_spans(const std::string& path) {
                        begin + e.at("dur").get<double>() * 1e-6, details.value("bytes", int64_t(0))});
     }
   } catch (const Json::exception& e) {
-    fail(path, ": this is no trace of the profiler: ", e.what());
+    fail(path, ": this is not a trace of the profiler: ", e.what());
   }
   return spans;
 }

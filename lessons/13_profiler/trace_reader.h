@@ -1,4 +1,4 @@
-// A trace file, read back: what lesson 13 knows of a run, and all that it knows.
+// Reads a trace file. Lesson 13 knows nothing else of a run.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@ namespace gradus {
 
 struct TracedSpan {
   std::string name, category;
-  // Of a range, the names of those around it and its own: "forward/h.2/linear"; of a kernel, those of the
-  // ranges that it was called in. Without the step's.
+  // Of a range: the names of the ranges around it and its own, as in "forward/h.2/linear". Of a kernel: the
+  // names of the ranges that called it. The range of the step is left out.
   std::string path;
   ProfileTrack track;
   double begin, end;  // seconds
@@ -19,10 +19,10 @@ struct TracedSpan {
 };
 struct TracedStep {
   double seconds;
-  std::vector<TracedSpan> ranges;   // on both tracks, by their begin
+  std::vector<TracedSpan> ranges;   // of both tracks, in the order in which they begin
   std::vector<TracedSpan> kernels;  // in the order of the calls
 };
-// The steps of the first process. An Error if the file is no such trace, or has none.
+// The steps of the first process. An Error if the file is not a trace of the profiler or has no steps.
 std::vector<TracedStep> read_steps(const std::string& path);
 
 }  // namespace gradus

@@ -23,7 +23,7 @@ static std::vector<ProfileRow> sums(const Profiler& profiler, const Machine& mac
     row.name = name;
     add(row, {"", 1, e.cost.flops, e.cost.bytes, e.end - e.begin, least_seconds(e.cost, machine)});
   }
-  // STUB: todo("13.1", "a row for each name, with what its kernels add up to", profiler, machine, name_of, rows, least_seconds);
+  // STUB: todo("13.1", "a row per name, with the sums over its kernels", profiler, machine, name_of, rows, least_seconds);
   // END SOLUTION 13.1
   std::vector<ProfileRow> all;
   for (const auto& [name, row] : rows) all.push_back(row);
@@ -54,7 +54,7 @@ Table profile_table(const std::string& title, const std::vector<ProfileRow>& row
   const double all = seconds_of(rows);
   std::vector<std::string> header{title, "calls", "time", "share", "GFLOP/s", "GB/s"};
   const bool roofs = !rows.empty() && !std::isnan(rows[0].least);
-  if (roofs) header.push_back("of the roof");
+  if (roofs) header.push_back("fraction of roofline");
   Table table(header);
   std::vector<ProfileRow> shown(rows.begin(), rows.begin() + ptrdiff_t(std::min(most, rows.size())));
   if (shown.size() < rows.size()) {

@@ -1,6 +1,5 @@
-// Sums of a profile, by kernel or by op: how often each ran, for how long, and how near it came to what the
-// machine can do; as a table, and as a roofline (Williams et al. 2009, "Roofline: an insightful visual
-// performance model").
+// Sums of a profile by kernel or by op: calls, time and fraction of the roofline; as a table, and as a
+// picture of the roofline (Williams et al. 2009, "Roofline: an insightful visual performance model").
 #pragma once
 #include <string>
 #include <vector>
@@ -12,21 +11,22 @@
 
 namespace gradus {
 
-struct ProfileRow {  // of all kernels of one name, or in ops of one name
+struct ProfileRow {  // the sum over all kernels with one name, or over the kernels of all ops with one name
   std::string name;
   int64_t calls = 0, flops = 0, bytes = 0;
-  double seconds = 0, least = 0;  // what they took, and what they would at the machine's roofs
+  double seconds = 0, least = 0;  // measured, and at the machine's roofs
 };
 // The longest first.
 std::vector<ProfileRow> by_kernel(const Profiler&, const Machine&);
-// By the innermost range that a kernel was called in: an op, "linear", or what runs in a backward pass, which
-// a checkpoint makes run again, too: "linear, backward"; outside of all, and of all but a step: "no range".
+// By the innermost range around a kernel: "linear" for an op; "linear, backward" for an op in a backward
+// pass, recomputed ops included; "no range" for a kernel outside of all ranges, or inside a step only.
 std::vector<ProfileRow> by_op(const Profiler&, const Machine&);
 
-// of the roof: least ÷ seconds, above 100 % where data came from a cache. `title` heads the first column;
-// what follows the first `most` rows is summed up in one.
+// fraction of roofline: least / seconds; it is above 100 % if the data came from a cache. `title` heads the
+// first column. The rows after the first `most` are added up in one row.
 Table profile_table(const std::string& title, const std::vector<ProfileRow>& rows, size_t most = SIZE_MAX);
-// Of the kernels that compute: those that only move bytes have no place on it. The roof is that of fp32.
+// Only of the kernels that compute, because kernels without FLOPs have no place on it. The roof is the fp32
+// peak.
 Roofline roofline_of(const std::string& title, const std::vector<ProfileRow>& kernels, const Machine&);
 
 }  // namespace gradus

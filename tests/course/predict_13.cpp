@@ -1,5 +1,5 @@
-// The questions of 13.4: what a profiler will count in a step of the student's own model, and which roof a
-// product of theirs is under.
+// The questions of 13.4: what a profiler counts in a step of the student's own model, and which roof limits
+// the student's own matrix product.
 #include <algorithm>
 #include <sstream>
 
@@ -13,7 +13,7 @@
 namespace gradus::predict {
 
 struct Own13 {
-  int64_t layers, channels, batch, rows, intensity;  // intensity: FLOPs a byte where the roofs meet
+  int64_t layers, channels, batch, rows, intensity;  // intensity: the ridge point, in FLOPs per byte
 };
 
 static Own13 own_run(const std::string& student) {
@@ -24,7 +24,7 @@ static Own13 own_run(const std::string& student) {
   return o;
 }
 
-// Of a step with these plants, the kernel calls and the bytes to the host.
+// Kernel calls and bytes copied to the host, in a step with these bottlenecks.
 struct Counts {
   int64_t calls = 0, bytes = 0;
 };
@@ -52,7 +52,7 @@ static Counts profiled(const Own13& o, bool unfused, bool watches) {
   return counts;
 }
 
-// How many times as long as its FLOPs need a square product of `rows` needs at least.
+// The least time of a square product of size `rows`, divided by the time of its FLOPs at the peak.
 static double stretched(const Own13& o) {
   Machine m{};
   m.fp32_flops = 1e12, m.bandwidth = 1e12 / double(o.intensity);
@@ -65,17 +65,18 @@ static Quiz quiz(const std::string& student) {
   const Own13 o = own_run(student);
   std::ostringstream setting, roofs;
   setting << "Your model is a GPT in fp32 with " << o.layers << " layers, " << o.channels
-          << " channels, 4 heads, 50 tokens in its vocabulary, 16 positions, a tied head; a step has "
+          << " channels, 4 heads, a vocabulary of 50 tokens, 16 positions and a tied head; a step has "
           << o.batch << " sequences of 16 tokens.";
   roofs << "On your machine the roofs meet at " << o.intensity
-        << " FLOPs a byte. A product of two fp32 matrices (" << o.rows << ", " << o.rows
-        << ") reads both and writes a third, each once: its least time ÷ the time of its FLOPs at the peak?";
+        << " FLOPs per byte (the ridge point). A product of two fp32 matrices (" << o.rows << ", " << o.rows
+        << ") reads both and writes a third, each once. What is its least time, divided by the time of its "
+           "FLOPs at the peak?";
   const std::string id = "13.4";
   return {
       setting.str(),
-      {{id, "calls", "how many kernel calls fewer has a step with gelu() than with unfused_gelu()?",
+      {{id, "calls", "how many more kernel calls does a step have with unfused_gelu() than with gelu()?",
         measured([o] { return double(profiled(o, true, false).calls - profiled(o, false, false).calls); })},
-       {id, "bytes", "how many bytes does largest_gradient() copy to the host in a step?",
+       {id, "bytes", "how many bytes does largest_gradient() copy to the host per step?",
         measured([o] { return double(profiled(o, false, true).bytes); })},
        {id, "stretched", roofs.str(), measured([o] { return stretched(o); }, 0.01)}}};
 }

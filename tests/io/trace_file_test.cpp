@@ -65,7 +65,7 @@ TEST_F(L13_TraceFile, WhatIsWithinASpanStillIsAfterRounding) {
       file.span({0, 0}, "second", middle, end, "range");
     }
   });
-  EXPECT_EQ(t.problems, Problems{}) << "a span that seems to end after the one that it is in";
+  EXPECT_EQ(t.problems, Problems{}) << "in the file, a range ends after the range around it";
 }
 
 TEST_F(L13_TraceFile, NamesMayBeAnyText) {

@@ -1,4 +1,4 @@
-// Lesson 13: what is found in the steps of a trace.
+// Lesson 13: the bottlenecks found in the steps of a trace.
 #include "lessons/13_profiler/diagnosis.h"
 
 #include <gtest/gtest.h>
@@ -35,15 +35,16 @@ TEST(L13_Diagnosis, LoadingIsWhereMostOfItsTimeGoes) {
   const auto found = [](std::vector<TracedSpan> ranges) {
     return text_of(diagnose({{10, std::move(ranges), {}}}));
   };
-  EXPECT_EQ(found({range("data", 0, 3)}), "loading in data: 3 s, 1\n");
+  EXPECT_EQ(found({range("data", 0, 3)}), "data loading in data: 3 s, 1\n");
   EXPECT_EQ(
       found({range("data", 0, 3), range("data/load text", 0.1, 2.9), range("data/load text/read", 0.2, 1)}),
-      "loading in data/load text: 2.8 s, 1\n");
+      "data loading in data/load text: 2.8 s, 1\n");
   EXPECT_EQ(found({range("data", 0, 3), range("data/a", 0, 1.4), range("data/b", 1.4, 2.8)}),
-            "loading in data: 3 s, 1\n");
+            "data loading in data: 3 s, 1\n");
   EXPECT_EQ(found({range("data", 0, 0.4)}), "") << "4 % of the step";
-  EXPECT_EQ(found({range("data", 0, 0.3), range("data", 1, 1.3)}), "loading in data: 0.6 s, 2\n");
-  EXPECT_EQ(found({range("forward", 0, 3), range("forward/data", 0, 3)}), "") << "no batch is read there";
+  EXPECT_EQ(found({range("data", 0, 0.3), range("data", 1, 1.3)}), "data loading in data: 0.6 s, 2\n");
+  EXPECT_EQ(found({range("forward", 0, 3), range("forward/data", 0, 3)}), "")
+      << "this data range is not an outermost one";
 }
 
 TEST(L13_Diagnosis, CopiesToTheHostAreWorthTheRangeThatOnlyCopies) {
@@ -60,10 +61,10 @@ TEST(L13_Diagnosis, CopiesToTheHostAreWorthTheRangeThatOnlyCopies) {
             "copy to the host in watch: 5 s, 14000\n");
   EXPECT_EQ(found({range("forward", 0, 5), range("forward/linear", 0, 1), copy("forward/", 1, 2, 5000)}),
             "copy to the host in forward: 1 s, 5000\n")
-      << "the forward pass stays";
+      << "the range has an op, so only the copy is saved";
   EXPECT_EQ(found({range("a", 0, 1), copy("a/", 0, 0.5, 5000), range("a", 2, 4), copy("a/", 2, 3, 6000)}),
             "copy to the host in a: 3 s, 11000\n")
-      << "two ranges of one name";
+      << "two ranges with the same name";
   EXPECT_EQ(found({range("h.0", 0, 1), range("h.0/gelu", 0, 0.1), copy("h.0/", 0.5, 1, 5000),
                    range("h.11", 1, 2), range("h.11/gelu", 1, 1.1), copy("h.11/", 1.5, 2, 5000)}),
             "copy to the host in h.*: 1 s, 10000\n");
@@ -80,27 +81,30 @@ TEST(L13_Exercises, AChainIsElementwiseKernelsOfOneSize) {
     for (int i = 0; i < n; ++i) kernels.push_back(wise(in + "scale", i == 1 ? 3 : 1, bytes));
     return kernels;
   };
-  EXPECT_EQ(found(chain(3)), "") << "a bias, an activation, a residual";
+  EXPECT_EQ(found(chain(3)), "") << "three kernels (a bias, an activation, a residual) are no chain";
   const std::string four = found(chain(4));
-  EXPECT_EQ(four, "unfused chain in forward/h.2: 3 s, 4\n")
-      << "of 1 + 3 + 1 + 1 seconds the longest stays"
-      << usual_mistake({{four.find("6 s") != std::string::npos,
-                         "one kernel that does it all still takes as long as the longest of them"},
-                        {four.empty(), "four kernels are a chain already"}});
+  EXPECT_EQ(four, "unfused kernels in forward/h.2: 3 s, 4\n")
+      << "the four kernels take 1 + 3 + 1 + 1 s, and a fused kernel takes as long as the longest, 3 s"
+      << usual_mistake(
+             {{four.find("6 s") != std::string::npos,
+               "a fused kernel still takes as long as the longest kernel of the chain; subtract its time"},
+              {four.empty(), "kChain kernels are a chain, too"}});
   std::vector<TracedSpan> cut = chain(6);
   cut.insert(cut.begin() + 3, kernel(in + "linear", "contraction", 1));
-  EXPECT_EQ(found(cut), "") << "another kernel stands between them";
+  EXPECT_EQ(found(cut), "") << "a matrix product in between cuts the kernels into two groups of three";
   cut = chain(6);
   cut[3].bytes = 5000;
-  EXPECT_EQ(found(cut), "") << "one of another size";
+  EXPECT_EQ(found(cut), "")
+      << "a kernel of a different size cuts the kernels into groups of three, one and two";
   cut[3].bytes = 2000;
-  EXPECT_EQ(found(cut), "unfused chain in forward/h.2: 5 s, 6\n")
-      << "up to twice as many bytes are the same size";
+  EXPECT_EQ(found(cut), "unfused kernels in forward/h.2: 5 s, 6\n")
+      << "from half to twice the bytes count as the same size";
   cut[3].bytes = 500;
-  EXPECT_EQ(found(cut), "unfused chain in forward/h.2: 5 s, 6\n");
+  EXPECT_EQ(found(cut), "unfused kernels in forward/h.2: 5 s, 6\n");
   cut = chain(4);
   for (const TracedSpan& k : chain(4, 9000)) cut.push_back(k);
-  EXPECT_EQ(found(cut), "unfused chain in forward/h.2: 6 s, 8\n") << "two chains, each with its longest";
+  EXPECT_EQ(found(cut), "unfused kernels in forward/h.2: 6 s, 8\n")
+      << "two chains, and each has its own longest kernel";
 }
 
 TEST(L13_Diagnosis, ChainsOfLayersAndTheirBackwardAreOneFinding) {
@@ -110,18 +114,18 @@ TEST(L13_Diagnosis, ChainsOfLayersAndTheirBackwardAreOneFinding) {
   };
   std::vector<TracedSpan> kernels;
   chain(kernels, "forward/h.0"), chain(kernels, "forward/h.1"), chain(kernels, "backward");
-  EXPECT_EQ(text_of(diagnose({{10, {}, kernels}})), "unfused chain in forward/h.*: 9 s, 12\n");
+  EXPECT_EQ(text_of(diagnose({{10, {}, kernels}})), "unfused kernels in forward/h.*: 9 s, 12\n");
   kernels.clear();
   chain(kernels, "backward");
-  EXPECT_EQ(text_of(diagnose({{10, {}, kernels}})), "unfused chain in backward: 3 s, 4\n");
+  EXPECT_EQ(text_of(diagnose({{10, {}, kernels}})), "unfused kernels in backward: 3 s, 4\n");
 }
 
 TEST(L13_Diagnosis, FindingsAreOfAStepAndTheCostliestComesFirst) {
   std::vector<TracedSpan> kernels(4, wise("forward/h.0/scale"));
   const TracedStep step{10, {range("data", 0, 1), range("copy to the host", 5, 7, "copy", 10'000)}, kernels};
-  EXPECT_EQ(
-      text_of(diagnose({step, step, step})),
-      "unfused chain in forward/h.0: 3 s, 4\ncopy to the host in : 2 s, 10000\nloading in data: 1 s, 1\n");
+  EXPECT_EQ(text_of(diagnose({step, step, step})),
+            "unfused kernels in forward/h.0: 3 s, 4\ncopy to the host in : 2 s, 10000\ndata loading in data: "
+            "1 s, 1\n");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Twenty loops, each with a bottleneck of a kind, place and size that the program does not know: what a trace
-// says must be it.
+// Twenty loops, each with a planted bottleneck of random kind, place and size (or none): the diagnosis must
+// find it in the trace.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,16 +20,16 @@ namespace {
 struct RandomPlant {
   std::string what;  // of a Bottleneck; "" for none
   std::string where;
-  double loading = 0;      // seconds a step
+  double loading = 0;      // seconds per step
   int64_t layer = -1;      // -1: all
   int64_t chained = 0;     // element-wise ops in a row, 0: none
-  int64_t copied = 0;      // elements of an activation, or with `watch` of a weight
+  int64_t copied = 0;      // elements of an activation; with `watch`, of a weight
   std::string watch = {};  // the range around it
 };
-RandomPlant plant;  // what the activation below does
+RandomPlant plant;  // what planted_activation does
 int64_t layer_now = 0;
 
-// An activation with a chain of scales behind it, or a copy.
+// GELU, followed by a chain of scales or by a copy.
 Tensor planted_activation(const Tensor& x) {
   const int64_t layer = layer_now++;
   Tensor y = gelu(x);
@@ -50,8 +50,8 @@ RandomPlant draw(Rng& rng, const TransformerConfig& c) {
   p.layer = any(-1, c.layers - 1);
   const std::string layers = "forward/h." + (p.layer < 0 ? "*" : std::to_string(p.layer));
   switch (rng.below(5)) {
-    case 0: return {"loading", "data", 2e-3 + 6e-3 * rng.uniform()};
-    case 1: p.what = "unfused chain", p.where = layers, p.chained = any(6, 14); break;
+    case 0: return {"data loading", "data", 2e-3 + 6e-3 * rng.uniform()};
+    case 1: p.what = "unfused kernels", p.where = layers, p.chained = any(6, 14); break;
     case 2: p.what = "copy to the host", p.where = layers, p.copied = any(2000, 8192); break;
     case 3:
       p.what = "copy to the host", p.copied = any(2000, 4096);

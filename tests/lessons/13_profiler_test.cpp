@@ -1,4 +1,4 @@
-// Lesson 13: reading traces, searching in rounds, the checks; and the traces of all lessons.
+// Lesson 13: the trace reader, the rounds, the checks; and the traces of all lessons.
 #include <cmath>
 
 #include "lessons/13_profiler/rounds.h"
@@ -33,7 +33,7 @@ TEST_F(L13_TraceReader, ReadsWhatTheProfilerWrote) {
     ASSERT_EQ(s.ranges.size(), 2u);
     EXPECT_EQ(s.ranges[0].path, "outer");
     EXPECT_EQ(s.ranges[1].path, "outer/inner");
-    EXPECT_EQ(s.ranges[1].category, "network") << "it moves bytes, and is none of the device's copies";
+    EXPECT_EQ(s.ranges[1].category, "network") << "the range moves bytes, but it is not a copy of the device";
     EXPECT_EQ(s.ranges[1].bytes, 123);
     ASSERT_EQ(s.kernels.size(), 1u);
     EXPECT_EQ(s.kernels[0].path, "outer/inner");
@@ -49,13 +49,13 @@ TEST_F(L13_TraceReader, RefusesWhatIsNoTrace) {
       write("wrong.json", "{\"traceEvents\":[{\"ph\":\"X\",\"pid\":0}]}"),
       write("cut.json", "{\"traceEvents\":[{");
   for (const char* file : {"other.json", "wrong.json", "cut.json"})
-    expect_refused("this is no trace of the profiler", [&] { read_steps(path(file)); });
+    expect_refused("this is not a trace of the profiler", [&] { read_steps(path(file)); });
   expect_refused("this trace has no steps", [&] { read_steps(path("none.json")); });
   expect_refused("is empty", [&] { read_steps(path("empty.json")); });
   expect_refused("cannot be opened", [&] { read_steps(path("nowhere.json")); });
 }
 
-// The checks of the lesson, with right rounds and with wrong ones.
+// The checks of the lesson, with right and with wrong rounds.
 struct L13_Checks : ::testing::Test {
   Context context;
   TransformerConfig model{.vocab = 8, .context = 4, .layers = 1, .heads = 1, .channels = 4};
@@ -92,33 +92,34 @@ struct L13_Checks : ::testing::Test {
 
 TEST_F(L13_Checks, OfTheRounds) {
   EXPECT_EQ(failed([](auto&) {}), Names{});
-  EXPECT_EQ(failed([](auto& r) { r.erase(r.begin() + 1); }), Names{"copies and chain, named and mended"});
+  EXPECT_EQ(failed([](auto& r) { r.erase(r.begin() + 1); }),
+            Names{"copies and unfused GELU found in the trace and fixed"});
   EXPECT_EQ(failed([](auto& r) {
               r[3].findings = {{Bottleneck::Chain, "where"}};
             }),
-            Names{"copies and chains in the last round"});
+            Names{"copies and unfused kernels found in the last round"});
   EXPECT_EQ(failed([](auto& r) { r[0].run.steps[1].kernels.pop_back(); }),
-            Names{"steps with other kernel calls than predicted"});
+            Names{"steps whose kernel calls differ from the prediction"});
   EXPECT_EQ(failed([](auto& r) { r[2].run.steps[0].ranges[0].bytes = 8; }),
-            Names{"steps with other bytes to the host than predicted"});
+            Names{"steps whose bytes copied to host differ from the prediction"});
   EXPECT_EQ(failed([](auto& r) { r[3].run.steps[1].ranges.push_back(range("data/load text", 0, 1)); }),
-            Names{"steps with other loads than predicted"});
+            Names{"steps whose text loads differ from the prediction"});
   EXPECT_EQ(failed([](auto& r) { r[1].run.losses[1] = std::nextafter(1.0, 2.0); }),
-            Names{"losses that loading or copies change"});
+            Names{"losses that differ bitwise from the first run with this GELU"});
   EXPECT_EQ(failed([](auto& r) { r[0].findings[0].what = Bottleneck::Chain; }),
-            Names{"copies and chain, named and mended"});
+            Names{"copies and unfused GELU found in the trace and fixed"});
   EXPECT_EQ(failed([](auto& r) {
               r[3].findings = {{Bottleneck::Loading, "data"}};
             }),
             Names{})
-      << "a matter of time";
+      << "loading is found by its time, so it fails no check";
   for (const double wrong : {1.002, 0.998, double(NAN)})
     EXPECT_EQ(failed([&](auto& r) { r[3].run.losses[1] = wrong; }),
-              Names{"largest relative difference of losses, fused GELU"})
+              Names{"largest relative difference of losses, fused / unfused GELU"})
         << wrong;
 }
 
-TEST(L13_Search, MendsTheFirstFindingUntilThereIsNone) {
+TEST(L13_Search, FixesTheFirstFindingUntilThereIsNone) {
   std::vector<std::string> asked;
   const auto loop = [&](const Plants& p, bool profiled) {
     asked.push_back(std::string(p.reloads_text ? "l" : "") + (p.watches_gradients ? "c" : "") +
@@ -134,10 +135,11 @@ TEST(L13_Search, MendsTheFirstFindingUntilThereIsNone) {
   EXPECT_EQ(asked, (std::vector<std::string>{"lcu", "lu", "l", "", "lcu timed", "lu timed", "l timed",
                                              " timed", "lcu timed", "lu timed", "l timed", " timed"}));
   EXPECT_TRUE(rounds[3].findings.empty());
-  for (const Round& r : rounds) EXPECT_EQ(r.step_seconds, 2) << "the median, without two steps to warm up";
+  for (const Round& r : rounds)
+    EXPECT_EQ(r.step_seconds, 2) << "the median without the first two steps, which warm up";
 }
 
-TEST(L13_Search, StopsAtWhatWasMendedAlready) {
+TEST(L13_Search, StopsAtAFindingThatIsFixedAlready) {
   const auto loop = [](const Plants&, bool) {
     return LoopRun{{1}, {1}, {TracedStep{10, {range("data", 0, 1)}, {}}}, {}, {}};
   };
@@ -171,7 +173,7 @@ struct L13_Programs : FolderTest {
   const std::string there = "cd '" + path() + "';";
 };
 
-// On meta, so that it takes a moment; those whose model is small also on the cpu.
+// All lessons run on meta, because that is fast; lessons with small models run on the cpu, too.
 TEST_F(L13_Programs, EveryLessonWritesAValidTrace) {
   for (const std::string& program : lessons()) {
     for (const char* device : {"meta", "cpu"}) {
@@ -192,8 +194,8 @@ TEST_F(L13_Programs, EveryLessonWritesAValidTrace) {
   }
 }
 
-// Where there is room for the trace alone, or not even for that.
-TEST_F(L13_Programs, WhatCannotBeTracedIsASentenceAndTheReportIsThere) {
+// The trace's folder is missing, or its disk is full.
+TEST_F(L13_Programs, ATraceThatCannotBeWrittenIsAnErrorAfterTheReport) {
   const std::string program = "lessons/13_profiler";
   expect_refused(run(program, "--steps=2 --trace=no/such/folder/t.json", there), 1, "cannot be written");
   expect_refused(run(program, "--steps=2 --device=meta --trace=/dev/full", there), 1, "/dev/full");
@@ -205,7 +207,7 @@ TEST_F(L13_Programs, WhatCannotBeTracedIsASentenceAndTheReportIsThere) {
   EXPECT_FALSE(fs::exists(path("t.json")));
 }
 
-// What was done until an error ended it.
+// The trace contains the work that was done before the error.
 TEST_F(L13_Programs, ARunThatEndsWithAnErrorHasATrace) {
   const Outcome outcome =
       run("lessons/03_transformer", "--device=cpu --steps=3 --memory=30MiB --trace=t.json", there);
@@ -216,10 +218,10 @@ TEST_F(L13_Programs, ARunThatEndsWithAnErrorHasATrace) {
   EXPECT_TRUE(trace.find("forward"));
 }
 
-// Perfetto's own reader, where there is one.
+// Perfetto's own reader, if TRACE_PROCESSOR names one.
 TEST_F(L13_Programs, PerfettoReadsATrace) {
   const char* processor = getenv("TRACE_PROCESSOR");
-  if (!processor) GTEST_SKIP() << "TRACE_PROCESSOR names no trace_processor_shell";
+  if (!processor) GTEST_SKIP() << "TRACE_PROCESSOR does not name a trace_processor_shell";
   const Outcome outcome = run("lessons/02_autograd", "--steps=3 --device=cpu --trace=t.json", there);
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   write("q.sql",

@@ -1,4 +1,4 @@
-// Ranges and kernels of a trace, made up.
+// Ranges and kernels of a trace for tests.
 #pragma once
 #include <string>
 

@@ -71,7 +71,7 @@ TEST(L13_Exercises, RowsAreSumsOfKernels) {
   const std::vector<ProfileRow> kernels = by_kernel(profiler, m), ops = by_op(profiler, m);
   const bool ranges_too = find(kernels, "backward").calls > 0;
   EXPECT_EQ(find(kernels, "scale").calls, 4)
-      << "two forward, two backward"
+      << "two calls in the forward pass, two in the backward pass"
       << usual_mistake({{ranges_too, "the events of ranges are counted as kernels"}});
   EXPECT_EQ(find(kernels, "scale").flops, 4 * cost::scale(10, DType::F32).flops);
   EXPECT_EQ(find(kernels, "scale").bytes, 4 * cost::scale(10, DType::F32).bytes);
@@ -101,11 +101,11 @@ TEST(L13_ProfileTable, RatesSharesAndTheRest) {
                                      {"fill", 1, 0, int64_t(1e9), 0.5, 0.25},
                                      {"cast", 1, 0, int64_t(1e9), 0.5, 0.25}};
   EXPECT_EQ(text_of(profile_table("kernel", rows, 2)),
-            "  kernel    calls    time   share  GFLOP/s  GB/s  of the roof\n"
-            "  --------  -----  ------  ------  -------  ----  -----------\n"
-            "  matmul       10  2.00 s  50.0 %        4     1       50.0 %\n"
-            "  gelu          4  1.00 s  25.0 %        1     4      150.0 %\n"
-            "  2 others      2  1.00 s  25.0 %        0     2       50.0 %\n");
+            "  kernel    calls    time   share  GFLOP/s  GB/s  fraction of roofline\n"
+            "  --------  -----  ------  ------  -------  ----  --------------------\n"
+            "  matmul       10  2.00 s  50.0 %        4     1                50.0 %\n"
+            "  gelu          4  1.00 s  25.0 %        1     4               150.0 %\n"
+            "  2 others      2  1.00 s  25.0 %        0     2                50.0 %\n");
   for (const size_t most : {size_t(4), size_t(9)})
     EXPECT_EQ(text_of(profile_table("kernel", rows, most)).find("others"), std::string::npos);
   std::vector<ProfileRow> emulated = rows;

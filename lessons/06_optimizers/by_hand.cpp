@@ -10,7 +10,7 @@ static void set_gradient(Parameter& p, const std::vector<double>& values) {
   p.leaf.written = true;
 }
 
-// A weight of 1 after each of two updates with the gradients 2 and 1, by a learning rate of 0.1.
+// A weight of 1 after each of two updates with the gradients 2 and 1, at a learning rate of 0.1.
 template <class O, class Args>
 static std::vector<std::string> two_updates(const char* name, const Args& args) {
   const Context context("cpu");
@@ -30,12 +30,12 @@ static std::vector<std::string> two_updates(const char* name, const Args& args) 
 }
 
 void optimizers_by_hand(std::ostream& out) {
-  out << "w = 1, rate 0.1, gradients 2 and then 1; states | w after each update\n\n";
-  Table rules({"rule", "g = 2", "g = 1"});
+  out << "One weight, w = 1; learning rate 0.1. A cell: the optimizer's states | w, after the update\n\n";
+  Table rules({"optimizer", "update 1, g = 2", "update 2, g = 1"});
   rules.row(two_updates<Sgd>("SGD", SgdArgs{}));
   rules.row(two_updates<Sgd>("momentum 0.9", SgdArgs{.momentum = 0.9f}));
   rules.row(two_updates<Sgd>("Nesterov 0.9", SgdArgs{.momentum = 0.9f, .nesterov = true}));
-  rules.row(two_updates<AdamW>("AdamW", AdamWArgs{}));
+  rules.row(two_updates<AdamW>("AdamW, no weight decay", AdamWArgs{}));
   out << rules;
 
   const Context context("cpu");
@@ -48,8 +48,8 @@ void optimizers_by_hand(std::ostream& out) {
   const std::vector<Tensor>& states = optimizer.states[0].tensors;
   const std::vector<double> columns = to_host<double>(states[0]), rows = to_host<double>(states[1]),
                             u = to_host<double>(w.value);
-  out << "\nAdafactor: g = (1 2; 3 1), its squares rebuilt from their means by row and by column\n\n";
-  Table table({"squares", "mean", "rebuilt", "step g / sqrt(rebuilt)"});
+  out << "\nAdafactor, one matrix, g = (1 2; 3 1): g^2 rebuilt from its row means and column means\n\n";
+  Table table({"g^2", "row mean", "rebuilt g^2", "g / sqrt(rebuilt g^2)"});
   constexpr double g[2][2] = {{1, 2}, {3, 1}};
   const auto two = [](double a, double b) { return number_text(a) + " " + number_text(b); };
   for (int r = 0; r < 2; ++r) {
@@ -57,7 +57,8 @@ void optimizers_by_hand(std::ostream& out) {
     table.row({two(g[r][0] * g[r][0], g[r][1] * g[r][1]), number_text(rows[r]), two(a * a, b * b),
                two(-u[2 * r], -u[2 * r + 1])});
   }
-  table.row({"means " + two(columns[0], columns[1]), number_text((rows[0] + rows[1]) / 2), "", ""});
+  table.row({"column means: " + two(columns[0], columns[1]),
+             "of all: " + number_text((rows[0] + rows[1]) / 2), "", ""});
   out << table;
 }
 

@@ -3,8 +3,8 @@
 
 namespace gradus {
 
-// --print=example: three updates of one weight by each rule, and a matrix of squares rebuilt from the means
-// of its rows and columns, computed by the optimizers.
+// --print=example: two updates of one weight by each optimizer, and Adafactor's squares of a matrix, rebuilt
+// from its row and column means. The optimizers themselves compute all numbers.
 void optimizers_by_hand(std::ostream& out);
 
 }  // namespace gradus

@@ -28,7 +28,7 @@ int64_t state_bytes(const std::string& optimizer, int64_t out, int64_t in, bool 
   if (optimizer.starts_with("Adafactor")) return out == 1 ? 4 * in : 4 * (out + in);
   if (optimizer == "Muon" && in_block) return 4 * out * in;
   return 8 * out * in;
-  // STUB: todo("06.5", "the bytes that this optimizer keeps of a parameter", optimizer, out, in, in_block);
+  // STUB: todo("06.5", "the bytes of this optimizer's states for a parameter", optimizer, out, in, in_block);
   // END SOLUTION 06.5
 }
 

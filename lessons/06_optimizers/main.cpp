@@ -1,8 +1,9 @@
-// Lesson 06, optimizers. An optimizer turns a gradient into a step, and what it remembers for that is memory:
-// SGD nothing, momentum one number a parameter, AdamW two, Adafactor hardly any, Muon one. Each is tried with
-// five learning rates on the same text.
+// Lesson 06, optimizers. An optimizer turns a gradient into an update of the weights. Its state is what it
+// keeps between two updates: SGD keeps nothing, momentum one number per parameter, AdamW two, Adafactor far
+// less than one, Muon one per parameter of its matrices. Each trains with four learning rates on the same
+// text, and then with two more seeds at its best rate.
 //
-// Memory of the states, fp32, of a matrix (out, in): 0, 4 out in, 8 out in, 4 (out + in), 4 out in bytes.
+// State bytes of a matrix (out, in) in fp32: 0, 4 out in, 8 out in, 4 (out + in), 4 out in.
 //
 //   make lesson-06                                                          expected last line: PASS
 #include <cmath>
@@ -25,20 +26,23 @@ struct Settings {
       .vocab = ByteTokenizer::kVocabulary, .context = 64, .layers = 2, .heads = 4, .channels = 64};
   int64_t batch = 8, text_bytes = 600'000;
   double max_norm = 1.0;
-  int rates = kRates;
+  int rates = kRates, seeds = 3;
 };
 static Settings for_emulation() {
-  Settings set{.batch = 2, .text_bytes = 60'000, .rates = 1};
+  Settings set{.batch = 2, .text_bytes = 60'000, .rates = 1, .seeds = 1};
   set.model.context = 16, set.model.layers = 1, set.model.channels = 16;
   return set;
 }
 
-// One run: the same first weights and the same text for all, another optimizer.
-static Trial train(const Lesson& lesson, const Settings& set, const Loader& loader, const Contender& who,
-                   double rate) {
+static int64_t warmup(const Lesson& lesson) { return lesson.steps / 10; }
+
+// One run. The seed draws the first weights and the batches, so both are the same for all optimizers.
+static Trial train(const Lesson& lesson, const Settings& set, const Corpus& corpus, const Contender& who,
+                   double rate, uint64_t seed) {
   LessonContext context(lesson);
+  const Loader loader(corpus, set.model.context, seed);
   Transformer model(set.model);
-  model.initialize(lesson.seed);
+  model.initialize(seed);
   const std::unique_ptr<Optimizer> optimizer = who.make(model.parameters);
   const int64_t bytes = state_bytes(who.name, model.parameters);  // as predicted
   const Shape batch{set.batch, set.model.context};
@@ -50,39 +54,43 @@ static Trial train(const Lesson& lesson, const Settings& set, const Loader& load
     read_batch(loader, step, inputs, targets);
     Tape tape;
     const Tensor loss = model.loss(inputs, targets);
-    if (step == 0 && lesson.print == "tape" && who.name == "SGD" && rate == who.rate) tape.print(std::cout);
+    if (step == 0 && lesson.print == "tape" && who.name == "SGD" && rate == who.rate && seed == lesson.seed)
+      tape.print(std::cout);
     const double loss_value = item(loss);
     model.parameters.zero_grad();
     tape.backward(loss);
     optimizer->clip_grad_norm(set.max_norm);
     context.device.meter().reset_totals();
-    optimizer->step(warmup_cosine(step, lesson.steps / 10, lesson.steps, rate, rate / 10));
+    optimizer->step(warmup_cosine(step, warmup(lesson), lesson.steps, rate, rate / 10));
     recorder.end(loss_value);
   }
   Trial trial{rate, recorder.losses, recorder.seconds, {}, bytes};
   recorder.fill(trial.row, batch.numel());
   trial.row.model_flops = set.model.flops_per_token() * batch.numel();
   const int64_t products = context.device.meter().totals(OpClass::Contraction).flops;  // of the last update
-  trial.row.extra = {{"rate", rate}, {"GFLOP/update", double(products) * 1e-9}};
+  trial.row.extra = {{"learning rate", rate}, {"GFLOP/update", double(products) * 1e-9}};
   if (context.device.has_data())
     trial.row.loss_last = smooth(recorder.losses).back();
   else
-    trial.row.ms_per_step = trial.row.tokens_per_s = std::nullopt;  // of computing nothing
+    trial.row.ms_per_step = trial.row.tokens_per_s = std::nullopt;  // nothing was computed
   return trial;
 }
 
-// (a) Everyone with every rate.
-static std::vector<Result> race(const Lesson& lesson, const Settings& set, const Loader& loader) {
+// (a) Each optimizer with each rate, then its best rate with the other seeds.
+static std::vector<Result> race(const Lesson& lesson, const Settings& set, const Corpus& corpus) {
   std::vector<Result> results;
-  Progress progress("runs", int64_t(contenders().size()) * set.rates);
+  Progress progress("runs", int64_t(contenders().size()) * (set.rates + set.seeds - 1));
   int64_t done = 0;
   for (const Contender& who : contenders()) {
     Result& result = results.emplace_back(Result{who.name, {}});
-    for (int i = 0; i < set.rates; ++i) {
-      const double rate = who.rate * std::pow(3.0, i - set.rates / 2);
-      result.trials.push_back(train(lesson, set, loader, who, rate));
-      progress.step(++done, result.trials.back().losses.back());
-    }
+    const auto run = [&](std::vector<Trial>& runs, double rate, uint64_t seed) {
+      runs.push_back(train(lesson, set, corpus, who, rate, seed));
+      progress.step(++done, runs.back().losses.back());
+    };
+    for (int i = 0; i < set.rates; ++i)
+      run(result.trials, set.rates > 1 ? who.rate * std::pow(3.0, i - 1) : who.rate, lesson.seed);
+    const double best = result.best().rate;
+    for (int k = 1; k < set.seeds; ++k) run(result.repeats, best, lesson.seed + uint64_t(k));
   }
   return results;
 }
@@ -91,19 +99,25 @@ static void describe(Report& report, const Lesson& lesson, const Settings& set,
                      const std::vector<Result>& results) {
   report.config(set.model, set.batch);
   report.config("steps", lesson.steps);
+  report.config("weight_decay", int64_t(0));
+  if (set.seeds > 1) report.config("last_loss", "mean of " + std::to_string(set.seeds) + " seeds");
   for (const Result& r : results) {
     ReportRow& row = report.row(r.name);
     row = r.best().row;
     row.name = r.name;
+    if (set.seeds == 1) continue;
+    const Spread last = r.last_losses();
+    row.loss_last = last.mean;
+    row.extra.insert(row.extra.begin(), {{"min of seeds", last.least}, {"max of seeds", last.most}});
   }
-  // The rates were chosen for so many steps.
+  // The rates were chosen for this number of steps.
   check_results(results, lesson.steps,
                 set.rates > 1 ? is_for_steps(kSteps, lesson.steps) : "is for a sweep of rates", report);
 }
 
 static int lesson_06(int argc, char** argv) {
-  Lesson lesson(argc, argv, "06_optimizers", "optimizers: what each remembers, and what that is good for",
-                kSteps);
+  Lesson lesson(argc, argv, "06_optimizers",
+                "optimizers: the bytes of their states, and the loss that they reach", kSteps);
   std::vector<std::string> pictures;
   if (lesson.device != "meta") pictures = {lesson.plot("06_steps.svg"), lesson.plot("06_time.svg")};
   lesson.done({}, pictures);
@@ -111,17 +125,18 @@ static int lesson_06(int argc, char** argv) {
   LessonContext context(lesson);
   Settings set = std::string_view(context.device.name()) == "emu" ? for_emulation() : Settings();
   if (!context.device.has_data()) set.rates = 1;
+  if (!context.device.has_data() || lesson.steps != kSteps) set.seeds = 1;
   const Text text = load_text("", set.text_bytes, lesson.seed);
   const Loader loader(text.corpus, set.model.context, lesson.seed);
   print_sizes(text.corpus, loader);
 
   Report report = lesson.report();
-  const std::vector<Result> results = race(lesson, set, loader);
+  const std::vector<Result> results = race(lesson, set, text.corpus);
   describe(report, lesson, set, results);
   if (set.rates > 1) print_sweep(results);
   if (context.device.has_data()) {
     print_race(results, set.model.parameter_count());
-    draw_race(lesson, results);
+    draw_race(lesson, results, warmup(lesson));
   }
   update_time_table(report);
   report_published("(c) A published run", published_adafactor(), report);

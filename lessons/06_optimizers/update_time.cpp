@@ -24,11 +24,11 @@ void add_matrices(Parameters& parameters, int count, int64_t rows, int64_t cols)
 }
 
 struct Timed {
-  int64_t bytes, flops;   // that the kernels of one update move and do
-  double seconds, least;  // of an update; of moving as many bytes by y += x. NaN on meta
+  int64_t bytes, flops;   // that the kernels of one update move and compute
+  double seconds, least;  // of an update; of y += x that moves as many bytes. NaN on meta
 };
 
-// Both in turns, so that what else the machine does falls on both.
+// Alternating runs, so that other load on the machine slows both.
 static Timed time_update(Optimizer& optimizer, Parameters& parameters) {
   Device& device = current().device;
   device.meter().reset_totals();
@@ -65,9 +65,10 @@ static const char* passes_of(const std::string& optimizer) {
 }
 
 void update_time_table(Report& report) {
-  if (std::string_view(current().device.name()) == "emu") return;  // its times say nothing
-  Table table({"an update of matrices", "passes: read > written", "bytes a parameter", "as y += x",
-               "measured", "share"});
+  if (std::string_view(current().device.name()) == "emu")
+    return;  // an emulated device has no meaningful times
+  Table table({"update of 16 matrices", "arrays per pass: read > written", "bytes per parameter",
+               "y += x, same bytes", "measured", "y += x / measured"});
   const auto text = [](double seconds) { return std::isnan(seconds) ? "" : seconds_text(seconds); };
   for (const Contender& c : contenders()) {
     if (c.name == "Muon") continue;
@@ -76,21 +77,24 @@ void update_time_table(Report& report) {
     const Timed t = time_update(*c.make(parameters), parameters);
     table.row({c.name, passes_of(c.name), number_text(double(t.bytes) / double(parameters.numel())),
                text(t.least), text(t.seconds), std::isnan(t.least) ? "" : percent_text(t.least / t.seconds)});
-    report.timing_at_least(c.name + ": share of the bandwidth of y += x", t.least / t.seconds, 0.7);
+    report.timing_at_least(c.name + ": bandwidth of the update / of y += x", t.least / t.seconds, 0.7);
   }
-  std::cout << "\n(b) What an update costs\n\n" << table;
+  std::cout
+      << "\n(b) Time of an update of 16 matrices [1024,1024], and of y += x on as many bytes: median of 7 "
+         "alternating runs\n\n"
+      << table;
 
-  Parameters one;  // its products take most of the time: work, not bytes
+  Parameters one;  // Muon is compute-bound: its products take most of the time
   add_matrices(one, 1, 1024, 2048);
   Muon muon(one);
   const Timed t = time_update(muon, one);
   const double rate = double(t.flops) / t.seconds, peak = measure_gemm_peak(current().device);
-  std::cout << "\nMuon, one matrix " << one.begin()->value.shape() << ": " << t.flops / one.numel()
-            << " FLOPs a parameter in its products";
+  std::cout << "\nMuon, update of one matrix " << one.begin()->value.shape() << ": " << t.flops / one.numel()
+            << " FLOPs per parameter in its products";
   if (!std::isnan(rate))
     std::cout << ", " << seconds_text(t.seconds) << ", " << number_text(rate * 1e-9) << " GFLOP/s";
   std::cout << "\n";
-  report.timing_at_least("Muon: share of the GEMM peak", rate / peak, 0.6);
+  report.timing_at_least("Muon: FLOP/s, products in bf16 / measured fp32 GEMM peak", rate / peak, 0.6);
 }
 
 }  // namespace gradus

@@ -4,11 +4,11 @@
 
 namespace gradus {
 
-// `count` matrices with weights and gradients at random.
+// Adds `count` matrices with random weights and gradients.
 void add_matrices(Parameters& parameters, int count, int64_t rows, int64_t cols);
 
-// The time of an update beside the least that moving its bytes takes on this machine, pass by pass; of Muon's
-// products beside this machine's GEMM peak. On the current context's device.
+// Compares the time of each optimizer's update with the time in which y += x moves as many bytes, and the
+// FLOP/s of Muon's products with the measured GEMM peak. On the current context's device.
 void update_time_table(Report& report);
 
 }  // namespace gradus

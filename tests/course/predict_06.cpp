@@ -1,5 +1,6 @@
-// The questions of 06.6, three updates of one weight by hand, and of 06.7: what optimizers keep of a model of
-// the student's own, and the work of Muon's products, measured on meta.
+// The questions of 06.6 (three updates of one weight by hand) and of 06.7 (the bytes of the states for a
+// model with the student's own numbers, and the FLOPs of Muon's products). The program measures the answers
+// on meta.
 #include "src/nn/transformer.h"
 #include "src/optim/muon.h"
 #include "src/tensor/context.h"
@@ -14,7 +15,7 @@ struct Updates {
 struct After {
   double m, w;
 };
-// On emu, whose kernels are no exercise.
+// On emu, because its kernels are not part of an exercise.
 static After after(const Updates& u, int count, bool nesterov) {
   const Context emu("emu");
   Parameters parameters;
@@ -55,27 +56,30 @@ static Quiz quiz(const std::string& student) {
   c.layers = own.between(2, 9), c.heads = own.between(2, 6), c.channels = c.heads * 8 * own.between(2, 6);
   std::ostringstream setting, updates, product;
   setting << "Your model is a GPT of " << c.layers << " layers, " << c.channels << " channels and " << c.heads
-          << " heads, with a vocabulary of " << c.vocab << " and a context of " << c.context
-          << " tokens, in fp32.";
-  updates << "Your weight w = " << u.w << " gets the gradients g1 = " << u.first << ", g2 = " << u.second
-          << ", g3 = " << u.third
-          << "; learning rate and momentum are 1/2, and m begins at 0. What is m after the third "
-             "update?";
-  product << "how many FLOPs do the products of Muon's five iterations take for one matrix of "
+          << " heads, a vocabulary of " << c.vocab << " tokens and a context of " << c.context
+          << " tokens. All tensors are in fp32.";
+  updates
+      << "SGD with momentum updates the weight w = " << u.w
+      << " three times, with the gradients g1 = " << u.first << ", g2 = " << u.second
+      << " and g3 = " << u.third
+      << ". The learning rate is 1/2, the momentum is 1/2, and m is 0 at first. What is m after the third "
+         "update?";
+  product << "How many FLOPs do the products of Muon's five iterations need for one matrix of "
           << 4 * c.channels << " rows and " << c.channels << " columns?";
   const auto by_hand = [u](int count, bool nesterov, double After::*what) {
     return measured([=] { return after(u, count, nesterov).*what; }, 1e-3);
   };
   return {setting.str(),
           {{"06.6", "m3", updates.str(), by_hand(3, false, &After::m)},
-           {"06.6", "w3", "and w, with momentum?", by_hand(3, false, &After::w)},
-           {"06.6", "w2_nesterov", "and w after the second update, with Nesterov's?",
+           {"06.6", "w3", "What is w after the third update?", by_hand(3, false, &After::w)},
+           {"06.6", "w2_nesterov", "With Nesterov's momentum instead: what is w after the second update?",
             by_hand(2, true, &After::w)},
-           {"06.7", "momentum", "how many bytes are the states of SGD with momentum?",
+           {"06.7", "momentum", "How many bytes are the states of SGD with momentum?",
             states<Sgd>(c, SgdArgs{.momentum = 0.9f})},
-           {"06.7", "adamw", "of AdamW?", states<AdamW>(c, AdamWArgs{})},
-           {"06.7", "adafactor", "of Adafactor?", states<Adafactor>(c, AdafactorArgs{})},
-           {"06.7", "muon", "of Muon?", states<Muon>(c, MuonArgs{})},
+           {"06.7", "adamw", "How many bytes are the states of AdamW?", states<AdamW>(c, AdamWArgs{})},
+           {"06.7", "adafactor", "How many bytes are the states of Adafactor?",
+            states<Adafactor>(c, AdafactorArgs{})},
+           {"06.7", "muon", "How many bytes are the states of Muon?", states<Muon>(c, MuonArgs{})},
            {"06.7", "products", product.str(),
             measured([c] { return flops_of_products(4 * c.channels, c.channels); })}}};
 }

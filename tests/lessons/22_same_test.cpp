@@ -39,8 +39,10 @@ struct L22_Same : FolderTest, ::testing::WithParamInterface<Lesson> {
       report_of("22_scoreboard", "train " + lesson.base + " --save=" + path("base"));
       flags += " --weights=" + path("base");
     }
-    if (as.contains("rate"))  // lesson 06 takes the best of several
-      flags += " --lr=" + as["rate"].dump() + " --last-lr=" + Json(double(as["rate"]) / 10).dump();
+    if (as.contains("learning rate")) {  // lesson 06 takes the best of several
+      const Json& rate = as["learning rate"];
+      flags += " --lr=" + rate.dump() + " --last-lr=" + Json(double(rate) / 10).dump();
+    }
     const Json report = report_of("22_scoreboard", flags + " --curve=" + path("curve"));
     if (report.is_null()) return {};
     Json made = report["rows"][0];

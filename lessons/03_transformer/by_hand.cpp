@@ -27,7 +27,8 @@ void attention_by_hand(std::ostream& out) {
              number_text(p[0]) + ", " + number_text(p[1]), number_text(y[1])});
   const Tensor target =
       from_host(context.device, std::vector<int32_t>{1}, {1}, DType::I32, Kind::Data, "target");
-  out << table << "\nIf these scores are the logits of two bytes and the second byte is the target, the loss is -ln "
+  out << table
+      << "\nIf these scores are the logits of two bytes and the second byte is the target, the loss is -ln "
       << number_text(p[1]) << " = " << number_text(item(cross_entropy(numbers(scores, {1, 2}), target)))
       << " nats.\n";
 }

@@ -64,7 +64,7 @@ struct Entry {  // of the legend
   enum class Look { Line, Dashed, Area } look;
 };
 
-// Title, axes, grid and, beside the data, the legend.
+// Title, axes, grid and, right of the data, the legend.
 struct Frame {
   static constexpr double kWidth = 600, kHeight = 340, kLeft = 72, kTop = 64, kBottom = 56;
   Svg svg;

@@ -8,7 +8,7 @@
 namespace gradus {
 
 // Hue and saturation of the first, second, ... curve or layer, and of each kind of memory wherever it is
-// shown (the eleventh is that of rounding), as in CSS's hsl(). The twelfth begins anew.
+// shown (the eleventh is that of rounding), as in CSS's hsl(). The twelfth is the first again.
 constexpr std::array<const char*, 11> kHues{"212,62%", "28,80%",  "135,52%", "0,62%",  "270,38%", "0,0%",
                                             "45,85%",  "190,60%", "325,58%", "28,42%", "70,45%"};
 

@@ -44,7 +44,7 @@ static Quiz quiz(const std::string& student) {
   std::ostringstream setting;
   setting << "Your GPT has " << c.layers << " layers of " << c.channels << " channels and " << c.heads
           << " heads, and a vocabulary of " << c.vocab << ". It is trained in fp32 with AdamW on batches of "
-          << gpt.batch << " sequences of " << c.context << " tokens; this is also its context.";
+          << gpt.batch << " sequences of " << c.context << " tokens, the whole context.";
   const auto bytes = [gpt](What what) { return measured([=] { return bytes_of(what, gpt); }); };
   return {setting.str(),
           {{"03.3", "weights", "how many bytes do the weights take?", bytes(Weights)},

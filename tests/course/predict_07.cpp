@@ -77,7 +77,7 @@ static Quiz quiz(const std::string& student) {
   return {setting.str(),
           {{id, "saved", "how many bytes does the tape save for the backward pass of one micro-batch?",
             after_training(o, o.micro_batches, saved)},
-           {id, "saved_whole", "how many bytes does it save if the whole batch is one micro-batch?",
+           {id, "saved_whole", "how many bytes does the tape save if the whole batch is one micro-batch?",
             after_training(o, 1, saved)},
            {id, "gradients", "how many bytes do the gradients of the parameters take, with micro-batches?",
             after_training(o, o.micro_batches, gradients)},

@@ -1,5 +1,4 @@
-// Lesson 07: the gradient of a batch in micro-batches, splits, weights of means, bytes that a tape saves; and
-// the published runs.
+// Lesson 07: gradients of micro-batches, splits, weights of means, saved bytes, published runs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,8 +121,7 @@ TEST_F(L07_Accumulate, LeavesFirstSampleAtZero) {
   EXPECT_NEAR(loss, Whole(model, batch).loss, 1e-6 * loss);
 }
 
-// A part of a batch can be a batch, too: it has the masks of its sequences in the whole batch, and its own
-// mean.
+// A part of a batch has the masks of the whole batch, and the mean over its own targets.
 TEST_F(L07_Accumulate, APartHasTheMasksOfTheWholeBatch) {
   RecordProperty("exercise", "07.1");
   const TextBatch part = batch.part(2, 4);
@@ -136,20 +134,17 @@ TEST_F(L07_Accumulate, APartHasTheMasksOfTheWholeBatch) {
   const double masks = 0.3 * Whole(model, one).loss + 0.7 * Whole(model, three).loss;
   EXPECT_NEAR(loss, whole.loss, 1e-6) << usual_mistake(
       {{std::abs(loss - means) < 1e-6,
-        "each micro-batch's loss is its own mean; divide by the targets of the whole batch"},
-       {std::abs(loss - masks) < 1e-6,
-        "each micro-batch has the dropout masks of samples 0, 1, ...; they belong to first_sample"}});
+        "each micro-batch's loss is its own mean, not its share of the batch's loss"},
+       {std::abs(loss - masks) < 1e-6, "each micro-batch has the dropout masks of samples 0, 1, ..."}});
   TextBatch at_zero = part;
   at_zero.first_sample = 0;
-  EXPECT_GT(distance(Whole(model, at_zero).gradients, whole.gradients), 1e-2)
-      << "different masks give a different gradient";
+  EXPECT_GT(distance(Whole(model, at_zero).gradients, whole.gradients), 1e-2) << "different masks";
 }
 
 TEST_F(L07_Accumulate, ASplitThatDoesNotAddUpIsRejected) {
   for (const Split& wrong : {Split{}, {5}, {7}, {3, 2}, {4, 3}, {6, 6}, {1, 1, 1, 1, 1}, {7, -1}}) {
     EXPECT_NE(refusal([&] { accumulate(model, batch, wrong); }), "") << wrong.size() << " micro-batches";
-    for (const Parameter& p : model.parameters)
-      EXPECT_TRUE(!p.leaf.written) << p.name << " has a gradient, although the split is rejected";
+    for (const Parameter& p : model.parameters) EXPECT_TRUE(!p.leaf.written) << p.name << " has a gradient";
   }
   EXPECT_EQ(refusal([&] { accumulate(model, batch, {4, 2}); }), "");
 }
@@ -176,8 +171,7 @@ TEST_F(L07_Accumulate, ReadBatchIsTheWindowsOfTheStep) {
       const TextBatch read = read_batch(loader, step, 8, 16, is_ragged);
       EXPECT_EQ(read.ids, all.inputs) << "padding changes only targets";
       EXPECT_EQ(read.targets == all.targets, !is_ragged);
-      EXPECT_EQ(read.targets, read_batch(loader, step, 8, 16, is_ragged).targets)
-          << "a second call reads the same targets";
+      EXPECT_EQ(read.targets, read_batch(loader, step, 8, 16, is_ragged).targets) << "read twice";
       EXPECT_TRUE(read.sequences == 8 && read.T == 16 && read.first_sample == 0);
     }
     const TextBatch ragged = read_batch(loader, step, 8, 16, true);
@@ -201,8 +195,7 @@ TEST_F(L07_Accumulate, EvenSplit) {
   const Split three = even_split(17, 3);
   EXPECT_EQ(three, (Split{6, 6, 5})) << usual_mistake(
       {{three == Split{5, 5, 5}, "only 15 of 17 sequences are in a micro-batch; 2 are lost"},
-       {three == Split{7, 5, 5} || three == Split{5, 5, 7},
-        "one micro-batch takes the whole remainder; spread it over several"}});
+       {three == Split{7, 5, 5} || three == Split{5, 5, 7}, "one micro-batch takes the whole remainder"}});
   for (int64_t sequences = 1; sequences <= 40; ++sequences)
     for (int64_t n = 1; n <= sequences; ++n) {
       const Split split = even_split(sequences, n);
@@ -233,8 +226,7 @@ TEST_F(L07_Accumulate, WeightsOfMeans) {
     for (size_t i = 0; i < n.size(); ++i)
       EXPECT_NEAR(weights[i], expected[i], 1e-15) << usual_mistake(
           {{equal, "all means have the same weight, but a mean over more targets needs a larger weight"},
-           {weights[i] == double(n[i]),
-            "the weights are numbers of targets; divide them so that their sum is 1"}});
+           {weights[i] == double(n[i]), "the weights are numbers of targets; is their sum 1?"}});
   }
   // The means of (1, 2), (4) and (8, 16, 32), weighted, give the mean of all six numbers: 63 / 6.
   const std::vector<double> w = weights_of_means({2, 1, 3});

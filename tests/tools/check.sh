@@ -121,13 +121,6 @@ Exercises Papers"
     [ "$(echo $found_parts)" = "$(echo $parts)" ] || echo "$page: its parts are not those of the pattern: $(echo $parts)"
     { awk -v output="$(dirname "$page")/output.txt" -f "$tools/page.awk" "$page" >"$found.md"; } 2>&1
     cmp -s "$found.md" "$page" || echo "$page: is not what its output.txt says; run make lessons, then make readme"
-    nn=$(basename "$(dirname "$page")" | cut -c1-2)
-    minutes=$(sed -nE 's/^Time: ([0-9.]+) hours?\. Prerequisites: .*/\1/p' "$page" | awk '{ print 60 * $1 }')
-    [ -n "$minutes" ] || echo "$page: has no line 'Time: N hours. Prerequisites: …'"
-    grep -q "^| $nn | ${minutes:-[0-9]*} |" lessons/README.md ||
-      echo "$page: its time, $minutes minutes, is not that of the teachers' table in lessons/README.md"
-    rows=$(awk '/^\*\*In PyTorch\*\*/ { found = 1 } found && /^## / { exit } found && /^\|/ { rows++ } END { print rows - 2 }' "$page")
-    [ "$rows" -ge 1 ] && [ "$rows" -le 5 ] || echo "$page: 'In PyTorch' has $rows rows; it has 1 to 5"
     awk '/^<!-- output/ { shown = 1 } /^<!-- end of output/ { shown = 0; next }
       /^```/ { fenced = !fenced; next }
       fenced { lines += shown; next }
@@ -158,7 +151,7 @@ words() {
 }
 
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
-  open_work suites exercises pictures pages words; do
+  open_work suites exercises pictures pages; do
   $check >>"$found"
 done
 cat "$found"

@@ -72,7 +72,7 @@ std::vector<FourBits> measure_four_bits() {
     layer.temporaries = temporaries_of([&] { return coded(x); });
     if (!device.has_data() || emulated) continue;
     std::vector<double> a, b;
-    for (int i = 0; i < 9; ++i) {  // alternating runs (A B A B), so that other programs slow both down
+    for (int i = 0; i < 5; ++i) {  // alternating runs (A B A B), so that other programs slow both down
       const double start = seconds_now(device);
       forward_and_backward(x, dy, plain);
       const double middle = seconds_now(device);

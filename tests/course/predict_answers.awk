@@ -45,9 +45,9 @@ function answers() {
     a["momentum"] = 4 * N; a["adamw"] = 8 * N; a["muon"] = 8 * N - 4 * blocks; a["products"] = 90 * C ^ 3
     a["adafactor"] = 4 * (V + T + 2 * C + 29 * L * C + 2 * C)
   } else if (id == "07.3") {
-    V = after("vocabulary of "); T = after("context of "); gpt(); B = after("batch of "); k = after("through in ")
+    V = after("vocabulary of "); T = after("context of "); gpt(); B = after("batch of "); k = after("is divided into ")
     a["saved_whole"] = 4 * B * T * (L * (16 * C + H * T + 4) + 2 * C + V + 3); a["saved"] = a["saved_whole"] / k
-    a["gradients"] = 4 * N; a["updates"] = 2; x = after("micro-batch of "); y = after("another of ")
+    a["gradients"] = 4 * N; a["updates"] = 2; x = after("micro-batch of "); y = after("a second one of ")
     a["mean"] = (x * after("has the mean loss ") + y * before(". What is the mean")) / (x + y)
   } else if (id == "08.5") {
     x = after("into segments of "); y = after(", then "); rest = substr(text, index(text, ", then ") + 7)
@@ -68,14 +68,14 @@ function answers() {
   } else if (id == "10.5") {
     n = before(" rows") * before(" columns"); x = 4 * n / after("in blocks of ")
     a["bytes8"] = n + x; a["bytes4"] = n / 2 + x
-    a["code"] = 127 + int(127 * after("has absmax for ") / after("in a block is -") + 0.5)
-    a["byte"] = 16 * after("have code ") + after(", then ")
+    a["code"] = 127 + int(127 * after("give the number ") / after("in a block is -") + 0.5)
+    x = after("have the codes "); a["byte"] = 16 * x + after("have the codes " x " and ")
   } else if (id == "11.5") {
     n = before(" rows") * before(" columns"); x = int((n + 255) / 256)
     a["matrix"] = 2 * n + 8 * x; a["vector"] = 8 * before(" elements")
     a["code"] = int(255 * before(" hundred-thousandths") / (100 * before(" thousandths")) + 0.5)
   } else if (id == "12.5") {
-    a["trainable"] = after("of rank ") * 5 * before(" channels"); a["bytes"] = 12 * a["trainable"]
+    a["trainable"] = after("Its rank is ") * 5 * before(" channels"); a["bytes"] = 12 * a["trainable"]
     x = 128 * after("A matrix ("); a["coded"] = x / 2 + x / 64 + 4 * x / 16384
   } else if (id == "13.4") {
     V = 50; T = 16; gpt(); R = after("matrices ("); a["calls"] = 19 * L; a["bytes"] = 4 * N
@@ -85,12 +85,13 @@ function answers() {
     a["different"] = after("An epoch has ") / before(" workers goes through")
     a["bits"] = log(after("gives each of its ")) / log(2) / before(" bytes on average")
   } else if (id == "15.3") {
-    H = before(" heads of queries"); k = before(" heads of keys"); x = before(" dimensions: how")
-    a["saved"] = after("attention_flash of ") * before(" tokens in bf16") * (4 * (H + k) * x + 4 * H)
-    T = before(" queries and keys and"); x = after("keys and D = "); a["program"] = T * x * (1 + 2 * T / before(" queries at a time"))
-    T = after("dimensions with T = "); a["kernel"] = 4 * 64 * (T + T * (T / 64 + 1))
+    H = before(" query heads"); k = before(" KV heads"); x = after("head size D = ")
+    a["saved"] = after("attention_flash with B = ") * after("sequences of T = ") * (4 * (H + k) * x + 4 * H)
+    T = after("on one head with T = "); x = after(" and D = "); a["program"] = T * x * (1 + 2 * T / after("in groups of "))
+    T = after("with D = 64 and T = "); a["kernel"] = 4 * 64 * (T + T * (T / 64 + 1))
   } else if (id == "16.3") {
-    a["moved"] = 12 * after("of tensors with "); a["flops"] = 6 * after("linear_cross_entropy of ") * before(" channels") * before(" classes")
+    a["moved"] = 12 * after("on tensors of ")
+    a["flops"] = 6 * after("linear_cross_entropy of N = ") * after("rows with C = ") * after("channels and V = ")
     a["chains"] = 2 * after("A GPT with ")
   } else if (id == "17.5") {
     R = before(" ranks"); k = before(" weights of"); n = after("weights of (") ^ 2

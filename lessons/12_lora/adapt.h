@@ -60,7 +60,7 @@ int64_t predicted_weight_bytes(const TransformerConfig& config, const WayToAdapt
 // Optimizer states (two per parameter that trains, in fp32), gradients (fp32), weights in 4 bits.
 void check_bytes(const TransformerConfig& config, const WayToAdapt& way, const Adapted& run, Report& report);
 // Held-out losses of runs of kWholeRun steps (the bounds are not meant for different runs), and peaks.
-constexpr int64_t kWholeRun = 600;
+constexpr int64_t kWholeRun = 800;
 void compare_ways(const std::vector<Adapted>& all, int64_t steps, Report& report);
 
 void draw_losses(const std::vector<Adapted>& all, double floor, const std::string& path);

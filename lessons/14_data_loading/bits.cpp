@@ -21,7 +21,7 @@ std::vector<TextModel> text_models(const LessonText& text, const BytePairs& pair
   const double per_token = double(text.held_out().size()) / double(int64_t(ids.size()) - split);
   const Tokens of_pairs(ids, split, pairs.vocabulary());
   return {{"bytes", of_bytes, 1, steps},
-          {"bytes, as much text", of_bytes, 1, int64_t(std::lround(double(steps) * per_token))},
+          {"bytes, same amount of text", of_bytes, 1, int64_t(std::lround(double(steps) * per_token))},
           {"tokens", of_pairs, per_token, steps}};
 }
 
@@ -31,7 +31,7 @@ double bits_per_byte(double nats_per_token, double bytes_per_token) {
 
 void report_bits(const std::vector<TextModel>& models, const std::vector<ReportRow>& rows,
                  std::optional<double> floor, const std::string& skip, Report& report) {
-  Table table({"a GPT on", "steps", "tokens/s", "nats per token", "bytes per token", "bits per byte"});
+  Table table({"GPT trained on", "steps", "tokens/s", "nats per token", "bytes per token", "bits per byte"});
   std::vector<double> bits;
   for (size_t i = 0; i < models.size(); ++i) {
     const TextModel& m = models[i];
@@ -41,13 +41,13 @@ void report_bits(const std::vector<TextModel>& models, const std::vector<ReportR
                number_text(bits[i])});
     report.row("") = rows[i];
   }
-  std::cout << "\n(d) Bits per byte of held-out text\n\n" << table;
+  std::cout << "\n(d) Held-out loss, in nats per token and in bits per byte\n\n" << table;
   if (floor)
-    std::cout << "The text itself has " << number_text(*floor)
-              << " bits per byte: no model can need fewer.\n";
+    std::cout << "Entropy of the grammar on the held-out text: " << number_text(*floor) << " bits per byte\n";
   const double fewest = *std::min_element(bits.begin(), bits.end());
-  if (floor) report.check_at_least("no model beats the text: bits per byte / its own", fewest / *floor, 0.99);
-  report.check_at_most("bits per byte: tokens / bytes, as much text", bits[2] / bits[1], 1, skip);
+  if (floor)
+    report.check_at_least("bits per byte: best model / entropy of the grammar", fewest / *floor, 0.99);
+  report.check_at_most("bits per byte: tokens / bytes, same amount of text", bits[2] / bits[1], 1, skip);
 }
 
 }  // namespace gradus

@@ -18,7 +18,7 @@ std::string in_tokens(std::string_view text, const BytePairs& pairs) {
 
 void byte_pairs_by_hand(std::ostream& out) {
   constexpr std::string_view kText = "a step stepped, steps stop";
-  Table table({"merges", "new token", "the text in tokens", "tokens"});
+  Table table({"merges", "new token", "text in tokens", "tokens"});
   for (int64_t n = 0; n <= 4; ++n) {
     const BytePairs pairs = BytePairs::learn(kText, n);
     const std::string added = n == 0 ? "" : quoted(pairs.tokens().back());

@@ -1,4 +1,4 @@
-// Lesson 14's example, to be checked with a pencil, and what byte pairs of a text look like.
+// Lesson 14's example, which can be checked with a pencil, and texts shown in their tokens.
 #pragma once
 #include <ostream>
 

@@ -24,7 +24,8 @@ BytePairs byte_pairs_for(const LessonText& text, const std::string& tokens) {
   BytePairs pairs = BytePairs::learn(text.train(), n - 256);
   text.file->check_whole();
   if (pairs.vocabulary() < n)
-    std::cout << pairs.vocabulary() << " tokens, not " << n << ": no pair occurs twice any more\n";
+    std::cout << "vocabulary of " << pairs.vocabulary() << " tokens instead of " << n
+              << ", because no pair of tokens occurs twice any more\n";
   return pairs;
 }
 
@@ -35,7 +36,7 @@ void save_byte_pairs(const BytePairs& pairs, const std::string& folder) {
 }
 
 static void print_merges(const BytePairs& pairs) {
-  Table table({"merge", "joins", "and", "to"});
+  Table table({"merge", "left token", "right token", "new token"});
   const int64_t n = int64_t(pairs.merges().size());
   for (const int64_t merge : std::set<int64_t>{1, 2, 3, n / 8, n / 4, n}) {
     if (merge < 1 || merge > n) continue;
@@ -56,12 +57,13 @@ void report_byte_pairs(const BytePairs& pairs, const LessonText& text, Report& r
   const auto speed = [&](const Timing& t) {
     return number_text(double(held_out.size()) / t.median * 1e-6) + " MB/s";
   };
-  std::cout << "\n(a) " << count_text(pairs.vocabulary()) << " tokens: 256 bytes and "
-            << count_text(int64_t(pairs.merges().size())) << " merges\n\n";
+  std::cout << "\n(a) Byte-pair encoding: " << count_text(pairs.vocabulary())
+            << " tokens, made of 256 bytes and " << count_text(int64_t(pairs.merges().size()))
+            << " merges\n\n";
   print_merges(pairs);
-  std::cout << "\nThe held-out text: " << in_tokens(first_line, pairs) << "\n"
-            << number_text(double(held_out.size()) / double(ids.size())) << " bytes per token; encodes "
-            << speed(encoding) << ", decodes " << speed(decoding) << "\n";
+  std::cout << "\nFirst line of the held-out text in tokens: " << in_tokens(first_line, pairs)
+            << "\nHeld-out text: " << number_text(double(held_out.size()) / double(ids.size()))
+            << " bytes per token; encoding " << speed(encoding) << ", decoding " << speed(decoding) << "\n";
   report.check_equal("held-out texts that decode differently", decoded == held_out ? 0 : 1, 0);
 }
 

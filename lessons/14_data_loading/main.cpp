@@ -1,8 +1,8 @@
-// Lesson 14, data loading. Text becomes tokens (byte pairs) and tokens become batches while the step before
-// runs: worker threads make them ahead, into page-locked memory, and a copy queue brings them to the device.
-// So a step does not wait, and what it reads is a function of (seed, step), whatever the number of workers.
+// Lesson 14, data loading. While a step computes, worker threads make the next batches: they encode text into
+// tokens (byte pairs) and write the tokens to pinned memory, and a copy queue copies each batch to the
+// device. So a step does not wait. Its samples depend only on (seed, step), not on the number of workers.
 //
-// A step waits: without workers, t_make; with W of them, max(0, t_make / W - t_step).
+// Waiting time of a step: without workers, t_make; with W workers, max(0, t_make / W - t_step).
 //
 //   make lesson-14                                                          expected last line: PASS
 #include <algorithm>
@@ -36,8 +36,8 @@ static TransformerConfig model_for(const Settings& set, int64_t vocabulary) {
   return config;
 }
 
-// Trains on samples that workers make ahead. After `restart_after` steps the loader is thrown away, and a new
-// one goes on at the position where it was.
+// Trains on batches that workers make ahead. After `restart_after` steps a new loader replaces the old one
+// and continues at its position.
 static LoadedRun train_ahead(const Lesson& lesson, const Settings& set, const TextSamples& samples,
                              const Place& place, int64_t workers, int64_t restart_after) {
   LessonContext context(lesson);
@@ -72,7 +72,7 @@ static LoadedRun train_ahead(const Lesson& lesson, const Settings& set, const Te
   return {recorder.losses, recorder.seconds, waited, recorder.peak, batches->host().meter().at_peak()};
 }
 
-// Trains on windows of tokens that were made before.
+// Trains on windows of a text that was encoded before.
 static ReportRow train_on(const Lesson& lesson, const Settings& set, const TextModel& text) {
   LessonContext context(lesson);
   Transformer model(model_for(set, text.tokens.vocabulary()));
@@ -105,12 +105,13 @@ static ReportRow train_on(const Lesson& lesson, const Settings& set, const TextM
 }
 
 static int lesson_14(int argc, char** argv) {
-  Lesson lesson(argc, argv, "14_data_loading", "batches that are there when a step needs them", 300);
+  Lesson lesson(argc, argv, "14_data_loading", "data loading: batches that are ready when a step needs them",
+                300);
   const std::string data = lesson.args.text("data", "", "a text file (none: text from the grammar)");
   const std::string tokens = lesson.args.text(
-      "tokens", "512", "how many to learn from the text, or a folder with a tokenizer's files");
-  const std::string save =
-      lesson.args.text("save", "", "write the byte pairs to this folder, as transformers load them");
+      "tokens", "512", "size of the vocabulary to learn from the text, or folder of a tokenizer's files");
+  const std::string save = lesson.args.text(
+      "save", "", "folder for the tokenizer's files (merges.txt, vocab.json, tokenizer.json)");
   const std::string made = lesson.plot("14_text.txt"), picture = lesson.plot("14_waiting.svg");
   lesson.done({}, {made, picture});
   if (lesson.print == "example") return byte_pairs_by_hand(std::cout), 0;
@@ -134,7 +135,7 @@ static int lesson_14(int argc, char** argv) {
   report_waiting(waiting, 2 * set.batch * set.model.context * size_of(DType::I32), has_data ? picture : "",
                  report);
   const LoadedRun restarted = loop(waiting[0].place, 2, set.timed_steps / 2);
-  report.check_equal("losses that a restart in mid-epoch changes",
+  report.check_equal("losses that differ after a restart in mid-epoch",
                      different_losses(restarted.losses, waiting[0].last.losses), 0);
   report_sharing(samples.count(), lesson.seed, report);
   std::vector<ReportRow> rows;

@@ -23,19 +23,19 @@ LessonText map_text(const std::string& path, const std::string& made, int64_t by
     text.file = std::make_shared<const MappedFile>(path);
     check(text.file->bytes() >= kLeastBytes && text.file->bytes() <= kMostBytes, path, " has ",
           text.file->bytes(), " bytes; this lesson needs ", kLeastBytes, " to ", kMostBytes,
-          ", because it also encodes the text whole");
+          " bytes, because it also encodes the whole text at once");
     text.split = text.file->bytes() - text.file->bytes() / 10;
   }
   return text;
 }
 
-constexpr int64_t kBatch = 8;  // of the table that counts what is read
+constexpr int64_t kBatch = 8;  // of table (c)
 
 TextSamples samples_of(const LessonText& text, const BytePairs& pairs, int64_t T, double bytes_per_token) {
   TextSamples samples(text.file, text.split, pairs, T,
                       std::max<int64_t>(int64_t(double(T) * bytes_per_token), 1));
   check(samples.count() >= kBatch, text.file->path(), " has ", samples.count(), " samples of ", T,
-        " tokens to train on; this lesson needs at least ", kBatch);
+        " tokens in its training text; this lesson needs at least ", kBatch, " samples");
   return samples;
 }
 
@@ -46,9 +46,9 @@ ReadCounts count_reads(Sharing how, const SampleOrder& order, int64_t batch, int
     Share share{.batch = batch, .rank = rank, .ranks = ranks};
     if (how == Sharing::EveryRankReadsAll) share = {.batch = batch / ranks};
     using Samples = std::vector<int64_t>;
-    Samples made(size_t(workers), 0);  // steps, by each worker
+    Samples made(size_t(workers), 0);  // steps that each worker has made
     const auto read = [&](int64_t step, int64_t worker, Samples& samples) {
-      // The mistake: each worker goes through all the data, as if it were alone.
+      // The mistake: each worker reads all samples, as if there were no other worker.
       if (how == Sharing::EveryWorkerReadsAll) step = made[size_t(worker)]++;
       samples.clear();
       for (int64_t row = 0; row < share.rows(); ++row)
@@ -67,19 +67,19 @@ ReadCounts count_reads(Sharing how, const SampleOrder& order, int64_t batch, int
 void report_sharing(int64_t samples, uint64_t seed, Report& report) {
   constexpr int64_t kRanks = 2, kWorkers = 4;
   const SampleOrder order(samples / kBatch * kBatch, seed);
-  Table table({"2 ranks, 4 workers each", "samples read", "different", "more than once", "never"});
-  const std::pair<Sharing, const char*> kWays[] = {{Sharing::Shared, "shared by ranks and workers"},
-                                                   {Sharing::EveryWorkerReadsAll, "every worker reads all"},
-                                                   {Sharing::EveryRankReadsAll, "every rank reads all"}};
+  Table table({"division of the samples", "samples read", "different", "more than once", "never"});
+  const std::pair<Sharing, const char*> kWays[] = {{Sharing::Shared, "among ranks and workers"},
+                                                   {Sharing::EveryWorkerReadsAll, "among ranks only"},
+                                                   {Sharing::EveryRankReadsAll, "among workers only"}};
   for (const auto& [how, name] : kWays) {
     const ReadCounts counts = count_reads(how, order, kBatch, kRanks, kWorkers);
     table.row({name, count_text(counts.read), count_text(counts.different), count_text(counts.repeated),
                count_text(counts.never)});
     if (how != Sharing::Shared) continue;
-    report.check_equal("samples of an epoch that are read twice", counts.repeated, 0);
-    report.check_equal("samples of an epoch that are never read", counts.never, 0);
+    report.check_equal("samples read more than once in an epoch", counts.repeated, 0);
+    report.check_equal("samples never read in an epoch", counts.never, 0);
   }
-  std::cout << "\n(c) Who reads what: the steps of one epoch\n\n" << table;
+  std::cout << "\n(c) Samples read in the steps of one epoch by 2 ranks with 4 workers each\n\n" << table;
 }
 
 }  // namespace gradus

@@ -1,4 +1,4 @@
-// Lesson 14's text as a mapped file, and who reads which part of it.
+// Lesson 14's text as a mapped file, and how ranks and workers divide its samples.
 #pragma once
 #include <optional>
 
@@ -9,20 +9,19 @@ namespace gradus {
 
 struct LessonText {
   std::shared_ptr<const MappedFile> file;
-  int64_t split = 0;            // bytes to train on; the rest is held out
-  std::optional<double> floor;  // bits per byte of the held-out part, where a grammar made the text
+  int64_t split = 0;            // bytes of the training text; the rest is held out
+  std::optional<double> floor;  // entropy in bits per byte of the held-out part, if a grammar made the text
   std::string_view train() const { return {file->data(), size_t(split)}; }
   std::string_view held_out() const { return {file->data() + split, size_t(file->bytes() - split)}; }
 };
-// The file `path`, its last tenth held out; if `path` is empty, `bytes` bytes of the grammar's, written to
-// `made`.
+// The file `path`, of which the last tenth is held out. If `path` is empty: `bytes` bytes from the grammar,
+// which are written to `made`.
 LessonText map_text(const std::string& path, const std::string& made, int64_t bytes, uint64_t seed);
 
-// Samples of the text to train on, one for each so many bytes as T tokens have on average. An Error if they
-// are too few to be shared by ranks.
+// Samples of the training text, one per T * bytes_per_token bytes. An Error if they are too few.
 TextSamples samples_of(const LessonText& text, const BytePairs& pairs, int64_t T, double bytes_per_token);
 
-// What a loop with so many ranks and workers gets in as many steps as an epoch has.
+// Counts the samples that all ranks and workers read in the steps of one epoch.
 enum class Sharing : uint8_t { Shared, EveryWorkerReadsAll, EveryRankReadsAll };
 struct ReadCounts {
   int64_t read = 0, different = 0, repeated = 0, never = 0;  // samples

@@ -24,7 +24,7 @@ BatchLoader::Fill from_place(BatchLoader::Fill fill, const Place& place) {
   };
 }
 
-// While it lives, kernels of the CPU leave a core to others, if there are two.
+// While it lives, the CPU's kernels leave one core free, if there is more than one.
 class LeaveACore {
  public:
   explicit LeaveACore(bool leaves) {
@@ -37,7 +37,7 @@ class LeaveACore {
   const int all_ = omp_get_max_threads();
 };
 
-// Workers that began together finish together: some steps wait long and others not at all, so no median.
+// A mean, because workers that begin together finish together: some steps wait long, and others do not wait.
 static double mean_after_warm_up(const std::vector<double>& of_steps) {
   const auto begin = of_steps.begin() + std::min<ptrdiff_t>(2, ptrdiff_t(of_steps.size()) - 1);
   return std::accumulate(begin, of_steps.end(), 0.0) / double(of_steps.end() - begin);
@@ -45,9 +45,9 @@ static double mean_after_warm_up(const std::vector<double>& of_steps) {
 
 std::vector<Waiting> measure_waiting(const LoadedLoop& loop, int64_t rounds) {
   std::vector<Waiting> runs;
-  const Place all{.name = "file, all cores compute", .latency = 0, .core_left = false},
-      left{.name = "file, one core left", .latency = 0, .core_left = true};
-  Place store{.name = "store, one core left", .latency = 0, .core_left = true};
+  const Place all{.name = "file, step on all cores", .latency = 0, .core_left = false},
+      left{.name = "file, one core free", .latency = 0, .core_left = true};
+  Place store{.name = "remote store, one core free", .latency = 0, .core_left = true};
   {
     const LeaveACore leave(true);
     store.latency = 3 * summarize(loop(left, 0, kNoRestart).seconds).median;
@@ -71,7 +71,7 @@ double predicted_waiting(double make, double step, int64_t workers) {
   // BEGIN SOLUTION 14.2
   if (workers == 0) return make;
   return std::max(0.0, make / double(workers) - step);
-  // STUB: todo("14.2", "how long a step waits", make, step, workers);
+  // STUB: todo("14.2", "the waiting time of a step", make, step, workers);
   // END SOLUTION 14.2
 }
 
@@ -82,7 +82,7 @@ int64_t different_losses(const std::vector<double>& a, const std::vector<double>
   return different;
 }
 
-// The time of a step that does not wait: the shortest that there was with as many cores.
+// The time of a step that does not wait: the shortest measured with the same number of cores.
 static double computing_step(const std::vector<Waiting>& runs, bool core_left) {
   double least = INFINITY;
   for (const Waiting& w : runs)
@@ -91,7 +91,7 @@ static double computing_step(const std::vector<Waiting>& runs, bool core_left) {
 }
 
 static void print_waiting(const std::vector<Waiting>& runs) {
-  Table table({"text", "workers", "step", "waiting", "share", "predicted"});
+  Table table({"source of the text", "workers", "step", "waiting", "waiting / step", "predicted waiting"});
   double make = 0;
   for (const Waiting& w : runs) {
     if (w.workers == 0) make = w.waited;
@@ -99,15 +99,17 @@ static void print_waiting(const std::vector<Waiting>& runs) {
                seconds_text(w.waited), percent_text(w.waited / w.step),
                seconds_text(predicted_waiting(make, computing_step(runs, w.place.core_left), w.workers))});
   }
-  std::cout << "\n(b) How long a step waits for its batch\n\n" << table;
+  std::cout << "\n(b) Time of a step and of its waiting for a batch (median of alternating runs)\n\n"
+            << table;
 }
 
 static void draw_waiting(const std::vector<Waiting>& runs, const std::string& path) {
-  BarChart chart{
-      .title = "A training step; samples come from a store", .bars = {}, .parts = {"waiting", "computing"}};
+  BarChart chart{.title = "Time of a training step, batches from a remote store",
+                 .bars = {},
+                 .parts = {"waiting", "computing"}};
   for (const Waiting& w : runs)
     if (w.place.latency > 0)
-      chart.bars.push_back({std::to_string(w.workers) + " workers",
+      chart.bars.push_back({std::to_string(w.workers) + (w.workers == 1 ? " worker" : " workers"),
                             w.step,
                             seconds_text(w.step),
                             {w.waited, w.step - w.waited}});
@@ -118,25 +120,25 @@ void report_waiting(const std::vector<Waiting>& runs, int64_t batch_bytes, const
                     Report& report) {
   print_waiting(runs);
   if (!picture.empty()) draw_waiting(runs, picture);
-  int64_t different = 0, bytes = 0;  // losses, and bytes more or less than predicted
+  int64_t different = 0, bytes = 0;  // losses that differ; sum of |measured - predicted bytes|
   for (const Waiting& w : runs) {
     different += different_losses(w.last.losses, runs[0].last.losses);
     bytes += std::abs(w.last.peak[Kind::Data] - 2 * batch_bytes) +
              std::abs(w.last.host_peak[Kind::Data] - (2 * w.workers + 1) * batch_bytes);
     if (w.place.latency == 0 || std::isnan(w.last.losses[0]))
-      continue;  // NaN: without data no step takes time
-    ReportRow& row = report.row("store, workers: " + std::to_string(w.workers));
+      continue;  // NaN: without data a step takes no time
+    ReportRow& row = report.row("remote store, workers: " + std::to_string(w.workers));
     row.ms_per_step = w.step * 1e3;
-    row.extra = {{"waiting ms", w.waited * 1e3}};
+    row.extra = {{"waiting, ms", w.waited * 1e3}};
     if (w.workers == 4) row.peak = w.last.peak, row.host_peak = w.last.host_peak;
   }
-  report.check_equal("losses that the number of workers changes", different, 0);
-  report.check_equal("bytes of batches, less predicted", bytes, 0);
-  for (const char* place : {"file, one core left", "store, one core left"}) {
-    double share = 1;  // with the number of workers that suits best
+  report.check_equal("losses that differ from the run without workers", different, 0);
+  report.check_equal("bytes of batches: measured - predicted", bytes, 0);
+  for (const char* place : {"file, one core free", "remote store, one core free"}) {
+    double share = 1;  // of waiting, with the best number of workers
     for (const Waiting& w : runs)
       if (w.workers > 0 && w.place.name == place) share = std::min(share, w.waited / w.step);
-    report.timing_at_least(std::string("share of a step that computes: ") + place, 1 - share, 0.98);
+    report.timing_at_least(std::string("computing / step: ") + place, 1 - share, 0.98);
   }
 }
 

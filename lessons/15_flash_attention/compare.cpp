@@ -20,14 +20,14 @@ int64_t saved_by_plain(const AttentionSize& s) {
 int64_t saved_by_flash(const AttentionSize& s) {
   // BEGIN SOLUTION 15.2
   return (s.qkv().numel() + s.y().numel()) * size_of(s.dtype) + s.B * s.heads.q * s.T * size_of(DType::F32);
-  // STUB: todo("15.2", "bytes of qkv, y and the log-sum-exps, which are fp32", s.B, s.T, s.D);
+  // STUB: todo("15.2", "bytes of qkv, y and the log-sum-exps", s.B, s.T, s.D);
   // END SOLUTION 15.2
 }
 
 static Tensor random_tensor(const Shape& shape, DType t, uint64_t seed, const char* name) {
   Rng rng(seed, 0);
   std::vector<double> x(size_t(shape.numel()));
-  for (double& each : x) each = bf16(float(rng.normal()));  // which every dtype holds, but for fp16's range
+  for (double& each : x) each = bf16(float(rng.normal()));  // bf16 numbers are exact in every dtype but fp16
   return from_host(current().device, x, shape, t, Kind::Temporary, name);
 }
 
@@ -62,7 +62,7 @@ AttentionRun run_attention(const Lesson& lesson, const std::string& name, Attent
 }
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  check(a.size() == b.size(), "compare: ", a.size(), " numbers and ", b.size());
+  check(a.size() == b.size(), "largest_difference: ", a.size(), " numbers and ", b.size(), " numbers");
   double most = 0;
   for (size_t i = 0; i < a.size(); ++i)
     if (const double difference = std::abs(a[i] - b[i]); std::isnan(difference) || difference > most)
@@ -90,13 +90,13 @@ std::string time_text(double seconds) { return std::isnan(seconds) ? "-" : secon
 
 void report_compared(const std::vector<Compared>& all, const std::string& picture, Report& report) {
   const AttentionSize& first = all.front().size;
-  std::cout << "(c) Attention, " << first.heads.q << " heads of queries of " << first.D << ", "
-            << name_of(first.dtype) << ": forward and backward\n\n";
-  Table table(
-      {"T", "heads of k, v", "saved: plain", "flash", "peak: plain", "flash", "time: plain", "flash"});
+  std::cout << "(c) Memory and time of attention, forward and backward: " << first.heads.q
+            << " query heads, D = " << first.D << ", " << name_of(first.dtype) << ", causal mask\n\n";
+  Table table({"T", "KV heads", "saved, plain", "saved, flash", "peak, plain", "peak, flash", "time, plain",
+               "time, flash"});
   Series plain_bytes{"plain", {}, {}}, flash_bytes{"flash", {}, {}};
   int64_t different = 0, nonlinear = 0;
-  const Compared* longest = nullptr;  // whose plain attention was timed
+  const Compared* longest = nullptr;  // the longest sequence on which both were timed
   for (const Compared& each : all) {
     const auto& [size, plain, flash] = each;
     table.row({count_text(size.T), count_text(size.heads.kv), bytes_text(plain.saved),
@@ -111,12 +111,13 @@ void report_compared(const std::vector<Compared>& all, const std::string& pictur
     if (!std::isnan(plain.seconds)) longest = &each;
   }
   std::cout << table << std::endl;
-  report.check_equal("saved bytes that differ from the formulas", different, 0);
-  report.check_equal("flash: saved bytes not linear in T", nonlinear, 0);
+  report.check_equal("(c) saved bytes: sum of differences from the formulas", different, 0);
+  report.check_equal("(c) flash: deviation of saved bytes from proportionality to T", nonlinear, 0);
   if (longest)
-    report.timing_at_least("time of plain ÷ flash, T = " + std::to_string(longest->size.T),
+    report.timing_at_least("(c) time, plain / flash, T = " + std::to_string(longest->size.T),
                            longest->plain.seconds / longest->flash.seconds, 1);
-  LinePlot plot{"What attention saves for its backward", "T, tokens of a sequence", "KiB per token", {}, {}};
+  LinePlot plot{
+      "Memory that attention saves for backward", "T, tokens per sequence", "KiB per token", {}, {}};
   plot.series = {plain_bytes, flash_bytes};
   if (!picture.empty()) write_file(picture, draw(plot));
 }
@@ -130,10 +131,10 @@ std::vector<AttentionErrors> measure_errors(const Lesson& lesson, const Attentio
                        flash = run_attention(lesson, lesson.device, attention_flash, size, 1);
     size.dtype = DType::F64;
     const AttentionRun exact = run_attention(lesson, "cpu", attention_plain, size, 1);
-    const auto off = largest_difference;
+    const auto error = largest_difference;
     errors.push_back({t,
-                      {off(plain.y, exact.y), off(plain.dqkv, exact.dqkv)},
-                      {off(flash.y, exact.y), off(flash.dqkv, exact.dqkv)},
+                      {error(plain.y, exact.y), error(plain.dqkv, exact.dqkv)},
+                      {error(flash.y, exact.y), error(flash.dqkv, exact.dqkv)},
                       {largest(exact.y), largest(exact.dqkv)}});
   }
   return errors;
@@ -141,17 +142,17 @@ std::vector<AttentionErrors> measure_errors(const Lesson& lesson, const Attentio
 
 void report_errors(const AttentionSize& size, const std::vector<AttentionErrors>& errors, Report& report) {
   std::cout << "(d) Largest difference from attention in fp64, T = " << size.T << "\n\n";
-  Table table({"numbers", "y: plain", "flash", "gradients: plain", "flash"});
+  Table table({"format", "y, plain", "y, flash", "gradients, plain", "gradients, flash"});
   for (const AttentionErrors& e : errors) {
     table.row({name_of(e.dtype), number_text(e.plain[0]), number_text(e.flash[0]), number_text(e.plain[1]),
                number_text(e.flash[1])});
-    // Twice plain's error (the tests of flash attention's authors allow 2 times for y, 3 for gradients), and
-    // that of the log-sum-exp: it is up to 8 here and rounded once to fp32, which changes each weight by as
-    // large a share.
+    // Allowed: twice the error of plain (the tests of the flash attention authors allow 2 times for y, 3
+    // times for gradients), plus the rounding error of the log-sum-exp. The log-sum-exp is at most 8 here and
+    // is rounded once to fp32; this changes each weight by a relative error of 8 / 2^24.
     constexpr double kRounded = 8 * 0x1p-24;
     for (const int i : {0, 1})
       report.check_at_most(
-          std::string(i == 0 ? "y" : "gradients") + " in " + name_of(e.dtype) + ", error of flash",
+          std::string("(d) ") + (i == 0 ? "y" : "gradients") + " in " + name_of(e.dtype) + ": error of flash",
           e.flash[i], 2 * e.plain[i] + kRounded * e.largest[i]);
   }
   std::cout << table << std::endl;
@@ -159,12 +160,12 @@ void report_errors(const AttentionSize& size, const std::vector<AttentionErrors>
 
 void check_training(const TransformerConfig& model, int64_t batch, const Trained& plain, const Trained& flash,
                     Report& report) {
-  report.check_at_most("largest difference of losses, flash and plain",
+  report.check_at_most("GPT: largest difference of losses, plain - flash",
                        largest_difference(flash.losses, plain.losses), 1e-4);
-  // T probabilities of a query, and one log-sum-exp. y is no difference: the linear layer after attention
-  // saves it, too.
+  // Per query plain saves T weights, flash one log-sum-exp. y makes no difference: the linear layer after
+  // attention saves y in both models.
   const int64_t queries = batch * model.heads * model.context;
-  report.check_equal("bytes of activations that flash saves at the peak",
+  report.check_equal("GPT: activation bytes at the peak, plain - flash",
                      plain.activations - flash.activations,
                      model.layers * queries * (model.context - 1) * size_of(DType::F32));
 }

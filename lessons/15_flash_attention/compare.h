@@ -1,5 +1,4 @@
-// attention_plain and attention_flash with the same q, k and v: what they save, how long they take, what
-// comes out.
+// attention_plain and attention_flash with the same q, k and v: saved bytes, peak memory, time, errors.
 #pragma once
 #include "src/autograd/tape.h"
 #include "src/nn/transformer_config.h"
@@ -18,11 +17,12 @@ struct AttentionSize {
   Shape qkv() const { return {B, T, (heads.q + 2 * heads.kv) * D}; }
   Shape y() const { return {B, T, heads.q * D}; }
 };
-// Bytes that the tape keeps for backward: qkv and B H T T probabilities, or qkv, y and B H T log-sum-exps.
+// Bytes that the tape saves for backward. Plain: qkv and B H T T attention weights. Flash: qkv, y and B H T
+// log-sum-exps.
 int64_t saved_by_plain(const AttentionSize&);
 int64_t saved_by_flash(const AttentionSize&);
 
-// Random q, k, v and dy on the current device, the same numbers on every one. qkv wants a gradient.
+// Random q, k, v and dy on the current device; every device gets the same numbers. qkv requires a gradient.
 struct AttentionInput {
   Tensor qkv, dy;
   Leaf leaf;
@@ -30,19 +30,20 @@ struct AttentionInput {
 };
 
 struct AttentionRun {
-  int64_t saved = 0, peak = 0;  // bytes: on the tape; the most that is allocated, but for the workspace
-  double seconds = NAN;         // the median; NaN on meta
-  std::vector<double> y, dqkv;  // none on meta
+  int64_t saved = 0, peak = 0;  // bytes: saved by the tape; allocated at the peak, without the workspace
+  double seconds = NAN;         // median of the repeats; NaN on meta
+  std::vector<double> y, dqkv;  // empty on meta
 };
-// Causal attention, forward and backward, `repeats` times and once before to warm up.
+// Causal attention, forward and backward: one warm-up, then `repeats` timed runs.
 AttentionRun run_attention(const Lesson&, const std::string& device, AttentionOp, const AttentionSize&,
                            int repeats);
 
-// The largest |a - b|; NaN if some a or b is.
+// The largest |a - b|; NaN if any a or b is NaN.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
-std::string time_text(double seconds);  // "-" if it is not a number
+std::string time_text(double seconds);  // "-" for NaN
 
-// Both for each size; plain attention of more than `longest_plain` tokens on meta, which has its bytes.
+// Runs both for each size. With more than `longest_plain` tokens, plain attention runs on meta: its bytes are
+// measured, its time is not.
 struct Compared {
   AttentionSize size;
   AttentionRun plain, flash;
@@ -50,16 +51,16 @@ struct Compared {
 std::vector<Compared> compare(const Lesson&, const std::vector<AttentionSize>&, int64_t longest_plain);
 void report_compared(const std::vector<Compared>&, const std::string& picture, Report&);
 
-// Largest differences of both from attention_plain in fp64, with the same numbers.
+// Largest differences from attention_plain in fp64 with the same inputs. [0] is for y, [1] for the gradients
+// of q, k and v. largest: the largest magnitude in fp64.
 struct AttentionErrors {
   DType dtype;
-  double plain[2], flash[2],
-      largest[2];  // of y, of the gradients of q, k and v; largest: their largest number
+  double plain[2], flash[2], largest[2];
 };
 std::vector<AttentionErrors> measure_errors(const Lesson&, const AttentionSize&);
 void report_errors(const AttentionSize&, const std::vector<AttentionErrors>&, Report&);
 
-// What training with one and with the other attention has given.
+// The losses of a training run, and its activation memory.
 struct Trained {
   std::vector<double> losses;
   int64_t activations = 0;  // bytes, at the peak

@@ -1,9 +1,9 @@
-// Lesson 15, flash attention. The scores of T queries and T keys are T x T numbers, but each is needed only
-// once: so a tile of them is made on chip, joins an online softmax, and is discarded. Backward recomputes it
-// from the log-sum-exp of each query.
+// Lesson 15, flash attention. T queries and T keys have T x T scores, but each score is used only once. So a
+// tile of scores is computed on chip, is added to an online softmax, and is discarded. The backward pass
+// recomputes the attention weights from the log-sum-exp of each query.
 //
-// Saved for backward: attention_plain B H T T probabilities, attention_flash B H T log-sum-exps (and its
-// output).
+// Saved for backward: attention_plain saves B H T T attention weights; attention_flash saves B H T
+// log-sum-exps and its output.
 //
 //   make lesson-15                                                          expected last line: PASS
 #include <iostream>
@@ -21,12 +21,12 @@ struct Settings {
   std::vector<int64_t> lengths{256, 512, 1024, 2048, 4096, 8192};
   int64_t longest_plain = 4096;
   AttentionSize size{.B = 1, .T = 512, .heads = 8, .D = 64};
-  AttentionSize counted{.B = 1, .T = 0, .heads = 1, .D = 64};  // on emu
+  AttentionSize counted{.B = 1, .T = 0, .heads = 1, .D = 64};  // on emu; T: counted_lengths
   std::vector<int64_t> counted_lengths{64, 128, 256};
   TransformerConfig model{.vocab = 256, .context = 1024, .layers = 2, .heads = 8, .channels = 256};
   int64_t batch = 1;
 
-  // Each length, and one length with fewer and fewer heads of keys and values.
+  // Every length with H KV heads; then T = size.T with H / 2 and with H / 8 KV heads.
   std::vector<AttentionSize> sizes() const {
     std::vector<AttentionSize> all;
     for (const int64_t T : lengths) all.push_back(size), all.back().T = T;
@@ -67,7 +67,8 @@ static Trained train(const Lesson& lesson, const Settings& set, AttentionOp atte
 }
 
 static int lesson_15(int argc, char** argv) {
-  Lesson lesson(argc, argv, "15_flash_attention", "attention that does not store its T x T scores", 10);
+  Lesson lesson(argc, argv, "15_flash_attention",
+                "flash attention: T x T scores, computed tile by tile and never stored", 10);
   const std::string picture = lesson.plot("15_saved.svg");
   lesson.done({}, {picture});
   if (lesson.print == "example") return online_softmax_by_hand(std::cout), 0;

@@ -21,7 +21,7 @@ Head Head::random(int64_t T, int64_t D, uint64_t seed) {
   return {T, D, numbers(), numbers(), numbers()};
 }
 
-// Rows [first, first + count) of x, now on chip.
+// Loads rows [first, first + count) of x onto the chip.
 static Floats load_rows(const Head& h, const Floats& x, int64_t first, int64_t count, Memory& memory) {
   Floats rows(size_t(count * h.D));
   for (int64_t e = 0; e < count * h.D; ++e) rows[size_t(e)] = memory.load(x, first * h.D + e);
@@ -41,11 +41,11 @@ void Softmax::add(float x) {
   const float before = max;
   max = std::max(max, x);
   sum = sum * std::exp(before - max) + std::exp(x - max);
-  // STUB: todo("15.1", "the new maximum, and the sum corrected for it", x);
+  // STUB: todo("15.1", "maximum and sum with one more score", x);
   // END SOLUTION 15.1
 }
 
-// A group's y with its scores in memory, where the next group's are stored over them.
+// y of a group of queries, with its scores in memory. The scores of the next group overwrite them.
 static Floats with_stored_scores(const Head& h, const Floats& q, int64_t count, Program how, Floats& scores,
                                  Memory& memory) {
   std::vector<Softmax> softmax(static_cast<size_t>(count));
@@ -74,8 +74,8 @@ static Floats with_stored_scores(const Head& h, const Floats& q, int64_t count, 
   return y;
 }
 
-// A query meets a tile: its scores, and the values they belong to, (scores, D). y is the sum of e^(score -
-// max) v over all keys up to now.
+// Adds a tile of keys to a query: its scores, and the values of the same keys, (scores, D). y is the weighted
+// sum of the values so far: the sum of e^(score - max) v over these keys.
 static void join(const Head& h, const Floats& scores, const Floats& v, Softmax& softmax, float* y) {
   // BEGIN SOLUTION 15.4
   const float before = softmax.max;
@@ -88,11 +88,11 @@ static void join(const Head& h, const Floats& scores, const Floats& v, Softmax& 
     softmax.sum += weight;
     add_weighted(h, weight, &v[j * size_t(h.D)], y);
   }
-  // STUB: todo("15.4", "the maximum with the tile's scores, what was summed before corrected for it, the tile added", &scores, &v, &softmax, y, h.D);
+  // STUB: todo("15.4", "softmax and y after a tile of scores", &scores, &v, &softmax, y, h.D);
   // END SOLUTION 15.4
 }
 
-// A group's y with a tile of scores at a time.
+// y of a group of queries, tile by tile.
 static Floats with_tiles(const Head& h, const Floats& q, int64_t count, Memory& memory) {
   std::vector<Softmax> softmax(static_cast<size_t>(count));
   Floats y(q.size());
@@ -114,9 +114,9 @@ Floats attend(Program program, const Head& h, int64_t rows, Memory& memory) {
   for (int64_t first = 0; first < h.T; first += rows) {
     const int64_t count = std::min(rows, h.T - first);
     const Floats q = load_rows(h, h.q, first, count, memory);
-    const Floats part = program == Program::Tiles ? with_tiles(h, q, count, memory)
-                                                  : with_stored_scores(h, q, count, program, scores, memory);
-    for (int64_t e = 0; e < count * h.D; ++e) memory.store(y, first * h.D + e, part[size_t(e)]);
+    const Floats group = program == Program::Tiles ? with_tiles(h, q, count, memory)
+                                                   : with_stored_scores(h, q, count, program, scores, memory);
+    for (int64_t e = 0; e < count * h.D; ++e) memory.store(y, first * h.D + e, group[size_t(e)]);
   }
   return y;
 }
@@ -145,22 +145,22 @@ std::vector<ProgramRun> run_programs(uint64_t seed) {
 
 void report_programs(const std::vector<ProgramRun>& runs, Report& report) {
   constexpr const char* kNames[] = {"softmax in two passes", "online softmax", "tiles"};
-  std::cout << "(a) One head, T = " << kHeadTokens << ", D = " << kHeadDims
-            << ": numbers loaded and stored\n\n";
-  Table table({"program, queries at a time", "loads", "stores", "scores kept", "difference from the first"});
+  std::cout << "(a) Numbers that three programs load and store for one head: T = " << kHeadTokens
+            << ", D = " << kHeadDims << ", forward\n\n";
+  Table table({"program", "queries per group", "loads", "stores", "scores at a time",
+               "largest difference of y from row 1"});
   int64_t unpredicted = 0;
   double worst = 0;
   for (const ProgramRun& run : runs) {
-    table.row({std::string(kNames[int(run.program)]) + ", " + std::to_string(run.rows),
-               count_text(run.memory.loads), count_text(run.memory.stores), count_text(run.kept),
-               number_text(run.difference)});
+    table.row({kNames[int(run.program)], std::to_string(run.rows), count_text(run.memory.loads),
+               count_text(run.memory.stores), count_text(run.scores), number_text(run.difference)});
     unpredicted += run.memory.loads != predicted_loads(run.program, kHeadTokens, kHeadDims, run.rows);
     unpredicted += run.memory.stores != predicted_stores(run.program, kHeadTokens, kHeadDims);
     if (std::isnan(run.difference) || run.difference > worst) worst = run.difference;
   }
   std::cout << table << std::endl;
-  report.check_equal("programs: loads and stores that differ from the formulas", unpredicted, 0);
-  report.check_at_most("programs: largest difference from the first", worst, 1e-5);
+  report.check_equal("(a) counts of loads and stores that differ from the formulas", unpredicted, 0);
+  report.check_at_most("(a) largest difference of y from softmax in two passes", worst, 1e-5);
 }
 
 void online_softmax_by_hand(std::ostream& out) {

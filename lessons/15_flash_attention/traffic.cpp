@@ -18,30 +18,30 @@ static int64_t sum_tiles(int64_t T, int64_t tile, F f) {
   for (int64_t first = 0; first < T; first += tile) sum += f(first, std::min(first + tile, T));
   return sum;
 }
-// The keys that queries before `end` meet: whole tiles, as far as there are keys.
-static int64_t met(int64_t T, int64_t end, int64_t tile) {
+// Number of keys in the tiles that a tile of queries ending at `end` needs. The last tile ends with the last
+// key.
+static int64_t keys_of_tiles(int64_t T, int64_t end, int64_t tile) {
   return std::min((end + tile - 1) / tile * tile, T);
 }
 
 Moved flash_fwd_moves(const AttentionSize& s) {
   const int64_t tile = flash_fwd_tile(s.D), H = s.B * s.heads.q;
   const int64_t vectors = sum_tiles(s.T, tile, [&](int64_t first, int64_t end) {
-    return end - first + 2 * met(s.T, end, tile);  // q; k and v
+    return end - first + 2 * keys_of_tiles(s.T, end, tile);  // q; k and v
   });
   return {H * vectors * s.D * size_of(s.dtype),
           H * s.T * (s.D * size_of(s.dtype) + size_of(DType::F32))};  // y and log-sum-exps
 }
 
 Moved flash_bwd_moves(const AttentionSize& s) {
-  constexpr int64_t kReaders =
-      kSide;  // threads, in a row of a tile, that each read its log-sum-exp and rowsum
+  constexpr int64_t kReaders = kSide;  // threads of a tile's row; each loads the row's log-sum-exp and rowsum
   const int64_t H = s.B * s.heads.q, KV = s.B * s.heads.kv, float_bytes = size_of(DType::F32);
   const int64_t dq = sum_tiles(s.T, kBwdTile, [&](int64_t first, int64_t end) {
-    return 2 * (end - first) + 3 * met(s.T, end, kBwdTile);  // q, dy; k for scores, v for dP, k for dq
+    return 2 * (end - first) + 3 * keys_of_tiles(s.T, end, kBwdTile);  // q, dy; k (scores), v (dP), k (dq)
   });
   const int64_t queries = sum_tiles(s.T, kBwdTile, [&](int64_t first, int64_t) { return s.T - first; });
-  // rowsums of dy y; dq; k and v of each tile, and for each of its heads q for scores, dy for dP and dv, q
-  // for dk
+  // dy and y for the rowsums; the kernel of dq; k and v of each tile, and for each query head of the tile: q
+  // for scores, dy for dP and dv, q for dk
   const int64_t vectors = H * 2 * s.T + H * dq + KV * 2 * s.T + H * 3 * queries;
   return {vectors * s.D * size_of(s.dtype) + H * kReaders * 2 * (s.T + queries) * float_bytes,
           (H + 2 * KV) * s.T * s.D * size_of(s.dtype) + H * s.T * float_bytes};  // dq, dk, dv; rowsums
@@ -80,9 +80,10 @@ std::vector<CountedMoves> count_moves(const Lesson& lesson, AttentionSize size,
 
 void report_moves(const std::vector<CountedMoves>& all, Report& report) {
   const AttentionSize& first = all.front().size;
-  std::cout << "(b) Bytes that the GPU's kernels load and store, counted on emu: one head of " << first.D
-            << ", " << name_of(first.dtype) << "\n\n";
-  Table table({"T", "forward: plain", "flash", "plain ÷ flash", "backward: plain", "flash", "plain ÷ flash"});
+  std::cout << "(b) Bytes that the GPU kernels load and store, counted on emu: one head, D = " << first.D
+            << ", " << name_of(first.dtype) << ", causal mask\n\n";
+  Table table({"T", "forward, plain", "forward, flash", "plain / flash", "backward, plain", "backward, flash",
+               "plain / flash"});
   int64_t different = 0;
   for (const CountedMoves& row : all) {
     std::vector<std::string> cells{count_text(row.size.T)};
@@ -95,7 +96,7 @@ void report_moves(const std::vector<CountedMoves>& all, Report& report) {
     table.row(cells);
   }
   std::cout << table << std::endl;
-  report.check_equal("flash on emu: bytes that differ from the formula of its tiles", different, 0);
+  report.check_equal("(b) flash: sum of differences from the formula of its tiles, bytes", different, 0);
 }
 
 }  // namespace gradus

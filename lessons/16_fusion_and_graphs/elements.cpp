@@ -12,18 +12,18 @@
 
 namespace gradus {
 
-static ElementOps cheap_ops(int64_t count) {
-  return {std::to_string(count) + " cheap", count, [count](Tensor x) {
+static ElementOps multiplications(int64_t count) {
+  return {std::to_string(count) + " multiplications", count, [count](Tensor x) {
             for (int64_t i = 0; i < count; ++i) x = scale(x, i % 2 == 0 ? 0.5 : 2.0);
             return x;
           }};
 }
 static ElementOps with_gelu() {
-  return {"3 with a gelu", 3, [](const Tensor& x) { return scale(gelu(scale(x, 0.5)), 2.0); }};
+  return {"2 multiplications, gelu", 3, [](const Tensor& x) { return scale(gelu(scale(x, 0.5)), 2.0); }};
 }
 
-// The ops as a captured step. A step is one only with an update, so a model of one number makes one beside
-// them.
+// The operations as a captured step. A captured step must contain an update, so a model of one parameter is
+// updated, too.
 class ElementStep {
  public:
   ElementStep(const ElementOps& ops, const Tensor& x) : ops_(ops.ops), x_(x) {
@@ -58,7 +58,7 @@ class ElementStep {
 static ElementRun run_ops(const ElementOps& ops, const Tensor& x, const Tensor& in_cache,
                           RunTimeCompiler& compiler) {
   Device& device = x.device();
-  ElementStep apart(ops, x), chain(ops, x), small(ops, in_cache);
+  ElementStep separate(ops, x), chain(ops, x), small(ops, in_cache);
   const FusedChains fused = fuse_chains(chain.captured, compiler);
   fuse_chains(small.captured, compiler);
   ElementRun run{ops.name, ops.count, fused.bytes_before, fused.bytes_after};
@@ -67,13 +67,13 @@ static ElementRun run_ops(const ElementOps& ops, const Tensor& x, const Tensor& 
   for (int i = 0; i < 5; ++i)
     for (const bool of_chain : {false, true}) {
       const double start = seconds_now(device);
-      (of_chain ? chain : apart).run();
+      (of_chain ? chain : separate).run();
       seconds[of_chain].push_back(seconds_now(device) - start);
     }
-  run.apart = summarize(seconds[0]).median, run.chain = summarize(seconds[1]).median;
+  run.separate = summarize(seconds[0]).median, run.chain = summarize(seconds[1]).median;
   const double often = double(x.numel()) / double(in_cache.numel());
   run.in_cache = often * measure(device, [&] { small.run(); }).median;
-  run.equal = to_host<float>(apart.y) == to_host<float>(chain.y);
+  run.equal = to_host<float>(separate.y) == to_host<float>(chain.y);
   return run;
 }
 
@@ -83,60 +83,60 @@ std::vector<ElementRun> run_elements(const Lesson& lesson, int64_t n, int64_t in
   const Tensor x = random_tensor({n}, 1, lesson.seed), small = random_tensor({in_cache}, 1, lesson.seed);
   std::vector<ElementRun> runs;
   std::vector<ElementOps> all{with_gelu()};
-  for (const int64_t count : {10, 6, 4, 2}) all.insert(all.begin(), cheap_ops(count));
+  for (const int64_t count : {10, 6, 4, 2}) all.insert(all.begin(), multiplications(count));
   for (const ElementOps& ops : all) {
     runs.push_back(run_ops(ops, x, small, compiler));
-    current().device.allocator().empty_cache();  // what the pools of captured steps leave
+    current().device.allocator().empty_cache();  // frees the memory of the captured steps
   }
   return runs;
 }
 
 void report_elements(const std::vector<ElementRun>& runs, int64_t n, const std::string& picture,
                      Report& report) {
-  std::cout << "(d) Elementwise operations on " << bytes_text(n * size_of(DType::F32))
-            << " of fp32: a kernel for each, and fused into one chain\n\n";
-  Table table(
-      {"operations", "moved: separate", "moved: fused", "time: separate", "time: fused", "in the cache"});
-  Series apart{"a kernel for each", {}, {}, Series::Marks::LineAndDots}, chain = apart;
-  chain.name = "fused into one chain";
+  std::cout << "(d) Bytes moved and time of elementwise operations on " << bytes_text(n * size_of(DType::F32))
+            << " in fp32: separate kernels, and one fused chain\n\n";
+  Table table({"operations", "moved, separate", "moved, fused", "time, separate", "time, fused",
+               "time, fused, in the cache"});
+  Series separate{"separate kernels", {}, {}, Series::Marks::LineAndDots}, chain = separate;
+  chain.name = "one fused chain";
   bool equal = true;
   for (const ElementRun& run : runs) {
-    table.row({run.name, bytes_text(run.moved_apart), bytes_text(run.moved_chain), time_text(run.apart),
+    table.row({run.name, bytes_text(run.moved_separate), bytes_text(run.moved_chain), time_text(run.separate),
                time_text(run.chain), time_text(run.in_cache)});
     equal = equal && run.equal;
     if (&run == &runs.back()) continue;
-    for (Series* series : {&apart, &chain}) series->x.push_back(double(run.count));
-    apart.y.push_back(1e3 * run.apart), chain.y.push_back(1e3 * run.chain);
+    for (Series* series : {&separate, &chain}) series->x.push_back(double(run.count));
+    separate.y.push_back(1e3 * run.separate), chain.y.push_back(1e3 * run.chain);
   }
   std::cout << table << std::endl;
   const ElementRun &ten = runs[runs.size() - 2], &gelus = runs.back();
-  report.check_equal(ten.name + " operations: fewer bytes", ten.moved_apart - ten.moved_chain,
-                     2 * n * size_of(DType::F32) * (ten.count - 1));
-  if (std::isnan(ten.apart)) return;
-  report.check_equal("fused results that differ bitwise", equal ? 0 : 1, 0);
-  report.timing_at_least(ten.name + " operations: time, separate ÷ fused", ten.apart / ten.chain, 8);
-  // Faster than its arithmetic, or than one pass over memory, it cannot be.
-  report.timing_at_least(gelus.name + ": bound of arithmetic and memory ÷ time",
+  report.check_equal("(d) " + ten.name + ": bytes moved, separate - fused",
+                     ten.moved_separate - ten.moved_chain, 2 * n * size_of(DType::F32) * (ten.count - 1));
+  if (std::isnan(ten.separate)) return;
+  report.check_equal("(d) fused results that differ bitwise", equal ? 0 : 1, 0);
+  report.timing_at_least("(d) " + ten.name + ": time, separate / fused", ten.separate / ten.chain, 8);
+  // Two lower bounds of the time: the time in the cache (arithmetic), and the time of one pass over memory.
+  report.timing_at_least("(d) " + gelus.name + ": larger lower bound of the time / time",
                          std::max(gelus.in_cache, runs.front().chain) / gelus.chain, 0.8);
-  LinePlot plot{"Elementwise operations on " + bytes_text(n * size_of(DType::F32)),
-                "operations",
-                "ms",
-                {apart, chain},
+  LinePlot plot{"Time of elementwise operations on " + bytes_text(n * size_of(DType::F32)) + " in fp32",
+                "number of operations",
+                "time, ms",
+                {separate, chain},
                 {}};
   if (!picture.empty()) write_file(picture, draw(plot));
 }
 
 void report_chains(const FusedChains& fused, const RunTimeCompiler& compiler) {
-  std::cout << "(e) The " << fused.calls_before << " kernel calls of a training step move "
-            << bytes_text(fused.bytes_before) << "; with chains, " << fused.calls_after << " calls move "
-            << bytes_text(fused.bytes_after) << "\n\n";
-  Table table({"chain", "calls"});
+  std::cout << "(e) Kernel calls of a training step: " << fused.calls_before << " calls move "
+            << bytes_text(fused.bytes_before) << "; with fused chains, " << fused.calls_after
+            << " calls move " << bytes_text(fused.bytes_after) << "\n\n";
+  Table table({"fused chain", "calls per step"});
   for (const auto& [name, count] : fused.chains) table.row({name, std::to_string(count)});
   std::cout << table << "\n";
-  std::cout << "kernels compiled: " << compiler.compiled()
-            << ", loaded from the folder: " << compiler.from_folder() << "\n";
+  std::cout << "chains compiled: " << compiler.compiled()
+            << "; loaded from the folder of compiled chains: " << compiler.from_folder() << "\n";
   if (compiler.other_version())
-    std::cout << "the folder holds chains of another version, which are not used\n";
+    std::cout << "the folder also has chains of a different version; they are not used\n";
   std::cout << std::endl;
 }
 

@@ -1,4 +1,4 @@
-// Operations on each element of a large tensor: each as a kernel of its own, and compiled as one chain.
+// Elementwise operations on a large tensor: as separate kernels, and compiled into one kernel, a chain.
 #pragma once
 #include <cmath>
 #include <functional>
@@ -18,21 +18,22 @@ struct ElementOps {
 };
 struct ElementRun {
   std::string name;
-  int64_t count, moved_apart, moved_chain;  // bytes
-  double apart = NAN, chain = NAN;          // seconds, medians; NaN on meta
-  double in_cache = NAN;  // of the chain on a part that stays in the cache, times the number of parts
-  bool equal = true;      // to the bit
+  int64_t count;                        // of operations
+  int64_t moved_separate, moved_chain;  // bytes
+  double separate = NAN, chain = NAN;   // seconds, medians; NaN on meta
+  double in_cache = NAN;                // seconds of the chain for n numbers that are in the cache
+  bool equal = true;                    // bitwise
 };
-// 2 to 10 cheap operations, and three with a gelu, on n random fp32 numbers and on so few that they stay in
-// the cache.
+// Chains of 2 to 10 multiplications, and one with a gelu, on n random fp32 numbers, and on `in_cache`
+// numbers, few enough to stay in the cache.
 std::vector<ElementRun> run_elements(const Lesson&, int64_t n, int64_t in_cache, RunTimeCompiler&);
-// picture: a file, or "".
+// picture: the file to write, or "".
 void report_elements(const std::vector<ElementRun>&, int64_t n, const std::string& picture, Report&);
 
-// The chains of a step, and where their code comes from.
+// Prints the chains of a step, and how many of them were compiled or loaded from the folder.
 void report_chains(const FusedChains&, const RunTimeCompiler&);
 
-// Three operations on 8 numbers: what each call moves, what the chain moves, and its loop.
+// Three operations on 8 numbers: numbers moved by each call and by the chain, and the loop of the chain.
 void elements_by_hand(std::ostream&);
 
 }  // namespace gradus

@@ -6,9 +6,8 @@ Tensor fused_loss(const Transformer& model, const Tensor& ids, const Tensor& tar
   const TransformerConfig& c = model.config;
   check(c.residual == Residual::PreNorm && c.dropout == 0 && c.activation == gelu &&
             c.norm == NormKind::Layer && c.experts == 0,
-        "fused_loss: it computes GPT-2 without dropout");
-  // The residual stream x, and its norm, which the next branch reads: each sum is made together with its
-  // norm.
+        "fused_loss: the model must be a GPT-2 without dropout");
+  // x is the residual stream; `normed` is its norm, the input of the next branch. One kernel computes both.
   Tensor x = model.embed(ids), normed = model.blocks.empty() ? x : model.blocks.front().ln_1(x);
   const auto add_branch = [&](const Tensor& branch, const Norm& next) {
     const std::vector<Tensor> both = add_layernorm(x, branch, next.gamma.value, next.beta->value, next.eps);
@@ -20,7 +19,7 @@ Tensor fused_loss(const Transformer& model, const Tensor& ids, const Tensor& tar
           " has an adapter or no bias; fuse the model without it");
     const bool last = l + 1 == model.blocks.size();
     add_branch(block.c_proj(block.attend(block.c_attn(normed), c, nullptr)), block.ln_2);
-    const Tensor hidden = linear(normed, block.c_fc.weight.value);  // its bias goes to gelu
+    const Tensor hidden = linear(normed, block.c_fc.weight.value);  // bias_gelu adds the bias
     const Tensor active = bias_gelu(hidden, block.c_fc.bias->value);
     add_branch(block.mlp_c_proj(active), last ? model.last_norm() : model.blocks[l + 1].ln_1);
   }

@@ -68,22 +68,22 @@ std::vector<HeadRun> run_heads(const Lesson& lesson, const HeadSize& size,
 }
 
 void report_heads(const std::vector<HeadRun>& runs, const HeadSize& size, Report& report) {
-  std::cout << "(b) Head and cross-entropy: " << size.rows << " rows of " << size.channels << " channels, "
-            << size.vocab << " classes, fp32, forward and backward\n\n";
-  Table table({"rows at a time", "logits", "peak", "time"});
+  std::cout << "(b) Language-model head and cross-entropy, forward and backward: " << size.rows << " rows of "
+            << size.channels << " channels, " << size.vocab << " classes, fp32\n\n";
+  Table table({"rows per chunk", "logits of a chunk", "peak", "time"});
   const HeadRun& all = runs.front();
   for (const HeadRun& run : runs) {
     const int64_t rows = run.at_a_time == 0 ? size.rows : run.at_a_time;
     table.row({run.at_a_time == 0 ? "all" : std::to_string(rows), bytes_text(size.logit_bytes(rows)),
                bytes_text(run.peak), time_text(run.seconds)});
     if (run.at_a_time == 0 || run.gradients.empty()) continue;
-    const std::string name = std::to_string(rows) + " rows at a time: ";
-    report.check_at_most(name + "difference of the losses", largest_difference(run.loss, all.loss),
-                         1e-6 * all.loss[0]);
-    report.check_at_most(name + "of the gradients, ÷ their norm",
+    const std::string name = "(b) chunks of " + std::to_string(rows) + " rows";
+    report.check_at_most(name + ": difference of the loss from all rows",
+                         largest_difference(run.loss, all.loss), 1e-6 * all.loss[0]);
+    report.check_at_most(name + ": norm of the gradient difference, relative",
                          norm_of_difference(run.gradients, all.gradients), 1e-6);
     if (&run == &runs.back())
-      report.timing_at_least(name + "time of all rows ÷ of this", all.seconds / run.seconds, 0.9);
+      report.timing_at_least("(b) time, all rows / " + name.substr(4), all.seconds / run.seconds, 0.9);
   }
   std::cout << table << std::endl;
 }
@@ -105,18 +105,17 @@ int64_t peak_of_step(const Lesson& lesson, const TransformerConfig& config, int6
 
 void report_model_peaks(const Lesson& lesson, const TransformerConfig& config, int64_t batch, int64_t rows,
                         Report& report) {
-  TransformerConfig in_parts = config;
-  in_parts.loss_rows = rows;
-  const int64_t all = peak_of_step(lesson, config, batch), some = peak_of_step(lesson, in_parts, batch);
+  TransformerConfig in_chunks = config;
+  in_chunks.loss_rows = rows;
+  const int64_t all = peak_of_step(lesson, config, batch), chunked = peak_of_step(lesson, in_chunks, batch);
   const HeadSize size{batch * config.context, config.channels, config.vocab};
-  std::cout << "(c) Peak of a step of GPT-2 124M, B = " << batch << ", T = " << config.context << ": "
-            << bytes_text(all) << " with all logits, " << bytes_text(some) << " with those of " << rows
-            << " rows\n\n";
-  // What the loss of some rows needs beside their logits: log-sum-exps, the losses of the rows, count and
-  // dloss.
-  const int64_t beside = (2 * rows + 2) * size_of(DType::F32);
-  report.check_equal("GPT-2 124M: bytes less at the peak", all - some,
-                     size.logit_bytes(size.rows - rows) - beside);
+  std::cout << "(c) Peak of a training step of GPT-2 124M, B = " << batch << ", T = " << config.context
+            << ": " << bytes_text(all) << " with all logits, " << bytes_text(chunked) << " with chunks of "
+            << rows << " rows\n\n";
+  // In addition to its logits, a chunk needs log-sum-exps, losses of the rows, count and dloss.
+  const int64_t additional = (2 * rows + 2) * size_of(DType::F32);
+  report.check_equal("(c) GPT-2 124M: bytes at the peak, all logits - chunks", all - chunked,
+                     size.logit_bytes(size.rows - rows) - additional);
 }
 
 }  // namespace gradus

@@ -1,4 +1,5 @@
-// Lesson 16, fusion and graphs.
+// Lesson 16, fusion and graphs: operations fused by hand (a), a language-model head in chunks of rows (b, c),
+// operations compiled into one kernel (d), a captured training step (e, f).
 //
 //   make lesson-16                                                          expected last line: PASS
 #include <iostream>
@@ -24,7 +25,7 @@ struct Settings {
   int64_t batch = 4;
 };
 
-// emu takes a thousand times as long.
+// Smaller sizes for emu, which takes a thousand times as long.
 static Settings settings_for(const std::string& device) {
   Settings set;
   if (device != "emu") return set;
@@ -37,12 +38,12 @@ static Settings settings_for(const std::string& device) {
 enum class Way { Calls, FusedByHand, Captured, Compiled };
 struct Training {
   std::vector<double> losses;
-  int64_t kernels;  // of a step
-  double seconds;   // of a step, the median
+  int64_t kernels;  // calls per step
+  double seconds;   // per step, median
   FusedChains fused;
 };
 
-// The same steps on `device`. On meta they are the host's work alone.
+// Trains on `device`. On meta kernels compute nothing, so the time is the host's.
 static Training train(const Lesson& lesson, const Settings& set, Way way, RunTimeCompiler* compiler,
                       const std::string& device, ReportRow* row) {
   const LessonContext own(lesson, device, 0);
@@ -77,14 +78,14 @@ static Training train(const Lesson& lesson, const Settings& set, Way way, RunTim
   }
   training.losses = recorder.losses;
   training.kernels = int64_t(captured.calls().size());
-  // Without the steps that warm up and are recorded.
+  // Steps 0 to 2 warm up and are recorded; they do not count.
   if (lesson.steps > 3)
     training.seconds = summarize({recorder.seconds.begin() + 3, recorder.seconds.end()}).median;
   if (row) recorder.fill(*row, set.batch * config.context);
   return training;
 }
 
-// compiler: nullptr if there is a problem with it.
+// compiler: nullptr if it does not work; `problem` says why.
 static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompiler* compiler,
                          const std::string& problem, Report& report) {
   std::vector<Training> real, on_meta;
@@ -95,30 +96,30 @@ static void report_steps(const Lesson& lesson, const Settings& set, RunTimeCompi
     real.push_back(train(lesson, set, way, compiler, lesson.device, &report.row(name)));
     on_meta.push_back(train(lesson, set, way, compiler, "meta", nullptr));
   }
-  const std::string few = lesson.steps > 3 ? "" : "a replay follows three steps";
+  const std::string few = lesson.steps > 3 ? "" : "no replay in fewer than 4 steps";
   const std::string device = current().device.name();
   const bool on_gpu = device == "emu" || device == "cuda";
   if (compiler) report_chains(real[3].fused, *compiler);
-  report.check_at_least("kinds of chains", double(real[3].fused.chains.size()), on_gpu ? 2 : 3,
+  report.check_at_least("(e) different chains in a step", double(real[3].fused.chains.size()), on_gpu ? 2 : 3,
                         few.empty() ? problem : few);
   for (const size_t i : {1, 2, 3}) {
     const char* const names[] = {"", "fused by hand", "captured", "captured, compiled"};
-    report.check_at_most(std::string(names[i]) + ": difference of losses",
+    report.check_at_most(std::string(names[i]) + ": largest difference of losses from op by op",
                          largest_difference(real[i].losses, real[0].losses), i == 1 ? 1e-4 : 0);
   }
-  std::cout << "(f) Host time per step on meta, where kernels compute nothing: " << real[2].kernels
-            << " kernel calls " << seconds_text(on_meta[0].seconds) << ", one replay "
+  std::cout << "(f) Host time per step, measured on meta, where kernels compute nothing: op by op ("
+            << real[2].kernels << " kernel calls) " << seconds_text(on_meta[0].seconds) << ", replay "
             << seconds_text(on_meta[2].seconds) << "\n\n";
   if (few.empty())
-    report.timing_at_least("host time per step, kernel calls ÷ replay",
+    report.timing_at_least("(f) host time per step, op by op / replay",
                            on_meta[0].seconds / on_meta[2].seconds, 3);
 }
 
 static int lesson_16(int argc, char** argv) {
-  Lesson lesson(argc, argv, "16_fusion_and_graphs", "fused kernels and captured steps", 12);
-  const std::string folder = lesson.args.text("folder", "build/chains", "where compiled chains are kept");
+  Lesson lesson(argc, argv, "16_fusion_and_graphs", "fused kernels, the head in chunks, captured steps", 12);
+  const std::string folder = lesson.args.text("folder", "build/chains", "folder of compiled chains");
   const std::string command = lesson.args.text(
-      "compiler", "", "what compiles chains, with its flags; by default what compiled this program");
+      "compiler", "", "command and flags that compile chains (default: those of this program)");
   const std::string picture = lesson.plot("16_chain.svg");
   lesson.done({}, {picture});
   if (lesson.print == "example") return elements_by_hand(std::cout), 0;
@@ -136,7 +137,7 @@ static int lesson_16(int argc, char** argv) {
   gpt2.attention = attention_flash;
   report_model_peaks(lesson, gpt2, 4, 256, report);
   if (!problem.empty())
-    std::cout << problem << "; steps run without chains\n\n";
+    std::cout << problem << "; the lesson goes on without chains\n\n";
   else
     report_elements(run_elements(lesson, set.elements, set.in_cache, compiler), set.elements, picture,
                     report);

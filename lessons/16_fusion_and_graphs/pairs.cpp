@@ -9,32 +9,31 @@
 
 namespace gradus {
 
-// What kernels read and write, in N = rows x channels numbers:
-//                     forward                                        backward
-//   add, layernorm    a, b, sum; sum, norm                           a copy of dsum (2), x, dnorm, dx
-//   add_layernorm     a, b, sum, norm                                x, dnorm, dsum, dx
-//   bias, gelu        bias to h, h for the product's sum; h, gelu    h, dgelu, dh; dh
-//   bias_gelu         h, gelu                                        h, dgelu, dh
+// What the kernels load and store; each name stands for N = rows x channels numbers:
+//                     forward                                              backward
+//   add, layernorm    a, b, sum; sum, norm                                 a copy of dsum (2 N), x, dnorm, dx
+//   add_layernorm     a, b, sum, norm                                      x, dnorm, dsum, dx
+//   bias, gelu        h stored by the bias, loaded by the product; h, gelu h, dgelu, dh; dh
+//   bias_gelu         h, gelu                                              h, dgelu, dh
 std::vector<Pair> pairs(const PairSize& size) {
   const int64_t C = size.channels, N = size.rows * C;
   const Shape wide{size.rows, C}, column{C};
-  return {
-      {"residual + norm",
-       {wide, wide, column, column},
-       [](const std::vector<Tensor>& x) {  // which are read as in a block: the sum goes on beside a branch
-         const Tensor sum = add(x[0], x[1]);
-         return add(sum, layernorm(sum, x[2], x[3]));
-       },
-       [](const std::vector<Tensor>& x) {
-         const std::vector<Tensor> both = add_layernorm(x[0], x[1], x[2], x[3]);
-         return add(both[0], both[1]);
-       },
-       2 * N},
-      {"bias + gelu",
-       {wide, {C, C}, column},
-       [](const std::vector<Tensor>& x) { return gelu(linear(x[0], x[1], x[2])); },
-       [](const std::vector<Tensor>& x) { return bias_gelu(linear(x[0], x[1]), x[2]); },
-       3 * N}};
+  return {{"residual + norm",
+           {wide, wide, column, column},
+           [](const std::vector<Tensor>& x) {  // the sum has two readers, as in a transformer block
+             const Tensor sum = add(x[0], x[1]);
+             return add(sum, layernorm(sum, x[2], x[3]));
+           },
+           [](const std::vector<Tensor>& x) {
+             const std::vector<Tensor> both = add_layernorm(x[0], x[1], x[2], x[3]);
+             return add(both[0], both[1]);
+           },
+           2 * N},
+          {"product, bias + gelu",
+           {wide, {C, C}, column},
+           [](const std::vector<Tensor>& x) { return gelu(linear(x[0], x[1], x[2])); },
+           [](const std::vector<Tensor>& x) { return bias_gelu(linear(x[0], x[1]), x[2]); },
+           3 * N}};
 }
 
 static PairRun run(const Lesson& lesson, const Pair& pair, bool fused) {
@@ -56,7 +55,7 @@ static PairRun run(const Lesson& lesson, const Pair& pair, bool fused) {
     device.meter().reset_totals();
     const double start = seconds_now(device);
     Tape tape;
-    const Tensor y = (fused ? pair.fused : pair.apart)(x);
+    const Tensor y = (fused ? pair.fused : pair.separate)(x);
     if (!dy.defined()) {
       dy = empty_like(y, "dy");
       be(dy).fill(ctx(dy, cost::fill(dy.numel(), DType::F32)), dy.numel(), dy.set(), 1);
@@ -83,18 +82,20 @@ std::vector<ComparedPair> compare_pairs(const Lesson& lesson, const PairSize& si
 }
 
 void report_pairs(const std::vector<ComparedPair>& all, const PairSize& size, Report& report) {
-  std::cout << "(a) Two kernels, and one fused kernel: " << size.rows << " rows of " << size.channels
-            << " channels, fp32, forward and backward\n\n";
-  Table table({"operations", "moved: two", "moved: fused", "less", "time: two", "time: fused"});
-  for (const auto& [pair, apart, fused] : all) {
-    const int64_t less = apart.moved - fused.moved;
-    table.row({pair.name, bytes_text(apart.moved), bytes_text(fused.moved), bytes_text(less),
-               time_text(apart.seconds), time_text(fused.seconds)});
-    report.check_equal(pair.name + ": fewer bytes", less, pair.saved_moves * size_of(DType::F32));
+  std::cout << "(a) Bytes moved and time of two kernels, separate and fused by hand, forward and backward: "
+            << size.rows << " rows of " << size.channels << " channels, fp32\n\n";
+  Table table(
+      {"operations", "moved, separate", "moved, fused", "difference", "time, separate", "time, fused"});
+  for (const auto& [pair, separate, fused] : all) {
+    const int64_t less = separate.moved - fused.moved;
+    table.row({pair.name, bytes_text(separate.moved), bytes_text(fused.moved), bytes_text(less),
+               time_text(separate.seconds), time_text(fused.seconds)});
+    report.check_equal("(a) " + pair.name + ": bytes moved, separate - fused", less,
+                       pair.saved_moves * size_of(DType::F32));
     if (!fused.y.empty())
-      report.check_at_most(pair.name + ": largest difference",
-                           std::max(largest_difference(fused.y, apart.y),
-                                    largest_difference(fused.gradients, apart.gradients)),
+      report.check_at_most("(a) " + pair.name + ": largest difference of results and gradients",
+                           std::max(largest_difference(fused.y, separate.y),
+                                    largest_difference(fused.gradients, separate.gradients)),
                            1e-4);
   }
   std::cout << table << std::endl;

@@ -1,5 +1,4 @@
-// The fused operations beside the two that each is made of: what they move, how long they take, what comes
-// out.
+// Two operations, separate and fused by hand: bytes moved, time, results.
 #pragma once
 #include <cmath>
 #include <functional>
@@ -14,24 +13,24 @@ namespace gradus {
 struct PairSize {
   int64_t rows, channels;
 };
-// Two ways to the same, as functions of the same inputs, which all want gradients; and how many numbers the
-// fused one moves less, forward and backward.
+// Two functions with the same inputs and the same result. All inputs require gradients. saved_moves: how many
+// numbers fewer the fused one moves, forward and backward together.
 struct Pair {
   std::string name;
   std::vector<Shape> shapes;
-  std::function<Tensor(const std::vector<Tensor>&)> apart, fused;
+  std::function<Tensor(const std::vector<Tensor>&)> separate, fused;
   int64_t saved_moves;
 };
 std::vector<Pair> pairs(const PairSize&);
 
 struct PairRun {
-  int64_t moved = 0;     // bytes, by the costs of the kernels that ran
-  double seconds = NAN;  // forward and backward, the median; NaN on meta
+  int64_t moved = 0;     // bytes: the costs of the kernels that ran
+  double seconds = NAN;  // forward and backward, median; NaN on meta
   std::vector<double> y, gradients;
 };
 struct ComparedPair {
   Pair pair;
-  PairRun apart, fused;
+  PairRun separate, fused;
 };
 std::vector<ComparedPair> compare_pairs(const Lesson&, const PairSize&);
 void report_pairs(const std::vector<ComparedPair>&, const PairSize&, Report&);

@@ -1,5 +1,5 @@
-// The questions of 14.4: how long a step waits for workers of the student's own, how many samples are read if
-// each worker reads all, and what a model that knows nothing needs of each byte.
+// The questions of 14.4: the waiting time of a step, the number of samples read if they are not divided among
+// workers, and the bits per byte of a uniform model, all with the student's own numbers.
 #include <algorithm>
 #include <sstream>
 
@@ -26,8 +26,8 @@ static Own14 own_run(const std::string& student) {
   return o;
 }
 
-// The mean of many steps: each worker makes its steps one after the other, in so many slots; the loop takes
-// them in order.
+// The mean over many steps. Each worker makes its batches one after the other, in 2 W + 1 slots; the loop
+// takes the batches in order.
 static double mean_waiting(const Own14& o) {
   constexpr int64_t kSteps = 3000, kWarmUp = 300;
   const int64_t slots = 2 * o.workers + 1;
@@ -44,7 +44,7 @@ static double mean_waiting(const Own14& o) {
   return waited / double(kSteps - kWarmUp);
 }
 
-// Of text whose tokens are all as likely, by a GPT whose weights are 0.
+// With weights of 0 a GPT gives all tokens the same probability.
 static double bits_of_no_knowledge(const Own14& o) {
   Context cpu;
   Transformer model({.vocab = o.vocabulary, .context = 8, .layers = 1, .heads = 1, .channels = 8});
@@ -58,23 +58,24 @@ static double bits_of_no_knowledge(const Own14& o) {
 static Quiz quiz(const std::string& student) {
   const Own14 o = own_run(student);
   std::ostringstream waiting, different, bits;
-  waiting << "A worker makes a batch in " << o.make << " ms, a step takes " << o.step
-          << " ms without waiting, and there are " << o.workers
-          << " workers with a core each: how many ms does a step wait on average in a long run?";
-  different << "An epoch has " << o.batches * o.batch << " samples, a step " << o.batch
-            << " of them, shared by " << o.ranks << " ranks. By mistake each of a rank's " << o.readers
-            << " workers goes through all of the rank's samples. How many different samples do all ranks "
-               "together train on in as many steps as an epoch has?";
-  bits << "A GPT gives each of its " << o.vocabulary
-       << " tokens the same probability, whatever came before; the tokens of a text have "
-       << o.bytes_per_token << " bytes on average. How many bits per byte does it need for this text?";
+  waiting << "A worker makes a batch in " << o.make << " ms. A step computes for " << o.step
+          << " ms. There are " << o.workers
+          << " workers, and each has its own core. How many ms does a step wait on average in a long run?";
+  different
+      << "An epoch has " << o.batches * o.batch << " samples. A step reads " << o.batch
+      << " samples, divided among " << o.ranks << " ranks. By mistake each of the " << o.readers
+      << " workers of a rank goes through all samples of the rank. How many different samples do all ranks "
+         "together read in the steps of one epoch?";
+  bits << "A GPT always gives each of its " << o.vocabulary
+       << " tokens the same probability. The tokens of a text have " << o.bytes_per_token
+       << " bytes on average. How many bits per byte does the GPT need for this text?";
   const std::string id = "14.4";
   const auto read = [o] {
     const ReadCounts c = count_reads(Sharing::EveryWorkerReadsAll, SampleOrder(o.batches * o.batch, 1),
                                      o.batch, o.ranks, o.readers);
     return double(c.different);
   };
-  return {"All three are about data loaders.",
+  return {"All three questions are about data loading.",
           {{id, "waiting", waiting.str(), measured([o] { return mean_waiting(o); }, 0.02)},
            {id, "different", different.str(), measured(read)},
            {id, "bits", bits.str(), measured([o] { return bits_of_no_knowledge(o); }, 0.01)}}};

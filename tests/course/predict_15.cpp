@@ -1,5 +1,5 @@
-// The questions of 15.3: what attention saves, what the program with tiles loads, and what the GPU's kernel
-// does, with sizes of the student's own.
+// The questions of exercise 15.3, with the student's own sizes: the bytes that attention_flash saves, the
+// numbers that the program "tiles" loads, the bytes that the GPU kernel loads.
 #include <sstream>
 
 #include "kernels/emu/traffic.h"
@@ -10,9 +10,9 @@
 namespace gradus::predict {
 
 struct Own15 {
-  AttentionSize saved;           // in bf16, with shared keys
-  int64_t head_T, head_D, rows;  // of the program
-  int64_t kernel_T;              // of the kernel: several whole tiles
+  AttentionSize saved;           // in bf16, with fewer KV heads than query heads
+  int64_t head_T, head_D, rows;  // for the program; rows: queries per group
+  int64_t kernel_T;              // for the kernel: a multiple of its tile
 };
 
 static Own15 own_run(const std::string& student) {
@@ -53,17 +53,17 @@ static Quiz quiz(const std::string& student) {
   const Own15 o = own_run(student);
   const AttentionSize& s = o.saved;
   std::ostringstream saved, program, kernel;
-  saved << "attention_flash of " << s.B << " samples of " << s.T << " tokens in bf16, with " << s.heads.q
-        << " heads of queries and " << s.heads.kv << " heads of keys and values of " << s.D
-        << " dimensions: how many bytes does it save for its backward?";
-  program << "The program with tiles (no mask) holds " << o.rows << " queries at a time, of one head with "
-          << o.head_T << " queries and keys and D = " << o.head_D << ": how many numbers does it load?";
-  kernel << "The GPU's forward kernel of attention_flash, causal, fp32, has tiles of 64 queries and 64 keys. "
-            "How "
-            "many bytes does it load for one head of 64 dimensions with T = "
+  saved << "attention_flash with B = " << s.B << " sequences of T = " << s.T << " tokens, " << s.heads.q
+        << " query heads, " << s.heads.kv << " KV heads and head size D = " << s.D
+        << ", in bf16: how many bytes does it save for its backward pass?";
+  program << "The program \"tiles\" of table (a), without a mask, on one head with T = " << o.head_T
+          << " and D = " << o.head_D << ", in groups of " << o.rows
+          << " queries: how many numbers does it load?";
+  kernel << "The forward kernel of attention_flash on a GPU, in fp32 with a causal mask, has tiles of "
+            "64 queries and 64 keys. How many bytes does it load for one head with D = 64 and T = "
          << o.kernel_T << "?";
   const std::string id = "15.3";
-  return {"All three are about attention.",
+  return {"Three questions about attention.",
           {{id, "saved", saved.str(), measured([s] { return saved_bytes(attention_flash, s); })},
            {id, "program", program.str(), measured([o] { return loaded_numbers(o); })},
            {id, "kernel", kernel.str(), measured([o] { return loaded_bytes(o); })}}};

@@ -1,5 +1,5 @@
-// The questions of 16.3: what a chain moves, what the fused head computes, and how many chains a model's step
-// has, with sizes of the student's own.
+// The questions of exercise 16.3, with the student's own sizes: the bytes that a chain moves, the FLOPs of
+// the head in chunks, the chains of a training step.
 #include <sstream>
 
 #include "lessons/16_fusion_and_graphs/elements.h"
@@ -11,9 +11,9 @@
 namespace gradus::predict {
 
 struct Own16 {
-  int64_t operations, numbers;  // of the chain
+  int64_t operations, numbers;  // of the chain; numbers per tensor
   HeadSize head;
-  int64_t rows;  // of its logits at a time
+  int64_t rows;  // per chunk
   TransformerConfig model;
 };
 
@@ -27,7 +27,7 @@ static Own16 own_run(const std::string& student) {
   return o;
 }
 
-// The chains of a step: forward, backward, an update.
+// The chains of a training step with SGD.
 static FusedChains fused_step(Parameters& parameters, const std::vector<Tensor>& inputs,
                               const std::function<Tensor()>& forward) {
   Sgd sgd(parameters);
@@ -88,17 +88,17 @@ static double norms_in_chains(const Own16& o) {
 static Quiz quiz(const std::string& student) {
   const Own16 o = own_run(student);
   std::ostringstream moved, flops, chains;
-  moved << o.operations << " additions in a row, y = y + z, always of the same z, of tensors with "
-        << o.numbers << " numbers in fp32 become one chain: how many bytes does it load and store?";
-  flops << "linear_cross_entropy of " << o.head.rows << " rows of " << o.head.channels << " channels and "
-        << o.head.vocab << " classes, " << o.rows
-        << " rows at a time, forward and backward: how many FLOPs are its matrix products?";
+  moved << "A chain of " << o.operations << " additions y = y + z, always with the same z, on tensors of "
+        << o.numbers << " numbers in fp32: how many bytes does it load and store?";
+  flops << "linear_cross_entropy of N = " << o.head.rows << " rows with C = " << o.head.channels
+        << " channels and V = " << o.head.vocab << " classes, in chunks of " << o.rows
+        << " rows, forward and backward: how many FLOPs do its matrix products need?";
   chains
       << "A GPT with " << o.model.layers
-      << " layers, without dropout, is captured and its chains are compiled: how many chains of a residual "
-         "addition and the norm after it has a step?";
+      << " layers, without dropout, is captured, and its chains are compiled: how many chains of a residual "
+         "addition and the norm that follows it does a training step have?";
   const std::string id = "16.3";
-  return {"All three are about what is fused.",
+  return {"Three questions about fusion.",
           {{id, "moved", moved.str(), measured([o] { return moved_by_chain(o); })},
            {id, "flops", flops.str(), measured([o] { return flops_of_head(o); })},
            {id, "chains", chains.str(), measured([o] { return norms_in_chains(o); })}}};

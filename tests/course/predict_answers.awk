@@ -85,12 +85,13 @@ function answers() {
     a["different"] = after("An epoch has ") / before(" workers goes through")
     a["bits"] = log(after("gives each of its ")) / log(2) / before(" bytes on average")
   } else if (id == "15.3") {
-    H = before(" heads of queries"); k = before(" heads of keys"); x = before(" dimensions: how")
-    a["saved"] = after("attention_flash of ") * before(" tokens in bf16") * (4 * (H + k) * x + 4 * H)
-    T = before(" queries and keys and"); x = after("keys and D = "); a["program"] = T * x * (1 + 2 * T / before(" queries at a time"))
-    T = after("dimensions with T = "); a["kernel"] = 4 * 64 * (T + T * (T / 64 + 1))
+    H = before(" query heads"); k = before(" KV heads"); x = after("head size D = ")
+    a["saved"] = after("attention_flash with B = ") * after("sequences of T = ") * (4 * (H + k) * x + 4 * H)
+    T = after("on one head with T = "); x = after(" and D = "); a["program"] = T * x * (1 + 2 * T / after("in groups of "))
+    T = after("with D = 64 and T = "); a["kernel"] = 4 * 64 * (T + T * (T / 64 + 1))
   } else if (id == "16.3") {
-    a["moved"] = 12 * after("of tensors with "); a["flops"] = 6 * after("linear_cross_entropy of ") * before(" channels") * before(" classes")
+    a["moved"] = 12 * after("on tensors of ")
+    a["flops"] = 6 * after("linear_cross_entropy of N = ") * after("rows with C = ") * after("channels and V = ")
     a["chains"] = 2 * after("A GPT with ")
   } else if (id == "17.5") {
     R = before(" ranks"); k = before(" weights of"); n = after("weights of (") ^ 2

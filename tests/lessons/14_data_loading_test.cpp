@@ -1,4 +1,4 @@
-// Lesson 14: its text, who reads what, waiting, bits per byte, its checks, and the program.
+// Lesson 14: the text, the division of its samples, waiting times, bits per byte, the checks, the program.
 #include "lessons/14_data_loading/bits.h"
 #include "lessons/14_data_loading/by_hand.h"
 #include "lessons/14_data_loading/learned.h"
@@ -21,7 +21,7 @@ namespace {
 
 struct L14_Text : FolderTest {};
 
-TEST_F(L14_Text, HasASampleForEachSoManyBytesAsItsTokensHave) {
+TEST_F(L14_Text, HasOneSamplePerTTimesBytesPerToken) {
   const LessonText text = map_text("", path("made.txt"), 20'000, 1);
   const BytePairs pairs = byte_pairs_for(text, "256");
   EXPECT_EQ(samples_of(text, pairs, 10, 3.5).count(), (text.split - 2) / 35);
@@ -36,7 +36,7 @@ TEST_F(L14_Text, OfTheGrammarIsWrittenAndMapped) {
   EXPECT_DOUBLE_EQ(text.floor.value(), *generated_text("steps.grammar", 5000, 1).floor / std::numbers::ln2);
 }
 
-TEST_F(L14_Text, OfAFileTheLastTenthIsHeldOut) {
+TEST_F(L14_Text, HoldsOutTheLastTenthOfAFile) {
   write("own.txt", std::string(9000, 'a') + std::string(1000, 'b'));
   const LessonText text = map_text(path("own.txt"), path("made.txt"), 5000, 1);
   EXPECT_EQ(text.train(), std::string(9000, 'a'));
@@ -45,7 +45,7 @@ TEST_F(L14_Text, OfAFileTheLastTenthIsHeldOut) {
   EXPECT_FALSE(fs::exists(path("made.txt")));
 }
 
-TEST_F(L14_Text, TooShortOrTooLongIsASentence) {
+TEST_F(L14_Text, RejectsFilesThatAreTooShortOrTooLong) {
   write("short.txt", std::string(9999, 'a'));
   expect_refused("this lesson needs 10000 to", [&] { map_text(path("short.txt"), "", 0, 1); });
   write("long.txt", "a");
@@ -54,12 +54,12 @@ TEST_F(L14_Text, TooShortOrTooLongIsASentence) {
   expect_refused("cannot be opened", [&] { map_text(path("nowhere.txt"), "", 0, 1); });
 }
 
-// 96 samples, 12 steps of 8: who reads what is known by counting.
+// 96 samples in 12 steps of 8, so the expected counts can be counted by hand.
 ReadCounts counts(Sharing how, int64_t ranks, int64_t workers) {
   return count_reads(how, SampleOrder(96, 3), 8, ranks, workers);
 }
 
-TEST(L14_Sharing, RanksAndWorkersThatShareReadEachSampleOnce) {
+TEST(L14_Sharing, DividedAmongRanksAndWorkersEachSampleIsReadOnce) {
   for (const int64_t ranks : {1, 2, 4})
     for (const int64_t workers : {1, 2, 3, 4}) {
       const ReadCounts c = counts(Sharing::Shared, ranks, workers);
@@ -77,22 +77,25 @@ void expect_a_quarter_read_four_times(const ReadCounts& c) {
   EXPECT_EQ(c.never, 72);
 }
 
-TEST(L14_Sharing, WorkersThatEachReadAllGiveEachSampleAsOftenAsThereAreWorkers) {
+TEST(L14_Sharing, WithoutDivisionEachOfFourWorkersReadsTheSameQuarter) {
   expect_a_quarter_read_four_times(counts(Sharing::EveryWorkerReadsAll, 2, 4));
-  EXPECT_EQ(counts(Sharing::EveryWorkerReadsAll, 2, 1).different, 96) << "one worker alone makes no mistake";
+  EXPECT_EQ(counts(Sharing::EveryWorkerReadsAll, 2, 1).different, 96)
+      << "a single worker reads each sample once";
 }
 
-TEST(L14_Sharing, RanksThatEachReadAllGiveEachSampleAsOftenAsThereAreRanks) {
+TEST(L14_Sharing, WithoutDivisionEachOfFourRanksReadsTheSameQuarter) {
   expect_a_quarter_read_four_times(counts(Sharing::EveryRankReadsAll, 4, 2));
 }
 
 TEST(L14_Waiting, IsPredictedFromTheTimesOfABatchAndAStep) {
   RecordProperty("exercise", "14.2");
-  EXPECT_DOUBLE_EQ(predicted_waiting(6, 2, 0), 6) << "without workers the step makes its batch itself";
-  EXPECT_DOUBLE_EQ(predicted_waiting(6, 2, 1), 4) << "one worker makes a batch while the step computes";
+  EXPECT_DOUBLE_EQ(predicted_waiting(6, 2, 0), 6)
+      << "without workers the loop makes the batch itself and waits for all of it";
+  EXPECT_DOUBLE_EQ(predicted_waiting(6, 2, 1), 4)
+      << "one worker makes the batch while the step computes, so the step waits for the difference";
   EXPECT_DOUBLE_EQ(predicted_waiting(6, 2, 2), 1) << "two workers finish two batches in the time of one";
   EXPECT_DOUBLE_EQ(predicted_waiting(6, 2, 3), 0);
-  EXPECT_DOUBLE_EQ(predicted_waiting(6, 2, 4), 0) << "nobody waits less than not at all";
+  EXPECT_DOUBLE_EQ(predicted_waiting(6, 2, 4), 0) << "a waiting time cannot be negative";
   EXPECT_DOUBLE_EQ(predicted_waiting(1, 2, 0), 1);
   EXPECT_DOUBLE_EQ(predicted_waiting(1, 2, 1), 0);
 }
@@ -115,9 +118,9 @@ TEST(L14_Waiting, MeasuresAllPlacesAlternating) {
   ASSERT_EQ(asked.size(), 1u + 3 * 12);
   EXPECT_TRUE(std::equal(asked.begin() + 1, asked.begin() + 13, asked.begin() + 13));
   EXPECT_EQ(omp_get_max_threads(), all);
-  EXPECT_DOUBLE_EQ(latency, 3 * 80) << "three steps, of which the median of four is the third";
+  EXPECT_DOUBLE_EQ(latency, 3 * 80) << "the latency is three times the median step, which is 80";
   for (const Waiting& w : runs) {
-    EXPECT_DOUBLE_EQ(w.step, 3) << "the mean without two steps to warm up";
+    EXPECT_DOUBLE_EQ(w.step, 3) << "the mean without the two warm-up steps";
     EXPECT_DOUBLE_EQ(w.waited, double(w.workers) + 1);
     EXPECT_EQ(w.last.losses, (std::vector<double>{1, 2, 3, 4}));
   }
@@ -133,9 +136,9 @@ TEST(L14_Waiting, AStoresBatchComesAfterItsLatency) {
   EXPECT_EQ(filled, 1);
 }
 
-TEST(L14_Waiting, ChecksThatLossesAreTheSameToTheBit) {
+TEST(L14_Waiting, ChecksThatLossesAreBitwiseEqual) {
   std::vector<Waiting> right;
-  for (const char* name : {"file, one core left", "store, one core left"})
+  for (const char* name : {"file, one core free", "remote store, one core free"})
     for (const int64_t workers : {0, 1, 2, 4}) {
       Waiting w{{name, 0, true}, workers};
       w.last.losses = {3, 2};
@@ -148,33 +151,33 @@ TEST(L14_Waiting, ChecksThatLossesAreTheSameToTheBit) {
       right, [](const std::vector<Waiting>& r, Report& report) { report_waiting(r, 100, "", report); });
   for (const size_t run : {1u, 7u})
     EXPECT_EQ(failed([&](auto& r) { r[run].last.losses[1] = std::nextafter(2.0, 3.0); }),
-              Names{"losses that the number of workers changes"});
-  EXPECT_EQ(failed([](auto& r) { r[2].waited = 0.5; }), Names{}) << "a matter of time";
+              Names{"losses that differ from the run without workers"});
+  EXPECT_EQ(failed([](auto& r) { r[2].waited = 0.5; }), Names{}) << "a check of time never fails";
   for (const int64_t more : {-1, 1}) {
     EXPECT_EQ(failed([&](auto& r) { r[3].last.peak.by_kind[int(Kind::Data)] += more; }),
-              Names{"bytes of batches, less predicted"});
+              Names{"bytes of batches: measured - predicted"});
     EXPECT_EQ(failed([&](auto& r) { r[6].last.host_peak.by_kind[int(Kind::Data)] += more; }),
-              Names{"bytes of batches, less predicted"});
+              Names{"bytes of batches: measured - predicted"});
   }
 }
 
 TEST(L14_Waiting, DifferentLossesAreCounted) {
   EXPECT_EQ(different_losses({1, 2, 3}, {1, 2, 3}), 0);
   EXPECT_EQ(different_losses({1, 2, 3}, {1, 5, 4}), 2);
-  EXPECT_EQ(different_losses({NAN, 1}, {NAN, 1}), 0) << "without data";
+  EXPECT_EQ(different_losses({NAN, 1}, {NAN, 1}), 0) << "without data all losses are NaN";
   EXPECT_EQ(different_losses({NAN, 1}, {2, 1}), 1);
   EXPECT_EQ(different_losses({2, 1}, {NAN, 1}), 1);
   EXPECT_EQ(different_losses({1, 2}, {1, 2, 3}), 1);
   EXPECT_EQ(different_losses({1, 2, 3}, {1}), 2);
 }
 
-TEST(L14_Bits, AreOfTheTextNotOfTheTokens) {
+TEST(L14_Bits, ArePerByteAndNotPerToken) {
   EXPECT_DOUBLE_EQ(bits_per_byte(std::numbers::ln2, 1), 1);
-  EXPECT_DOUBLE_EQ(bits_per_byte(std::numbers::ln2, 4), 0.25) << "a token of four bytes shares its bits";
-  EXPECT_DOUBLE_EQ(bits_per_byte(std::log(256.0), 1), 8) << "a byte that nothing is known of";
+  EXPECT_DOUBLE_EQ(bits_per_byte(std::numbers::ln2, 4), 0.25)
+      << "the bits of a token are divided by its four bytes";
+  EXPECT_DOUBLE_EQ(bits_per_byte(std::log(256.0), 1), 8) << "a uniform distribution over bytes needs 8 bits";
 }
 
-// A model that knows nothing needs 8 bits for a byte, in whatever tokens.
 struct L14_Models : FolderTest {
   const LessonText text = map_text("", path("made.txt"), 20'000, 1);
   const BytePairs pairs = byte_pairs_for(text, "300");
@@ -202,7 +205,7 @@ TEST_F(L14_Models, HaveTheSameTextInTheirTokens) {
   EXPECT_EQ(models[0].steps, 100);
   EXPECT_EQ(models[2].steps, 100);
   EXPECT_NEAR(double(models[1].steps), 100 * models[2].bytes_per_token, 0.5)
-      << "as many bytes as the tokens have";
+      << "the second model reads as many bytes as the third";
 }
 
 TEST_F(L14_Models, ChecksTheirBits) {
@@ -214,22 +217,22 @@ TEST_F(L14_Models, ChecksTheirBits) {
     rows[0].loss_held_out = l.bytes, rows[1].loss_held_out = l.long_bytes, rows[2].loss_held_out = l.tokens;
     report_bits(models, rows, 0.5, "", report);
   });
-  const Names below{"no model beats the text: bits per byte / its own"},
-      worse{"bits per byte: tokens / bytes, as much text"};
+  const Names below{"bits per byte: best model / entropy of the grammar"},
+      worse{"bits per byte: tokens / bytes, same amount of text"};
   EXPECT_EQ(failed([&](Losses& l) { l.tokens = 0.5 * 0.98 * std::numbers::ln2 * models[2].bytes_per_token; }),
             below);
   EXPECT_EQ(failed([&](Losses& l) { l.tokens = 1.01 * 0.9 * models[2].bytes_per_token; }), worse);
   EXPECT_EQ(failed([](Losses& l) { l.tokens = 1.3; }), Names{})
-      << "more nats per token, and fewer bits per byte";
+      << "more nats per token, but fewer bits per byte";
 }
 
-TEST_F(L14_Models, LearnAsManyTokensAsAsked) {
+TEST_F(L14_Models, HaveTheRequestedVocabulary) {
   EXPECT_EQ(pairs.vocabulary(), 300);
   EXPECT_EQ(byte_pairs_for(text, "256").vocabulary(), 256);
 }
 
-// The held-out text would change what is learned.
-TEST_F(L14_Models, AreLearnedOfTheTextToTrainOn) {
+// With the held-out text different byte pairs would be learned.
+TEST_F(L14_Models, AreLearnedFromTheTrainingText) {
   std::string own(9000, 'a');
   for (int i = 0; i < 500; ++i) own += "xy";
   write("own.txt", own);
@@ -238,7 +241,7 @@ TEST_F(L14_Models, AreLearnedOfTheTextToTrainOn) {
   EXPECT_NE(BytePairs::learn(own, 44).merges(), BytePairs::learn(text.train(), 44).merges());
 }
 
-TEST_F(L14_Models, AreSavedAsTransformersLoadThemAndLoaded) {
+TEST_F(L14_Models, AreSavedInTheFormatOfTransformersAndLoaded) {
   save_byte_pairs(pairs, path("saved"));
   for (const char* file : {"saved/merges.txt", "saved/vocab.json", "saved/tokenizer.json"})
     EXPECT_TRUE(fs::exists(path(file))) << file;
@@ -257,7 +260,7 @@ struct L14_Program : FolderTest {
 };
 const char* const kLesson = "lessons/14_data_loading";
 
-TEST_F(L14_Program, TrainsOnAFileOfMineAndSavesItsBytePairs) {
+TEST_F(L14_Program, TrainsOnAGivenFileAndSavesItsBytePairs) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "sample " + std::to_string(i * i) + " has words\n";
   write("mine.txt", text);
@@ -269,7 +272,7 @@ TEST_F(L14_Program, TrainsOnAFileOfMineAndSavesItsBytePairs) {
   EXPECT_EQ(load_byte_pairs(path("own")).vocabulary(), 280);
 }
 
-TEST_F(L14_Program, WhatItCannotUseIsASentence) {
+TEST_F(L14_Program, RejectsFlagsAndFilesThatItCannotUse) {
   for (const char* tokens : {"255", "-1", "2000000", "99999999999999999999"})
     expect_refused(run(kLesson, std::string("--tokens=") + tokens, there), 2, "a vocabulary has 256 to");
   for (const char* tokens : {"512x", "nowhere", "5.5"})

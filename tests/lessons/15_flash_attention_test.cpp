@@ -1,4 +1,4 @@
-// Lesson 15: its programs, formulas and checks.
+// Lesson 15: its programs, its formulas, and what its checks detect.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +13,7 @@
 namespace gradus {
 namespace {
 
-// The maximum, and the sum of e^(x - maximum), in two passes.
+// The softmax of x in two passes: first the maximum, then the sum of e^(x - maximum).
 Softmax in_two_passes(const std::vector<float>& x) {
   Softmax s;
   for (const float each : x) s.max = std::max(s.max, each);
@@ -31,17 +31,16 @@ TEST(L15_Softmax, AddKeepsTheMaximumAndTheSum) {
     for (size_t n = 1; n <= x.size(); ++n) {
       s.add(x[n - 1]);
       const Softmax right = in_two_passes({x.begin(), x.begin() + ptrdiff_t(n)});
-      ASSERT_EQ(s.max, right.max) << "after number " << n << " of those from " << x[0] << " on";
-      const float uncorrected = s.sum - right.sum;
+      const std::string after = " is wrong after " + std::to_string(n) + " of " + ::testing::PrintToString(x);
+      ASSERT_EQ(s.max, right.max) << "max" << after;
       ASSERT_NEAR(s.sum, right.sum, 1e-6 * right.sum)
-          << "after number " << n
-          << ": when the maximum rises, the sum so far must be multiplied by e^(old - new "
-          << "maximum); it is too large by " << uncorrected;
+          << "sum" << after
+          << ": when the maximum rises, the sum so far must be multiplied by e^(old - new maximum)";
     }
   }
 }
 
-// y by the formula, in fp64.
+// y by the formula of attention, in fp64.
 std::vector<double> in_fp64(const Head& h) {
   std::vector<double> y(h.q.size());
   for (int64_t t = 0; t < h.T; ++t) {
@@ -67,21 +66,21 @@ TEST(L15_Programs, TilesAreAttention) {
   RecordProperty("exercise", "15.4");
   Memory memory;
   EXPECT_LE(error_of(Program::Tiles, Head::random(kTileKeys, 4, 1), 8, memory), 1e-6)
-      << "one tile of keys: the scores are turned into weights, and these are multiplied by the values";
+      << "y is wrong with one tile of keys: the values must be multiplied by e^(score - maximum)";
   Head rising = Head::random(3 * kTileKeys, 4, 2);  // each tile has larger scores than the one before
   for (size_t i = 0; i < rising.k.size(); ++i)
     rising.q[i] = std::abs(rising.q[i]), rising.k[i] = 0.05f * float(i / 4) + 0.1f * rising.k[i];
   EXPECT_LE(error_of(Program::Tiles, rising, 8, memory), 1e-5)
-      << "a later tile has a larger maximum: the sum and y up to now must be corrected, each once";
+      << "y is wrong when a later tile has a larger maximum: correct the sum and y, each of them once";
   Head falling = rising;
   for (size_t i = 0; i < falling.q.size(); ++i) falling.q[i] = -falling.q[i];
   EXPECT_LE(error_of(Program::Tiles, falling, 8, memory), 1e-5)
-      << "later tiles have smaller scores: the maximum stays, their weights are below 1";
+      << "y is wrong when later tiles have smaller scores: the maximum does not change then";
   for (const int64_t T : {1, 31, 33, 70})
-    EXPECT_LE(error_of(Program::Tiles, Head::random(T, 5, 3), 16, memory), 1e-6) << "T = " << T;
+    EXPECT_LE(error_of(Program::Tiles, Head::random(T, 5, 3), 16, memory), 1e-6) << "y, T = " << T;
 }
 
-TEST(L15_Programs, LoadAndStoreWhatIsPredicted) {
+TEST(L15_Programs, LoadAndStoreThePredictedNumbers) {
   for (const int64_t T : {1, 16, 33, 70})
     for (const int64_t rows : {1, 16, 64})
       for (const Program program : {Program::TwoPasses, Program::Online, Program::Tiles}) {
@@ -90,11 +89,11 @@ TEST(L15_Programs, LoadAndStoreWhatIsPredicted) {
         EXPECT_EQ(memory.loads, predicted_loads(program, T, 3, rows));
         EXPECT_EQ(memory.stores, predicted_stores(program, T, 3));
       }
-  // Six numbers a query and key with T = rows = D: k, v; the score is stored and loaded three times.
+  // T = rows = D = 8: k, v and the scores have 64 numbers each; scores are loaded three times or once.
   EXPECT_EQ(predicted_loads(Program::TwoPasses, 8, 8, 8) - 64, (2 + 3) * 64);
   EXPECT_EQ(predicted_loads(Program::Online, 8, 8, 8) - 64, (2 + 1) * 64);
   EXPECT_EQ(predicted_loads(Program::Tiles, 8, 8, 1) - 64, 2 * 8 * 64)
-      << "alone, each query loads all of k and v";
+      << "with one query per group, each query loads all of k and v";
   EXPECT_EQ(predicted_stores(Program::Online, 8, 8), 2 * 64);
   EXPECT_EQ(predicted_stores(Program::Tiles, 8, 8), 64);
 }
@@ -113,13 +112,15 @@ TEST_F(L15_Attention, FlashSavesQkvYAndALogSumExpOfEachQuery) {
   RecordProperty("exercise", "15.2");
   const AttentionSize like{.B = 2, .T = 5, .heads = {4, 2}, .D = 3};
   // q: 2·5·4·3 = 120 numbers, k and v: 60 each, y: 120, log-sum-exps: 2·4·5 = 40
-  EXPECT_EQ(saved_by_flash(like), 4 * (120 + 2 * 60 + 120 + 40)) << "q, k, v, y, and a number for each query";
+  EXPECT_EQ(saved_by_flash(like), 4 * (120 + 2 * 60 + 120 + 40))
+      << "q, k, v, y, and one log-sum-exp per query and head";
   AttentionSize halves = like;
   halves.dtype = DType::BF16;
-  EXPECT_EQ(saved_by_flash(halves), 2 * (120 + 2 * 60 + 120) + 4 * 40) << "log-sum-exps are fp32 in any case";
+  EXPECT_EQ(saved_by_flash(halves), 2 * (120 + 2 * 60 + 120) + 4 * 40)
+      << "log-sum-exps are fp32, whatever the dtype of y is";
   AttentionSize longer = like;
   longer.T = 5000;
-  EXPECT_EQ(saved_by_flash(longer), 1000 * saved_by_flash(like)) << "linear in T";
+  EXPECT_EQ(saved_by_flash(longer), 1000 * saved_by_flash(like)) << "not proportional to T";
   EXPECT_EQ(saved_by_plain(like), 4 * (120 + 2 * 60 + 2 * 4 * 5 * 5));
   const auto saved = [](const char* device, AttentionOp op, const AttentionSize& size) {
     const Context context(device);
@@ -135,7 +136,7 @@ TEST_F(L15_Attention, FlashSavesQkvYAndALogSumExpOfEachQuery) {
     }
 }
 
-// Both attentions on the cpu, in fp64: what differs is no rounding.
+// Compares both attentions on the cpu in fp64, where rounding errors are far below the tolerance.
 void expect_equal(const AttentionSize& like, const char* hint) {
   AttentionSize size = like;
   size.dtype = DType::F64;
@@ -144,11 +145,12 @@ void expect_equal(const AttentionSize& like, const char* hint) {
                      flash = run_attention(on, "cpu", attention_flash, size, 1);
   EXPECT_LE(largest_difference(flash.y, plain.y), 1e-12) << "y, T = " << size.T << ", D = " << size.D << hint;
   EXPECT_LE(largest_difference(flash.dqkv, plain.dqkv), 1e-11)
-      << "the gradients of q, k and v, T = " << size.T << ", D = " << size.D << hint;
+      << "gradients of q, k and v, T = " << size.T << ", D = " << size.D << hint;
 }
 
 TEST_F(L15_Attention, FlashEqualsPlainForLongSequencesToo) {
   RecordProperty("exercise", "15.5");
+  // The largest difference between y of flash and y of plain.
   const auto outputs_differ_by = [](const AttentionSize& size) {
     const Context cpu;
     const AttentionInput input(size, 1);
@@ -157,19 +159,19 @@ TEST_F(L15_Attention, FlashEqualsPlainForLongSequencesToo) {
                               to_host<double>(attention_plain(input.qkv, size.heads, Mask::Causal, 0)));
   };
   AttentionSize size{.B = 1, .T = 300, .heads = 2, .D = 40, .dtype = DType::F64};
-  EXPECT_LE(outputs_differ_by(size), 1e-12) << "a single tile of keys";
+  EXPECT_LE(outputs_differ_by(size), 1e-12) << "one tile of keys";
   size.T = 800, size.D = 3;
   EXPECT_LE(outputs_differ_by(size), 1e-12) << "three tiles of keys, one tile of dimensions";
   size.D = 40;
-  EXPECT_LE(outputs_differ_by(size), 1e-12) << "three tiles of keys, several of dimensions";
+  EXPECT_LE(outputs_differ_by(size), 1e-12) << "three tiles of keys, several tiles of dimensions";
 }
 
 TEST_F(L15_Attention, GradientsOfFlashAreThoseOfPlain) {
   RecordProperty("exercise", "15.6");
   expect_equal({.B = 1, .T = 1, .heads = 1, .D = 2},
-               ": with one key P is 1 and dS is 0; dv = dy. A weight is e^(scale x - lse)");
+               ": one key, so P is 1, dS is 0 and dv = dy. A weight is e^(scale x - lse)");
   expect_equal({.B = 2, .T = 7, .heads = 2, .D = 3},
-               ": dS is P (dP - rowsum), with P and not with the score");
+               ": dS is P (dP - rowsum), with the weight P and not with the score");
   expect_equal({.B = 1, .T = 130, .heads = {4, 2}, .D = 40}, "");
 }
 
@@ -185,9 +187,8 @@ TEST_F(L15_Attention, InputsAreTheSameNumbersInEachDtypeAndOnEachDevice) {
     }
 }
 
-// The formula of the tiles against the counts, where nothing is even: T, heads that share keys, D on both
-// sides of 64, two bytes a number.
-TEST_F(L15_Attention, FlashMovesOnEmuWhatItsTilesPredict) {
+// T is no multiple of a tile, heads share keys, D is below, at and above 64, numbers have 16 or 32 bits.
+TEST_F(L15_Attention, FlashMovesOnEmuTheBytesThatItsTilesPredict) {
   const Lesson on = lesson("emu");
   for (const AttentionSize& size :
        {AttentionSize{.B = 2, .T = 0, .heads = {4, 2}, .D = 5},
@@ -206,13 +207,13 @@ TEST(L15_Checks, OfPrograms) {
   for (const size_t i : {0u, 4u})
     for (const int64_t more : {-1, 1}) {
       EXPECT_EQ(failed([&](auto& r) { r[i].memory.loads += more; }),
-                Names{"programs: loads and stores that differ from the formulas"});
+                Names{"(a) counts of loads and stores that differ from the formulas"});
       EXPECT_EQ(failed([&](auto& r) { r[i].memory.stores += more; }),
-                Names{"programs: loads and stores that differ from the formulas"});
+                Names{"(a) counts of loads and stores that differ from the formulas"});
     }
   for (const double bad : {2e-5, double(NAN)})
     EXPECT_EQ(failed([&](auto& r) { r[2].difference = bad; }),
-              Names{"programs: largest difference from the first"});
+              Names{"(a) largest difference of y from softmax in two passes"});
 }
 
 TEST(L15_Checks, OfMoves) {
@@ -224,7 +225,7 @@ TEST(L15_Checks, OfMoves) {
   for (const size_t row : {0u, 1u})
     for (const int pass : {0, 1})
       for (const int64_t more : {-1, 1}) {
-        const Names name{"flash on emu: bytes that differ from the formula of its tiles"};
+        const Names name{"(b) flash: sum of differences from the formula of its tiles, bytes"};
         EXPECT_EQ(failed([&](auto& all) { all[row].flash[pass].loaded += more; }), name);
         EXPECT_EQ(failed([&](auto& all) { all[row].flash[pass].stored += more; }), name);
       }
@@ -240,12 +241,12 @@ TEST(L15_Checks, OfSavedBytes) {
     right.push_back(each);
   }
   const Checked failed(right, [](const auto& all, Report& r) { report_compared(all, "", r); });
-  const std::string unlike = "saved bytes that differ from the formulas",
-                    linear = "flash: saved bytes not linear in T";
-  EXPECT_EQ(failed([](auto& all) { all[0].plain.saved += 1; }), Names{unlike});
-  EXPECT_EQ(failed([](auto& all) { all[1].flash.saved += 1; }), (Names{unlike, linear}));
-  EXPECT_EQ(failed([](auto& all) { all[2].flash.saved -= 1; }), Names{unlike}) << "others share their keys";
-  EXPECT_EQ(failed([](auto& all) { all[1].plain.seconds = 0.1; }), Names{}) << "a matter of time";
+  const std::string formula = "(c) saved bytes: sum of differences from the formulas",
+                    linear = "(c) flash: deviation of saved bytes from proportionality to T";
+  EXPECT_EQ(failed([](auto& all) { all[0].plain.saved += 1; }), Names{formula});
+  EXPECT_EQ(failed([](auto& all) { all[1].flash.saved += 1; }), (Names{formula, linear}));
+  EXPECT_EQ(failed([](auto& all) { all[2].flash.saved -= 1; }), Names{formula}) << "it has fewer KV heads";
+  EXPECT_EQ(failed([](auto& all) { all[1].plain.seconds = 0.1; }), Names{}) << "times decide no check";
 }
 
 TEST(L15_Checks, OfErrors) {
@@ -253,11 +254,11 @@ TEST(L15_Checks, OfErrors) {
   const std::vector<AttentionErrors> right{{DType::F32, {1e-6, 2e-6}, {1e-6, 2e-6}, {1, 1}},
                                            {DType::BF16, {1e-2, 2e-2}, {1e-2, 2e-2}, {1, 1}}};
   const Checked failed(right, [&](const auto& errors, Report& r) { report_errors(size, errors, r); });
-  EXPECT_EQ(failed([](auto& e) { e[0].flash[0] = 2.4e-6; }), Names{}) << "2e-6 and 8 / 2^24";
-  EXPECT_EQ(failed([](auto& e) { e[0].flash[0] = 2.5e-6; }), Names{"y in fp32, error of flash"});
-  EXPECT_EQ(failed([](auto& e) { e[0].flash[1] = 4.5e-6; }), Names{"gradients in fp32, error of flash"});
-  EXPECT_EQ(failed([](auto& e) { e[1].flash[1] = 0.041; }), Names{"gradients in bf16, error of flash"});
-  EXPECT_EQ(failed([](auto& e) { e[1].flash[0] = NAN; }), Names{"y in bf16, error of flash"});
+  EXPECT_EQ(failed([](auto& e) { e[0].flash[0] = 2.4e-6; }), Names{}) << "allowed are 2e-6 + 8 / 2^24";
+  EXPECT_EQ(failed([](auto& e) { e[0].flash[0] = 2.5e-6; }), Names{"(d) y in fp32: error of flash"});
+  EXPECT_EQ(failed([](auto& e) { e[0].flash[1] = 4.5e-6; }), Names{"(d) gradients in fp32: error of flash"});
+  EXPECT_EQ(failed([](auto& e) { e[1].flash[1] = 0.041; }), Names{"(d) gradients in bf16: error of flash"});
+  EXPECT_EQ(failed([](auto& e) { e[1].flash[0] = NAN; }), Names{"(d) y in bf16: error of flash"});
 }
 
 TEST(L15_Checks, OfTraining) {
@@ -268,12 +269,12 @@ TEST(L15_Checks, OfTraining) {
   const Checked failed(Both{},
                        [&](const Both& b, Report& r) { check_training(model, 5, b.plain, b.flash, r); });
   EXPECT_EQ(failed([](Both& b) { b.flash.losses[1] = 2.0002; }),
-            Names{"largest difference of losses, flash and plain"});
+            Names{"GPT: largest difference of losses, plain - flash"});
   EXPECT_EQ(failed([](Both& b) { b.flash.losses[0] = NAN; }),
-            Names{"largest difference of losses, flash and plain"});
+            Names{"GPT: largest difference of losses, plain - flash"});
   for (const int64_t more : {-1, 1})
     EXPECT_EQ(failed([&](Both& b) { b.flash.activations += more; }),
-              Names{"bytes of activations that flash saves at the peak"});
+              Names{"GPT: activation bytes at the peak, plain - flash"});
 }
 
 TEST(L15_Checks, TheLargestDifferenceKeepsNan) {

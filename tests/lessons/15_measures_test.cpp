@@ -1,4 +1,4 @@
-// Lesson 15: that its measurements measure what they say.
+// Lesson 15: its measurements.
 #include <cmath>
 
 #include "kernels/emu/traffic.h"
@@ -22,29 +22,30 @@ TEST(L15_Measures, ProgramsAreComparedWithTheFirst) {
   EXPECT_EQ(runs[0].difference, 0);
   for (const ProgramRun& run : runs)
     if (run.program == Program::Tiles) {
-      EXPECT_GT(run.difference, 0) << "sums in a different order round differently";
+      EXPECT_GT(run.difference, 0) << "tiles add in a different order, so rounding errors differ";
     }
 }
 
-TEST(L15_Measures, GradientsAreThoseOfOneBackwardHoweverOftenItIsTimed) {
+TEST(L15_Measures, GradientsAreThoseOfOneBackwardPassForAnyNumberOfRepeats) {
   const Lesson cpu = lesson_on("cpu");
   for (const AttentionOp op : {attention_plain, attention_flash})
     EXPECT_EQ(run_attention(cpu, "cpu", op, with_length(9), 3).dqkv,
               run_attention(cpu, "cpu", op, with_length(9), 0).dqkv);
 }
 
-TEST(L15_Measures, ThePeakIsThatOfTensors) {
+TEST(L15_Measures, ThePeakHasAllTensorsAndNoWorkspace) {
   for (const char* device : {"cpu", "meta", "emu"}) {
     const Lesson on = lesson_on(device);
     const int64_t plain = run_attention(on, device, attention_plain, with_length(64), 1).peak,
                   flash = run_attention(on, device, attention_flash, with_length(64), 1).peak;
-    EXPECT_GE(flash, 2 * with_length(64).qkv().numel() * 4) << "qkv and its gradient are there";
-    EXPECT_GE(plain, flash) << "the weights are there";
-    EXPECT_LT(plain, 1 << 20) << "the workspace is not counted";
+    EXPECT_GE(flash, 2 * with_length(64).qkv().numel() * 4)
+        << "qkv and its gradient are allocated at the peak";
+    EXPECT_GE(plain, flash) << "plain allocates the attention weights, too";
+    EXPECT_LT(plain, 1 << 20) << "the peak must not contain the workspace";
   }
 }
 
-TEST(L15_Measures, OnlyPlainAttentionBeyondTheLongestIsNotTimed) {
+TEST(L15_Measures, OnlyPlainAttentionAboveTheLongestLengthIsNotTimed) {
   const std::vector<Compared> all =
       compare(lesson_on("cpu"), {with_length(4), with_length(5), with_length(6)}, 5);
   ASSERT_EQ(all.size(), 3u);
@@ -59,7 +60,7 @@ TEST(L15_Measures, ErrorsAreThoseOfEachDtype) {
   const std::vector<AttentionErrors> errors = measure_errors(lesson_on("cpu"), with_length(40));
   ASSERT_EQ(errors.size(), 2u);
   for (const AttentionErrors& e : errors) {
-    const double epsilon = e.dtype == DType::F32 ? 0x1p-24 : 0x1p-9;  // of a rounding
+    const double epsilon = e.dtype == DType::F32 ? 0x1p-24 : 0x1p-9;  // largest relative rounding error
     for (const int i : {0, 1})
       for (const double error : {e.plain[i], e.flash[i]}) {
         EXPECT_GT(error, epsilon * e.largest[i] / 16) << name_of(e.dtype) << ", " << i;
@@ -68,11 +69,11 @@ TEST(L15_Measures, ErrorsAreThoseOfEachDtype) {
   }
 }
 
-TEST(L15_Measures, CountsAreOfWhatIsCounted) {
+TEST(L15_Measures, CountsDoNotContainEarlierKernels) {
   const Lesson emu = lesson_on("emu");
   const auto plain_forward = [&] { return count_moves(emu, with_length(0), {9})[0].plain[0]; };
   const Moved first = plain_forward();
-  run_attention(emu, "emu", attention_plain, with_length(9), 1);  // which nobody asked to count
+  run_attention(emu, "emu", attention_plain, with_length(9), 1);  // must not be counted
   EXPECT_EQ(plain_forward(), first);
 }
 

@@ -1,4 +1,4 @@
-// Lesson 16: that its measurements measure what they say.
+// Lesson 16: its measurements, and the GPT that is fused by hand.
 #include <cmath>
 
 #include "lessons/15_flash_attention/compare.h"
@@ -22,17 +22,18 @@ struct L16_Measures : FolderTest {
   }
 };
 
-TEST_F(L16_Measures, FusedPairsMoveWhatTheFormulaSaysLessAndComputeTheSame) {
+TEST_F(L16_Measures, FusedPairsSaveTheBytesOfTheFormulaAndGiveTheSameResults) {
   for (const char* device : {"cpu", "emu", "meta"})
-    for (const auto& [pair, apart, fused] : compare_pairs(lesson_on(device), {.rows = 5, .channels = 7})) {
-      EXPECT_EQ(apart.moved - fused.moved, pair.saved_moves * 4) << pair.name << " on " << device;
+    for (const auto& [pair, separate, fused] : compare_pairs(lesson_on(device), {.rows = 5, .channels = 7})) {
+      EXPECT_EQ(separate.moved - fused.moved, pair.saved_moves * 4)
+          << pair.name << " on " << device << ": the fused operation must move this many bytes fewer";
       EXPECT_EQ(fused.gradients.empty(), std::string(device) == "meta");
-      EXPECT_LE(fused.y.empty() ? 0 : largest_difference(fused.gradients, apart.gradients), 1e-5)
-          << pair.name;
+      EXPECT_LE(fused.y.empty() ? 0 : largest_difference(fused.gradients, separate.gradients), 1e-5)
+          << pair.name << ": the gradients differ";
     }
 }
 
-TEST_F(L16_Measures, ThePeakOfTheHeadFallsWithTheRows) {
+TEST_F(L16_Measures, ThePeakOfTheHeadFallsWithTheRowsPerChunk) {
   for (const char* device : {"cpu", "meta"}) {
     const std::vector<HeadRun> runs =
         run_heads(lesson_on(device), {.rows = 4096, .channels = 8, .vocab = 1000}, {0, 2048, 256});
@@ -43,15 +44,15 @@ TEST_F(L16_Measures, ThePeakOfTheHeadFallsWithTheRows) {
   }
 }
 
-TEST_F(L16_Measures, AModelsPeakFallsByTheLogitsThatAreNeverThere) {
+TEST_F(L16_Measures, ThePeakOfAModelFallsByTheLogitsOutsideTheChunk) {
   const TransformerConfig small{.vocab = 5000, .context = 64, .layers = 1, .heads = 1, .channels = 8};
-  TransformerConfig in_parts = small;
-  in_parts.loss_rows = 16;
-  EXPECT_EQ(peak_of_step(lesson_on("cpu"), small, 4) - peak_of_step(lesson_on("cpu"), in_parts, 4),
+  TransformerConfig in_chunks = small;
+  in_chunks.loss_rows = 16;
+  EXPECT_EQ(peak_of_step(lesson_on("cpu"), small, 4) - peak_of_step(lesson_on("cpu"), in_chunks, 4),
             (4 * 64 - 16) * 5000 * 4 - (2 * 16 + 2) * 4);
 }
 
-TEST_F(L16_Measures, ElementwiseRunsAreEqualAndMoveWhatTheyShould) {
+TEST_F(L16_Measures, ElementwiseRunsAreBitwiseEqualAndMoveThePredictedBytes) {
   for (const char* device : {"cpu", "emu", "meta"}) {
     RunTimeCompiler compiler(path(std::string("code_") + device), RunTimeCompiler::built_with(device));
     const std::vector<ElementRun> runs = run_elements(lesson_on(device), 3000, 100, compiler);
@@ -60,11 +61,11 @@ TEST_F(L16_Measures, ElementwiseRunsAreEqualAndMoveWhatTheyShould) {
       EXPECT_TRUE(run.equal) << run.name << " on " << device;
       EXPECT_EQ(std::isnan(run.chain), std::string(device) == "meta");
     }
-    EXPECT_EQ(runs[3].moved_apart - runs[3].moved_chain, (10 * 2 - 2) * 3000 * 4) << device;
+    EXPECT_EQ(runs[3].moved_separate - runs[3].moved_chain, (10 * 2 - 2) * 3000 * 4) << device;
   }
 }
 
-TEST_F(L16_Measures, TheGptThatIsFusedByHandIsTheGpt) {
+TEST_F(L16_Measures, TheGptFusedByHandHasTheLossAndTheGradientsOfTheGpt) {
   for (const char* device : {"cpu", "emu"}) {
     const Context context(device);
     const TransformerConfig c{

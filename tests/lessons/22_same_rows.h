@@ -112,13 +112,13 @@ inline Lesson adam8bit(const std::string& both) {
            {"all together", "--optimizer=adamw8bit --micro-batches=4 --precision=mixed --keep=each-block"}}};
 }
 const inline std::string kLora = "--model=gpt-2x128x4 --head=untied --batch=8 --weight-decay=0.01 ";
-const inline std::string kAdapt = "--lr=0.02 --last-lr=0.002 ";
+const inline std::string kAdapt = "--lr=0.01 --last-lr=0.001 ";
 const inline std::string kBase = kLora + "--steps=25 --lr=0.003 --last-lr=0.0003 --warmup=1";
 inline std::vector<Row> ways_to_adapt() {
   return {{"all weights", "--lr=0.001 --last-lr=0.0001"},
           {"LoRA r 8, c_attn only", kAdapt + "--lora=8 --lora-alpha=16 --adapted=.*c_attn"},
           {"LoRA r 2", kAdapt + "--lora=2 --lora-alpha=4"},
-          {"LoRA r 8", "--lr=0.01 --last-lr=0.001 --lora=8 --lora-alpha=16"},
+          {"LoRA r 8", kAdapt + "--lora=8 --lora-alpha=16"},
           {"LoRA r 2, bf16", kAdapt + "--lora=2 --lora-alpha=4 --precision=bf16"},
           {"LoRA r 2, NF4", kAdapt + "--lora=2 --lora-alpha=4 --precision=bf16 --frozen=4-bits"}};
 }

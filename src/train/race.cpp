@@ -103,8 +103,8 @@ void draw_race(const Lesson& lesson, const std::vector<Result>& results, int64_t
     by_time.series.push_back({r.name, time_after(r.best()), losses});
   }
   // Steps that could be mistaken for effects of an optimizer: a vertical line, or a dot on each curve.
-  const std::pair<int64_t, const char*> marked[] = {{warmup, "end of warm-up"},
-                                                    {lesson.steps - kWindow, "window of the last loss begins"}};
+  const std::pair<int64_t, const char*> marked[] = {
+      {warmup, "end of warm-up"}, {lesson.steps - kWindow, "window of the last loss begins"}};
   for (const auto& [step, what] : marked) {
     if (step < 1) continue;
     const std::string name = "step " + std::to_string(step) + ": " + what;

@@ -46,7 +46,7 @@ void memory_table(const std::vector<StageMemory>& rows, const std::string& pictu
   int64_t wrong_bytes = 0, wrong_sent = 0;
   for (const StageMemory& row : rows) {
     std::vector<std::string> cells{std::to_string(row.stage), std::to_string(row.ranks)};
-    Bar bar{"stage " + cells[0] + ", N = " + cells[1], 0, "", {}};
+    Bar bar{"stage " + cells[0] + (row.stage == 0 ? ", any N" : ", N = " + cells[1]), 0, "", {}};
     for (const Kind kind : kStates) {
       wrong_bytes += row.measured[kind] != row.predicted[kind];
       cells.push_back(per_parameter(row.measured[kind], row.parameters));
@@ -61,7 +61,7 @@ void memory_table(const std::vector<StageMemory>& rows, const std::string& pictu
     }
     bar.value = double(sum) / 1024, bar.label = bytes_text(sum);
     if (row.ranks != 3) table.row(cells);
-    if (row.ranks == 1 || row.ranks == 4 || row.ranks == 8) chart.bars.push_back(bar);
+    if (row.stage == 0 ? row.ranks == 1 : row.ranks == 4 || row.ranks == 8) chart.bars.push_back(bar);
   }
   std::cout << table;
   write_file(picture, draw(chart));

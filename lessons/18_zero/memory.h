@@ -8,8 +8,7 @@
 
 namespace gradus {
 
-// A small GPT with 2 + 2 + 12 bytes per parameter, stages 0 to 3 on 1 to 8 ranks: bytes between steps, and
-// elements that a rank sends in a step of 1 and of 4 micro-batches.
+// A small GPT, stages 0 to 3 on 1 to 8 ranks: bytes between steps; elements sent per step, k = 1 and 4.
 struct StageMemory {
   int stage;
   int64_t ranks, parameters, padded;

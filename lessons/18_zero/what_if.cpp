@@ -12,7 +12,7 @@ namespace gradus {
 Network network_of(const WhatIf& w) {
   if (w.network != "auto") return network_called(w.network);
   const Network& own = network_called(machine_called(w.machine).link);
-  return {"nodes of 8 by " + own.name, own.source + "; 100 Gb/s for each rank between nodes", own.link, 8,
+  return {"nodes of 8 with " + own.name, own.source + "; 100 Gb/s per rank between nodes", own.link, 8,
           network_called("ethernet100").link};
 }
 

@@ -1,8 +1,8 @@
-// Lesson 17, data parallelism. Every rank has the whole model and reads its part of each batch; before the
-// update the ranks add up their gradients, so that all make the same one. It is cheap if the gradients go in
-// buckets, in a ring, while the backward pass is still at work.
+// Lesson 17, data parallelism. Every rank has the whole model and reads its shard of each batch. Before the
+// update the ranks add up their gradients, so all ranks make the same update. The sum is cheap if gradients
+// lie in buckets, travel around a ring, and are sent while the backward pass still computes.
 //
-// With N ranks and Psi parameters a rank sends 2 Psi (N-1)/N elements a step, however many ranks there are.
+// With N ranks and Psi parameters a rank sends 2 Psi (N-1)/N elements per step: fewer than 2 Psi for any N.
 //
 //   make lesson-17                                                          expected last line: PASS
 //   make lesson-17 ARGS="--ranks=6 --network=pcie"
@@ -46,11 +46,11 @@ static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loade
       buckets->sum();
     else
       sum_gradients(comm, model.parameters);
-    optimizer.clip_grad_norm(task.max_norm);  // of the sum, the same on all ranks
+    optimizer.clip_grad_norm(task.max_norm);  // the norm of the sum is the same on all ranks
     optimizer.step(task.learning_rate);
     mine.sent = {comm.sent().elements - before.elements, comm.sent().bytes - before.bytes,
                  comm.sent().messages - before.messages};
-    mine.loss = item(loss);  // the rank's share
+    mine.loss = item(loss);  // the rank's share of the mean loss
     mine.seconds.push_back(comm.seconds() - begin);
   }
   mine.loss = sum_over_ranks(comm, mine.loss);
@@ -60,18 +60,19 @@ static SummedRun train(Comm& comm, const ParallelTask& task, const Loader& loade
 }
 
 static int lesson_17(int argc, char** argv) {
-  Lesson lesson(argc, argv, "17_data_parallel", "many ranks, one model: gradients are added up", 20);
+  Lesson lesson(argc, argv, "17_data_parallel",
+                "data parallelism: each rank trains on a shard of the batch, gradients are summed", 20);
   RanksArgs args = ranks_flags(lesson.args, ParallelTask().batch);
   const int64_t most = args.ranks;
-  const std::string network =
-      lesson.args.choice("network", "ethernet10", "what connects them", names_of(published_networks()));
-  lesson.done({}, {lesson.plot("17_ring.svg"), lesson.plot("17_efficiency.svg"), lesson.plot("17_after.svg"),
+  const std::string network = lesson.args.choice("network", "ethernet10", "the network between the ranks",
+                                                 names_of(published_networks()));
+  lesson.done({}, {lesson.plot("17_ring.svg"), lesson.plot("17_efficiency.svg"),
                    lesson.plot("17_overlapped.svg"), lesson.plot("17_overlapped.json")});
   if (lesson.print == "example") return print_ring(std::cout, watch_ring(4)), 0;
   args.network = network_called(network);
   check_ranks(args.network, most);
-  if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
-  // Simulated ranks are not on a GPU.
+  if (this_rank(args) > 0) lesson.write_nothing();  // rank 0 writes
+  // Simulated ranks do not run on a GPU.
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
   const ParallelTask task = parallel_task(context.device.name(), lesson.steps, lesson.seed);
@@ -95,16 +96,17 @@ static int lesson_17(int argc, char** argv) {
   for (const int64_t ranks : counts) {
     args.ranks = ranks;
     const OneDevice alone = ranks == 1 ? whole : train_on_one_device(loader, task, ranks);
-    if (ranks > 1) check_parts(ranks, alone, whole, report);
+    if (ranks > 1) check_shards(ranks, alone, whole, report);
     if (ranks == most) {
-      compare_way(args, task, train_rank, {"each gradient"}, alone, report);
-      compare_way(args, task, train_rank, {"buckets", kBucketBytes}, alone, report);
+      compare_way(args, task, train_rank, {"one all-reduce per gradient"}, alone, report);
+      compare_way(args, task, train_rank, {"buckets, no overlap", kBucketBytes}, alone, report);
     }
-    compare_way(args, task, train_rank, {"overlapped", kBucketBytes, true}, alone, report);
+    compare_way(args, task, train_rank, {"buckets, overlapped", kBucketBytes, true}, alone, report);
   }
   if (args.comm != "sim") return lesson.finish(report);
   const RingSteps ring = watch_ring(4);
-  std::cout << "\n(a) A ring all-reduce of 4 ranks; rank r begins with 10^r in each part, [what has come]\n";
+  std::cout << "\n(a) Ring all-reduce of 4 ranks: the 4 parts on each rank, which starts with 10^rank in "
+               "each; [just received]\n";
   print_ring(std::cout, ring);
   write_file(lesson.plot("17_ring.svg"), draw_ring(ring));
   check_ring(count_ring(network_called("pcie"), 6, 6000), report);

@@ -11,7 +11,7 @@ namespace gradus {
 
 void ring_all_reduce(Comm& comm, const Tensor& x, const std::function<void(int64_t step)>& seen) {
   const int64_t N = comm.size(), rank = comm.rank(), right = (rank + 1) % N, left = (rank + N - 1) % N;
-  const auto part = [&](int64_t number) {  // counted on and on, round and round
+  const auto part = [&](int64_t number) {  // any number: part -1 is the last one, part N the first
     const Part p = part_of(x.numel(), (number + 2 * N) % N, N);
     return x.reshape({x.numel()}).narrow(p.begin, p.count);
   };
@@ -19,7 +19,7 @@ void ring_all_reduce(Comm& comm, const Tensor& x, const std::function<void(int64
     // BEGIN SOLUTION 17.2
     const Tensor sent = part(rank - step + 1);
     Tensor mine = part(rank - step);
-    // STUB: const Tensor sent; Tensor mine; todo("17.2", "the part that is sent in this step, and the one that comes", part, sent, mine, rank);
+    // STUB: const Tensor sent; Tensor mine; todo("17.2", "the part that this rank sends in this step, and the part that it receives", part, sent, mine, rank);
     // END SOLUTION 17.2
     const Tensor received = empty(mine, mine.shape(), "received");
     const auto sending = comm.send(sent, right), receiving = comm.recv(received, left);
@@ -41,8 +41,11 @@ RingSteps watch_ring(int64_t ranks) {
         ring.values.resize(size_t(step) + 1, std::vector<std::vector<double>>(size_t(ranks)));
         ring.received.resize(size_t(step) + 1, std::vector<int64_t>(size_t(ranks), -1));
       }
-      ring.values[size_t(step)][size_t(rank)] = to_host<double>(x);
-      if (step > 0) ring.received[size_t(step)][size_t(rank)] = (rank - step + 2 * ranks) % ranks;
+      const std::vector<double> after = to_host<double>(x);
+      for (int64_t p = 0; p < ranks && step > 0; ++p)
+        if (after[size_t(p)] != ring.values[size_t(step) - 1][size_t(rank)][size_t(p)])
+          ring.received[size_t(step)][size_t(rank)] = p;
+      ring.values[size_t(step)][size_t(rank)] = after;
     };
     note(0);
     ring_all_reduce(comm, x, note);
@@ -50,14 +53,18 @@ RingSteps watch_ring(int64_t ranks) {
   return ring;
 }
 
+static std::string name_of_step(size_t step, size_t ranks) {
+  if (step == 0) return "start";
+  return std::to_string(step) + (step < ranks ? ", reduce-scatter" : ", all-gather");
+}
+
 void print_ring(std::ostream& out, const RingSteps& ring) {
   const size_t ranks = ring.values[0].size();
-  std::vector<std::string> header{"after step"};
+  std::vector<std::string> header{"step"};
   for (size_t r = 0; r < ranks; ++r) header.push_back("rank " + std::to_string(r));
   Table table(header);
   for (size_t step = 0; step < ring.values.size(); ++step) {
-    std::vector<std::string> cells{step == 0 ? "begin"
-                                             : (step < ranks ? "add " : "pass ") + std::to_string(step)};
+    std::vector<std::string> cells{name_of_step(step, ranks)};
     for (size_t r = 0; r < ranks; ++r) {
       std::string cell;
       for (size_t p = 0; p < ranks; ++p) {
@@ -72,19 +79,19 @@ void print_ring(std::ostream& out, const RingSteps& ring) {
 }
 
 std::string draw_ring(const RingSteps& ring) {
-  constexpr double kLeft = 90, kTop = 60, kCell = 34, kRow = 22, kGap = 22;
+  constexpr double kLeft = 140, kTop = 60, kCell = 34, kRow = 22, kGap = 22;
   const size_t ranks = ring.values[0].size();
   const double column = kCell * double(ranks) + kGap;
   Svg svg;
-  svg.text(kLeft, 24, "Ring all-reduce: what each rank holds", "start", " font-weight='600'");
+  svg.text(kLeft, 24, "Ring all-reduce: the parts on each rank after each step", "start",
+           " font-weight='600'");
   for (size_t r = 0; r < ranks; ++r)
     svg.text(kLeft + double(r) * column, kTop - 10, "rank " + std::to_string(r), "start");
   double whole = 0;
   for (const auto& rank : ring.values[0]) whole += rank[0];
   for (size_t step = 0; step < ring.values.size(); ++step) {
     const double y = kTop + double(step) * kRow + (step >= ranks ? 10 : 0);
-    svg.text(kLeft - 10, y + 15,
-             step == 0 ? "begin" : (step < ranks ? "add " : "pass on ") + std::to_string(step), "end");
+    svg.text(kLeft - 10, y + 15, name_of_step(step, ranks), "end");
     for (size_t r = 0; r < ranks; ++r)
       for (size_t p = 0; p < ranks; ++p) {
         const double v = ring.values[step][r][p], x = kLeft + double(r) * column + double(p) * kCell;
@@ -113,9 +120,10 @@ RingCounts count_ring(const Network& network, int64_t ranks, int64_t numel, cons
 }
 
 void check_ring(const RingCounts& ring, Report& report) {
-  report.check_equal("ring: elements that are no sum", ring.wrong, 0);
-  report.check_equal("ring: elements sent, 2 (N-1) n", ring.sent, 2 * (ring.ranks - 1) * ring.numel);
-  report.check_at_most("ring: its time beside the formula's, off by",
+  report.check_equal("ring: elements that differ from the sum", ring.wrong, 0);
+  report.check_equal("ring: elements sent by all ranks, 2 (N-1) n", ring.sent,
+                     2 * (ring.ranks - 1) * ring.numel);
+  report.check_at_most("ring: simulated time, relative difference from the formula",
                        std::abs(ring.seconds / ring.formula - 1), 1e-9);
 }
 

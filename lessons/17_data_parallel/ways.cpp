@@ -9,26 +9,27 @@ void compare_way(const RanksArgs& args, const ParallelTask& task, const TrainOne
   run_ranks(args, [&](Comm& comm) { ranks[size_t(comm.rank())] = train(comm, way); });
   const std::string name = std::to_string(N) + (N == 1 ? " rank, " : " ranks, ") + way.name;
   double unlike = 0;
-  int64_t psi = 0, sent_otherwise = 0;
+  int64_t psi = 0, wrong_sent = 0;
   for (const auto& w : alone.weights) psi += int64_t(w.size());
   for (const SummedRun& r : ranks) {
-    if (r.seconds.empty()) continue;  // another process's
+    if (r.seconds.empty()) continue;  // a rank that is another process
     unlike += count_unlike(r, alone);
-    sent_otherwise += r.numel < psi || r.sent.elements != 2 * r.numel * (N - 1) / N;
+    wrong_sent += r.numel < psi || r.sent.elements != 2 * r.numel * (N - 1) / N;
   }
   const SummedRun& mine = ranks[size_t(this_rank(args))];
-  add_row(report, name, mine, task).extra = {{"sent", double(mine.sent.elements)},
-                                             {"messages", double(mine.sent.messages)}};
+  add_row(report, name, mine, task).extra = {{"elements sent per rank", double(mine.sent.elements)},
+                                             {"messages per rank", double(mine.sent.messages)}};
   if (way.bucket_bytes > 0)
-    report.check_equal(name + ": ranks that sent not 2 Psi (N-1)/N", sent_otherwise, 0);
-  report.check_at_most(name + ": parameters unlike one device's", unlike, 0);
-  report.check_at_most(name + ": last loss, off one device's", std::abs(mine.loss - alone.loss_last), 0);
+    report.check_equal(name + ": ranks whose elements sent differ from 2 Psi (N-1)/N", wrong_sent, 0);
+  report.check_at_most(name + ": parameters that differ bitwise from the single-device run", unlike, 0);
+  report.check_at_most(name + ": last loss, difference from the single-device run",
+                       std::abs(mine.loss - alone.loss_last), 0);
 }
 
-void check_parts(int64_t parts, const OneDevice& alone, const OneDevice& whole, Report& report) {
-  report.check_at_most(
-      "one device, the batch in " + std::to_string(parts) + ": weights off the whole batch's",
-      off_by(alone.weights, whole.weights), 1e-4);
+void check_shards(int64_t shards, const OneDevice& alone, const OneDevice& whole, Report& report) {
+  report.check_at_most("single device, batch in " + std::to_string(shards) +
+                           " shards: largest difference of weights from the whole batch",
+                       off_by(alone.weights, whole.weights), 1e-4);
 }
 
 }  // namespace gradus

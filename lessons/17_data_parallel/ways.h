@@ -1,4 +1,4 @@
-// The ways to add up gradients, compared.
+// Compares the ways to sum gradients over ranks.
 #pragma once
 #include <functional>
 
@@ -8,19 +8,19 @@ namespace gradus {
 
 struct ParallelWay {
   std::string name;
-  int64_t bucket_bytes = 0;  // 0: no buckets, each gradient by itself
+  int64_t bucket_bytes = 0;  // 0: no buckets, one all-reduce per gradient
   bool overlaps = false;
 };
 struct SummedRun : RankRun {
   Sent sent;          // in the last step
-  int64_t numel = 0;  // of what is summed
+  int64_t numel = 0;  // elements that are summed, with the padding of the buckets
 };
 using TrainOneWay = std::function<SummedRun(Comm&, const ParallelWay&)>;
 
-// One way, on args.ranks ranks: a row of the report, and its checks.
+// Trains in one way on args.ranks ranks; adds a row to the report, and the checks of this way.
 void compare_way(const RanksArgs& args, const ParallelTask& task, const TrainOneWay& train,
                  const ParallelWay& way, const OneDevice& alone, Report& report);
-// On one device, the gradients of a batch in parts, added up, train as the whole batch's do.
-void check_parts(int64_t parts, const OneDevice& alone, const OneDevice& whole, Report& report);
+// On a single device: the sum of the gradients of all shards trains like the gradient of the whole batch.
+void check_shards(int64_t shards, const OneDevice& alone, const OneDevice& whole, Report& report);
 
 }  // namespace gradus

@@ -1,21 +1,28 @@
 #include "lessons/18_zero/by_hand.h"
 
+#include <bit>
+#include <cmath>
+
 #include "lessons/18_zero/step.h"
 #include "src/core/table.h"
+#include "src/ops/ops.h"
 #include "src/optim/optimizer.h"
 #include "src/parallel/comm/cluster.h"
 
 namespace gradus {
 
+constexpr int64_t kFourRanks = 4;
+
 void shards_by_hand(std::ostream& out) {
-  constexpr int64_t kRanks = 4, kNumel = 8, kShown = 1;
-  out << "8 parameters on 4 ranks, 2 bytes a weight, 2 a gradient, 12 a master copy and AdamW's states: "
-         "which elements rank 1 keeps\n\n";
-  Table table({"stage", "weights", "gradients", "states", "bytes of rank 1", "of all ranks"});
+  constexpr int64_t kNumel = 8, kShown = 1;
+  out << "8 parameters on 4 ranks: the elements that rank 1 keeps. Bytes per parameter: weight 2, gradient "
+         "2, "
+         "master copy and\nAdamW's states 12\n\n";
+  Table table({"stage", "weights", "gradients", "states", "bytes on rank 1", "bytes on all ranks"});
   for (const int stage : {0, 1, 2, 3}) {
     Part part{0, kNumel};
     int64_t mine = 0, all = 0;
-    run_cluster({.ranks = kRanks, .device = "meta"}, [&](Comm& comm) {
+    run_cluster({.ranks = kFourRanks, .device = "meta"}, [&](Comm& comm) {
       Parameters parameters(Allocate::Later);
       parameters.add("w", {kNumel}, precision_recipe("zero"));
       Zero zero(comm, parameters, {.stage = stage});
@@ -31,7 +38,67 @@ void shards_by_hand(std::ostream& out) {
     table.row({std::to_string(stage), stage >= 3 ? own : whole, stage >= 2 ? own : whole, own,
                std::to_string(mine), std::to_string(all)});
   }
-  out << table;
+  out << table << "\n";
+}
+
+constexpr int64_t kUnits = 3, kWidths[kUnits + 1] = {2, 2, 4, 4};  // units of 4, 8 and 16 elements
+
+static void step_of_units(Comm& comm, const ZeroArgs& args, int64_t& most_gathered) {
+  Parameters input, layers(Allocate::Later);
+  Tensor y = input.add("x", {4, kWidths[0]}, {}).value;  // it trains, so the first layer needs dx, too
+  for (int64_t u = 0; u < kUnits; ++u) layers.add(std::to_string(u), {kWidths[u + 1], kWidths[u]}, {});
+  Zero zero(comm, layers, args);
+  Tape tape;
+  for (const Parameter& p : layers) y = linear(y, p.value, {});
+  zero.end_forward();
+  tape.backward(y, empty_like(y, "dy"));
+  zero.end_backward();
+  most_gathered = zero.most_gathered();
+}
+
+UnitTimeline unit_timeline(bool prefetch, bool keep_gathered) {
+  UnitTimeline timeline;
+  const auto unit = [](const Parameter& p) { return p.name; };
+  const ZeroArgs zero{.unit = unit, .overlap = prefetch, .keep_gathered = keep_gathered};
+  ClusterArgs args{.ranks = kFourRanks, .device = "meta", .network = {"", "", {1.0 / (kFourRanks - 1)}}};
+  args.keep_timeline = true;
+  args.computed = [](auto, Context& c) { return c.device.meter().totals(OpClass::Contraction).calls; };
+  const ClusterRun run =
+      run_cluster(args, [&](Comm& comm) { step_of_units(comm, zero, timeline.most_gathered); });
+  timeline.units.assign(kUnits, std::string(size_t(std::llround(run.seconds[0])), '.'));
+  int64_t products = 0;  // so far, forward and then backward
+  for (const Span& s : run.timeline)
+    for (int64_t t = std::llround(s.begin); s.rank == 0 && t < std::llround(s.end); ++t) {
+      const bool forward = products < kUnits;
+      int64_t u = forward ? products : kUnits - 1 - (products - kUnits) / 2;
+      if (s.communicates)  // "all_gather of 4 fp32" is for the first unit
+        u = std::bit_width(std::stoull(s.name.substr(s.name.find(" of ") + 4))) - 3;
+      timeline.units[size_t(u)][size_t(t)] = s.communicates ? (s.name[0] == 'a' ? 'G' : 'R')
+                                             : forward      ? 'F'
+                                                            : 'B';
+      products += !s.communicates;
+    }
+  for (std::string& line : timeline.units)  // weights stay in memory from their all-gather to their last use
+    for (size_t t = 0, last = 0; t < line.size(); ++t) {
+      if (line[t] == 'F' || line[t] == 'B') line.replace(last + 1, t - last - 1, t - last - 1, '-');
+      if (line[t] != '.') last = t;
+    }
+  return timeline;
+}
+
+void print_unit_timelines(std::ostream& out) {
+  const UnitTimeline runs[] = {unit_timeline(false, false), unit_timeline(true, false),
+                               unit_timeline(true, true)};
+  out << "Three layers as units in stage 3, one letter per unit of time. G: all-gather of the weights,\n"
+         "F: forward, B: backward, R: reduce-scatter of the gradients, -: weights kept, .: weights "
+         "dropped\n\n";
+  Table table({"", "no prefetch", "prefetch", "kept until backward (SHARD_GRAD_OP)"});
+  for (size_t u = 0; u < size_t(kUnits); ++u)
+    table.row({"unit " + std::to_string(u + 1), runs[0].units[u], runs[1].units[u], runs[2].units[u]});
+  std::vector<std::string> time{"units of time"}, bytes{"largest gathered, bytes"};
+  for (const UnitTimeline& t : runs)
+    time.push_back(std::to_string(t.units[0].size())), bytes.push_back(std::to_string(t.most_gathered));
+  table.row(time), table.row(bytes), out << table;
 }
 
 }  // namespace gradus

@@ -1,8 +1,8 @@
-// Lesson 18, ZeRO. In data parallelism every rank keeps the same 16 bytes for each parameter. Here each keeps
-// a part, and the others' parts come when they are needed: of the optimizer's states (stage 1), of the
-// gradients too (stage 2), of the weights too (stage 3).
+// Lesson 18, ZeRO. In data parallelism every rank keeps the same 16 bytes per parameter. ZeRO shards them
+// over the ranks: the optimizer states (stage 1), the gradients as well (stage 2), the weights as well (stage
+// 3). The ranks send each other the shards that a rank needs and does not own.
 //
-// Bytes a parameter, of 2 + 2 + 12: 4 + 12/N, 2 + 14/N, 16/N. Elements sent: 2, k + 1, 3 k times Psi (N-1)/N.
+// Bytes per parameter: 4 + 12/N, 2 + 14/N, 16/N. Elements sent: 2, k + 1, 3 k times Psi (N-1)/N.
 //
 //   make lesson-18                                                  expected last line: PASS
 //   make lesson-18 ARGS="--model=gpt2-xl --ranks=64 --machine=V100"  does it fit, how fast is a step?
@@ -46,7 +46,7 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
     zero.end_backward();
     optimizer.step(task.learning_rate);
     mine.sent = comm.sent().elements - before.elements;
-    mine.loss = item(loss);  // the rank's share
+    mine.loss = item(loss);  // the rank's share of the mean loss
     mine.seconds.push_back(comm.seconds() - begin);
   }
   Meter& meter = current().device.meter();
@@ -59,31 +59,32 @@ static ShardedRun train(Comm& comm, const ParallelTask& task, const Loader& load
 }
 
 static int lesson_18(int argc, char** argv) {
-  Lesson lesson(argc, argv, "18_zero", "ranks that keep a part each: of states, gradients, weights", kSteps);
+  Lesson lesson(argc, argv, "18_zero", "ZeRO: optimizer states, gradients and weights in shards", kSteps);
   Args& flags = lesson.args;
   RanksArgs args = ranks_flags(flags, 4096);
   WhatIf what_if;
-  what_if.network =
-      flags.choice("network", "auto", "what connects the ranks; auto: nodes of 8 by the machine's own link",
-                   names_of(published_networks()));
-  what_if.model = flags.text(
-      "model", "", "only this: does a model fit (gpt2-xl, gpt-48x8192x64, ...), and how fast is it?");
+  what_if.network = flags.choice(
+      "network", "auto",
+      "the network between the ranks; auto: nodes of 8, with the machine's own link inside a node",
+      names_of(published_networks()));
+  what_if.model =
+      flags.text("model", "", "predict only: memory and speed of this model (gpt2-xl, gpt-48x8192x64, ...)");
   what_if.machine =
-      flags.choice("machine", "A100", "what each rank has, for --model", names_of(published_machines()));
-  what_if.sequences = flags.integer("batch", 4, "sequences of a rank, for --model", 1, 1 << 20);
+      flags.choice("machine", "A100", "the device of each rank, for --model", names_of(published_machines()));
+  what_if.sequences = flags.integer("batch", 4, "sequences per rank, for --model", 1, 1 << 20);
   lesson.done({}, {lesson.plot("18_memory.svg"), lesson.plot("18_half.safetensors")});
-  if (lesson.print == "example") return shards_by_hand(std::cout), 0;
+  if (lesson.print == "example") return shards_by_hand(std::cout), print_unit_timelines(std::cout), 0;
   args.network = network_of(what_if);
   check_ranks(args.network, args.ranks);
-  if (this_rank(args) > 0) lesson.write_nothing();  // the first one does
+  if (this_rank(args) > 0) lesson.write_nothing();  // rank 0 writes
   if (!what_if.model.empty()) return what_if.ranks = args.ranks, what_if_table(what_if), 0;
-  // Simulated ranks are not on a GPU.
+  // Simulated ranks do not run on a GPU.
   LessonContext context(lesson, args.comm == "sim" && lesson.device == "auto" ? "cpu" : lesson.device,
                         lesson.memory);
   ParallelTask task = parallel_task(context.device.name(), lesson.steps, lesson.seed);
   task.max_norm = 0;
   check(args.ranks <= task.batch, "--ranks=", args.ranks, ": a batch has ", task.batch,
-        " sequences; without --model there can be as many ranks at most");
+        " sequences, and every rank needs one; only with --model there can be more ranks");
   const Text text = load_text("", task.text_bytes, task.seed);
   const Loader loader(text.corpus, task.model.context, task.seed);
   args.device = context.device.name(), args.seed = lesson.seed, args.memory_budget = lesson.memory;
@@ -100,7 +101,7 @@ static int lesson_18(int argc, char** argv) {
   if (args.comm != "sim") return lesson.finish(report);
   if (context.device.has_data()) resume(args, task, train_rank, lesson.plot("18_half.safetensors"), report);
   memory_table(measure_stages(), lesson.plot("18_memory.svg"), report);
-  published_table(published_states(lesson.steps == kSteps ? 1024 : 64), report);  // most are for whole runs
+  published_table(published_states(lesson.steps == kSteps ? 1024 : 64), report);  // 1,024 ranks are slow
   units_table(run_units(), report);
   times_table({}, stage_times({}), report);
   return lesson.finish(report);

@@ -1,4 +1,4 @@
-// The bytes of a rank, by stage and number of ranks: predicted, measured, published.
+// Bytes per rank, by stage and number of ranks: predicted, measured, published.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,8 +8,7 @@
 
 namespace gradus {
 
-// A small GPT in 2 + 2 + 12 bytes per parameter, stages 0 to 3 on 1 to 8 ranks: bytes between steps, and
-// elements that a rank sends in a step of 1 and of 4 micro-batches.
+// A small GPT, stages 0 to 3 on 1 to 8 ranks: bytes between steps; elements sent per step, k = 1 and 4.
 struct StageMemory {
   int stage;
   int64_t ranks, parameters, padded;
@@ -17,18 +16,17 @@ struct StageMemory {
   int64_t sent[2], predicted_sent[2];
 };
 std::vector<StageMemory> measure_stages();
-// A table and a picture; each kind's bytes and all elements sent must be as predicted.
+// Prints a table and draws a picture; checks that each kind's bytes and all elements sent are as predicted.
 void memory_table(const std::vector<StageMemory>& rows, const std::string& picture, Report& report);
 
-// Rajbhandari et al. 2020, table 1: GB of states on a rank, of a model of 7.5e9 parameters in stages 1 to 3;
-// and here.
+// GB of model states per rank, 7.5e9 parameters: Rajbhandari et al. 2020, table 1, and measured here.
 struct PublishedStates {
   int64_t ranks;
   std::string printed[3];
   double here[3];
 };
 std::vector<PublishedStates> zero_table_1();                  // as printed
-std::vector<PublishedStates> published_states(int64_t most);  // and measured, on at most so many ranks
+std::vector<PublishedStates> published_states(int64_t most);  // with the measured ones, up to `most` ranks
 void published_table(const std::vector<PublishedStates>& rows, Report& report);
 
 }  // namespace gradus

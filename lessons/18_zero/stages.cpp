@@ -7,7 +7,7 @@
 
 namespace gradus {
 
-// Of all ranks, or, where they are processes, of this one.
+// The runs of all ranks; if ranks are processes, the run of this rank.
 static std::vector<ShardedRun> run(const RanksArgs& args, const TrainRank& train, const ZeroArgs& zero,
                                    const Stretch& stretch) {
   std::vector<ShardedRun> ranks(static_cast<size_t>(args.ranks));
@@ -16,7 +16,7 @@ static std::vector<ShardedRun> run(const RanksArgs& args, const TrainRank& train
   return ranks;
 }
 
-// A row of the report, and its checks; of what they count, the value of a rank that differs.
+// Adds a row to the report, and its checks. If a rank differs from the prediction, its value is checked.
 static void describe(const std::vector<ShardedRun>& ranks, const RanksArgs& args, const ParallelTask& task,
                      const ZeroArgs& zero, const std::string& name, const OneDevice& alone, Report& report) {
   const ShardedRun& mine = ranks[0];
@@ -24,19 +24,19 @@ static void describe(const std::vector<ShardedRun>& ranks, const RanksArgs& args
       predicted_bytes(task.model.precision, zero.stage, mine.parameters, mine.padded, args.ranks).allocated();
   const int64_t sends = predicted_sent(zero, mine.padded, args.ranks, 1);
   int64_t bytes = state_bytes(mine.between), sent = mine.sent;
-  double unlike = 0;
+  double different = 0;
   for (const ShardedRun& r : ranks) {
     if (state_bytes(r.between) > states) bytes = state_bytes(r.between);
     if (r.sent != sends) sent = r.sent;
-    unlike += count_unlike(r, alone);
+    different += count_unlike(r, alone);
   }
   ReportRow& row = add_row(report, name, mine, task);
   row.predicted_bytes = states;
-  row.extra = {{"sent", double(mine.sent)}};
-  if (this_rank(args) == 0)  // the last ranks have less: no states for the padding
-    report.check_equal(name + ": bytes of states between steps", bytes, states);
-  report.check_equal(name + ": elements sent by a rank", sent, sends);
-  report.check_at_most(name + ": parameters unlike one device's", unlike, 0);
+  row.extra = {{"elements sent per rank", double(mine.sent)}};
+  if (this_rank(args) == 0)  // the last ranks keep less: the padding has no optimizer states
+    report.check_equal(name + ": bytes of model states between steps", bytes, states);
+  report.check_equal(name + ": elements sent per rank", sent, sends);
+  report.check_at_most(name + ": parameters that differ bitwise from the single-device run", different, 0);
 }
 
 void compare_stages(const RanksArgs& args, const ParallelTask& task, const OneDevice& alone,
@@ -50,7 +50,7 @@ void compare_stages(const RanksArgs& args, const ParallelTask& task, const OneDe
       {"stage 2", {.stage = 2, .unit = unit_per_block}},
       {"stage 3", {.stage = 3, .unit = unit_per_block}},
       {"stage 3, one unit", {.stage = 3}},
-      {"stage 3, ahead", {.stage = 3, .unit = unit_per_block, .overlap = true}},
+      {"stage 3, prefetch", {.stage = 3, .unit = unit_per_block, .overlap = true}},
       {"SHARD_GRAD_OP", {.stage = 3, .unit = unit_per_block, .overlap = true, .keep_gathered = true}}};
   for (const auto& [name, zero] : variants)
     describe(run(args, train, zero, {0, task.steps}), args, task, zero, name, alone, report);
@@ -67,8 +67,8 @@ void resume(RanksArgs args, const ParallelTask& task, const TrainRank& train, co
     double worst = 0;
     for (const ShardedRun& rest : run(args, train, zero, {task.steps / 2, task.steps, file}))
       worst = larger(worst, off_by(rest.weights, whole.weights));
-    report.check_at_most("saved by 4 ranks, resumed by " + std::to_string(ranks) + ": weights off by", worst,
-                         ranks == 4 ? 0 : 1e-4);
+    report.check_at_most("saved by 4 ranks, resumed by " + std::to_string(ranks) + ": difference of weights",
+                         worst, ranks == 4 ? 0 : 1e-4);
   }
 }
 

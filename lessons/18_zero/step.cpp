@@ -47,7 +47,7 @@ ZeroStep zero_step(const ZeroSetting& set) {
   for (const ZeroStep& s : steps)
     for (int k = 0; k < kKinds; ++k)
       check(s.between.by_kind[size_t(k)] <= steps[0].between.by_kind[size_t(k)] && s.sent == steps[0].sent,
-            "zero: a rank keeps more than rank 0, or does not send as much");
+            "zero: a rank keeps more than rank 0, or sends a different number of elements");
   return steps[0];
 }
 
@@ -74,7 +74,7 @@ int64_t predicted_sent(const ZeroArgs& args, int64_t padded, int64_t ranks, int6
                                                   : 2 * k,
                 of_gradients = args.stage < 2 ? 1 : k;
   return (of_weights + of_gradients) * (padded / ranks) * (ranks - 1);
-  // STUB: todo("18.6", "how often weights and gradients go round, times what a rank then sends", args, padded, ranks, micro_batches);
+  // STUB: todo("18.6", "the collectives of weights and of gradients per step, times the elements of one", args, padded, ranks, micro_batches);
   // END SOLUTION 18.6
 }
 

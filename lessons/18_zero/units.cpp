@@ -35,15 +35,16 @@ static UnitsRun hundred_layers(const std::string& name, const ZeroArgs& args, in
 }
 
 std::vector<UnitsRun> run_units() {
-  return {hundred_layers("one", {}, kUnitLayers), hundred_layers("one a layer", {.unit = layer_of}, 1),
-          hundred_layers("and the next fetched ahead", {.unit = layer_of, .overlap = true}, 2),
-          hundred_layers("kept for backward (SHARD_GRAD_OP)", {.unit = layer_of, .keep_gathered = true},
+  return {hundred_layers("one unit", {}, kUnitLayers),
+          hundred_layers("a unit per layer", {.unit = layer_of}, 1),
+          hundred_layers("a unit per layer, prefetch", {.unit = layer_of, .overlap = true}, 2),
+          hundred_layers("a unit per layer, SHARD_GRAD_OP", {.unit = layer_of, .keep_gathered = true},
                          kUnitLayers)};
 }
 
 void units_table(const std::vector<UnitsRun>& runs, Report& report) {
-  std::cout << "\n(c) A hundred linear layers in stage 3: weights gathered at once\n";
-  Table table({"units", "gathered", "of all", "sent, Psi (N-1)/N"});
+  std::cout << "\n(c) A hundred linear layers in stage 3: largest bytes of weights gathered at once\n";
+  Table table({"units", "largest gathered", "share of the model", "elements sent, Psi (N-1)/N"});
   for (const UnitsRun& r : runs) {
     table.row({r.name, bytes_text(r.gathered),
                percent_text(double(r.gathered) / double(kUnitLayers * kLayerBytes)), number_text(r.sent)});

@@ -1,4 +1,4 @@
-// What a unit is good for: a hundred linear layers, gathered at once, or one at a time.
+// What units are for: the weights of a hundred linear layers, gathered at once or layer by layer.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,12 +7,11 @@
 
 namespace gradus {
 
-// y = a hundred linear layers of x, in stage 3 on 4 ranks of the device meta: bytes of weights gathered at
-// once at most, those of a layer, and what the elements that a rank sends are of Psi (N-1)/N.
+// A hundred linear layers in stage 3 on 4 ranks of the device meta.
 struct UnitsRun {
   std::string name;
-  int64_t gathered, layers;  // at once: measured, and how many layers' bytes that should be
-  double sent;
+  int64_t gathered, layers;  // gathered at once, at most: measured bytes, expected layers
+  double sent;               // elements per rank / (Psi (N-1)/N)
 };
 constexpr int64_t kUnitLayers = 100, kLayerBytes = (64 + 1) * 64 * 4;
 std::vector<UnitsRun> run_units();

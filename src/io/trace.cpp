@@ -89,7 +89,8 @@ void write_trace(const std::string& path, const std::vector<Span>& spans) {
   file.commit();
 }
 
-std::string draw_timeline(const std::string& title, const std::vector<Span>& spans) {
+std::string draw_timeline(const std::string& title, const std::vector<Span>& spans,
+                          const std::vector<std::string>& rows) {
   constexpr double kLeft = 130, kWidth = 640, kTop = 64, kLane = 16, kRank = 2 * kLane + 10;
   std::vector<std::string> names;  // of phases; communication has the color after them
   int64_t ranks = 0;
@@ -116,8 +117,9 @@ std::string draw_timeline(const std::string& title, const std::vector<Span>& spa
   const auto at = [&](double t) { return kLeft + (t - begin) / (end - begin) * kWidth; };
   for (int64_t r = 0; r < ranks; ++r) {
     const double y = kTop + double(r) * kRank;
-    svg.text(kLeft - 10, y + 12, "rank " + std::to_string(r) + " computes", "end", " font-size='11'");
-    svg.text(kLeft - 10, y + kLane + 12, "sends", "end", " font-size='11'");
+    const std::string row = rows.empty() ? "rank " + std::to_string(r) : rows[size_t(r)];
+    svg.text(kLeft - 10, y + 12, row + ", compute", "end", " font-size='11'");
+    svg.text(kLeft - 10, y + kLane + 12, "network", "end", " font-size='11'");
     svg.rect(kLeft, y + 2 * kLane - 1, kWidth, 0.6, "#ddd");
   }
   for (const Span& s : spans) {

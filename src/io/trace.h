@@ -51,7 +51,9 @@ class TraceFile {
   int64_t arrows_ = 0;
 };
 
-// An SVG: two lanes for each rank, a color for each name of a phase and one for communication.
-std::string draw_timeline(const std::string& title, const std::vector<Span>& spans);
+// An SVG: two lanes for each rank, a color for each name of a phase and one for communication. `rows` names
+// the ranks; by default rank 0, rank 1, ...
+std::string draw_timeline(const std::string& title, const std::vector<Span>& spans,
+                          const std::vector<std::string>& rows = {});
 
 }  // namespace gradus

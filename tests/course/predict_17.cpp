@@ -1,4 +1,5 @@
-// The questions of 17.5: what the ranks of a cluster of the student's own send, and how long that takes.
+// The questions of 17.5: the elements and messages that the ranks of a student's own cluster send, and the
+// time.
 #include <sstream>
 
 #include "src/parallel/comm/cluster.h"
@@ -9,7 +10,7 @@ namespace gradus::predict {
 
 struct Own17 {
   int64_t ranks, side, layers;      // layers of (side, side) weights; their elements divide by the ranks
-  int64_t microseconds, gigabytes;  // of the link: a message, a second
+  int64_t microseconds, gigabytes;  // of the link: per message, per second
 };
 static Own17 own_run(const std::string& student) {
   Own own(student, "17.5");
@@ -23,7 +24,7 @@ struct Sums {
   Sent sent;
   double seconds;
 };
-// One sum of all gradients, in one bucket or each by itself.
+// All gradients are summed once: in one bucket, or with one all-reduce per gradient.
 static Sums sum_once(const Own17& o, bool one_bucket) {
   Sums sums{};
   const Network network{"own", "", {double(o.microseconds) * 1e-6, double(o.gigabytes) * 1e9}};
@@ -51,24 +52,26 @@ static Quiz quiz(const std::string& student) {
   const Own17 o = own_run(student);
   std::ostringstream setting;
   setting << "Your cluster has " << o.ranks << " ranks in a ring; a message takes " << o.microseconds
-          << " microseconds and a link carries " << o.gigabytes << " GB (10^9) a second. Your model has "
-          << o.layers << " weights of (" << o.side << ", " << o.side
-          << "), with gradients in fp32, and nothing else.";
+          << " microseconds and a link carries " << o.gigabytes
+          << " GB (10^9 bytes) per second. Your model has " << o.layers << " weights of (" << o.side << ", "
+          << o.side << "), with gradients in fp32, and no other parameters.";
   const auto number = [o](const std::function<double(const Sums&)>& of, bool one_bucket) {
     return measured([=] { return of(sum_once(o, one_bucket)); });
   };
   const auto micro = [o](bool one_bucket) {
     return measured([=] { return sum_once(o, one_bucket).seconds * 1e6; }, 0.001);
   };
-  return {setting.str(),
-          {{"17.5", "sent", "how many elements does a rank send in a step, to add up all gradients?",
-            number([](const Sums& s) { return double(s.sent.elements); }, true)},
-           {"17.5", "messages", "in how many messages, if all gradients are in one bucket?",
-            number([](const Sums& s) { return double(s.sent.messages); }, true)},
-           {"17.5", "messages_each", "and if each gradient is summed by itself?",
-            number([](const Sums& s) { return double(s.sent.messages); }, false)},
-           {"17.5", "time", "how many microseconds does one bucket take?", micro(true)},
-           {"17.5", "time_each", "and each gradient by itself?", micro(false)}}};
+  return {
+      setting.str(),
+      {{"17.5", "sent", "how many elements does a rank send per step to sum all gradients?",
+        number([](const Sums& s) { return double(s.sent.elements); }, true)},
+       {"17.5", "messages", "how many messages does a rank send per step if all gradients are in one bucket?",
+        number([](const Sums& s) { return double(s.sent.messages); }, true)},
+       {"17.5", "messages_each", "how many messages with one all-reduce per gradient?",
+        number([](const Sums& s) { return double(s.sent.messages); }, false)},
+       {"17.5", "time", "how many microseconds does the all-reduce of one bucket take?", micro(true)},
+       {"17.5", "time_each", "how many microseconds do the sums take with one all-reduce per gradient?",
+        micro(false)}}};
 }
 
 }  // namespace gradus::predict

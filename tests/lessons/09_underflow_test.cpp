@@ -71,9 +71,9 @@ TEST_P(L09_MeasuredOn, GradientsOfQueries) {
   };
   const std::vector<double> exact = gradients("fp32", 1, 30), of_1e7 = gradients("fp32", 1, 10'000'000);
   ASSERT_EQ(exact.size(), size_t(6 * 5 * 8));
-  for (size_t i = 0; i < exact.size(); ++i) {
-    EXPECT_EQ(std::abs(exact[i]) < 1e-9, i / 8 % 5 == 0) << i;
-    EXPECT_NEAR(of_1e7[i], exact[i] * 3e-6, 1e-12);
+  for (size_t at = 0; at < exact.size(); ++at) {
+    EXPECT_EQ(std::abs(exact[at]) < 1e-9, at / 8 % 5 == 0) << at;
+    EXPECT_NEAR(of_1e7[at], exact[at] * 3e-6, 1e-12);
   }
   EXPECT_LT(distance(gradients("mixed-fp16", 0x1p20, 30), exact), 0.05);
   EXPECT_EQ(share_lost(of_1e7, gradients("mixed-fp16", 1, 10'000'000)), 1);

@@ -1,4 +1,4 @@
-// What lesson 17 says: who reads what, the ring, the ways to add up gradients.
+// Lesson 17: the sequences that each rank reads, the ring, the ways to sum gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
   RecordProperty("exercise", "17.1");
-  const Context context("meta");  // reading is in its range "data"
+  const Context context("meta");  // the loader opens the range "data" of the current context
   const Corpus corpus = random_corpus(2500, 500);
   const ParallelTask task{{.context = 9}, 0, 1, 1};
   const Loader loader(corpus, 9, 5);
@@ -34,24 +34,24 @@ TEST(L17_Shards, NoSequenceIsReadTwiceAndNoneIsLeftOut) {
           const TextBatch mine = read_shard(loader, t, step, r, ranks);
           EXPECT_EQ(mine.first_sample, first) << "rank " << r << " of " << ranks << ", batch " << batch;
           first += mine.sequences;
-          EXPECT_GE(r == 0 ? batch : least, mine.sequences) << "larger shares come first";
+          EXPECT_GE(r == 0 ? batch : least, mine.sequences) << "larger shards come first";
           most = std::max(most, mine.sequences), least = std::min(least, mine.sequences);
           ids.insert(ids.end(), mine.ids.begin(), mine.ids.end());
           targets.insert(targets.end(), mine.targets.begin(), mine.targets.end());
         }
         EXPECT_EQ(ids, all.ids) << ranks << " ranks, batch " << batch
                                 << usual_mistake({{first < batch && first == batch / ranks * ranks,
-                                                   "the rest of batch / ranks is read by nobody"}});
+                                                   "batch % ranks sequences are left: no rank reads them"}});
         EXPECT_EQ(targets, all.targets);
-        EXPECT_LE(most - least, 1) << ranks << " ranks, batch " << batch << ": sizes differ by one at most"
+        EXPECT_LE(most - least, 1) << ranks << " ranks, batch " << batch << ": sizes differ by at most one"
                                    << usual_mistake(
                                           {{most - least == batch % ranks,
-                                            "one rank reads all of the rest; the ranks share it, one "
-                                            "sequence each"}});
+                                            "one rank reads all batch % ranks remaining sequences; give "
+                                            "one sequence each to the first ranks"}});
       }
 }
 
-TEST(L17_Ring, EveryRankHasTheSumAfterTwoRounds) {
+TEST(L17_Ring, EveryRankHasTheSumAfterAllSteps) {
   RecordProperty("exercise", "17.2");
   for (const int64_t ranks : {1, 2, 3, 4, 5, 8})
     for (const int64_t n : {1, 2, 7, 40, 41}) {
@@ -74,24 +74,28 @@ TEST(L17_Ring, EveryRankHasTheSumAfterTwoRounds) {
     }
 }
 
-TEST(L17_Ring, AfterTheFirstRoundEachRankHasOneFinishedPart) {
+TEST(L17_Ring, AfterTheReduceScatterEachRankHasOneCompletePart) {
   RecordProperty("exercise", "17.2");
   for (const int64_t N : {2, 3, 4, 6}) {
     const RingSteps ring = watch_ring(N);
     ASSERT_EQ(int64_t(ring.values.size()), 2 * N - 1);
+    EXPECT_EQ(ring.received[0][0], -1);
+    EXPECT_EQ(ring.received[1][0], N - 1)
+        << "in step 1 rank 0 receives the part of its left neighbor, " << N - 1;
     double whole = 0;
     for (const auto& rank : ring.values[0]) whole += rank[0];
     for (int64_t r = 0; r < N; ++r)
       for (int64_t p = 0; p < N; ++p)
         EXPECT_EQ(ring.values[size_t(N - 1)][size_t(r)][size_t(p)] == whole, p == (r + 1) % N)
             << "rank " << r << ", part " << p
-            << usual_mistake({{ring.values.back()[size_t(r)] == std::vector<double>(size_t(N), whole),
-                               "the sum is right, but not this ring: in step 1 rank 0 must send part 0"}});
+            << usual_mistake(
+                   {{ring.values.back()[size_t(r)] == std::vector<double>(size_t(N), whole),
+                     "the sum is right, but this is a different ring: in step 1 rank 0 must send part 0"}});
   }
 }
 
-// What the lesson checks of its ring, and that it fails: N = 6, n = 6,000, on PCI Express.
-TEST(L17_Ring, ItsChecksFailWhereItIsWrong) {
+// The lesson's checks of the ring fail for wrong values: N = 6, n = 6,000, on PCI Express.
+TEST(L17_Ring, ItsChecksFailForWrongValues) {
   RecordProperty("exercise", "17.2");
   const RingCounts ring = count_ring(network_called("pcie"), 6, 6000);
   EXPECT_EQ(ring.wrong, 0);
@@ -112,15 +116,16 @@ TEST(L17_Ring, ItsChecksFailWhereItIsWrong) {
     EXPECT_EQ(one.wrong, 1) << value;
   }
   const Checked failed(ring, check_ring);
-  EXPECT_EQ(failed([](RingCounts& r) { r.wrong = 1; }), Names{"ring: elements that are no sum"});
+  EXPECT_EQ(failed([](RingCounts& r) { r.wrong = 1; }), Names{"ring: elements that differ from the sum"});
   for (const int64_t more : {-1, 1})
-    EXPECT_EQ(failed([=](RingCounts& r) { r.sent += more; }), Names{"ring: elements sent, 2 (N-1) n"});
+    EXPECT_EQ(failed([=](RingCounts& r) { r.sent += more; }),
+              Names{"ring: elements sent by all ranks, 2 (N-1) n"});
   for (const double factor : {1 - 1e-8, 1 + 1e-8, double(NAN)})
     EXPECT_EQ(failed([=](RingCounts& r) { r.seconds *= factor; }),
-              Names{"ring: its time beside the formula's, off by"});
+              Names{"ring: simulated time, relative difference from the formula"});
 }
 
-// Two layers of y = x w, the first with a bias; each rank's x is another.
+// Two layers of y = x w, the first with a bias; each rank has a different x.
 struct TwoLayers {
   TwoLayers() {
     parameters.add("bias", {3}, {}).assign({1, -1, 2});
@@ -175,10 +180,10 @@ TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
           << ranks << " ranks"
           << usual_mistake(
                  {{got * double(ranks) == sum,
-                   "this is the mean of the ranks; their losses are shares of one mean already, so "
-                   "gradients are added"},
-                  {comm.sent().messages == 0, "nothing is sent: each rank keeps its own gradient"}});
-      EXPECT_EQ(comm.sent().messages, 3 * 2 * (ranks - 1)) << "one all-reduce for each parameter";
+                   "this is the mean over the ranks; but their losses are already shares of one mean, so "
+                   "the gradients must be added"},
+                  {comm.sent().messages == 0, "no rank sends anything: each rank keeps its own gradient"}});
+      EXPECT_EQ(comm.sent().messages, 3 * 2 * (ranks - 1)) << "one all-reduce per parameter";
     });
   }
 }
@@ -186,7 +191,7 @@ TEST(L17_SumGradients, EachGradientIsTheSumOfAllRanks) {
 TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
   RecordProperty("exercise", "17.6");
   const auto expected = summed_by_hand(2, 1);
-  for (const int64_t bytes : {1, 1000}) {  // a bucket each, one for all
+  for (const int64_t bytes : {1, 1000}) {  // one bucket per gradient; one bucket for all
     const int64_t buckets = bytes == 1 ? 3 : 1, messages = 2;
     run_cluster({.ranks = 2}, [&](Comm& comm) {
       TwoLayers net;
@@ -197,11 +202,12 @@ TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
         const int64_t before = comm.sent().messages;
         Tape tape;
         backward(tape, net(comm.rank()));
-        EXPECT_EQ(comm.sent().messages - before, messages * buckets) << "all have begun when backward ends";
+        EXPECT_EQ(comm.sent().messages - before, messages * buckets)
+            << "every bucket must have begun its all-reduce when the backward pass ends";
         sums.sum();
         EXPECT_EQ(net.gradients(), expected);
       }
-      // The first layer's gradient is missing: its bucket must not begin.
+      // The first layer's gradient is missing, so its bucket must not begin.
       net.parameters.zero_grad();
       sums.sum_during_backward();
       const int64_t before = comm.sent().messages;
@@ -213,7 +219,7 @@ TEST(L17_Buckets, ABucketIsSummedWhenTheLastOfItsGradientsIsFinal) {
   }
 }
 
-// Three micro-batches a step; only the last is summed while backward goes on.
+// Three micro-batches per step; buckets are summed only in the backward pass of the last one.
 void expect_micro_batches(int steps) {
   const auto expected = summed_by_hand(2, 3);
   run_cluster({.ranks = 2}, [&](Comm& comm) {
@@ -229,20 +235,20 @@ void expect_micro_batches(int steps) {
         const int64_t sent = comm.sent().messages - before;
         EXPECT_EQ(sent, micro == 2 ? 6 : 0)
             << "step " << step << ", micro-batch " << micro
-            << usual_mistake(
-                   {{micro == 0 && sent == 6,
-                     "buckets are summed although sum_during_backward() was not called for this pass"}});
+            << usual_mistake({{micro == 0 && sent == 6,
+                               "buckets are summed, but sum_during_backward() was not called before this "
+                               "backward pass"}});
       }
       sums.sum();
       EXPECT_EQ(net.gradients(), expected) << "step " << step;
     }
   });
 }
-TEST(L17_Buckets, OfMicroBatchesOnlyTheLastIsSummedMeanwhile) {
+TEST(L17_Buckets, OnlyTheLastMicroBatchSumsDuringBackward) {
   RecordProperty("exercise", "17.6");
   expect_micro_batches(1);
 }
-TEST(L17_Buckets, OfMicroBatchesInSeveralSteps) {
+TEST(L17_Buckets, MicroBatchesInSeveralSteps) {
   RecordProperty("exercise", "17.4");
   expect_micro_batches(3);
 }

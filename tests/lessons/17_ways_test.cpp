@@ -1,4 +1,4 @@
-// What lesson 17 compares its ways with, and that its report fails where they differ.
+// The single-device run of lesson 17, and the checks that fail if a rank differs from it.
 #include "lessons/17_data_parallel/ways.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,9 @@ namespace {
 const ParallelTask kTask{
     {.vocab = 256, .context = 6, .layers = 1, .heads = 2, .channels = 8, .dropout = 0.2}, 12, 3, 1, 1, 1e-2};
 
-// And the shares of several add up to it, with the masks that their sequences have in the batch.
-TEST(L17_OneDevice, WithOneRankIsOrdinaryTraining) {
+// One rank is ordinary training. The shares of several ranks add up to it, because each sequence has the
+// dropout masks that it has in the whole batch.
+TEST(L17_OneDevice, OneRankIsOrdinaryTraining) {
   const Context context("cpu", kTask.seed);
   const Corpus corpus = random_corpus(2500, 500);
   const Loader loader(corpus, 6, 5);
@@ -70,10 +71,10 @@ Names failed_ways(const std::function<void(int64_t rank, SummedRun&)>& plant) {
   });
 }
 
-TEST(L17_Ways, TheReportFailsWhereARankDiffers) {
+TEST(L17_Ways, TheReportFailsIfARankDiffers) {
   EXPECT_EQ(failed_ways([](int64_t, SummedRun&) {}), Names{});
-  const Names unlike{"2 ranks, way: parameters unlike one device's"},
-      sent{"2 ranks, way: ranks that sent not 2 Psi (N-1)/N"};
+  const Names unlike{"2 ranks, way: parameters that differ bitwise from the single-device run"},
+      sent{"2 ranks, way: ranks whose elements sent differ from 2 Psi (N-1)/N"};
   for (const int64_t wrong : {0, 1}) {
     const auto failed = [&](const std::function<void(SummedRun&)>& plant) {
       return failed_ways([&](int64_t rank, SummedRun& run) {
@@ -89,23 +90,23 @@ TEST(L17_Ways, TheReportFailsWhereARankDiffers) {
     for (const int64_t elements : {96, 104})
       EXPECT_EQ(failed([=](SummedRun& r) { r.sent.elements = elements; }), sent) << wrong;
     EXPECT_EQ(failed([](SummedRun& r) { r.sent.elements = r.numel = 2; }), sent)
-        << "fewer than the model has";
+        << "fewer elements are summed than the model has";
   }
   for (const double wrong : {5.1, 4.9, double(NAN)})
     EXPECT_EQ(failed_ways([=](int64_t, SummedRun& r) { r.loss = wrong; }),
-              Names{"2 ranks, way: last loss, off one device's"});
+              Names{"2 ranks, way: last loss, difference from the single-device run"});
 }
 
-TEST(L17_Ways, TheReportFailsWhereThePartsAreNotTheBatch) {
+TEST(L17_Ways, TheReportFailsIfTheShardsAreNotTheBatch) {
   const OneDevice whole{{{1, 2}, {3, 4}}, 5};
-  const Checked failed(whole, [&](const OneDevice& parts, Report& r) { check_parts(3, parts, whole, r); });
-  const Names off{"one device, the batch in 3: weights off the whole batch's"};
+  const Checked failed(whole, [&](const OneDevice& parts, Report& r) { check_shards(3, parts, whole, r); });
+  const Names off{"single device, batch in 3 shards: largest difference of weights from the whole batch"};
   EXPECT_EQ(failed([](OneDevice& d) { d.weights[1][1] += 9e-5; }), Names{});
   for (const double by : {-1.1e-4, 1.1e-4, double(NAN)})
     EXPECT_EQ(failed([=](OneDevice& d) { d.weights[1][1] += by; }), off);
   EXPECT_EQ(failed([](OneDevice& d) { d.weights.pop_back(); }), off);
   EXPECT_EQ(failed([](OneDevice& d) { d.weights[0].pop_back(); }), off);
-  EXPECT_EQ(failed_checks([&](Report& r) { check_parts(3, {}, {}, r); }), off) << "nothing was compared";
+  EXPECT_EQ(failed_checks([&](Report& r) { check_shards(3, {}, {}, r); }), off) << "no weights are compared";
 }
 
 }  // namespace

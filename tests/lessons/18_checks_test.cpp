@@ -1,4 +1,4 @@
-// Each check that lesson 18 makes passes with right values, and fails with a planted wrong one.
+// Each check of lesson 18 passes with right values, and fails with a planted wrong value.
 #include <cmath>
 
 #include "lessons/17_data_parallel/scaling.h"
@@ -14,7 +14,7 @@ namespace {
 
 using Plant = std::function<void(int64_t rank, ShardedRun&)>;
 
-// Of 1,000 parameters, padded to 1,008, in fp32 on 2 ranks.
+// A run of 1,000 parameters, padded to 1,008, in fp32 on 2 ranks.
 ShardedRun right_run(const ZeroArgs& zero) {
   const int64_t bytes[] = {8 * 1008 + 8 * 1000, 8 * 1008 + 8 * 504, 4 * 1008 + 12 * 504, 16 * 504};
   ShardedRun run;
@@ -41,20 +41,20 @@ Names failed_stages(const Plant& plant) {
         report);
   });
 }
-// A check of each stage.
+// The names of a check in each row.
 Names of_all_stages(const char* check) {
   Names names;
-  for (const char* stage :
-       {"stage 0", "stage 1", "stage 2", "stage 3", "stage 3, one unit", "stage 3, ahead", "SHARD_GRAD_OP"})
+  for (const char* stage : {"stage 0", "stage 1", "stage 2", "stage 3", "stage 3, one unit",
+                            "stage 3, prefetch", "SHARD_GRAD_OP"})
     names.push_back(stage + std::string(check));
   return names;
 }
 
 TEST(L18_Checks, StagesOfEachRank) {
   EXPECT_EQ(failed_stages([](int64_t, ShardedRun&) {}), Names{});
-  const Names bytes = of_all_stages(": bytes of states between steps"),
-              sent = of_all_stages(": elements sent by a rank"),
-              unlike = of_all_stages(": parameters unlike one device's");
+  const Names bytes = of_all_stages(": bytes of model states between steps"),
+              sent = of_all_stages(": elements sent per rank"),
+              unlike = of_all_stages(": parameters that differ bitwise from the single-device run");
   for (const int64_t wrong : {0, 1}) {
     const auto failed = [&](const std::function<void(ShardedRun&)>& plant) {
       return failed_stages([&](int64_t rank, ShardedRun& run) {
@@ -65,7 +65,7 @@ TEST(L18_Checks, StagesOfEachRank) {
       EXPECT_EQ(failed([=](ShardedRun& r) { ++r.between.by_kind[int(kind)]; }), bytes) << "rank " << wrong;
     EXPECT_EQ(failed([](ShardedRun& r) { --r.between.by_kind[int(Kind::Weight)]; }),
               wrong == 0 ? bytes : Names{})
-        << "the last ranks have less";
+        << "the last ranks keep less";
     for (const int64_t more : {-1, 1})
       EXPECT_EQ(failed([=](ShardedRun& r) { r.sent += more; }), sent) << "rank " << wrong;
     EXPECT_EQ(failed([](ShardedRun& r) { r.weights[0][1] = std::nextafter(2, 3); }), unlike)
@@ -99,11 +99,11 @@ TEST(L18_Checks, ResumedRuns) {
   EXPECT_EQ(failed(0, 0, {}), Names{});
   EXPECT_EQ(calls, "4: 0-7 4: 0-3file 4: file3-7 2: file3-7 8: file3-7 ");
   for (const auto& [ranks, wrong] : {std::pair(4, 0), {4, 3}, {2, 1}, {8, 0}, {8, 7}}) {
-    const Names name{"saved by 4 ranks, resumed by " + std::to_string(ranks) + ": weights off by"};
+    const Names name{"saved by 4 ranks, resumed by " + std::to_string(ranks) + ": difference of weights"};
     const auto with = [&](double off) {
       return failed(ranks, wrong, [=](ShardedRun& r) { r.weights[0][1] += off; });
     };
-    EXPECT_EQ(with(1e-9), ranks == 4 ? name : Names{}) << "another order of sums";
+    EXPECT_EQ(with(1e-9), ranks == 4 ? name : Names{}) << "sums in a different order round differently";
     for (const double off : {1.1e-4, -1.1e-4, double(NAN)}) EXPECT_EQ(with(off), name) << off;
     EXPECT_EQ(failed(ranks, wrong, [](ShardedRun& r) { r.weights.pop_back(); }), name);
     EXPECT_EQ(failed(ranks, wrong, [](ShardedRun& r) { r.weights[0].pop_back(); }), name);
@@ -112,7 +112,7 @@ TEST(L18_Checks, ResumedRuns) {
 
 struct L18_Tables : FolderTest {};
 
-// What is measured is what the formulas of L18_Formulas predict.
+// The measured bytes and elements are what the formulas of L18_Formulas predict.
 TEST_F(L18_Tables, MemoryOfEachStage) {
   const std::vector<StageMemory> right = measure_stages();
   ASSERT_EQ(right.size(), 20u);
@@ -121,10 +121,10 @@ TEST_F(L18_Tables, MemoryOfEachStage) {
   for (const size_t i : {0u, 12u, 19u}) {
     for (const Kind kind : {Kind::Weight, Kind::Master, Kind::Gradient, Kind::Optimizer})
       EXPECT_EQ(failed([=](auto& rows) { --rows[i].measured.by_kind[int(kind)]; }),
-                Names{"(a) kinds of memory that are not as predicted, of 80"});
+                Names{"(a) bytes of a kind that differ from the prediction, of 80"});
     for (const int k : {0, 1})
       EXPECT_EQ(failed([=](auto& rows) { ++rows[i].sent[k]; }),
-                Names{"(a) elements sent not as predicted, of 40"});
+                Names{"(a) elements sent that differ from the prediction, of 40"});
   }
 }
 
@@ -144,7 +144,7 @@ TEST_F(L18_Tables, PublishedFigures) {
   }
 }
 
-TEST_F(L18_Tables, StatesAreThePublishedOnes) {
+TEST_F(L18_Tables, ModelStatesAreThePublishedOnes) {
   const std::vector<PublishedStates> right = published_states(64);
   ASSERT_EQ(right.size(), 4u);
   for (const PublishedStates& row : right) {
@@ -152,7 +152,7 @@ TEST_F(L18_Tables, StatesAreThePublishedOnes) {
     for (const int s : {0, 1, 2}) EXPECT_NEAR(row.here[s], 7.5 * each[s], 1e-4 * 7.5 * each[s]) << n;
   }
   const Checked failed(right, published_table);
-  const Names name{"(b) cells unlike the published, of 12"};
+  const Names name{"(b) values that differ from the published ones, of 12"};
   for (const double here : {119.4, 120.6, double(NAN)})
     EXPECT_EQ(failed([=](auto& rows) { rows[0].here[0] = here; }), name) << here;
   EXPECT_EQ(failed([](auto& rows) { rows[3].here[2] = 1.8852; }), name);
@@ -167,10 +167,10 @@ TEST_F(L18_Tables, Units) {
     const char* name;
     int64_t gathered;
     double sent;
-  } expected[] = {{"one", 1664000, 3},
-                  {"one a layer", 16640, 2.99},
-                  {"and the next fetched ahead", 33280, 3},
-                  {"kept for backward (SHARD_GRAD_OP)", 1664000, 2}};
+  } expected[] = {{"one unit", 1664000, 3},
+                  {"a unit per layer", 16640, 2.99},
+                  {"a unit per layer, prefetch", 33280, 3},
+                  {"a unit per layer, SHARD_GRAD_OP", 1664000, 2}};
   ASSERT_EQ(right.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(right[i].name, expected[i].name);
@@ -193,23 +193,24 @@ TEST_F(L18_Tables, Times) {
     EXPECT_EQ(t.network, networks_of_a100()[i].name);
     if (t.network == "ethernet10") at = i;
     EXPECT_EQ(t.alone, right[0].alone);
-    EXPECT_GT(t.stage_1, 0.97 * t.alone) << "its part of the update takes less";
-    EXPECT_GE(t.stage_2, 0.999 * t.stage_1) << "the same elements, in more messages";
+    EXPECT_GT(t.stage_1, 0.97 * t.alone) << "each rank updates only its shard, which takes less time";
+    EXPECT_GE(t.stage_2, 0.999 * t.stage_1) << "the same elements in more messages";
     EXPECT_GT(t.stage_3, t.kept) << t.network;
   }
   // 2 bytes of each of 124,439,808 parameters, 7/8 of them twice, at 1.25 GB/s.
   EXPECT_NEAR(right[at].stage_1 - right[at].alone, 4 * 124439808.0 * 7 / 8 / 1.25e9, 0.01);
-  const Names least{"(d) stage 3 / stage 1 on 10 Gb/s: 3 Psi / 2 Psi"}, most{"(d) the same"};
+  const Names least{"(d) stage 3 / stage 1 at 10 Gb/s, lower bound (3 Psi / 2 Psi = 1.5)"},
+      most{"(d) stage 3 / stage 1 at 10 Gb/s, upper bound"};
   const auto with = [&](double ratio) {
     return failed([=](auto& times) { times[at].stage_3 = ratio * times[at].stage_1; });
   };
   EXPECT_EQ(with(1.39), least);
   EXPECT_EQ(with(1.61), most);
   EXPECT_EQ(with(NAN), Names({least[0], most[0]}));
-  EXPECT_EQ(failed([](auto& times) { times.resize(1); }), Names({least[0], most[0]})) << "without 10 Gb/s";
+  EXPECT_EQ(failed([](auto& times) { times.resize(1); }), Names({least[0], most[0]})) << "no row for 10 Gb/s";
 }
 
-// NVLink 2 on V100, 4 on H100 and H200; what the user names is taken.
+// NVLink 2 on V100, 4 on H100 and H200; a network that the user names is used.
 TEST(L18_WhatIf, AMachineChoosesItsLinkUnlessTheUserDoes) {
   const auto link = [](const char* machine, const char* network) {
     return network_of({.machine = machine, .network = network}).link.bandwidth;
@@ -226,7 +227,8 @@ TEST(L18_WhatIf, AMachineChoosesItsLinkUnlessTheUserDoes) {
   EXPECT_EQ(nodes.between.latency, published.between.latency);
 }
 
-// 1,557,611,200 parameters in 16 bytes, and in 16/64; with its activations stage 0 needs more than 32 GiB.
+// 1,557,611,200 parameters with 16 bytes, and with 16/64; with the activations stage 0 needs more than 32
+// GiB.
 TEST(L18_WhatIf, WhatFitsOnSixtyFourV100) {
   testing::internal::CaptureStdout();
   what_if_table({.model = "gpt2-xl", .machine = "V100", .ranks = 64});
@@ -240,7 +242,7 @@ TEST(L18_WhatIf, WhatFitsOnSixtyFourV100) {
     for (int i = 0; i < 6 && words >> word; ++i) row += (i ? " " : "") + word;
     if (stage < 4 && row == expected[stage]) ++stage;
   }
-  EXPECT_EQ(stage, 4u) << "the first row that is not there";
+  EXPECT_EQ(stage, 4u) << "row " << stage << " of the table is missing or different";
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// What lesson 18 says: bytes and elements by stage, and that every stage does the same training.
+// Lesson 18: bytes and elements by stage; every stage trains in the same way.
 #include <gtest/gtest.h>
 
+#include "lessons/18_zero/by_hand.h"
 #include "lessons/18_zero/step.h"
 #include "src/optim/optimizer.h"
 #include "tests/mistakes.h"
@@ -12,7 +13,7 @@ namespace {
 
 int64_t sum_of(const Usage& u) { return u.allocated(); }
 
-TEST(L18_Formulas, BytesOfAKindAreSharedFromItsStageOn) {
+TEST(L18_Formulas, BytesOfAKindAreShardedFromItsStageOn) {
   RecordProperty("exercise", "18.2");
   const Precision zero = precision_recipe("zero"), fp32 = {}, mixed = precision_recipe("mixed");
   // 1,000 parameters, padded to 1,008, on 4 ranks: 252 each.
@@ -23,16 +24,16 @@ TEST(L18_Formulas, BytesOfAKindAreSharedFromItsStageOn) {
   EXPECT_EQ(sum_of(bytes(zero, 3)), 16 * 252);
   const int64_t gradients = bytes(zero, 2)[Kind::Gradient], states = bytes(zero, 1)[Kind::Optimizer];
   EXPECT_EQ(gradients, 2 * 252) << usual_mistake(
-      {{gradients == 2 * 1008, "a rank still keeps all gradients in stage 2"}});
+      {{gradients == 2 * 1008, "in stage 2 a rank keeps only its shard of the gradients, not all of them"}});
   EXPECT_EQ(bytes(zero, 1)[Kind::Master], 4 * 252);
   EXPECT_EQ(states, 8 * 252) << usual_mistake(
-      {{states == 4 * 252, "AdamW keeps two states of each parameter, and one is counted"}});
+      {{states == 4 * 252, "AdamW keeps two states of each parameter; only one is counted"}});
   EXPECT_EQ(sum_of(bytes(fp32, 0)), 4 * 1008 + 4 * 1008 + 8 * 1000);
   EXPECT_EQ(sum_of(bytes(fp32, 3)), 16 * 252);
   EXPECT_EQ(sum_of(bytes(mixed, 1)), 2 * 1008 + 4 * 1008 + 12 * 252);
   EXPECT_EQ(bytes(fp32, 3)[Kind::Master], 0);
   EXPECT_EQ(sum_of(bytes(precision_recipe("half"), 3)), 8 * 252) << "states of 2 bytes each";
-  EXPECT_EQ(sum_of(predicted_bytes(zero, 1, 10, 10, 1)), 160) << "one rank has it all";
+  EXPECT_EQ(sum_of(predicted_bytes(zero, 1, 10, 10, 1)), 160) << "a single rank keeps everything";
 }
 
 TEST(L18_Formulas, ElementsThatARankSends) {
@@ -45,10 +46,12 @@ TEST(L18_Formulas, ElementsThatARankSends) {
     EXPECT_EQ(sent(1, k), 2);
     EXPECT_EQ(sent(2, k), k + 1);
     EXPECT_EQ(sent(3, k), 3 * k) << usual_mistake(
-        {{sent(3, 5) == 2 * 5, "weights are given up after the forward pass; backward needs them again"},
-         {sent(3, 5) == 2 + 5, "weights go round once a step, but they are given up in every micro-batch"}});
+        {{sent(3, 5) == 2 * 5,
+          "weights are dropped after the forward pass, so the backward pass gathers them a second time"},
+         {sent(3, 5) == 2 + 5,
+          "weights are gathered once per step here, but they are dropped in every micro-batch"}});
     EXPECT_EQ(sent(3, k, true), 2 * k);
-    EXPECT_EQ(sent(2, k, true), k + 1) << "only stage 3 gathers for a pass";
+    EXPECT_EQ(sent(2, k, true), k + 1) << "only stage 3 gathers weights in a pass";
     EXPECT_EQ(sent(1, k, true), 2);
   }
   EXPECT_EQ(predicted_sent({.stage = 3}, 1200, 1, 3), 0);
@@ -74,7 +77,7 @@ TEST(L18_Stages, InStageOneEveryRankGetsTheOthersWeights) {
                   got = trained(set, {.stage = 1, .unit = unit_per_block});
     EXPECT_EQ(got, expected) << usual_mistake(
         {{got[0][0] == start[0][0],
-          "what rank 0 has updated is on the last rank as it was before the first step"}});
+          "the last rank has the weights of rank 0's shard as they were before the first step"}});
     EXPECT_EQ(trained(set, {.stage = 1}), expected);
   }
 }
@@ -102,10 +105,22 @@ TEST(L18_Stages, AtMostOneUnitAndTheRootAreGathered) {
   };
   const int64_t gathered = most({.unit = unit_per_block});
   EXPECT_EQ(gathered, 4 * (kBlock + kRoot)) << usual_mistake(
-      {{gathered == 4 * (4 * kBlock + kRoot), "a block that was read stays when the next one is gathered"}});
+      {{gathered == 4 * (4 * kBlock + kRoot), "a block stays in memory when the next block is gathered"}});
   EXPECT_EQ(most({.unit = unit_per_block, .overlap = true}), 4 * (2 * kBlock + kRoot));
   EXPECT_EQ(most({.unit = unit_per_block, .keep_gathered = true}), 4 * (4 * kBlock + kRoot));
   EXPECT_EQ(most({}), 4 * (4 * kBlock + kRoot));
+}
+
+// One letter per unit of time: G all-gather, F forward, B backward, R reduce-scatter, - kept, . dropped.
+TEST(L18_Stages, AUnitIsGatheredUsedAndDropped) {
+  const auto expect = [](bool prefetch, bool keep, const std::vector<std::string>& units, int64_t bytes) {
+    const UnitTimeline t = unit_timeline(prefetch, keep);
+    EXPECT_EQ(t.units, units) << "prefetch " << prefetch << ", keep_gathered " << keep;
+    EXPECT_EQ(t.most_gathered, bytes) << "the units have 16, 32 and 64 bytes";
+  };
+  expect(false, false, {"GF............GBBR", "..GF......GBBR....", "....GFGBBR........"}, 64);
+  expect(true, false, {"GF......GBBR", ".GF..G-BBR..", "..GFGBBR...."}, 32 + 64);
+  expect(true, true, {"GF------BBR", ".GF---BBR..", "..GFBBR...."}, 16 + 32 + 64);
 }
 
 TEST(L18_Stages, MicroBatchesAddUp) {
@@ -116,8 +131,8 @@ TEST(L18_Stages, MicroBatchesAddUp) {
   EXPECT_EQ(trained(set, {.stage = 1, .unit = unit_per_block}), train_on_one_rank(set, Summed::EachStep));
 }
 
-// Rajbhandari et al. 2020, table 2: the largest model whose states fit 64 GPUs of 32 GB (10^9), in 10^9
-// parameters.
+// Rajbhandari et al. 2020, table 2: the largest model, in 10^9 parameters, whose states fit into 64 GPUs of
+// 32 GB (10^9 bytes).
 TEST(L18_Published, LargestModels) {
   RecordProperty("exercise", "18.2");
   constexpr int64_t kTenth = 100'000'000;
@@ -133,8 +148,8 @@ TEST(L18_Published, LargestModels) {
   }
 }
 
-// What DeepSpeed's estimator prints for t5-3b, 2,851M parameters, 32M of them in the largest layer, in stage
-// 3 on 8 GPUs: 6.09 GB (2^30), with gradients in fp32 and 4 bytes for what is gathered.
+// DeepSpeed's estimator prints 6.09 GB (2^30 bytes) for t5-3b in stage 3 on 8 GPUs: 2,851M parameters, 32M of
+// them in the largest layer, gradients in fp32, 4 bytes per gathered element.
 TEST(L18_Published, StatesOfT5OnEightGpus) {
   RecordProperty("exercise", "18.2");
   constexpr int64_t kParameters = 2'851'000'000, kLargestLayer = 32'000'000;

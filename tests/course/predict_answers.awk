@@ -81,8 +81,8 @@ function answers() {
     V = 50; T = 16; gpt(); R = after("matrices ("); a["calls"] = 19 * L; a["bytes"] = 4 * N
     x = 6 * after("roofs meet at ") / R; a["stretched"] = x > 1 ? x : 1
   } else if (id == "14.4") {
-    x = after("makes a batch in ") / before(" workers with a core") - after("a step takes "); a["waiting"] = x > 0 ? x : 0
-    a["different"] = after("An epoch has ") / before(" workers goes through")
+    x = after("makes a batch in ") / before(" workers, and each has") - after("A step computes for "); a["waiting"] = x > 0 ? x : 0
+    a["different"] = after("An epoch has ") / before(" workers of a rank")
     a["bits"] = log(after("gives each of its ")) / log(2) / before(" bytes on average")
   } else if (id == "15.3") {
     H = before(" query heads"); k = before(" KV heads"); x = after("head size D = ")

@@ -19,7 +19,7 @@ void ring_all_reduce(Comm& comm, const Tensor& x, const std::function<void(int64
     // BEGIN SOLUTION 17.2
     const Tensor sent = part(rank - step + 1);
     Tensor mine = part(rank - step);
-    // STUB: const Tensor sent; Tensor mine; todo("17.2", "the part that this rank sends in this step, and the part that it receives", part, sent, mine, rank);
+    // STUB: const Tensor sent; Tensor mine; todo("17.2", "the parts that this rank sends and receives in this step", part, sent, mine, rank);
     // END SOLUTION 17.2
     const Tensor received = empty(mine, mine.shape(), "received");
     const auto sending = comm.send(sent, right), receiving = comm.recv(received, left);

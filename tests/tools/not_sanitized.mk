@@ -14,6 +14,6 @@ LEAVE_OUT := $(LEAVE_OUT):L03_Devices.EveryDeviceNeedsTheSameBytes*:L03_ReportTi
 # of bytes and network times; a model that learns; two models with dropout; caches of grouped heads beside whole passes on emu; models whose chains are compiled; attention of 8,191 tokens, or at many lengths.
 LEAVE_OUT := $(LEAVE_OUT):$(subst $() ,:,$(patsubst %,*L12_LinearQuantized.%*/emu_??16,Outputs Gradients Flops Numbers))
 LEAVE_OUT := $(LEAVE_OUT):*L06_Golden.*/emu:*L04_Generate.Beam*/emu:*L06_MuonOptimizer.AStep*/emu:*L11_AdamW8bit.AWeightWhose*/emu
-LEAVE_OUT := $(LEAVE_OUT):*L09_GradNorm.*/emu:*L18_GradNorm.*InTwoHalves/emu:L18_ZeroBytes.AreKept*:L18_WhatIf.*:L17_Scaling.StepsAre*:L17_Scaling.ARowOf*
-LEAVE_OUT := $(LEAVE_OUT):L04_Precision.*Bytes*:L04_Precision.MixedLearns*:L18_Tables.StatesAre*:L03_TwoModels.WithDropout*
+LEAVE_OUT := $(LEAVE_OUT):*L09_GradNorm.*/emu:*L18_GradNorm.*InTwoSums/emu:L18_ZeroBytes.AreKept*:L18_WhatIf.*:L17_Scaling.*EachNetwork*:L17_Scaling.A*PublishedRun*
+LEAVE_OUT := $(LEAVE_OUT):L04_Precision.*Bytes*:L04_Precision.MixedLearns*:L18_Tables.*StatesAre*:L03_TwoModels.WithDropout*
 LEAVE_OUT := $(LEAVE_OUT):*L15_FlashLengths.*:L15_FlashGradients.*:*L16_ChainsOfAModel.*:L16_Chains.OfTwoModels*:*L21_KvCache.LogitsOf*/emu:L20_Layout.AllOfEightRanks:L20_LayoutModels.*:L20_PlanSeconds.*

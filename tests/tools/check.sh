@@ -111,8 +111,7 @@ pictures() {
   done
 }
 
-# A page has the parts of the pattern in their order, is short, says what its output.txt says, and names the same time
-# as the teachers' table of lessons/README.md.
+# A page has the parts of the pattern in their order, is short, and says what its output.txt says.
 pages() {
   parts="Question Symbols Idea By_hand Figure Formula Run_it What_to_look_at Output Read Common_mistakes Check_yourself \
 Exercises Papers"
@@ -135,13 +134,28 @@ Exercises Papers"
   done
 }
 
-# Words that are not used, from words.txt, in text: of sources the lines that have a comment or a string.
+# The lessons whose English was gone through; src, kernels and lessons 19 to 22 follow.
+reworded() { ls -d lessons/README.md lessons/published lessons/0[1-9]_* lessons/1[0-8]_* 2>/dev/null; }
+# A reworded page names the same time as the teachers' table of lessons/README.md, and what its lesson is called in PyTorch.
+reworded_pages() {
+  for page in $(reworded | sed -n 's|_.*|&/README.md|p'); do
+    nn=$(basename "$(dirname "$page")" | cut -c1-2)
+    minutes=$(sed -nE 's/^Time: ([0-9.]+) hours?\. Prerequisites: .*/\1/p' "$page" | awk '{ print 60 * $1 }')
+    [ -n "$minutes" ] || echo "$page: has no line 'Time: N hours. Prerequisites: …'"
+    grep -q "^| $nn | ${minutes:-[0-9]*} |" lessons/README.md ||
+      echo "$page: its time, $minutes minutes, is not that of the teachers' table in lessons/README.md"
+    rows=$(awk '/^\*\*In PyTorch\*\*/ { found = 1 } found && /^## / { exit } found && /^\|/ { rows++ } END { print rows - 2 }' "$page")
+    [ "$rows" -ge 1 ] && [ "$rows" -le 5 ] || echo "$page: 'In PyTorch' has $rows rows; it has 1 to 5"
+  done
+}
+
+# Words that are not used, from words.txt, in the text of reworded folders: of sources the lines that have a comment or a string.
 words() {
   list=$tools/words.txt
   grep -vE '^(#|except )' "$list" | cut -f1 >"$found.words"
-  { files README.md .ci src kernels lessons tests | grep -E '\.(md|sh|mk|awk)$|/run$' | grep -v '^tests/golden/' |
+  { files $(reworded) | grep '\.md$' |
       tr '\n' '\0' | xargs -0 grep -nHowiE -f "$found.words" /dev/null
-    cxx src kernels lessons tests | tr '\n' '\0' | xargs -0 grep -nH '//\|"' /dev/null |
+    cxx $(reworded) | tr '\n' '\0' | xargs -0 grep -nH '//\|"' /dev/null |
       awk -F: '{ at = $1 ":" $2; sub(/^[^:]*:[^:]*:/, ""); print at ":" $0 }' >"$found.text"
     cut -d: -f3- "$found.text" | grep -nowiE -f "$found.words" |
       awk -F: 'NR == FNR { at[NR] = $1 ":" $2; next } { print at[$1] ":" $2 }' "$found.text" -
@@ -151,7 +165,7 @@ words() {
 }
 
 for check in top_level layers formatting file_lengths function_lengths lesson_lengths total_length exceptions places \
-  open_work suites exercises pictures pages; do
+  open_work suites exercises pictures pages reworded_pages words; do
   $check >>"$found"
 done
 cat "$found"

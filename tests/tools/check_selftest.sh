@@ -121,6 +121,13 @@ exercise 01.1 3 | grep -v BEGIN >src/core/c01.1.cpp;    expect "END SOLUTION 01.
 exercise 01.x 3 >src/io/i.cpp;                      expect "an exercise is named NN.k, not 01.x"
 
 a_page=lessons/01_a/README.md
+echo "// The same, made again." >lessons/01_a/b.h;        expect_only 'lessons/01_a/b.h:1: "made again"; '
+echo 'int nobody = 1;  // one' >lessons/01_a/b.h;            expect_only 'lessons/01_a/b.h:1: "nobody"; '
+echo 'int nobody = 1;' >lessons/01_a/b.h;                   expect_none
+echo "20 bytes a parameter" >>$a_page;              expect_only "$a_page:$(wc -l <$a_page): \"bytes a parameter\"; "
+sed -i 's/^Time: 1/Time: 2/' $a_page;                 expect "$a_page: its time, 120 minutes, is not that of"
+sed -i 's/^Time: 1/Costs 1/' $a_page;                 expect "$a_page: has no line 'Time: N hours."
+sed -i '/^| a | b |/d' $a_page;                       expect "$a_page: 'In PyTorch' has 0 rows; it has 1 to 5"
 sed -i '/^## Formula/d' $a_page;                      expect "$a_page: its parts are not those of the pattern"
 sed -i 's/| 300</| 301</' $a_page;                    expect "$a_page: is not what its output.txt says"
 sed -i 's/| 300<.*>/| 300/' $a_page;                  expect "the number in column 'here' has no mark"

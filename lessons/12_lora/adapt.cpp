@@ -2,9 +2,9 @@
 
 #include <numeric>
 
+#include "lessons/12_lora/four_bits.h"
 #include "src/io/atomic_file.h"
 #include "src/io/plot.h"
-#include "src/quant/double_quantized.h"
 #include "src/train/race.h"
 #include "src/train/text.h"
 
@@ -115,9 +115,6 @@ int64_t predicted_trainable(const TransformerConfig& c, const WayToAdapt& way) {
   return c.layers * way.r * c.channels *
          (way.pattern == ".*" ? attention + (1 + 1) + (1 + 4) + (4 + 1) : attention);
 }
-
-// A code of 4 bits per weight, a code of 8 bits per 64 weights, a scale of 32 bits per kSpan weights.
-static int64_t nf4_bytes(int64_t n) { return n / 2 + n / kWeightBlock + 4 * ((n + kSpan - 1) / kSpan); }
 
 int64_t predicted_weight_bytes(const TransformerConfig& c, const WayToAdapt& way) {
   const int64_t square = c.channels * c.channels;

@@ -11,6 +11,8 @@
 
 namespace gradus {
 
+int64_t nf4_bytes(int64_t n) { return n / 2 + n / kWeightBlock + 4 * ((n + kSpan - 1) / kSpan); }
+
 static Tensor random(const Shape& shape, double std, Kind kind, const char* name) {
   Device& device = current().device;
   if (!device.has_data()) return Tensor(device, shape, DType::BF16, kind, name);
@@ -99,8 +101,7 @@ void four_bits_table(const std::vector<FourBits>& layers, Report& report) {
     table.row({l.name, l.shape.text(), bytes_text(l.bytes_bf16), bytes_text(l.bytes),
                number_text(8 * double(l.bytes) / double(n)), bytes_text(l.temporaries), times[0], times[1],
                times[2]});
-    // A code of 4 bits per weight, a code of 8 bits per 64 weights, a scale of 32 bits per kSpan weights.
-    report.check_equal("(b) " + l.name + ": NF4 weight, bytes", l.bytes, n / 2 + n / 64 + 4 * n / kSpan);
+    report.check_equal("(b) " + l.name + ": NF4 weight, bytes", l.bytes, nf4_bytes(n));
   }
   std::cout << "\n(b) Weights in NF4: product of 1,024 tokens, forward pass and gradient of x\n\n" << table;
   if (slowest < INFINITY) report.timing_at_least("(b) slowest product: NF4 speed / bf16 speed", slowest, 0.5);

@@ -7,6 +7,10 @@
 
 namespace gradus {
 
+// The bytes of n weights in NF4 with double quantization: a code of 4 bits per weight, a code of 8 bits per
+// kWeightBlock weights, a scale of 32 bits per kSpan weights.
+int64_t nf4_bytes(int64_t n);
+
 struct FourBits {
   std::string name;
   Shape shape;

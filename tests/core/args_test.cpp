@@ -214,7 +214,7 @@ TEST(L01_CoreArgsDeathTest, HelpListsAllAndExitsWith0EvenBesideMistakes) {
               "  --data=\\.\\.\\.              a file\n"
               "  --device=cpu            where \\(cpu, meta\\)\n"
               "  --quick                 skip the slow part\n"
-              "  --help                  this text\n");
+              "  --help                  show this help\n");
 }
 
 TEST(L01_CoreArgsDeathTest, HelpShowsDefaultsAsTheyWouldBeTyped) {
@@ -244,7 +244,7 @@ TEST(L01_CoreArgsDeathTest, HelpShowsDefaultsAsTheyWouldBeTyped) {
               "  --one-letter-less-than-it a\n"
               "  --so-wide-as-the-column-is b\n"
               "  --print=\\.\\.\\.             what \\(tape\\)\n"
-              "  --help                  this text\n");
+              "  --help                  show this help\n");
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST(L01_CoreJson, RefusesWhatIsNoJsonAndSaysWhere) {
         << text << ": " << refusal_of(text);
   EXPECT_NE(refusal_of("{\"a\":1,}").find("line 1, column 13"), std::string::npos)
       << refusal_of("{\"a\":1,}");
-  EXPECT_EQ(refusal_of(std::string("1\0", 2)), "json: byte 6 is zero; no JSON has one");
+  EXPECT_EQ(refusal_of(std::string("1\0", 2)), "json: byte 6 is zero, which JSON does not allow");
   EXPECT_NE(refusal_of("1e999").find("number overflow"), std::string::npos) << refusal_of("1e999");
 }
 
@@ -135,15 +135,17 @@ std::string fields_of(std::string_view text, size_t most = 100) {
 
 TEST(L03_CoreJson, FieldsAreTakenOneByOneInTheirOrder) {
   EXPECT_EQ(fields_of("{}"), "");
-  EXPECT_EQ(fields_of(R"({"z":[1,[2],{"x":3}]})"), "json: z has an object deeper than in a field");
-  EXPECT_EQ(fields_of(R"({"y":1,"a":{"b":{}}})"), "y=1 json: a has an object deeper than in a field");
+  EXPECT_EQ(fields_of(R"({"z":[1,[2],{"x":3}]})"),
+            "json: z has an object inside its value; only the whole value may be an object");
+  EXPECT_EQ(fields_of(R"({"y":1,"a":{"b":{}}})"),
+            "y=1 json: a has an object inside its value; only the whole value may be an object");
   EXPECT_EQ(fields_of(R"({"z":[1,[2]],"a":{"b":1,"c":[]},"":null,"y":"t"})"),
             R"(z=[1,[2]] a={"b":1,"c":[]} =null y="t" )");
   EXPECT_EQ(fields_of(R"({"z":1,"z":2})"), "z=1 json: two fields are called \"z\"");
   EXPECT_EQ(fields_of(R"({"a":{"z":1,"z":2}})"), "json: two fields are called \"z\"");
   EXPECT_TRUE(fields_of(R"({"z":1,)").starts_with("z=1 json: parse error at line 1, column 8"));
   for (const char* text : {"[]", "[{}]", "1", "\"a\"", "[1]"})
-    EXPECT_EQ(fields_of(text), "json: it is no object") << text;
+    EXPECT_EQ(fields_of(text), "json: the text is not an object") << text;
 }
 
 TEST(L14_CoreJson, NestedObjectsAreTakenWhereTheyAreAskedFor) {

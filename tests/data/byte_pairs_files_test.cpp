@@ -287,7 +287,7 @@ TEST_F(L14_BytePairFiles, FilesThatAreMissingEmptyOrTooLargeAreNamed) {
   write("vocab.json", "");
   expect_refused(path("vocab.json") + " is empty", [&] { load(); });
   fs::resize_file(path("vocab.json"), (64 << 20) + 1);
-  expect_refused(path("vocab.json") + " has 67108865 bytes; the most are 67108864", [&] { load(); });
+  expect_refused(path("vocab.json") + " has 67108865 bytes; at most 67108864 are allowed", [&] { load(); });
   write("tokenizer.json", "");
   expect_refused(path("tokenizer.json") + " is empty", [&] { load(); });
   fs::remove(path("tokenizer.json"));

@@ -160,7 +160,7 @@ TEST_F(L14_Tokens, ManyFilesAtATimeAndAgain) {
   for (int round = 0; round < 3; ++round) {
     std::vector<std::unique_ptr<MappedFile>> files;
     for (int i = 0; i < 64; ++i) files.push_back(std::make_unique<MappedFile>(path("f")));
-    expect_refused("64 files are already, the most at a time", [&] { MappedFile(path("f")); });
+    expect_refused("64 files are mapped already, the maximum", [&] { MappedFile(path("f")); });
     for (const auto& f : files) {
       f->check_whole();
       EXPECT_EQ(std::string(f->data(), size_t(f->bytes())), "some text");

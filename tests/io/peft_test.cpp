@@ -132,7 +132,7 @@ struct L12_BadFolder : FolderTest {
 
 TEST_F(L12_BadFolder, ConfigurationsThatAreNoPlainLora) {
   refuses("json", "{\"r\": 3", tensors);
-  refuses("it is no object", "[]", tensors);
+  refuses("the text is not an object", "[]", tensors);
   refuses("peft_type is not LORA", "{}", tensors);
   refuses("peft_type is not LORA", with("peft_type", "\"IA3\""), tensors);
   refuses("must be string", with("peft_type", "3"), tensors);

@@ -76,7 +76,7 @@ TEST(L04_History, EachActionIsRecordedOnceWithAllThereIsToSay) {
     before = e.seconds;
   }
   EXPECT_LT(before, 60);
-  expect_refused("a history is being kept already", [&] { a.keep_history(); });
+  expect_refused("the history is being recorded already", [&] { a.keep_history(); });
 }
 
 TEST(L04_History, WhatIsThereAlreadyComesFirstSegmentBySegment) {

@@ -249,7 +249,7 @@ TEST_F(L14_NotReplayed, ABatchLoaderCopiesNothingInACapturedStep) {
   const auto step = [&] { batches.next(), t.step(); };
   t.fill(0);
   other.run(t.inputs, step);  // the first run is a plain step
-  expect_part(refusal([&] { other.run(t.inputs, step); }), "copy_in: a captured step copies nothing");
+  expect_part(refusal([&] { other.run(t.inputs, step); }), "copy_in: a captured step cannot copy");
 }
 
 TEST_F(L16_NotReplayed, CopiesOtherRanksAndSecondAttemptsAreRefused) {
@@ -259,10 +259,10 @@ TEST_F(L16_NotReplayed, CopiesOtherRanksAndSecondAttemptsAreRefused) {
     const std::string at_first = refusal([&] { other.run(t.inputs, step); });
     return at_first.empty() ? refusal([&] { other.run(t.inputs, step); }) : at_first;
   };
-  expect_part(refused_in([&] { t.step(), item(t.loss); }), "copy_out: a captured step copies nothing");
+  expect_part(refused_in([&] { t.step(), item(t.loss); }), "copy_out: a captured step cannot copy");
   expect_part(refused_in([&] { t.fill(1), t.step(); }),
-              "copy_in: a captured step copies nothing from the host");
-  expect_part(refused_in([&] { t.step(), t.step(); }), "copy_in: a captured step copies nothing");
+              "copy_in: a captured step cannot copy from or to the host");
+  expect_part(refused_in([&] { t.step(), t.step(); }), "copy_in: a captured step cannot copy");
   expect_part(refused_in([&] {
                 CapturedStep inner;
                 inner.run({}, [] {});

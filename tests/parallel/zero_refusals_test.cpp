@@ -64,7 +64,7 @@ TEST(L18_ZeroRefusals, AModelThatWasRefused) {
       const auto all = add_three(model);
       model.add("d", {4}, precision_recipe("mixed"));
       expect_refused("'d'", [&] { Zero(comm, model, {.stage = stage}); });
-      for (const Parameter* p : all) expect_refused("is not there", [&] { to_host<double>(p->value); });
+      for (const Parameter* p : all) expect_refused("has no memory", [&] { to_host<double>(p->value); });
     });
 }
 
@@ -207,7 +207,7 @@ TEST(L18_Later, AParameterThatNobodyHasGivenMemory) {
   EXPECT_EQ(current().device.meter().now()[Kind::Master], 0);
   EXPECT_EQ(p.value.shape(), (Shape{4}));
   EXPECT_EQ(model.numel(), 4);
-  const std::string sentence = "'w' is not there: its model was made with Allocate::Later";
+  const std::string sentence = "'w' has no memory: its model was made with Allocate::Later";
   expect_refused(sentence, [&] { to_host<double>(p.value); });
   expect_refused(sentence, [&] { scale(p.value, 2); });
   expect_refused(sentence, [&] { p.assign({1, 2, 3, 4}); });

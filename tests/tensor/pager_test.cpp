@@ -285,9 +285,9 @@ TEST_P(L12_Pager, AfterItsEndWhatIsOnTheHostIsRefusedAndTheRestIsThere) {
   const Tensor part = p.tensors[1].narrow(0, 1);
   p.pager.reset();
   EXPECT_EQ(p.host.meter().now()[Kind::Optimizer] + p.host.meter().now()[Kind::Weight], 0);
-  expect_refused("tensor '0.first' is not there: it is on the host, and nobody is there to bring it back",
+  expect_refused("tensor '0.first' has no memory: it is on the host, and its pager has ended",
                  [&] { p.tensors[0].in(); });
-  expect_refused("tensor '0.second' is not there: it is on the host", [&] { part.in(); });
+  expect_refused("tensor '0.second' has no memory: it is on the host", [&] { part.in(); });
   EXPECT_TRUE(p.holds(p.tensors[2], noise(kMiB, 2)) && p.holds(p.tensors[3], noise(kMiB, 3)));
   EXPECT_THROW(p.device_tensor(kMiB), OutOfMemory) << "nobody is asked any more";
   EXPECT_TRUE(p.holds(p.tensors[2], noise(kMiB, 2)));

@@ -59,11 +59,11 @@ TEST_P(L12_Room, StorageThatIsEmptyIsRefusedByNameUntilItIsFilledWithAsManyBytes
   EXPECT_EQ(device.meter().now()[Kind::Data], 0);
   for (const auto& read :
        std::vector<std::function<void()>>{[&] { t.in(); }, [&] { part.set(); }, [&] { t.storage().kind(); }})
-    expect_refused("tensor 'made' is not there: it went for a walk", read);
+    expect_refused("tensor 'made' has no memory: it went for a walk", read);
   EXPECT_EQ(t.storage().bytes(), 512);
   EXPECT_EQ(t.storage().name(), "made");
   for (const int64_t rows : {8, 15, 17})
-    expect_refused("'made' had 512 bytes, made again it has " + std::to_string(rows * 32),
+    expect_refused("'made' had 512 bytes, recomputed it has " + std::to_string(rows * 32),
                    [&] { t.storage().refill(tensor(rows).storage()); });
   EXPECT_TRUE(t.storage().dropped());
   t.storage().on_read = [&] { t.storage().refill(tensor(16).storage()); };
@@ -74,7 +74,7 @@ TEST_P(L12_Room, StorageThatIsEmptyIsRefusedByNameUntilItIsFilledWithAsManyBytes
   EXPECT_EQ(t.storage().version, version + 1) << "that of part.set()";
   t.storage().drop("it went again");
   t.storage().on_read = [] {};
-  expect_refused("tensor 'made' is not there: it went again", [&] { part.in(); });
+  expect_refused("tensor 'made' has no memory: it went again", [&] { part.in(); });
 }
 
 }  // namespace

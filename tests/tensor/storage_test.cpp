@@ -33,10 +33,10 @@ TEST(L02_TensorViews, NarrowIsRowsOfRows) {
     EXPECT_FALSE(part.slot.wanted()) << "a part of a tensor has no part of its gradient";
     for (const auto& [begin, count] :
          std::vector<std::pair<int64_t, int64_t>>{{0, 7}, {6, 1}, {7, 0}, {-1, 2}, {2, -1}})
-      expect_refused("of [6,2,2] do not exist",
+      expect_refused("do not exist in [6,2,2]",
                      [&, begin = begin, count = count] { x.narrow(begin, count); });
-    expect_refused("narrow: 2 rows from row 3 on of [4,2,2] do not exist", [&] { part.narrow(3, 2); });
-    expect_refused("of [6,2,2] do not exist", [&] { x.narrow(1, INT64_MAX); });
+    expect_refused("narrow: 2 rows from row 3 do not exist in [4,2,2]", [&] { part.narrow(3, 2); });
+    expect_refused("do not exist in [6,2,2]", [&] { x.narrow(1, INT64_MAX); });
   }
   EXPECT_NE(refusal([&] { Tensor(context.device, {}, DType::F32, Kind::Data, "x").narrow(0, 1); }), "");
 }
@@ -148,7 +148,7 @@ TEST(L02_TensorViews, OfNothing) {
   EXPECT_TRUE(to_host<double>(none).empty());
   EXPECT_EQ(none.narrow(0, 0).shape(), (Shape{0, 3}));
   EXPECT_EQ(none.reshape({5, 0}).numel(), 0);
-  expect_refused("narrow: 1 rows from row 0 on of [0,3] do not exist", [&] { none.narrow(0, 1); });
+  expect_refused("narrow: 1 rows from row 0 do not exist in [0,3]", [&] { none.narrow(0, 1); });
   const Tensor undefined;
   EXPECT_FALSE(undefined.defined() || undefined.shares_storage() || undefined.slot.wanted());
   EXPECT_EQ(undefined.dtype(), DType::F32);

@@ -19,7 +19,7 @@ TEST_F(L16_NotAlike, ABufferThatLivesBetweenStepsIsFoundOut) {
   run(keeps_its_loss), run(keeps_its_loss);
   const std::string text = refusal([&] { run(keeps_its_loss); });
   expect_part(text, "captured step: kernel call ");
-  expect_part(text, "with other arguments; every step must do the same at the same addresses");
+  expect_part(text, "with different arguments; every step must do the same at the same addresses");
   EXPECT_EQ(t.optimizer->scalars().updates, 3) << "the step was taken";
   EXPECT_FALSE(captured.replays());
   expect_part(refusal([&] { run(); }), "in the step before");
@@ -58,7 +58,7 @@ TEST_F(L16_NotAlike, MoreOrFewerCallsAreFoundOut) {
     if (++called == 2) t.loss = scale(t.loss, 2);
   };
   fewer.run(t.inputs, step), fewer.run(t.inputs, step);
-  expect_part(refusal([&] { fewer.run(t.inputs, step); }), "kernel calls, and ");
+  expect_part(refusal([&] { fewer.run(t.inputs, step); }), "kernel calls, but ");
 }
 
 TEST_F(L16_NotAlike, TheFirstDifferenceIsSaid) {
@@ -76,7 +76,7 @@ TEST_F(L16_NotAlike, TheFirstDifferenceIsSaid) {
   const std::string text = refusal([&] { run(step); });
   expect_part(
       text,
-      "kernel call 1 is embedding_fwd in 'embedding', and in the step before was scale in 'scale'; every");
+      "kernel call 1 is embedding_fwd in 'embedding', but in the step before it was scale in 'scale'; every");
 }
 
 // Of lists of parameters all items count.

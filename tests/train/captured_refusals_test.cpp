@@ -35,12 +35,12 @@ TEST_F(L16_NotReplayed, OtherInputsAreRefused) {
   record();
   const std::vector<Tensor> good = t.inputs;
   t.inputs.pop_back();
-  expect_part(refused(), "captured step: 1 inputs, and 2 in the first step");
+  expect_part(refused(), "captured step: 1 inputs, but 2 in the first step");
   t.inputs = good;
   t.inputs[0] = Tensor(context.device, {1, 6}, DType::I32, Kind::Data, "inputs");
-  expect_part(refused(), "captured step: input 0 is [1,6] int32, and in the first step was [2,6] int32");
+  expect_part(refused(), "captured step: input 0 is [1,6] int32, but in the first step it was [2,6] int32");
   t.inputs[0] = Tensor(context.device, {2, 6}, DType::I32, Kind::Data, "inputs");
-  expect_part(refused(), "in another place");
+  expect_part(refused(), "or at a different address");
   t.inputs[0] = good[0].reshape({12});
   expect_part(refused(), "input 0 is [12]");
   t.inputs = good;
@@ -61,7 +61,7 @@ TEST_F(L16_NotReplayed, OtherRecipesAreRefused) {
   }
   run();
   start_loss_scaling(context.device, 1024);
-  expect_part(refused(), "loss scaling has begun since; record it anew in another CapturedStep");
+  expect_part(refused(), "loss scaling has begun since; record the step in a new CapturedStep");
   context.device.set(&StepScalars::growth_interval, int64_t(0));
   run();
   t.model.parameters.set_trainable(*t.model.parameters.begin(), false);
@@ -267,13 +267,13 @@ TEST_F(L16_NotReplayed, CopiesOtherRanksAndSecondAttemptsAreRefused) {
                 CapturedStep inner;
                 inner.run({}, [] {});
               }),
-              "captured step: one within another");
+              "captured step: it runs inside a captured step");
   run();
   expect_part(refusal([&] { run([] { fail("no luck"); }); }), "no luck");
   record();
   run();
   Context other("cpu");
-  expect_part(refusal([&] { captured.run({}, [] {}); }), "captured step: it belongs to another context");
+  expect_part(refusal([&] { captured.run({}, [] {}); }), "captured step: it belongs to a different context");
 }
 
 TEST_F(L16_NotReplayed, AStepWithoutALearningRateIsRefused) {

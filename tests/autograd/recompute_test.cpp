@@ -121,8 +121,8 @@ TEST_F(L08_Recompute, AFunctionThatDependsOnSomethingElseIsFoundOut) {
       if (runs++ == 0) return gelu(gelu(gelu(from)));
       return fewer ? gelu(from) : gelu(tanh(gelu(from)));
     }));
-    expect_refused(fewer ? "made 1 ops when it ran again, fewer than before"
-                         : "op 1 of the function was gelu, and is tanh when it runs again",
+    expect_refused(fewer ? "made 1 ops when it was recomputed, fewer than before"
+                         : "op 1 of the function was gelu, but is tanh when it is recomputed",
                    [&] { tape.backward(y, x.detach()); });
   }
 }

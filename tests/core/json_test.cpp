@@ -1,4 +1,5 @@
-// JSON: what is written is read back, and what is no JSON, or more than is allowed, is refused by a sentence.
+// JSON: written values are read back; text that is not JSON, or larger than allowed, is rejected with a
+// sentence.
 #include "src/core/json.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@
 namespace gradus {
 namespace {
 
-// Of a field whose value is `text`.
+// The error for an object with one field whose value is `text`.
 ParsedJson value_of(const std::string& text) {
   ParsedJson read;
   parse_fields("{\"a\":" + text + "}", SIZE_MAX, [&](const std::string&, ParsedJson& v) { read = v; });
@@ -54,7 +55,8 @@ TEST(L01_CoreJson, StringsSurvive) {
   const std::string all("\0\x01\x1f \"\\/\b\f\n\r\t\x7f \u00e4\u20ac\U0001F600", 23);
   EXPECT_EQ(value_of(json_text(all)).get<std::string>(), all);
   EXPECT_EQ(json_text("a\"b\\c\nd\x01"), R"("a\"b\\c\nd\u0001")");
-  EXPECT_EQ(json_text("a\xff\xc3"), "\"a\uFFFD\uFFFD\"") << "what is not UTF-8 cannot be written as JSON";
+  EXPECT_EQ(json_text("a\xff\xc3"), "\"a\uFFFD\uFFFD\"")
+      << "bytes that are not UTF-8 cannot be written as JSON";
   EXPECT_EQ(json_text(Json{{"a\xff", 1}}), "{\"a\uFFFD\":1}");
   EXPECT_EQ(value_of(R"("\u0041\u00e4\u20ac\ud83d\ude00\/\b")").get<std::string>(),
             "A\u00e4\u20ac\U0001F600/\b");
@@ -123,7 +125,7 @@ TEST(L01_CoreJson, RefusesMoreThan64Levels) {
   EXPECT_EQ(refusal_of(std::string(10'000'000, '[')), "json: more than 64 levels");
 }
 
-// As text, what is taken of an object of fields.
+// The fields that are taken from an object, as text.
 std::string fields_of(std::string_view text, size_t most = 100) {
   std::string taken;
   const std::string why = refusal([&] {

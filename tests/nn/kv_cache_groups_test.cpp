@@ -158,7 +158,7 @@ TEST(L21_KvCacheOnCpu, ACacheOfOtherGroupsIsAnotherModels) {
   randomize(two, 1);
   KvCache cache(two, 1, 5);
   for (const Transformer* other : {&one, &ungrouped})
-    expect_refused("next_logits: the cache was made for another model", [&] {
+    expect_refused("next_logits: the cache was made for a different model", [&] {
       other->next_logits(ids_of({1}, {1, 1}), cache);
     });
   EXPECT_EQ(cache.length(), 0);

@@ -145,7 +145,7 @@ TEST(L04_KvCacheOnCpu, WhatCannotBeReadIsRefusedAndLeavesTheCacheAsItWas) {
   refuse("one at a time", random_ids(4, 31), {2, 2});
   refuse("embedding: id 31", {0, 31}, {2, 1});
   for (const Transformer* other : {&deep, &wide})
-    expect_refused("next_logits: the cache was made for another model", [&] {
+    expect_refused("next_logits: the cache was made for a different model", [&] {
       other->next_logits(ids_of({1, 2}, {2, 1}), cache);
     });
   // A failure half-way, and no memory for a second cache: this one goes on as if never asked.

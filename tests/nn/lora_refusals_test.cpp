@@ -79,7 +79,7 @@ TEST_F(L12_LoraRefusals, WhatCannotBeMergedWholeIsNotMergedInPart) {
 TEST_F(L12_LoraRefusals, WhatIsMergedIsNotQuantized) {
   add_lora(model, ".*c_fc", {.r = 2}, 1);
   merge_lora(model);
-  refuses("the adapter of h.0.mlp.c_fc is merged; unmerge_lora()", [&] { quantize_frozen(model); });
+  refuses("the adapter of h.0.mlp.c_fc is merged; call unmerge_lora()", [&] { quantize_frozen(model); });
   unmerge_lora(model);
   quantize_frozen(model);
   refuses("that is not in 4 bits yet", [&] { quantize_frozen(model); });

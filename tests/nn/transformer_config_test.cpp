@@ -140,7 +140,7 @@ TEST(L04_TransformerConfig, WhatCannotBeOfTheOtherFamilies) {
     expect_refused("transformer: " + with, [&] { changed(change).validate(); });
   };
   for (const int64_t n : {-2, 1, 3, 6})
-    refused(std::to_string(n) + " of the 4 dimensions of a head cannot turn; it must be an even number",
+    refused(std::to_string(n) + " of the 4 dimensions of a head cannot be rotated; it must be an even number",
             [=](C& c) { c.rotary = n; });
   for (const int64_t n : {0, 2, 4}) changed([=](C& c) { c.rotary = n; }).validate();
   refused("token types -1, labels 0; neither can be negative", [](C& c) { c.token_types = -1; });
@@ -248,7 +248,7 @@ TEST(L03_TransformerConfig, IdsAreRowsOfAtMostTheContext) {
   for (const Shape& bad : {Shape{3, 5}, Shape{4}, Shape{1, 3, 4}, Shape{}})
     expect_refused("they must be (B, T) with T at most the context, 4", [&] { model.logits(ids(bad)); });
   EXPECT_EQ(model.loss(ids({3, 4}), ids({3, 4})).shape(), Shape());
-  expect_refused("types of tokens were given to a model that has none", [&] {
+  expect_refused("token types were given to a model that has none", [&] {
     model.logits(ids({3, 4}), ids({3, 4}));
   });
 }

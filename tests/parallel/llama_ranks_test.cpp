@@ -201,7 +201,7 @@ TEST(L21_LlamaRanks, ContextParallelRefusesGroupsAndExperts) {
 // What a layer computes in place of its product is taken by ranks that share it out.
 TEST(L21_LlamaRanks, AdaptersAndCodesAreForWholeModels) {
   const std::string text =
-      "lora: the model is shared out among ranks; adapters and weights in 4 bits are for whole models";
+      "lora: the model is sharded over ranks; adapters and weights in 4 bits need a whole model";
   for (const int64_t ranks : {1, 2})
     run_cluster({.ranks = ranks, .seed = 7}, [&](Comm& comm) {
       ExpertsOfRanks experts(comm, mixtral());

@@ -90,7 +90,7 @@ void expect_survives(const char* device, const Setting& set, Faults::What what, 
         run.step(1);
         ++survived;
       } catch (const Error& e) {
-        ASSERT_NE(std::string(e.what()).find("an error ended an update before"), std::string::npos)
+        ASSERT_NE(std::string(e.what()).find("an error ended an earlier update"), std::string::npos)
             << set.name << ", call " << n << ": " << e.what();
         ++refused;
         load_training(path, run.model.parameters, *run.optimizer);

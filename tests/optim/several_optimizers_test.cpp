@@ -211,8 +211,8 @@ TEST(L06_SeveralOptimizers, AfterAnUpdateThatFailedStepsAreRefusedUntilALoad) {
   expect_refused("the kernel failed", [&] { optimizer.step(0.1); });
   fails = false;
   for (int i = 0; i < 2; ++i) {
-    expect_refused("an error ended an update before", [&] { optimizer.step(0.1); });
-    expect_refused("an error ended an update before", [&] { optimizer.clip_grad_norm(1); });
+    expect_refused("an error ended an earlier update", [&] { optimizer.step(0.1); });
+    expect_refused("an error ended an earlier update", [&] { optimizer.clip_grad_norm(1); });
   }
   load_training(path, m.parameters, optimizer);
   m.set_gradients(1), optimizer.step(0.1);

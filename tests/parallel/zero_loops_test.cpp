@@ -44,7 +44,7 @@ TEST(L18_ZeroLoops, WhatWouldTrainOtherWeightsIsRefused) {
         const std::string said = refusal(f);
         EXPECT_NE(said.find(part), std::string::npos) << text_of(args) << ": " << said;
       };
-      refused("make it of this rank's parts", [&] { AdamW optimizer(model.parameters); });
+      refused("make it for this rank's shards", [&] { AdamW optimizer(model.parameters); });
       refused("Zero, which sums their gradients", [&] { sum_gradients(comm, model.parameters); });
       refused("Zero, which sums their gradients", [&] { GradientBuckets(comm, model.parameters, 1000); });
       refused("take zero_grad()", [&] { model.parameters.drop_grad(); });

@@ -141,7 +141,7 @@ TEST_P(L10_Quantized, WhatIsNotFiniteIsRefusedByItsBlock) {
   expect_refused("f: a codebook of 255 values for 4 bits", [&] {
     Quantizer(context.device, {.name = "f", .codebook = absmax_codebook(8), .bits = 4});
   });
-  expect_refused("f: with a zero point a codebook begins with 0, not -1", [&] {
+  expect_refused("f: with a zero point a codebook must begin with 0, not -1", [&] {
     Quantizer(context.device,
               {.name = "f", .codebook = absmax_codebook(8), .bits = 8, .range = Range::ZeroPoint});
   });

@@ -24,7 +24,7 @@ Tensor Transformer::through_segments(Tensor x, BlockRange own) const {
     if (end <= own.first || at >= own.end) continue;
     check(at >= own.first && end <= own.end, "transformer: a segment has blocks ", at, " to ", end,
           " of this part, of which ", own.first, " to ", own.end,
-          " are a range; a segment must be within one");
+          " are a range; a segment must lie within a range");
     TransformerConfig c = config;
     if (s.keep == Keep::LessAttention && c.attention == attention_plain) c.attention = attention_again;
     const auto run = [this, at, end, c](Tensor h) {

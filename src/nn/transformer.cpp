@@ -67,8 +67,7 @@ static ModelPart within(const TransformerConfig& c, ModelPart part) {
   for (BlockRange& r : part.ranges) {
     r.end = std::min(r.end, c.layers);
     check(r.first >= begin && r.first <= r.end, "transformer: blocks from ", r.first, " to ", r.end, " of ",
-          c.layers,
-          "; a part begins at 0 or later, and not behind its end, and its ranges follow each other");
+          c.layers, "; a part begins at 0 or later, no range ends before it begins, and ranges are in order");
     begin = r.end;
   }
   check(!part.ranges.empty(), "transformer: a part needs a range of blocks; it may be empty");

@@ -126,7 +126,7 @@ class Transformer {
   const Norm& last_norm() const { return *norm_; }
   const Tensor& head_weight() const;
   // Mean cross-entropy in nats. targets: int32, tokens (B,T) or labels (B); a target of -1 is padding and is
-  // ignored. With `count`, one number: the share of a micro-batch in the mean over `count` targets. Outside
+  // ignored. With `count`, one number: the share of a micro-batch of the mean over `count` targets. Outside
   // an Evaluation a mixture adds the balance loss of each block.
   Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& types = {},
               const Tensor& count = {}) const;

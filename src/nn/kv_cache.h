@@ -32,8 +32,8 @@ class KvCache {
   // Allocates all memory at once: one tensor per layer, "kv_cache.h.0" and so on, of kind Activation. An
   // error for models without a causal mask, and for more tokens than the model's context.
   KvCache(const Transformer& model, int64_t sequences, int64_t tokens);
-  // Returns a second cache whose sequence b is a copy of sequence parents[b] of this one. `cache =
-  // cache.select(parents)` needs the memory of two caches while it runs.
+  // Returns a second cache whose sequence b is a copy of sequence parents[b] of this one. An
+  // assignment `cache = cache.select(parents)` needs the memory of two caches while it runs.
   KvCache select(const std::vector<int32_t>& parents) const;
 
   int64_t sequences() const { return layers_[0].shape()[1]; }

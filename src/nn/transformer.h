@@ -122,7 +122,7 @@ class Transformer {
   Tensor head(const Tensor& x) const;
   Tensor head_loss(const Tensor& x, const Tensor& targets, const Tensor& count = {}) const;  // see loss()
   // What head() applies: the norm, if it stands after the blocks, and the weight (V,C), if the logits are
-  // those of tokens.
+  // for tokens.
   const Norm& last_norm() const { return *norm_; }
   const Tensor& head_weight() const;
   // Mean cross-entropy in nats. targets: int32, tokens (B,T) or labels (B); a target of -1 is padding and is

@@ -8,7 +8,7 @@
 
 namespace gradus {
 
-// Ten times as many layers as the deepest published model; the calculator of lesson 04 takes seconds for them.
+// Ten times as many layers as the deepest published model; lesson 04's calculator takes seconds for them.
 constexpr int64_t kMostLayers = 1000;
 
 static void check_mixture(const TransformerConfig& c) {

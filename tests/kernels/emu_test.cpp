@@ -124,7 +124,7 @@ TEST_F(L01_Emu, ADivergentBarrierIsNamed) {
       const std::string said = refusal_of("some_wait", 1, 64, 0, [&] {
         if ((threadIdx.x < 40) == first) __syncthreads();
       });
-      expect_says(said, {"some_wait", "divergent barrier", "has returned without coming there"});
+      expect_says(said, {"some_wait", "divergent barrier", "has returned without reaching it"});
     }
   emu::set_order(Order::Forward);
   expect_says(refusal_of("two_barriers", dim3(1, 3), dim3(8, 2), 0,
@@ -145,7 +145,7 @@ TEST_F(L01_Emu, ADeadlockInAWarpIsNamed) {
                          }),
               {"lane_missing", "deadlock in a warp", "thread (7, 0, 0) has returned"});
   expect_says(refusal_of("not_in_mask", 1, 32, 0, [&] { __syncwarp(0x7FFFFFFF); }),
-              {"thread (31, 0, 0)", "a mask without itself"});
+              {"thread (31, 0, 0)", "a mask that lacks its own lane"});
   expect_says(refusal_of("different_calls", 1, 32, 0,
                          [&] {
                            if (threadIdx.x < 16)

@@ -222,7 +222,7 @@ TEST_P(L10_Quantize, Refusals) {
     });
   };
   EXPECT_EQ(text({8, 8}), "");
-  EXPECT_EQ(text({8, 8, 5}), "quantize: codes of 5 bits; there are those of 8 and of 4");
+  EXPECT_EQ(text({8, 8, 5}), "quantize: codes of 5 bits; a code has 8 or 4 bits");
   EXPECT_EQ(text({8, 0}),
             "quantize: blocks of 0 for 8 elements; a block has at least one, and with 4 bits an even number, "
             "because two codes share a byte");

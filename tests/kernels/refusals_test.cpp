@@ -174,7 +174,7 @@ TEST_P(L16_Refusals, TheSumThatIsNormalizedMustBeThereAndBeReplaced) {
   TestCtx ctx;
   for (const Out sum : {any.out(Write::Add), Out{nullptr, DType::F32, Write::Set}})
     gradus::expect_refused(
-        "add_layernorm_fwd: the sum is what is normalized, so it must be there and be replaced", [&] {
+        "add_layernorm_fwd: `sum` is the input of the norm, so it must be given, with Write::Set", [&] {
           table().add_layernorm_fwd(ctx, {0, 2}, x, x, x, x, sum, y, y, 1e-5f);
         });
 }

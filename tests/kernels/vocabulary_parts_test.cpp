@@ -37,8 +37,9 @@ TEST_P(L19_LocalIds, AnIdOutOfRangeIsNamed) {
   for (const int32_t bad : {5, 6, kElsewhere, -3, INT32_MAX, INT32_MIN})
     for (const IdRange& part : {IdRange{0, 5}, {2, 2}}) {
       const std::string text = refusal([&] { local_ids({4, bad, -1}, 5, part); });
-      const std::string end = table().name == std::string("cpu") ? " at 1 is not one of 5"
-                                                                 : " is not in the vocabulary, nor -1; see 1";
+      const std::string end = table().name == std::string("cpu")
+                                  ? " at 1 is not one of 5"
+                                  : " is neither in the vocabulary nor -1; see 1";
       EXPECT_EQ(text, "local_ids: id " + std::to_string(bad) + end);
     }
 }

@@ -45,7 +45,7 @@ template void multiply_tile(int64_t, const float*, const float*, float*);
 template void multiply_tile(int64_t, const double*, const double*, double*);
 
 #if defined(__AMX_BF16__)
-// The registers are matrices of 16 rows of 64 bytes: 0 to 3 have sums, 4 and 5 rows of A, 6 and 7 rows of B.
+// The registers are matrices of 16 rows of 64 bytes: 0 to 3 have sums, 4 and 5 have A, 6 and 7 have B.
 constexpr int kSide = 16, kRowBytes = 64;
 struct alignas(64) Shapes {  // in the format of _tile_loadconfig
   uint8_t palette = 1, start_row = 0, reserved[14] = {};

@@ -192,8 +192,8 @@ TEST_P(L11_Kernels, AdamW8BitRefusesWhatItCannotDo) {
       {"m's scales", [](ParamUpdate& u, CBuf&, CBuf&) { u.m_scales.t = DType::F16; }},
       {"v's scales", [](ParamUpdate& u, CBuf&, CBuf&) { u.v_scales.t = DType::F64; }},
       {"a gradient", [](ParamUpdate& u, CBuf&, CBuf&) { u.grad.t = DType::BF16; }},
-      {"must be there", [](ParamUpdate& u, CBuf&, CBuf&) { u.v_scales.p = nullptr; }},
-      {"must be there", [](ParamUpdate& u, CBuf&, CBuf&) { u.m.p = nullptr; }},
+      {"must be given", [](ParamUpdate& u, CBuf&, CBuf&) { u.v_scales.p = nullptr; }},
+      {"must be given", [](ParamUpdate& u, CBuf&, CBuf&) { u.m.p = nullptr; }},
       {"the codebook", [](ParamUpdate&, CBuf& m, CBuf&) { m.t = DType::F32; }},
       {"the codebook", [](ParamUpdate&, CBuf&, CBuf& v) { v.t = DType::F32; }}};
   for (const auto& [says, change] : wrong)

@@ -229,7 +229,7 @@ TEST_P(L03_Refusals, AProbabilityIsFrom0To1) {
 }
 
 TEST_P(L03_Refusals, AdamWBeginsWithUpdate1) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   Buffer x = Buffer::random(DType::F32, 4, 1);
   const Out out = x.out(Write::Set);
   const ParamUpdate u{1, out, x.in(), out, out, {}, false};

@@ -207,7 +207,7 @@ TEST_P(L02_Softmax, CrossEntropyOfManyRowsIsTheirMean) {
 }
 
 TEST_P(L02_Softmax, TargetsAndIdsOutOfRangeAreNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   Buffer x = Buffer::random(DType::F32, 6, 1), loss = Buffer::zeros(DType::F32, 1),
          lse = Buffer::zeros(DType::F32, 2);
   TestCtx ctx(Cost{.scratch = 64});

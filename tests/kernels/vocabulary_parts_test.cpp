@@ -33,7 +33,7 @@ TEST_P(L19_LocalIds, SizesOnBothSidesOfABlockAndPartsAnywhere) {
       }
 }
 TEST_P(L19_LocalIds, AnIdOutOfRangeIsNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   for (const int32_t bad : {5, 6, kElsewhere, -3, INT32_MAX, INT32_MIN})
     for (const IdRange& part : {IdRange{0, 5}, {2, 2}}) {
       const std::string text = refusal([&] { local_ids({4, bad, -1}, 5, part); });
@@ -184,7 +184,7 @@ TEST_P(L19_TargetsElsewhere, OfAPartWithoutColumnsTheLogSumExpIsMinusInfinity) {
 }
 
 TEST_P(L19_TargetsElsewhere, NeedACountAndOthersAreNamed) {
-  if (on_cuda()) GTEST_SKIP() << "a GPU prints the sentence and does nothing more for this process";
+  if (on_cuda()) GTEST_SKIP() << "a GPU prints the message and then does no more work for this process";
   Buffer x = Buffer::random(DType::F32, 6, 1), lse = Buffer::zeros(DType::F32, 2), one(DType::F32, {1}),
          sums = Buffer::zeros(DType::F32, 4);
   TestCtx ctx(cost::cross_entropy_fwd({2, 3}, DType::F32));

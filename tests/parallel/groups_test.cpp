@@ -125,12 +125,12 @@ TEST(L17_Groups, SentencesNameGroupAndCall) {
 }
 
 TEST(L17_Groups, AMessageThatNobodyReceivesIsReported) {
-  expect_ended(3, {"rank 0 sent 5 bf16 to rank 2, tag 3; nobody has received it"}, [](Comm& c) {
+  expect_ended(3, {"rank 0 sent 5 bf16 to rank 2, tag 3; no rank has received it"}, [](Comm& c) {
     if (c.rank() == 0) c.send(tensor(5, DType::BF16), 2, 3)->wait();
     if (c.rank() == 0) c.send(tensor(5, DType::BF16), 2, 4)->wait();
     if (c.rank() == 2) c.recv(tensor(5, DType::BF16), 0, 4)->wait();
   });
-  expect_ended(3, {"rank 2 sent 1 fp32 to rank 0 in group 'all'; nobody has received it"}, [](Comm& c) {
+  expect_ended(3, {"rank 2 sent 1 fp32 to rank 0 in group 'all'; no rank has received it"}, [](Comm& c) {
     const auto part = c.split("all", 5);
     if (c.rank() == 2) part->send(tensor(1), 0)->wait();
   });
@@ -143,7 +143,7 @@ TEST(L17_Groups, AMessageThatNobodyReceivesIsReported) {
 }
 
 TEST(L17_Groups, OutliveWhatIsBegunWithThem) {
-  expect_ended(2, {"what was begun with a Comm is waited for after that has ended"}, [](Comm& c) {
+  expect_ended(2, {"an operation is waited for after its Comm has ended"}, [](Comm& c) {
     const auto work = c.split("ends", 0)->all_reduce(tensor(3));
     work->wait();
   });

@@ -51,7 +51,7 @@ TEST_F(L17_Mpi, WhatGoesWrongOnOneRankEndsAllWithASentence) {
       {"mismatch", "loop", "is all_reduce of 7 fp32"},
       {"'kind of letter'", "loop", "rank 1: recv of 8 int32 from rank 0: what was sent are 8 fp32"},
       {"letter", "loop", "rank 1: recv of 5 fp32 from rank 0: what was sent are 8 fp32"},
-      {"'other group'", "loop", "is split into others"},
+      {"'other group'", "loop", "is split into different groups"},
       {"'mismatch in a group'", "loop",
        "its collective number 1 in group 'pairs' of ranks 1, 3 is all_reduce of 7 fp32",
        "its collective number 1 in group 'pairs' of ranks 1, 3 is all_reduce of 8 fp32, that of rank 3 is "
@@ -103,7 +103,7 @@ TEST_F(L17_Mpi, RanksThatAreStartedUnlikeEndAllWithASentence) {
   for (const char* flag : {"--seed=2", "--ranks=3", "--no-such-flag", "--comm=sim", "--help"}) {
     const Outcome o = unlike(program + flags, program + flags + " " + flag);
     EXPECT_NE(o.code, 0) << flag;
-    EXPECT_NE(o.output.find("rank 1: it was started with other flags than rank 0"), std::string::npos)
+    EXPECT_NE(o.output.find("rank 1: its flags differ from those of rank 0"), std::string::npos)
         << flag << ": " << o.output;
   }
   const std::string here = path("here"), nowhere = path("nowhere");

@@ -206,7 +206,7 @@ TEST_F(L16_NotReplayed, NoStepWaitsForOtherRanks) {
                     });
                   });
                 }),
-                "a captured step waits for no other ranks");
+                "a captured step cannot wait for other ranks");
 }
 
 // The host knows what the device has, also after a copy that was refused.

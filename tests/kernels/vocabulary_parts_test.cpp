@@ -1,5 +1,5 @@
-// Ids and targets of a vocabulary that is shared out among ranks: the ids of a part, and the kernels that
-// meet kElsewhere.
+// Ids and targets of a vocabulary that is sharded across ranks: the ids of a part, and the kernels that get
+// kElsewhere.
 #include "tests/kernels/vocabulary_parts_testing.h"
 #include "tests/refusal_testing.h"
 
@@ -10,7 +10,7 @@ ON_EVERY_DEVICE(L19_LocalIds);
 ON_EVERY_DEVICE(L19_EmbeddingOfParts);
 ON_EVERY_DEVICE(L19_TargetsElsewhere);
 
-// -1 and ids from all of [0, all), those at both ends of each part among them.
+// -1 and ids from all of [0, all), including those at both ends of each part.
 TEST_P(L19_LocalIds, SizesOnBothSidesOfABlockAndPartsAnywhere) {
   for (const int64_t n : {0, 1, 7, 31, 32, 33, 255, 256, 257, 1000})
     for (const int64_t all : {1, 7, 300})
@@ -83,7 +83,7 @@ TEST_P(L19_EmbeddingOfParts, AnIdElsewhereReadsZerosAndHasNoGradient) {
     }
 }
 
-// Each row of y has one part that is not 0, and each row of the table belongs to one part: nothing is
+// In each row of y only one part is not 0, and each row of the table belongs to one part, so nothing is
 // rounded.
 TEST_P(L19_EmbeddingOfParts, PartsAddUpToTheWholeToTheBit) {
   constexpr int64_t kVocab = 11;

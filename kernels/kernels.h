@@ -1,7 +1,7 @@
 // The kernel contract: one table of function pointers (entries.inc) that a backend fills. This layer knows
 // nothing about the engine: kernels take pointers, sizes and dtypes, and they own no memory.
 //
-// - Argument order: sizes, inputs, outputs, options. Tensors are dense and row-major except with strides.
+// - Argument order: sizes, inputs, outputs, options. Tensors are dense, row-major if no strides are given.
 // - Kernels never allocate. Ctx has scratch memory for them; cost.h computes its size from the shapes alone.
 // - Write::Set: out <- round(r). Write::Add: out <- round(out + r), where r is the *finished* fp32 result
 //   that Set would have rounded. Tests check this bitwise, except for cuBLAS (kernels/cuda/matmul.cu).

@@ -1,6 +1,5 @@
 // quantize by its contract: the scale of each block, the nearest value for each element, the packing; and
-// dequantize: the dequantized value of each code. On every device, in every dtype, at sizes around all
-// blocks.
+// dequantize: the dequantized value of each code. On every device, in every dtype, around every block size.
 #include "tests/kernels/quantize_testing.h"
 #include "tests/mistakes.h"
 

@@ -119,10 +119,10 @@ TEST(L20_Schedule, TextAndBack) {
   }
   EXPECT_EQ(text_of(one_forward_one_backward(2, 2)), "F0 F1 B0 B1\nF0 B0 F1 B1\n");
   EXPECT_EQ(schedule_of_text("# a comment\n\nF0 B0  # more\n\tF0.1 B0.1").of_rank.size(), 2u);
-  expect_refused("'X0' is no task", [] { schedule_of_text("X0"); });
-  expect_refused("'F' is no task", [] { schedule_of_text("F"); });
-  expect_refused("'F1.' is no task", [] { schedule_of_text("F1."); });
-  expect_refused("'F-1' is no task", [] { schedule_of_text("F-1"); });
+  expect_refused("'X0' is not a task", [] { schedule_of_text("X0"); });
+  expect_refused("'F' is not a task", [] { schedule_of_text("F"); });
+  expect_refused("'F1.' is not a task", [] { schedule_of_text("F1."); });
+  expect_refused("'F-1' is not a task", [] { schedule_of_text("F-1"); });
   expect_refused("there is no task", [] { schedule_of_text("# nothing\n"); });
 }
 

@@ -48,7 +48,7 @@ TEST(L20_ScheduleTexts, EmptyLinesTabsCommentsAndALastLineWithoutItsEndDoNotMatt
 TEST(L20_ScheduleTexts, LinesThatEndAsOnWindowsAreReadOrRefused) {
   const std::string text =
       refusal([] { EXPECT_EQ(schedule_of_text("F0 B0\r\n\r\nF0 B0\r\n").of_rank, gpipe(2, 1).of_rank); });
-  EXPECT_TRUE(text.empty() || text.find("is no task") != std::string::npos) << text;
+  EXPECT_TRUE(text.empty() || text.find("is not a task") != std::string::npos) << text;
 }
 
 TEST(L20_ScheduleTexts, WhatIsNoTaskIsNamed) {
@@ -75,7 +75,7 @@ TEST(L20_ScheduleTexts, WhatIsNoTaskIsNamed) {
                            "F99999999999999999999",
                            "B0.99999999999999999999",
                            "F9223372036854775808"})
-    expect_refused("'" + std::string(word) + "' is no task",
+    expect_refused("'" + std::string(word) + "' is not a task",
                    [&] { schedule_of_text("F0 B0\nF0 " + std::string(word) + " B0\n"); });
   for (const char* text : {"", "\n", "   ", "#", "# F0 B0"})
     expect_refused("there is no task", [&] { schedule_of_text(text); });

@@ -185,7 +185,7 @@ TEST_F(L14_BytePairFiles, TokenizerJsonOfOtherShapesIsRefused) {
   refused_after("'vocab' not found", [](auto&, auto& m) { m.erase("vocab"); });
   refused_after("'merges' not found", [](auto&, auto& m) { m.erase("merges"); });
   refused_after("cannot use value() with number", [](auto& f, auto&) { f["model"] = 5; });
-  refused_after("model.vocab has to be an object", [](auto&, auto& m) { m["vocab"] = {0, 1, 2}; });
+  refused_after("model.vocab must be an object", [](auto&, auto& m) { m["vocab"] = {0, 1, 2}; });
   refused_after("model.merges and added_tokens arrays", [](auto&, auto& m) { m["merges"] = "a b"; });
   refused_after("model.merges and added_tokens arrays", [](auto& f, auto&) { f["added_tokens"] = "a"; });
   refused_after("cannot use at() with number", [](auto& f, auto&) { f["added_tokens"] = {5}; });
@@ -244,7 +244,7 @@ TEST_F(L14_BytePairFiles, MergesThatDoNotFitTheVocabularyAreRefused) {
   refused_merges("merge 5 repeats an earlier merge", good + "a b\n");
   refused_merges("a merge has or makes \"xyz\", which is not in the vocabulary", good + "a xyz\n");
   refused_merges("a merge has or makes \"ac\", which is not in the vocabulary", good + "a c\n");
-  refused_merges("merge 0 is of token 259, which is no byte and which no earlier merge makes",
+  refused_merges("merge 0 is of token 259, which is not a byte and which no earlier merge makes",
                  "ab ab\na b\n" + good.substr(good.find('\n') + 1, good.rfind("a b") - good.find('\n') - 1));
   refused_merges("\"a\" is not two tokens with a space between them", good + "a\n");
   refused_merges("\"\" is not two tokens", good + "\n");
@@ -262,7 +262,7 @@ TEST_F(L14_BytePairFiles, AMergesFileThatIsCutIsRefusedWhereverThatIs) {
     write_two(good.substr(0, n), vocabulary_text(sample()));
     EXPECT_NE(refusal([&] { load(); }).find("merges.txt"), std::string::npos) << n << " bytes";
   }
-  refused_merges("no merge makes the token \"abab\", which is no <...>; was merges.txt cut?",
+  refused_merges("no merge makes the token \"abab\", which is not <...>; was merges.txt cut?",
                  good.substr(0, good.rfind("ab ab")));
   for (const char* const name : {"<ab", "ab>"})
     refused_vocabulary("no merge makes the token ", [&](auto& v) { v[name] = v.size(); });

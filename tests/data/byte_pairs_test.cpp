@@ -264,9 +264,9 @@ TEST(L14_BytePairs, WhatIsNoVocabularyIsRefused) {
   refused("merge 2 is of token 258; there are 258", [](auto&, auto& m) { m.emplace_back(258, 0); });
   refused("merge 2 is of token -1", [](auto&, auto& m) { m.emplace_back(0, -1); });
   refused("merge 2 repeats an earlier merge", [](auto&, auto& m) { m.push_back(m[0]); });
-  refused("merge 2 joins tokens 0 and 1 to 2 bytes that are no token",
+  refused("merge 2 joins tokens 0 and 1 to 2 bytes that are not a token",
           [](auto&, auto& m) { m.emplace_back(0, 1); });
-  refused("merge 0 is of token 256, which is no byte and which no earlier merge makes",
+  refused("merge 0 is of token 256, which is not a byte and which no earlier merge makes",
           [](auto&, auto& m) { std::swap(m[0], m[1]); });
 }
 

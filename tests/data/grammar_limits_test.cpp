@@ -32,14 +32,14 @@ TEST(L03_GrammarLimits, SentencesWithoutAnEndAreRefused) {
        {"s -> \"a\" t\nt -> \"b\" t t", "s -> \"a\" t\nt -> \"b\" t t t",
         "s -> \"a\" t\nt -> \"b\" u u\nu -> \"c\" t", "s -> \"a\" s", "s -> 0.5 \"a\" s s | 0.5 \"b\"",
         "s -> 0.6 \"a\" s s | 0.4 \"b\"", "s -> 0.9 \"end\" | 0.1 \"a\" t\nt -> \"b\" t"})
-    expect_refused(text, "infinitely long in the mean");
+    expect_refused(text, "infinitely long on average");
 }
 
 TEST(L03_GrammarLimits, SentencesTooLongForAnyMemoryAreRefused) {
-  expect_refused(chain(61, "", "r", "\"x\""), "are 4.61169e+18 bytes long in the mean");
-  expect_refused(chain(2000, "", "r", "\"x\""), "bytes long in the mean");  // 2^2000 is no double
-  expect_refused("s -> 0.49999999 \"x\" s s | 0.50000001 \"y\"", "bytes long in the mean");
-  expect_refused(chain(15, "", "r", "\"abc\""), "are 131072 bytes long in the mean; the most is 65536");
+  expect_refused(chain(61, "", "r", "\"x\""), "are 4.61169e+18 bytes long on average");
+  expect_refused(chain(2000, "", "r", "\"x\""), "bytes long on average");  // 2^2000 is infinite as a double
+  expect_refused("s -> 0.49999999 \"x\" s s | 0.50000001 \"y\"", "bytes long on average");
+  expect_refused(chain(15, "", "r", "\"abc\""), "are 131072 bytes long on average; the most is 65536");
   EXPECT_EQ(Grammar::parse(chain(14, "", "r", "\"abc\"")).mean_bytes(), 65536)
       << "the most that there may be";
 }

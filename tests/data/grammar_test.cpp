@@ -120,7 +120,7 @@ TEST(L03_Grammar, SampledSurprisalConvergesToTheComputedEntropyRate) {
 }
 
 TEST(L03_Grammar, EntropyOfAGrammarSolvedByHand) {
-  // Heads: n more of "x" with probability 1/2 each: geometric, entropy 2 ln 2, 2 words in the mean.
+  // Heads: n more of "x" with probability 1/2 each: geometric, entropy 2 ln 2, 2 words on average.
   const Grammar g = Grammar::parse("s -> \"x\" rest\nrest -> 0.5 s | 0.5 \".\"");
   EXPECT_NEAR(g.entropy(), 2 * std::log(2.0), 1e-12);
   EXPECT_NEAR(g.mean_bytes(), 2 * 2 + 1, 1e-12);  // "x x." and a newline: 2 per word, and the full stop

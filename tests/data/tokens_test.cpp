@@ -51,7 +51,7 @@ TEST_F(L14_Tokens, OfEveryWidthInMemoryAndInAFile) {
       Ids part(3, -7);
       t.copy(997, 2, part.data());
       for (const auto& [begin, n] : {std::pair(-1, 1), {1000, 1}, {999, 2}, {0, -1}})
-        expect_refused("tokens: of 1000 there are not",
+        expect_refused(" on were requested, but there are 1000",
                        [&, begin = begin, n = n] { t.copy(begin, n, part.data()); });
       EXPECT_EQ(part, (Ids{ids[997], ids[998], -7}));
       EXPECT_TRUE(t.file_bytes() == read("tokens"));
@@ -108,7 +108,7 @@ TEST_F(L14_Tokens, OtherFilesAreRefused) {
   EXPECT_NE(refused(good.substr(0, 51)).find("says that it has 10 tokens; was it cut"), std::string::npos);
   EXPECT_NE(refused(good + 'x'), "");
   EXPECT_NE(refused(good + "xx"), "");
-  EXPECT_NE(refused("gradtok2" + good.substr(8)).find("is no file of tokens"), std::string::npos);
+  EXPECT_NE(refused("gradtok2" + good.substr(8)).find("is not a file of tokens"), std::string::npos);
   for (const size_t field : {8u, 16u, 24u})
     for (const int64_t value : {int64_t(-1), INT64_MIN, INT64_MAX, int64_t(1) << 32, int64_t(11)}) {
       std::string bytes = good;

@@ -76,7 +76,7 @@ TEST_F(L01_AtomicFile, FoldersAreMadeByWriteFileAloneAndWhereTheyCanBe) {
   write_file(deep, "x");
   EXPECT_TRUE(fs::is_regular_file(deep));
   for (const std::string& other : {path("a"), std::string("/dev/full")}) {  // which must not be replaced
-    expect_refused(other + " is there and is no regular file", [&] { AtomicFile file(other); });
+    expect_refused(other + " exists and is no regular file", [&] { AtomicFile file(other); });
     expect_refused("no regular file", [&] { write_file(other, "x"); });
   }
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
@@ -91,7 +91,7 @@ TEST_F(L01_AtomicFile, WhatALinkLeadsToIsWrittenAndTheLinkStays) {
   fs::create_directories(path("elsewhere"));
   fs::create_symlink("elsewhere/b.bin", path("one"));
   fs::create_symlink("one", path("two"));
-  expect_refused("is a link that leads to no file", [&] { write_file(path("two"), "x"); });
+  expect_refused("is a link to a file that does not exist", [&] { write_file(path("two"), "x"); });
   write("elsewhere/b.bin", "");
   for (const std::string bytes : {"it was empty", "it was not"}) {
     write_file(path("two"), bytes);

@@ -205,7 +205,7 @@ TEST_F(L04_MemoryFiles, WhatCannotBeMadeIsASentence) {
   EXPECT_TRUE(fs::is_empty(root_));
   f.allocator.keep_history();
   pass(1);
-  expect_sentence("/dev/full", "/dev/full is there and is no regular file");
+  expect_sentence("/dev/full", "/dev/full exists and is no regular file");
 }
 
 }  // namespace

@@ -115,9 +115,9 @@ TEST_F(L03_Safetensors, HeadersThatBreakTheFormatAreRefused) {
   expect_header_refused("{\"a\":{\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "has no dtype");
   expect_header_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4,4]}}", 4,
                         "has 3 numbers");
-  expect_header_refused("{\"a\":[]}", 0, "it is [], no object");
-  expect_header_refused("{\"__metadata__\":{\"step\":12}}", 0, "step is 12, no string");
-  expect_header_refused("{\"__metadata__\":[]}", 0, "it is [], no object");
+  expect_header_refused("{\"a\":[]}", 0, "it is [], not an object");
+  expect_header_refused("{\"__metadata__\":{\"step\":12}}", 0, "step is 12, not a string");
+  expect_header_refused("{\"__metadata__\":[]}", 0, "it is [], not an object");
   expect_header_refused("[]", 0, "begin with {");
   expect_header_refused("{", 0, "corrupt");
   expect_header_refused(" {}", 0, "begin with {");

@@ -131,9 +131,9 @@ TEST_F(L19_ShardedFile, CutOverThreeRanksItIsTheFileOfOne) {
   Cut whole(0, 1, "mixed"), part(0, 2, "mixed");
   AdamW optimizer(whole.parameters), of_part(part.parameters);
   load_training(path("three"), whole.parameters, optimizer);
-  expect_refused("of 'columns' this rank has a part; save_sharded()",
+  expect_refused("this rank has only a part of 'columns'; use save_sharded()",
                  [&] { save_training(path("f"), part.parameters, of_part); });
-  expect_refused("this rank has a part", [&] { load_weights(path("three"), part.parameters); });
+  expect_refused("this rank has only a part", [&] { load_weights(path("three"), part.parameters); });
 }
 
 TEST_F(L19_ShardedFile, ScalesOfBlocksGoWithTheirParts) {

@@ -139,7 +139,7 @@ struct L16_ChainsRefused : CapturedStepTest {
 TEST_F(L16_ChainsRefused, BeforeTheStepReplays) {
   context.make_current();
   for (int i = 0; i < 3; ++i) {
-    expect_refused("take three steps first", [&] { fuse_chains(captured, shared_compiler()); });
+    expect_refused("run three steps first", [&] { fuse_chains(captured, shared_compiler()); });
     run_and_keep_loss();
   }
   fuse_chains(captured, shared_compiler());

@@ -78,11 +78,11 @@ TEST_F(L03_CorpusSummary, FilesAreFoundFromHereAndFromTheProgram) {
   EXPECT_TRUE(fs::path(ours).is_absolute() && ours.ends_with("/data/steps.grammar")) << ours;
   EXPECT_NE(read_text_file(ours).find("sentence"), std::string::npos);
   write("data/steps.grammar", "here");
-  EXPECT_EQ(read_text_file(find_data_file("steps.grammar")), "here") << "the present folder comes first";
+  EXPECT_EQ(read_text_file(find_data_file("steps.grammar")), "here") << "the current folder comes first";
   fs::create_directories(root_ / "below/data/steps.grammar");
   fs::current_path(root_ / "below");
   EXPECT_EQ(read_text_file(find_data_file("steps.grammar")), "here") << "a folder of that name is no file";
-  expect_refused("data/no.grammar is neither below the present folder nor below that of the program",
+  expect_refused("data/no.grammar was found neither in the current folder nor in the program's",
                  [] { find_data_file("no.grammar"); });
   write("empty", "");
   expect_refused(path("empty") + " is empty", [&] { read_text_file(path("empty")); });

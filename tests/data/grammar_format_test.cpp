@@ -57,7 +57,7 @@ TEST(L03_GrammarFormat, ErrorsNameTheFileAndTheLine) {
       {"s ->\n 0.5x", "line 4: 'x' trails a number"},
       {"s -> \"a\" t\nt -> 0.5 \"a\" |\n 0.4 \"b\"\n\nu -> \"c\"",
        "line 4: the probabilities of t sum to 0.9"},
-      {"s -> \"a\" t\nt -> 0.5 \"a\" |\n \"b\"\n\nu -> \"c\"", "line 4: of t only some alternatives have"},
+      {"s -> \"a\" t\nt -> 0.5 \"a\" |\n \"b\"\n\nu -> \"c\"", "line 4: only some alternatives of t have"},
       {"s -> \"a\" |\n\nt -> \"b\"", "line 3: an alternative of s is empty"},
       {"s -> | \"a\"", "line 3: an alternative of s is empty"},
       {"s -> \"\"", "is not one token"},

@@ -1,4 +1,4 @@
-// Files of byte pairs: what is written is read back, Hugging Face's are read, and everything else is refused.
+// Files of byte pairs: written files are read back, Hugging Face's are read, and everything else is rejected.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,8 @@ namespace {
 const char* const kGolden = "tests/golden/tokens";  // made by tests/golden/make_tokens.py
 
 struct L14_BytePairFiles : FolderTest {
-  // Tokens of all bytes, some no UTF-8; and tokens that no merge makes, in the middle and at the end.
+  // Tokens of all bytes, some of them malformed UTF-8; and tokens that no merge makes, in the middle and at
+  // the end.
   static BytePairs sample() {
     const BytePairs learned =
         byte_pairs_of({{" ", "\xC3"}, {"\xFF", "\n"}, {" \xC3", "\xA9"}, {"a", "b"}, {"ab", "ab"}});
@@ -139,7 +140,7 @@ TEST_F(L14_BytePairFiles, HuggingFacesTokenizersAndTiktokenGiveTheSameIds) {
 TEST_F(L14_BytePairFiles, HuggingFacesTrainerLearnsTheSameMerges) {
   const BytePairs trained = load_byte_pairs(kGolden);
   const std::string text = read_text_file(std::string(kGolden) + "/text.txt");
-  // A merge that leaves too much behind would double its tokens 600 times.
+  // A merge that left parts behind would double its tokens 600 times.
   ASSERT_EQ(BytePairs::learn(text, 10).tokens().back(), trained.tokens()[1 + 256 + 9]);
   const BytePairs learned = BytePairs::learn(text, 600);
   ASSERT_GT(trained.merges().size(), 300u);
@@ -201,7 +202,7 @@ TEST_F(L14_BytePairFiles, TokenizerJsonOfOtherShapesIsRefused) {
   refused_after("is not two tokens", [](auto&, auto& m) { m["merges"].push_back("a b c"); });
   refused_tokenizer("line 2, column 2", "{\n !}");
   refused_tokenizer("two fields are called \"a\"", R"({"model":{"vocab":{"a":0,"a":1}}})");
-  refused_tokenizer("no object", "[]");
+  refused_tokenizer("not an object", "[]");
 }
 
 TEST_F(L14_BytePairFiles, IdsAreZeroToTheLast) {
@@ -226,7 +227,7 @@ TEST_F(L14_BytePairFiles, NamesOfTokensAreOfCharactersThatNameBytes) {
 }
 
 TEST_F(L14_BytePairFiles, AllBytesAreTokens) {
-  refused_vocabulary("byte pairs: byte 36 is no token", [](auto& v) {
+  refused_vocabulary("byte pairs: byte 36 is not a token", [](auto& v) {
     v["<$>"] = v["$"];
     v.erase("$");
   });
@@ -255,7 +256,7 @@ TEST_F(L14_BytePairFiles, MergesThatDoNotFitTheVocabularyAreRefused) {
   refused_merges("its last line has no end", good + "a b");
 }
 
-// A special token cannot be told from one whose merge is missing, but by its name.
+// Only its name distinguishes a special token from a token whose merge is missing.
 TEST_F(L14_BytePairFiles, AMergesFileThatIsCutIsRefusedWhereverThatIs) {
   const std::string good = merges_text(sample());
   for (size_t n = 0; n < good.size(); ++n) {

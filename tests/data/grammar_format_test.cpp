@@ -1,5 +1,5 @@
-// The format of a grammar: its tokens, its comments, its numbers, where its rules stand, and the line that an
-// error names.
+// The format of a grammar: its tokens, comments and numbers, the places of rules, and the line that an error
+// names.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -81,7 +81,7 @@ TEST(L03_GrammarFormat, ErrorsNameTheFileAndTheLine) {
   expect_refused("grammar: no rules", [] { Grammar::parse("# nothing\n"); });
 }
 
-// The message of the error, or "" if the grammar is one.
+// The message of the error, or "" if the grammar is valid.
 std::string parsing(const std::string& text) {
   return refusal([&] { Grammar::parse(text); });
 }

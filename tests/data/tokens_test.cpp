@@ -113,7 +113,7 @@ TEST_F(L14_Tokens, OtherFilesAreRefused) {
     for (const int64_t value : {int64_t(-1), INT64_MIN, INT64_MAX, int64_t(1) << 32, int64_t(11)}) {
       std::string bytes = good;
       std::memcpy(&bytes[field], &value, sizeof value);
-      if (field == 24 && value == 11) continue;  // the tokens would be of one byte
+      if (field == 24 && value == 11) continue;  // the tokens would have one byte each
       EXPECT_NE(refused(bytes), "") << field << " " << value;
     }
   EXPECT_NE(refused("").find("is empty"), std::string::npos);
@@ -123,7 +123,8 @@ TEST_F(L14_Tokens, OtherFilesAreRefused) {
   expect_refused("no regular file", [&] { Tokens::of_file(path("pipe")); });
 }
 
-// A page of zeros comes where the file was, and a sentence; reading goes on elsewhere.
+// A page of zeros replaces the missing part of the file, and an error reports it; reading goes on in other
+// files.
 TEST_F(L14_Tokens, AFileThatIsCutGrowsOrVanishesWhileItIsRead) {
   const Ids ids = random_ids(100'000, 60'000);
   const Tokens memory(ids, 90'000, 60'000), other = in_file(memory, "other");
@@ -140,7 +141,7 @@ TEST_F(L14_Tokens, AFileThatIsCutGrowsOrVanishesWhileItIsRead) {
     }
     EXPECT_EQ(all(other), ids);
   }
-  {  // cut, and as long as before again: the pages that were touched meanwhile are zeros
+  {  // cut, then restored to its old length: the pages that were read in between are zeros
     const Tokens again = in_file(memory);
     ASSERT_EQ(truncate(path("tokens").c_str(), 0), 0);
     Ids to(100'000);

@@ -84,8 +84,9 @@ TEST_F(L16_NotAlike, AnotherFlagOfOneParameterIsFoundOut) {
   bool& decays = std::next(t.model.parameters.begin(), 5)->decay;
   const auto step = [&] { decays = !decays, t.step(); };
   run(step), run(step);
-  expect_part(refusal([&] { run(step); }),
-              "is adamw in 'update', and in the step before was adamw in 'update' with other arguments");
+  expect_part(
+      refusal([&] { run(step); }),
+      "is adamw in 'update', but in the step before it was adamw in 'update' with different arguments");
 }
 
 }  // namespace

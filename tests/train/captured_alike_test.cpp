@@ -1,4 +1,4 @@
-// What must not be replayed: steps that are not alike, and steps whose inputs, recipe or buffers have
+// Steps that must not be replayed: steps that differ, and steps whose inputs, settings or buffers have
 // changed.
 #include <iterator>
 
@@ -20,11 +20,11 @@ TEST_F(L16_NotAlike, ABufferThatLivesBetweenStepsIsFoundOut) {
   const std::string text = refusal([&] { run(keeps_its_loss); });
   expect_part(text, "captured step: kernel call ");
   expect_part(text, "with different arguments; every step must do the same at the same addresses");
-  EXPECT_EQ(t.optimizer->scalars().updates, 3) << "the step was taken";
+  EXPECT_EQ(t.optimizer->scalars().updates, 3) << "the step must have run";
   EXPECT_FALSE(captured.replays());
   expect_part(refusal([&] { run(); }), "in the step before");
   run();
-  EXPECT_TRUE(captured.replays()) << "two steps that are alike";
+  EXPECT_TRUE(captured.replays()) << "two equal steps";
 }
 
 TEST_F(L16_NotAlike, GradientsThatAreNotEmptiedAreFoundOut) {
@@ -79,7 +79,7 @@ TEST_F(L16_NotAlike, TheFirstDifferenceIsSaid) {
       "kernel call 1 is embedding_fwd in 'embedding', but in the step before it was scale in 'scale'; every");
 }
 
-// Of lists of parameters all items count.
+// In lists of parameters all items count.
 TEST_F(L16_NotAlike, AnotherFlagOfOneParameterIsFoundOut) {
   bool& decays = std::next(t.model.parameters.begin(), 5)->decay;
   const auto step = [&] { decays = !decays, t.step(); };

@@ -176,7 +176,8 @@ int main(int argc, char** argv) {
     Args args(argc - has_file, argv + has_file, "fuzz", "runs a harness on a FILE, or on generated inputs");
     settings.seconds = args.number("seconds", settings.seconds, "seconds with new inputs", 0, 1e6);
     settings.seed = args.integer("seed", settings.seed, "seed of the inputs", 0, INT64_MAX);
-    settings.input_seconds = args.number("input-seconds", settings.input_seconds, "limit per input", 0.1, 1e6);
+    settings.input_seconds =
+        args.number("input-seconds", settings.input_seconds, "limit per input", 0.1, 1e6);
     settings.input_mib =
         args.integer("input-mib", settings.input_mib, "limit of the process's memory, in MiB", 1, 1 << 20);
     args.done();
